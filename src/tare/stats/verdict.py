@@ -1,0 +1,139 @@
+"""What may be said of a comparison, and of a whole family of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tare.stats.compare import Ratio
+from tare.stats.family import holm
+
+__all__ = ["Judgement", "Verdict", "judge", "judge_family"]
+
+
+class Verdict(StrEnum):
+    """What a comparison allows to be said of cell a against cell b."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
+    BELOW_INSTRUMENT = "below instrument"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with its reason."""
+
+    verdict: Verdict
+    """What may be said."""
+    reason: str
+    """One clause with the figures that decided."""
+    adjusted_p: float
+    """The p-value after Holm over the family, 0 to 1."""
+
+
+def judge(
+    comparison: Ratio,
+    adjusted_p: float,
+    *,
+    alpha: float = 0.05,
+    margin: float | None = None,
+    floor: float | None = None,
+    larger_is_slower: bool = True,
+) -> Judgement:
+    """Turn a comparison into the one thing that may be said of it.
+
+    In this order, the first that holds:
+
+    1. *equivalent*: the whole interval lies within [1/(1+margin), 1+margin]. At 95 % this is two
+       one-sided tests at 2.5 % each (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15:657), stricter
+       than the customary 5 %. A difference within the declared margin is equivalent even where it
+       is significant: the margin says what matters.
+    2. *slower* or *faster*: the family-adjusted p is at most alpha and the interval excludes 1.
+    3. *inconclusive*: anything else, absence and NaN included.
+
+    Verdicts 1 and 2 are refused as *below instrument* where what they speak of, the margin or the
+    difference, is smaller than the instrument's own floor.
+
+    Args:
+        comparison: from `paired_ratio`.
+        adjusted_p: its p-value after Holm over the family.
+        alpha: family-wise error rate, 0 to 1.
+        margin: the declared equivalence margin as a fraction (0.03 is ±3 %), or None.
+        floor: the smallest difference that the calibrated instrument can tell, in the unit of the
+            comparison's input, or None where it is not known.
+        larger_is_slower: True for times, False for rates.
+
+    Raises:
+        ValueError: a margin that is not positive or a floor that is negative.
+    """
+    if margin is not None and not margin > 0.0:
+        raise ValueError(f"margin must be positive, but is {margin}")
+    if floor is not None and not floor >= 0.0:
+        raise ValueError(f"floor must not be negative, but is {floor}")
+    verdict, reason, size = _say(comparison, adjusted_p, alpha, margin, larger_is_slower)
+    if size is not None and floor is not None and size < floor:
+        reason = f"{verdict} speaks of {size:g}, but the instrument's floor is {floor:g}"
+        verdict = Verdict.BELOW_INSTRUMENT
+    return Judgement(verdict, reason, adjusted_p)
+
+
+def _say(
+    comparison: Ratio, adjusted_p: float, alpha: float, margin: float | None, larger_is_slower: bool
+) -> tuple[Verdict, str, float | None]:
+    """Return the verdict, its reason, and the absolute size of what the verdict speaks of."""
+    ratio, base = comparison.ratio, comparison.b.estimate
+    if ratio.estimate is None or base is None or not ratio.resolved:
+        return Verdict.INCONCLUSIVE, f"{ratio.n} complete blocks give no interval", None
+    if margin is not None and ratio.within(1.0 / (1.0 + margin), 1.0 + margin):
+        reason = f"the interval lies within the declared ±{100 * margin:g} %"
+        return Verdict.EQUIVALENT, reason, margin * base
+    if not ratio.excludes(1.0):
+        return Verdict.INCONCLUSIVE, "the interval includes 1", None
+    # Asked this way round, NaN is inconclusive: an error must never look like a finding.
+    if not adjusted_p <= alpha:
+        return Verdict.INCONCLUSIVE, f"adjusted p {adjusted_p:.2g} is above {alpha:g}", None
+    slower = (ratio.estimate > 1.0) is larger_is_slower
+    reason = f"adjusted p {adjusted_p:.2g} is at most {alpha:g} and the interval excludes 1"
+    return (
+        Verdict.SLOWER if slower else Verdict.FASTER,
+        reason,
+        abs(base * (ratio.estimate - 1.0)),
+    )
+
+
+def judge_family(
+    comparisons: Mapping[str, Ratio],
+    *,
+    alpha: float = 0.05,
+    margin: float | None = None,
+    floor: float | None = None,
+    larger_is_slower: bool = True,
+) -> dict[str, Judgement]:
+    """Judge every comparison of a family, with Holm's adjustment over all of them.
+
+    The chance that any *slower* or *faster* of the family is wrong is at most alpha. *Equivalent*
+    is not adjusted: each such verdict is wrong with a chance of at most 2.5 % at 95 % confidence.
+
+    Args:
+        comparisons: name -> `paired_ratio` result. A comparison that failed still belongs here
+            (its p is 1): leaving it out would make the others easier.
+        alpha: see `judge`, as are the others.
+        margin: see `judge`.
+        floor: see `judge`.
+        larger_is_slower: see `judge`.
+    """
+    adjusted = holm([comparison.p for comparison in comparisons.values()])
+    return {
+        name: judge(
+            comparison,
+            p,
+            alpha=alpha,
+            margin=margin,
+            floor=floor,
+            larger_is_slower=larger_is_slower,
+        )
+        for (name, comparison), p in zip(comparisons.items(), adjusted, strict=True)
+    }
