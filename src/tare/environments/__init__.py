@@ -1,0 +1,131 @@
+"""Where a workload's server runs: one file an environment, one small protocol.
+
+Every environment runs the same native binaries behind the same bridge, so that only the layer
+differs. The client always stays on the host, in the client's namespace (`hosts.py`).
+
+The life of an environment is enter, run, address, account, leave:
+
+    with environment.enter(site) as inside:        # a guest boots, a container is set up
+        with inside.start(program, ...) as server: # a fresh process, once a trial
+            server.event(timeout_s=5)              # {"event": "ready", ...}
+            ... inside.address ... server.account() ...
+
+Leaving is a context manager's exit: nothing stays behind, whatever fails inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from tare.accounting import Account
+    from tare.hosts import Hosts
+    from tare.leftovers import Registry
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether an environment can run here, and if not, why, and what would make it run."""
+
+    available: bool
+    detail: str
+    """What was found: versions, the accelerator; or the reason for "no"."""
+    remedy: str | None = None
+    can: frozenset[str] = frozenset()
+    """What it can be asked for: a subset of {"network", "disk", "pinning", "accounting"}."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which processors each party may use (host CPU numbers), and the client's priority.
+
+    An empty tuple leaves the choice to the kernel. QEMU never runs under SCHED_FIFO, whatever
+    `fifo` says: a vCPU thread that spins there hogs a core for minutes.
+    """
+
+    client: tuple[int, ...] = (0,)
+    server: tuple[int, ...] = (0,)
+    """Also the vCPU threads of a guest, unless `vcpus` says otherwise."""
+    vmm: tuple[int, ...] = (0,)
+    """QEMU's main thread and its I/O threads."""
+    vcpus: tuple[int, ...] = (0,)
+    fifo: int | None = None
+    """SCHED_FIFO priority of client and native server, or None for SCHED_OTHER."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What an environment is given to live in."""
+
+    hosts: Hosts
+    programs: Path
+    """The build directory: holds echo/echo-udp, probe/probe, ..."""
+    scratch: Path
+    """A directory of this run alone, for sockets, bundles and logs; removed at the end."""
+    cache: Path
+    """Kept between runs: guest images by the hash of what they are made from."""
+    leftovers: Registry
+    placement: Placement = field(default_factory=Placement)
+
+
+class ServerProcess(AbstractContextManager["ServerProcess"], Protocol):
+    """A process inside an environment. Its exit ends the process, whatever happened before."""
+
+    def event(self, timeout_s: float) -> dict[str, Any]:
+        """Return the next JSON line of its standard output.
+
+        Raises:
+            TrialError: it ended, or said nothing in time; the message holds its last stderr.
+        """
+        ...
+
+    def account(self) -> Account:
+        """Snapshot what it and the layer below it have consumed so far."""
+        ...
+
+    def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        """Ask it to end (SIGTERM) and return its last JSON line; kill it after the timeout."""
+        ...
+
+
+class Inside(Protocol):
+    """An entered environment."""
+
+    address: str
+    """IPv4 address at which the client reaches the server."""
+    interface: str
+    """Name of the network interface inside, to which DDS is restricted."""
+    session: str
+    """Names the whole plot (a guest boot, a container start); the record keeps it."""
+    facts: Mapping[str, Any]
+    """What the report must name: accelerator, kernel, versions, machine options."""
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> ServerProcess:
+        """Start a fresh process; argv[0] is a path below `Site.programs`, e.g. "echo/echo-udp"."""
+        ...
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        """Run a program to its end inside and return its standard output.
+
+        Raises:
+            TrialError: it failed or took too long.
+        """
+        ...
+
+
+class Environment(Protocol):
+    """One kind of place to run in. Constructed without effects; `options` come from factors."""
+
+    name: str
+
+    def availability(self) -> Availability:
+        """Tell whether it runs here. Cheap or cached: `tare doctor` and the plan both ask."""
+        ...
+
+    def enter(self, site: Site) -> AbstractContextManager[Inside]:
+        """Boot or set it up, attached to the bridge of `site.hosts`."""
+        ...

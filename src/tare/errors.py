@@ -1,0 +1,53 @@
+"""What Tare says when something cannot be done: what happened, to what, and what to do next."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of the command line; `tare --help` lists them."""
+
+    OK = 0
+    FAILED = 1
+    """The command ran, and what it was asked to show does not hold (a claim, `--fail-on`)."""
+    USAGE = 2
+    """The command line or an input file is wrong; nothing was started."""
+    UNAVAILABLE = 3
+    """This machine lacks what the command needs; the message says how to get it."""
+    TRIALS_FAILED = 4
+    """The run ended, but some of its trials failed; the report shows which."""
+    INTERRUPTED = 130
+    """Ctrl-C: everything was cleaned up, and the run can be resumed."""
+
+
+class TareError(Exception):
+    """An error that a user can act on. Library code raises it; only the command line exits.
+
+    Args:
+        what: one sentence with its values: what happened, to which thing, in which phase.
+        remedy: what to do next, or None where nothing can be advised.
+    """
+
+    exit_code: Exit = Exit.FAILED
+
+    def __init__(self, what: str, remedy: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+
+class UsageError(TareError):
+    """An argument or an input file is wrong."""
+
+    exit_code = Exit.USAGE
+
+
+class UnavailableError(TareError):
+    """This machine cannot do what was asked."""
+
+    exit_code = Exit.UNAVAILABLE
+
+
+class TrialError(TareError):
+    """One trial could not be measured. The run goes on; the trial is recorded as absent."""
