@@ -1,0 +1,220 @@
+//! The parser of one channel: recognises its kind, counts its bytes, and owns the way out
+//! (verbatim) that both kinds share.
+
+use crate::cursor::Short;
+use crate::main_channel::{MainChannel, RamBlock};
+use crate::multifd::Multifd;
+use crate::why::{Verbatim, Why};
+use crate::word::{PAGE_SIZE, RamWord};
+
+/// What the front of the input is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token {
+    /// Bytes to pass on as they are: structure, deltas, or what is not understood.
+    Bytes,
+    /// A zero page of the block named last: this word and one zero byte.
+    Zero(RamWord),
+    /// A page of the block named last: this word and [`PAGE_SIZE`] bytes of content.
+    Page(RamWord),
+    /// [`PAGE_SIZE`] bytes of content whose address stands elsewhere: behind a block's name, or in
+    /// the table of a multifd packet.
+    Content,
+}
+
+impl Token {
+    /// Offset of the page's content within the token, for those that have one.
+    #[must_use]
+    pub fn content_at(self) -> Option<usize> {
+        match self {
+            Self::Page(_) => Some(8),
+            Self::Content => Some(0),
+            Self::Bytes | Self::Zero(_) => None,
+        }
+    }
+}
+
+/// One step of parsing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The first `length` bytes of the input are this token; go on behind them.
+    Token {
+        /// What they are.
+        token: Token,
+        /// How many bytes; at least one, at most the input's.
+        length: usize,
+    },
+    /// The input ends inside an item (of at most [`Parser::LONGEST`] bytes): come back with the
+    /// same bytes and more.
+    More,
+}
+
+/// What a channel turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelKind {
+    /// Too few bytes so far.
+    Unknown,
+    /// The main channel.
+    Main,
+    /// A multifd channel.
+    Multifd,
+    /// Neither.
+    Other,
+}
+
+enum State {
+    Start,
+    Main(MainChannel),
+    Multifd(Multifd),
+    Verbatim,
+}
+
+/// A format's parser reports either a shortage or a reason to stop parsing.
+pub(crate) enum Stop {
+    Short,
+    Why(Why),
+}
+
+impl From<Short> for Stop {
+    fn from(_: Short) -> Self {
+        Self::Short
+    }
+}
+
+impl From<Why> for Stop {
+    fn from(why: Why) -> Self {
+        Self::Why(why)
+    }
+}
+
+pub(crate) type Parsed = Result<(Token, usize), Stop>;
+
+/// Parses one channel of a migration. Feed it the channel's bytes in pieces of any size.
+pub struct Parser {
+    state: State,
+    kind: ChannelKind,
+    offset: u64,
+    verbatim: Option<Verbatim>,
+    blocks: Vec<RamBlock>,
+    machine: Option<String>,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Parser {
+    /// No item is longer; a caller that keeps this many bytes never starves.
+    pub const LONGEST: usize = 1 << 17;
+
+    /// A parser at the first byte of a channel.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            state: State::Start,
+            kind: ChannelKind::Unknown,
+            offset: 0,
+            verbatim: None,
+            blocks: Vec::new(),
+            machine: None,
+        }
+    }
+
+    /// What stands at the front of `input`, the channel's bytes from [`Parser::offset`] on.
+    pub fn step(&mut self, input: &[u8]) -> Step {
+        if input.is_empty() {
+            return Step::More;
+        }
+        let parsed = match &mut self.state {
+            State::Start => return self.start(input),
+            State::Main(channel) => channel.step(input),
+            State::Multifd(channel) => channel.step(input),
+            State::Verbatim => Ok((Token::Bytes, input.len())),
+        };
+        match parsed {
+            Ok((token, length)) => {
+                self.offset += length as u64;
+                Step::Token { token, length }
+            }
+            Err(Stop::Short) if input.len() < Self::LONGEST => Step::More,
+            Err(Stop::Short) => self.give_up(Why::Length(input.len() as u64), input),
+            Err(Stop::Why(why)) => self.give_up(why, input),
+        }
+    }
+
+    /// Ends the channel with `rest` left over from the last step: an item that never came whole.
+    /// It is to be passed on as it is.
+    pub fn finish(&mut self, rest: &[u8]) {
+        if !rest.is_empty() {
+            self.give_up(Why::Truncated, rest);
+        }
+    }
+
+    /// Bytes taken so far.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Where and why parsing stopped, if it did.
+    #[must_use]
+    pub fn verbatim(&self) -> Option<&Verbatim> {
+        self.verbatim.as_ref()
+    }
+
+    /// What this channel is.
+    #[must_use]
+    pub fn kind(&self) -> ChannelKind {
+        self.kind
+    }
+
+    /// The guest's RAM blocks, once the main channel has listed them.
+    #[must_use]
+    pub fn blocks(&self) -> &[RamBlock] {
+        match &self.state {
+            State::Main(channel) => channel.blocks(),
+            _ => &self.blocks,
+        }
+    }
+
+    /// The machine type, once the main channel has named it.
+    #[must_use]
+    pub fn machine(&self) -> Option<&str> {
+        match &self.state {
+            State::Main(channel) => channel.machine(),
+            _ => self.machine.as_deref(),
+        }
+    }
+
+    fn start(&mut self, input: &[u8]) -> Step {
+        let may_be = |magic: [u8; 4]| input.iter().zip(magic).all(|(a, b)| *a == b);
+        let (kind, state) = if may_be(MainChannel::MAGIC) {
+            (ChannelKind::Main, State::Main(MainChannel::new()))
+        } else if may_be(Multifd::MAGIC) {
+            (ChannelKind::Multifd, State::Multifd(Multifd::new()))
+        } else {
+            self.kind = ChannelKind::Other;
+            return self.give_up(Why::Magic, input);
+        };
+        if input.len() < 4 {
+            return Step::More;
+        }
+        (self.kind, self.state) = (kind, state);
+        self.step(input)
+    }
+
+    fn give_up(&mut self, why: Why, input: &[u8]) -> Step {
+        if let State::Main(channel) = &mut self.state {
+            self.blocks = channel.blocks().to_vec();
+            self.machine = channel.machine().map(str::to_owned);
+        }
+        self.verbatim.get_or_insert(Verbatim { at: self.offset, why });
+        self.state = State::Verbatim;
+        self.offset += input.len() as u64;
+        Step::Token { token: Token::Bytes, length: input.len() }
+    }
+}
+
+/// A page's content with or without its word in front.
+pub(crate) const WORD_AND_PAGE: usize = 8 + PAGE_SIZE;
