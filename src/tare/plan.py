@@ -1,0 +1,312 @@
+"""From what is asked to what is done: cells, comparisons, and the order of every trial. Pure.
+
+The design is a randomised complete block design with split plots: each block visits every cell
+once. Cells that share a plot (one environment, set up in one way) are visited within one setting
+up of it, a guest's boot, because a boot costs seconds; the boot is thus the whole-plot unit and
+processes are fresh for every cell. Plots are shuffled within a block, cells within a plot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tare.errors import UsageError
+from tare.stats.family import Resolvability, family_resolvable
+
+if TYPE_CHECKING:
+    from tare.experiment import Experiment
+    from tare.workloads import Workload
+
+ALPHA = 0.05
+"""Family-wise error rate of every verdict."""
+
+
+class Cell(BaseModel):
+    """One combination of levels; a replica beyond the first is the second arm of an A/A pair."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    levels: Mapping[str, str]
+    """Factor -> canonical level, in the workload's order; factors that do not apply are absent."""
+    replica: int = 1
+
+    def without(self, *factors: str) -> tuple[tuple[str, str], ...]:
+        """The levels but for some factors, as a key."""
+        return tuple((k, v) for k, v in self.levels.items() if k not in factors)
+
+
+class Comparison(BaseModel):
+    """A pair of cells whose ratio is a question of the experiment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    kind: Literal["effect", "a/a"]
+    cell: str
+    """Cell id of the numerator: the layer in question, or the second replica."""
+    against: str
+    """Cell id of the denominator: the baseline, or the first replica."""
+    family: bool
+    """Judged within the family (Holm); outside of it an interval is descriptive."""
+
+
+class Visit(BaseModel):
+    """One setting up of an environment within a block, and the cells measured in it, in order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    plot: Mapping[str, str]
+    """Levels of the factors that need setting up."""
+    cells: tuple[str, ...]
+
+
+class Plan(BaseModel):
+    """Everything that will be done, in order. Written before the first trial; resuming reads it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    seed: int
+    cells: tuple[Cell, ...]
+    comparisons: tuple[Comparison, ...]
+    blocks: tuple[tuple[Visit, ...], ...]
+    """As many as the cap allows; the stopping rule may end the run earlier."""
+    min_blocks: int
+    session: Mapping[str, str]
+    """Settings of every session: requests, warm-up, timeout."""
+    cuts: tuple[str, ...] = ()
+    """What a budget of time took away, in sentences."""
+
+    def cell(self, cell_id: str) -> Cell:
+        """Look a cell up by its id."""
+        return next(cell for cell in self.cells if cell.id == cell_id)
+
+    @property
+    def family(self) -> tuple[Comparison, ...]:
+        """The comparisons that are judged together."""
+        return tuple(c for c in self.comparisons if c.family)
+
+    def seconds(self, workload: Workload, blocks: int | None = None) -> float:
+        """Expected duration of so many blocks; of the minimum where None."""
+        if not self.blocks:
+            return 0.0
+        one = sum(
+            workload.setup_seconds(visit.plot)
+            + sum(workload.seconds(self.cell(cell), self.session) for cell in visit.cells)
+            for visit in self.blocks[0]
+        )
+        return one * (self.min_blocks if blocks is None else blocks)
+
+
+def make(experiment: Experiment, workload: Workload, seed: int | None = None) -> Plan:
+    """Lay out every trial of an experiment.
+
+    Args:
+        experiment: a validated declaration.
+        workload: the workload that it names.
+        seed: of the order; the experiment's own, or a fresh one, where None.
+
+    Raises:
+        UsageError: no cell is left, or the family cannot be resolved by the blocks declared.
+    """
+    if seed is None:
+        seed = experiment.seed if experiment.seed is not None else random.SystemRandom().getrandbits(32)
+    originals = _cells(experiment, workload)
+    replicas = _replicas(experiment, workload, originals)
+    cells = (*originals, *replicas)
+    comparisons = (*_effects(experiment, originals), *_a_a(originals, replicas))
+    _refuse_unresolvable(experiment, sum(c.family for c in comparisons))
+    shuffle = random.Random(seed)  # noqa: S311 - an order, not a secret
+    return Plan(
+        seed=seed,
+        cells=cells,
+        comparisons=comparisons,
+        blocks=tuple(_block(workload, cells, shuffle) for _ in range(experiment.blocks.max)),
+        min_blocks=experiment.blocks.min,
+        session=dict(experiment.session),
+    )
+
+
+def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
+    """Cut a plan down until it is expected to end within a budget, and say what was cut.
+
+    First the blocks beyond the minimum go, then requests of each session down to a quarter, then
+    blocks down to the fewest that still resolve the family. What decides verdicts goes last.
+
+    Args:
+        budget_s: seconds.
+
+    Raises:
+        UsageError: even the smallest sensible plan takes longer.
+    """
+    cuts: list[str] = []
+    most = len(plan.blocks)
+    wanted = most
+    while wanted > plan.min_blocks and plan.seconds(workload, wanted) > budget_s:
+        wanted -= 1
+    if wanted < most:
+        cuts.append(f"at most {wanted} blocks instead of {most}")
+        plan = plan.model_copy(update={"blocks": plan.blocks[:wanted]})
+    if plan.seconds(workload) > budget_s:
+        plan, cut = _shorten_sessions(plan, workload, budget_s)
+        cuts += cut
+    fewest = _fewest_blocks(plan)
+    wanted = plan.min_blocks
+    while wanted > fewest and plan.seconds(workload, wanted) > budget_s:
+        wanted -= 1
+    if wanted < plan.min_blocks:
+        cuts.append(f"{wanted} blocks instead of {plan.min_blocks}: intervals will be wider")
+        plan = plan.model_copy(update={"blocks": plan.blocks[:wanted], "min_blocks": wanted})
+    if plan.seconds(workload) > budget_s:
+        raise UsageError(
+            f"a budget of {budget_s:.0f} s is too short: {fewest} blocks of {len(plan.cells)} cells,"
+            f" the fewest that can give a verdict, take about {plan.seconds(workload):.0f} s",
+            "give it more time, or fewer levels",
+        )
+    return plan.model_copy(update={"cuts": tuple(cuts)})
+
+
+def _cells(experiment: Experiment, workload: Workload) -> tuple[Cell, ...]:
+    """Cross the factors, drop what is excluded and what does not apply, keep each cell once."""
+    names = tuple(workload.factors)
+    levels = [experiment.factors.get(n, (workload.factors[n].default,)) for n in names]
+    found: dict[str, Cell] = {}
+    for combination in itertools.product(*levels):
+        every = dict(zip(names, combination, strict=True))
+        if any(_matches(every, rule) for rule in experiment.exclude):
+            continue
+        applicable = workload.applicable(every)
+        kept = {name: level for name, level in every.items() if name in applicable}
+        # Only what varies names a cell; the rest is in its levels.
+        cell_id = _name(kept, experiment)
+        found.setdefault(cell_id, Cell(id=cell_id, levels=kept))
+    if not found:
+        raise UsageError("the exclusions leave no cell", "remove a rule under 'exclude'")
+    return tuple(found.values())
+
+
+def _name(levels: Mapping[str, str], experiment: Experiment) -> str:
+    varied = [n for n in levels if len(experiment.factors.get(n, ())) > 1]
+    return "/".join(levels[n].replace(" ", "") for n in varied or list(levels)[:1])
+
+
+def _matches(levels: Mapping[str, str], rule: Mapping[str, tuple[str, ...]]) -> bool:
+    return all(levels.get(name) in allowed for name, allowed in rule.items())
+
+
+def _replicas(
+    experiment: Experiment, workload: Workload, cells: Sequence[Cell]
+) -> tuple[Cell, ...]:
+    """The second arms of the A/A pairs: the declared ones, else the baseline's and the dearest."""
+    if experiment.a_a is not None:
+        chosen = [c for c in cells if any(_matches(c.levels, rule) for rule in experiment.a_a)]
+        if not chosen:
+            raise UsageError("'a_a' names no cell of the plan", "name levels that the plan has")
+    else:
+        ranked = sorted(cells, key=lambda c: workload.setup_seconds(c.levels))
+        floor = experiment.floor or {}
+        on_floor = [c for c in ranked if all(c.levels.get(k) == v for k, v in floor.items())]
+        candidates = on_floor or ranked
+        chosen = [candidates[0]] if len(candidates) == 1 else [candidates[0], candidates[-1]]
+    return tuple(Cell(id=f"{c.id}#2", levels=c.levels, replica=2) for c in chosen)
+
+
+def _effects(experiment: Experiment, cells: Sequence[Cell]) -> tuple[Comparison, ...]:
+    """Every cell against the one that differs from it in the baseline's factors alone."""
+    base = experiment.baseline
+    baselines = {
+        cell.without(*base): cell
+        for cell in cells
+        if all(cell.levels.get(name) == level for name, level in base.items())
+    }
+    found = []
+    for cell in cells:
+        against = baselines.get(cell.without(*base))
+        if against is None or against is cell:
+            continue
+        family = experiment.family is None or _matches(cell.levels, experiment.family)
+        found.append(
+            Comparison(
+                id=f"{cell.id} over {against.id}",
+                kind="effect",
+                cell=cell.id,
+                against=against.id,
+                family=family,
+            )
+        )
+    return tuple(found)
+
+
+def _a_a(originals: Sequence[Cell], replicas: Sequence[Cell]) -> tuple[Comparison, ...]:
+    by_levels = {tuple(c.levels.items()): c for c in originals}
+    return tuple(
+        Comparison(
+            id=f"{replica.id} over {by_levels[tuple(replica.levels.items())].id}",
+            kind="a/a",
+            cell=replica.id,
+            against=by_levels[tuple(replica.levels.items())].id,
+            family=False,
+        )
+        for replica in replicas
+    )
+
+
+def _block(
+    workload: Workload, cells: Sequence[Cell], shuffle: random.Random
+) -> tuple[Visit, ...]:
+    plots: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for cell in cells:
+        key = tuple((n, v) for n, v in cell.levels.items() if n in workload.plot_factors)
+        plots.setdefault(key, []).append(cell.id)
+    visits = []
+    for key, members in plots.items():
+        order = list(members)
+        shuffle.shuffle(order)
+        visits.append(Visit(plot=dict(key), cells=tuple(order)))
+    shuffle.shuffle(visits)
+    return tuple(visits)
+
+
+def _refuse_unresolvable(experiment: Experiment, comparisons: int) -> None:
+    if comparisons == 0:
+        return
+    found: Resolvability = family_resolvable(experiment.blocks.min, comparisons, ALPHA)
+    if not found.resolvable:
+        raise UsageError(
+            f"{experiment.blocks.min} blocks cannot resolve {comparisons} comparisons: the smallest"
+            f" p-value that they can give is {found.smallest_p:.2g}, and the family needs"
+            f" {found.threshold:.2g}",
+            f"set blocks.min to {found.blocks_needed} or more, or name a smaller 'family'",
+        )
+
+
+def _fewest_blocks(plan: Plan) -> int:
+    if not plan.family:
+        return min(plan.min_blocks, 2)
+    needed = family_resolvable(plan.min_blocks, len(plan.family), ALPHA).blocks_needed
+    return min(plan.min_blocks, needed or plan.min_blocks)
+
+
+def _shorten_sessions(
+    plan: Plan, workload: Workload, budget_s: float
+) -> tuple[Plan, list[str]]:
+    """Take a share of the requests of every session, no less than a quarter."""
+    if "requests" not in plan.session:
+        return plan, []
+    declared = int(plan.session["requests"])
+
+    def with_requests(count: int) -> Plan:
+        session: dict[str, Any] = {**plan.session, "requests": str(count)}
+        return plan.model_copy(update={"session": session})
+
+    for percent in range(95, 20, -5):
+        shorter = with_requests(max(1, declared * percent // 100))
+        if percent == 25 or shorter.seconds(workload) <= budget_s:
+            return shorter, [f"{shorter.session['requests']} requests a session instead of {declared}"]
+    return plan, []

@@ -1,0 +1,98 @@
+"""What is measured: one file a workload. A workload declares its factors and measures one trial.
+
+A setting is one row: name, parser, default, help. The experiment file is validated against these
+rows, and the JSON Schema that editors use is exported from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tare.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tare.environments import Inside, Site
+    from tare.plan import Cell
+    from tare.record import Measurement
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor of a workload.
+
+    Attributes:
+        parse: text of a level -> the level as the workload wants it; raises UsageError.
+        show: the level as every table prints it, so that `100us` and `0.1 ms` are one level.
+        choices: the allowed levels, where they can be listed.
+    """
+
+    name: str
+    parse: Callable[[object], Any]
+    show: Callable[[Any], str]
+    default: str
+    help: str
+    choices: tuple[str, ...] | None = None
+    examples: tuple[str, ...] = ()
+
+    def level(self, written: object) -> str:
+        """The canonical text of a level; the one form that records and tables hold."""
+        return self.show(self.parse(written))
+
+
+def choice(name: str, choices: tuple[str, ...], default: str, help: str) -> Factor:  # noqa: A002
+    """A factor whose levels are words."""
+
+    def parse(written: object) -> str:
+        if written not in choices:
+            raise UsageError(f"{written!r} is not one of {', '.join(choices)}")
+        return str(written)
+
+    return Factor(name, parse, str, default, help, choices)
+
+
+class Workload(Protocol):
+    """A kind of measurement."""
+
+    name: str
+    factors: Mapping[str, Factor]
+    plot_factors: frozenset[str]
+    """Factors that need an environment to be set up anew; they define the whole plot."""
+    session_settings: Mapping[str, Factor]
+    """Settings that every session of an experiment shares: requests, warm-up, timeout."""
+    statistics: Mapping[str, str]
+    """Name -> meaning of the scalars that a session can be summarised by, e.g. p50."""
+
+    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+        """Names of the factors that mean something for a cell with these levels.
+
+        A factor that does not apply is left out of the cell, so that cells that differ in it
+        alone are one cell (ICMP knows no reception mode).
+        """
+        ...
+
+    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+        """Expected duration of setting an environment up."""
+        ...
+
+    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
+        """Expected duration of a trial, for the plan's estimate."""
+        ...
+
+    def measure(
+        self, cell: Cell, session: Mapping[str, Any], site: Site, inside: Inside, samples: Path
+    ) -> Measurement:
+        """Measure one trial in an entered environment and write its raw samples to `samples`."""
+        ...
+
+
+@cache
+def by_name() -> Mapping[str, Workload]:
+    """Every workload of this version."""
+    from tare.workloads.request_reply import RequestReply  # noqa: PLC0415 - they import Factor
+
+    return {"request-reply": RequestReply()}
