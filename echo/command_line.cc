@@ -1,0 +1,209 @@
+#include "command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <map>
+#include <vector>
+
+namespace tare::echo {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done; 1 it could not start or go on; 2 the command line is wrong;\n"
+    "3 no server answered in time; 4 the server stopped answering (samples are written);\n"
+    "130 interrupted (samples are written).";
+
+// Adds an option, or remembers that this transport must refuse it.
+class OptionTable {
+ public:
+  OptionTable(CLI::App& command, const Traits& traits) : command_(command), traits_(traits) {}
+
+  template <typename T>
+  CLI::Option* Add(bool applies, const char* name, T& value, const char* help) {
+    CLI::Option* option = command_.add_option(name, value, help);
+    return Note(applies, option);
+  }
+
+  void Flag(bool applies, const char* name, bool& value, const char* help) {
+    Note(applies, command_.add_flag(name, value, help));
+  }
+
+  void RefuseForeign() const {
+    for (const CLI::Option* option : foreign_) {
+      if (option->count() == 0) continue;
+      throw UsageError(option->get_name() + " means nothing to echo-" + std::string(traits_.name) +
+                       " (" + std::string(traits_.summary) + "); leave it out");
+    }
+  }
+
+ private:
+  CLI::Option* Note(bool applies, CLI::Option* option) {
+    if (applies) return option->capture_default_str();
+    foreign_.push_back(option->group(""));  // an empty group hides it from --help
+    return option;
+  }
+
+  CLI::App& command_;
+  const Traits& traits_;
+  std::vector<const CLI::Option*> foreign_;
+};
+
+void AddEndpointOptions(OptionTable& table, const Traits& traits, Endpoint& endpoint) {
+  static const std::map<std::string, Reception> receptions = {{"listener", Reception::kListener},
+                                                              {"waitset", Reception::kWaitset}};
+  table.Add(traits.has_bind, "--bind", endpoint.bind, "local address; default: any");
+  table.Add(traits.has_port, "--port", endpoint.port, "the server's port")
+      ->check(CLI::Range(1, 65535));
+  table.Add(traits.has_domain, "--domain", endpoint.domain,
+            "DDS domain; stacks that share one spoil each other's figures")
+      ->check(CLI::Range(0, 232));
+  table.Add(traits.has_domain, "--interface", endpoint.interface,
+            "the one network interface to use, by name or address");
+  table.Add(traits.has_domain, "--reception", endpoint.reception,
+            "how data is received: listener or waitset")
+      ->transform(CLI::CheckedTransformer(receptions))
+      ->default_str("listener");
+  table.Flag(traits.has_domain, "!--no-multicast", endpoint.multicast,
+             "discover by unicast to the peers only");
+}
+
+void CheckPeers(const Traits& traits, const Endpoint& endpoint) {
+  if (traits.has_domain && !endpoint.multicast && endpoint.peers.empty()) {
+    throw UsageError("--no-multicast needs at least one --peer, or nobody is ever found");
+  }
+  if (traits.has_port && endpoint.port == 0) {
+    throw UsageError("--port is missing: give the port that the server answers on");
+  }
+}
+
+void Complete(const Traits& traits, AskOptions& ask) {
+  if (traits.needs_peer && ask.endpoint.peers.empty()) {
+    throw UsageError("--peer is missing: give the address of the server");
+  }
+  if (!traits.has_domain && ask.endpoint.peers.size() > 1) {
+    throw UsageError("--peer is given " + std::to_string(ask.endpoint.peers.size()) +
+                     " times; echo-" + std::string(traits.name) + " asks one server");
+  }
+  CheckPeers(traits, ask.endpoint);
+  const bool open = ask.mode == Mode::kOpen;
+  if (open && ask.rate <= 0) {
+    throw UsageError("--mode open needs --rate, the requests per second of each client");
+  }
+  if (!open && ask.rate > 0) {
+    throw UsageError("--rate means nothing in a closed loop, whose replies set the rate");
+  }
+  if (ask.requests == 0 && ask.duration_ns == 0) {
+    throw UsageError("--requests or --duration-ns is missing: say how long to measure");
+  }
+  if (ask.requests == 0) {
+    const double seconds = static_cast<double>(ask.duration_ns) * 1e-9;
+    ask.requests = open ? static_cast<uint64_t>(std::ceil(ask.rate * seconds)) : kDefaultRequests;
+  }
+  if (ask.outstanding == 0) ask.outstanding = open ? 16 : 1;
+  ask.endpoint.receive_slice_ns = std::min(ask.endpoint.receive_slice_ns, ask.timeout_ns);
+}
+
+}  // namespace
+
+Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv) {
+  static const std::map<std::string, Mode> modes = {{"closed", Mode::kClosed},
+                                                    {"open", Mode::kOpen}};
+  static const std::map<std::string, Pace> paces = {{"sleep", Pace::kSleep}, {"spin", Pace::kSpin}};
+
+  ServeOptions serve;
+  AskOptions ask;
+  const std::string name = "echo-" + std::string(traits.name);
+  CLI::App app("Request and reply over " + std::string(traits.name) + ": " +
+                   std::string(traits.summary) + ".\nStamps and emits; computes no statistics.",
+               name);
+  app.require_subcommand(1);
+  app.footer(kFooter);
+
+  CLI::App* serve_command = app.add_subcommand(
+      "serve", "Answer requests until SIGTERM, SIGINT or the end of a pipe on stdin.");
+  OptionTable serve_table(*serve_command, traits);
+  AddEndpointOptions(serve_table, traits, serve.endpoint);
+  serve_table.Add(traits.has_domain, "--peer", serve.endpoint.peers,
+                  "address to look for others at; may be repeated");
+  serve_table
+      .Add(traits.has_work, "--work-ns", serve.endpoint.work_ns,
+           "keep the processor busy this long before each reply")
+      ->check(CLI::NonNegativeNumber);
+
+  CLI::App* ask_command =
+      app.add_subcommand("ask", "Send requests, check the replies, write the raw times.");
+  OptionTable ask_table(*ask_command, traits);
+  AddEndpointOptions(ask_table, traits, ask.endpoint);
+  ask_table.Add(traits.needs_peer || traits.has_domain, "--peer", ask.endpoint.peers,
+                traits.has_domain ? "address to look for the server at; may be repeated"
+                                  : "the server's address");
+  ask_table
+      .Add(!traits.has_server, "--work-ns", ask.endpoint.work_ns,
+           "keep the processor busy this long before each reply")
+      ->check(CLI::NonNegativeNumber);
+  ask_table.Add(true, "--payload", ask.endpoint.payload_bytes, "payload of a request, bytes")
+      ->check(CLI::Range(uint32_t{0}, traits.max_payload))
+      ->required();
+  ask_table
+      .Add(true, "--mode", ask.mode,
+           "closed: the next request follows the reply (service time); "
+           "open: requests follow a schedule (response time)")
+      ->transform(CLI::CheckedTransformer(modes))
+      ->default_str("closed");
+  ask_table.Add(true, "--rate", ask.rate, "open: requests per second of each client")
+      ->check(CLI::NonNegativeNumber);
+  ask_table
+      .Add(true, "--pace", ask.pace,
+           "open: sleep until each send is due, or spin (punctual, but starves a server that "
+           "shares the processor)")
+      ->transform(CLI::CheckedTransformer(paces))
+      ->default_str("sleep");
+  ask_table.Add(true, "--clients", ask.clients, "independent requesters, a thread each")
+      ->check(CLI::Range(uint32_t{1}, kMaxClients));
+  ask_table.Add(true, "--requests", ask.requests, "requests of each client to measure")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 31));
+  ask_table
+      .Add(true, "--duration-ns", ask.duration_ns,
+           "stop sending after this time; alone, it ends at 1 000 000 requests a client at the "
+           "latest")
+      ->check(CLI::PositiveNumber);
+  ask_table.Add(true, "--warmup", ask.warmup, "requests of each client before measuring")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 31));
+  ask_table.Add(true, "--timeout-ns", ask.timeout_ns, "an unanswered request is lost after this")
+      ->check(CLI::PositiveNumber);
+  ask_table
+      .Add(true, "--ready-timeout-ns", ask.ready_timeout_ns,
+           "longest to look for the server before giving up")
+      ->check(CLI::PositiveNumber);
+  ask_table
+      .Add(true, "--outstanding", ask.outstanding,
+           "most unanswered requests of each client; default 1 closed, 16 open")
+      ->check(CLI::Range(1, 1 << 20));
+  ask_table.Add(true, "--give-up-after", ask.give_up_after,
+                "end after this many losses in a row; 0: never");
+  ask_table.Add(true, "--out", ask.out, "file for the samples (docs/formats/echo-samples.md)")
+      ->required();
+  ask_table.Add(true, "--seed", ask.seed, "seed of the pseudo-random payloads");
+  ask_table.Flag(true, "--start-on-stdin", ask.start_on_stdin,
+                 "wait for a line on stdin after each of the events ready, warm and measured");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    throw HelpRequested(app.help());
+  } catch (const CLI::CallForAllHelp&) {
+    throw HelpRequested(app.help("", CLI::AppFormatMode::All));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  if (serve_command->parsed()) {
+    serve_table.RefuseForeign();
+    CheckPeers(traits, serve.endpoint);
+    return serve;
+  }
+  ask_table.RefuseForeign();
+  Complete(traits, ask);
+  return ask;
+}
+
+}  // namespace tare::echo

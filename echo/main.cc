@@ -1,0 +1,29 @@
+#include <exception>
+#include <iostream>
+#include <variant>
+
+#include "ask.h"
+#include "command_line.h"
+#include "serve.h"
+#include "transport.h"
+
+using namespace tare::echo;
+
+int main(int argc, char** argv) {
+  const Traits& traits = TransportTraits();
+  try {
+    const Options options = ParseCommandLine(traits, argc, argv);
+    if (const auto* serve = std::get_if<ServeOptions>(&options)) return Serve(*serve);
+    return Ask(std::get<AskOptions>(options));
+  } catch (const HelpRequested& help) {
+    std::cout << help.what();
+    return 0;
+  } catch (const UsageError& error) {
+    std::cerr << "echo-" << traits.name << ": " << error.what() << "\nRun echo-" << traits.name
+              << " ask --help or serve --help for the options.\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "echo-" << traits.name << ": " << error.what() << "\n";
+    return 1;
+  }
+}

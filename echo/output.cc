@@ -1,0 +1,54 @@
+#include "output.h"
+
+#include <sys/resource.h>
+
+#include <iostream>
+
+namespace tare::echo {
+namespace {
+
+int64_t Nanoseconds(const timeval& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1000;
+}
+
+}  // namespace
+
+void PrintEvent(const nlohmann::json& event) { std::cout << event.dump() << std::endl; }
+
+nlohmann::json DescribeEndpoint(const Endpoint& endpoint) {
+  const Traits& traits = TransportTraits();
+  nlohmann::json json = DescribeTransport(endpoint);
+  json["transport"] = traits.name;
+  if (traits.has_bind) json["bind"] = endpoint.bind;
+  if (traits.has_port) json["port"] = endpoint.port;
+  if (!endpoint.peers.empty()) json["peers"] = endpoint.peers;
+  if (traits.has_domain) {
+    json["domain"] = endpoint.domain;
+    json["interface"] = endpoint.interface;
+    json["reception"] = endpoint.reception == Reception::kListener ? "listener" : "waitset";
+    json["multicast_discovery"] = endpoint.multicast;
+  }
+  return json;
+}
+
+nlohmann::json ToJson(const Counters& counters) {
+  return {{"sent", counters.sent},           {"received", counters.received},
+          {"lost", counters.lost},           {"late", counters.late},
+          {"duplicated", counters.duplicated}, {"reordered", counters.reordered},
+          {"corrupted", counters.corrupted}, {"foreign", counters.foreign},
+          {"refused", counters.refused}};
+}
+
+nlohmann::json OwnUsage() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return {{"user_ns", Nanoseconds(usage.ru_utime)},
+          {"system_ns", Nanoseconds(usage.ru_stime)},
+          {"max_rss_kib", usage.ru_maxrss},
+          {"voluntary_switches", usage.ru_nvcsw},
+          {"involuntary_switches", usage.ru_nivcsw},
+          {"minor_faults", usage.ru_minflt},
+          {"major_faults", usage.ru_majflt}};
+}
+
+}  // namespace tare::echo

@@ -1,0 +1,22 @@
+// The JSON lines on stdout by which a caller follows the program.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "exchange.h"
+#include "transport.h"
+
+namespace tare::echo {
+
+/// Prints one event as one line, at once.
+void PrintEvent(const nlohmann::json& event);
+
+/// What every event about an endpoint repeats: transport, addresses, explicit settings and QoS.
+nlohmann::json DescribeEndpoint(const Endpoint& endpoint);
+
+nlohmann::json ToJson(const Counters& counters);
+
+/// Processor time, peak memory and context switches of this process so far.
+nlohmann::json OwnUsage();
+
+}  // namespace tare::echo

@@ -1,0 +1,83 @@
+#include "socket.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/time.h>
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+namespace tare::echo {
+
+void ThrowErrno(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+SocketAddress Resolve(const std::string& host, uint16_t port) {
+  SocketAddress address;
+  if (host.empty()) {
+    sockaddr_in any = {};
+    any.sin_family = AF_INET;
+    any.sin_port = htons(port);
+    std::memcpy(&address.storage, &any, sizeof any);
+    address.length = sizeof any;
+    return address;
+  }
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    throw std::runtime_error("cannot find the address of \"" + host + "\": " + gai_strerror(error));
+  }
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  address.length = found->ai_addrlen;
+  freeaddrinfo(found);
+  return address;
+}
+
+Fd OpenSocket(int family, int type, int protocol) {
+  Fd fd(socket(family, type | SOCK_CLOEXEC, protocol));
+  if (!fd) ThrowErrno("cannot open a socket");
+  return fd;
+}
+
+void Bind(int fd, const std::string& host, uint16_t port) {
+  const SocketAddress address = Resolve(host, port);
+  if (bind(fd, address.get(), address.length) != 0) {
+    ThrowErrno("cannot bind to " + (host.empty() ? "any address" : host) + " port " +
+               std::to_string(port));
+  }
+}
+
+void SetReceiveTimeout(int fd, int64_t timeout_ns) {
+  timeval timeout = {.tv_sec = timeout_ns / 1'000'000'000,
+                     .tv_usec = timeout_ns % 1'000'000'000 / 1000};
+  if (timeout.tv_sec == 0 && timeout.tv_usec == 0) timeout.tv_usec = 1;
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) != 0) {
+    ThrowErrno("cannot set a socket's receive timeout");
+  }
+}
+
+ssize_t ReceiveWithin(int fd, std::span<std::byte> buffer, int64_t timeout_ns, int64_t slice_ns) {
+  int flags = 0;
+  if (timeout_ns != slice_ns) {
+    flags = MSG_DONTWAIT;
+    if (timeout_ns > 0) {
+      pollfd readable = {.fd = fd, .events = POLLIN, .revents = 0};
+      const timespec timeout = {.tv_sec = timeout_ns / 1'000'000'000,
+                                .tv_nsec = timeout_ns % 1'000'000'000};
+      if (ppoll(&readable, 1, &timeout, nullptr) <= 0) return -1;
+    }
+  }
+  const ssize_t length = recv(fd, buffer.data(), buffer.size(), flags);
+  if (length >= 0) return length;
+  if (errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED || errno == EHOSTUNREACH ||
+      errno == ENETUNREACH) {
+    return -1;
+  }
+  ThrowErrno("cannot receive");
+}
+
+}  // namespace tare::echo

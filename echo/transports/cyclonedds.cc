@@ -1,0 +1,270 @@
+// Eclipse Cyclone DDS through its C API, with the type that idlc made of idl/Echo.idl.
+#include <Echo.h>
+#include <dds/dds.h>
+#include <dds/version.h>
+
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "clock.h"
+#include "qos.h"
+#include "transport.h"
+
+namespace tare::echo {
+namespace {
+
+// How many samples one take may bring; more wait for the next.
+constexpr uint32_t kTake = 16;
+
+std::string DomainConfiguration(const Endpoint& endpoint) {
+  std::string xml = "<CycloneDDS><Domain Id=\"any\"><General>";
+  if (!endpoint.interface.empty()) {
+    const bool address = endpoint.interface.find_first_of(".:") != std::string::npos;
+    xml += "<Interfaces><NetworkInterface " + std::string(address ? "address" : "name") + "=\"" +
+           endpoint.interface + "\"/></Interfaces>";
+  }
+  // Data always goes by unicast, as a request and its reply do.
+  xml += endpoint.multicast ? "<AllowMulticast>spdp</AllowMulticast>"
+                            : "<AllowMulticast>false</AllowMulticast>";
+  xml += "</General><Discovery><ParticipantIndex>auto</ParticipantIndex>";
+  if (!endpoint.peers.empty()) {
+    xml += "<Peers>";
+    for (const std::string& peer : endpoint.peers) xml += "<Peer Address=\"" + peer + "\"/>";
+    xml += "</Peers>";
+  }
+  return xml + "</Discovery></Domain></CycloneDDS>";
+}
+
+dds_entity_t Checked(dds_entity_t entity, const char* what) {
+  if (entity < 0) {
+    throw std::runtime_error("Cyclone DDS cannot " + std::string(what) + ": " +
+                             dds_strretcode(entity));
+  }
+  return entity;
+}
+
+// A participant with a writer of one topic and a reader of the other.
+class Node {
+ public:
+  Node(const Endpoint& endpoint, const char* write_topic, const char* read_topic) {
+    static const dds_entity_t domain =
+        Checked(dds_create_domain(endpoint.domain, DomainConfiguration(endpoint).c_str()),
+                "set up the domain (is --interface the name or address of one that is up?)");
+    static_cast<void>(domain);
+    participant_ = Checked(dds_create_participant(endpoint.domain, nullptr, nullptr),
+                           "create a participant");
+    dds_qos_t* qos = dds_create_qos();
+    dds_qset_reliability(qos, DDS_RELIABILITY_RELIABLE, kMaxBlockingNs);
+    dds_qset_durability(qos, DDS_DURABILITY_VOLATILE);
+    dds_qset_history(qos, DDS_HISTORY_KEEP_LAST, kHistoryDepth);
+    dds_qset_resource_limits(qos, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED,
+                             DDS_LENGTH_UNLIMITED);
+    dds_qset_latency_budget(qos, 0);
+    dds_qset_destination_order(qos, DDS_DESTINATIONORDER_BY_RECEPTION_TIMESTAMP);
+    dds_qset_ownership(qos, DDS_OWNERSHIP_SHARED);
+    dds_qset_writer_data_lifecycle(qos, false);
+    const auto topic = [&](const char* name) {
+      return Checked(dds_create_topic(participant_, &tare_idl_Message_desc, name, qos, nullptr),
+                     "create a topic");
+    };
+    writer_ = Checked(dds_create_writer(participant_, topic(write_topic), qos, nullptr),
+                      "create a writer");
+    reader_ = Checked(dds_create_reader(participant_, topic(read_topic), qos, nullptr),
+                      "create a reader");
+    dds_delete_qos(qos);
+    for (uint32_t i = 0; i < kTake; ++i) places_[i] = &messages_[i];
+  }
+
+  ~Node() {
+    dds_delete(participant_);
+    for (tare_idl_Message& message : messages_) {
+      dds_sample_free(&message, &tare_idl_Message_desc, DDS_FREE_CONTENTS);
+    }
+  }
+
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// From now on `callback(context)` is called on Cyclone's receive thread when data comes.
+  void Listen(void (*callback)(dds_entity_t, void*), void* context) {
+    dds_listener_t* listener = dds_create_listener(context);
+    dds_lset_data_available(listener, callback);
+    const dds_return_t result = dds_set_listener(reader_, listener);
+    dds_delete_listener(listener);
+    Checked(result, "set a listener");
+  }
+
+  /// No callback runs after this has returned.
+  void StopListening() { dds_set_listener(reader_, nullptr); }
+
+  void UseWaitset() {
+    waitset_ = Checked(dds_create_waitset(participant_), "create a wait set");
+    const dds_entity_t condition =
+        Checked(dds_create_readcondition(reader_, DDS_ANY_STATE), "create a read condition");
+    Checked(dds_waitset_attach(waitset_, condition, 0), "attach to a wait set");
+  }
+
+  bool WaitForData(int64_t timeout_ns) {
+    return dds_waitset_wait(waitset_, nullptr, 0, timeout_ns < 0 ? 0 : timeout_ns) > 0;
+  }
+
+  bool Write(tare_idl_Message& message) { return dds_write(writer_, &message) == DDS_RETCODE_OK; }
+
+  /// Calls `use` with each message that is there, at most kTake; true if there may be more.
+  /// The messages' buffers are kept and filled again, so nothing is allocated in steady state.
+  template <typename Use>
+  bool Take(Use&& use) {
+    std::array<dds_sample_info_t, kTake> infos;
+    const int32_t count =
+        dds_take(reader_, places_.data(), infos.data(), places_.size(), places_.size());
+    for (int32_t i = 0; i < count; ++i) {
+      if (infos[static_cast<std::size_t>(i)].valid_data) {
+        use(messages_[static_cast<std::size_t>(i)]);
+      }
+    }
+    return count == static_cast<int32_t>(kTake);
+  }
+
+ private:
+  dds_entity_t participant_ = 0;
+  dds_entity_t writer_ = 0;
+  dds_entity_t reader_ = 0;
+  dds_entity_t waitset_ = 0;
+  std::array<tare_idl_Message, kTake> messages_ = {};
+  std::array<void*, kTake> places_ = {};
+};
+
+class CycloneServer final : public Server {
+ public:
+  explicit CycloneServer(const Endpoint& endpoint)
+      : node_(endpoint, kReplyTopic, kRequestTopic),
+        reception_(endpoint.reception),
+        slice_ns_(endpoint.receive_slice_ns),
+        work_ns_(endpoint.work_ns) {
+    if (reception_ == Reception::kWaitset) node_.UseWaitset();
+  }
+
+  void Serve(const std::atomic<bool>& stop) override {
+    if (reception_ == Reception::kWaitset) {
+      while (!stop.load(std::memory_order_relaxed)) {
+        if (node_.WaitForData(slice_ns_)) Answer();
+      }
+      return;
+    }
+    node_.Listen([](dds_entity_t, void* self) { static_cast<CycloneServer*>(self)->Answer(); },
+                 this);
+    while (!stop) std::this_thread::sleep_for(std::chrono::nanoseconds(slice_ns_));
+    node_.StopListening();
+  }
+
+ private:
+  void Answer() {
+    const auto answer = [this](tare_idl_Message& request) {
+      ++counters.requests;
+      SpinFor(work_ns_);
+      if (node_.Write(request)) ++counters.replies;
+    };
+    while (node_.Take(answer)) {
+    }
+  }
+
+  Node node_;
+  const Reception reception_;
+  const int64_t slice_ns_;
+  const int64_t work_ns_;
+};
+
+class CycloneClient final : public Client {
+ public:
+  explicit CycloneClient(const Endpoint& endpoint)
+      : node_(endpoint, kRequestTopic, kReplyTopic),
+        reception_(endpoint.reception),
+        payload_(endpoint.payload_bytes) {
+    request_.payload = {._maximum = endpoint.payload_bytes,
+                        ._length = endpoint.payload_bytes,
+                        ._buffer = reinterpret_cast<uint8_t*>(payload_.data()),
+                        ._release = false};
+    if (reception_ == Reception::kWaitset) node_.UseWaitset();
+  }
+
+  ~CycloneClient() override { node_.StopListening(); }
+
+  void Attach(ReplySink& sink) override {
+    sink_ = &sink;
+    if (reception_ == Reception::kWaitset) return;
+    node_.Listen(
+        [](dds_entity_t, void* context) {
+          auto* self = static_cast<CycloneClient*>(context);
+          self->Deliver();
+        },
+        this);
+  }
+
+  std::span<std::byte> Payload() override { return payload_; }
+
+  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+    request_.requester = requester;
+    request_.sequence_number = sequence;
+    request_.checksum = checksum;
+    return node_.Write(request_);
+  }
+
+  bool Wait(int64_t timeout_ns) override {
+    if (reception_ == Reception::kListener) return gate_.Wait(timeout_ns);
+    if (!node_.WaitForData(timeout_ns)) return false;
+    Deliver();
+    return true;
+  }
+
+ private:
+  void Deliver() {
+    bool wake = false;
+    const auto deliver = [&](const tare_idl_Message& reply) {
+      const int64_t received_ns = Now();
+      const auto* payload = reinterpret_cast<const std::byte*>(reply.payload._buffer);
+      wake |= sink_->OnReply({.requester = reply.requester,
+                              .sequence = reply.sequence_number,
+                              .checksum = reply.checksum,
+                              .payload = {payload, reply.payload._length}},
+                             received_ns);
+    };
+    while (node_.Take(deliver)) {
+    }
+    if (wake && reception_ == Reception::kListener) gate_.Open();
+  }
+
+  Node node_;
+  const Reception reception_;
+  std::vector<std::byte> payload_;
+  tare_idl_Message request_ = {};
+  ReplySink* sink_ = nullptr;
+  Gate gate_;
+};
+
+}  // namespace
+
+const Traits& TransportTraits() {
+  static constexpr Traits traits = {.name = "cyclonedds",
+                                    .summary = "Eclipse Cyclone DDS, C API",
+                                    .has_domain = true,
+                                    .needs_peer = false,
+                                    .max_payload = 1 << 26};
+  return traits;
+}
+
+nlohmann::json DescribeTransport(const Endpoint& endpoint) {
+  return {{"qos", DescribeQos()},
+          {"stack", {{"name", "Cyclone DDS"}, {"version", DDS_VERSION}}},
+          {"configuration", DomainConfiguration(endpoint)}};
+}
+
+std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+  return std::make_unique<CycloneServer>(endpoint);
+}
+
+std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+  return std::make_unique<CycloneClient>(endpoint);
+}
+
+}  // namespace tare::echo

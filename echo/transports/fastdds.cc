@@ -1,0 +1,327 @@
+// eProsima Fast DDS through its C++ API, with the type that fastddsgen made of idl/Echo.idl.
+#include <EchoPubSubTypes.h>
+#include <fastdds/dds/core/condition/WaitSet.hpp>
+#include <fastdds/dds/domain/DomainParticipant.hpp>
+#include <fastdds/dds/domain/DomainParticipantFactory.hpp>
+#include <fastdds/dds/publisher/DataWriter.hpp>
+#include <fastdds/dds/publisher/Publisher.hpp>
+#include <fastdds/dds/subscriber/DataReader.hpp>
+#include <fastdds/dds/subscriber/DataReaderListener.hpp>
+#include <fastdds/dds/subscriber/SampleInfo.hpp>
+#include <fastdds/dds/subscriber/Subscriber.hpp>
+#include <fastdds/dds/topic/Topic.hpp>
+#include <fastdds/rtps/transport/UDPv4TransportDescriptor.h>
+#include <fastrtps/config.h>
+#include <fastrtps/utils/IPLocator.h>
+#include <fastrtps/xmlparser/XMLProfileManager.h>
+
+#include <ifaddrs.h>
+#include <netdb.h>
+
+#include <thread>
+#include <vector>
+
+#include "clock.h"
+#include "qos.h"
+#include "socket.h"
+#include "transport.h"
+
+namespace tare::echo {
+namespace {
+
+namespace dds = eprosima::fastdds::dds;
+namespace rtps = eprosima::fastdds::rtps;
+using eprosima::fastrtps::Duration_t;
+using eprosima::fastrtps::rtps::IPLocator;
+using eprosima::fastrtps::rtps::Locator_t;
+using eprosima::fastrtps::types::ReturnCode_t;
+using DdsMessage = tare::idl::Message;
+
+std::string NumericHost(const sockaddr* address, socklen_t length) {
+  char host[NI_MAXHOST] = "";
+  getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return host;
+}
+
+// Fast DDS selects interfaces by IPv4 address only.
+std::string AddressOfInterface(const std::string& interface) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) ThrowErrno("cannot list the network interfaces");
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, freeifaddrs);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    const std::string address = NumericHost(one->ifa_addr, sizeof(sockaddr_in));
+    if (interface == one->ifa_name || interface == address) return address;
+  }
+  throw std::runtime_error("no interface here is named or numbered \"" + interface +
+                           "\" with an IPv4 address; `ip -4 address` lists them");
+}
+
+dds::DomainParticipantQos ParticipantQos(const Endpoint& endpoint) {
+  dds::DomainParticipantQos qos;
+  // UDP alone: no shared memory.
+  qos.transport().use_builtin_transports = false;
+  auto udp = std::make_shared<rtps::UDPv4TransportDescriptor>();
+  if (!endpoint.interface.empty()) {
+    udp->interfaceWhiteList.push_back(AddressOfInterface(endpoint.interface));
+  }
+  qos.transport().user_transports.push_back(udp);
+
+  auto& discovery = qos.wire_protocol().builtin;
+  for (const std::string& peer : endpoint.peers) {
+    const SocketAddress address = Resolve(peer, 0);
+    Locator_t locator;
+    IPLocator::setIPv4(locator, NumericHost(address.get(), address.length));
+    locator.port = 0;  // the well-known ports of the domain's first participants
+    discovery.initialPeersList.push_back(locator);
+  }
+  if (!endpoint.multicast) {
+    // A unicast locator of our own replaces the default ones, multicast among them.
+    discovery.metatrafficUnicastLocatorList.push_back(Locator_t());
+  } else if (!endpoint.peers.empty()) {
+    Locator_t group;  // naming peers replaces the multicast group, so it is named again
+    IPLocator::setIPv4(group, "239.255.0.1");
+    group.port = 0;
+    discovery.initialPeersList.push_back(group);
+  }
+  return qos;
+}
+
+// The policies that readers and writers share; see qos.h.
+template <typename Qos>
+void SetQos(Qos& qos) {
+  qos.reliability().kind = dds::RELIABLE_RELIABILITY_QOS;
+  qos.reliability().max_blocking_time = Duration_t(static_cast<long double>(kMaxBlockingNs) * 1e-9L);
+  qos.durability().kind = dds::VOLATILE_DURABILITY_QOS;
+  qos.history().kind = dds::KEEP_LAST_HISTORY_QOS;
+  qos.history().depth = kHistoryDepth;
+  qos.resource_limits().max_samples = 0;  // unlimited
+  qos.resource_limits().max_instances = 0;
+  qos.resource_limits().max_samples_per_instance = 0;
+  qos.latency_budget().duration = Duration_t(0, 0);
+  qos.destination_order().kind = dds::BY_RECEPTION_TIMESTAMP_DESTINATIONORDER_QOS;
+  qos.ownership().kind = dds::SHARED_OWNERSHIP_QOS;
+  qos.endpoint().history_memory_policy =
+      eprosima::fastrtps::rtps::PREALLOCATED_WITH_REALLOC_MEMORY_MODE;
+  qos.data_sharing().off();
+}
+
+template <typename T>
+T* Checked(T* entity, const char* what) {
+  if (entity == nullptr) throw std::runtime_error("Fast DDS cannot " + std::string(what));
+  return entity;
+}
+
+// A participant with a writer of one topic and a reader of the other.
+class Node {
+ public:
+  Node(const Endpoint& endpoint, const char* write_topic, const char* read_topic) {
+    static const bool configured = [] {
+      eprosima::fastrtps::LibrarySettingsAttributes settings;
+      settings.intraprocess_delivery = eprosima::fastrtps::INTRAPROCESS_OFF;
+      eprosima::fastrtps::xmlparser::XMLProfileManager::library_settings(settings);
+      return true;
+    }();
+    static_cast<void>(configured);
+    participant_ = Checked(dds::DomainParticipantFactory::get_instance()->create_participant(
+                               endpoint.domain, ParticipantQos(endpoint)),
+                           "create a participant (is the network up?)");
+    dds::TypeSupport type(new tare::idl::MessagePubSubType());
+    type.register_type(participant_, kTypeName);
+    dds::Topic* written = Checked(
+        participant_->create_topic(write_topic, kTypeName, dds::TOPIC_QOS_DEFAULT), "create a topic");
+    dds::Topic* read = Checked(
+        participant_->create_topic(read_topic, kTypeName, dds::TOPIC_QOS_DEFAULT), "create a topic");
+
+    dds::Publisher* publisher =
+        Checked(participant_->create_publisher(dds::PUBLISHER_QOS_DEFAULT), "create a publisher");
+    dds::DataWriterQos writer_qos;
+    SetQos(writer_qos);
+    writer_qos.publish_mode().kind = dds::SYNCHRONOUS_PUBLISH_MODE;
+    writer_qos.writer_data_lifecycle().autodispose_unregistered_instances = false;
+    writer_ = Checked(publisher->create_datawriter(written, writer_qos), "create a writer");
+
+    dds::Subscriber* subscriber =
+        Checked(participant_->create_subscriber(dds::SUBSCRIBER_QOS_DEFAULT), "create a subscriber");
+    dds::DataReaderQos reader_qos;
+    SetQos(reader_qos);
+    reader_ = Checked(subscriber->create_datareader(read, reader_qos), "create a reader");
+  }
+
+  ~Node() {
+    if (participant_ == nullptr) return;
+    participant_->delete_contained_entities();
+    dds::DomainParticipantFactory::get_instance()->delete_participant(participant_);
+  }
+
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// `listener` is called on Fast DDS's receive thread when data comes, until it is null.
+  void Listen(dds::DataReaderListener* listener) {
+    reader_->set_listener(listener, listener != nullptr ? dds::StatusMask::data_available()
+                                                        : dds::StatusMask::none());
+  }
+
+  void UseWaitset() {
+    dds::StatusCondition& condition = reader_->get_statuscondition();
+    condition.set_enabled_statuses(dds::StatusMask::data_available());
+    waitset_.attach_condition(condition);
+    active_.reserve(1);
+  }
+
+  bool WaitForData(int64_t timeout_ns) {
+    const int64_t timeout = timeout_ns < 0 ? 0 : timeout_ns;
+    const Duration_t duration(static_cast<int32_t>(timeout / 1'000'000'000),
+                              static_cast<uint32_t>(timeout % 1'000'000'000));
+    return waitset_.wait(active_, duration) == ReturnCode_t::RETCODE_OK;
+  }
+
+  bool Write(DdsMessage& message) { return writer_->write(&message); }
+
+  /// Calls `use` with each message that is there. The message's buffer is kept and filled again.
+  template <typename Use>
+  void Take(Use&& use) {
+    while (reader_->take_next_sample(&message_, &info_) == ReturnCode_t::RETCODE_OK) {
+      if (info_.valid_data) use(message_);
+    }
+  }
+
+ private:
+  dds::DomainParticipant* participant_ = nullptr;
+  dds::DataWriter* writer_ = nullptr;
+  dds::DataReader* reader_ = nullptr;
+  dds::WaitSet waitset_;
+  dds::ConditionSeq active_;
+  DdsMessage message_;
+  dds::SampleInfo info_;
+};
+
+class FastServer final : public Server, private dds::DataReaderListener {
+ public:
+  explicit FastServer(const Endpoint& endpoint)
+      : node_(endpoint, kReplyTopic, kRequestTopic),
+        reception_(endpoint.reception),
+        slice_ns_(endpoint.receive_slice_ns),
+        work_ns_(endpoint.work_ns) {
+    if (reception_ == Reception::kWaitset) node_.UseWaitset();
+  }
+
+  void Serve(const std::atomic<bool>& stop) override {
+    if (reception_ == Reception::kWaitset) {
+      while (!stop.load(std::memory_order_relaxed)) {
+        if (node_.WaitForData(slice_ns_)) Answer();
+      }
+      return;
+    }
+    node_.Listen(this);
+    while (!stop) std::this_thread::sleep_for(std::chrono::nanoseconds(slice_ns_));
+    node_.Listen(nullptr);
+  }
+
+ private:
+  void on_data_available(dds::DataReader* /*reader*/) override { Answer(); }
+
+  void Answer() {
+    node_.Take([this](DdsMessage& request) {
+      ++counters.requests;
+      SpinFor(work_ns_);
+      if (node_.Write(request)) ++counters.replies;
+    });
+  }
+
+  Node node_;
+  const Reception reception_;
+  const int64_t slice_ns_;
+  const int64_t work_ns_;
+};
+
+class FastClient final : public Client, private dds::DataReaderListener {
+ public:
+  explicit FastClient(const Endpoint& endpoint)
+      : node_(endpoint, kRequestTopic, kReplyTopic), reception_(endpoint.reception) {
+    request_.payload().resize(endpoint.payload_bytes);
+    if (reception_ == Reception::kWaitset) node_.UseWaitset();
+  }
+
+  ~FastClient() override { node_.Listen(nullptr); }
+
+  void Attach(ReplySink& sink) override {
+    sink_ = &sink;
+    if (reception_ == Reception::kListener) node_.Listen(this);
+  }
+
+  std::span<std::byte> Payload() override {
+    return std::as_writable_bytes(std::span(request_.payload()));
+  }
+
+  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+    request_.requester(requester);
+    request_.sequence_number(sequence);
+    request_.checksum(checksum);
+    return node_.Write(request_);
+  }
+
+  bool Wait(int64_t timeout_ns) override {
+    if (reception_ == Reception::kListener) return gate_.Wait(timeout_ns);
+    if (!node_.WaitForData(timeout_ns)) return false;
+    Deliver();
+    return true;
+  }
+
+ private:
+  void on_data_available(dds::DataReader* /*reader*/) override {
+    if (Deliver()) gate_.Open();
+  }
+
+  bool Deliver() {
+    bool wake = false;
+    node_.Take([&](DdsMessage& reply) {
+      const int64_t received_ns = Now();
+      wake |= sink_->OnReply({.requester = reply.requester(),
+                              .sequence = reply.sequence_number(),
+                              .checksum = reply.checksum(),
+                              .payload = std::as_bytes(std::span(reply.payload()))},
+                             received_ns);
+    });
+    return wake;
+  }
+
+  Node node_;
+  const Reception reception_;
+  DdsMessage request_;
+  ReplySink* sink_ = nullptr;
+  Gate gate_;
+};
+
+}  // namespace
+
+const Traits& TransportTraits() {
+  static constexpr Traits traits = {.name = "fastdds",
+                                    .summary = "eProsima Fast DDS, C++ API",
+                                    .has_domain = true,
+                                    .needs_peer = false,
+                                    .max_payload = 1 << 26};
+  return traits;
+}
+
+nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+  return {{"qos", DescribeQos()},
+          {"stack", {{"name", "Fast DDS"}, {"version", FASTRTPS_VERSION_STR}}},
+          {"configuration",
+           {{"transports", {"UDPv4"}},
+            {"shared_memory", false},
+            {"data_sharing", false},
+            {"intraprocess_delivery", false},
+            {"history_memory", "preallocated-with-realloc"}}}};
+}
+
+std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+  return std::make_unique<FastServer>(endpoint);
+}
+
+std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+  return std::make_unique<FastClient>(endpoint);
+}
+
+}  // namespace tare::echo

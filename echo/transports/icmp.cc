@@ -1,0 +1,211 @@
+// ICMP echo: answered by the peer's kernel, which wakes no process. Requests need CAP_NET_RAW,
+// or a group in net.ipv4.ping_group_range.
+#include <linux/filter.h>
+#include <linux/icmp.h>
+#include <netinet/ip.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "clock.h"
+#include "socket.h"
+#include "transport.h"
+
+namespace tare::echo {
+namespace {
+
+constexpr uint32_t kIcmpHeaderBytes = 8;
+constexpr uint32_t kMaxIpPacket = 65535;
+constexpr uint32_t kIpHeaderBytes = 20;
+
+struct EchoHeader {
+  uint8_t type;
+  uint8_t code;
+  uint16_t checksum;
+  uint16_t id;
+  uint16_t sequence;
+};
+static_assert(sizeof(EchoHeader) == kIcmpHeaderBytes);
+
+// RFC 1071, for an even number of bytes or a last one padded with zero.
+uint16_t InternetChecksum(std::span<const std::byte> bytes) {
+  uint64_t sum = 0;
+  std::size_t i = 0;
+  for (; i + 4 <= bytes.size(); i += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, &bytes[i], 4);
+    sum += word;
+  }
+  if (i < bytes.size()) {
+    uint32_t word = 0;
+    std::memcpy(&word, &bytes[i], bytes.size() - i);
+    sum += word;
+  }
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<uint16_t>(~sum);
+}
+
+struct KernelCounts {
+  uint64_t echo_requests = 0;
+  uint64_t echo_replies = 0;
+};
+
+// This network namespace's "Icmp:" lines: one of names, one of values.
+KernelCounts ReadKernelCounts() {
+  std::ifstream snmp("/proc/self/net/snmp");
+  KernelCounts counts;
+  for (std::string names; std::getline(snmp, names);) {
+    std::string values;
+    if (!names.starts_with("Icmp: ") || !std::getline(snmp, values)) continue;
+    std::istringstream name_words(names);
+    std::istringstream value_words(values);
+    for (std::string name, value; name_words >> name && value_words >> value;) {
+      if (name == "InEchos") counts.echo_requests = std::stoull(value);
+      if (name == "OutEchoReps") counts.echo_replies = std::stoull(value);
+    }
+  }
+  return counts;
+}
+
+// The kernel answers; this only counts what it says it answered.
+class IcmpServer final : public Server {
+ public:
+  void Serve(const std::atomic<bool>& stop) override {
+    while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const KernelCounts now = ReadKernelCounts();
+    counters.requests = now.echo_requests - before_.echo_requests;
+    counters.replies = now.echo_replies - before_.echo_replies;
+  }
+
+ private:
+  const KernelCounts before_ = ReadKernelCounts();
+};
+
+class IcmpClient final : public Client {
+ public:
+  IcmpClient(const Endpoint& endpoint, uint32_t requester)
+      : slice_ns_(endpoint.receive_slice_ns),
+        id_(static_cast<uint16_t>(requester ^ requester >> 16)),
+        request_(kIcmpHeaderBytes + kHeaderBytes + endpoint.payload_bytes),
+        reply_(kMaxIpPacket) {
+    const SocketAddress peer = Resolve(endpoint.peers.front(), 0);
+    if (peer.family() != AF_INET) throw std::runtime_error("echo-icmp speaks IPv4 only");
+    socket_ = Fd(socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
+    raw_ = static_cast<bool>(socket_);
+    if (raw_) {
+      AcceptOnlyOwnReplies();
+    } else {
+      socket_ = Fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_ICMP));
+    }
+    if (!socket_) {
+      ThrowErrno(
+          "cannot open an ICMP socket (be root, grant CAP_NET_RAW, or widen "
+          "net.ipv4.ping_group_range)");
+    }
+    if (!endpoint.bind.empty()) Bind(socket_.get(), endpoint.bind, 0);
+    if (connect(socket_.get(), peer.get(), peer.length) != 0) {
+      ThrowErrno("cannot reach " + endpoint.peers.front());
+    }
+    SetReceiveTimeout(socket_.get(), slice_ns_);
+  }
+
+  void Attach(ReplySink& sink) override { sink_ = &sink; }
+
+  std::span<std::byte> Payload() override {
+    return std::span(request_).subspan(kIcmpHeaderBytes + kHeaderBytes);
+  }
+
+  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+    const std::span<std::byte> request(request_);
+    EncodeHeader({.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
+                 static_cast<uint32_t>(Payload().size()),
+                 request.subspan<kIcmpHeaderBytes, kHeaderBytes>());
+    EchoHeader header = {.type = ICMP_ECHO,
+                         .code = 0,
+                         .checksum = 0,
+                         .id = htons(id_),
+                         .sequence = htons(static_cast<uint16_t>(sequence))};
+    std::memcpy(request.data(), &header, sizeof header);
+    header.checksum = InternetChecksum(request);
+    std::memcpy(request.data(), &header, sizeof header);
+    return send(socket_.get(), request.data(), request.size(), 0) >= 0;
+  }
+
+  bool Wait(int64_t timeout_ns) override {
+    const ssize_t length = ReceiveWithin(socket_.get(), reply_, timeout_ns, slice_ns_);
+    if (length < 0) return false;
+    const int64_t received_ns = Now();
+    std::span<const std::byte> packet = std::span(reply_).first(static_cast<std::size_t>(length));
+    // A raw socket shows the IP header too; its length is in its first byte, in words.
+    const std::size_t skip =
+        kIcmpHeaderBytes +
+        (raw_ && !packet.empty() ? (std::to_integer<std::size_t>(packet[0]) & 0xf) * 4 : 0);
+    const auto reply =
+        packet.size() < skip ? std::nullopt : DecodeMessage(packet.subspan(skip));
+    if (reply) {
+      sink_->OnReply(*reply, received_ns);
+    } else {
+      sink_->OnMalformed();
+    }
+    return true;
+  }
+
+ private:
+  // Every raw socket gets a copy of every ICMP packet; the kernel drops those that are not
+  // echo replies with our id before they wake us.
+  void AcceptOnlyOwnReplies() {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),  // X = length of the IP header
+        BPF_STMT(BPF_LD | BPF_B | BPF_IND, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ICMP_ECHOREPLY, 0, 3),
+        BPF_STMT(BPF_LD | BPF_H | BPF_IND, 4),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, id_, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0xffffffff),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    const sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    if (setsockopt(socket_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0) {
+      ThrowErrno("cannot filter the ICMP socket");
+    }
+  }
+
+  Fd socket_;
+  bool raw_ = false;
+  const int64_t slice_ns_;
+  const uint16_t id_;
+  std::vector<std::byte> request_;
+  std::vector<std::byte> reply_;
+  ReplySink* sink_ = nullptr;
+};
+
+}  // namespace
+
+const Traits& TransportTraits() {
+  static constexpr Traits traits = {
+      .name = "icmp",
+      .summary = "ICMP echo, answered by the peer's kernel",
+      .has_work = false,
+      .has_bind = true,
+      .max_payload = kMaxIpPacket - kIpHeaderBytes - kIcmpHeaderBytes - kHeaderBytes};
+  return traits;
+}
+
+nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+  return {{"answered_by", "kernel"},
+          {"header_bytes", kIcmpHeaderBytes + kHeaderBytes},
+          {"counters_from", "/proc/self/net/snmp"}};
+}
+
+std::unique_ptr<Server> MakeServer(const Endpoint& /*endpoint*/) {
+  return std::make_unique<IcmpServer>();
+}
+
+std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t requester) {
+  return std::make_unique<IcmpClient>(endpoint, requester);
+}
+
+}  // namespace tare::echo

@@ -1,0 +1,224 @@
+// TCP with TCP_NODELAY; a message is its header and the payload that the header announces.
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "clock.h"
+#include "socket.h"
+#include "transport.h"
+
+namespace tare::echo {
+namespace {
+
+constexpr uint32_t kMaxPayload = 1 << 26;
+
+void SendAtOnce(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+bool SendAll(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t length = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(length));
+  }
+  return true;
+}
+
+// Collects the stream until it holds a whole message.
+class Assembler {
+ public:
+  explicit Assembler(std::size_t message_bytes) : buffer_(message_bytes) {}
+
+  /// Where the next bytes are to be received.
+  std::span<std::byte> Room() { return std::span(buffer_).subspan(filled_); }
+
+  /// Notes that `length` bytes came, and calls `use` with each message now whole. False: the
+  /// stream is not ours, or announces more than `max_payload`; nothing after that can be read.
+  template <typename Use>
+  bool Add(std::size_t length, uint32_t max_payload, Use&& use) {
+    filled_ += length;
+    std::span<const std::byte> rest = std::span(buffer_).first(filled_);
+    while (rest.size() >= kHeaderBytes) {
+      const auto payload = AnnouncedPayload(rest.first<kHeaderBytes>());
+      if (!payload || *payload > max_payload) return false;
+      const std::size_t whole = kHeaderBytes + *payload;
+      if (rest.size() < whole) {
+        if (buffer_.size() < whole) return Grow(rest, whole);
+        break;
+      }
+      use(rest.first(whole));
+      rest = rest.subspan(whole);
+    }
+    std::copy(rest.begin(), rest.end(), buffer_.begin());
+    filled_ = rest.size();
+    return true;
+  }
+
+ private:
+  bool Grow(std::span<const std::byte> rest, std::size_t whole) {
+    std::vector<std::byte> larger(whole);
+    std::copy(rest.begin(), rest.end(), larger.begin());
+    filled_ = rest.size();
+    buffer_ = std::move(larger);
+    return true;
+  }
+
+  std::vector<std::byte> buffer_;
+  std::size_t filled_ = 0;
+};
+
+// A thread a connection, each blocking: a request wakes only the thread that answers it.
+class TcpServer final : public Server {
+ public:
+  explicit TcpServer(const Endpoint& endpoint)
+      : slice_ns_(endpoint.receive_slice_ns), work_ns_(endpoint.work_ns) {
+    listening_ = OpenSocket(Resolve(endpoint.bind, 0).family(), SOCK_STREAM, 0);
+    const int on = 1;
+    setsockopt(listening_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    Bind(listening_.get(), endpoint.bind, endpoint.port);
+    if (listen(listening_.get(), SOMAXCONN) != 0) ThrowErrno("cannot listen");
+  }
+
+  void Serve(const std::atomic<bool>& stop) override {
+    std::list<std::jthread> conversations;
+    pollfd incoming = {.fd = listening_.get(), .events = POLLIN, .revents = 0};
+    while (!stop.load(std::memory_order_relaxed)) {
+      if (poll(&incoming, 1, static_cast<int>(slice_ns_ / 1'000'000)) <= 0) continue;
+      const int fd = accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+      if (fd < 0) continue;
+      conversations.emplace_back([this, &stop, fd] { Converse(Fd(fd), stop); });
+    }
+  }
+
+ private:
+  void Converse(Fd connection, const std::atomic<bool>& stop) {
+    SendAtOnce(connection.get());
+    SetReceiveTimeout(connection.get(), slice_ns_);
+    Assembler assembler(1 << 16);
+    while (!stop.load(std::memory_order_relaxed)) {
+      const auto room = assembler.Room();
+      const ssize_t length = recv(connection.get(), room.data(), room.size(), 0);
+      if (length == 0) return;
+      if (length < 0) {
+        if (errno == EAGAIN || errno == EINTR) continue;
+        return;
+      }
+      const bool readable = assembler.Add(
+          static_cast<std::size_t>(length), kMaxPayload, [&](std::span<const std::byte> request) {
+            ++counters.requests;
+            SpinFor(work_ns_);
+            if (SendAll(connection.get(), request)) ++counters.replies;
+          });
+      if (!readable) {
+        ++counters.bad;
+        return;
+      }
+    }
+  }
+
+  Fd listening_;
+  const int64_t slice_ns_;
+  const int64_t work_ns_;
+};
+
+class TcpClient final : public Client {
+ public:
+  explicit TcpClient(const Endpoint& endpoint)
+      : slice_ns_(endpoint.receive_slice_ns),
+        bind_(endpoint.bind),
+        peer_(Resolve(endpoint.peers.front(), endpoint.port)),
+        request_(kHeaderBytes + endpoint.payload_bytes),
+        assembler_(request_.size()) {}
+
+  void Attach(ReplySink& sink) override { sink_ = &sink; }
+
+  std::span<std::byte> Payload() override { return std::span(request_).subspan(kHeaderBytes); }
+
+  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+    if (!connection_ && !Connect()) return false;
+    EncodeHeader({.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
+                 static_cast<uint32_t>(request_.size() - kHeaderBytes),
+                 std::span(request_).first<kHeaderBytes>());
+    return SendAll(connection_.get(), request_);
+  }
+
+  bool Wait(int64_t timeout_ns) override {
+    if (!connection_) {  // the server is not there yet; the next request tries again
+      std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<int64_t>(timeout_ns, 0)));
+      return false;
+    }
+    const ssize_t length =
+        ReceiveWithin(connection_.get(), assembler_.Room(), timeout_ns, slice_ns_);
+    if (length < 0) return false;
+    if (length == 0) throw ConnectionLost("the server closed the connection");
+    const int64_t received_ns = Now();
+    bool whole = false;
+    const bool readable =
+        assembler_.Add(static_cast<std::size_t>(length), static_cast<uint32_t>(Payload().size()),
+                       [&](std::span<const std::byte> bytes) {
+                         whole = true;
+                         sink_->OnReply(*DecodeMessage(bytes), received_ns);
+                       });
+    if (!readable) {
+      sink_->OnMalformed();
+      throw ConnectionLost("the stream of replies cannot be read on");
+    }
+    return whole;
+  }
+
+ private:
+  bool Connect() {
+    Fd fd = OpenSocket(peer_.family(), SOCK_STREAM, 0);
+    SendAtOnce(fd.get());
+    if (!bind_.empty()) Bind(fd.get(), bind_, 0);
+    // On Linux this also limits how long connect may take.
+    const timeval patience = {.tv_sec = 1, .tv_usec = 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd.get(), peer_.get(), peer_.length) != 0) return false;
+    SetReceiveTimeout(fd.get(), slice_ns_);
+    connection_ = std::move(fd);
+    return true;
+  }
+
+  const int64_t slice_ns_;
+  const std::string bind_;
+  const SocketAddress peer_;
+  Fd connection_;
+  std::vector<std::byte> request_;
+  Assembler assembler_;
+  ReplySink* sink_ = nullptr;
+};
+
+}  // namespace
+
+const Traits& TransportTraits() {
+  static constexpr Traits traits = {.name = "tcp",
+                                    .summary = "TCP with TCP_NODELAY, blocking sockets",
+                                    .has_port = true,
+                                    .has_bind = true,
+                                    .max_payload = kMaxPayload};
+  return traits;
+}
+
+nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+  return {{"socket", "blocking"}, {"nodelay", true}, {"header_bytes", kHeaderBytes}};
+}
+
+std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+  return std::make_unique<TcpServer>(endpoint);
+}
+
+std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+  return std::make_unique<TcpClient>(endpoint);
+}
+
+}  // namespace tare::echo

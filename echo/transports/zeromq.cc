@@ -1,0 +1,192 @@
+// ZeroMQ over TCP: a DEALER asks a ROUTER, so that several requests may be outstanding.
+#include <poll.h>
+#include <zmq.h>
+
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "clock.h"
+#include "transport.h"
+
+namespace tare::echo {
+namespace {
+
+[[noreturn]] void ThrowZmq(const std::string& what) {
+  throw std::runtime_error(what + ": " + zmq_strerror(zmq_errno()));
+}
+
+// A context with its one socket.
+class Socket {
+ public:
+  Socket(int type, int64_t receive_slice_ns)
+      : context_(zmq_ctx_new()), socket_(zmq_socket(context_, type)) {
+    if (socket_ == nullptr) ThrowZmq("cannot open a ZeroMQ socket");
+    const int64_t milliseconds = receive_slice_ns / 1'000'000;
+    Set(ZMQ_RCVTIMEO, milliseconds > 0 ? static_cast<int>(milliseconds) : 1);
+    Set(ZMQ_LINGER, 0);
+  }
+  ~Socket() {
+    if (socket_ != nullptr) zmq_close(socket_);
+    zmq_ctx_term(context_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  void* get() const { return socket_; }
+
+ private:
+  void Set(int option, int value) { zmq_setsockopt(socket_, option, &value, sizeof value); }
+
+  void* context_;
+  void* socket_;
+};
+
+bool NothingCame() { return errno == EAGAIN || errno == EINTR; }
+
+class ZmqServer final : public Server {
+ public:
+  explicit ZmqServer(const Endpoint& endpoint)
+      : socket_(ZMQ_ROUTER, endpoint.receive_slice_ns), work_ns_(endpoint.work_ns) {
+    const std::string address = "tcp://" + (endpoint.bind.empty() ? "*" : endpoint.bind) + ":" +
+                                std::to_string(endpoint.port);
+    if (zmq_bind(socket_.get(), address.c_str()) != 0) ThrowZmq("cannot bind to " + address);
+  }
+
+  void Serve(const std::atomic<bool>& stop) override {
+    std::array<std::byte, 256> who;  // a routing identity has at most 255 bytes
+    zmq_msg_t request;
+    while (!stop.load(std::memory_order_relaxed)) {
+      const int who_length = zmq_recv(socket_.get(), who.data(), who.size(), 0);
+      if (who_length < 0) {
+        if (NothingCame()) continue;
+        ThrowZmq("cannot receive requests");
+      }
+      ++counters.requests;
+      zmq_msg_init(&request);
+      zmq_msg_recv(&request, socket_.get(), 0);
+      const std::span<const std::byte> bytes(
+          static_cast<const std::byte*>(zmq_msg_data(&request)), zmq_msg_size(&request));
+      if (zmq_msg_more(&request) != 0 || !DecodeMessage(bytes)) {
+        ++counters.bad;
+        DropRest(request);
+        continue;
+      }
+      SpinFor(work_ns_);
+      zmq_send(socket_.get(), who.data(), static_cast<std::size_t>(who_length), ZMQ_SNDMORE);
+      if (zmq_msg_send(&request, socket_.get(), 0) >= 0) {
+        ++counters.replies;
+      } else {
+        zmq_msg_close(&request);
+      }
+    }
+  }
+
+ private:
+  void DropRest(zmq_msg_t& part) {
+    while (zmq_msg_more(&part) != 0) zmq_msg_recv(&part, socket_.get(), 0);
+    zmq_msg_close(&part);
+  }
+
+  Socket socket_;
+  const int64_t work_ns_;
+};
+
+class ZmqClient final : public Client {
+ public:
+  explicit ZmqClient(const Endpoint& endpoint)
+      : socket_(ZMQ_DEALER, endpoint.receive_slice_ns),
+        slice_ns_(endpoint.receive_slice_ns),
+        request_(kHeaderBytes + endpoint.payload_bytes),
+        reply_(request_.size() + 1) {
+    const std::string source = endpoint.bind.empty() ? "" : endpoint.bind + ":0;";
+    const std::string address =
+        "tcp://" + source + endpoint.peers.front() + ":" + std::to_string(endpoint.port);
+    if (zmq_connect(socket_.get(), address.c_str()) != 0) ThrowZmq("cannot connect to " + address);
+    std::size_t length = sizeof readable_.fd;
+    zmq_getsockopt(socket_.get(), ZMQ_FD, &readable_.fd, &length);
+    readable_.events = POLLIN;
+  }
+
+  void Attach(ReplySink& sink) override { sink_ = &sink; }
+
+  std::span<std::byte> Payload() override { return std::span(request_).subspan(kHeaderBytes); }
+
+  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+    EncodeHeader({.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
+                 static_cast<uint32_t>(request_.size() - kHeaderBytes),
+                 std::span(request_).first<kHeaderBytes>());
+    return zmq_send(socket_.get(), request_.data(), request_.size(), ZMQ_DONTWAIT) >= 0;
+  }
+
+  bool Wait(int64_t timeout_ns) override {
+    if (timeout_ns == slice_ns_) return Receive(0);
+    if (Receive(ZMQ_DONTWAIT)) return true;
+    if (timeout_ns <= 0) return false;
+    // zmq_poll counts milliseconds; its descriptor can be waited for more finely.
+    const timespec timeout = {.tv_sec = timeout_ns / 1'000'000'000,
+                              .tv_nsec = timeout_ns % 1'000'000'000};
+    if (ppoll(&readable_, 1, &timeout, nullptr) <= 0) return false;
+    return Receive(ZMQ_DONTWAIT);
+  }
+
+ private:
+  bool Receive(int flags) {
+    // What is longer than the buffer is cut off; the one byte of excess tells.
+    const int length = zmq_recv(socket_.get(), reply_.data(), reply_.size(), flags);
+    if (length < 0) {
+      if (NothingCame()) return false;
+      ThrowZmq("cannot receive replies");
+    }
+    const int64_t received_ns = Now();
+    const auto whole = std::min(static_cast<std::size_t>(length), reply_.size());
+    const auto reply = DecodeMessage(std::span(reply_).first(whole));
+    if (reply) {
+      sink_->OnReply(*reply, received_ns);
+    } else {
+      sink_->OnMalformed();
+    }
+    return true;
+  }
+
+  Socket socket_;
+  const int64_t slice_ns_;
+  std::vector<std::byte> request_;
+  std::vector<std::byte> reply_;
+  pollfd readable_ = {};
+  ReplySink* sink_ = nullptr;
+};
+
+}  // namespace
+
+const Traits& TransportTraits() {
+  static constexpr Traits traits = {.name = "zeromq",
+                                    .summary = "ZeroMQ over TCP, DEALER to ROUTER",
+                                    .has_port = true,
+                                    .has_bind = true,
+                                    .max_payload = 1 << 26};
+  return traits;
+}
+
+nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  zmq_version(&major, &minor, &patch);
+  return {{"stack",
+           {{"name", "ZeroMQ"},
+            {"version", std::to_string(major) + "." + std::to_string(minor) + "." +
+                            std::to_string(patch)}}},
+          {"configuration", {{"client", "DEALER"}, {"server", "ROUTER"}, {"linger_ms", 0}}},
+          {"header_bytes", kHeaderBytes}};
+}
+
+std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+  return std::make_unique<ZmqServer>(endpoint);
+}
+
+std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+  return std::make_unique<ZmqClient>(endpoint);
+}
+
+}  // namespace tare::echo
