@@ -1,0 +1,278 @@
+"""Two hosts and the wire between them, on one machine: network namespaces around a bridge.
+
+    client namespace            wire namespace                 server namespace
+      eth0 10.77.0.1 ===veth=== client  bridge  server ===veth=== eth0 10.77.0.2
+                                        guest0 (tap) ------------ a guest's NIC, 10.77.0.3
+
+Every environment reaches the client through this bridge. A process on the host and a container
+live in the server namespace and share its address; each guest has a tap on the bridge and an
+address of its own, so that nobody needs to be detached while a guest is up, and no two answer for
+one address.
+
+Nothing is learned in a measurement: addresses of the link layer are fixed, neighbours permanent,
+IPv6 (with its background chatter), multicast snooping and spanning tree off.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from pyroute2 import IPRoute, NetlinkError, netns
+
+from tare.errors import TareError, UnavailableError
+from tare.leftovers import Registry
+from tare.process import Command, run
+
+__all__ = ["Hosts", "RateLimit", "Tap"]
+
+PREFIX_LENGTH = 24
+_BRIDGE = "bridge"
+_BRIDGE_MAC = "02:00:0a:4d:00:00"
+_INTERFACE = "eth0"
+_COMMAND_TIMEOUT_S = 10.0
+_COUNT = itertools.count()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """A limit on each direction of the wire, set where the bridge hands a packet to a port.
+
+    htb with its small burst delays every packet by its time on the wire; tbf lets what fits its
+    bucket (64 B requests do) pass at once, and hides that time.
+    """
+
+    bits_per_second: int
+    discipline: Literal["htb", "tbf"] = "htb"
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A guest's socket on the bridge. QEMU must run in the wire namespace to open it."""
+
+    netns: str
+    name: str
+    """Of the tap device, in the wire namespace."""
+    mac: str
+    """For the guest's own NIC; the hosts' neighbour tables count on it."""
+    address: str
+    """IPv4 address for the guest's NIC, with the prefix length `PREFIX_LENGTH`."""
+
+
+class Hosts(AbstractContextManager["Hosts"]):
+    """Two hosts on one machine; entering makes them, leaving removes them.
+
+    Args:
+        registry: the run's list of what it makes; it also makes the names unique.
+        rate_limit: on both directions of the wire, or None.
+        offloads: False turns checksum and segmentation offloads off on every port, without which
+            no TCP reaches a user-space network stack (gVisor, User-Mode Linux).
+    """
+
+    client_address = "10.77.0.1"
+    server_address = "10.77.0.2"
+    client_mac = "02:00:0a:4d:00:01"
+    server_mac = "02:00:0a:4d:00:02"
+    client_interface = _INTERFACE
+    server_interface = _INTERFACE
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        rate_limit: RateLimit | None = None,
+        offloads: bool = True,
+    ) -> None:
+        prefix = f"tare-{registry.run_id}-{next(_COUNT)}"
+        self.client_ns = f"{prefix}-client"
+        self.server_ns = f"{prefix}-server"
+        self.wire_ns = f"{prefix}-wire"
+        self._registry = registry
+        self._rate_limit = rate_limit
+        self._offloads = offloads
+        self._taps = itertools.count(3)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Make the namespaces, the bridge and both links.
+
+        Raises:
+            UnavailableError: this user or this kernel cannot make them.
+        """
+        with ExitStack() as stack:
+            for namespace in (self.wire_ns, self.client_ns, self.server_ns):
+                stack.enter_context(self._registry.owing("netns", namespace))
+                _make_namespace(namespace)
+            _within(self.wire_ns, _make_bridge)
+            self._plug("client", self.client_ns, self.client_mac, self.client_address)
+            self._plug("server", self.server_ns, self.server_mac, self.server_address)
+            self._introduce(self.client_ns, self.server_address, self.server_mac)
+            self._introduce(self.server_ns, self.client_address, self.client_mac)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def tap(self, name: str | None = None) -> Iterator[Tap]:
+        """Attach a tap for a guest to the bridge, with an address that nobody else has.
+
+        Args:
+            name: of the device, at most 15 characters; by default one that is free.
+        """
+        number = next(self._taps)
+        tap = Tap(
+            netns=self.wire_ns,
+            name=name or f"guest{number - 3}",
+            mac=f"02:00:0a:4d:{number >> 8:02x}:{number & 255:02x}",
+            address=f"10.77.0.{number}",
+        )
+        self._run(self.wire_ns, "ip", "tuntap", "add", "dev", tap.name, "mode", "tap")
+        try:
+            _within(self.wire_ns, lambda ip: _raise_port(ip, tap.name))
+            self._shape(self.wire_ns, tap.name)
+            for namespace in (self.client_ns, self.server_ns):
+                self._introduce(namespace, tap.address, tap.mac)
+            yield tap
+        finally:
+            self._run(self.wire_ns, "ip", "link", "delete", "dev", tap.name)
+            for namespace in (self.client_ns, self.server_ns):
+                _within(namespace, lambda ip: _forget(ip, tap.address))
+
+    def _plug(self, port: str, namespace: str, mac: str, address: str) -> None:
+        """Lay a veth from a port of the bridge into a host."""
+
+        def lay(ip: Any) -> None:
+            peer = {"ifname": _INTERFACE, "address": mac, "net_ns_fd": namespace}
+            ip.link("add", ifname=port, kind="veth", peer=peer)
+            _raise_port(ip, port)
+
+        def connect(ip: Any) -> None:
+            index = _index(ip, _INTERFACE)
+            ip.addr("add", index=index, address=address, prefixlen=PREFIX_LENGTH)
+            ip.link("set", index=index, state="up")
+            # DDS discovery and whoever else sends multicast needs a route for it.
+            ip.route("add", dst="224.0.0.0/4", oif=index)
+
+        _within(self.wire_ns, lay)
+        _within(namespace, connect)
+        self._shape(self.wire_ns, port)
+        if not self._offloads:
+            self._turn_off_offloads(namespace, _INTERFACE)
+
+    def _shape(self, namespace: str, port: str) -> None:
+        limit = self._rate_limit
+        if limit is not None:
+            _within(namespace, lambda ip: _limit(ip, _index(ip, port), limit))
+        if not self._offloads:
+            self._turn_off_offloads(namespace, port)
+
+    def _turn_off_offloads(self, namespace: str, interface: str) -> None:
+        features = [word for feature in ("tx", "tso", "gso", "gro") for word in (feature, "off")]
+        self._run(namespace, "ethtool", "-K", interface, *features)
+
+    def _introduce(self, namespace: str, address: str, mac: str) -> None:
+        def introduce(ip: Any) -> None:
+            ip.neigh(
+                "replace",
+                dst=address,
+                lladdr=mac,
+                ifindex=_index(ip, _INTERFACE),
+                state="permanent",
+            )
+
+        _within(namespace, introduce)
+
+    def _run(self, namespace: str, *argv: str) -> None:
+        run(Command(argv, netns=namespace), _COMMAND_TIMEOUT_S)
+
+
+def _make_namespace(name: str) -> None:
+    run(Command(("ip", "netns", "add", name)), _COMMAND_TIMEOUT_S)
+
+    def quieten(ip: Any) -> None:
+        for scope in ("all", "default"):
+            # Absent where the kernel has no IPv6: then there is nothing to turn off.
+            switch = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
+            if switch.exists():
+                switch.write_text("1")
+        ip.link("set", index=_index(ip, "lo"), state="up")
+
+    _within(name, quieten)
+
+
+def _make_bridge(ip: Any) -> None:
+    ip.link(
+        "add",
+        ifname=_BRIDGE,
+        kind="bridge",
+        address=_BRIDGE_MAC,  # else it is that of some port, and changes as guests come and go
+        br_stp_state=0,
+        br_forward_delay=0,
+        br_mcast_snooping=0,
+    )
+    ip.link("set", index=_index(ip, _BRIDGE), state="up")
+
+
+def _raise_port(ip: Any, port: str) -> None:
+    ip.link("set", index=_index(ip, port), master=_index(ip, _BRIDGE), state="up")
+
+
+def _forget(ip: Any, address: str) -> None:
+    ip.neigh("del", dst=address, ifindex=_index(ip, _INTERFACE))
+
+
+def _limit(ip: Any, index: int, limit: RateLimit) -> None:
+    bytes_per_second = limit.bits_per_second // 8
+    if limit.discipline == "tbf":
+        # A bucket of two full frames, or of what one tick of a coarse timer lets through.
+        burst = max(2 * 1514, bytes_per_second // 250)
+        ip.tc("add", "tbf", index, rate=bytes_per_second, burst=burst, latency=50_000)
+        return
+    ip.tc("add", "htb", index, handle=0x10000, default=1)
+    ip.tc(
+        "add-class", "htb", index, handle=0x10001, parent=0x10000, rate=bytes_per_second, burst=1024
+    )
+
+
+def _index(ip: Any, interface: str) -> int:
+    found = ip.link_lookup(ifname=interface)
+    if not found:
+        raise TareError(f"there is no network interface {interface}")
+    return int(found[0])
+
+
+def _within(namespace: str, work: Callable[[Any], T]) -> T:
+    """Do netlink work inside a namespace.
+
+    In a thread that enters the namespace and then ends: pyroute2's own way forks this process,
+    locks and threads and all.
+    """
+
+    def enter() -> T:
+        netns.setns(namespace)
+        with IPRoute() as ip:
+            return work(ip)
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-netns") as executor:
+        try:
+            return executor.submit(enter).result()
+        except NetlinkError as error:
+            raise UnavailableError(
+                f"the kernel refused to set up the network in {namespace}: {error}",
+                "run as root on a kernel with veth, bridge, tun and htb; see `tare doctor`",
+            ) from error

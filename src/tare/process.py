@@ -1,0 +1,492 @@
+"""The only place that spawns a process.
+
+A `Command` says everything a process is given: its arguments, its whole environment, its network
+namespace, processors and priority. Namespaces and priorities are entered by exec-chaining
+(`nsenter`, `taskset`, `chrt`), never through a shell, so that the pid is the program's own and the
+logged line can be pasted into a shell.
+
+Nothing outlives Tare. Each process leads a session of its own, which is killed whole; the kernel
+kills the leader if Tare dies (`setpriv --pdeathsig`); and what escapes both carries the owner's
+mark in its environment, by which the next start finds it (`leftovers.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Literal
+
+from tare.errors import TrialError
+
+__all__ = ["Command", "Output", "ProcessError", "Running", "owner_mark", "run", "start"]
+
+OWNER_VARIABLE = "TARE_OWNER"
+"""Environment variable of every process that Tare starts; see `owner_mark`."""
+
+_LOG = logging.getLogger(__name__)
+_LINE_LIMIT = 1 << 20
+_STDERR_TAIL_LINES = 8
+_STDERR_TAIL_BYTES = 4096
+
+# The kernel sends the parent-death signal when the *thread* that spawned the child ends, so that
+# a child of some short-lived worker would die with it. One thread spawns them all.
+_SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-spawner")
+
+Failure = Literal["not found", "exit", "signal", "timeout", "protocol"]
+
+
+class ProcessError(TrialError):
+    """A process could not be started, failed, was killed, took too long or talked nonsense.
+
+    Attributes:
+        kind: which of these.
+        code: for "exit" the exit code, for "signal" minus the signal's number, else None.
+    """
+
+    def __init__(
+        self, kind: Failure, what: str, remedy: str | None = None, code: int | None = None
+    ) -> None:
+        super().__init__(what, remedy)
+        self.kind: Failure = kind
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program and all that it is given.
+
+    Attributes:
+        argv: the program (a path, or a name on PATH) and its arguments.
+        env: variables beyond the base (PATH, HOME, a C locale); nothing else is inherited.
+        netns: network namespace, by name (as `ip netns` has it) or by path.
+        cpus: processors that it may use; empty leaves the choice to the kernel.
+        fifo: SCHED_FIFO priority, or None for SCHED_OTHER. Never for QEMU.
+        cwd: working directory; None is Tare's own.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    netns: str | Path | None = None
+    cpus: tuple[int, ...] = ()
+    fifo: int | None = None
+    cwd: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The program's own name, for messages and log files."""
+        return Path(self.argv[0]).name
+
+    def full_env(self) -> dict[str, str]:
+        """Everything that the process finds in its environment."""
+        return {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": os.environ.get("HOME", "/"),
+            "LC_ALL": "C.UTF-8",
+            OWNER_VARIABLE: owner_mark(),
+            **self.env,
+        }
+
+    def full_argv(self) -> list[str]:
+        """Return the exec chain: each link replaces itself by the next, down to the program."""
+        chain = ["setpriv", "--pdeathsig", "KILL"]
+        if self.netns is not None:
+            path = self.netns if os.sep in str(self.netns) else f"/run/netns/{self.netns}"
+            chain += ["nsenter", f"--net={path}", "--"]
+        if self.cpus:
+            chain += ["taskset", "--cpu-list", ",".join(map(str, self.cpus))]
+        if self.fifo is not None:
+            chain += ["chrt", "--fifo", str(self.fifo)]
+        return [*chain, *self.argv]
+
+    def __str__(self) -> str:
+        """Return a line that can be pasted into a shell, without the tie to this process."""
+        words = ["env", *(f"{key}={value}" for key, value in self.env.items())] if self.env else []
+        line = shlex.join([*words, *self.full_argv()[3:]])
+        return line if self.cwd is None else f"(cd {shlex.quote(str(self.cwd))} && {line})"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a process that ended wrote."""
+
+    stdout: str
+    stderr: str
+
+
+@cache
+def owner_mark() -> str:
+    """Name this very process: `PID:START TIME`, which no later process can have by chance."""
+    return f"{os.getpid()}:{start_time(os.getpid())}"
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks between boot and a process's start, or None if there is no such process.
+
+    With the pid it names a process for good: a recycled pid has another start time. Source:
+    proc(5), /proc/PID/stat field 22.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the name in parentheses and may hold anything, parentheses too.
+    return int(stat[stat.rindex(b")") + 2 :].split()[19])
+
+
+def wait_pidfd(pidfd: int, timeout_s: float) -> bool:
+    """Wait until the process of a pidfd has ended, without reaping it; False on timeout."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(max(0.0, timeout_s) * 1000))
+
+
+class Running(AbstractContextManager["Running"]):
+    """A started process: talk to it by lines, stop it, read what it left.
+
+    Leaving the context kills the process and its whole session, however it is left. `start` makes
+    one; the constructor is private.
+    """
+
+    def __init__(self, command: Command, popen: subprocess.Popen[bytes], files: _Files) -> None:
+        self.command = command
+        self.pid = popen.pid
+        self._popen = popen
+        self._files = files
+        self._pidfd = os.pidfd_open(popen.pid)
+        self._pending = b""
+        self._eof = False
+        self._last_event: dict[str, Any] | None = None
+
+    def event(self, timeout_s: float) -> dict[str, Any]:
+        """Return the next JSON object of its standard output; other lines are only logged.
+
+        Raises:
+            ProcessError: it ended without one, said nothing in time, or wrote broken JSON.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            while (line := self._next_line()) is not None:
+                if (event := self._parse(line)) is not None:
+                    return event
+            if self._eof:
+                self._wait(max(0.0, deadline - time.monotonic()))
+                raise self._failure("without the event that was waited for")
+            if not self._read(deadline - time.monotonic()):
+                raise ProcessError(
+                    "timeout",
+                    f"{self._whoami()} said nothing within {timeout_s:g} s{self._last_words()}",
+                )
+
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input.
+
+        Raises:
+            ProcessError: it has ended or closed its input.
+        """
+        assert self._popen.stdin is not None
+        try:
+            self._popen.stdin.write(line.encode() + b"\n")
+            self._popen.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._failure("and does not read its input") from error
+
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        return not self._wait(0)
+
+    def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        """Ask it to end (SIGTERM) and return its last JSON object ({} if it never wrote one).
+
+        Raises:
+            ProcessError: it had to be killed, or ended with an error.
+        """
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+        return self.finish(timeout_s, terminated=True)
+
+    def finish(self, timeout_s: float, *, terminated: bool = False) -> dict[str, Any]:
+        """Wait for its own end and return its last JSON object ({} if it never wrote one).
+
+        Args:
+            timeout_s: after this it is killed.
+            terminated: SIGTERM was sent, so death by it is no failure.
+
+        Raises:
+            ProcessError: it had to be killed, or ended with an error.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self._eof and self._read(deadline - time.monotonic()):
+            pass
+        ended = self._wait(max(0.0, deadline - time.monotonic()))
+        self.kill()
+        while (line := self._next_line()) is not None:
+            self._parse(line)
+        if not ended:
+            raise ProcessError(
+                "timeout",
+                f"{self._whoami()} did not end within {timeout_s:g} s and was killed"
+                f"{self._last_words()}",
+            )
+        accepted = (0, -signal.SIGTERM) if terminated else (0,)
+        if self._popen.returncode not in accepted:
+            raise self._failure("")
+        return self._last_event or {}
+
+    def kill(self) -> None:
+        """Kill it and everything in its session, and reap it. Idempotent."""
+        if self._popen.returncode is None:
+            # The leader is not reaped yet, so its pid, and with it the group, is still ours.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._popen.wait()
+
+    def stderr(self) -> str:
+        """Return what it wrote to standard error so far."""
+        return self._files.read_stderr().decode(errors="replace")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.kill()
+        finally:
+            assert self._popen.stdin is not None
+            assert self._popen.stdout is not None
+            with suppress(BrokenPipeError):
+                self._popen.stdin.close()
+            self._popen.stdout.close()
+            os.close(self._pidfd)
+            self._files.close()
+
+    def _read(self, timeout_s: float) -> bool:
+        """Take what standard output holds; False when nothing came in time."""
+        assert self._popen.stdout is not None
+        descriptor = self._popen.stdout.fileno()
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.register(self._pidfd, select.POLLIN)
+        ready = [which for which, _ in poller.poll(max(0.0, timeout_s) * 1000)]
+        if not ready:
+            return False
+        if descriptor not in ready:
+            # It ended and its output is read to the end; a child that holds the pipe open may
+            # not keep us waiting.
+            self._eof = True
+            return True
+        chunk = os.read(descriptor, 65536)
+        self._eof = not chunk
+        self._files.keep_stdout(chunk)
+        self._pending += chunk
+        if len(self._pending) > _LINE_LIMIT and b"\n" not in self._pending:
+            raise ProcessError("protocol", f"{self._whoami()} wrote a line of over 1 MiB")
+        return True
+
+    def _next_line(self) -> bytes | None:
+        line, newline, rest = self._pending.partition(b"\n")
+        if not newline:
+            return None
+        self._pending = rest
+        return line
+
+    def _parse(self, line: bytes) -> dict[str, Any] | None:
+        if not line.startswith(b"{"):
+            _LOG.debug("%s: %s", self.command.name, line.decode(errors="replace"))
+            return None
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            shown = line[:200].decode(errors="replace")
+            raise ProcessError(
+                "protocol", f"{self._whoami()} wrote a line that is no JSON: {shown!r}"
+            ) from error
+        assert isinstance(event, dict)  # it starts with a brace
+        self._last_event = event
+        return event
+
+    def _wait(self, timeout_s: float) -> bool:
+        """Wait until it ends, without reaping it; False on timeout."""
+        if self._popen.returncode is not None:
+            return True
+        return wait_pidfd(self._pidfd, timeout_s)
+
+    def _whoami(self) -> str:
+        return f"{self.command.name} (pid {self.pid})"
+
+    def _last_words(self) -> str:
+        return _tail(self._files.read_stderr())
+
+    def _failure(self, circumstance: str) -> ProcessError:
+        if not self._wait(0):
+            return ProcessError(
+                "protocol",
+                f"{self._whoami()} closed its output {circumstance}{self._last_words()}",
+            )
+        self.kill()
+        return _ended(
+            self._whoami(), self.command, self._popen.returncode, circumstance, self._last_words()
+        )
+
+
+class _Files:
+    """Where a process's output is kept: named files in a log directory, or none."""
+
+    def __init__(self, log_dir: Path | None, name: str) -> None:
+        with ExitStack() as stack:
+            self._stdout: IO[bytes] | None = None
+            if log_dir is None:
+                self.stderr: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
+            else:
+                log_dir.mkdir(parents=True, exist_ok=True)
+                self.stderr = stack.enter_context((log_dir / f"{name}.stderr").open("w+b"))
+                self._stdout = stack.enter_context((log_dir / f"{name}.stdout").open("wb"))
+            self._stack = stack.pop_all()
+
+    def keep_stdout(self, chunk: bytes) -> None:
+        if self._stdout is not None:
+            self._stdout.write(chunk)
+
+    def read_stderr(self) -> bytes:
+        size = os.fstat(self.stderr.fileno()).st_size
+        return os.pread(self.stderr.fileno(), _LINE_LIMIT, max(0, size - _LINE_LIMIT))
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def start(
+    command: Command,
+    *,
+    log_dir: Path | None = None,
+    name: str | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Running:
+    """Start a process; use the result as a context manager.
+
+    Args:
+        command: what to start.
+        log_dir: where `NAME.stdout` and `NAME.stderr` are written; None keeps neither.
+        name: what to call it in messages and logs, by default the program's name.
+        pass_fds: open descriptors that it inherits under the same numbers.
+
+    Raises:
+        ProcessError: the program is not there, or may not be executed.
+    """
+    _check_found(command)
+    with ExitStack() as stack:
+        files = _Files(log_dir, name or command.name)
+        stack.callback(files.close)
+        popen = _spawn(command, stdin=subprocess.PIPE, stderr=files.stderr, pass_fds=pass_fds)
+        _LOG.info("pid %d: %s", popen.pid, command)
+        running = Running(command, popen, files)
+        stack.pop_all()
+    return running
+
+
+def run(
+    command: Command,
+    timeout_s: float,
+    *,
+    stdin: str | None = None,
+    accept: Sequence[int] = (0,),
+) -> Output:
+    """Run a program to its end and return what it wrote.
+
+    Args:
+        command: what to run.
+        timeout_s: after this it is killed, with its whole session.
+        stdin: what it finds on its standard input; None is nothing.
+        accept: exit codes that are no failure.
+
+    Raises:
+        ProcessError: worded by kind, with the last lines of its standard error.
+    """
+    _check_found(command)
+    popen = _spawn(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    _LOG.info("run pid %d: %s", popen.pid, command)
+    with popen:
+        try:
+            out, err = popen.communicate(None if stdin is None else stdin.encode(), timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ProcessError(
+                "timeout",
+                f"{command.name} did not end within {timeout_s:g} s and was killed: {command}"
+                f"{_tail(error.stderr or b'')}",
+            ) from None
+        finally:
+            if popen.returncode is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(popen.pid, signal.SIGKILL)
+    if popen.returncode not in accept:
+        raise _ended(f"{command}", command, popen.returncode, "", _tail(err))
+    return Output(out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _spawn(
+    command: Command,
+    *,
+    stdin: int,
+    stderr: int | IO[bytes],
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    def spawn() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command.full_argv(),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=command.full_env(),
+            cwd=command.cwd,
+            pass_fds=pass_fds,
+            start_new_session=True,
+            bufsize=-1,
+        )
+
+    return _SPAWNER.submit(spawn).result()
+
+
+def _check_found(command: Command) -> None:
+    program = command.argv[0]
+    if shutil.which(program, path=command.full_env()["PATH"]) is None:
+        exists = os.sep in program and Path(program).exists()
+        raise ProcessError(
+            "not found",
+            f"{program} cannot be started: {'not executable' if exists else 'no such program'}",
+            "run `tare doctor`: it names the missing package or build step",
+        )
+
+
+def _ended(
+    who: str, command: Command, code: int, circumstance: str, last_words: str
+) -> ProcessError:
+    tail = f" {circumstance}" if circumstance else ""
+    if code < 0:
+        name = signal.strsignal(-code) or "a real-time signal"
+        what = f"{who} was killed by signal {-code} ({name}){tail}{last_words}"
+        return ProcessError("signal", what, code=code)
+    what = f"{who} ended with exit code {code}{tail}{last_words}"
+    return ProcessError("exit", what, f"try it by hand: {command}" if code else None, code)
+
+
+def _tail(stderr: bytes) -> str:
+    """Put the last lines of standard error into words, or nothing if there are none."""
+    text = stderr[-_STDERR_TAIL_BYTES:].decode(errors="replace").rstrip()
+    lines = text.splitlines()[-_STDERR_TAIL_LINES:]
+    return "; its last words: " + " | ".join(lines) if lines else ""
