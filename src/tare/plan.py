@@ -172,6 +172,29 @@ def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
     return plan.model_copy(update={"cuts": tuple(cuts)})
 
 
+def leave_out(plan: Plan, absent: Mapping[str, str]) -> Plan:
+    """Go on without environments that cannot run here, saying so.
+
+    Args:
+        absent: environment -> why.
+    """
+    kept = tuple(c for c in plan.cells if c.levels["environment"] not in absent)
+    ids = {c.id for c in kept}
+    return plan.model_copy(
+        update={
+            "cells": kept,
+            "comparisons": tuple(
+                c for c in plan.comparisons if c.cell in ids and c.against in ids
+            ),
+            "blocks": tuple(
+                tuple(v for v in block if v.plot["environment"] not in absent)
+                for block in plan.blocks
+            ),
+            "cuts": (*plan.cuts, *(f"without {name}: {why}" for name, why in absent.items())),
+        }
+    )
+
+
 def _cells(experiment: Experiment, workload: Workload) -> tuple[Cell, ...]:
     """Cross the factors, drop what is excluded and what does not apply, keep each cell once."""
     names = tuple(workload.factors)
@@ -308,5 +331,6 @@ def _shorten_sessions(
     for percent in range(95, 20, -5):
         shorter = with_requests(max(1, declared * percent // 100))
         if percent == 25 or shorter.seconds(workload) <= budget_s:
-            return shorter, [f"{shorter.session['requests']} requests a session instead of {declared}"]
+            count = shorter.session["requests"]
+            return shorter, [f"{count} requests a session instead of {declared}"]
     return plan, []

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     import pint
 
 # One number and one unit, never an expression: pint would evaluate `9**9**9 s`.
-_QUANTITY = re.compile(r"\s*(?P<number>[+-]?\d*\.?\d+(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\W\d_/]*%?(?:/s)?)\s*")
+_QUANTITY = re.compile(
+    r"\s*(?P<number>[+-]?\d*\.?\d+(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\W\d_/]*%?(?:/s)?)\s*"
+)
 
 
 _DEFINITIONS = """
@@ -100,3 +102,11 @@ def show_duration(nanoseconds: float) -> str:
         if abs(nanoseconds) >= factor:
             return f"{nanoseconds / factor:.3g} {unit}"
     return f"{nanoseconds:.3g} ns"
+
+
+def exact_duration(nanoseconds: int) -> str:
+    """Nanoseconds in the largest unit that keeps it whole, no digit lost: `100 us`."""
+    for factor, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
+        if nanoseconds % factor == 0 and nanoseconds:
+            return f"{nanoseconds // factor} {unit}"
+    return f"{nanoseconds} ns" if nanoseconds else "0 us"

@@ -18,8 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from tare.placement import Placement
 
 if TYPE_CHECKING:
     from tare.accounting import Account
@@ -37,24 +40,6 @@ class Availability:
     remedy: str | None = None
     can: frozenset[str] = frozenset()
     """What it can be asked for: a subset of {"network", "disk", "pinning", "accounting"}."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Which processors each party may use (host CPU numbers), and the client's priority.
-
-    An empty tuple leaves the choice to the kernel. QEMU never runs under SCHED_FIFO, whatever
-    `fifo` says: a vCPU thread that spins there hogs a core for minutes.
-    """
-
-    client: tuple[int, ...] = (0,)
-    server: tuple[int, ...] = (0,)
-    """Also the vCPU threads of a guest, unless `vcpus` says otherwise."""
-    vmm: tuple[int, ...] = (0,)
-    """QEMU's main thread and its I/O threads."""
-    vcpus: tuple[int, ...] = (0,)
-    fifo: int | None = None
-    """SCHED_FIFO priority of client and native server, or None for SCHED_OTHER."""
 
 
 @dataclass(frozen=True)
@@ -129,3 +114,18 @@ class Environment(Protocol):
     def enter(self, site: Site) -> AbstractContextManager[Inside]:
         """Boot or set it up, attached to the bridge of `site.hosts`."""
         ...
+
+
+NAMES = ("native", "container", "qemu")
+"""Every environment of this version, the cheapest first."""
+
+
+@cache
+def by_name() -> Mapping[str, Environment]:
+    """Every environment of this version."""
+    from tare.environments.container import Container  # noqa: PLC0415 - they import this module
+    from tare.environments.native import Native  # noqa: PLC0415
+    from tare.environments.qemu import Qemu  # noqa: PLC0415
+
+    found: tuple[Environment, ...] = (Native(), Container(), Qemu())
+    return {environment.name: environment for environment in found}

@@ -1,0 +1,87 @@
+"""Which processors each party may use: a factor, never an accident.
+
+Across two cores a UDP round trip takes seven times as long as on one (a sleeping core must be woken
+by an interrupt), so that a comparison with unstated placement compares placements.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from tare.errors import UsageError
+
+_PARTIES = ("client", "server", "vmm", "vcpus")
+_SET = re.compile(r"(?P<party>[a-z]+)=(?P<cpus>[0-9]+(?:,[0-9]+)*)")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Host processors of each party, and the scheduling class of client and native server.
+
+    An empty tuple leaves the choice to the kernel. QEMU never runs under SCHED_FIFO, whatever
+    `fifo` says: a vCPU thread that spins there hogs a core for minutes.
+    """
+
+    client: tuple[int, ...] = ()
+    server: tuple[int, ...] = ()
+    vmm: tuple[int, ...] = ()
+    """QEMU's main thread and its I/O threads."""
+    vcpus: tuple[int, ...] = ()
+    """QEMU's virtual processors."""
+    fifo: int | None = None
+    """SCHED_FIFO priority, or None for SCHED_OTHER."""
+    name: str = "anywhere"
+    """How the experiment file says it."""
+
+    def __str__(self) -> str:
+        """Return the canonical text that `parse` reads."""
+        return self.name
+
+    @staticmethod
+    def parse(written: object) -> Placement:
+        """Read `same-core`, `across-cores`, `anywhere`, or sets as `client=0 server=1 vcpus=0,1`.
+
+        `same-core` takes the last processor for everyone (interrupts tend to the first);
+        `across-cores` takes the last for server and guest and the one before it for the client. A
+        party that explicit sets leave out may run anywhere.
+
+        Raises:
+            UsageError: another word, or a processor that this machine does not have.
+        """
+        present = sorted(os.sched_getaffinity(0))
+        text = str(written).strip()
+        if text == "anywhere":
+            return Placement()
+        if text == "same-core":
+            last = (present[-1],)
+            return Placement(last, last, last, last, name=text)
+        if text == "across-cores":
+            if len(present) < 2:
+                raise UsageError(f"'across-cores' needs two processors; this machine has {present}")
+            last = (present[-1],)
+            return Placement((present[-2],), last, last, last, name=text)
+        return _explicit(text, frozenset(present))
+
+
+def _explicit(text: str, present: frozenset[int]) -> Placement:
+    sets: dict[str, tuple[int, ...]] = {}
+    for word in text.split():
+        match = _SET.fullmatch(word)
+        if match is None or match["party"] not in _PARTIES or match["party"] in sets:
+            raise UsageError(
+                f"cannot read the placement {text!r}: write same-core, across-cores, anywhere, or"
+                f" sets for {', '.join(_PARTIES)} such as 'client=0 server=1'"
+            )
+        cpus = tuple(sorted({int(cpu) for cpu in match["cpus"].split(",")}))
+        if absent := [cpu for cpu in cpus if cpu not in present]:
+            raise UsageError(
+                f"the placement {text!r} names processor {absent[0]}; this machine offers"
+                f" {', '.join(map(str, sorted(present)))}"
+            )
+        sets[match["party"]] = cpus
+    if not sets:
+        raise UsageError("the placement is empty: write same-core, across-cores or anywhere")
+    name = " ".join(f"{p}={','.join(map(str, sets[p]))}" for p in _PARTIES if p in sets)
+    return Placement(**sets, name=name)

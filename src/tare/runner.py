@@ -1,0 +1,307 @@
+"""Does what a plan says, one trial after another, and records each before the next begins.
+
+A trial that fails is recorded as failed and the run goes on. A run that is killed is resumed by
+running the same folder again: what is on record is not repeated. When to stop is decided after
+each complete block, by the width of the intervals alone (stats/stopping.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tare import analysis, clocks, environments, leftovers, machine
+from tare.environments import Inside, Site
+from tare.errors import TareError, TrialError
+from tare.experiment import Experiment
+from tare.hosts import Hosts
+from tare.plan import Plan, Visit
+from tare.record import Record, Trial, Writer
+from tare.stats.stopping import Action, Decision, decide
+from tare.workloads import Workload
+
+_LOG = logging.getLogger(__name__)
+_GIVE_UP_AFTER = 3
+"""Settings-up of one plot that fail in a row before it is given up for the rest of the run."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands; given to the caller after every trial."""
+
+    block: int
+    blocks: int
+    """Blocks that are expected: the minimum at first, more when the intervals are still wide."""
+    trials_done: int
+    trials: int
+    """Trials that are expected, as `blocks`."""
+    seconds_left: float
+    doing: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    decision: Decision
+    blocks: int
+    trials: int
+    failed: int
+
+
+def run(
+    record: Record,
+    experiment: Experiment,
+    workload: Workload,
+    programs: Path,
+    cache: Path,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Outcome:
+    """Run a plan to its end, or from where it stopped.
+
+    Args:
+        record: the result folder; what it holds already is not repeated.
+        programs: the build directory.
+        cache: kept between runs (guest images).
+        on_progress: called before every trial and at the end.
+
+    Raises:
+        TareError: it cannot go on: the disk is full, another run writes here. What is on record
+            stays, and the run can be resumed.
+    """
+    with ExitStack() as stack:
+        writer = stack.enter_context(record.writing())
+        registry = stack.enter_context(leftovers.Registry.open())
+        scratch = Path(tempfile.mkdtemp(prefix="tare-"))
+        registry.directory(scratch)
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        return _Run(
+            record, experiment, workload, programs, cache, on_progress, writer, registry, scratch
+        ).to_the_end()
+
+
+class _Run:
+    """One process's share of a run."""
+
+    def __init__(
+        self,
+        record: Record,
+        experiment: Experiment,
+        workload: Workload,
+        programs: Path,
+        cache: Path,
+        on_progress: Callable[[Progress], None],
+        writer: Writer,
+        registry: leftovers.Registry,
+        scratch: Path,
+    ) -> None:
+        self._record = record
+        self._plan: Plan = record.plan
+        self._experiment = experiment
+        self._workload = workload
+        self._programs = programs
+        self._cache = cache
+        self._on_progress = on_progress
+        self._writer = writer
+        self._registry = registry
+        self._scratch = scratch
+        self._done: dict[tuple[int, str], Trial] = {t.key: t for t in record.trials()}
+        self._setup_failures: Counter[tuple[tuple[str, str], ...]] = Counter()
+        self._expected_blocks = self._plan.min_blocks
+        self._pace = _Pace(self._plan.seconds(workload, 1))
+
+    def to_the_end(self) -> Outcome:
+        decision = self._decide(0)
+        blocks = 0
+        for number, visits in enumerate(self._plan.blocks):
+            self._pace.block_begins()
+            for visit in visits:
+                self._visit(number, visit)
+            self._pace.block_ends()
+            blocks = number + 1
+            decision = self._decide(blocks)
+            if decision.action is not Action.CONTINUE:
+                break
+            if decision.projected_blocks is not None:
+                self._expected_blocks = min(
+                    max(blocks + 1, decision.projected_blocks, self._plan.min_blocks),
+                    len(self._plan.blocks),
+                )
+        failed = sum(t.status == "failed" for t in self._done.values())
+        self._tell(blocks, "done")
+        return Outcome(decision, blocks, len(self._done), failed)
+
+    def _decide(self, blocks: int) -> Decision:
+        family = {c.id for c in self._plan.family}
+        widths = analysis.half_widths(self._record) if blocks else {}
+        return decide(
+            {name: widths.get(name) for name in family},
+            blocks=blocks,
+            min_blocks=self._plan.min_blocks,
+            max_blocks=len(self._plan.blocks),
+            target_percent=self._experiment.blocks.until_percent,
+        )
+
+    def _visit(self, block: int, visit: Visit) -> None:
+        """Set an environment up once and measure in it what is not on record yet."""
+        missing = [cell for cell in visit.cells if (block, cell) not in self._done]
+        if not missing:
+            return
+        plot = tuple(visit.plot.items())
+        environment = environments.by_name()[visit.plot["environment"]]
+        if self._setup_failures[plot] >= _GIVE_UP_AFTER:
+            self._fail(block, visit, missing, f"{environment.name} was given up: it failed to start"
+                       f" {_GIVE_UP_AFTER} times in a row")
+            return
+        self._tell(block, f"setting up {environment.name}")
+        try:
+            with ExitStack() as stack:
+                hosts = stack.enter_context(
+                    Hosts(self._registry, rate_bits_s=self._workload.link_rate(visit.plot))
+                )
+                site = Site(
+                    hosts=hosts,
+                    programs=self._programs,
+                    scratch=self._scratch,
+                    cache=self._cache,
+                    leftovers=self._registry,
+                    placement=self._workload.placement(visit.plot),
+                )
+                inside = stack.enter_context(environment.enter(site))
+                calibration = asdict(clocks.calibrate(site, inside))
+                self._setup_failures[plot] = 0
+                for cell in missing:
+                    self._tell(block, cell)
+                    self._trial(block, visit, cell, site, inside, calibration)
+        except TrialError as error:
+            # The environment itself failed: to start, or beneath a trial.
+            _LOG.warning("%s: %s", environment.name, error)
+            self._setup_failures[plot] += 1
+            left = [cell for cell in missing if (block, cell) not in self._done]
+            self._fail(block, visit, left, str(error))
+
+    def _trial(
+        self,
+        block: int,
+        visit: Visit,
+        cell_id: str,
+        site: Site,
+        inside: Inside,
+        calibration: Mapping[str, Any],
+    ) -> None:
+        cell = self._plan.cell(cell_id)
+        name = f"{block:03d}-{self._plan.cells.index(cell):03d}.parquet"
+        began, clock = datetime.now(UTC), time.monotonic()
+        before = machine.state()
+        common: dict[str, Any] = {
+            "block": block,
+            "position": visit.cells.index(cell_id),
+            "cell": cell_id,
+            "session": inside.session,
+            "started": began.isoformat(timespec="milliseconds"),
+            "facts": dict(inside.facts),
+            "calibration": dict(calibration),
+        }
+        try:
+            measured = self._workload.measure(
+                cell, self._plan.session, site, inside, self._record.folder / "samples" / name
+            )
+        except TrialError as error:
+            _LOG.warning("block %d, %s: %s", block, cell_id, error)
+            trial = Trial(
+                **common,
+                seconds=time.monotonic() - clock,
+                status="failed",
+                error=str(error),
+                machine=machine.difference(before, machine.state()),
+            )
+        else:
+            trial = Trial(
+                **common,
+                seconds=time.monotonic() - clock,
+                status="ok",
+                samples=name,
+                counters=dict(measured.counters),
+                settings=dict(measured.settings),
+                client=measured.client,
+                server=measured.server,
+                duration_ns=measured.duration_ns,
+                machine=machine.difference(before, machine.state()),
+            )
+        self._append(trial)
+
+    def _fail(self, block: int, visit: Visit, cells: list[str], why: str) -> None:
+        """Put trials that could not even begin on record, as absent."""
+        for cell in cells:
+            self._append(
+                Trial(
+                    block=block,
+                    position=visit.cells.index(cell),
+                    cell=cell,
+                    session="none",
+                    started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    seconds=0.0,
+                    status="failed",
+                    error=why,
+                )
+            )
+
+    def _append(self, trial: Trial) -> None:
+        self._writer.append(trial)
+        self._done[trial.key] = trial
+
+    def _tell(self, block: int, doing: str) -> None:
+        done = len(self._done)
+        per_block = max(1, len(self._plan.cells))
+        left = max(0.0, self._expected_blocks - done / per_block) * self._pace.seconds_a_block
+        expected = self._expected_blocks * per_block
+        self._on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
+
+
+class _Pace:
+    """How long a block takes: as planned at first, then as seen."""
+
+    def __init__(self, planned: float) -> None:
+        self.seconds_a_block = planned
+        self._began = 0.0
+        self._seen: list[float] = []
+
+    def block_begins(self) -> None:
+        self._began = time.monotonic()
+
+    def block_ends(self) -> None:
+        seconds = time.monotonic() - self._began
+        if seconds > 1.0:  # a block that was on record already takes no time
+            self._seen.append(seconds)
+            self.seconds_a_block = sum(self._seen) / len(self._seen)
+
+
+def preflight(plan: Plan) -> list[tuple[str, str]]:
+    """Name the environments of a plan that cannot run here, with the reason; others go on.
+
+    Raises:
+        TareError: none of them can.
+    """
+    wanted = {visit.plot["environment"] for visit in plan.blocks[0]}
+    found = {name: environments.by_name()[name].availability() for name in sorted(wanted)}
+    absent = [
+        (name, f"{a.detail}. {a.remedy}" if a.remedy else a.detail)
+        for name, a in found.items()
+        if not a.available
+    ]
+    if len(absent) == len(found):
+        raise TareError(
+            "no environment of this experiment can run here: "
+            + "; ".join(f"{name}: {why}" for name, why in absent),
+            "`tare doctor` shows what each needs",
+        )
+    return absent
