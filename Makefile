@@ -1,0 +1,88 @@
+# Tare. `make help` lists the targets; setting up is a part of each, not a step before it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := build/.setup
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+.PHONY: run
+run: build ## measure what a response costs here, and draw the report (some minutes, as root)
+	$(BIN)/tare run experiments/quickstart.yaml
+
+.PHONY: test
+test: build ## every test of every part
+	$(BIN)/python -m pytest
+	ctest --test-dir build --output-on-failure --no-tests=error
+	cargo test --quiet --workspace
+
+.PHONY: lint
+lint: build ## style and types of every language
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	git ls-files '*.cc' '*.h' | grep -v /generated/ | xargs clang-format --dry-run -Werror
+	git ls-files '*.cc' | grep -E '^(echo|probe|nvio|walks)/' | xargs -P 2 -n 4 clang-tidy -p build --quiet
+	setup/scripts | xargs shellcheck
+
+.PHONY: fmt
+fmt: build ## format every language
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format --quiet .
+	cargo fmt --all
+	git ls-files '*.cc' '*.h' | grep -v /generated/ | xargs clang-format -i
+
+.PHONY: bench
+bench: build ## speed of the parts, each beside a reference
+	$(BIN)/python benchmarks/analysis.py
+	cargo bench --quiet --workspace
+
+.PHONY: claims
+claims: build ## check every claim of CLAIMS.md that can be checked here (long)
+	for id in $$($(BIN)/tare claim list --json | $(BIN)/python -c 'import json,sys; print(*(c["id"] for c in json.load(sys.stdin)))'); do \
+	  $(BIN)/tare claim check $$id || true; done
+
+.PHONY: claim
+claim: build ## check one claim: make claim ID=A1
+	$(BIN)/tare claim check $(ID)
+
+.PHONY: build
+build: setup native ## build the native programs
+
+.PHONY: native
+native: setup
+	@cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo >build/cmake.log 2>&1 || { cat build/cmake.log; exit 1; }
+	@cmake --build build --parallel 2 2>&1 | { grep -v '^ninja: no work to do' || true; }
+	@cargo build --quiet --release --workspace --locked
+
+.PHONY: setup
+setup: $(STAMPS)/packages $(STAMPS)/venv ## install what is needed (Debian packages, virtual environment)
+
+$(STAMPS)/packages: setup/packages $(wildcard setup/apt/*.txt)
+	@mkdir -p $(@D)
+	@setup/packages
+	@touch $@
+
+$(STAMPS)/venv: requirements.lock pyproject.toml $(STAMPS)/packages
+	@echo "setup: installing the Python packages of requirements.lock into $(VENV)"
+	@test -x $(BIN)/python || python3 -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: lock
+lock: ## choose new versions of the Python packages (needs uv)
+	uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev \
+	  --custom-compile-command 'make lock' pyproject.toml --output-file requirements.lock
+
+.PHONY: clean
+clean: ## remove what was built; results stay
+	rm -rf build target $(VENV)
