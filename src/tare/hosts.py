@@ -30,7 +30,7 @@ from tare.errors import TareError, UnavailableError
 from tare.leftovers import Registry
 from tare.process import Command, run
 
-__all__ = ["Hosts", "RateLimit", "Tap"]
+__all__ = ["Hosts", "Tap"]
 
 PREFIX_LENGTH = 24
 _BRIDGE = "bridge"
@@ -40,18 +40,6 @@ _COMMAND_TIMEOUT_S = 10.0
 _COUNT = itertools.count()
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class RateLimit:
-    """A limit on each direction of the wire, set where the bridge hands a packet to a port.
-
-    htb with its small burst delays every packet by its time on the wire; tbf lets what fits its
-    bucket (64 B requests do) pass at once, and hides that time.
-    """
-
-    bits_per_second: int
-    discipline: Literal["htb", "tbf"] = "htb"
 
 
 @dataclass(frozen=True)
@@ -72,7 +60,10 @@ class Hosts(AbstractContextManager["Hosts"]):
 
     Args:
         registry: the run's list of what it makes; it also makes the names unique.
-        rate_limit: on both directions of the wire, or None.
+        rate_bits_s: a limit on each direction of the wire, set where the bridge hands a packet to a
+            port; None sets none.
+        discipline: of the limit. htb with its small burst delays every packet by its time on the
+            wire; tbf lets what fits its bucket (64 B requests do) pass at once, and hides that time.
         offloads: False turns checksum and segmentation offloads off on every port, without which
             no TCP reaches a user-space network stack (gVisor, User-Mode Linux).
     """
@@ -88,7 +79,8 @@ class Hosts(AbstractContextManager["Hosts"]):
         self,
         registry: Registry,
         *,
-        rate_limit: RateLimit | None = None,
+        rate_bits_s: int | None = None,
+        discipline: Literal["htb", "tbf"] = "htb",
         offloads: bool = True,
     ) -> None:
         prefix = f"tare-{registry.run_id}-{next(_COUNT)}"
@@ -96,7 +88,8 @@ class Hosts(AbstractContextManager["Hosts"]):
         self.server_ns = f"{prefix}-server"
         self.wire_ns = f"{prefix}-wire"
         self._registry = registry
-        self._rate_limit = rate_limit
+        self._rate_bits_s = rate_bits_s
+        self._discipline = discipline
         self._offloads = offloads
         self._taps = itertools.count(3)
         self._stack = ExitStack()
@@ -175,9 +168,9 @@ class Hosts(AbstractContextManager["Hosts"]):
             self._turn_off_offloads(namespace, _INTERFACE)
 
     def _shape(self, namespace: str, port: str) -> None:
-        limit = self._rate_limit
-        if limit is not None:
-            _within(namespace, lambda ip: _limit(ip, _index(ip, port), limit))
+        rate, discipline = self._rate_bits_s, self._discipline
+        if rate is not None:
+            _within(namespace, lambda ip: _limit(ip, _index(ip, port), rate, discipline))
         if not self._offloads:
             self._turn_off_offloads(namespace, port)
 
@@ -236,9 +229,9 @@ def _forget(ip: Any, address: str) -> None:
     ip.neigh("del", dst=address, ifindex=_index(ip, _INTERFACE))
 
 
-def _limit(ip: Any, index: int, limit: RateLimit) -> None:
-    bytes_per_second = limit.bits_per_second // 8
-    if limit.discipline == "tbf":
+def _limit(ip: Any, index: int, rate_bits_s: int, discipline: str) -> None:
+    bytes_per_second = rate_bits_s // 8
+    if discipline == "tbf":
         # A bucket of two full frames, or of what one tick of a coarse timer lets through.
         burst = max(2 * 1514, bytes_per_second // 250)
         ip.tc("add", "tbf", index, rate=bytes_per_second, burst=burst, latency=50_000)

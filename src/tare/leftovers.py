@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Literal, get_args
 
 from tare import process
+from tare.command import OWNER_VARIABLE, owner_mark, start_time
 from tare.errors import TareError, UnavailableError
 
 __all__ = ["Entry", "Kind", "Registry", "clean"]
@@ -73,7 +74,7 @@ class Registry(AbstractContextManager["Registry"]):
             self.directory.mkdir()
             self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-            owner = {"boot": _boot_id(), "mark": process.owner_mark()}
+            owner = {"boot": _boot_id(), "mark": owner_mark()}
             (self.directory / "owner").write_text(json.dumps(owner))
             self._list = os.open(
                 self.directory / "entries.ndjson", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
@@ -153,7 +154,7 @@ def _clean_dead(directory: Path) -> list[str]:
         # Processes, namespaces and mounts went with the reboot; the names may be others' now.
         entries = [entry for entry in entries if entry.kind in ("directory", "file")]
         mark = ""
-    if mark == process.owner_mark():
+    if mark == owner_mark():
         mark = ""  # a list of ours that could not be undone: our processes live on
     done = [f"process {pid} of a dead run" for pid in _kill_marked(mark)] if mark else []
     done += _undo_all(entries)
@@ -206,7 +207,7 @@ def _undo_process(entry: Entry) -> bool:
     pid_text, _, start_text = entry.name.partition(":")
     if not (pid_text.isdigit() and start_text.isdigit()):
         return False
-    return _kill([int(pid_text)], lambda pid: process.start_time(pid) == int(start_text)) != []
+    return _kill([int(pid_text)], lambda pid: start_time(pid) == int(start_text)) != []
 
 
 def _undo_netns(entry: Entry) -> bool:
@@ -309,7 +310,7 @@ _UNDO: dict[Kind, Callable[[Entry], bool]] = {
 
 def _kill_marked(mark: str) -> list[int]:
     """Kill every process that a dead owner started, found by its mark; return the pids."""
-    wanted = f"{process.OWNER_VARIABLE}={mark}".encode()
+    wanted = f"{OWNER_VARIABLE}={mark}".encode()
 
     def is_marked(pid: int) -> bool:
         try:

@@ -1,9 +1,6 @@
-"""The only place that spawns a process.
+"""The only place that spawns a process: `run` to its end, or `start` and talk to it.
 
-A `Command` says everything a process is given: its arguments, its whole environment, its network
-namespace, processors and priority. Namespaces and priorities are entered by exec-chaining
-(`nsenter`, `taskset`, `chrt`), never through a shell, so that the pid is the program's own and the
-logged line can be pasted into a shell.
+What a process is given is said by `Command` (command.py).
 
 Nothing outlives Tare. Each process leads a session of its own, which is killed whole; the kernel
 kills the leader if Tare dies (`setpriv --pdeathsig`); and what escapes both carries the owner's
@@ -16,27 +13,23 @@ import json
 import logging
 import os
 import select
-import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal
 
+from tare.command import PATH, Command
 from tare.errors import TrialError
 
-__all__ = ["Command", "Output", "ProcessError", "Running", "owner_mark", "run", "start"]
-
-OWNER_VARIABLE = "TARE_OWNER"
-"""Environment variable of every process that Tare starts; see `owner_mark`."""
+__all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait_pidfd"]
 
 _LOG = logging.getLogger(__name__)
 _LINE_LIMIT = 1 << 20
@@ -67,85 +60,11 @@ class ProcessError(TrialError):
 
 
 @dataclass(frozen=True)
-class Command:
-    """A program and all that it is given.
-
-    Attributes:
-        argv: the program (a path, or a name on PATH) and its arguments.
-        env: variables beyond the base (PATH, HOME, a C locale); nothing else is inherited.
-        netns: network namespace, by name (as `ip netns` has it) or by path.
-        cpus: processors that it may use; empty leaves the choice to the kernel.
-        fifo: SCHED_FIFO priority, or None for SCHED_OTHER. Never for QEMU.
-        cwd: working directory; None is Tare's own.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-    netns: str | Path | None = None
-    cpus: tuple[int, ...] = ()
-    fifo: int | None = None
-    cwd: Path | None = None
-
-    @property
-    def name(self) -> str:
-        """The program's own name, for messages and log files."""
-        return Path(self.argv[0]).name
-
-    def full_env(self) -> dict[str, str]:
-        """Everything that the process finds in its environment."""
-        return {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": os.environ.get("HOME", "/"),
-            "LC_ALL": "C.UTF-8",
-            OWNER_VARIABLE: owner_mark(),
-            **self.env,
-        }
-
-    def full_argv(self) -> list[str]:
-        """Return the exec chain: each link replaces itself by the next, down to the program."""
-        chain = ["setpriv", "--pdeathsig", "KILL"]
-        if self.netns is not None:
-            path = self.netns if os.sep in str(self.netns) else f"/run/netns/{self.netns}"
-            chain += ["nsenter", f"--net={path}", "--"]
-        if self.cpus:
-            chain += ["taskset", "--cpu-list", ",".join(map(str, self.cpus))]
-        if self.fifo is not None:
-            chain += ["chrt", "--fifo", str(self.fifo)]
-        return [*chain, *self.argv]
-
-    def __str__(self) -> str:
-        """Return a line that can be pasted into a shell, without the tie to this process."""
-        words = ["env", *(f"{key}={value}" for key, value in self.env.items())] if self.env else []
-        line = shlex.join([*words, *self.full_argv()[3:]])
-        return line if self.cwd is None else f"(cd {shlex.quote(str(self.cwd))} && {line})"
-
-
-@dataclass(frozen=True)
 class Output:
     """What a process that ended wrote."""
 
     stdout: str
     stderr: str
-
-
-@cache
-def owner_mark() -> str:
-    """Name this very process: `PID:START TIME`, which no later process can have by chance."""
-    return f"{os.getpid()}:{start_time(os.getpid())}"
-
-
-def start_time(pid: int) -> int | None:
-    """Clock ticks between boot and a process's start, or None if there is no such process.
-
-    With the pid it names a process for good: a recycled pid has another start time. Source:
-    proc(5), /proc/PID/stat field 22.
-    """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The second field is the name in parentheses and may hold anything, parentheses too.
-    return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
 def wait_pidfd(pidfd: int, timeout_s: float) -> bool:
@@ -464,7 +383,7 @@ def _spawn(
 
 def _check_found(command: Command) -> None:
     program = command.argv[0]
-    if shutil.which(program, path=command.full_env()["PATH"]) is None:
+    if shutil.which(program, path=command.env.get("PATH", PATH)) is None:
         exists = os.sep in program and Path(program).exists()
         raise ProcessError(
             "not found",

@@ -1,0 +1,98 @@
+"""What a process is given: arguments, environment, network namespace, processors, priority.
+
+Namespaces and priorities are entered by exec-chaining (`nsenter`, `taskset`, `chrt`), never through
+a shell, so that the pid is the program's own and a logged command can be pasted into a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+__all__ = ["OWNER_VARIABLE", "PATH", "Command", "owner_mark", "start_time"]
+
+OWNER_VARIABLE = "TARE_OWNER"
+"""Environment variable of every process that Tare starts; see `owner_mark`."""
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are looked for, whatever the caller's own PATH says."""
+
+_TIE = ("setpriv", "--pdeathsig", "KILL")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program and all that it is given.
+
+    Attributes:
+        argv: the program (a path, or a name on PATH) and its arguments.
+        env: variables beyond the base (PATH, HOME, a C locale); nothing else is inherited.
+        netns: network namespace, by name (as `ip netns` has it) or by path.
+        cpus: processors that it may use; empty leaves the choice to the kernel.
+        fifo: SCHED_FIFO priority, or None for SCHED_OTHER. Never for QEMU.
+        cwd: working directory; None is Tare's own.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    netns: str | Path | None = None
+    cpus: tuple[int, ...] = ()
+    fifo: int | None = None
+    cwd: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The program's own name, for messages and log files."""
+        return Path(self.argv[0]).name
+
+    def full_env(self) -> dict[str, str]:
+        """Everything that the process finds in its environment."""
+        return {
+            "PATH": PATH,
+            "HOME": os.environ.get("HOME", "/"),
+            "LC_ALL": "C.UTF-8",
+            OWNER_VARIABLE: owner_mark(),
+            **self.env,
+        }
+
+    def full_argv(self) -> list[str]:
+        """Return the exec chain: each link replaces itself by the next, down to the program."""
+        chain = [*_TIE]
+        if self.netns is not None:
+            path = self.netns if os.sep in str(self.netns) else f"/run/netns/{self.netns}"
+            chain += ["nsenter", f"--net={path}", "--"]
+        if self.cpus:
+            chain += ["taskset", "--cpu-list", ",".join(map(str, self.cpus))]
+        if self.fifo is not None:
+            chain += ["chrt", "--fifo", str(self.fifo)]
+        return [*chain, *self.argv]
+
+    def __str__(self) -> str:
+        """Return a line that can be pasted into a shell, without the tie to this process."""
+        words = ["env", *(f"{key}={value}" for key, value in self.env.items())] if self.env else []
+        line = shlex.join([*words, *self.full_argv()[len(_TIE) :]])
+        return line if self.cwd is None else f"(cd {shlex.quote(str(self.cwd))} && {line})"
+
+
+@cache
+def owner_mark() -> str:
+    """Name this very process: `PID:START TIME`, which no later process can have by chance."""
+    return f"{os.getpid()}:{start_time(os.getpid())}"
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks between boot and a process's start, or None if there is no such process.
+
+    With the pid it names a process for good: a recycled pid has another start time. Source:
+    proc(5), /proc/PID/stat field 22.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the name in parentheses and may hold anything, parentheses too.
+    return int(stat[stat.rindex(b")") + 2 :].split()[19])
