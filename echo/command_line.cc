@@ -100,7 +100,9 @@ void Complete(const Traits& traits, AskOptions& ask) {
     ask.requests = open ? static_cast<uint64_t>(std::ceil(ask.rate * seconds)) : kDefaultRequests;
   }
   if (ask.outstanding == 0) ask.outstanding = open ? 16 : 1;
-  ask.endpoint.receive_slice_ns = std::min(ask.endpoint.receive_slice_ns, ask.timeout_ns);
+  constexpr int64_t kShortestSlice = 1'000'000;
+  ask.endpoint.receive_slice_ns =
+      std::clamp(ask.timeout_ns, kShortestSlice, ask.endpoint.receive_slice_ns);
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 
 #include <netdb.h>
 #include <poll.h>
-#include <sys/time.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <stdexcept>
 
@@ -51,18 +51,31 @@ void Bind(int fd, const std::string& host, uint16_t port) {
   }
 }
 
-void SetReceiveTimeout(int fd, int64_t timeout_ns) {
-  timeval timeout = {.tv_sec = timeout_ns / 1'000'000'000,
-                     .tv_usec = timeout_ns % 1'000'000'000 / 1000};
-  if (timeout.tv_sec == 0 && timeout.tv_usec == 0) timeout.tv_usec = 1;
-  if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) != 0) {
-    ThrowErrno("cannot set a socket's receive timeout");
-  }
+void Ticker::Start(int64_t interval_ns) {
+  if (started_) return;
+  struct sigaction action = {};
+  action.sa_handler = [](int /*signal*/) {};  // that it comes is all; no SA_RESTART
+  sigaction(SIGALRM, &action, nullptr);
+  sigevent event = {};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGALRM;
+  event._sigev_un._tid = gettid();
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) ThrowErrno("cannot create a timer");
+  started_ = true;
+  const timespec interval = {.tv_sec = interval_ns / 1'000'000'000,
+                             .tv_nsec = interval_ns % 1'000'000'000};
+  const itimerspec every = {.it_interval = interval, .it_value = interval};
+  if (timer_settime(timer_, 0, &every, nullptr) != 0) ThrowErrno("cannot start a timer");
 }
 
-ssize_t ReceiveWithin(int fd, std::span<std::byte> buffer, int64_t timeout_ns, int64_t slice_ns) {
+Ticker::~Ticker() {
+  if (started_) timer_delete(timer_);
+}
+
+ssize_t Receiver::Receive(int fd, std::span<std::byte> buffer, int64_t timeout_ns) {
+  ticker_.Start(slice_ns_);
   int flags = 0;
-  if (timeout_ns != slice_ns) {
+  if (timeout_ns != slice_ns_) {
     flags = MSG_DONTWAIT;
     if (timeout_ns > 0) {
       pollfd readable = {.fd = fd, .events = POLLIN, .revents = 0};

@@ -88,7 +88,7 @@ class IcmpServer final : public Server {
 class IcmpClient final : public Client {
  public:
   IcmpClient(const Endpoint& endpoint, uint32_t requester)
-      : slice_ns_(endpoint.receive_slice_ns),
+      : receiver_(endpoint.receive_slice_ns),
         id_(static_cast<uint16_t>(requester ^ requester >> 16)),
         request_(kIcmpHeaderBytes + kHeaderBytes + endpoint.payload_bytes),
         reply_(kMaxIpPacket) {
@@ -110,7 +110,6 @@ class IcmpClient final : public Client {
     if (connect(socket_.get(), peer.get(), peer.length) != 0) {
       ThrowErrno("cannot reach " + endpoint.peers.front());
     }
-    SetReceiveTimeout(socket_.get(), slice_ns_);
   }
 
   void Attach(ReplySink& sink) override { sink_ = &sink; }
@@ -136,7 +135,7 @@ class IcmpClient final : public Client {
   }
 
   bool Wait(int64_t timeout_ns) override {
-    const ssize_t length = ReceiveWithin(socket_.get(), reply_, timeout_ns, slice_ns_);
+    const ssize_t length = receiver_.Receive(socket_.get(), reply_, timeout_ns);
     if (length < 0) return false;
     const int64_t received_ns = Now();
     std::span<const std::byte> packet = std::span(reply_).first(static_cast<std::size_t>(length));
@@ -175,7 +174,7 @@ class IcmpClient final : public Client {
 
   Fd socket_;
   bool raw_ = false;
-  const int64_t slice_ns_;
+  Receiver receiver_;
   const uint16_t id_;
   std::vector<std::byte> request_;
   std::vector<std::byte> reply_;

@@ -102,14 +102,15 @@ class TcpServer final : public Server {
  private:
   void Converse(Fd connection, const std::atomic<bool>& stop) {
     SendAtOnce(connection.get());
-    SetReceiveTimeout(connection.get(), slice_ns_);
+    Ticker ticker;
+    ticker.Start(slice_ns_);
     Assembler assembler(1 << 16);
     while (!stop.load(std::memory_order_relaxed)) {
       const auto room = assembler.Room();
       const ssize_t length = recv(connection.get(), room.data(), room.size(), 0);
       if (length == 0) return;
       if (length < 0) {
-        if (errno == EAGAIN || errno == EINTR) continue;
+        if (errno == EINTR) continue;
         return;
       }
       const bool readable = assembler.Add(
@@ -133,7 +134,7 @@ class TcpServer final : public Server {
 class TcpClient final : public Client {
  public:
   explicit TcpClient(const Endpoint& endpoint)
-      : slice_ns_(endpoint.receive_slice_ns),
+      : receiver_(endpoint.receive_slice_ns),
         bind_(endpoint.bind),
         peer_(Resolve(endpoint.peers.front(), endpoint.port)),
         request_(kHeaderBytes + endpoint.payload_bytes),
@@ -156,8 +157,7 @@ class TcpClient final : public Client {
       std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<int64_t>(timeout_ns, 0)));
       return false;
     }
-    const ssize_t length =
-        ReceiveWithin(connection_.get(), assembler_.Room(), timeout_ns, slice_ns_);
+    const ssize_t length = receiver_.Receive(connection_.get(), assembler_.Room(), timeout_ns);
     if (length < 0) return false;
     if (length == 0) throw ConnectionLost("the server closed the connection");
     const int64_t received_ns = Now();
@@ -184,12 +184,11 @@ class TcpClient final : public Client {
     const timeval patience = {.tv_sec = 1, .tv_usec = 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (connect(fd.get(), peer_.get(), peer_.length) != 0) return false;
-    SetReceiveTimeout(fd.get(), slice_ns_);
     connection_ = std::move(fd);
     return true;
   }
 
-  const int64_t slice_ns_;
+  Receiver receiver_;
   const std::string bind_;
   const SocketAddress peer_;
   Fd connection_;

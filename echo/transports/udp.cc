@@ -13,21 +13,22 @@ constexpr uint32_t kMaxDatagram = 65507;
 
 class UdpServer final : public Server {
  public:
-  explicit UdpServer(const Endpoint& endpoint) : work_ns_(endpoint.work_ns) {
+  explicit UdpServer(const Endpoint& endpoint) : work_ns_(endpoint.work_ns), slice_ns_(endpoint.receive_slice_ns) {
     socket_ = OpenSocket(Resolve(endpoint.bind, 0).family(), SOCK_DGRAM, 0);
     Bind(socket_.get(), endpoint.bind, endpoint.port);
-    SetReceiveTimeout(socket_.get(), endpoint.receive_slice_ns);
   }
 
   void Serve(const std::atomic<bool>& stop) override {
     std::vector<std::byte> buffer(kMaxDatagram);
+    Ticker ticker;
+    ticker.Start(slice_ns_);
     while (!stop.load(std::memory_order_relaxed)) {
       SocketAddress from;
       from.length = sizeof from.storage;
       const ssize_t length = recvfrom(socket_.get(), buffer.data(), buffer.size(), 0,
                                       reinterpret_cast<sockaddr*>(&from.storage), &from.length);
       if (length < 0) {
-        if (errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED) continue;
+        if (errno == EINTR || errno == ECONNREFUSED) continue;
         ThrowErrno("cannot receive requests");
       }
       ++counters.requests;
@@ -46,12 +47,13 @@ class UdpServer final : public Server {
  private:
   Fd socket_;
   const int64_t work_ns_;
+  const int64_t slice_ns_;
 };
 
 class UdpClient final : public Client {
  public:
   explicit UdpClient(const Endpoint& endpoint)
-      : slice_ns_(endpoint.receive_slice_ns),
+      : receiver_(endpoint.receive_slice_ns),
         request_(kHeaderBytes + endpoint.payload_bytes),
         reply_(kMaxDatagram) {
     const SocketAddress peer = Resolve(endpoint.peers.front(), endpoint.port);
@@ -60,7 +62,6 @@ class UdpClient final : public Client {
     if (connect(socket_.get(), peer.get(), peer.length) != 0) {
       ThrowErrno("cannot reach " + endpoint.peers.front());
     }
-    SetReceiveTimeout(socket_.get(), slice_ns_);
   }
 
   void Attach(ReplySink& sink) override { sink_ = &sink; }
@@ -75,7 +76,7 @@ class UdpClient final : public Client {
   }
 
   bool Wait(int64_t timeout_ns) override {
-    const ssize_t length = ReceiveWithin(socket_.get(), reply_, timeout_ns, slice_ns_);
+    const ssize_t length = receiver_.Receive(socket_.get(), reply_, timeout_ns);
     if (length < 0) return false;
     const int64_t received_ns = Now();
     const auto reply = DecodeMessage(std::span(reply_).first(static_cast<std::size_t>(length)));
@@ -89,7 +90,7 @@ class UdpClient final : public Client {
 
  private:
   Fd socket_;
-  const int64_t slice_ns_;
+  Receiver receiver_;
   std::vector<std::byte> request_;
   std::vector<std::byte> reply_;
   ReplySink* sink_ = nullptr;
