@@ -18,7 +18,7 @@ __all__ = ["effective_samples", "long_run_variance"]
 
 _LAGS = 32
 _BATCH = 16
-_SHORTEST = 8
+_FEWEST_BATCHES = 8
 
 
 def long_run_variance(series: npt.NDArray[np.floating]) -> float:
@@ -31,23 +31,26 @@ def long_run_variance(series: npt.NDArray[np.floating]) -> float:
         At least the plain variance: samples that repel each other are not counted as worth more
         than independent ones. 0 for a constant series or fewer than two samples.
     """
+    return _variances(series)[1]
+
+
+def _variances(series: npt.NDArray[np.floating]) -> tuple[float, float]:
+    """Return the plain variance and the long-run variance, equal where nothing is correlated."""
     n = series.size
     if n < 2:
-        return 0.0
+        return 0.0, 0.0
     centred = series - series.mean(dtype=np.float64)
-    variance = float(np.dot(centred, centred)) / n
-    if variance == 0.0 or n < _SHORTEST:
-        return variance
+    variance = _autocovariance(centred, 0)
     total = -variance
     for lag in range(0, min(_LAGS, n - 1), 2):
         pair = _autocovariance(centred, lag) + _autocovariance(centred, lag + 1)
         if pair <= 0.0:
-            return max(total, variance)
+            return variance, max(total, variance)
         total += 2.0 * pair
-    if n < _BATCH * _SHORTEST:
-        return max(total, variance)
-    batches = centred[: n - n % _BATCH].reshape(-1, _BATCH).mean(axis=1, dtype=np.float64)
-    return max(total, variance, _BATCH * long_run_variance(batches))
+    if n >= _BATCH * _FEWEST_BATCHES:
+        batches = centred[: n - n % _BATCH].reshape(-1, _BATCH).mean(axis=1, dtype=np.float64)
+        total = max(total, _BATCH * _variances(batches)[1])
+    return variance, max(total, variance)
 
 
 def _autocovariance(centred: npt.NDArray[np.floating], lag: int) -> float:
@@ -66,9 +69,5 @@ def effective_samples(series: npt.NDArray[np.floating]) -> float:
         Between 1 and n; n for a constant series, 0 for an empty one.
     """
     n = series.size
-    if n == 0:
-        return 0.0
-    long_run = long_run_variance(series)
-    if long_run == 0.0:
-        return float(n)
-    return float(min(max(n * float(series.var(dtype=np.float64)) / long_run, 1.0), n))
+    variance, long_run = _variances(series)
+    return float(n if long_run == 0.0 else max(n * (variance / long_run), 1.0))
