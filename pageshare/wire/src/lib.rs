@@ -1,1 +1,75 @@
-//! x
+//! What the two proxies say to each other: version 1, specified byte by byte in
+//! `docs/formats/pageshare-wire.md`. This crate encodes, decodes and decides; it does no I/O.
+//!
+//! One connection of QEMU's is one connection between the proxies, a *channel*. On each:
+//!
+//! ```text
+//! sender                                        receiver
+//!   Hello      magic, version, migration, scope ──▶
+//!   ◀── Welcome   version, window, proof that it holds the scope
+//!   Confirm    proof that the sender holds it, or "go on without" ──▶
+//!   records, each with a fixed raw header:
+//!   Ask n      hashes of the pages of segment n ──▶
+//!   ◀── Answer n  which of them the receiver has copied and verified
+//!   Segment n  the stream's next bytes, in order ──▶
+//!   ◀── Credit    stream bytes that the destination QEMU has accepted
+//!   ◀── Reverse   bytes of QEMU's return path
+//!   End        QEMU has closed its writing side ──▶
+//!   ◀── ReverseEnd
+//!   ◀── Abort ──▶ at any time: one sentence, then the connection closes
+//! ```
+//!
+//! **The receiver's states.** *Greeting* until a Hello has come (anything else closes the
+//! connection); *Confirming* until the Confirm; *Open* until End; *Ended*: only Abort may follow.
+//! A connection that closes without End was cut: the receiver closes QEMU's connection without
+//! a half-close, so QEMU sees a failed migration. What a record's fields may hold is checked
+//! before any of it is used, and a record that breaks the protocol ends the channel with an Abort
+//! that says what was wrong.
+//!
+//! **The order of segments is the order of the stream**; answers may be waited for while later
+//! segments are being read, asked and compressed. A sender may have at most the agreed window of
+//! *expanded* stream bytes unacknowledged, and as many pages asked as fit into it.
+//!
+//! **Integrity.** Without TLS every record carries a CRC32C. A page that was asked for must have
+//! the hash that it was asked by, whether it came as a reference or as content. Every segment
+//! carries a chained digest over the segments' structure and hashes so far. Each is checked before
+//! a byte of the segment reaches QEMU.
+
+#![forbid(unsafe_code)]
+
+pub mod adaptive;
+mod chain;
+pub mod hello;
+mod page_set;
+pub mod record;
+pub mod segment;
+pub mod window;
+
+pub use chain::Chain;
+pub use page_set::PageSet;
+
+/// The protocol's version; both sides must have the same.
+pub const VERSION: u16 = 1;
+
+/// A peer that does not keep to the protocol, or bytes that were damaged on the way.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum WireError {
+    /// The connection does not begin as pageshare's does.
+    #[error("the peer is not pageshare (it began with {0:02x?})")]
+    Magic([u8; 4]),
+    /// Another version.
+    #[error("the peer speaks version {0} of the protocol, this program version {VERSION}")]
+    Version(u16),
+    /// The receiver's own words.
+    #[error("the peer refused: {0}")]
+    Refused(String),
+    /// A field that breaks the protocol.
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// A checksum or digest that does not match.
+    #[error("data was damaged on the way ({0})")]
+    Damaged(&'static str),
+    /// The peer gave up, with its own words.
+    #[error("the peer gave up: {0}")]
+    Aborted(String),
+}
