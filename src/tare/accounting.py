@@ -1,17 +1,41 @@
 """Who consumed what: CPU time and run-queue wait of every thread involved, memory, network bytes.
 
-Snapshots are taken before and after the measured part of a trial; `after - before` is the
-account of that part. Everything comes from /proc and is read, never traced.
+Snapshots are taken before and after the measured part of a trial; `difference(before, after)` is
+the account of that part. Everything comes from /proc and is read, never traced.
+
+What a snapshot leaves out: a thread that ends before the second snapshot, and up to one scheduler
+tick of a thread that is running while it is read.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
+
+from tare.errors import TrialError, UnavailableError
+
+__all__ = [
+    "Account",
+    "Role",
+    "ThreadTime",
+    "combined",
+    "difference",
+    "interface_bytes",
+    "of_kernel",
+    "of_process",
+]
 
 Role = Literal["client", "server", "vmm", "vcpu", "kernel", "guest"]
 """Whose thread it is. `guest` rows are a guest's own view of its server process: they overlap with
 `vcpu`, which is the host's view of the same time, and are never added to it."""
+
+_KTHREADD = 2
+_KERNEL_THREADS = re.compile(r"ksoftirqd/|kworker/|rcu|migration/|napi/|vhost-|irq/")
+"""Those that can work for a packet or a wake-up; the others do not belong to a response."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +66,185 @@ class Account:
     sent_bytes: int | None = None
     received_bytes: int | None = None
     """Of the interface that the environment uses, as the environment's own side counts."""
+
+
+def of_process(
+    pid: int,
+    role: Role | Callable[[str], Role],
+    *,
+    interface: str | None = None,
+    proc: Path = Path("/proc"),
+) -> Account:
+    """Snapshot a process with all its descendants.
+
+    Args:
+        pid: the process; its own peak memory is taken, not its descendants'.
+        role: of its threads, or a function that tells it from a thread's name (QEMU's differ).
+        interface: whose bytes to count, in the network namespace of the process.
+        proc: where to read.
+
+    Raises:
+        TrialError: the process has ended.
+    """
+    role_of = role if callable(role) else lambda _: role
+    status = _read(proc / str(pid) / "status")
+    if status is None:
+        raise TrialError(f"process {pid} ended before its consumption could be read")
+    threads = [
+        thread
+        for member in (pid, *_descendants(pid, proc))
+        for thread in _threads(proc / str(member), role_of)
+    ]
+    peak = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
+    sent, received = (None, None) if interface is None else interface_bytes(pid, interface, proc)
+    return Account(tuple(threads), int(peak[1]) * 1024 if peak else None, sent, received)
+
+
+def of_kernel(proc: Path = Path("/proc")) -> Account:
+    """Snapshot the kernel's own threads that can work for a response: softirqs, workers, RCU.
+
+    They serve the whole machine: what they consume is an upper bound of the response's part.
+    """
+    threads = [
+        thread
+        for pid, parent in _parents(proc).items()
+        if parent == _KTHREADD
+        for thread in _threads(proc / str(pid), lambda _: "kernel")
+        if _KERNEL_THREADS.match(thread.name)
+    ]
+    return Account(tuple(threads))
+
+
+def combined(*accounts: Account) -> Account:
+    """Put accounts of different parties side by side.
+
+    Memory and network bytes stay those of the first that has them: they belong to one process.
+    """
+    first = next((a for a in accounts if a.peak_memory_bytes is not None), Account())
+    wired = next((a for a in accounts if a.sent_bytes is not None), Account())
+    return Account(
+        tuple(thread for account in accounts for thread in account.threads),
+        first.peak_memory_bytes,
+        wired.sent_bytes,
+        wired.received_bytes,
+    )
+
+
+def difference(before: Account, after: Account) -> Account:
+    """Tell what was consumed between two snapshots; no figure is ever negative.
+
+    A thread that began in between counts from zero; one that ended in between is left out; so are
+    kernel threads that did nothing.
+    """
+    earlier = {(thread.role, thread.tid): thread for thread in before.threads}
+    threads = [_since(earlier.get((thread.role, thread.tid)), thread) for thread in after.threads]
+    return Account(
+        tuple(t for t in threads if t.role != "kernel" or t.cpu_ns > 0),
+        after.peak_memory_bytes,
+        _counted(before.sent_bytes, after.sent_bytes),
+        _counted(before.received_bytes, after.received_bytes),
+    )
+
+
+def interface_bytes(
+    pid: int, interface: str, proc: Path = Path("/proc")
+) -> tuple[int, int] | tuple[None, None]:
+    """Bytes sent and received by an interface in a process's network namespace.
+
+    Source: proc(5), /proc/PID/net/dev. (None, None) if there is no such interface, or process.
+    """
+    text = _read(proc / str(pid) / "net" / "dev") or ""
+    for line in text.splitlines():
+        name, colon, counters = line.partition(":")
+        fields = counters.split()
+        if colon and name.strip() == interface and len(fields) >= 9:
+            return int(fields[8]), int(fields[0])
+    return None, None
+
+
+def _since(earlier: ThreadTime | None, now: ThreadTime) -> ThreadTime:
+    # A counter that went back is another thread's, under a recycled number.
+    if earlier is None or now.cpu_ns < earlier.cpu_ns or now.switches < earlier.switches:
+        return now
+    return replace(
+        now,
+        cpu_ns=now.cpu_ns - earlier.cpu_ns,
+        wait_ns=max(0, now.wait_ns - earlier.wait_ns),
+        # The kernel scales these two so that they add up, and may move time between them.
+        user_ns=max(0, now.user_ns - earlier.user_ns),
+        system_ns=max(0, now.system_ns - earlier.system_ns),
+        switches=now.switches - earlier.switches,
+    )
+
+
+def _counted(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(0, after - before)
+
+
+def _threads(process: Path, role_of: Callable[[str], Role]) -> Iterator[ThreadTime]:
+    """Read every thread of a process; those that end meanwhile are left out."""
+    try:
+        tasks = sorted((process / "task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return
+    for task in tasks:
+        stat, status = _read(task / "stat"), _read(task / "status")
+        schedstat = _read(task / "schedstat")
+        if stat is None or status is None:
+            continue
+        if schedstat is None:
+            if task.exists():
+                raise UnavailableError(
+                    "this kernel keeps no CPU time by thread: /proc/PID/schedstat is missing",
+                    "use a kernel with CONFIG_SCHED_INFO, as Debian's have it",
+                )
+            continue
+        cpu_ns, wait_ns = (int(word) for word in schedstat.split()[:2])
+        name, user_ns, system_ns = _parse_stat(stat)
+        switches = re.findall(r"^(?:non)?voluntary_ctxt_switches:\s*(\d+)$", status, re.MULTILINE)
+        yield ThreadTime(
+            role_of(name),
+            name,
+            int(task.name),
+            cpu_ns,
+            wait_ns,
+            user_ns,
+            system_ns,
+            sum(int(count) for count in switches),
+        )
+
+
+def _parse_stat(stat: str) -> tuple[str, int, int]:
+    """Name, user and system time in ns. Source: proc(5), /proc/PID/stat fields 2, 14 and 15."""
+    # The name stands in parentheses and may itself hold any character.
+    opening, closing = stat.index("("), stat.rindex(")")
+    fields = stat[closing + 2 :].split()
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return stat[opening + 1 : closing], int(fields[11]) * tick_ns, int(fields[12]) * tick_ns
+
+
+def _parents(proc: Path) -> Mapping[int, int]:
+    """Parent of every process."""
+    found: dict[int, int] = {}
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and (stat := _read(entry / "stat")) is not None:
+            found[int(entry.name)] = int(stat[stat.rindex(")") + 2 :].split()[1])
+    return found
+
+
+def _descendants(pid: int, proc: Path) -> list[int]:
+    parents = _parents(proc)
+    found: list[int] = []
+    generation = {pid}
+    while generation:
+        generation = {child for child, parent in parents.items() if parent in generation}
+        found += sorted(generation)
+    return found
+
+
+def _read(path: Path) -> str | None:
+    """Read a file of /proc, or return None if its process has ended."""
+    try:
+        return path.read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -21,8 +21,6 @@ OWNER_VARIABLE = "TARE_OWNER"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for, whatever the caller's own PATH says."""
 
-_TIE = ("setpriv", "--pdeathsig", "KILL")
-
 
 @dataclass(frozen=True)
 class Command:
@@ -60,8 +58,15 @@ class Command:
         }
 
     def full_argv(self) -> list[str]:
-        """Return the exec chain: each link replaces itself by the next, down to the program."""
-        chain = [*_TIE]
+        """Return the exec chain: each link replaces itself by the next, down to the program.
+
+        Its first link has the kernel kill the program when Tare dies.
+        """
+        return ["setpriv", "--pdeathsig", "KILL", *self.untied_argv()]
+
+    def untied_argv(self) -> list[str]:
+        """Return the exec chain without the tie to this process."""
+        chain: list[str] = []
         if self.netns is not None:
             path = self.netns if os.sep in str(self.netns) else f"/run/netns/{self.netns}"
             chain += ["nsenter", f"--net={path}", "--"]
@@ -74,7 +79,7 @@ class Command:
     def __str__(self) -> str:
         """Return a line that can be pasted into a shell, without the tie to this process."""
         words = ["env", *(f"{key}={value}" for key, value in self.env.items())] if self.env else []
-        line = shlex.join([*words, *self.full_argv()[len(_TIE) :]])
+        line = shlex.join([*words, *self.untied_argv()])
         return line if self.cwd is None else f"(cd {shlex.quote(str(self.cwd))} && {line})"
 
 

@@ -63,7 +63,7 @@ class Hosts(AbstractContextManager["Hosts"]):
         rate_bits_s: a limit on each direction of the wire, set where the bridge hands a packet to a
             port; None sets none.
         discipline: of the limit. htb with its small burst delays every packet by its time on the
-            wire; tbf lets what fits its bucket (64 B requests do) pass at once, and hides that time.
+            wire; tbf lets what fits its bucket (64 B requests do) pass, and hides that time.
         offloads: False turns checksum and segmentation offloads off on every port, without which
             no TCP reaches a user-space network stack (gVisor, User-Mode Linux).
     """

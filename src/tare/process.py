@@ -161,7 +161,8 @@ class Running(AbstractContextManager["Running"]):
                 f"{self._whoami()} did not end within {timeout_s:g} s and was killed"
                 f"{self._last_words()}",
             )
-        accepted = (0, -signal.SIGTERM) if terminated else (0,)
+        # A program that runs another for us (runc) says by 128 + 15 that it died of our SIGTERM.
+        accepted = (0, -signal.SIGTERM, 128 + signal.SIGTERM) if terminated else (0,)
         if self._popen.returncode not in accepted:
             raise self._failure("")
         return self._last_event or {}

@@ -1,0 +1,62 @@
+"""The server as a plain process of the host, in the server's network namespace."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tare import process
+from tare.command import Command
+from tare.environments import Availability, Inside, Site
+from tare.environments.on_host import OnHostServer, resolved
+
+__all__ = ["Native"]
+
+
+class Native:
+    """The baseline: no layer but the kernel's own."""
+
+    name = "native"
+
+    def availability(self) -> Availability:
+        """Tell whether this user can make the namespaces that every environment needs."""
+        kernel = f"Linux {platform.release()}"
+        if os.geteuid() != 0:
+            return Availability(False, f"{kernel}, but this user is not root", "run as root")
+        can = frozenset({"network", "disk", "pinning", "accounting"})
+        return Availability(True, kernel, can=can)
+
+    @contextmanager
+    def enter(self, site: Site) -> Iterator[Inside]:
+        """Enter the server's namespace; there is nothing to set up."""
+        yield _InsideNative(site)
+
+
+class _InsideNative:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.address = site.hosts.server_address
+        self.interface = site.hosts.server_interface
+        self.session = f"native-{secrets.token_hex(4)}"
+        self.facts: Mapping[str, Any] = {"kernel": platform.release()}
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> OnHostServer:
+        running = process.start(self._command(argv, env), log_dir=self._site.scratch / "logs")
+        return OnHostServer(running, self.interface, running.pid)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        return process.run(self._command(argv, None), timeout_s).stdout
+
+    def _command(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:
+        placement = self._site.placement
+        return Command(
+            resolved(argv, self._site.programs),
+            env=env or {},
+            netns=self._site.hosts.server_ns,
+            cpus=placement.server,
+            fifo=placement.fifo,
+        )

@@ -1,0 +1,67 @@
+"""A server whose process is an ordinary process of the host, as native and container have it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tare import accounting
+from tare.accounting import Account
+from tare.process import Running, wait_pidfd
+
+__all__ = ["OnHostServer", "resolved"]
+
+_DEATH_TIMEOUT_S = 5.0
+
+
+class OnHostServer(AbstractContextManager["OnHostServer"]):
+    """See `ServerProcess`.
+
+    Args:
+        running: what speaks for the server: itself, or the program that started it.
+        interface: whose bytes are counted, in the server's network namespace.
+        pid: the server's own, as the host sees it.
+    """
+
+    def __init__(self, running: Running, interface: str, pid: int) -> None:
+        self.pid = pid
+        self._running = running
+        self._interface = interface
+
+    def event(self, timeout_s: float) -> dict[str, Any]:
+        """Return the next JSON line of its standard output."""
+        return self._running.event(timeout_s)
+
+    def account(self) -> Account:
+        """Snapshot what its threads and the kernel's have consumed so far."""
+        server = accounting.of_process(self.pid, "server", interface=self._interface)
+        return accounting.combined(server, accounting.of_kernel())
+
+    def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        """Ask it to end and return its last JSON line; kill it after the timeout."""
+        return self._running.stop(timeout_s)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._running.__exit__(kind, error, trace)
+        # What started it is gone; the kernel is killing the server, which may still hold its port.
+        with suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(self.pid)
+            try:
+                wait_pidfd(pidfd, _DEATH_TIMEOUT_S)
+            finally:
+                os.close(pidfd)
+
+
+def resolved(argv: Sequence[str], programs: Path) -> tuple[str, ...]:
+    """Find argv[0]: a path below `programs`, or by its bare name a program of the system."""
+    program = argv[0]
+    return (program if "/" not in program else str(programs / program), *argv[1:])
