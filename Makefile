@@ -83,6 +83,10 @@ lock: ## choose new versions of the Python packages (needs uv)
 	uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev \
 	  --custom-compile-command 'make lock' pyproject.toml --output-file requirements.lock
 
+.PHONY: schema
+schema: setup ## write the JSON Schema of experiment files
+	$(BIN)/tare schema > experiments/schema.json
+
 .PHONY: clean
 clean: ## remove what was built; results stay
 	rm -rf build target $(VENV)

@@ -96,7 +96,8 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run an experiment and draw its report."""
-    from tare import hosts, leftovers, machine, runner  # noqa: PLC0415 - so that --help is fast
+    from tare import leftovers, machine, runner  # noqa: PLC0415 - so that --help is fast
+    from tare.doctor import require_root  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
 
     if (file is None) == (resume is None):
@@ -112,7 +113,7 @@ def run(
         if dry_run:
             _print_plan(plan, workload, as_json=json_)
             return
-    hosts.require_root()
+    require_root()
     programs = _programs()
     for what in leftovers.clean():
         _err.print(f"[dim]cleaned up after a dead run: {_escape(what)}[/]", highlight=False)
@@ -231,9 +232,10 @@ def export(
 @app.command(epilog=_EPILOG)
 def clean(json_: Json = False) -> None:
     """Remove what dead runs left behind (namespaces, mounts, processes), and only that."""
-    from tare import hosts, leftovers  # noqa: PLC0415
+    from tare import leftovers  # noqa: PLC0415
+    from tare.doctor import require_root  # noqa: PLC0415
 
-    hosts.require_root()
+    require_root()
     undone = leftovers.clean()
     if json_:
         _print_json(undone)
@@ -253,34 +255,48 @@ def schema() -> None:
 
 @claim_app.command("list", epilog=_EPILOG)
 def claim_list(json_: Json = False) -> None:
-    """List the claims that can be checked here."""
+    """List the claims that can be checked, and what would satisfy each."""
     from tare import claims  # noqa: PLC0415
 
     found = claims.every()
     if json_:
-        _print_json([{"id": c.id, "sentence": c.sentence} for c in found])
+        _print_json([{"id": c.id, "sentence": c.sentence, "wanted": c.wanted} for c in found])
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("id", "claim"):
+    for heading in ("id", "claim", "wanted"):
         table.add_column(heading, overflow="fold")
     for claim in found:
-        table.add_row(claim.id, _escape(claim.sentence))
+        table.add_row(claim.id, _escape(claim.sentence), _escape(claim.wanted))
     _out.print(table)
 
 
 @claim_app.command("check", epilog=_EPILOG)
 def claim_check(
-    claim_id: Annotated[str, typer.Argument(metavar="ID", help="Such as A1.")], json_: Json = False
+    claim_id: Annotated[str, typer.Argument(metavar="ID", help="Such as A1.")],
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep the result in claims/ID.json and CLAIMS.md.")
+    ] = False,
+    json_: Json = False,
 ) -> None:
     """Run the experiment behind a claim; exits with 0 only if the claim holds."""
-    from tare import claims  # noqa: PLC0415
+    from tare import claims, leftovers, machine  # noqa: PLC0415
+    from tare.claims import ledger  # noqa: PLC0415
+    from tare.doctor import require_root  # noqa: PLC0415
 
-    result = claims.by_id(claim_id).check(_programs(), _cache())
+    claim = claims.by_id(claim_id)
+    require_root()
+    leftovers.clean()
+    with _err.status(f"{claim.id}: {_escape(claim.sentence)}") as status:
+        workshop = claims.Workshop(_home(), _programs(), _cache(), status.update)
+        result = claim.check(workshop)
+    if record:
+        ledger.keep(_home(), claim, result, machine.commit())
+        ledger.write(_home(), claims.every())
     if json_:
-        _print_json(result.as_json())
+        _print_json({"id": claim.id, **result.as_json()})
     else:
         mark = "[green]holds[/]" if result.holds else "[red]does not hold[/]"
-        _out.print(f"{claim_id} {mark}: {_escape(result.figure)}", highlight=False)
+        _out.print(f"{claim.id} {mark}: {_escape(result.figure)}", highlight=False, soft_wrap=True)
     if not result.holds:
         raise typer.Exit(Exit.FAILED)
 

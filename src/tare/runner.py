@@ -8,7 +8,6 @@ each complete block, by the width of the intervals alone (stats/stopping.py).
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 import time
 from collections import Counter
@@ -80,10 +79,10 @@ def run(
     """
     with ExitStack() as stack:
         writer = stack.enter_context(record.writing())
-        registry = stack.enter_context(leftovers.Registry.open())
-        scratch = Path(tempfile.mkdtemp(prefix="tare-"))
-        registry.directory(scratch)
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        registry = stack.enter_context(leftovers.Registry())
+        scratch = Path(tempfile.gettempdir()) / f"tare-{registry.run_id}"
+        stack.enter_context(registry.owing("directory", str(scratch)))
+        scratch.mkdir()
         return _Run(
             record, experiment, workload, programs, cache, on_progress, writer, registry, scratch
         ).to_the_end()

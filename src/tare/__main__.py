@@ -1,0 +1,5 @@
+"""`python -m tare` is `tare`."""
+
+from tare.cli import main
+
+main()

@@ -1,0 +1,53 @@
+"""What there is to run, and what has been run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tare import experiment
+from tare.errors import UsageError
+from tare.record import Record
+
+
+@dataclass(frozen=True)
+class Row:
+    """One experiment file or one result folder."""
+
+    kind: str
+    path: Path
+    title: str
+    state: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"kind": self.kind, "path": str(self.path), "title": self.title, "state": self.state}
+
+
+def experiments(folder: Path) -> Iterator[Row]:
+    """Every experiment file of a folder; a broken one with what is wrong."""
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            found = experiment.load(path)
+        except UsageError as error:
+            yield Row("experiment", path, "", error.what.splitlines()[0])
+        else:
+            yield Row("experiment", path, found.title, found.workload)
+
+
+def results(folder: Path) -> Iterator[Row]:
+    """Every result below a folder, the oldest first; a broken one with what is wrong."""
+    for path in sorted(p.parent for p in folder.glob("*/plan.json")):
+        try:
+            record = Record(path)
+            title = experiment.load(record.experiment_path).title
+            plan, trials = record.plan, record.trials()
+        except UsageError as error:
+            yield Row("result", path, "", error.what.splitlines()[0])
+            continue
+        ok = sum(t.status == "ok" for t in trials)
+        state = f"{ok} trials in {len(trials) // max(1, len(plan.cells))} blocks"
+        failed = len(trials) - ok
+        yield Row("result", path, title, f"{state}, {failed} failed" if failed else state)

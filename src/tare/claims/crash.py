@@ -1,0 +1,109 @@
+"""A8: `kill -9` at random moments loses no trial, repeats none and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tare import leftovers, process
+from tare.claims import Claim, Result, Workshop
+from tare.command import Command
+from tare.record import Record
+
+KILLS = 20
+_EXPERIMENT = """\
+title: Does a killed run lose anything?
+factors: {environment: [native, container], transport: [icmp, udp]}
+baseline: {environment: native}
+blocks: {min: 8, max: 8}
+session: {requests: 500, warmup: 50, timeout: 1 s}
+"""
+
+
+def killed_run(folder: Path, kills: int, seed: int) -> dict[str, int]:
+    """Run an experiment, kill it with SIGKILL at random moments, resume it each time to the end.
+
+    Args:
+        folder: where experiment and result are put.
+        kills: how often it is killed at most; a run that ends earlier is not killed again.
+        seed: of the moments.
+
+    Returns:
+        Counts: kills, trials expected, found, failed, repeated, and things left behind.
+    """
+    moments = random.Random(seed)  # noqa: S311 - moments, not secrets
+    file, result = folder / "killed.yaml", folder / "result"
+    file.write_text(_EXPERIMENT)
+    tare = [sys.executable, "-m", "tare", "run"]
+    done = 0
+    for _ in range(kills):
+        resumed = (result / "plan.json").is_file()
+        words = ["--resume", str(result)] if resumed else [str(file), "--out", str(result)]
+        # Not process.start: that would kill the whole session, and what survives is the question.
+        victim = subprocess.Popen(  # noqa: S603
+            [*tare, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            victim.wait(timeout=moments.uniform(1.5, 5.0))
+        except subprocess.TimeoutExpired:
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.wait()
+            done += 1
+        else:
+            break
+    process.run(Command((*tare, "--resume", str(result))), timeout_s=300)
+    return {"kills": done, **_inventory(result)}
+
+
+def _inventory(result: Path) -> dict[str, int]:
+    record = Record(result)
+    plan = record.plan
+    lines = (result / "trials.ndjson").read_text().splitlines()
+    trials = record.trials()
+    written = Counter(trial.key for trial in trials)
+    leftovers.clean()
+    time.sleep(0.1)
+    left = [ns for ns in Path("/run/netns").glob("tare-*")] if Path("/run/netns").exists() else []
+    return {
+        "expected": len(plan.cells) * len(plan.blocks),
+        "found": len(written),
+        "failed": sum(trial.status == "failed" for trial in trials),
+        "repeated": len(lines) - len(written),
+        "left": len(left),
+    }
+
+
+def _check(workshop: Workshop) -> Result:
+    with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
+        totals: Counter[str] = Counter()
+        seed = 0
+        while totals["kills"] < KILLS:
+            workshop.say(f"{totals['kills']} of {KILLS} kills")
+            place = Path(folder) / str(seed)
+            place.mkdir()
+            totals += Counter(killed_run(place, KILLS - totals["kills"], seed))
+            seed += 1
+    lost = totals["expected"] - totals["found"]
+    figure = (
+        f"{totals['kills']} kills over {seed} runs of {totals['expected']} trials: {lost} lost,"
+        f" {totals['repeated']} repeated, {totals['failed']} failed, {totals['left']} things left"
+    )
+    holds = lost == totals["repeated"] == totals["failed"] == totals["left"] == 0
+    return Result(holds, figure, dict(totals))
+
+
+CLAIMS = (
+    Claim(
+        "A8",
+        "`kill -9` at any moment loses no trial, repeats none, and leaves nothing running.",
+        f"{KILLS} kills at random moments, all counts zero",
+        _check,
+    ),
+)

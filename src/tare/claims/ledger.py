@@ -1,0 +1,64 @@
+"""Keeps what checks found, and draws the table of CLAIMS.md from it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tare.claims import Claim, Result
+from tare.errors import TareError
+
+_BEGIN = "<!-- results: drawn by `tare claim table --write` from claims/*.json -->"
+_END = "<!-- end of results -->"
+
+
+def keep(home: Path, claim: Claim, result: Result, commit: str | None) -> Path:
+    """Write a result to `claims/ID.json`, in place of the last one."""
+    path = home / "claims" / f"{claim.id}.json"
+    path.parent.mkdir(exist_ok=True)
+    entry = {
+        "id": claim.id,
+        "when": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": commit,
+        "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
+        **result.as_json(),
+    }
+    path.write_text(json.dumps(entry, indent=1, default=str) + "\n")
+    return path
+
+
+def table(home: Path, claims: Sequence[Claim]) -> str:
+    """The claims with their last results, in Markdown; "pending" where there is none."""
+    rows = ["| | claim | wanted | last result |", "|---|---|---|---|"]
+    for claim in claims:
+        rows.append(f"| **{claim.id}** | {claim.sentence} | {claim.wanted} | {_last(home, claim)} |")
+    return "\n".join(rows)
+
+
+def write(home: Path, claims: Sequence[Claim]) -> Path:
+    """Draw the table into CLAIMS.md between its marks.
+
+    Raises:
+        TareError: the marks are not there.
+    """
+    path = home / "CLAIMS.md"
+    text = path.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(_BEGIN)
+    _, end, tail = rest.partition(_END)
+    if not begin or not end:
+        raise TareError(f"{path} has lost the marks around its results", f"put back {_BEGIN!r}")
+    path.write_text(f"{head}{_BEGIN}\n{table(home, claims)}\n{_END}{tail}", encoding="utf-8")
+    return path
+
+
+def _last(home: Path, claim: Claim) -> str:
+    path = home / "claims" / f"{claim.id}.json"
+    if not path.is_file():
+        return "pending"
+    entry: dict[str, Any] = json.loads(path.read_bytes())
+    mark = "holds" if entry["holds"] else "**does not hold**"
+    return f"{mark}: {entry['figure']} ({entry['when']})"

@@ -1,0 +1,178 @@
+"""A1 and A2: our round trips beside the field's own tools, interleaved on the same link and core.
+
+A benchmark whose own overhead is large measures itself. The peers are sockperf for UDP and ddsperf
+for Cyclone DDS; both sides get the same placement, priority, payload size and namespaces.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tare import leftovers, process, workloads
+from tare.analysis import summarise_session
+from tare.claims import Claim, Result, Workshop, shown
+from tare.command import Command
+from tare.environments import Inside, Site
+from tare.environments.native import Native
+from tare.errors import TrialError
+from tare.hosts import Hosts
+from tare.placement import Placement
+from tare.plan import Cell
+from tare.stats import paired_ratio
+
+if TYPE_CHECKING:
+    from tare.stats import Ratio
+
+_BLOCKS = 15
+_PAYLOAD = 64
+_FIFO = 50
+_SOCKPERF_MEDIAN = re.compile(r"percentile 50\.000 =\s*([0-9.]+)")
+_DDSPERF_MEDIAN = re.compile(r"size \d+ mean [0-9.]+us min [0-9.]+us 50% ([0-9.]+)us")
+_DDSPERF_DOMAIN = "31"
+_SESSION = {"requests": "20000", "warmup": "1000", "timeout": "1 s"}
+
+Measure = Callable[[Site, Inside], float]
+
+
+def _ours(transport: str, reception: str | None = None) -> Measure:
+    """Median round trip of a session of our own, in ns."""
+    workload = workloads.by_name()["request-reply"]
+    every = {name: factor.level(factor.default) for name, factor in workload.factors.items()}
+    every |= {"transport": transport, "payload": f"{_PAYLOAD} B"}
+    if reception is not None:
+        every["reception"] = reception
+    levels = {k: v for k, v in every.items() if k in workload.applicable(every)}
+
+    def measure(site: Site, inside: Inside) -> float:
+        samples = site.scratch / "ours.parquet"
+        workload.measure(Cell(id=transport, levels=levels), _SESSION, site, inside, samples)
+        summary = summarise_session(samples)
+        median = next(p for p in summary.percentiles if p.percent == 50)
+        assert median.value is not None
+        return median.value
+
+    return measure
+
+
+def _command(site: Site, netns: str, *argv: str, env: dict[str, str] | None = None) -> Command:
+    placement = site.placement
+    cpus = placement.client if netns == site.hosts.client_ns else placement.server
+    return Command(argv=argv, netns=netns, cpus=cpus, fifo=placement.fifo, env=env or {})
+
+
+def _sockperf(site: Site, inside: Inside) -> float:
+    """Median round trip that `sockperf ping-pong --full-rtt` reports, in ns."""
+    where = ("-i", inside.address, "-p", "7411")
+    with process.start(_command(site, site.hosts.server_ns, "sockperf", "server", *where)):
+        time.sleep(0.3)  # it announces nothing that a program could wait for
+        said = process.run(
+            _command(
+                site, site.hosts.client_ns, "sockperf", "ping-pong", *where,
+                "--full-rtt", "-m", str(_PAYLOAD), "-t", "1", "--mps=max",
+            ),
+            timeout_s=20,
+        )  # fmt: skip
+    found = _SOCKPERF_MEDIAN.search(said.stdout)
+    if found is None:
+        raise TrialError(f"sockperf said nothing of a median: {said.stdout[-300:]!r}")
+    return float(found[1]) * 1e3
+
+
+def _ddsperf(site: Site, inside: Inside) -> float:
+    """Twice the median half trip that ddsperf reports in its steady seconds, in ns."""
+
+    def on(netns: str, interface: str, *argv: str) -> Command:
+        uri = f"<General><Interfaces><NetworkInterface name='{interface}'/></Interfaces></General>"
+        return _command(
+            site, netns, "ddsperf", "-i", _DDSPERF_DOMAIN, *argv, env={"CYCLONEDDS_URI": uri}
+        )
+
+    hosts = site.hosts
+    with process.start(on(hosts.server_ns, hosts.server_interface, "-D", "20", "pong", "listener")):
+        ping = ("-D", "4.5", "ping", "size", str(_PAYLOAD), "listener")
+        said = process.run(on(hosts.client_ns, hosts.client_interface, *ping), timeout_s=20)
+    seconds = [float(half) for half in _DDSPERF_MEDIAN.findall(said.stdout)]
+    if len(seconds) < 3:
+        raise TrialError(f"ddsperf reported {len(seconds)} seconds: {said.stdout[-300:]!r}")
+    return 2e3 * statistics.median(seconds[1:])  # the first second holds discovery
+
+
+def _interleave(workshop: Workshop, arms: dict[str, Measure]) -> dict[str, list[float]]:
+    """Measure every arm once a block in random order; medians in ns."""
+    found: dict[str, list[float]] = {name: [] for name in arms}
+    order = random.Random(1)  # noqa: S311 - an order, not a secret
+    with ExitStack() as stack:
+        registry = stack.enter_context(leftovers.Registry())
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tare-claim-")))
+        site = Site(
+            hosts=stack.enter_context(Hosts(registry)),
+            programs=workshop.programs,
+            scratch=scratch,
+            cache=workshop.cache,
+            leftovers=registry,
+            placement=replace(Placement.parse("same-core"), fifo=_FIFO),
+        )
+        inside = stack.enter_context(Native().enter(site))
+        for block in range(_BLOCKS):
+            workshop.say(f"block {block + 1} of {_BLOCKS}: {', '.join(arms)}")
+            names = list(arms)
+            order.shuffle(names)
+            for name in names:
+                found[name].append(arms[name](site, inside))
+    return found
+
+
+def _beside(ours: list[float], peer: list[float], names: tuple[str, str]) -> tuple[Ratio, str]:
+    found = paired_ratio(ours, peer)
+    medians = (statistics.median(ours) / 1e3, statistics.median(peer) / 1e3)
+    return found, (
+        f"{names[0]} / {names[1]} {shown(found.ratio)} ({medians[0]:.2f} us against"
+        f" {medians[1]:.2f} us, {_BLOCKS} blocks)"
+    )
+
+
+def _check_udp(workshop: Workshop) -> Result:
+    found = _interleave(workshop, {"ours": _ours("udp"), "sockperf": _sockperf})
+    ratio, figure = _beside(found["ours"], found["sockperf"], ("UDP p50", "sockperf"))
+    return Result(ratio.ratio.high is not None and ratio.ratio.high <= 1.05, figure, found)
+
+
+def _check_cyclone(workshop: Workshop) -> Result:
+    found = _interleave(
+        workshop,
+        {
+            "listener": _ours("cyclonedds", "listener"),
+            "waitset": _ours("cyclonedds", "waitset"),
+            "ddsperf": _ddsperf,
+        },
+    )
+    ratio, figure = _beside(found["listener"], found["ddsperf"], ("Cyclone p50", "2 x ddsperf"))
+    _, beside = _beside(found["waitset"], found["ddsperf"], ("by waitset", "2 x ddsperf"))
+    holds = ratio.ratio.high is not None and ratio.ratio.high <= 1.05
+    return Result(holds, f"{figure}; reported beside: {beside}", found)
+
+
+CLAIMS = (
+    Claim(
+        "A1",
+        "Our UDP round trip is no slower than sockperf's on one core, so that what is reported is"
+        " the link and not the instrument.",
+        "upper end of ours / sockperf at most 1.05",
+        _check_udp,
+    ),
+    Claim(
+        "A2",
+        "Our Cyclone DDS round trip by listener is no slower than ddsperf's.",
+        "upper end of ours / (2 x ddsperf's half trip) at most 1.05",
+        _check_cyclone,
+    ),
+)

@@ -1,0 +1,43 @@
+"""A7: what the analysis of many samples costs."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tare import process
+from tare.claims import Claim, Result, Workshop
+from tare.command import Command
+
+
+def _check(workshop: Workshop) -> Result:
+    workshop.say("analysing 1, 3 and 10 million samples")
+    said = process.run(
+        Command((sys.executable, str(workshop.home / "benchmarks/analysis.py"), "--json")),
+        timeout_s=600,
+    )
+    data = json.loads(said.stdout)
+    largest = max(data["runs"], key=lambda run: run["samples"])
+    figure = (
+        f"{largest['samples'] / 1e6:.0f} million samples in {largest['seconds']:.1f} s with"
+        f" {largest['peak_rss_bytes'] / 2**20:.0f} MiB; cost grows as samples to the power"
+        f" {data['exponent']:.2f}"
+    )
+    holds = (
+        largest["samples"] >= 10_000_000
+        and largest["seconds"] <= 10
+        and largest["peak_rss_bytes"] <= 2**30
+        and data["exponent"] <= 1.1
+    )
+    return Result(holds, figure, data)
+
+
+CLAIMS = (
+    Claim(
+        "A7",
+        "Analysing 10 million samples takes seconds on two cores, in bounded memory, and grows"
+        " linearly.",
+        "at most 10 s, 1 GiB, exponent at most 1.1",
+        _check,
+    ),
+)

@@ -1,0 +1,93 @@
+"""What this machine can do, and for each "no" the reason and the remedy."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tare import environments
+from tare.errors import UnavailableError
+
+_TRANSPORTS = {
+    "icmp": "build it: `make build`",
+    "udp": "build it: `make build`",
+    "tcp": "build it: `make build`",
+    "cyclonedds": "install cyclonedds-dev, then `make build`",
+    "fastdds": "install libfastrtps-dev, libfastcdr-dev and fastddsgen, then `make build`",
+    "zeromq": "install libzmq3-dev, then `make build`",
+    "connext": "RTI Connext needs your own installation and licence: configure with"
+    " `cmake -S . -B build -DRTI_CONNEXT_DIR=/path/to/rti_connext_dds-X.Y.Z`, set"
+    " RTI_LICENSE_FILE, then `make build`",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part that a user may want to use."""
+
+    name: str
+    available: bool
+    detail: str
+    remedy: str | None = None
+    can: frozenset[str] = frozenset()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "name": self.name,
+            "available": self.available,
+            "detail": self.detail,
+            "remedy": self.remedy,
+            "can": sorted(self.can),
+        }
+
+
+def require_root() -> None:
+    """Refuse early, in one sentence, what would fail in the middle.
+
+    Raises:
+        UnavailableError: not root.
+    """
+    finding = _root()
+    if not finding.available:
+        raise UnavailableError(finding.detail, finding.remedy)
+
+
+def examine(programs: Path) -> list[Finding]:
+    """Look at privileges, every environment, and every transport.
+
+    Args:
+        programs: the build directory.
+    """
+    return [_root(), *_environments(), *_transports(programs)]
+
+
+def _root() -> Finding:
+    if os.geteuid() == 0:
+        return Finding("privileges", True, "root: namespaces and real-time priorities")
+    return Finding(
+        "privileges",
+        False,
+        f"user {os.geteuid()}: network namespaces cannot be made",
+        "run tare as root; reports and comparisons need no privileges",
+    )
+
+
+def _environments() -> list[Finding]:
+    return [
+        Finding(f"environment {name}", a.available, a.detail, a.remedy, a.can)
+        for name, a in ((n, e.availability()) for n, e in environments.by_name().items())
+    ]
+
+
+def _transports(programs: Path) -> list[Finding]:
+    found = []
+    for name, remedy in _TRANSPORTS.items():
+        path = programs / "echo" / f"echo-{name}"
+        if os.access(path, os.X_OK):
+            found.append(Finding(f"transport {name}", True, "built"))
+        else:
+            found.append(Finding(f"transport {name}", False, "not built", remedy))
+    return found

@@ -1,0 +1,113 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare import experiment
+from tare.errors import UsageError
+
+EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))
+
+GOOD = """\
+title: A question
+factors:
+  environment: [native, container]
+  transport: [udp, icmp]
+  server_work: [0 us, 100us]
+baseline: {environment: native}
+"""
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        experiment.parse(text, "x.yaml")
+    return caught.value.what.splitlines()
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.name)
+def test_every_experiment_that_ships_is_valid(path):
+    assert experiment.load(path).title
+
+
+def test_levels_come_out_in_one_canonical_form():
+    found = experiment.parse(GOOD, "x")
+    assert found.factors["server_work"] == ("0 us", "100 us")
+    assert found.session == {"requests": "2000", "warmup": "200", "timeout": "1 s"}
+
+
+def test_an_unknown_level_is_named_with_its_line_and_the_allowed_ones():
+    (line,) = problems(GOOD.replace("[udp, icmp]", "[udp, ucp]"))
+    assert line.startswith("x.yaml:4: factors.transport.1: 'ucp' is not one of icmp, udp")
+
+
+def test_a_misspelt_factor_is_guessed():
+    (line,) = problems(GOOD.replace("server_work", "server_wrk"))
+    assert "x.yaml:5" in line
+    assert "did you mean 'server_work'" in line
+
+
+def test_a_misspelt_field_is_guessed():
+    assert "did you mean 'deadlines'" in problems(GOOD + "deadline: [1 ms]\n")[0]
+
+
+def test_every_problem_is_reported_at_once():
+    found = problems(GOOD.replace("udp, icmp", "upd, icmp").replace("100us", "100 B"))
+    assert [line.split(":")[1] for line in found] == ["4", "5"]
+
+
+def test_a_baseline_that_no_cell_has_is_refused():
+    (line,) = problems(GOOD.replace("{environment: native}", "{environment: qemu}"))
+    assert "'qemu' is not among the levels: native, container" in line
+
+
+def test_a_level_given_twice_is_refused():
+    assert "names a level twice" in problems(GOOD.replace("100us", "0 ms"))[0]
+
+
+def test_a_stopping_rule_that_cannot_stop_is_refused():
+    found = problems(GOOD + "blocks: {min: 9, max: 8}\n")
+    assert "max (8) is smaller than min (9)" in found[0]
+    assert found[0].startswith("x.yaml:7")
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "a: [", "title: 1\ntitle: 2", "&a [*a]", "\x00", "[" * 5000])
+def test_what_is_no_experiment_is_refused_in_words(text):
+    assert problems(text)[0].startswith("x.yaml:")
+
+
+@given(st.text(max_size=200))
+def test_no_text_does_worse_than_a_usage_error(text):
+    try:
+        experiment.parse(text, "x.yaml")
+    except UsageError:
+        pass
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*experiment.Experiment.model_fields, "x"]),
+        st.recursive(
+            st.none() | st.integers() | st.text(max_size=8) | st.sampled_from(["native", "64 B"]),
+            lambda inner: st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["environment", "payload", "q"]), inner, max_size=3),
+            max_leaves=6,
+        ),
+    )
+)
+def test_no_structure_does_worse_than_a_usage_error(structure):
+    try:
+        experiment.parse(json.dumps(structure), "x.yaml")
+    except UsageError:
+        pass
+
+
+def test_an_absent_file_is_said_to_be_absent(tmp_path):
+    with pytest.raises(UsageError, match="cannot read .*No such file"):
+        experiment.load(tmp_path / "none.yaml")
+
+
+def test_the_schema_that_editors_use_is_the_one_that_ships():
+    shipped = json.loads((EXPERIMENTS[0].parent / "schema.json").read_text())
+    assert shipped == json.loads(json.dumps(experiment.json_schema())), "run `make schema`"

@@ -1,0 +1,142 @@
+from collections import Counter
+
+import pytest
+
+from tare import experiment, plan, workloads
+from tare.errors import UsageError
+
+WORKLOAD = workloads.by_name()["request-reply"]
+
+
+def parse(text: str) -> experiment.Experiment:
+    return experiment.parse(text, "x.yaml")
+
+
+def paper(extra: str = "") -> experiment.Experiment:
+    return parse(
+        """
+title: t
+factors:
+  environment: [native, container, qemu]
+  transport: [icmp, udp, cyclonedds, fastdds]
+  reception: [listener, waitset]
+  payload: [64 B, 512 B]
+  server_work: [0 us, 100 us]
+baseline: {environment: native}
+floor: {transport: udp}
+blocks: {min: 12, max: 14}
+"""
+        + extra
+    )
+
+
+def small(extra: str = "blocks: {min: 8, max: 9}") -> experiment.Experiment:
+    return parse(
+        f"title: t\nfactors: {{environment: [native, container], transport: [udp, icmp]}}\n"
+        f"baseline: {{environment: native}}\n{extra}\n"
+    )
+
+
+def test_factors_that_do_not_apply_collapse_so_that_paper_a_has_66_cells():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    assert sum(cell.replica == 1 for cell in made.cells) == 66
+    icmp = [c for c in made.cells if c.levels["transport"] == "icmp"]
+    assert all("reception" not in c.levels and "server_work" not in c.levels for c in icmp)
+
+
+def test_every_cell_is_visited_once_in_every_block():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    for block in made.blocks:
+        visited = Counter(cell for visit in block for cell in visit.cells)
+        assert visited == Counter(cell.id for cell in made.cells)
+
+
+def test_cells_of_one_guest_share_its_boot_and_only_those():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    for visit in made.blocks[0]:
+        assert {made.cell(c).levels["environment"] for c in visit.cells} == {
+            visit.plot["environment"]
+        }
+    assert len(made.blocks[0]) == 3
+
+
+def test_the_seed_decides_the_order_and_nothing_else():
+    a, b, c = (plan.make(paper(), WORKLOAD, seed=s) for s in (1, 1, 2))
+    assert a == b
+    assert a.blocks != c.blocks
+    assert a.cells == c.cells
+
+
+def test_orders_differ_between_blocks():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    assert len({tuple(v.cells for v in block) for block in made.blocks}) == len(made.blocks)
+
+
+def test_each_cell_is_compared_with_the_one_that_differs_in_the_baseline_alone():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    effects = [c for c in made.comparisons if c.kind == "effect"]
+    assert len(effects) == 44
+    for comparison in effects:
+        cell, against = made.cell(comparison.cell), made.cell(comparison.against)
+        assert against.levels["environment"] == "native"
+        assert cell.without("environment") == against.without("environment")
+
+
+def test_a_a_pairs_are_always_there():
+    pairs = [c for c in plan.make(small(), WORKLOAD).comparisons if c.kind == "a/a"]
+    assert pairs
+    assert not any(c.family for c in pairs)
+
+
+def test_a_family_that_the_blocks_cannot_resolve_is_refused_with_the_number_that_would_do():
+    # The smallest two-sided sign-flip p at 6 blocks is 2/64 = 0.031: too large for two comparisons.
+    with pytest.raises(UsageError, match="6 blocks cannot resolve 2 comparisons.*0.031") as caught:
+        plan.make(small("blocks: {min: 6, max: 9}"), WORKLOAD)
+    assert "blocks.min to 7" in str(caught.value.remedy)
+
+
+def test_a_smaller_family_is_resolved():
+    extra = "blocks: {min: 6, max: 9}\nfamily: {transport: udp}"
+    assert len(plan.make(small(extra), WORKLOAD).family) == 1
+
+
+def test_exclusions_leave_cells_out():
+    made = plan.make(small("exclude: [{environment: container, transport: icmp}]"), WORKLOAD)
+    assert not any("container" in c.id and "icmp" in c.id for c in made.cells)
+
+
+def test_excluding_everything_is_refused():
+    with pytest.raises(UsageError, match="leave no cell"):
+        plan.make(small("exclude: [{transport: [udp, icmp]}]"), WORKLOAD)
+
+
+def test_a_budget_is_kept_and_says_what_it_cut():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    budget = made.seconds(WORKLOAD) * 0.8
+    cut = plan.fit(made, WORKLOAD, budget)
+    assert cut.seconds(WORKLOAD) <= budget
+    assert cut.cuts
+    assert {c.id for c in cut.cells} == {c.id for c in made.cells}
+
+
+def test_a_budget_that_is_large_enough_cuts_nothing():
+    made = plan.make(small(), WORKLOAD, seed=1)
+    assert plan.fit(made, WORKLOAD, 1e6) == made
+
+
+def test_a_budget_never_cuts_below_what_gives_a_verdict():
+    with pytest.raises(UsageError, match="too short"):
+        plan.fit(plan.make(small(), WORKLOAD), WORKLOAD, 1.0)
+
+
+def test_an_absent_environment_is_left_out_and_named():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    left = plan.leave_out(made, {"qemu": "qemu-system-x86_64 is not installed"})
+    assert not any(c.levels["environment"] == "qemu" for c in left.cells)
+    assert all(v.plot["environment"] != "qemu" for block in left.blocks for v in block)
+    assert left.cuts == ("without qemu: qemu-system-x86_64 is not installed",)
+
+
+def test_a_plan_survives_being_written_down():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    assert plan.Plan.model_validate_json(made.model_dump_json()) == made
