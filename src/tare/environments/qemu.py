@@ -1,0 +1,260 @@
+"""The server in a guest of QEMU, which sits on the bridge by a tap and has an address of its own.
+
+One boot is one session; each server is a fresh process in it. KVM is used where the guests' kernel
+boots with it, else QEMU's translator (TCG), and every result names which.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Literal
+
+from tare import accounting
+from tare.accounting import Account, Role
+from tare.command import PATH
+from tare.environments import Availability, Inside, Site
+from tare.errors import TrialError, UnavailableError
+from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
+from tare.guests.image import PROGRAMS
+from tare.guests.probe import Verdict
+from tare.guests.program import Program
+from tare.hosts import PREFIX_LENGTH, Hosts, Tap
+from tare.process import ProcessError
+
+__all__ = ["Qemu"]
+
+_PACKAGES = {
+    machine.PROGRAM: "qemu-system-x86",
+    "busybox": "busybox-static",
+    "qemu-ga": "qemu-guest-agent",
+    "cpio": "cpio",
+    "strip": "binutils",
+}
+_TOOLS = ("stress-ng", "iperf3", "fio")
+"""Programs of the system that a guest can be asked to run beside the server: interference."""
+
+_UNPACK_TOOLS = "cd / && cpio -idm </dev/vdb"
+_UNPACK_TIMEOUT_S = 60.0
+_INTERFACE = "eth0"
+
+
+@dataclass(frozen=True)
+class Qemu:
+    """A guest of QEMU.
+
+    Attributes:
+        accel: "auto" is KVM where the boot probe passes, else TCG.
+        machine: QEMU's machine type.
+        vcpus: number of virtual processors.
+        memory_bytes: of the guest.
+    """
+
+    accel: Literal["auto", "kvm", "tcg"] = "auto"
+    machine: str = "q35"
+    vcpus: int = 1
+    memory_bytes: int = 512 << 20
+    name = "qemu"
+
+    def availability(self) -> Availability:
+        """Tell whether QEMU and what a guest is made of are here. It boots nothing."""
+        missing = [package for program, package in _PACKAGES.items() if not shutil.which(program, path=PATH)]
+        if missing:
+            return Availability(
+                False, f"not installed: {', '.join(missing)}", f"apt-get install {' '.join(missing)}"
+            )
+        if platform.machine() != "x86_64":
+            return Availability(False, f"guests are x86-64; this machine is {platform.machine()}")
+        try:
+            detail = f"QEMU {machine.version()}"
+        except ProcessError as error:
+            return Availability(False, str(error), error.remedy)
+        if os.geteuid() != 0:
+            return Availability(False, f"{detail}, but this user is not root", "run as root")
+        can = frozenset({"network", "disk", "pinning", "accounting"})
+        return Availability(True, f"{detail}; {self._accelerators()}", can=can)
+
+    @contextmanager
+    def enter(self, site: Site) -> Iterator[Inside]:
+        """Boot a guest on the bridge; the first time, fetch its kernel and pack its image."""
+        kernel = Kernel.fetch(site.cache)
+        image = Image.build(kernel, site.programs, site.cache)
+        verdict = self._accelerator(kernel, image, site)
+        hardware = Hardware(verdict.accelerator, self.machine, self.vcpus, self.memory_bytes)
+        session = f"qemu-{site.leftovers.run_id}-{secrets.token_hex(2)}"
+        with (
+            site.hosts.tap() as tap,
+            Machine(
+                hardware,
+                kernel,
+                image,
+                _network(tap, site.hosts),
+                name=session,
+                logs=site.scratch / "logs",
+                tools=Image.of_tools(_TOOLS, site.cache),
+                vmm_cpus=site.placement.vmm,
+                vcpu_cpus=site.placement.vcpus,
+            ) as guest,
+        ):
+            yield _InsideQemu(guest, tap, session, _facts(guest, kernel, verdict))
+
+    def _accelerators(self) -> str:
+        if self.accel != "auto":
+            return f"{self.accel.upper()} is asked for"
+        if not os.access(probe.KVM, os.R_OK | os.W_OK):
+            return "TCG: KVM cannot be used here"
+        return "KVM if a guest boots with it (tried at the first start), else TCG"
+
+    def _accelerator(self, kernel: Kernel, image: Image, site: Site) -> Verdict:
+        if self.accel == "tcg":
+            return Verdict("tcg", "asked for")
+        verdict = probe.accelerator(kernel, image, site.cache)
+        if self.accel == "kvm" and verdict.accelerator != "kvm":
+            raise UnavailableError(
+                f"KVM is asked for, and does not work here: {verdict.reason}",
+                "leave the choice to Tare (auto), which then takes TCG and says so",
+            )
+        return verdict
+
+
+class _InsideQemu:
+    def __init__(self, guest: Machine, tap: Tap, session: str, facts: Mapping[str, Any]) -> None:
+        self._guest = guest
+        self._tap = tap
+        self._has_tools = False
+        self.address = tap.address
+        self.interface = _INTERFACE
+        self.session = session
+        self.facts = facts
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> _QemuServer:
+        with self._guest.explained(f"while {argv[0]} was started in it"):
+            return _QemuServer(
+                self._guest, self._tap, Program(self._guest.agent, self._resolved(argv), env)
+            )
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        with self._guest.explained(f"while {argv[0]} ran in it"):
+            ended = self._guest.agent.run(self._resolved(argv), timeout_s)
+            if ended.code != 0:
+                words = " | ".join(ended.stderr.strip().splitlines()[-8:])
+                raise TrialError(f"{argv[0]} ended with exit code {ended.code} in the guest: {words}")
+            return ended.stdout
+
+    def _resolved(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Find argv[0]: a path below the build directory, or by its bare name a tool."""
+        if "/" in argv[0]:
+            return (str(PROGRAMS / argv[0]), *argv[1:])
+        if argv[0] in _TOOLS and not self._has_tools:
+            # Only now: most guests never need them, and they are larger than all the rest.
+            unpacked = self._guest.agent.run(["/bin/sh", "-c", _UNPACK_TOOLS], _UNPACK_TIMEOUT_S)
+            if unpacked.code != 0:
+                raise TrialError(f"cannot unpack the tools in the guest: {unpacked.stderr.strip()}")
+            self._has_tools = True
+        return tuple(argv)
+
+
+class _QemuServer(AbstractContextManager["_QemuServer"]):
+    """See `ServerProcess`."""
+
+    def __init__(self, guest: Machine, tap: Tap, program: Program) -> None:
+        self._guest = guest
+        self._tap = tap
+        self._program = program
+        self._own_cost: dict[int, accounting.ThreadTime] = {}
+
+    def event(self, timeout_s: float) -> dict[str, Any]:
+        with self._guest.explained(f"while {self._program.name} was waited for"):
+            return self._program.event(timeout_s)
+
+    def account(self) -> Account:
+        """Snapshot QEMU's threads, those of the host's kernel, and the guest's own view.
+
+        To ask the guest costs its virtual processor some milliseconds. Between two snapshots that
+        cost does not show: it is measured, and left out of all later ones.
+        """
+        with self._guest.explained(f"while the account of {self._program.name} was taken"):
+            first = self._on_host()
+            guest = self._program.consumption()
+            asked = accounting.difference(first, self._on_host())
+        without = accounting.difference(Account(tuple(self._own_cost.values())), first)
+        for thread in asked.threads:
+            earlier = self._own_cost.get(thread.tid)
+            self._own_cost[thread.tid] = thread if earlier is None else _sum(earlier, thread)
+        account = replace(
+            without, sent_bytes=first.sent_bytes, received_bytes=first.received_bytes
+        )
+        return accounting.combined(account, accounting.snapshot_kernel(), guest)
+
+    def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        with self._guest.explained(f"while {self._program.name} was stopped"):
+            return self._program.stop(timeout_s)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # A guest that does not answer ends with everything in it when the environment is left.
+        with suppress(TrialError):
+            self._program.kill()
+
+    def _on_host(self) -> Account:
+        account = accounting.snapshot(self._guest.pid, _role, interface=self._tap.name)
+        # The tap counts from the host's side; what it received, the guest sent.
+        return replace(
+            account, sent_bytes=account.received_bytes, received_bytes=account.sent_bytes
+        )
+
+
+def _role(thread: str) -> Role:
+    """Tell a thread's role by the name that QEMU gives it: "CPU 0/TCG", "CPU 1/KVM"."""
+    return "vcpu" if thread.startswith("CPU ") else "vmm"
+
+
+def _sum(one: accounting.ThreadTime, other: accounting.ThreadTime) -> accounting.ThreadTime:
+    return replace(
+        one,
+        cpu_ns=one.cpu_ns + other.cpu_ns,
+        wait_ns=one.wait_ns + other.wait_ns,
+        user_ns=one.user_ns + other.user_ns,
+        system_ns=one.system_ns + other.system_ns,
+        switches=one.switches + other.switches,
+    )
+
+
+def _network(tap: Tap, hosts: Hosts) -> Network:
+    return Network(
+        netns=tap.netns,
+        tap=tap.name,
+        mac=tap.mac,
+        address=f"{tap.address}/{PREFIX_LENGTH}",
+        neighbours=(
+            (hosts.client_address, hosts.client_mac),
+            (hosts.server_address, hosts.server_mac),
+        ),
+    )
+
+
+def _facts(guest: Machine, kernel: Kernel, verdict: Verdict) -> dict[str, Any]:
+    clock = guest.agent.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    return {
+        "accelerator": verdict.accelerator,
+        "accelerator_reason": verdict.reason,
+        "qemu": machine.version(),
+        "machine": guest.machine_type,
+        "vcpus": guest.hardware.vcpus,
+        "memory_bytes": guest.hardware.memory_bytes,
+        "kernel": kernel.release,
+        "kernel_package": kernel.version,
+        "clocksource": clock.decode(errors="replace").strip(),
+        "network": "virtio-net on a tap, without vhost",
+        "null_disk": "/dev/vda",
+    }

@@ -1,0 +1,295 @@
+"""Run one QEMU: its command line, its start with every thread in place, its certain end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from tare import process
+from tare.command import Command
+from tare.errors import TrialError
+from tare.guests.agent import Agent
+from tare.guests.image import Image
+from tare.guests.kernel import Kernel
+from tare.guests.monitor import Monitor, MonitorError
+
+__all__ = ["PROGRAM", "Accelerator", "Hardware", "Machine", "Network", "command_line"]
+
+PROGRAM = "qemu-system-x86_64"
+
+Accelerator = Literal["kvm", "tcg"]
+
+_ACCELERATORS: dict[Accelerator, str] = {"kvm": "kvm", "tcg": "tcg,thread=multi"}
+
+_KERNEL_WORDS = (
+    "console=ttyS0",
+    "quiet",
+    "panic=-1",  # at once; with -no-reboot QEMU ends, and we see it
+    "no_timer_check",  # under emulation the check may find the timer late and give up on it
+    "ipv6.disable=1",  # as in the hosts' namespaces: no background chatter
+)
+_MONITOR_TIMEOUT_S = 10.0
+_QUIT_TIMEOUT_S = 1.0
+_CONSOLE_TAIL_BYTES = 4096
+_CONSOLE_TAIL_LINES = 8
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a guest is made of.
+
+    Attributes:
+        accelerator: KVM, or QEMU's own translator (TCG), one host thread a virtual processor.
+        machine: QEMU's machine type.
+        vcpus: number of virtual processors.
+        memory_bytes: of the guest.
+    """
+
+    accelerator: Accelerator
+    machine: str = "q35"
+    vcpus: int = 1
+    memory_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True)
+class Network:
+    """How a guest is attached: a tap that exists, and what its NIC is given.
+
+    Attributes:
+        netns: namespace in which the tap is, and QEMU runs.
+        tap: name of the tap.
+        mac: of the guest's NIC.
+        address: IPv4 address with prefix length, "10.77.0.3/24".
+        neighbours: (address, MAC) of those whom the guest need not ask for.
+    """
+
+    netns: str
+    tap: str
+    mac: str
+    address: str
+    neighbours: tuple[tuple[str, str], ...] = ()
+
+
+def command_line(
+    hardware: Hardware,
+    kernel: Kernel,
+    image: Image,
+    *,
+    console: Path,
+    words: Sequence[str] = (),
+    devices: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Return QEMU's arguments for a guest that boots `image`, without anything it does not name.
+
+    Args:
+        hardware: what it is made of.
+        kernel: what it boots.
+        image: its RAM file system.
+        console: file that its serial console is written to.
+        words: further words of the kernel's command line.
+        devices: further options, such as network, monitor and disks.
+    """
+    return (
+        PROGRAM,
+        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        "-machine", hardware.machine,
+        "-accel", _ACCELERATORS[hardware.accelerator],
+        "-cpu", "max",
+        "-smp", str(hardware.vcpus),
+        "-m", f"{hardware.memory_bytes >> 20}M",
+        "-kernel", str(kernel.vmlinuz),
+        "-initrd", str(image.path),
+        "-append", " ".join((*_KERNEL_WORDS, *words)),
+        "-chardev", f"file,id=console,path={_escaped(console)}",
+        "-serial", "chardev:console",
+        *devices,
+    )  # fmt: skip
+
+
+class Machine(AbstractContextManager["Machine"]):
+    """A running QEMU. Entering boots the guest until its agent answers; leaving ends it.
+
+    Args:
+        hardware: what it is made of.
+        kernel: what it boots.
+        image: its RAM file system.
+        network: how it is attached.
+        name: of the process, and of its log files in `logs`.
+        logs: a directory for the console and QEMU's own output.
+        tools: an archive that the guest finds as its second disk, or None. The first disk is one of
+            QEMU's that takes no time, to tell what a virtio request costs.
+        vmm_cpus: host processors of QEMU's own threads; empty leaves the choice to the kernel.
+        vcpu_cpus: of its virtual processors' threads.
+        boot_timeout_s: after this the guest counts as hung.
+    """
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        kernel: Kernel,
+        image: Image,
+        network: Network,
+        *,
+        name: str,
+        logs: Path,
+        tools: Image | None = None,
+        vmm_cpus: Sequence[int] = (),
+        vcpu_cpus: Sequence[int] = (),
+        boot_timeout_s: float = 60.0,
+    ) -> None:
+        self.hardware = hardware
+        self.name = name
+        self.vcpu_threads: frozenset[int] = frozenset()
+        self.machine_type = hardware.machine
+        self._boot = (kernel, image, network, tools)
+        self._logs = logs
+        self._cpus = (frozenset(vmm_cpus), frozenset(vcpu_cpus))
+        self._boot_timeout_s = boot_timeout_s
+        self._stack = ExitStack()
+
+    @property
+    def console(self) -> Path:
+        """The file that holds what the guest wrote to its serial console."""
+        return self._logs / f"{self.name}.console"
+
+    @property
+    def pid(self) -> int:
+        """QEMU's process."""
+        return self._qemu.pid
+
+    def __enter__(self) -> Self:
+        """Start QEMU, put its threads in their places, boot.
+
+        Raises:
+            TrialError: it did not start, or the guest did not come up; the message holds the
+                console's last lines.
+        """
+        self._logs.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            qmp = stack.enter_context(Monitor("QEMU's monitor", greets=True))
+            channel = stack.enter_context(Monitor("the guest agent", greets=False))
+            self._qmp = qmp
+            self.agent = Agent(channel)
+            command = Command(self._command_line(qmp, channel), netns=self._boot[2].netns)
+            descriptors = (qmp.far.fileno(), channel.far.fileno())
+            self._qemu = stack.enter_context(
+                process.start(command, log_dir=self._logs, name=self.name, pass_fds=descriptors)
+            )
+            stack.callback(self._quit)
+            with self.explained("while it was started"):
+                qmp.connect(_MONITOR_TIMEOUT_S)
+                channel.connect(_MONITOR_TIMEOUT_S)
+                self._place()
+                self.machine_type = str(
+                    qmp.ask("qom-get", _MONITOR_TIMEOUT_S, path="/machine", property="type")
+                ).removesuffix("-machine")
+                qmp.ask("cont", _MONITOR_TIMEOUT_S)
+            with self.explained("while it booted"):
+                self.agent.wait(self._boot_timeout_s)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def explained(self, phase: str) -> Iterator[None]:
+        """Add to an error of the guest what is known of it: whether QEMU runs, its last words."""
+        try:
+            yield
+        except TrialError as error:
+            state = "QEMU still runs" if self._qemu.alive() else "QEMU has ended"
+            told = [f"{self.name} failed {phase}: {error.what} ({state})"]
+            if console := _tail(self.console):
+                told.append(f"the guest's console ends: {console}")
+            if stderr := _tail_of(self._qemu.stderr()):
+                told.append(f"QEMU said: {stderr}")
+            raise TrialError("; ".join(told), error.remedy) from error
+
+    def _command_line(self, qmp: Monitor, channel: Monitor) -> tuple[str, ...]:
+        kernel, image, network, tools = self._boot
+        neighbours = [f"tare.neighbour={address},{mac}" for address, mac in network.neighbours]
+        devices = [
+            "-name", f"{self.name},debug-threads=on",
+            "-S",  # until its threads are in their places
+            "-chardev", f"socket,id=qmp,fd={qmp.far.fileno()}",
+            "-mon", "chardev=qmp,mode=control",
+            "-netdev", f"tap,id=net,ifname={network.tap},script=no,downscript=no,vhost=off",
+            "-device", f"virtio-net-pci,netdev=net,mac={network.mac},romfile=",
+            "-device", "virtio-serial-pci",
+            "-chardev", f"socket,id=agent,fd={channel.far.fileno()}",
+            "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
+            "-blockdev", "null-co,node-name=null,size=1073741824,read-zeroes=off",
+            "-device", "virtio-blk-pci,drive=null",
+        ]  # fmt: skip
+        if tools is not None:
+            file = {"driver": "file", "filename": str(tools.path)}
+            disk = {"driver": "raw", "node-name": "tools", "read-only": True, "file": file}
+            devices += ["-blockdev", json.dumps(disk), "-device", "virtio-blk-pci,drive=tools"]
+        return command_line(
+            self.hardware,
+            kernel,
+            image,
+            console=self.console,
+            words=(f"tare.address={network.address}", *neighbours),
+            devices=devices,
+        )
+
+    def _place(self) -> None:
+        """Bind every thread; those that QEMU starts later inherit from its main thread."""
+        answer = self._qmp.ask("query-cpus-fast", _MONITOR_TIMEOUT_S)
+        self.vcpu_threads = frozenset(int(cpu["thread-id"]) for cpu in answer)
+        vmm, vcpus = self._cpus
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            tid = int(task.name)
+            cpus = vcpus if tid in self.vcpu_threads else vmm
+            if cpus:
+                with suppress(ProcessLookupError):  # a worker that has just ended
+                    os.sched_setaffinity(tid, cpus)
+
+    def _quit(self) -> None:
+        with suppress(TrialError):
+            self._qmp.ask("quit", _QUIT_TIMEOUT_S)
+
+
+def version() -> str:
+    """Return QEMU's version, such as "7.2.22".
+
+    Raises:
+        ProcessError: it is not installed.
+    """
+    said = process.run(Command((PROGRAM, "--version")), 10).stdout
+    match = re.search(r"version (\S+)", said)
+    return match[1] if match else said.strip()
+
+
+def _escaped(path: Path) -> str:
+    """Return a path as a value in one of QEMU's option lists, where a comma ends the value."""
+    return str(path).replace(",", ",,")
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _CONSOLE_TAIL_BYTES))
+            return _tail_of(file.read().decode(errors="replace"))
+    except FileNotFoundError:
+        return ""
+
+
+def _tail_of(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    printable = ("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+    return " | ".join(list(printable)[-_CONSOLE_TAIL_LINES:])

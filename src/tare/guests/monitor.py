@@ -1,0 +1,117 @@
+"""Ask QEMU, or the agent inside its guest, over a socket pair: synchronous, with a timeout always.
+
+Both speak QEMU's machine protocol (QMP), the agent without greeting and negotiation. QEMU inherits
+the far end of a connected pair, so there is no path in a file system to race for or to clean up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Any
+
+from qemu.qmp import ExecuteError, QMPClient, QMPError
+
+from tare.errors import TrialError
+
+__all__ = ["Monitor", "MonitorError", "RefusedError"]
+
+
+class MonitorError(TrialError):
+    """No usable answer came: silence past the timeout, or a broken connection."""
+
+
+class RefusedError(TrialError):
+    """The far side understood and said no."""
+
+
+class Monitor(AbstractContextManager["Monitor"]):
+    """One connection. `far` goes to QEMU; `connect` once QEMU runs.
+
+    Args:
+        name: who is asked, for messages: "QEMU", "the guest agent".
+        greets: whether the far side greets and negotiates (QMP proper).
+    """
+
+    def __init__(self, name: str, *, greets: bool) -> None:
+        self.name = name
+        self.far, self._near = socket.socketpair()
+        self._loop = asyncio.new_event_loop()
+        self._client = QMPClient(name)
+        self._client.await_greeting = greets
+        self._client.negotiate = greets
+        self._given_up = ""
+
+    def connect(self, timeout_s: float) -> None:
+        """Begin to talk; our copy of the far end is closed, so that QEMU's death is seen.
+
+        Raises:
+            MonitorError: it did not greet.
+        """
+        self.far.close()
+
+        async def connect() -> None:
+            await asyncio.wait_for(self._client.connect(self._near), timeout_s)
+
+        self._run(connect(), f"did not greet within {timeout_s:g} s")
+
+    def ask(self, command: str, timeout_s: float, **arguments: object) -> Any:
+        """Run a command and return its answer; underscores in argument names become hyphens.
+
+        Raises:
+            MonitorError: no answer within the timeout, or the connection broke.
+            RefusedError: the answer is an error.
+        """
+        named = {name.replace("_", "-"): value for name, value in arguments.items()}
+
+        async def ask() -> Any:
+            return await asyncio.wait_for(self._client.execute(command, named), timeout_s)
+
+        return self._run(ask(), f"did not answer {command} within {timeout_s:g} s")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up, whatever state the far side is in. Idempotent."""
+        self.far.close()
+        if self._loop.is_closed():
+            return
+
+        async def disconnect() -> None:
+            with suppress(QMPError, OSError, EOFError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._client.disconnect(), 1)
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+
+        try:
+            self._loop.run_until_complete(disconnect())
+        finally:
+            self._loop.close()
+            self._near.close()
+
+    def _run(self, question: Coroutine[Any, Any, Any], silence: str) -> Any:
+        if self._given_up:
+            # One silence is enough: whoever cleans up need not wait for the next.
+            question.close()
+            raise MonitorError(self._given_up)
+        try:
+            return self._loop.run_until_complete(question)
+        except ExecuteError as error:
+            raise RefusedError(f"{self.name} refused: {error}") from error
+        except asyncio.TimeoutError:
+            self._given_up = f"{self.name} {silence}"
+            raise MonitorError(self._given_up) from None
+        except (QMPError, OSError, EOFError) as error:
+            self._given_up = f"{self.name} hung up: {error or type(error).__name__}"
+            raise MonitorError(self._given_up) from error
