@@ -25,8 +25,8 @@ __all__ = [
     "combined",
     "difference",
     "interface_bytes",
-    "of_kernel",
-    "of_process",
+    "snapshot",
+    "snapshot_kernel",
 ]
 
 Role = Literal["client", "server", "vmm", "vcpu", "kernel", "guest"]
@@ -68,7 +68,7 @@ class Account:
     """Of the interface that the environment uses, as the environment's own side counts."""
 
 
-def of_process(
+def snapshot(
     pid: int,
     role: Role | Callable[[str], Role],
     *,
@@ -100,7 +100,7 @@ def of_process(
     return Account(tuple(threads), int(peak[1]) * 1024 if peak else None, sent, received)
 
 
-def of_kernel(proc: Path = Path("/proc")) -> Account:
+def snapshot_kernel(proc: Path = Path("/proc")) -> Account:
     """Snapshot the kernel's own threads that can work for a response: softirqs, workers, RCU.
 
     They serve the whole machine: what they consume is an upper bound of the response's part.

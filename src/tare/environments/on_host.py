@@ -38,8 +38,8 @@ class OnHostServer(AbstractContextManager["OnHostServer"]):
 
     def account(self) -> Account:
         """Snapshot what its threads and the kernel's have consumed so far."""
-        server = accounting.of_process(self.pid, "server", interface=self._interface)
-        return accounting.combined(server, accounting.of_kernel())
+        server = accounting.snapshot(self.pid, "server", interface=self._interface)
+        return accounting.combined(server, accounting.snapshot_kernel())
 
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask it to end and return its last JSON line; kill it after the timeout."""

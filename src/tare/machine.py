@@ -1,0 +1,225 @@
+"""What the machine did beside a trial, and what machine it is.
+
+`state` is cheap (small files of /proc) and is read before and after every trial. `fingerprint`
+is taken once a run and says all that can change a figure: results under unlike fingerprints do not
+merge, and `unlike` names what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import tare
+from tare import process
+from tare.command import Command
+from tare.process import ProcessError
+
+__all__ = ["State", "difference", "fingerprint", "state", "unlike"]
+
+_PACKAGES = (
+    "runc", "iproute2", "util-linux", "stress-ng", "iperf3", "fio", "libc6", "libstdc++6",
+    "qemu-system-x86", "linux-image-cloud-amd64", "libddsc0debian", "cyclonedds-dev",
+    "libfastrtps2.9", "libfastrtps-dev", "libfastcdr1", "libzmq5",
+)  # fmt: skip
+"""Debian packages whose version can change a figure; those that are not installed are left out."""
+
+_DISTRIBUTIONS = ("numpy", "scipy", "pyroute2", "pyarrow", "qemu.qmp")
+_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class State:
+    """Counters since boot, and the load, at one moment. None: this kernel does not count it."""
+
+    monotonic_ns: int
+    load_1min: float
+    steal_ns: int
+    """Time that a hypervisor took from this machine's processors, summed over them."""
+    idle_ns: int
+    context_switches: int
+    pressure_us: Mapping[str, int | None]
+    """Time in which some task waited for `cpu`, `memory`, `io` (PSI, line `some`)."""
+
+
+def state(proc: Path = Path("/proc")) -> State:
+    """Read the machine's counters. Sources: proc(5) for stat and loadavg; the kernel's psi.rst."""
+    stat = (proc / "stat").read_text()
+    cpu = [int(word) for word in stat.partition("\n")[0].split()[1:]]
+    switches = re.search(r"^ctxt (\d+)$", stat, re.MULTILINE)
+    assert switches is not None
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return State(
+        monotonic_ns=time.monotonic_ns(),
+        load_1min=float((proc / "loadavg").read_text().split()[0]),
+        steal_ns=cpu[7] * tick_ns,
+        idle_ns=cpu[3] * tick_ns,
+        context_switches=int(switches[1]),
+        pressure_us={what: _pressure(proc / "pressure" / what) for what in ("cpu", "memory", "io")},
+    )
+
+
+def difference(before: State, after: State) -> dict[str, Any]:
+    """Tell what the machine did between two states, for the record; the load is the later one."""
+    return {
+        "seconds": (after.monotonic_ns - before.monotonic_ns) / 1e9,
+        "load_1min": after.load_1min,
+        "steal_ns": max(0, after.steal_ns - before.steal_ns),
+        "idle_ns": max(0, after.idle_ns - before.idle_ns),
+        "context_switches": after.context_switches - before.context_switches,
+        "pressure_us": {
+            what: None if then is None or now is None else now - then
+            for what, now in after.pressure_us.items()
+            for then in (before.pressure_us[what],)
+        },
+    }
+
+
+def fingerprint(programs: Path) -> dict[str, Any]:
+    """Describe all of this machine and its software that can change a figure; JSON-able.
+
+    Args:
+        programs: the build directory; its programs are named by their hashes.
+    """
+    return {
+        "cpu": _cpu(),
+        "kernel": _kernel(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "cgroups": _cgroups(),
+        "system": platform.freedesktop_os_release().get("PRETTY_NAME", "unknown"),
+        "packages": _packages(),
+        "python": {
+            "version": platform.python_version(),
+            **{name: metadata.version(name) for name in _DISTRIBUTIONS},
+        },
+        "tare": {"version": tare.__version__, "commit": _commit()},
+        "programs": _hashes(programs),
+    }
+
+
+def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Name what differs between two fingerprints: `{"kernel.release": (this, that), ...}`.
+
+    What only one of them has is None in the other.
+    """
+    flat_one, flat_other = dict(_flattened(one)), dict(_flattened(other))
+    return {
+        key: (flat_one.get(key), flat_other.get(key))
+        for key in sorted(flat_one.keys() | flat_other.keys())
+        if flat_one.get(key) != flat_other.get(key)
+    }
+
+
+def _flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            rows += _flattened(value, f"{prefix}{key}.")
+        else:
+            rows.append((f"{prefix}{key}", list(value) if isinstance(value, tuple) else value))
+    return rows
+
+
+def _pressure(path: Path) -> int | None:
+    text = _read(path)
+    found = re.search(r"^some .*total=(\d+)$", text or "", re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _cpu() -> dict[str, Any]:
+    info = _read(Path("/proc/cpuinfo")) or ""
+    model = re.search(r"^model name\s*:\s*(.+)$", info, re.MULTILINE)
+    microcode = re.search(r"^microcode\s*:\s*(.+)$", info, re.MULTILINE)
+    system = Path("/sys/devices/system/cpu")
+    return {
+        "model": model[1] if model else platform.machine(),
+        "microcode": microcode[1] if microcode else None,
+        "online": _read(system / "online"),
+        "usable": len(os.sched_getaffinity(0)),
+        "smt": _read(system / "smt/active"),
+        "governor": _read(system / "cpu0/cpufreq/scaling_governor"),
+        "idle_driver": _read(system / "cpuidle/current_driver"),
+        "virtual": bool(re.search(r"^flags\s*:.*\bhypervisor\b", info, re.MULTILINE)),
+    }
+
+
+def _kernel() -> dict[str, Any]:
+    system = Path("/sys/devices/system")
+    vulnerabilities = sorted((system / "cpu/vulnerabilities").glob("*"))
+    # What follows a lone double dash is for init, not for the kernel.
+    command_line = (_read(Path("/proc/cmdline")) or "").partition(" -- ")[0]
+    return {
+        "release": platform.release(),
+        "build": platform.version(),
+        "command_line": command_line,
+        "clock_source": _read(system / "clocksource/clocksource0/current_clocksource"),
+        "real_time_runtime_us": _read(Path("/proc/sys/kernel/sched_rt_runtime_us")),
+        "huge_pages": _read(Path("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "same_page_merging": _read(Path("/sys/kernel/mm/ksm/run")),
+        "mitigations": {path.name: _read(path) for path in vulnerabilities},
+    }
+
+
+def _cgroups() -> list[str]:
+    """List the hierarchies: `cgroup2`, or `cgroup` with its controllers."""
+    found = set()
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        kind, _, options = line.partition(" - ")[2].split()[:3]
+        if kind == "cgroup2":
+            found.add(kind)
+        elif kind == "cgroup":
+            found.add(f"{kind} {options.removeprefix('rw,')}")
+    return sorted(found)
+
+
+def _packages() -> dict[str, str]:
+    show = ("dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}${Package}=${Version}\\n")
+    try:
+        # It ends with 1 if one of them is unknown.
+        out = process.run(Command((*show, *_PACKAGES)), _TIMEOUT_S, accept=(0, 1)).stdout
+    except ProcessError:
+        return {}  # not a Debian: the hashes of the programs still tell
+    installed = [line[3:].partition("=") for line in out.splitlines() if line.startswith("ii ")]
+    return {name: version for name, _, version in sorted(installed)}
+
+
+def _commit() -> str | None:
+    """Tell the commit of the checkout that this code runs from, with `+changes` if it has any."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    git = ("git", "-c", f"safe.directory={root}", "-C", str(root))
+    try:
+        commit = process.run(Command((*git, "rev-parse", "HEAD")), _TIMEOUT_S).stdout.strip()
+        changed = process.run(
+            Command((*git, "status", "--porcelain", "--untracked-files=no")), _TIMEOUT_S
+        ).stdout
+    except ProcessError:
+        return None
+    return f"{commit}+changes" if changed else commit
+
+
+def _hashes(programs: Path) -> dict[str, str]:
+    """SHA-256 of every program of the echo and probe directories, by its path below `programs`."""
+    found = {}
+    for folder in ("echo", "probe"):
+        for path in sorted((programs / folder).glob("*")):
+            if path.is_file() and os.access(path, os.X_OK):
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+                found[str(path.relative_to(programs))] = digest
+    return found
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
