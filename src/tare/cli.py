@@ -270,6 +270,19 @@ def claim_list(json_: Json = False) -> None:
     _out.print(table)
 
 
+@claim_app.command("table", epilog=_EPILOG)
+def claim_table(
+    write: Annotated[bool, typer.Option("--write", help="Draw it into CLAIMS.md.")] = False,
+) -> None:
+    """Print the claims with their last results, as CLAIMS.md shows them."""
+    from tare import claims  # noqa: PLC0415
+    from tare.claims import ledger  # noqa: PLC0415
+
+    if write:
+        ledger.write(_home(), claims.every())
+    sys.stdout.write(ledger.table(_home(), claims.every()) + "\n")
+
+
 @claim_app.command("check", epilog=_EPILOG)
 def claim_check(
     claim_id: Annotated[str, typer.Argument(metavar="ID", help="Such as A1.")],

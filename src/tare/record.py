@@ -7,6 +7,7 @@ and its trial is measured again. A failed trial has a line and no samples: absen
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -186,7 +187,8 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         path = folder / "trials.ndjson"
-        self._file = path.open("ab")
+        # Unbuffered: what a full disk refused must not wait in memory for another try.
+        self._file = path.open("ab", buffering=0)
         _cut_torn_line(path)
 
     def append(self, trial: Trial) -> None:
@@ -200,8 +202,9 @@ class Writer:
             if trial.samples is not None:
                 _sync(self._folder / "samples" / trial.samples)
                 _sync(self._folder / "samples")
-            self._file.write(trial.model_dump_json().encode() + b"\n")
-            self._file.flush()
+            line = trial.model_dump_json().encode() + b"\n"
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
             os.ftruncate(self._file.fileno(), end)

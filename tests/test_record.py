@@ -1,0 +1,124 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tare.errors import TareError, UsageError
+from tare.plan import Cell, Plan, Visit
+from tare.record import Record, Trial
+
+PLAN = Plan(
+    seed=1,
+    cells=(Cell(id="a", levels={"environment": "native"}),),
+    comparisons=(),
+    blocks=((Visit(plot={"environment": "native"}, cells=("a",)),),) * 3,
+    min_blocks=2,
+    session={},
+)
+
+
+def trial(block: int, **change: object) -> Trial:
+    values = {
+        "block": block,
+        "position": 0,
+        "cell": "a",
+        "session": "s",
+        "started": "2026-01-01T00:00:00+00:00",
+        "seconds": 1.0,
+        "status": "failed",
+        "error": "nobody answered",
+    }
+    return Trial.model_validate(values | change)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record.create(tmp_path / "r", "title: t\n", PLAN, {"cpu": "x"})
+
+
+def test_what_is_appended_is_read_back(record):
+    with record.writing() as writer:
+        writer.append(trial(0))
+        writer.append(trial(1))
+    assert [t.block for t in record.trials()] == [0, 1]
+    assert record.plan == PLAN
+
+
+def test_a_torn_last_line_is_no_trial_and_the_next_one_stands_alone(record):
+    with record.writing() as writer:
+        writer.append(trial(0))
+    path = record.folder / "trials.ndjson"
+    path.write_bytes(path.read_bytes() + b'{"block": 1, "ce')
+    assert [t.block for t in record.trials()] == [0]
+    with record.writing() as writer:
+        writer.append(trial(2))
+    assert [t.block for t in record.trials()] == [0, 2]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_cutting_the_file_anywhere_loses_only_the_torn_trial(tmp_path_factory, data):
+    record = Record.create(tmp_path_factory.mktemp("r") / "r", "title: t\n", PLAN, {})
+    with record.writing() as writer:
+        for block in range(3):
+            writer.append(trial(block))
+    path = record.folder / "trials.ndjson"
+    whole = path.read_bytes()
+    cut = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:cut])
+    assert [t.block for t in record.trials()] == list(range(whole[:cut].count(b"\n")))
+
+
+def test_a_damaged_whole_line_is_named(record):
+    (record.folder / "trials.ndjson").write_bytes(b'{"block": "x"}\n')
+    with pytest.raises(UsageError, match=r"trials.ndjson:1 is not a trial"):
+        record.trials()
+
+
+def test_two_writers_at_once_are_refused(record):
+    with record.writing(), pytest.raises(TareError, match="another tare is writing"):
+        with record.writing():
+            pass
+
+
+def test_samples_that_are_not_there_make_no_trial(record):
+    with record.writing() as writer, pytest.raises(TareError, match="cannot record a trial"):
+        writer.append(trial(0, status="ok", error=None, samples="none.parquet"))
+    assert record.trials() == ()
+
+
+def test_a_full_disk_loses_nothing_that_was_recorded(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("mounts a small file system: needs root")
+    from tare.command import Command
+    from tare.process import run
+
+    mount = tmp_path / "small"
+    mount.mkdir()
+    run(Command(("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mount))), timeout_s=10)
+    try:
+        record = Record.create(mount / "r", "title: t\n", PLAN, {})
+        with record.writing() as writer:
+            with pytest.raises(TareError, match="No space left") as caught:
+                for block in range(10_000):
+                    writer.append(trial(block, error="x" * 500))
+        assert "--resume" in str(caught.value.remedy)
+        found = record.trials()
+        assert [t.block for t in found] == list(range(len(found)))
+        assert found
+    finally:
+        run(Command(("umount", str(mount))), timeout_s=10)
+
+
+def test_a_folder_that_is_no_result_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="is not a result"):
+        Record(tmp_path)
+
+
+def test_a_plan_of_another_version_is_refused_in_words(record):
+    path = record.folder / "plan.json"
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 9'))
+    with pytest.raises(UsageError, match="cannot be read"):
+        _ = record.plan
