@@ -1,0 +1,357 @@
+#include "commands.h"
+
+#include <memory>
+#include <stdexcept>
+
+#include "bench.h"
+#include "doomed_file.h"
+#include "questions.h"
+#include "reference.h"
+#include "store.h"
+
+namespace walks {
+namespace {
+
+// A graph to read: a matrix file, or a text that was turned into one for the time of the run.
+class Graph {
+ public:
+  Graph(Team& team, const Options& options) : path_(options.graph) {
+    if (is_matrix(team, options.graph)) {
+      file_ = std::make_unique<MatrixFile>(MatrixFile::open(team, options.graph));
+      return;
+    }
+    // Beside what is written, which all ranks can reach; else beside the text.
+    const std::string beside = options.output.empty() ? options.graph : options.output;
+    imported_ = std::make_unique<DoomedFile>(beside + ".import", team.leads());
+    ImportRequest request = options.import;
+    request.tile = options.tile.value_or(0);
+    ImportSummary summary;
+    MatrixFile matrix = import_text(team, options.graph, imported_->path(), false, request,
+                                    options.access, summary);
+    matrix.finish();
+    file_ = std::make_unique<MatrixFile>(MatrixFile::open(team, imported_->path()));
+  }
+
+  MatrixFile& file() { return *file_; }
+  [[nodiscard]] Json describe() const { return describe_matrix(path_, file_->header()); }
+
+ private:
+  std::string path_;
+  std::unique_ptr<DoomedFile> imported_;  // outlives file_
+  std::unique_ptr<MatrixFile> file_;
+};
+
+// An error that all ranks find by themselves, alike.
+[[noreturn]] void refuse(const std::string& what) { throw AgreedError(what); }
+
+// The row of a vertex that the user named by its number.
+std::int64_t row_of(std::uint64_t vertex, const Header& header) {
+  if (vertex < header.first_vertex || vertex - header.first_vertex >= header.n) {
+    refuse("there is no vertex " + std::to_string(vertex) + "; this graph's are " +
+           std::to_string(header.first_vertex) + " to " +
+           std::to_string(header.n - 1 + header.first_vertex));
+  }
+  return static_cast<std::int64_t>(vertex - header.first_vertex);
+}
+
+void room_for(Team& team, const std::string& path, std::uint64_t n, std::uint32_t cell) {
+  team.guard(Phase::open, [&] { require_room(path, n, cell); });
+  team.agree();
+}
+
+std::string count(std::uint64_t number, const std::string& one, const std::string& many) {
+  return std::to_string(number) + " " + (number == 1 ? one : many);
+}
+
+void add_verdict(Answer& answer, const Verdict& verdict, const Header& header) {
+  answer.wrong = verdict.wrong > 0;
+  answer.record["verified"] = {{"rows", verdict.rows}, {"wrong_cells", verdict.wrong}};
+  if (verdict.wrong == 0) {
+    answer.text += "verified: " + count(verdict.rows, "row", "rows") + " equal the reference\n";
+    return;
+  }
+  answer.text += "WRONG: " + count(verdict.wrong, "cell differs", "cells differ") +
+                 " from the reference; cell (" +
+                 std::to_string(verdict.row + header.first_vertex) + ", " +
+                 std::to_string(verdict.col + header.first_vertex) + ") is " +
+                 std::to_string(verdict.found) + ", should be " +
+                 std::to_string(verdict.expected) + "\n";
+}
+
+void verify_output(Team& team, Graph& graph, const Options& options, Answer& answer) {
+  MatrixFile result = MatrixFile::open(team, options.output);
+  const Verdict verdict = verify(team, graph.file(), result, options.verify_rows, options.access);
+  add_verdict(answer, verdict, result.header());
+}
+
+Answer run_generate(Team& team, const Options& options) {
+  Header header;
+  header.n = options.vertices;
+  header.cell = options.cell.value_or(1);
+  header.tile = options.tile.value_or(0);
+  const RandomGraph graph(options.probability, options.seed, options.import.text.undirected,
+                          options.loops);
+  DoomedFile partial(options.output + ".partial", team.leads());
+  ImportSummary summary;
+  MatrixFile matrix = generate(team, graph, partial.path(), header, options.access, summary);
+  matrix.finish();
+  team.guard(Phase::close, [&] { partial.keep_as(options.output); });
+  team.agree();
+  Answer answer;
+  answer.record["output"] = describe_matrix(options.output, header);
+  answer.record["edges"] = summary.edges;
+  answer.text = options.output + ": " + count(summary.vertices, "vertex", "vertices") + ", " +
+                count(summary.edges, "edge", "edges") + "\n";
+  return answer;
+}
+
+Answer convert_text(Team& team, const Options& options) {
+  ImportRequest request = options.import;
+  request.cell = options.cell.value_or(1);
+  request.tile = options.tile.value_or(0);
+  DoomedFile partial(options.output + ".partial", team.leads());
+  ImportSummary summary;
+  MatrixFile matrix = import_text(team, options.graph, partial.path(), false, request,
+                                  options.access, summary);
+  matrix.finish();
+  team.guard(Phase::close, [&] { partial.keep_as(options.output); });
+  team.agree();
+  Answer answer;
+  answer.record["output"] = describe_matrix(options.output, matrix.header());
+  answer.record["edges"] = summary.edges;
+  answer.text = options.output + ": " + count(summary.vertices, "vertex", "vertices") + ", " +
+                count(summary.edges, "edge", "edges") + "\n";
+  return answer;
+}
+
+Answer run_convert(Team& team, const Options& options) {
+  if (!options.to_market && !is_matrix(team, options.graph)) return convert_text(team, options);
+  Graph graph(team, options);
+  DoomedFile partial(options.output + ".partial", team.leads());
+  Answer answer;
+  if (options.to_market) {
+    export_text(team, graph.file(), partial.path(), options.access);
+    answer.record["output"] = {{"path", options.output}, {"format", "matrix-market"}};
+  } else {
+    Header header = graph.file().header();
+    header.cell = options.cell.value_or(header.cell);
+    header.tile = options.tile.value_or(header.tile);
+    room_for(team, options.output, header.n, header.cell);
+    team.begin("copying " + options.graph);
+    MatrixFile matrix = MatrixFile::create(team, partial.path(), header, false);
+    const bool cut = copy(team, graph.file(), matrix, options.access.pattern,
+                          options.access.memory, options.saturate, options.import.no_loops);
+    matrix.set_saturated(header.saturated || cut);
+    matrix.finish();
+    answer.record["output"] = describe_matrix(options.output, matrix.header());
+  }
+  team.guard(Phase::close, [&] { partial.keep_as(options.output); });
+  team.agree();
+  answer.text = "wrote " + options.output + "\n";
+  return answer;
+}
+
+Answer run_info(Team& team, const Options& options) {
+  if (!is_matrix(team, options.graph)) {
+    refuse(options.graph + " is not a walks matrix; walks convert turns text into one");
+  }
+  const MatrixFile matrix = MatrixFile::open(team, options.graph);
+  const Header& header = matrix.header();
+  Answer answer;
+  answer.record["input"] = describe_matrix(options.graph, header);
+  answer.text = options.graph + ": " +
+                (header.kind == Kind::kWalks
+                     ? "walks of length " + std::to_string(header.power)
+                     : "shortest walk lengths" +
+                           (header.power == 0 ? std::string()
+                                              : " up to " + std::to_string(header.power))) +
+                ", " + count(header.n, "vertex", "vertices") + " from " +
+                std::to_string(header.first_vertex) + ", cells of " +
+                count(header.cell, "byte", "bytes") + ", " +
+                (header.tile == 0 ? "row-major" : "tiles of " + std::to_string(header.tile)) +
+                (header.saturated ? ", saturated" : "") + "\n";
+  return answer;
+}
+
+Answer run_power(Team& team, const Options& options) {
+  if (options.discard && options.verify) refuse("--verify needs the result that --discard removes");
+  Graph graph(team, options);
+  const Header& input = graph.file().header();
+  if (input.kind != Kind::kWalks) refuse(options.graph + " holds lengths, not a graph");
+  PowerRequest request;
+  request.exponent = options.exponent;
+  request.cell = options.cell.value_or(input.cell);
+  request.tile = options.tile.value_or(input.tile);
+  request.saturate = options.saturate;
+  request.schedule = options.schedule;
+  request.discard = options.discard;
+  room_for(team, options.output, input.n, request.cell);
+  const auto products = raise(team, graph.file(), request, options.access, options.output);
+  Answer answer;
+  answer.record["input"] = graph.describe();
+  answer.record["power"] = input.power * options.exponent;
+  answer.record["cell"] = request.cell;
+  answer.record["tile"] = request.tile;
+  answer.record["schedule"] = options.schedule == Schedule::steps ? "steps" : "squaring";
+  answer.record["discarded"] = options.discard;
+  answer.record["products"] = Json::array();
+  for (const ProductRecord& product : products) {
+    Json json;
+    json["power"] = input.power * product.exponent;
+    json["seconds"] = product.seconds;
+    json["ranks"] = gather_tallies(team, product.tally);
+    answer.record["products"].push_back(std::move(json));
+  }
+  answer.text = (options.discard ? "discarded" : "wrote " + options.output) + ": power " +
+                std::to_string(input.power * options.exponent) + " of " + options.graph + "\n";
+  if (!options.discard) {
+    const MatrixFile result = MatrixFile::open(team, options.output);
+    answer.record["output"] = describe_matrix(options.output, result.header());
+    if (result.header().saturated) {
+      answer.text += "some cells are saturated: they stand for " +
+                     std::to_string(largest(request.cell)) + " or more\n";
+    }
+  }
+  if (options.verify) verify_output(team, graph, options, answer);
+  return answer;
+}
+
+Answer run_paths(Team& team, const Options& options) {
+  Graph graph(team, options);
+  const Header& input = graph.file().header();
+  if (input.kind != Kind::kWalks || input.power != 1) {
+    refuse(options.graph + " is not a graph but a power or lengths of one");
+  }
+  if (options.from.has_value() != options.to.has_value()) {
+    refuse("--from and --to go together");
+  }
+  const std::int64_t from = options.from ? row_of(*options.from, input) : 0;
+  const std::int64_t to = options.to ? row_of(*options.to, input) : 0;
+  const std::uint32_t cell = options.cell.value_or(2);
+  room_for(team, options.output, input.n, cell);
+  const LengthsSummary summary =
+      shortest_lengths(team, graph.file(), options.longest, cell,
+                       options.tile.value_or(input.tile), options.access, options.output);
+  Answer answer;
+  answer.record["input"] = graph.describe();
+  answer.record["connected_pairs"] = summary.connected;
+  answer.record["longest"] = summary.longest;
+  answer.record["products"] = summary.products;
+  answer.record["complete"] = summary.complete;
+  answer.text = "wrote " + options.output + ": " +
+                count(summary.connected, "ordered pair", "ordered pairs") + " connected, longest " +
+                std::to_string(summary.longest) +
+                (summary.complete ? "\n" : "; longer walks were not looked for (--longest)\n");
+  MatrixFile result = MatrixFile::open(team, options.output);
+  answer.record["output"] = describe_matrix(options.output, result.header());
+  if (options.from) {
+    const std::uint64_t length = walks_between(team, result, 1, from, to, options.access);
+    answer.record["from"] = *options.from;
+    answer.record["to"] = *options.to;
+    answer.record["length"] = length;
+    const std::string ends = std::to_string(*options.from) + " to " + std::to_string(*options.to);
+    answer.text += length == 0 ? "no walk from " + ends + "\n"
+                               : "shortest walk from " + ends + ": " + std::to_string(length) + "\n";
+  }
+  if (options.verify) {
+    add_verdict(answer, verify(team, graph.file(), result, options.verify_rows, options.access),
+                result.header());
+  }
+  return answer;
+}
+
+Answer run_triangles(Team& team, const Options& options) {
+  Graph graph(team, options);
+  if (graph.file().header().kind != Kind::kWalks || graph.file().header().power != 1) {
+    refuse(options.graph + " is not a graph but a power or lengths of one");
+  }
+  const bool undirected = options.import.text.undirected;
+  const Triangles triangles = count_triangles(team, graph.file(), undirected, options.access);
+  Answer answer;
+  answer.record["input"] = graph.describe();
+  answer.record["undirected"] = undirected;
+  answer.record["closed_walks"] = triangles.closed_walks;
+  answer.record["triangles"] = triangles.triangles;
+  answer.text = count(triangles.triangles, "triangle", "triangles") + " (" +
+                count(triangles.closed_walks, "closed walk", "closed walks") + " of length 3, " +
+                (undirected ? "six an undirected" : "three a directed") + " triangle)\n";
+  return answer;
+}
+
+Answer run_between(Team& team, const Options& options) {
+  Graph graph(team, options);
+  const Header& input = graph.file().header();
+  if (input.kind != Kind::kWalks && options.exponent != 1) {
+    refuse(options.graph + " holds lengths, which have no powers");
+  }
+  const std::uint64_t walks =
+      walks_between(team, graph.file(), options.exponent, row_of(*options.from, input),
+                    row_of(*options.to, input), options.access);
+  Answer answer;
+  answer.record["input"] = graph.describe();
+  answer.record["from"] = *options.from;
+  answer.record["to"] = *options.to;
+  const std::string ends =
+      "from " + std::to_string(*options.from) + " to " + std::to_string(*options.to);
+  if (input.kind == Kind::kLengths) {
+    answer.record["length"] = walks;
+    answer.text = "shortest walk " + ends + ": " +
+                  (walks == 0 ? std::string("none") : std::to_string(walks)) + "\n";
+    return answer;
+  }
+  const bool cut = input.saturated && walks == largest(input.cell);
+  answer.record["length"] = input.power * options.exponent;
+  answer.record["walks"] = walks;
+  answer.record["at_least"] = cut;
+  answer.text = (cut ? "at least " : "") + count(walks, "walk", "walks") + " of length " +
+                std::to_string(input.power * options.exponent) + " " + ends + "\n";
+  return answer;
+}
+
+Answer run_verify(Team& team, const Options& options) {
+  Graph graph(team, options);
+  MatrixFile result = MatrixFile::open(team, options.result);
+  Answer answer;
+  answer.record["input"] = graph.describe();
+  answer.record["result"] = describe_matrix(options.result, result.header());
+  add_verdict(answer, verify(team, graph.file(), result, options.verify_rows, options.access),
+              result.header());
+  return answer;
+}
+
+Answer run_bench(Team& team, const Options& options) {
+  Answer answer;
+  team.guard(Phase::compute, [&] {
+    if (team.leads()) answer.record = bench(options.bench_size, options.bench_repeats);
+  });
+  team.agree();
+  return answer;
+}
+
+}  // namespace
+
+Answer run(Team& team, const Options& options) {
+  switch (options.command) {
+    case Command::generate:
+      return run_generate(team, options);
+    case Command::convert:
+      return run_convert(team, options);
+    case Command::info:
+      return run_info(team, options);
+    case Command::power:
+      return run_power(team, options);
+    case Command::paths:
+      return run_paths(team, options);
+    case Command::triangles:
+      return run_triangles(team, options);
+    case Command::between:
+      return run_between(team, options);
+    case Command::verify:
+      return run_verify(team, options);
+    case Command::bench:
+      return run_bench(team, options);
+  }
+  throw std::logic_error("unknown command");
+}
+
+}  // namespace walks

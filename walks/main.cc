@@ -1,0 +1,66 @@
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cli.h"
+#include "commands.h"
+#include "record.h"
+#include "team.h"
+
+namespace {
+
+using namespace walks;
+
+int work(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Team team;
+  team.set_quiet(options.quiet);
+  const int threads = team.set_threads(options.threads);
+  try {
+    Answer answer = run(team, options);
+    const Json ranks = gather_tallies(team, team.tally());
+    if (team.leads()) {
+      if (options.json || options.command == Command::bench) {
+        Json record = describe_run(team, options, threads);
+        record.update(answer.record);
+        record["seconds"] =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        record["rank_totals"] = ranks;
+        std::printf("%s\n", record.dump().c_str());
+      } else {
+        std::fputs(answer.text.c_str(), stdout);
+      }
+    }
+    return answer.wrong ? 1 : 0;
+  } catch (const AgreedError& error) {
+    if (team.leads()) std::fprintf(stderr, "walks: %s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  int code = 1;
+  try {
+    const Parsed parsed = parse(argc, argv);
+    if (parsed.options) {
+      code = work(*parsed.options);
+    } else {
+      int rank = 0;
+      MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+      if (rank == 0) std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);
+      code = parsed.exit_code;
+    }
+  } catch (const std::exception& error) {
+    // Not agreed upon: the other ranks may wait for this one, so all must end here.
+    std::fprintf(stderr, "walks: %s\n", error.what());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Finalize();
+  return code;
+}

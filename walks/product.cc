@@ -1,0 +1,236 @@
+#include "product.h"
+
+#include <dnnl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "cells.h"
+
+namespace walks {
+namespace {
+
+// Rows of C computed at a time: their s32 results stay in cache until they are widened.
+constexpr std::int64_t kStripRows = 256;
+
+template <typename Cell>
+std::uint64_t largest_of(const std::byte* cells, std::int64_t count) {
+  const auto* values = reinterpret_cast<const Cell*>(cells);
+  Cell most = 0;
+#pragma omp parallel for simd reduction(max : most) schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) most = std::max(most, values[i]);
+  return most;
+}
+
+template <typename Cell>
+void cut_plane(const std::byte* cells, std::int64_t count, int shift, std::uint8_t* plane) {
+  const auto* values = reinterpret_cast<const Cell*>(cells);
+#pragma omp parallel for simd schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) {
+    plane[i] = static_cast<std::uint8_t>(values[i] >> shift & 127);
+  }
+}
+
+// C (rows x cols, contiguous) = beta * C + A B, where A is rows x k within lines of `lda`.
+void gemm(std::int64_t rows, std::int64_t cols, std::int64_t k, const std::uint8_t* a,
+          std::int64_t lda, const std::uint8_t* b, float beta, std::int32_t* c) {
+  const std::int32_t no_offset = 0;
+  const dnnl_status_t status = dnnl_gemm_u8s8s32(
+      'N', 'N', 'F', rows, cols, k, 1.0F, a, lda, 0, reinterpret_cast<const std::int8_t*>(b), cols,
+      0, beta, c, cols, &no_offset);
+  if (status != dnnl_success) {
+    throw std::runtime_error("oneDNN refused a product of " + std::to_string(rows) + " x " +
+                             std::to_string(k) + " x " + std::to_string(cols) + " (status " +
+                             std::to_string(status) + ")");
+  }
+}
+
+}  // namespace
+
+int planes_for(std::uint64_t largest) {
+  int planes = 1;
+  while (planes * kPlaneBits < 64 && largest >> (planes * kPlaneBits) != 0) ++planes;
+  return planes;
+}
+
+void Planes::load(const std::byte* cells, std::uint32_t width, std::int64_t rows,
+                  std::int64_t cols) {
+  rows_ = rows;
+  cols_ = cols;
+  borrowed_ = nullptr;
+  const std::int64_t count = rows * cols;
+  largest_ =
+      with_cell(width, [&](auto cell) { return largest_of<decltype(cell)>(cells, count); });
+  count_ = planes_for(largest_);
+  if (width == 1 && count_ == 1) {
+    borrowed_ = reinterpret_cast<const std::uint8_t*>(cells);
+    return;
+  }
+  std::uint8_t* const planes = owned_.reserve(count * count_);
+  for (int p = 0; p < count_; ++p) {
+    with_cell(width, [&](auto cell) {
+      cut_plane<decltype(cell)>(cells, count, p * kPlaneBits, planes + p * count);
+    });
+  }
+}
+
+const std::uint8_t* Planes::plane(int index) const {
+  return borrowed_ != nullptr ? borrowed_ : owned_.data() + index * rows_ * cols_;
+}
+
+void Accumulator::reset(std::int64_t rows, std::int64_t cols) {
+  rows_ = rows;
+  cols_ = cols;
+  has_narrow_ = false;
+  has_wide_ = false;
+  narrow_bound_ = 0;
+  bound_ = 0;
+  first_clamped_ = rows * cols;
+}
+
+void Accumulator::add(const Planes& a, const Planes& b) {
+  if (a.rows() != rows_ || b.cols() != cols_ || a.cols() != b.rows()) {
+    throw std::logic_error("blocks of unlike shapes multiplied");
+  }
+  if (rows_ == 0 || cols_ == 0 || a.cols() == 0 || a.largest() == 0 || b.largest() == 0) return;
+  bound_ += static_cast<long double>(a.largest()) * static_cast<long double>(b.largest()) *
+            static_cast<long double>(a.cols());
+  if (a.count() == 1 && b.count() == 1) {
+    add_single(a, b);
+  } else {
+    add_pairs(a, b);
+  }
+}
+
+// One plane each: the sum stays in s32 across calls for as long as the true bounds allow.
+void Accumulator::add_single(const Planes& a, const Planes& b) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::uint64_t term = a.largest() * b.largest();
+  const auto most_terms = static_cast<std::int64_t>(kMost / term);
+  for (std::int64_t k0 = 0; k0 < a.cols();) {
+    const std::int64_t k = std::min(most_terms, a.cols() - k0);
+    const std::uint64_t grows_by = term * static_cast<std::uint64_t>(k);
+    if (narrow_bound_ + grows_by > kMost) spill();
+    std::int32_t* const sums = narrow_.reserve(rows_ * cols_);
+    for (std::int64_t row = 0; row < rows_; row += kStripRows) {
+      gemm(std::min(kStripRows, rows_ - row), cols_, k, a.plane(0) + row * a.cols() + k0, a.cols(),
+           b.plane(0) + k0 * cols_, has_narrow_ ? 1.0F : 0.0F, sums + row * cols_);
+    }
+    has_narrow_ = true;
+    narrow_bound_ += grows_by;
+    k0 += k;
+  }
+}
+
+// Pairs of equal weight are summed in s32 before they are widened, so K is split further by their
+// number: at most min(planes) pairs share a weight.
+void Accumulator::add_pairs(const Planes& a, const Planes& b) {
+  const std::int64_t most_terms = kMostTerms / std::min(a.count(), b.count());
+  std::int32_t* const sums = strip_.reserve(std::min(kStripRows, rows_) * cols_);
+  for (std::int64_t row = 0; row < rows_; row += kStripRows) {
+    const std::int64_t rows = std::min(kStripRows, rows_ - row);
+    for (std::int64_t k0 = 0; k0 < a.cols(); k0 += most_terms) {
+      const std::int64_t k = std::min(most_terms, a.cols() - k0);
+      for (int weight = 0; weight <= a.count() + b.count() - 2; ++weight) {
+        float beta = 0.0F;
+        for (int p = std::max(0, weight - b.count() + 1); p <= std::min(weight, a.count() - 1);
+             ++p) {
+          gemm(rows, cols_, k, a.plane(p) + row * a.cols() + k0, a.cols(),
+               b.plane(weight - p) + k0 * cols_, beta, sums);
+          beta = 1.0F;
+        }
+        widen(row, rows, sums, weight * kPlaneBits);
+      }
+    }
+  }
+}
+
+void Accumulator::spill() {
+  if (!has_narrow_) return;
+  has_narrow_ = false;
+  narrow_bound_ = 0;
+  widen(0, rows_, narrow_.data(), 0);
+}
+
+std::uint64_t* Accumulator::widened() {
+  std::uint64_t* const wide = wide_.reserve(rows_ * cols_);
+  if (!has_wide_) std::memset(wide, 0, static_cast<std::size_t>(rows_ * cols_) * sizeof *wide);
+  has_wide_ = true;
+  return wide;
+}
+
+// wide_ += terms << shift, clamped at 2^64 - 1. Terms are never negative.
+void Accumulator::widen(std::int64_t first_row, std::int64_t rows, const std::int32_t* terms,
+                        int shift) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  constexpr long double kSurelyFits = 9223372036854775808.0L;  // 2^63: half, against rounding
+  std::uint64_t* const wide = widened() + first_row * cols_;
+  const std::int64_t count = rows * cols_;
+  if (bound_ < kSurelyFits) {
+    // No sum exceeds 64 bits, so a shift past them can meet only zeros.
+    if (shift > 63) return;
+#pragma omp parallel for simd schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) {
+      wide[i] += static_cast<std::uint64_t>(static_cast<std::uint32_t>(terms[i])) << shift;
+    }
+    return;
+  }
+  std::int64_t first = count;
+#pragma omp parallel for reduction(min : first) schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto term = static_cast<std::uint64_t>(static_cast<std::uint32_t>(terms[i]));
+    if (term == 0) continue;
+    const bool lost = shift > 63 || (shift > 0 && term >> (64 - shift) != 0);
+    const std::uint64_t shifted = lost ? kMost : term << shift;
+    if (lost || wide[i] > kMost - shifted) {
+      wide[i] = kMost;
+      first = std::min(first, i);
+    } else {
+      wide[i] += shifted;
+    }
+  }
+  if (first < count) first_clamped_ = std::min(first_clamped_, first_row * cols_ + first);
+}
+
+std::optional<Overflow> Accumulator::narrow(std::byte* cells, std::uint32_t width,
+                                            std::uint64_t cap) {
+  if (has_wide_) spill();
+  const std::int64_t count = rows_ * cols_;
+  std::int64_t first = count;
+  std::uint64_t value = 0;
+  // The values are clamped below the cap or cut to it, so that they fit the cell.
+  const auto clamp_from = [&]<typename Cell, typename Sum>(const Sum* sums, Cell* out) {
+    const Sum most = static_cast<Sum>(
+        std::min<std::uint64_t>(cap, static_cast<std::uint64_t>(std::numeric_limits<Sum>::max())));
+    int over = 0;
+#pragma omp parallel for simd reduction(| : over) schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) {
+      over |= static_cast<int>(sums[i] > most);
+      out[i] = static_cast<Cell>(std::min(sums[i], most));
+    }
+    if (over == 0) return;
+    first = std::find_if(sums, sums + count, [&](Sum sum) { return sum > most; }) - sums;
+    value = static_cast<std::uint64_t>(sums[first]);
+  };
+  with_cell(width, [&](auto cell) {
+    using Cell = decltype(cell);
+    auto* const out = reinterpret_cast<Cell*>(cells);
+    if (has_wide_) {
+      clamp_from(wide_.data(), out);
+    } else if (has_narrow_) {
+      clamp_from(narrow_.data(), out);
+    } else {
+      std::memset(cells, 0, static_cast<std::size_t>(count) * sizeof(Cell));
+    }
+  });
+  if (first_clamped_ < count && first_clamped_ <= first) {
+    return Overflow{first_clamped_ / cols_, first_clamped_ % cols_, std::nullopt};
+  }
+  if (first == count) return std::nullopt;
+  return Overflow{first / cols_, first % cols_, value};
+}
+
+}  // namespace walks

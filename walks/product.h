@@ -1,0 +1,106 @@
+// Exact products of blocks of non-negative integers on oneDNN's u8 x s8 -> s32 GEMM.
+//
+// Every cell is cut into planes of 7 bits: with VNNI the instruction is exact for full bytes, but
+// without it pairs of products are added in 16 bits and saturate; 2 * 127 * 127 fits. A plane pair
+// (p, q) contributes its product shifted by 7 (p + q) bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace walks {
+
+inline constexpr int kPlaneBits = 7;
+
+// How many terms of 127 * 127 an s32 holds: the longest K of one GEMM.
+inline constexpr std::int64_t kMostTerms = 0x7fffffff / (127 * 127);
+
+// Planes that cells up to this value need; at least one.
+[[nodiscard]] int planes_for(std::uint64_t largest);
+
+// Memory that is not zeroed, and kept for the next block: zeroing and faulting in pages would cost
+// a tenth of a product.
+template <typename T>
+class Buffer {
+ public:
+  // At least `count` elements, of unspecified content.
+  T* reserve(std::int64_t count) {
+    if (count > capacity_) {
+      memory_ = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
+      capacity_ = count;
+    }
+    return memory_.get();
+  }
+  [[nodiscard]] T* data() { return memory_.get(); }
+  [[nodiscard]] const T* data() const { return memory_.get(); }
+
+ private:
+  std::unique_ptr<T[]> memory_;
+  std::int64_t capacity_ = 0;
+};
+
+// A dense row-major block as 7-bit planes. Keeps no reference to the cells, with one exception:
+// cells of 1 byte that fit one plane are used where they lie, so they must outlive their use.
+class Planes {
+ public:
+  // `cells`: rows * cols unsigned little-endian integers of `width` bytes (1, 2, 4, 8).
+  void load(const std::byte* cells, std::uint32_t width, std::int64_t rows, std::int64_t cols);
+
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] std::int64_t cols() const { return cols_; }
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] std::uint64_t largest() const { return largest_; }
+  [[nodiscard]] const std::uint8_t* plane(int index) const;
+
+ private:
+  std::int64_t rows_ = 0;
+  std::int64_t cols_ = 0;
+  std::uint64_t largest_ = 0;
+  int count_ = 1;
+  const std::uint8_t* borrowed_ = nullptr;
+  Buffer<std::uint8_t> owned_;
+};
+
+// A cell that does not fit: row and column within the block.
+struct Overflow {
+  std::int64_t row = 0;
+  std::int64_t col = 0;
+  std::optional<std::uint64_t> value;  // unknown when it does not even fit 64 bits
+};
+
+// C += A B for one block C, held exactly up to 2^64 - 1; what exceeds that is clamped and known.
+class Accumulator {
+ public:
+  // C = 0, of this shape. Keeps the memory of the block before.
+  void reset(std::int64_t rows, std::int64_t cols);
+
+  // a: rows x k, b: k x cols, for any k.
+  void add(const Planes& a, const Planes& b);
+
+  // Writes the block as cells of `width` bytes, each clamped to `cap` (which must fit the width).
+  // Returns the first cell, in row-major order, whose true value exceeds the cap.
+  std::optional<Overflow> narrow(std::byte* cells, std::uint32_t width, std::uint64_t cap);
+
+ private:
+  void add_single(const Planes& a, const Planes& b);
+  void add_pairs(const Planes& a, const Planes& b);
+  void spill();
+  std::uint64_t* widened();
+  void widen(std::int64_t first_row, std::int64_t rows, const std::int32_t* terms, int shift);
+
+  std::int64_t rows_ = 0;
+  std::int64_t cols_ = 0;
+  // C = narrow_ + wide_, of which either may be absent, meaning zeros.
+  Buffer<std::int32_t> narrow_;
+  Buffer<std::uint64_t> wide_;
+  Buffer<std::int32_t> strip_;
+  bool has_narrow_ = false;
+  bool has_wide_ = false;
+  std::uint64_t narrow_bound_ = 0;  // no cell of narrow_ exceeds this
+  long double bound_ = 0;           // no cell of C exceeds this
+  std::int64_t first_clamped_ = 0;  // index of the first clamped cell, rows * cols if none
+};
+
+}  // namespace walks
