@@ -147,7 +147,8 @@ def test_effective_samples_lie_between_one_and_all(series):
 
 def test_nothing_and_no_variation():
     assert effective_samples(np.array([])) == 0.0
-    assert effective_samples(np.full(10, 3.0)) == 10.0
+    for n in (1, 3, 10, 1000):
+        assert effective_samples(np.full(n, 0.1)) == n  # whose mean is not 0.1
 
 
 # --- summaries
