@@ -96,7 +96,8 @@ def snapshot(
         for thread in _threads(proc / str(member), role_of)
     ]
     peak = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
-    sent, received = (None, None) if interface is None else interface_bytes(pid, interface, proc)
+    net_dev = _read(proc / str(pid) / "net" / "dev") or ""
+    sent, received = interface_bytes(net_dev, interface) if interface else (None, None)
     return Account(tuple(threads), int(peak[1]) * 1024 if peak else None, sent, received)
 
 
@@ -146,15 +147,12 @@ def difference(before: Account, after: Account) -> Account:
     )
 
 
-def interface_bytes(
-    pid: int, interface: str, proc: Path = Path("/proc")
-) -> tuple[int, int] | tuple[None, None]:
-    """Bytes sent and received by an interface in a process's network namespace.
+def interface_bytes(net_dev: str, interface: str) -> tuple[int, int] | tuple[None, None]:
+    """Bytes sent and received by an interface, out of the text of /proc/PID/net/dev (proc(5)).
 
-    Source: proc(5), /proc/PID/net/dev. (None, None) if there is no such interface, or process.
+    (None, None) if it is not among them.
     """
-    text = _read(proc / str(pid) / "net" / "dev") or ""
-    for line in text.splitlines():
+    for line in net_dev.splitlines():
         name, colon, counters = line.partition(":")
         fields = counters.split()
         if colon and name.strip() == interface and len(fields) >= 9:

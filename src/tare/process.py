@@ -103,7 +103,7 @@ class Running(AbstractContextManager["Running"]):
                 if (event := self._parse(line)) is not None:
                     return event
             if self._eof:
-                self._wait(max(0.0, deadline - time.monotonic()))
+                self.ended_within(deadline - time.monotonic())
                 raise self._failure("without the event that was waited for")
             if not self._read(deadline - time.monotonic()):
                 raise ProcessError(
@@ -126,7 +126,11 @@ class Running(AbstractContextManager["Running"]):
 
     def alive(self) -> bool:
         """Tell whether it still runs."""
-        return not self._wait(0)
+        return not self.ended_within(0)
+
+    def ended_within(self, timeout_s: float) -> bool:
+        """Wait until it ends; False if it still runs after the timeout."""
+        return self._popen.returncode is not None or wait_pidfd(self._pidfd, timeout_s)
 
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask it to end (SIGTERM) and return its last JSON object ({} if it never wrote one).
@@ -151,7 +155,7 @@ class Running(AbstractContextManager["Running"]):
         deadline = time.monotonic() + timeout_s
         while not self._eof and self._read(deadline - time.monotonic()):
             pass
-        ended = self._wait(max(0.0, deadline - time.monotonic()))
+        ended = self.ended_within(deadline - time.monotonic())
         self.kill()
         while (line := self._next_line()) is not None:
             self._parse(line)
@@ -241,12 +245,6 @@ class Running(AbstractContextManager["Running"]):
         self._last_event = event
         return event
 
-    def _wait(self, timeout_s: float) -> bool:
-        """Wait until it ends, without reaping it; False on timeout."""
-        if self._popen.returncode is not None:
-            return True
-        return wait_pidfd(self._pidfd, timeout_s)
-
     def _whoami(self) -> str:
         return f"{self.command.name} (pid {self.pid})"
 
@@ -254,7 +252,7 @@ class Running(AbstractContextManager["Running"]):
         return _tail(self._files.read_stderr())
 
     def _failure(self, circumstance: str) -> ProcessError:
-        if not self._wait(0):
+        if self.alive():
             return ProcessError(
                 "protocol",
                 f"{self._whoami()} closed its output {circumstance}{self._last_words()}",
@@ -347,7 +345,7 @@ def run(
         except subprocess.TimeoutExpired as error:
             raise ProcessError(
                 "timeout",
-                f"{command.name} did not end within {timeout_s:g} s and was killed: {command}"
+                f"{command.name} did not end within {timeout_s:g} s and was killed"
                 f"{_tail(error.stderr or b'')}",
             ) from None
         finally:
@@ -355,7 +353,7 @@ def run(
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(popen.pid, signal.SIGKILL)
     if popen.returncode not in accept:
-        raise _ended(f"{command}", command, popen.returncode, "", _tail(err))
+        raise _ended(command.name, command, popen.returncode, "", _tail(err))
     return Output(out.decode(errors="replace"), err.decode(errors="replace"))
 
 

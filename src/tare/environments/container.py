@@ -23,7 +23,7 @@ from typing import Any
 from tare import process
 from tare.command import Command
 from tare.environments import Availability, Inside, Site
-from tare.environments.on_host import OnHostServer, resolved
+from tare.environments.on_host import OnHostServer, real_time, resolved
 from tare.errors import TrialError
 from tare.process import ProcessError
 
@@ -114,7 +114,7 @@ class _InsideContainer:
             resolved(argv, self._site.programs),
             env=env or {},
             cpus=placement.server,
-            fifo=placement.fifo,
+            fifo=real_time(argv, placement),
         )
         number = next(self._count)
         written = self._bundle / f"process-{number}.json"
@@ -162,9 +162,10 @@ def _write_bundle(bundle: Path, name: str, site: Site) -> None:
         if path.is_symlink():
             (rootfs / path.name).symlink_to(path.readlink())
         elif path.is_dir() and path.name not in _OWN_ROOT_FOLDERS:
-            mounts.append(_read_only(path))
-    # It may lie below a folder that the container has for itself, or on another file system.
-    mounts.append(_read_only(site.programs.resolve()))
+            mounts.append(_bound(path, "ro"))
+    # Both may lie below a folder that the container has for itself, or on another file system.
+    mounts.append(_bound(site.programs.resolve(), "ro"))
+    mounts.append(_bound(site.scratch.resolve(), "rw"))
     linux: dict[str, Any] = {
         "cgroupsPath": f"/{name}",
         "namespaces": [
@@ -211,8 +212,8 @@ def _mount(destination: str, kind: str, options: list[str]) -> dict[str, Any]:
     return {"destination": destination, "type": kind, "source": kind, "options": options}
 
 
-def _read_only(path: Path) -> dict[str, Any]:
-    options = ["bind", "ro", "nosuid", "nodev"]
+def _bound(path: Path, access: str) -> dict[str, Any]:
+    options = ["bind", access, "nosuid", "nodev"]
     return {"destination": str(path), "type": "bind", "source": str(path), "options": options}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tare import process
 from tare.command import Command
 from tare.environments import Availability, Inside, Site
-from tare.environments.on_host import OnHostServer, resolved
+from tare.environments.on_host import OnHostServer, real_time, resolved
 
 __all__ = ["Native"]
 
@@ -58,5 +58,5 @@ class _InsideNative:
             env=env or {},
             netns=self._site.hosts.server_ns,
             cpus=placement.server,
-            fifo=placement.fifo,
+            fifo=real_time(argv, placement),
         )

@@ -11,9 +11,10 @@ from typing import Any
 
 from tare import accounting
 from tare.accounting import Account
+from tare.placement import Placement
 from tare.process import Running, wait_pidfd
 
-__all__ = ["OnHostServer", "resolved"]
+__all__ = ["OnHostServer", "real_time", "resolved"]
 
 _DEATH_TIMEOUT_S = 5.0
 
@@ -65,3 +66,8 @@ def resolved(argv: Sequence[str], programs: Path) -> tuple[str, ...]:
     """Find argv[0]: a path below `programs`, or by its bare name a program of the system."""
     program = argv[0]
     return (program if "/" not in program else str(programs / program), *argv[1:])
+
+
+def real_time(argv: Sequence[str], placement: Placement) -> int | None:
+    """SCHED_FIFO priority for a program: a program of the system (interference) never has one."""
+    return placement.fifo if "/" in argv[0] else None

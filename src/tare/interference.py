@@ -1,0 +1,257 @@
+"""What disturbs a measurement on purpose: a kind and a dose, on the host or inside.
+
+`none`, or WHERE KIND LEVEL:
+
+    host cpu 50 %              every processor is busy half of the time (stress-ng)
+    inside memory 2            two workers stream through memory (stress-ng)
+    host network 100 Mbit/s    datagrams at this rate from client to server (iperf3)
+    inside disk 1              one worker reads and writes 4 KiB at random, past the cache (fio)
+
+`inside` runs it in the environment that is measured: network then means the way to its address, and
+processors are those that the environment may use. It never runs under SCHED_FIFO. It is started
+before warm-up, seen to load before the measurement begins, and seen to have loaded to its end.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from tare import accounting, process, units
+from tare.command import Command
+from tare.environments.on_host import OnHostServer
+from tare.errors import TrialError, UsageError
+
+if TYPE_CHECKING:
+    from tare.environments import Inside, Site
+
+__all__ = ["Interference", "Kind", "Where"]
+
+Kind = Literal["cpu", "memory", "network", "disk"]
+Where = Literal["host", "inside"]
+
+_ALLOWED = (
+    "'none', or where, what and how much: 'host cpu 50 %', 'inside memory 2',"
+    " 'host network 100 Mbit/s', 'inside disk 1'"
+)
+_MOST_WORKERS = 256
+_LIMIT_S = 3600
+"""No tool runs longer than this, even if everything that should end it is dead."""
+_START_TIMEOUT_S = 20.0
+_LOOK_AGAIN_S = 0.02
+_SEEN_NS = 20_000_000
+"""CPU time after which a tool is taken to be at work: two ticks of a guest's clock."""
+_SEEN_BYTES = 50_000
+_GUEST_TICKS_PER_S = 100
+_LOOK_TIMEOUT_S = 20.0
+_REFUSED_WITHIN_S = 0.3
+_PORT = 5201
+_DATAGRAM_BYTES = 1400
+_FILE_SIZE = "64M"
+_STREAM_CACHE_SIZE = "8M"
+"""stress-ng streams through four times this, three times over: about 100 MB a worker."""
+
+
+@dataclass(frozen=True)
+class Interference:
+    """One disturbance. `Interference()` is none."""
+
+    kind: Kind | None = None
+    level: int = 0
+    """By kind: percent of each processor; workers; bits a second; workers."""
+    where: Where = "host"
+
+    @staticmethod
+    def parse(written: object) -> Interference:
+        """Read what `str` writes, and what a person would write.
+
+        Raises:
+            UsageError: it is none of the forms; the message names them.
+        """
+        text = " ".join(str(written).split())
+        if text == "none":
+            return Interference()
+        where, _, rest = text.partition(" ")
+        kind, _, level = rest.partition(" ")
+        for place in get_args(Where):
+            for known in get_args(Kind):
+                if (where, kind) == (place, known):
+                    return Interference(known, _level(known, level, text), place)
+        raise UsageError(f"cannot read the interference {text!r}: write {_ALLOWED}")
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads."""
+        if self.kind is None:
+            return "none"
+        level = {"cpu": f"{self.level} %", "network": f"{self.level} bit/s"}
+        return f"{self.where} {self.kind} {level.get(self.kind, str(self.level))}"
+
+    @contextmanager
+    def running(self, site: Site, inside: Inside) -> Iterator[None]:
+        """Disturb while the context is open.
+
+        Raises:
+            TrialError: a tool did not start to load, or did not load to the end.
+        """
+        if self.kind is None:
+            yield
+        elif self.kind == "network":
+            with self._network(site, inside):
+                yield
+        else:
+            with self._tool(site, inside):
+                yield
+
+    @contextmanager
+    def _tool(self, site: Site, inside: Inside) -> Iterator[None]:
+        argv = self._argv(site, inside)
+        here = self.where == "host"
+        with _on_host(Command(argv), site) if here else inside.start(argv) as tool:
+
+            def consumed_ns() -> int:
+                try:
+                    threads = tool.account().threads
+                except TrialError:
+                    tool.stop()  # says why it ended, if it failed
+                    raise
+                if any(thread.role == "guest" for thread in threads):
+                    # A guest's account is of the first process alone, and the workers are others.
+                    return _busy_ns(inside.run(("cat", "/proc/stat"), _LOOK_TIMEOUT_S))
+                return sum(thread.cpu_ns for thread in threads if thread.role == "server")
+
+            with self._loading(consumed_ns, _SEEN_NS):
+                yield
+
+    @contextmanager
+    def _network(self, site: Site, inside: Inside) -> Iterator[None]:
+        hosts = site.hosts
+        here = self.where == "host"
+        address = hosts.server_address if here else inside.address
+        serve = ("iperf3", "--server", "--port", str(_PORT))
+        ask = (
+            "iperf3", "--client", address, "--port", str(_PORT), "--udp",
+            "--bitrate", str(self.level), "--length", str(_DATAGRAM_BYTES),
+            "--time", str(_LIMIT_S),
+        )  # fmt: skip
+
+        server = _on_host(Command(serve, netns=hosts.server_ns), site) if here else None
+        with (
+            server or inside.start(serve),
+            _connected(Command(ask, netns=hosts.client_ns)) as client,
+        ):
+
+            def sent_bytes() -> int:
+                if not client.alive():
+                    client.finish(0)  # says why, if it failed
+                    raise TrialError("its client ended")
+                look = Command(("cat", "/proc/net/dev"), netns=hosts.client_ns)
+                counters = process.run(look, _LOOK_TIMEOUT_S).stdout
+                return accounting.interface_bytes(counters, hosts.client_interface)[0] or 0
+
+            with self._loading(sent_bytes, _SEEN_BYTES):
+                yield
+
+    @contextmanager
+    def _loading(self, count: Callable[[], int], enough: int) -> Iterator[None]:
+        """Wait until a count has grown enough, let the caller measure, and see that it grew on."""
+        try:
+            before = now = count()
+            deadline = time.monotonic() + _START_TIMEOUT_S
+            while now < before + enough:
+                if time.monotonic() > deadline:
+                    raise TrialError(f"it did not load within {_START_TIMEOUT_S:g} s")
+                time.sleep(_LOOK_AGAIN_S)
+                now = count()
+        except TrialError as error:
+            raise TrialError(f"the interference '{self}' could not start: {error}") from error
+        yield
+        try:
+            ended = count()
+        except TrialError as error:
+            raise TrialError(
+                f"the interference '{self}' ended before the trial: {error}"
+            ) from error
+        if ended <= now:
+            raise TrialError(f"the interference '{self}' stood still while the trial ran")
+
+    def _argv(self, site: Site, inside: Inside) -> tuple[str, ...]:
+        limit = str(_LIMIT_S)
+        if self.kind == "cpu":
+            nproc = ("nproc",)
+            if self.where == "inside":
+                workers = inside.run(nproc, _LOOK_TIMEOUT_S)
+            else:
+                workers = process.run(Command(nproc), _LOOK_TIMEOUT_S).stdout
+            return (
+                "stress-ng", "--cpu", workers.strip(), "--cpu-load", str(self.level),
+                "--cpu-method", "int64",
+                "--temp-path", "/tmp", "--timeout", limit, "--quiet",  # noqa: S108 - it only tries it
+            )  # fmt: skip
+        if self.kind == "memory":
+            return (
+                "stress-ng", "--stream", str(self.level), "--stream-l3-size", _STREAM_CACHE_SIZE,
+                "--temp-path", "/tmp", "--timeout", limit, "--quiet",  # noqa: S108 - it only tries it
+            )  # fmt: skip
+        return (
+            "fio", "--name", "tare-interference", *self._disk(site, inside), "--rw", "randrw",
+            "--bs", "4k", "--direct", "1", "--ioengine", "psync", "--thread",
+            "--numjobs", str(self.level), "--time_based", "--runtime", limit,
+        )  # fmt: skip
+
+    def _disk(self, site: Site, inside: Inside) -> tuple[str, ...]:
+        """Name what fio works on: a guest's disk, or else files of the run."""
+        device = inside.facts.get("null_disk")
+        if self.where == "inside" and device is not None:
+            return ("--filename", str(device), "--size", _FILE_SIZE)
+        folder = site.scratch / "interference"
+        folder.mkdir(exist_ok=True)
+        return ("--directory", str(folder), "--size", _FILE_SIZE)
+
+
+def _level(kind: Kind, level: str, text: str) -> int:
+    if kind == "network":
+        found = units.bit_rate(level)
+    elif kind == "cpu":
+        number = re.fullmatch(r"(\d{1,3}) ?%", level)
+        found = int(number[1]) if number else 0
+        if found > 100:
+            found = 0
+    else:
+        found = int(level) if re.fullmatch(r"\d{1,3}", level) else 0
+        if found > _MOST_WORKERS:
+            found = 0
+    if found == 0:
+        raise UsageError(
+            f"cannot read how much in the interference {text!r}: write {_ALLOWED}; cpu takes 1 % to"
+            f" 100 %, memory and disk 1 to {_MOST_WORKERS} workers"
+        )
+    return found
+
+
+def _on_host(command: Command, site: Site) -> OnHostServer:
+    running = process.start(command, log_dir=site.scratch / "logs", name="interference")
+    return OnHostServer(running, site.hosts.client_interface, running.pid)
+
+
+@contextmanager
+def _connected(command: Command) -> Iterator[process.Running]:
+    """Start iperf3's client; again while its server, which never says when, does not listen yet."""
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while True:
+        with process.start(command) as client:
+            if not client.ended_within(_REFUSED_WITHIN_S):
+                yield client
+                return
+            if time.monotonic() > deadline:
+                client.finish(0)
+                raise TrialError(f"the interference found no server: {command}")
+
+
+def _busy_ns(stat: str) -> int:
+    """Time that processors spent on programs: user, nice and system of /proc/stat (proc(5))."""
+    words = stat.partition("\n")[0].split()
+    return sum(int(word) for word in words[1:4]) * (1_000_000_000 // _GUEST_TICKS_PER_S)
