@@ -181,13 +181,13 @@ class Interference:
     def _argv(self, site: Site, inside: Inside) -> tuple[str, ...]:
         limit = str(_LIMIT_S)
         if self.kind == "cpu":
-            nproc = ("nproc",)
+            look = ("cat", "/proc/self/status")
             if self.where == "inside":
-                workers = inside.run(nproc, _LOOK_TIMEOUT_S)
+                status = inside.run(look, _LOOK_TIMEOUT_S)
             else:
-                workers = process.run(Command(nproc), _LOOK_TIMEOUT_S).stdout
+                status = process.run(Command(look), _LOOK_TIMEOUT_S).stdout
             return (
-                "stress-ng", "--cpu", workers.strip(), "--cpu-load", str(self.level),
+                "stress-ng", "--cpu", str(_processors(status)), "--cpu-load", str(self.level),
                 "--cpu-method", "int64",
                 "--temp-path", "/tmp", "--timeout", limit, "--quiet",  # noqa: S108 - it only tries it
             )  # fmt: skip
@@ -249,6 +249,12 @@ def _connected(command: Command) -> Iterator[process.Running]:
             if time.monotonic() > deadline:
                 client.finish(0)
                 raise TrialError(f"the interference found no server: {command}")
+
+
+def _processors(status: str) -> int:
+    """Count the processors that a process may use, by its /proc/PID/status (proc(5))."""
+    mask = re.search(r"^Cpus_allowed:\s*([0-9a-f,]+)$", status, re.MULTILINE)
+    return int(mask[1].replace(",", ""), 16).bit_count() if mask else 1
 
 
 def _busy_ns(stat: str) -> int:
