@@ -106,7 +106,7 @@ void Announce(nlohmann::json event, const AskOptions& options) {
   if (options.start_on_stdin) AwaitLine();
 }
 
-Counters Sum(const std::deque<Requester>& requesters, PhaseResult Requester::* phase) {
+Counters Sum(const std::deque<Requester>& requesters, PhaseResult Requester::*phase) {
   Counters sum;
   for (const Requester& requester : requesters) {
     const Counters& one = (requester.*phase).counters;
@@ -224,7 +224,8 @@ int Ask(const AskOptions& options) {
               << " ms; is one running there, with the same port or domain?\n";
     return kExitNoServer;
   }
-  SampleFile file{.mode = options.mode, .payload_bytes = options.endpoint.payload_bytes, .clients = {}};
+  SampleFile file{
+      .mode = options.mode, .payload_bytes = options.endpoint.payload_bytes, .clients = {}};
   for (const Requester& requester : requesters) {
     file.clients.push_back(std::span(requester.samples).first(requester.measured.counters.sent));
   }

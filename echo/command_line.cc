@@ -18,28 +18,28 @@ class OptionTable {
  public:
   OptionTable(CLI::App& command, const Traits& traits) : command_(command), traits_(traits) {}
 
+  /// `shape` stands behind the name in the help: what is to be given, and the default.
   template <typename T>
-  CLI::Option* Add(bool applies, const char* name, T& value, const char* help) {
-    CLI::Option* option = command_.add_option(name, value, help);
-    return Note(applies, option);
+  CLI::Option* Add(bool applies, const char* name, T& value, const char* shape, const char* help) {
+    return Note(applies, command_.add_option(name, value, help)->option_text(shape));
   }
 
   void Flag(bool applies, const char* name, bool& value, const char* help) {
-    Note(applies, command_.add_flag(name, value, help));
+    Note(applies, command_.add_flag(name, value, help)->option_text(" "));
   }
 
   void RefuseForeign() const {
     for (const CLI::Option* option : foreign_) {
       if (option->count() == 0) continue;
-      throw UsageError(option->get_name() + " means nothing to echo-" + std::string(traits_.name) +
-                       " (" + std::string(traits_.summary) + "); leave it out");
+      throw UsageError("--" + option->get_lnames().front() + " means nothing to echo-" +
+                       std::string(traits_.name) + " (" + std::string(traits_.summary) +
+                       "); leave it out");
     }
   }
 
  private:
   CLI::Option* Note(bool applies, CLI::Option* option) {
-    if (applies) return option->capture_default_str();
-    foreign_.push_back(option->group(""));  // an empty group hides it from --help
+    if (!applies) foreign_.push_back(option->group(""));  // which hides it from --help
     return option;
   }
 
@@ -51,24 +51,26 @@ class OptionTable {
 void AddEndpointOptions(OptionTable& table, const Traits& traits, Endpoint& endpoint) {
   static const std::map<std::string, Reception> receptions = {{"listener", Reception::kListener},
                                                               {"waitset", Reception::kWaitset}};
-  table.Add(traits.has_bind, "--bind", endpoint.bind, "local address; default: any");
-  table.Add(traits.has_port, "--port", endpoint.port, "the server's port")
+  table.Add(traits.has_bind, "--bind", endpoint.bind, "IP", "local address; default: any");
+  table.Add(traits.has_port, "--port", endpoint.port, "N", "the server's port")
       ->check(CLI::Range(1, 65535));
-  table.Add(traits.has_domain, "--domain", endpoint.domain,
-            "DDS domain; stacks that share one spoil each other's figures")
+  table
+      .Add(traits.has_domain, "--domain", endpoint.domain, "N (default 0)",
+           "DDS domain; stacks that share one spoil each other's figures")
       ->check(CLI::Range(0, 232));
-  table.Add(traits.has_domain, "--interface", endpoint.interface,
+  table.Add(traits.has_domain, "--interface", endpoint.interface, "NAME|IP",
             "the one network interface to use, by name or address");
-  table.Add(traits.has_domain, "--reception", endpoint.reception,
-            "how data is received: listener or waitset")
-      ->transform(CLI::CheckedTransformer(receptions))
-      ->default_str("listener");
-  table.Flag(traits.has_domain, "!--no-multicast", endpoint.multicast,
+  table
+      .Add(traits.has_domain, "--reception", endpoint.reception,
+           "listener|waitset (default listener)",
+           "how data is received: by callback or by a waiting thread")
+      ->transform(CLI::CheckedTransformer(receptions));
+  table.Flag(traits.has_domain, "--no-multicast", endpoint.no_multicast,
              "discover by unicast to the peers only");
 }
 
 void CheckPeers(const Traits& traits, const Endpoint& endpoint) {
-  if (traits.has_domain && !endpoint.multicast && endpoint.peers.empty()) {
+  if (traits.has_domain && endpoint.no_multicast && endpoint.peers.empty()) {
     throw UsageError("--no-multicast needs at least one --peer, or nobody is ever found");
   }
   if (traits.has_port && endpoint.port == 0) {
@@ -125,10 +127,10 @@ Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv
       "serve", "Answer requests until SIGTERM, SIGINT or the end of a pipe on stdin.");
   OptionTable serve_table(*serve_command, traits);
   AddEndpointOptions(serve_table, traits, serve.endpoint);
-  serve_table.Add(traits.has_domain, "--peer", serve.endpoint.peers,
+  serve_table.Add(traits.has_domain, "--peer", serve.endpoint.peers, "IP",
                   "address to look for others at; may be repeated");
   serve_table
-      .Add(traits.has_work, "--work-ns", serve.endpoint.work_ns,
+      .Add(traits.has_work, "--work-ns", serve.endpoint.work_ns, "N (default 0)",
            "keep the processor busy this long before each reply")
       ->check(CLI::NonNegativeNumber);
 
@@ -136,58 +138,64 @@ Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv
       app.add_subcommand("ask", "Send requests, check the replies, write the raw times.");
   OptionTable ask_table(*ask_command, traits);
   AddEndpointOptions(ask_table, traits, ask.endpoint);
-  ask_table.Add(traits.needs_peer || traits.has_domain, "--peer", ask.endpoint.peers,
+  ask_table.Add(traits.needs_peer || traits.has_domain, "--peer", ask.endpoint.peers, "IP",
                 traits.has_domain ? "address to look for the server at; may be repeated"
                                   : "the server's address");
   ask_table
-      .Add(!traits.has_server, "--work-ns", ask.endpoint.work_ns,
+      .Add(!traits.has_server, "--work-ns", ask.endpoint.work_ns, "N (default 0)",
            "keep the processor busy this long before each reply")
       ->check(CLI::NonNegativeNumber);
-  ask_table.Add(true, "--payload", ask.endpoint.payload_bytes, "payload of a request, bytes")
+  ask_table
+      .Add(true, "--payload", ask.endpoint.payload_bytes, "BYTES", "payload of a request, bytes")
       ->check(CLI::Range(uint32_t{0}, traits.max_payload))
       ->required();
   ask_table
-      .Add(true, "--mode", ask.mode,
-           "closed: the next request follows the reply (service time); "
+      .Add(true, "--mode", ask.mode, "closed|open (default closed)",
+           "closed: the next request follows the reply (service time);\n"
            "open: requests follow a schedule (response time)")
-      ->transform(CLI::CheckedTransformer(modes))
-      ->default_str("closed");
-  ask_table.Add(true, "--rate", ask.rate, "open: requests per second of each client")
+      ->transform(CLI::CheckedTransformer(modes));
+  ask_table.Add(true, "--rate", ask.rate, "HZ", "open: requests per second of each client")
       ->check(CLI::NonNegativeNumber);
   ask_table
-      .Add(true, "--pace", ask.pace,
-           "open: sleep until each send is due, or spin (punctual, but starves a server that "
-           "shares the processor)")
-      ->transform(CLI::CheckedTransformer(paces))
-      ->default_str("sleep");
-  ask_table.Add(true, "--clients", ask.clients, "independent requesters, a thread each")
+      .Add(true, "--pace", ask.pace, "sleep|spin (default sleep)",
+           "open: sleep until each send is due, or spin (punctual,\n"
+           "but starves a server that shares the processor)")
+      ->transform(CLI::CheckedTransformer(paces));
+  ask_table
+      .Add(true, "--clients", ask.clients, "N (default 1)", "independent requesters, a thread each")
       ->check(CLI::Range(uint32_t{1}, kMaxClients));
-  ask_table.Add(true, "--requests", ask.requests, "requests of each client to measure")
+  ask_table.Add(true, "--requests", ask.requests, "N", "requests of each client to measure")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 31));
   ask_table
-      .Add(true, "--duration-ns", ask.duration_ns,
-           "stop sending after this time; alone, it ends at 1 000 000 requests a client at the "
-           "latest")
-      ->check(CLI::PositiveNumber);
-  ask_table.Add(true, "--warmup", ask.warmup, "requests of each client before measuring")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 31));
-  ask_table.Add(true, "--timeout-ns", ask.timeout_ns, "an unanswered request is lost after this")
+      .Add(true, "--duration-ns", ask.duration_ns, "N",
+           "stop sending after this time; alone, it ends at\n"
+           "1 000 000 requests a client at the latest")
       ->check(CLI::PositiveNumber);
   ask_table
-      .Add(true, "--ready-timeout-ns", ask.ready_timeout_ns,
+      .Add(true, "--warmup", ask.warmup, "N (default 0)",
+           "requests of each client before measuring")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 31));
+  ask_table
+      .Add(true, "--timeout-ns", ask.timeout_ns, "N (default 1 s)",
+           "an unanswered request is lost after this")
+      ->check(CLI::PositiveNumber);
+  ask_table
+      .Add(true, "--ready-timeout-ns", ask.ready_timeout_ns, "N (default 10 s)",
            "longest to look for the server before giving up")
       ->check(CLI::PositiveNumber);
   ask_table
-      .Add(true, "--outstanding", ask.outstanding,
+      .Add(true, "--outstanding", ask.outstanding, "N",
            "most unanswered requests of each client; default 1 closed, 16 open")
       ->check(CLI::Range(1, 1 << 20));
-  ask_table.Add(true, "--give-up-after", ask.give_up_after,
+  ask_table.Add(true, "--give-up-after", ask.give_up_after, "N (default 10)",
                 "end after this many losses in a row; 0: never");
-  ask_table.Add(true, "--out", ask.out, "file for the samples (docs/formats/echo-samples.md)")
+  ask_table
+      .Add(true, "--out", ask.out, "FILE", "file for the samples (docs/formats/echo-samples.md)")
       ->required();
-  ask_table.Add(true, "--seed", ask.seed, "seed of the pseudo-random payloads");
+  ask_table.Add(true, "--seed", ask.seed, "N (default 1)", "seed of the pseudo-random payloads");
   ask_table.Flag(true, "--start-on-stdin", ask.start_on_stdin,
-                 "wait for a line on stdin after each of the events ready, warm and measured");
+                 "wait for a line on stdin after each of the events\n"
+                 "ready, warm and measured");
 
   try {
     app.parse(argc, argv);

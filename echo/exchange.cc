@@ -13,8 +13,7 @@ constexpr int64_t kProbeInterval = 100'000'000;
 }  // namespace
 
 Exchange::Exchange(Client& client, uint32_t requester, uint32_t index,
-                   const PayloadSource& payloads, int64_t slice_ns,
-                   const std::atomic<bool>& stop)
+                   const PayloadSource& payloads, int64_t slice_ns, const std::atomic<bool>& stop)
     : client_(client),
       requester_(requester),
       index_(index),

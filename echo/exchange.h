@@ -19,14 +19,14 @@ enum class Pace { kSleep, kSpin };
 /// What one phase (warm-up or measurement) does.
 struct Plan {
   Mode mode = Mode::kClosed;
-  uint64_t requests = 0;         // at most this many; also bounded by the room for samples
-  int64_t duration_ns = 0;       // send none later than this after the start; 0: no limit
-  double rate = 0;               // open: intended requests per second
-  int64_t first_send_ns = 0;     // open: the first request's offset from the start
-  Pace pace = Pace::kSleep;      // open
-  uint32_t outstanding = 1;      // most requests without an answer at any time
-  int64_t timeout_ns = 0;        // an unanswered request is lost after this
-  uint32_t give_up_after = 0;    // this many losses in a row end the phase; 0: never
+  uint64_t requests = 0;       // at most this many; also bounded by the room for samples
+  int64_t duration_ns = 0;     // send none later than this after the start; 0: no limit
+  double rate = 0;             // open: intended requests per second
+  int64_t first_send_ns = 0;   // open: the first request's offset from the start
+  Pace pace = Pace::kSleep;    // open
+  uint32_t outstanding = 1;    // most requests without an answer at any time
+  int64_t timeout_ns = 0;      // an unanswered request is lost after this
+  uint32_t give_up_after = 0;  // this many losses in a row end the phase; 0: never
 };
 
 /// sent = received + lost, unless a phase was interrupted: then the rest is lost too.
@@ -101,7 +101,7 @@ class Exchange final : public ReplySink {
   uint64_t newest_answered_ = 0;
   uint64_t unanswered_ = 0;
   uint32_t losses_in_a_row_ = 0;
-  bool sending_ = false;         // more requests are to come in this phase
+  bool sending_ = false;  // more requests are to come in this phase
   bool waiting_for_room_ = false;
   bool probe_answered_ = false;
 };

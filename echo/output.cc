@@ -26,28 +26,29 @@ nlohmann::json DescribeEndpoint(const Endpoint& endpoint) {
     json["domain"] = endpoint.domain;
     json["interface"] = endpoint.interface;
     json["reception"] = endpoint.reception == Reception::kListener ? "listener" : "waitset";
-    json["multicast_discovery"] = endpoint.multicast;
+    json["multicast_discovery"] = !endpoint.no_multicast;
   }
   return json;
 }
 
 nlohmann::json ToJson(const Counters& counters) {
-  return {{"sent", counters.sent},           {"received", counters.received},
-          {"lost", counters.lost},           {"late", counters.late},
-          {"duplicated", counters.duplicated}, {"reordered", counters.reordered},
-          {"corrupted", counters.corrupted}, {"foreign", counters.foreign},
+  return {{"sent", counters.sent},
+          {"received", counters.received},
+          {"lost", counters.lost},
+          {"late", counters.late},
+          {"duplicated", counters.duplicated},
+          {"reordered", counters.reordered},
+          {"corrupted", counters.corrupted},
+          {"foreign", counters.foreign},
           {"refused", counters.refused}};
 }
 
 nlohmann::json OwnUsage() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  return {{"user_ns", Nanoseconds(usage.ru_utime)},
-          {"system_ns", Nanoseconds(usage.ru_stime)},
-          {"max_rss_kib", usage.ru_maxrss},
-          {"voluntary_switches", usage.ru_nvcsw},
-          {"involuntary_switches", usage.ru_nivcsw},
-          {"minor_faults", usage.ru_minflt},
+  return {{"user_ns", Nanoseconds(usage.ru_utime)},  {"system_ns", Nanoseconds(usage.ru_stime)},
+          {"max_rss_kib", usage.ru_maxrss},          {"voluntary_switches", usage.ru_nvcsw},
+          {"involuntary_switches", usage.ru_nivcsw}, {"minor_faults", usage.ru_minflt},
           {"major_faults", usage.ru_majflt}};
 }
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "transport.h"
+
 namespace tare::echo {
 
 void ThrowErrno(const std::string& what) {
@@ -89,6 +91,9 @@ ssize_t Receiver::Receive(int fd, std::span<std::byte> buffer, int64_t timeout_n
   if (errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED || errno == EHOSTUNREACH ||
       errno == ENETUNREACH) {
     return -1;
+  }
+  if (errno == ECONNRESET || errno == ETIMEDOUT) {
+    throw ConnectionLost(std::string("the server closed the connection: ") + std::strerror(errno));
   }
   ThrowErrno("cannot receive");
 }

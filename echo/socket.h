@@ -77,7 +77,7 @@ class Receiver {
   /// Receives one datagram or piece of stream. A `timeout_ns` equal to the slice is one system
   /// call, which blocks for about that long; another costs two; zero or less only looks.
   /// Returns the length; -1 if nothing came or the peer refuses for now. Throws
-  /// std::runtime_error for any other failure.
+  /// ConnectionLost when a stream has ended, std::runtime_error for any other failure.
   ssize_t Receive(int fd, std::span<std::byte> buffer, int64_t timeout_ns);
 
  private:

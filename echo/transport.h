@@ -25,13 +25,13 @@ enum class Reception { kListener, kWaitset };
 struct Traits {
   std::string_view name;
   std::string_view summary;
-  bool has_server = true;      // false: the transport answers itself
-  bool has_work = true;        // false: who answers cannot be made to work
-  bool has_port = false;       // --port
-  bool has_bind = false;       // --bind
-  bool has_domain = false;     // --domain, --interface, --no-multicast, --reception
-  bool needs_peer = true;      // --peer is required of `ask`
-  uint32_t max_payload = 0;    // bytes
+  bool has_server = true;    // false: the transport answers itself
+  bool has_work = true;      // false: who answers cannot be made to work
+  bool has_port = false;     // --port
+  bool has_bind = false;     // --bind
+  bool has_domain = false;   // --domain, --interface, --no-multicast, --reception
+  bool needs_peer = true;    // --peer is required of `ask`
+  uint32_t max_payload = 0;  // bytes
 };
 
 /// Where an endpoint stands and whom it talks to. Empty strings: the system chooses.
@@ -42,9 +42,9 @@ struct Endpoint {
   uint16_t port = 0;
   uint32_t domain = 0;
   Reception reception = Reception::kListener;
-  bool multicast = true;
-  uint32_t payload_bytes = 0;         // ask only
-  int64_t work_ns = 0;                // serve only; echo-null: also ask
+  bool no_multicast = false;
+  uint32_t payload_bytes = 0;             // ask only
+  int64_t work_ns = 0;                    // serve only; echo-null: also ask
   int64_t receive_slice_ns = 50'000'000;  // longest that a blocking call may go unobserved
 };
 

@@ -25,8 +25,8 @@ std::string DomainConfiguration(const Endpoint& endpoint) {
            endpoint.interface + "\"/></Interfaces>";
   }
   // Data always goes by unicast, as a request and its reply do.
-  xml += endpoint.multicast ? "<AllowMulticast>spdp</AllowMulticast>"
-                            : "<AllowMulticast>false</AllowMulticast>";
+  xml += endpoint.no_multicast ? "<AllowMulticast>false</AllowMulticast>"
+                               : "<AllowMulticast>spdp</AllowMulticast>";
   xml += "</General><Discovery><ParticipantIndex>auto</ParticipantIndex>";
   if (!endpoint.peers.empty()) {
     xml += "<Peers>";
@@ -52,14 +52,13 @@ class Node {
         Checked(dds_create_domain(endpoint.domain, DomainConfiguration(endpoint).c_str()),
                 "set up the domain (is --interface the name or address of one that is up?)");
     static_cast<void>(domain);
-    participant_ = Checked(dds_create_participant(endpoint.domain, nullptr, nullptr),
-                           "create a participant");
+    participant_ =
+        Checked(dds_create_participant(endpoint.domain, nullptr, nullptr), "create a participant");
     dds_qos_t* qos = dds_create_qos();
     dds_qset_reliability(qos, DDS_RELIABILITY_RELIABLE, kMaxBlockingNs);
     dds_qset_durability(qos, DDS_DURABILITY_VOLATILE);
     dds_qset_history(qos, DDS_HISTORY_KEEP_LAST, kHistoryDepth);
-    dds_qset_resource_limits(qos, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED,
-                             DDS_LENGTH_UNLIMITED);
+    dds_qset_resource_limits(qos, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
     dds_qset_latency_budget(qos, 0);
     dds_qset_destination_order(qos, DDS_DESTINATIONORDER_BY_RECEPTION_TIMESTAMP);
     dds_qset_ownership(qos, DDS_OWNERSHIP_SHARED);

@@ -1,5 +1,12 @@
 // eProsima Fast DDS through its C++ API, with the type that fastddsgen made of idl/Echo.idl.
 #include <EchoPubSubTypes.h>
+#include <fastdds/rtps/transport/UDPv4TransportDescriptor.h>
+#include <fastrtps/config.h>
+#include <fastrtps/utils/IPLocator.h>
+#include <fastrtps/xmlparser/XMLProfileManager.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+
 #include <fastdds/dds/core/condition/WaitSet.hpp>
 #include <fastdds/dds/domain/DomainParticipant.hpp>
 #include <fastdds/dds/domain/DomainParticipantFactory.hpp>
@@ -10,14 +17,6 @@
 #include <fastdds/dds/subscriber/SampleInfo.hpp>
 #include <fastdds/dds/subscriber/Subscriber.hpp>
 #include <fastdds/dds/topic/Topic.hpp>
-#include <fastdds/rtps/transport/UDPv4TransportDescriptor.h>
-#include <fastrtps/config.h>
-#include <fastrtps/utils/IPLocator.h>
-#include <fastrtps/xmlparser/XMLProfileManager.h>
-
-#include <ifaddrs.h>
-#include <netdb.h>
-
 #include <thread>
 #include <vector>
 
@@ -75,7 +74,7 @@ dds::DomainParticipantQos ParticipantQos(const Endpoint& endpoint) {
     locator.port = 0;  // the well-known ports of the domain's first participants
     discovery.initialPeersList.push_back(locator);
   }
-  if (!endpoint.multicast) {
+  if (endpoint.no_multicast) {
     // A unicast locator of our own replaces the default ones, multicast among them.
     discovery.metatrafficUnicastLocatorList.push_back(Locator_t());
   } else if (!endpoint.peers.empty()) {
@@ -91,7 +90,8 @@ dds::DomainParticipantQos ParticipantQos(const Endpoint& endpoint) {
 template <typename Qos>
 void SetQos(Qos& qos) {
   qos.reliability().kind = dds::RELIABLE_RELIABILITY_QOS;
-  qos.reliability().max_blocking_time = Duration_t(static_cast<long double>(kMaxBlockingNs) * 1e-9L);
+  qos.reliability().max_blocking_time =
+      Duration_t(static_cast<long double>(kMaxBlockingNs) * 1e-9L);
   qos.durability().kind = dds::VOLATILE_DURABILITY_QOS;
   qos.history().kind = dds::KEEP_LAST_HISTORY_QOS;
   qos.history().depth = kHistoryDepth;
@@ -128,10 +128,12 @@ class Node {
                            "create a participant (is the network up?)");
     dds::TypeSupport type(new tare::idl::MessagePubSubType());
     type.register_type(participant_, kTypeName);
-    dds::Topic* written = Checked(
-        participant_->create_topic(write_topic, kTypeName, dds::TOPIC_QOS_DEFAULT), "create a topic");
-    dds::Topic* read = Checked(
-        participant_->create_topic(read_topic, kTypeName, dds::TOPIC_QOS_DEFAULT), "create a topic");
+    dds::Topic* written =
+        Checked(participant_->create_topic(write_topic, kTypeName, dds::TOPIC_QOS_DEFAULT),
+                "create a topic");
+    dds::Topic* read =
+        Checked(participant_->create_topic(read_topic, kTypeName, dds::TOPIC_QOS_DEFAULT),
+                "create a topic");
 
     dds::Publisher* publisher =
         Checked(participant_->create_publisher(dds::PUBLISHER_QOS_DEFAULT), "create a publisher");
@@ -141,8 +143,8 @@ class Node {
     writer_qos.writer_data_lifecycle().autodispose_unregistered_instances = false;
     writer_ = Checked(publisher->create_datawriter(written, writer_qos), "create a writer");
 
-    dds::Subscriber* subscriber =
-        Checked(participant_->create_subscriber(dds::SUBSCRIBER_QOS_DEFAULT), "create a subscriber");
+    dds::Subscriber* subscriber = Checked(
+        participant_->create_subscriber(dds::SUBSCRIBER_QOS_DEFAULT), "create a subscriber");
     dds::DataReaderQos reader_qos;
     SetQos(reader_qos);
     reader_ = Checked(subscriber->create_datareader(read, reader_qos), "create a reader");

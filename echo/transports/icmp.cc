@@ -120,9 +120,9 @@ class IcmpClient final : public Client {
 
   bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
     const std::span<std::byte> request(request_);
-    EncodeHeader({.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
-                 static_cast<uint32_t>(Payload().size()),
-                 request.subspan<kIcmpHeaderBytes, kHeaderBytes>());
+    EncodeHeader(
+        {.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
+        static_cast<uint32_t>(Payload().size()), request.subspan<kIcmpHeaderBytes, kHeaderBytes>());
     EchoHeader header = {.type = ICMP_ECHO,
                          .code = 0,
                          .checksum = 0,
@@ -143,8 +143,7 @@ class IcmpClient final : public Client {
     const std::size_t skip =
         kIcmpHeaderBytes +
         (raw_ && !packet.empty() ? (std::to_integer<std::size_t>(packet[0]) & 0xf) * 4 : 0);
-    const auto reply =
-        packet.size() < skip ? std::nullopt : DecodeMessage(packet.subspan(skip));
+    const auto reply = packet.size() < skip ? std::nullopt : DecodeMessage(packet.subspan(skip));
     if (reply) {
       sink_->OnReply(*reply, received_ns);
     } else {

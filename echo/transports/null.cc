@@ -44,11 +44,12 @@ class NullClient final : public Client {
 }  // namespace
 
 const Traits& TransportTraits() {
-  static constexpr Traits traits = {.name = "null",
-                                    .summary = "answers itself in memory: the instrument's own cost",
-                                    .has_server = false,
-                                    .needs_peer = false,
-                                    .max_payload = 1 << 26};
+  static constexpr Traits traits = {
+      .name = "null",
+      .summary = "answers itself in memory: the instrument's own cost",
+      .has_server = false,
+      .needs_peer = false,
+      .max_payload = 1 << 26};
   return traits;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "assembler.h"
 #include "clock.h"
 #include "socket.h"
 #include "transport.h"
@@ -32,49 +33,6 @@ bool SendAll(int fd, std::span<const std::byte> bytes) {
   }
   return true;
 }
-
-// Collects the stream until it holds a whole message.
-class Assembler {
- public:
-  explicit Assembler(std::size_t message_bytes) : buffer_(message_bytes) {}
-
-  /// Where the next bytes are to be received.
-  std::span<std::byte> Room() { return std::span(buffer_).subspan(filled_); }
-
-  /// Notes that `length` bytes came, and calls `use` with each message now whole. False: the
-  /// stream is not ours, or announces more than `max_payload`; nothing after that can be read.
-  template <typename Use>
-  bool Add(std::size_t length, uint32_t max_payload, Use&& use) {
-    filled_ += length;
-    std::span<const std::byte> rest = std::span(buffer_).first(filled_);
-    while (rest.size() >= kHeaderBytes) {
-      const auto payload = AnnouncedPayload(rest.first<kHeaderBytes>());
-      if (!payload || *payload > max_payload) return false;
-      const std::size_t whole = kHeaderBytes + *payload;
-      if (rest.size() < whole) {
-        if (buffer_.size() < whole) return Grow(rest, whole);
-        break;
-      }
-      use(rest.first(whole));
-      rest = rest.subspan(whole);
-    }
-    std::copy(rest.begin(), rest.end(), buffer_.begin());
-    filled_ = rest.size();
-    return true;
-  }
-
- private:
-  bool Grow(std::span<const std::byte> rest, std::size_t whole) {
-    std::vector<std::byte> larger(whole);
-    std::copy(rest.begin(), rest.end(), larger.begin());
-    filled_ = rest.size();
-    buffer_ = std::move(larger);
-    return true;
-  }
-
-  std::vector<std::byte> buffer_;
-  std::size_t filled_ = 0;
-};
 
 // A thread a connection, each blocking: a request wakes only the thread that answers it.
 class TcpServer final : public Server {
@@ -113,12 +71,13 @@ class TcpServer final : public Server {
         if (errno == EINTR) continue;
         return;
       }
-      const bool readable = assembler.Add(
-          static_cast<std::size_t>(length), kMaxPayload, [&](std::span<const std::byte> request) {
-            ++counters.requests;
-            SpinFor(work_ns_);
-            if (SendAll(connection.get(), request)) ++counters.replies;
-          });
+      const bool readable = assembler.Add(static_cast<std::size_t>(length), kMaxPayload,
+                                          [&](std::span<const std::byte> request) {
+                                            ++counters.requests;
+                                            SpinFor(work_ns_);
+                                            if (SendAll(connection.get(), request))
+                                              ++counters.replies;
+                                          });
       if (!readable) {
         ++counters.bad;
         return;
@@ -146,9 +105,10 @@ class TcpClient final : public Client {
 
   bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
     if (!connection_ && !Connect()) return false;
-    EncodeHeader({.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
-                 static_cast<uint32_t>(request_.size() - kHeaderBytes),
-                 std::span(request_).first<kHeaderBytes>());
+    EncodeHeader(
+        {.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
+        static_cast<uint32_t>(request_.size() - kHeaderBytes),
+        std::span(request_).first<kHeaderBytes>());
     return SendAll(connection_.get(), request_);
   }
 

@@ -13,7 +13,8 @@ constexpr uint32_t kMaxDatagram = 65507;
 
 class UdpServer final : public Server {
  public:
-  explicit UdpServer(const Endpoint& endpoint) : work_ns_(endpoint.work_ns), slice_ns_(endpoint.receive_slice_ns) {
+  explicit UdpServer(const Endpoint& endpoint)
+      : work_ns_(endpoint.work_ns), slice_ns_(endpoint.receive_slice_ns) {
     socket_ = OpenSocket(Resolve(endpoint.bind, 0).family(), SOCK_DGRAM, 0);
     Bind(socket_.get(), endpoint.bind, endpoint.port);
   }
@@ -38,7 +39,8 @@ class UdpServer final : public Server {
         continue;
       }
       SpinFor(work_ns_);
-      if (sendto(socket_.get(), datagram.data(), datagram.size(), 0, from.get(), from.length) >= 0) {
+      if (sendto(socket_.get(), datagram.data(), datagram.size(), 0, from.get(), from.length) >=
+          0) {
         ++counters.replies;
       }
     }
@@ -69,9 +71,10 @@ class UdpClient final : public Client {
   std::span<std::byte> Payload() override { return std::span(request_).subspan(kHeaderBytes); }
 
   bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
-    EncodeHeader({.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
-                 static_cast<uint32_t>(request_.size() - kHeaderBytes),
-                 std::span(request_).first<kHeaderBytes>());
+    EncodeHeader(
+        {.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
+        static_cast<uint32_t>(request_.size() - kHeaderBytes),
+        std::span(request_).first<kHeaderBytes>());
     return send(socket_.get(), request_.data(), request_.size(), 0) >= 0;
   }
 

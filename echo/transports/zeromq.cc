@@ -65,8 +65,8 @@ class ZmqServer final : public Server {
       ++counters.requests;
       zmq_msg_init(&request);
       zmq_msg_recv(&request, socket_.get(), 0);
-      const std::span<const std::byte> bytes(
-          static_cast<const std::byte*>(zmq_msg_data(&request)), zmq_msg_size(&request));
+      const std::span<const std::byte> bytes(static_cast<const std::byte*>(zmq_msg_data(&request)),
+                                             zmq_msg_size(&request));
       if (zmq_msg_more(&request) != 0 || !DecodeMessage(bytes)) {
         ++counters.bad;
         DropRest(request);
@@ -113,9 +113,10 @@ class ZmqClient final : public Client {
   std::span<std::byte> Payload() override { return std::span(request_).subspan(kHeaderBytes); }
 
   bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
-    EncodeHeader({.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
-                 static_cast<uint32_t>(request_.size() - kHeaderBytes),
-                 std::span(request_).first<kHeaderBytes>());
+    EncodeHeader(
+        {.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
+        static_cast<uint32_t>(request_.size() - kHeaderBytes),
+        std::span(request_).first<kHeaderBytes>());
     return zmq_send(socket_.get(), request_.data(), request_.size(), ZMQ_DONTWAIT) >= 0;
   }
 
@@ -175,8 +176,8 @@ nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
   zmq_version(&major, &minor, &patch);
   return {{"stack",
            {{"name", "ZeroMQ"},
-            {"version", std::to_string(major) + "." + std::to_string(minor) + "." +
-                            std::to_string(patch)}}},
+            {"version",
+             std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch)}}},
           {"configuration", {{"client", "DEALER"}, {"server", "ROUTER"}, {"linger_ms", 0}}},
           {"header_bytes", kHeaderBytes}};
 }

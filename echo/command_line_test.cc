@@ -1,0 +1,130 @@
+#include "command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace tare::echo {
+namespace {
+
+constexpr Traits kSocket = {.name = "udp",
+                            .summary = "UDP datagrams",
+                            .has_port = true,
+                            .has_bind = true,
+                            .max_payload = 65483};
+constexpr Traits kDds = {.name = "cyclonedds",
+                         .summary = "Cyclone DDS",
+                         .has_domain = true,
+                         .needs_peer = false,
+                         .max_payload = 1 << 26};
+
+Options Parse(const Traits& traits, std::vector<const char*> words) {
+  words.insert(words.begin(), "echo");
+  return ParseCommandLine(traits, static_cast<int>(words.size()), words.data());
+}
+
+std::string ErrorOf(const Traits& traits, const std::vector<const char*>& words) {
+  try {
+    Parse(traits, words);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const std::vector<const char*> kAsk = {"ask", "--peer",     "10.0.0.1", "--port", "7", "--payload",
+                                       "64",  "--requests", "10",       "--out",  "f"};
+
+std::vector<const char*> Ask(std::vector<const char*> more) {
+  more.insert(more.begin(), kAsk.begin(), kAsk.end());
+  return more;
+}
+
+TEST(CommandLine, ReadsAClosedLoop) {
+  const auto ask = std::get<AskOptions>(Parse(kSocket, Ask({"--warmup", "5"})));
+  EXPECT_EQ(ask.endpoint.peers, std::vector<std::string>{"10.0.0.1"});
+  EXPECT_EQ(ask.endpoint.port, 7);
+  EXPECT_EQ(ask.endpoint.payload_bytes, 64u);
+  EXPECT_EQ(ask.mode, Mode::kClosed);
+  EXPECT_EQ(ask.outstanding, 1u);
+  EXPECT_EQ(ask.requests, 10u);
+  EXPECT_EQ(ask.warmup, 5u);
+}
+
+TEST(CommandLine, ReadsAnOpenLoopAndReservesRoomForItsDuration) {
+  const auto ask = std::get<AskOptions>(
+      Parse(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "0", "--out", "f", "--mode",
+                      "open", "--rate", "1000", "--duration-ns", "1500000000", "--pace", "spin"}));
+  EXPECT_EQ(ask.mode, Mode::kOpen);
+  EXPECT_EQ(ask.pace, Pace::kSpin);
+  EXPECT_EQ(ask.requests, 1500u);
+  EXPECT_EQ(ask.outstanding, 16u);
+}
+
+TEST(CommandLine, ReadsADdsServer) {
+  const auto serve = std::get<ServeOptions>(Parse(
+      kDds, {"serve", "--domain", "9", "--reception", "waitset", "--interface", "lo",
+             "--no-multicast", "--peer", "1.2.3.4", "--peer", "1.2.3.5", "--work-ns", "100"}));
+  EXPECT_EQ(serve.endpoint.domain, 9u);
+  EXPECT_EQ(serve.endpoint.reception, Reception::kWaitset);
+  EXPECT_TRUE(serve.endpoint.no_multicast);
+  EXPECT_EQ(serve.endpoint.peers.size(), 2u);
+  EXPECT_EQ(serve.endpoint.work_ns, 100);
+}
+
+TEST(CommandLine, RefusesWhatMeansNothingToTheTransport) {
+  EXPECT_EQ(ErrorOf(kSocket, Ask({"--reception", "waitset"})),
+            "--reception means nothing to echo-udp (UDP datagrams); leave it out");
+  EXPECT_NE(ErrorOf(kSocket, Ask({"--domain", "3"})), "");
+  EXPECT_NE(ErrorOf(kDds, Ask({})), "");  // --port
+}
+
+TEST(CommandLine, SaysWhatIsMissing) {
+  EXPECT_NE(
+      ErrorOf(kSocket, {"ask", "--port", "7", "--payload", "1", "--requests", "1", "--out", "f"})
+          .find("--peer is missing"),
+      std::string::npos);
+  EXPECT_NE(ErrorOf(kSocket, {"serve"}).find("--port is missing"), std::string::npos);
+  EXPECT_NE(ErrorOf(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "1", "--out", "f"})
+                .find("--requests or --duration-ns"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf(kSocket, Ask({"--mode", "open"})).find("needs --rate"), std::string::npos);
+  EXPECT_NE(ErrorOf(kSocket, Ask({"--rate", "5"})).find("closed loop"), std::string::npos);
+  EXPECT_NE(ErrorOf(kSocket, Ask({"--peer", "b"})).find("asks one server"), std::string::npos);
+  EXPECT_NE(ErrorOf(kDds, {"serve", "--no-multicast"}).find("--peer"), std::string::npos);
+}
+
+TEST(CommandLine, RefusesValuesOutOfRange) {
+  for (const std::vector<const char*>& more :
+       std::vector<std::vector<const char*>>{{"--port", "65536"},
+                                             {"--clients", "0"},
+                                             {"--timeout-ns", "-1"},
+                                             {"--mode", "ajar"},
+                                             {"--requests", "many"},
+                                             {"--unknown"}}) {
+    EXPECT_NE(ErrorOf(kSocket, Ask(more)), "") << more.front();
+  }
+  EXPECT_NE(ErrorOf(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "65484",
+                              "--requests", "1", "--out", "f"}),
+            "");
+  EXPECT_NE(ErrorOf(kSocket, {}), "");
+}
+
+TEST(CommandLine, ShowsInItsHelpOnlyWhatTheTransportHas) {
+  const auto help = [](const Traits& traits) -> std::string {
+    try {
+      Parse(traits, {"ask", "--help"});
+    } catch (const HelpRequested& requested) {
+      return requested.what();
+    }
+    return "";
+  };
+  EXPECT_NE(help(kSocket).find("--port"), std::string::npos);
+  EXPECT_EQ(help(kSocket).find("--reception"), std::string::npos);
+  EXPECT_NE(help(kDds).find("--reception"), std::string::npos);
+  EXPECT_NE(help(kDds).find("Exit codes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tare::echo

@@ -1,0 +1,374 @@
+// The programs as a caller runs them: real processes, real transports, over loopback.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+// A child process with pipes on its standard streams; killed when it goes out of scope.
+class Process {
+ public:
+  explicit Process(Words words) {
+    int in[2];
+    int out[2];
+    int error[2];
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(error, O_CLOEXEC) != 0) {
+      throw std::runtime_error("no pipe");
+    }
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(in[0], STDIN_FILENO);
+      dup2(out[1], STDOUT_FILENO);
+      dup2(error[1], STDERR_FILENO);
+      std::vector<char*> arguments;
+      for (std::string& word : words) arguments.push_back(word.data());
+      arguments.push_back(nullptr);
+      execv(arguments[0], arguments.data());
+      _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    close(error[1]);
+    stdin_ = in[1];
+    stdout_ = fdopen(out[0], "r");
+    stderr_ = fdopen(error[0], "r");
+  }
+
+  ~Process() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    CloseStdin();
+    fclose(stdout_);
+    fclose(stderr_);
+  }
+
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  /// The next event, or null at the end of the output.
+  json NextEvent() {
+    const std::string line = ReadLine(stdout_);
+    return line.empty() ? json() : json::parse(line);
+  }
+
+  std::string Errors() {
+    std::string all;
+    for (std::string line; !(line = ReadLine(stderr_)).empty();) all += line;
+    return all;
+  }
+
+  void Say(const std::string& text) {
+    ASSERT_EQ(write(stdin_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+
+  void CloseStdin() {
+    if (stdin_ >= 0) close(std::exchange(stdin_, -1));
+  }
+
+  void Signal(int signal) { kill(pid_, signal); }
+
+  /// Waits for the end: the exit code, or minus the signal.
+  int Wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  static std::string ReadLine(FILE* file) {
+    std::string line;
+    for (int c; (c = fgetc(file)) != EOF;) {
+      line += static_cast<char>(c);
+      if (c == '\n') break;
+    }
+    return line;
+  }
+
+  pid_t pid_ = -1;
+  int stdin_ = -1;
+  FILE* stdout_ = nullptr;
+  FILE* stderr_ = nullptr;
+};
+
+// How a transport is addressed on loopback, and what it can be asked to vary.
+struct Case {
+  std::string transport;
+  bool dds = false;
+  std::string reception = {};
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.transport << " " << c.reception; }
+
+Words operator+(Words left, const Words& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+std::string Program(const std::string& transport) { return ECHO_PROGRAMS + transport; }
+
+std::string FreePort(int type) {
+  const int fd = socket(AF_INET, type, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof name);
+  socklen_t length = sizeof name;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length);
+  close(fd);
+  return std::to_string(ntohs(name.sin_port));
+}
+
+class Echo : public testing::TestWithParam<Case> {
+ protected:
+  Echo() : folder_(fs::temp_directory_path() / ("tare-echo-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+    const Case& c = GetParam();
+    if (c.dds) {
+      // Domains above 100: away from whatever else runs on this machine.
+      address_ = {"--domain",       std::to_string(101 + getpid() % 100),
+                  "--interface",    "lo",
+                  "--no-multicast", "--peer",
+                  "127.0.0.1"};
+      both_ = {"--reception", c.reception};
+    } else if (c.transport != "icmp") {
+      port_ = {"--port", FreePort(c.transport == "udp" ? SOCK_DGRAM : SOCK_STREAM)};
+    }
+  }
+  ~Echo() override { fs::remove_all(folder_); }
+
+  Words ServeWords() const {
+    const Words bind = GetParam().dds ? Words{} : Words{"--bind", "127.0.0.1"};
+    return Words{Program(GetParam().transport), "serve"} + address_ + both_ + port_ + bind;
+  }
+
+  Words AskWords() const {
+    const Words peer = GetParam().dds ? Words{} : Words{"--peer", "127.0.0.1"};
+    return Words{Program(GetParam().transport), "ask", "--out", Out().string()} + address_ + both_ +
+           port_ + peer;
+  }
+
+  fs::path Out() const { return folder_ / "samples.bin"; }
+
+  const fs::path folder_;
+  Words address_;
+  Words both_;
+  Words port_;
+};
+
+// Runs to the end and returns the last event.
+json Finish(Process& ask) {
+  json last;
+  for (json event; !(event = ask.NextEvent()).is_null();) last = event;
+  return last;
+}
+
+TEST_P(Echo, AnswersEveryRequestOfAClosedLoop) {
+  Process serve(ServeWords());
+  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  Process ask(AskWords() + Words{"--payload", "64", "--requests", "300", "--warmup", "50"});
+  const json done = Finish(ask);
+  ASSERT_EQ(ask.Wait(), 0) << ask.Errors();
+  EXPECT_EQ(done.at("event"), "done");
+  EXPECT_EQ(done.at("counters").at("received"), 300);
+  EXPECT_EQ(done.at("counters").at("lost"), 0);
+  EXPECT_EQ(done.at("counters").at("corrupted"), 0);
+  EXPECT_EQ(done.at("warmup").at("received"), 50);
+  EXPECT_EQ(done.contains("qos"), GetParam().dds);
+  EXPECT_EQ(fs::file_size(Out()), 64 + 300 * 32);
+
+  serve.Signal(SIGTERM);
+  const json stopped = serve.NextEvent();
+  EXPECT_EQ(stopped.at("event"), "stopped");
+  EXPECT_GE(stopped.at("replies"), 350);
+  EXPECT_EQ(stopped.at("bad"), 0);
+  EXPECT_EQ(serve.Wait(), 0);
+}
+
+TEST_P(Echo, AnswersSeveralClientsInAnOpenLoop) {
+  Process serve(ServeWords());
+  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  Process ask(AskWords() + Words{"--payload", "512", "--mode", "open", "--rate", "500", "--clients",
+                                 "2", "--requests", "100"});
+  const json done = Finish(ask);
+  ASSERT_EQ(ask.Wait(), 0) << ask.Errors();
+  EXPECT_EQ(done.at("counters").at("sent"), 200);
+  EXPECT_EQ(done.at("counters").at("received"), 200);
+  EXPECT_EQ(done.at("mode"), "open");
+  EXPECT_EQ(fs::file_size(Out()), 64 + 200 * 32);
+}
+
+// Larger than one datagram can be; ICMP and UDP carry what fits.
+TEST_P(Echo, CarriesLargePayloads) {
+  Process serve(ServeWords());
+  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  const std::string& transport = GetParam().transport;
+  const bool datagram = transport == "icmp" || transport == "udp";
+  Process ask(AskWords() + Words{"--payload", datagram ? "60000" : "200000", "--requests", "20"});
+  const json done = Finish(ask);
+  ASSERT_EQ(ask.Wait(), 0) << ask.Errors();
+  EXPECT_EQ(done.at("counters").at("received"), 20);
+}
+
+TEST_P(Echo, WaitsForALineBeforeEachStepWhenAsked) {
+  Process serve(ServeWords());
+  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  Process ask(AskWords() + Words{"--payload", "64", "--requests", "50", "--start-on-stdin"});
+  for (const char* event : {"ready", "warm", "measured"}) {
+    EXPECT_EQ(ask.NextEvent().at("event"), event);
+    EXPECT_FALSE(fs::exists(Out()));
+    ask.Say("go\n");
+  }
+  EXPECT_EQ(ask.NextEvent().at("event"), "done");
+  EXPECT_EQ(ask.Wait(), 0);
+  EXPECT_TRUE(fs::exists(Out()));
+}
+
+TEST_P(Echo, ServerEndsWithTheOneWhoStartedIt) {
+  Process serve(ServeWords());
+  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  serve.CloseStdin();
+  EXPECT_EQ(serve.NextEvent().at("event"), "stopped");
+  EXPECT_EQ(serve.Wait(), 0);
+}
+
+TEST_P(Echo, InterruptedWritesWhatItHas) {
+  Process serve(ServeWords());
+  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  Process ask(AskWords() + Words{"--payload", "64", "--duration-ns", "60000000000"});
+  ASSERT_EQ(ask.NextEvent().at("event"), "ready");
+  ASSERT_EQ(ask.NextEvent().at("event"), "warm");
+  ask.Signal(SIGINT);
+  const json done = Finish(ask);
+  EXPECT_EQ(done.at("event"), "done");
+  EXPECT_EQ(done.at("ended_by"), "interrupted");
+  EXPECT_EQ(ask.Wait(), 130);
+  EXPECT_EQ(fs::file_size(Out()), 64 + done.at("counters").at("sent").get<uint64_t>() * 32);
+}
+
+TEST_P(Echo, SaysWhenNoServerAnswers) {
+  if (GetParam().transport == "icmp") GTEST_SKIP() << "the kernel answers on loopback";
+  Process ask(AskWords() +
+              Words{"--payload", "64", "--requests", "5", "--ready-timeout-ns", "300000000"});
+  EXPECT_EQ(ask.Wait(), 3);
+  EXPECT_NE(ask.Errors().find("no server answered within 300 ms"), std::string::npos);
+  EXPECT_FALSE(fs::exists(Out()));
+}
+
+TEST_P(Echo, GivesUpOnAServerThatIsKilledAndKeepsTheSamples) {
+  if (GetParam().transport == "icmp") GTEST_SKIP() << "the kernel answers on loopback";
+  Process serve(ServeWords());
+  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  Process ask(AskWords() + Words{"--payload", "64", "--requests", "1000000", "--start-on-stdin",
+                                 "--timeout-ns", "50000000", "--give-up-after", "3"});
+  ASSERT_EQ(ask.NextEvent().at("event"), "ready");
+  ask.Say("go\n");
+  ASSERT_EQ(ask.NextEvent().at("event"), "warm");
+  ask.Say("go\n");
+  serve.Signal(SIGKILL);
+  ASSERT_EQ(ask.NextEvent().at("event"), "measured");
+  ask.Say("go\n");
+  const json done = Finish(ask);
+  EXPECT_EQ(done.at("ended_by"), "gave-up");
+  EXPECT_EQ(ask.Wait(), 4);
+  const json& counters = done.at("counters");
+  EXPECT_GE(counters.at("lost"), 1);
+  EXPECT_EQ(counters.at("received").get<int>() + counters.at("lost").get<int>(),
+            counters.at("sent").get<int>());
+}
+
+TEST_P(Echo, RefusesBadArgumentsWithCodeTwo) {
+  for (const Words& words : {Words{}, Words{"ask"}, Words{"serve", "--port", "x"}, Words{"boil"},
+                             Words{"ask", "--no"}}) {
+    Process process(Words{Program(GetParam().transport)} + words);
+    EXPECT_EQ(process.Wait(), 2);
+    EXPECT_NE(process.Errors().find("--help"), std::string::npos);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Over, Echo,
+    testing::Values(Case{"icmp"}, Case{"udp"}, Case{"tcp"}, Case{"zeromq"},
+                    Case{"cyclonedds", true, "listener"}, Case{"cyclonedds", true, "waitset"},
+                    Case{"fastdds", true, "listener"}, Case{"fastdds", true, "waitset"}),
+    [](const auto& info) {
+      return info.param.transport + (info.param.dds ? "_" + info.param.reception : "");
+    });
+
+// Both types were made of one IDL file, by two generators: on one domain the stacks understand
+// each other. It is also why a measurement gives each stack a domain of its own.
+TEST(EchoAcrossVendors, CycloneAsksAndFastDdsAnswers) {
+  const fs::path out = fs::temp_directory_path() / ("tare-vendors-" + std::to_string(getpid()));
+  const Words address = {"--domain",       std::to_string(101 + getpid() % 100),
+                         "--interface",    "lo",
+                         "--no-multicast", "--peer",
+                         "127.0.0.1"};
+  Process serve(Words{Program("fastdds"), "serve"} + address);
+  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  Process ask(Words{Program("cyclonedds"), "ask", "--payload", "64", "--requests", "50", "--out",
+                    out.string()} +
+              address);
+  const json done = Finish(ask);
+  EXPECT_EQ(ask.Wait(), 0) << ask.Errors();
+  EXPECT_EQ(done.at("counters").at("received"), 50);
+  fs::remove(out);
+}
+
+TEST(EchoNull, AnswersItselfAndHasNoServer) {
+  const fs::path out = fs::temp_directory_path() / ("tare-null-" + std::to_string(getpid()));
+  Process ask({Program("null"), "ask", "--payload", "64", "--requests", "1000", "--work-ns", "1000",
+               "--out", out.string()});
+  const json done = Finish(ask);
+  EXPECT_EQ(ask.Wait(), 0) << ask.Errors();
+  EXPECT_EQ(done.at("counters").at("received"), 1000);
+  fs::remove(out);
+  Process serve({Program("null"), "serve"});
+  EXPECT_EQ(serve.Wait(), 1);
+  EXPECT_NE(serve.Errors().find("answers itself"), std::string::npos);
+}
+
+TEST(EchoSamples, ThatCannotBeWrittenEndWithAnErrorThatNamesTheFile) {
+  Process ask({Program("null"), "ask", "--payload", "64", "--requests", "1", "--out", "/absent/x"});
+  EXPECT_EQ(ask.Wait(), 1);
+  EXPECT_NE(ask.Errors().find("/absent/x"), std::string::npos);
+}
+
+// Server work is time that each request takes at least.
+TEST(EchoWork, IsPartOfEveryRoundTrip) {
+  const std::string port = FreePort(SOCK_DGRAM);
+  const fs::path out = fs::temp_directory_path() / ("tare-work-" + std::to_string(getpid()));
+  Process serve(
+      {Program("udp"), "serve", "--bind", "127.0.0.1", "--port", port, "--work-ns", "300000"});
+  ASSERT_EQ(serve.NextEvent().at("work_ns"), 300000);
+  Process ask({Program("udp"), "ask", "--peer", "127.0.0.1", "--port", port, "--payload", "64",
+               "--requests", "20", "--out", out.string()});
+  Finish(ask);
+  ASSERT_EQ(ask.Wait(), 0);
+  std::ifstream file(out, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  for (std::size_t at = 64; at < bytes.size(); at += 32) {
+    int64_t times[3];
+    std::memcpy(times, &bytes[at + 8], sizeof times);
+    EXPECT_GE(times[2] - times[1], 300000);
+  }
+  fs::remove(out);
+}
+
+}  // namespace
