@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -87,7 +88,8 @@ class Running(AbstractContextManager["Running"]):
         self._popen = popen
         self._files = files
         self._pidfd = os.pidfd_open(popen.pid)
-        self._pending = b""
+        self._lines: deque[bytes] = deque()
+        self._torn = b""
         self._eof = False
         self._last_event: dict[str, Any] | None = None
 
@@ -99,8 +101,8 @@ class Running(AbstractContextManager["Running"]):
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            while (line := self._next_line()) is not None:
-                if (event := self._parse(line)) is not None:
+            while self._lines:
+                if (event := self._parse(self._lines.popleft())) is not None:
                     return event
             if self._eof:
                 self.ended_within(deadline - time.monotonic())
@@ -153,12 +155,13 @@ class Running(AbstractContextManager["Running"]):
             ProcessError: it had to be killed, or ended with an error.
         """
         deadline = time.monotonic() + timeout_s
-        while not self._eof and self._read(deadline - time.monotonic()):
-            pass
+        while True:
+            while self._lines:
+                self._parse(self._lines.popleft())
+            if self._eof or not self._read(deadline - time.monotonic()):
+                break
         ended = self.ended_within(deadline - time.monotonic())
         self.kill()
-        while (line := self._next_line()) is not None:
-            self._parse(line)
         if not ended:
             raise ProcessError(
                 "timeout",
@@ -218,17 +221,11 @@ class Running(AbstractContextManager["Running"]):
         chunk = os.read(descriptor, 65536)
         self._eof = not chunk
         self._files.keep_stdout(chunk)
-        self._pending += chunk
-        if len(self._pending) > _LINE_LIMIT and b"\n" not in self._pending:
+        *lines, self._torn = (self._torn + chunk).split(b"\n")
+        self._lines.extend(lines)
+        if len(self._torn) > _LINE_LIMIT:
             raise ProcessError("protocol", f"{self._whoami()} wrote a line of over 1 MiB")
         return True
-
-    def _next_line(self) -> bytes | None:
-        line, newline, rest = self._pending.partition(b"\n")
-        if not newline:
-            return None
-        self._pending = rest
-        return line
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
         if not line.startswith(b"{"):
