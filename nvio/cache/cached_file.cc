@@ -1,0 +1,447 @@
+// Reading and writing; write_back.cc and durability.cc hold the rest of the class.
+#include "cached_file.h"
+
+#include "../posix/real.h"
+#include "slots.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sched.h>
+#include <vector>
+
+namespace nvio {
+namespace {
+
+constexpr int kTries = 4;  // times to make room for one transfer before it goes to the file
+
+void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t at_least) {
+  std::uint64_t seen = value.load(std::memory_order_relaxed);
+  while (seen < at_least && !value.compare_exchange_weak(seen, at_least)) {
+  }
+}
+
+}  // namespace
+
+// The part of a transfer that lies in one block. Offsets within the block.
+struct CachedFile::Piece {
+  Piece(std::uint64_t offset, std::uint64_t end)
+      : place(offset % kGroupSize / kBlockSize),
+        begin(offset % kBlockSize),
+        stop(std::min(kBlockSize, begin + (end - offset))),
+        next(offset + (stop - begin)) {}
+  std::uint64_t place, begin, stop;
+  std::uint64_t next;  // offset in the file where the next piece starts
+};
+
+CachedFile::CachedFile(Session& session, std::uint32_t index)
+    : session_(session),
+      segment_(session.segment()),
+      counters_(session.counters()),
+      entry_(session.segment().file(index)),
+      index_(index) {}
+
+CachedFile::~CachedFile() {
+  if (read_fd_ >= 0) real().close(read_fd_);
+  if (write_fd_ >= 0 && write_fd_ != read_fd_) real().close(write_fd_);
+}
+
+void CachedFile::lend(int fd) {
+  const int access = fcntl(fd, F_GETFL) & O_ACCMODE;
+  if ((access != O_WRONLY && read_fd_ < 0) || (access != O_RDONLY && write_fd_ < 0)) {
+    const int copy = real().dup(fd);
+    if (copy < 0) return;
+    fcntl(copy, F_SETFD, FD_CLOEXEC);
+    if (access != O_WRONLY && read_fd_ < 0) read_fd_ = copy;
+    if (access != O_RDONLY && write_fd_ < 0) write_fd_ = copy;
+  }
+}
+
+std::uint64_t CachedFile::size() const {
+  if (nothing_cached()) {
+    // Nothing of the file is cached: what the file system says holds, also for what others wrote.
+    struct stat status {};
+    const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
+    if (real().fstat(fd, &status) == 0) return static_cast<std::uint64_t>(status.st_size);
+  }
+  return entry_.size.load(std::memory_order_acquire);
+}
+
+void CachedFile::grow(std::uint64_t end) { raise_to(entry_.size, end); }
+
+// --- while nothing is cached -----------------------------------------------------------------
+
+bool CachedFile::nothing_cached() const {
+  if (entry_.aside.load(std::memory_order_relaxed) != 0) return true;
+  const std::uint32_t mode = entry_.mode.load(std::memory_order_acquire);
+  return mode == kPassive || mode == kDraining;
+}
+
+void CachedFile::activate() {
+  std::uint32_t expected = kPassive;
+  if (!entry_.mode.compare_exchange_strong(expected, kDraining)) return;
+  struct stat status {};
+  const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
+  // A process killed in a passive write never counts itself out: then the file stays uncached.
+  for (int spin = 0; entry_.passive_writers.load() != 0; ++spin) {
+    if (spin > 100000) return;
+    sched_yield();
+  }
+  if (real().fstat(fd, &status) != 0) return;
+  grow(static_cast<std::uint64_t>(status.st_size));
+  raise_to(entry_.real_size, static_cast<std::uint64_t>(status.st_size));
+  entry_.mode.store(kActive, std::memory_order_release);
+}
+
+ssize_t CachedFile::read_real(std::uint64_t offset, char* buffer, std::size_t length) {
+  if (read_fd_ < 0) {
+    errno = EBADF;
+    return -1;
+  }
+  const SampledTimer timer(read_calls_, entry_.read_samples);
+  const ssize_t done = read_fully(read_fd_, buffer, length, static_cast<off_t>(offset));
+  if (done > 0 && length < entry_.bypass_size) timer.note(entry_, Direction::read, length);
+  count(counters_.reads_direct);
+  return done;
+}
+
+ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std::size_t length) {
+  entry_.passive_writers.fetch_add(1);
+  if (entry_.mode.load() != kPassive) {
+    entry_.passive_writers.fetch_sub(1);
+    return -2;  // the mode changed: not done, go the other way
+  }
+  const SampledTimer timer(write_calls_, entry_.write_samples);
+  const bool done = write_direct(offset, buffer, length);
+  const int error = errno;
+  entry_.passive_writers.fetch_sub(1);
+  if (!done) {
+    errno = error;
+    return -1;
+  }
+  if (length < entry_.bypass_size) timer.note(entry_, Direction::write, length);
+  return static_cast<ssize_t>(length);
+}
+
+bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::size_t length) {
+  if (write_fd_ < 0) {
+    errno = EBADF;
+    return false;
+  }
+  count(counters_.writes_direct);
+  const bool done = write_fully(write_fd_, buffer, length, static_cast<off_t>(offset)) >= 0;
+  entry_.direct_writes.store(1, std::memory_order_relaxed);
+  if (done) raise_to(entry_.real_size, offset + length);
+  return done;
+}
+
+// --- reading -----------------------------------------------------------------------------------
+
+ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length) {
+  count(counters_.reads);
+  char* target = static_cast<char*>(buffer);
+  if (length == 0) return 0;
+  const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
+  if (automatic) pattern_.note(offset, length);
+  if (nothing_cached()) {
+    const ssize_t done = read_real(offset, target, length);
+    if (automatic && read_fd_ >= 0 && is_slow(entry_, Direction::read)) activate();
+    return done;
+  }
+  const std::uint64_t size = entry_.size.load(std::memory_order_acquire);
+  if (offset >= size) return 0;
+  length = static_cast<std::size_t>(std::min<std::uint64_t>(length, size - offset));
+  if (length >= entry_.bypass_size && automatic) return read_around(offset, target, length);
+
+  const std::uint64_t end = offset + length;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t stop = std::min(end, (at / kGroupSize + 1) * kGroupSize);
+    char* place = target + (at - offset);
+    // What is there is served, whatever the pattern; only what is missing is a question of cost.
+    Outcome outcome = read_group(at, place, stop - at, ReadPattern::Advice::direct);
+    if (outcome == Outcome::done) {
+      count(counters_.read_hits);
+    } else {
+      ReadPattern::Advice advice = ReadPattern::Advice::block;
+      if (automatic) {
+        advice = is_slow(entry_, Direction::read) ? pattern_.advise(at, stop - at)
+                                                  : ReadPattern::Advice::direct;
+      }
+      if (entry_.mode.load() != kActive || read_fd_ < 0) advice = ReadPattern::Advice::direct;
+      for (int i = 0; i < kTries && advice != ReadPattern::Advice::direct; ++i) {
+        outcome = read_group(at, place, stop - at, advice);
+        if (outcome != Outcome::need_room || !session_.make_room()) break;
+      }
+      if (outcome != Outcome::done && read_around(at, place, stop - at) < 0) return -1;
+    }
+    at = stop;
+  }
+  return static_cast<ssize_t>(length);
+}
+
+// Reads the file itself and lays what the cache holds over it. A block that is written back and
+// leaves the cache in between would be missed by both halves: then it is done again.
+ssize_t CachedFile::read_around(std::uint64_t offset, char* buffer, std::size_t length) {
+  for (;;) {
+    const std::uint64_t evictions = entry_.evictions.load(std::memory_order_acquire);
+    ssize_t done = 0;
+    if (offset < entry_.real_size.load(std::memory_order_acquire)) {
+      done = read_real(offset, buffer, length);
+      // Write-only handles have no way to the file; what they wrote is in the cache.
+      if (done < 0) return -1;
+    }
+    std::memset(buffer + done, 0, length - static_cast<std::size_t>(done));
+    const std::uint64_t end = offset + length;
+    for (std::uint64_t at = offset; at < end;) {
+      const std::uint64_t group_index = at / kGroupSize;
+      Bucket& bucket = segment_.bucket_of(index_, group_index);
+      bucket.lock.lock();
+      const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
+      const std::uint64_t stop = std::min(end, (group_index + 1) * kGroupSize);
+      while (at < stop) {
+        const Piece piece(at, stop);
+        const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
+        if (slot != kNone) {
+          const std::uint64_t start = at - piece.begin;
+          segment_.valid(slot).each_run(piece.begin, piece.stop, [&](std::size_t a, std::size_t b) {
+            std::memcpy(buffer + (start + a - offset), segment_.block(slot) + a, b - a);
+          });
+        }
+        at = piece.next;
+      }
+      bucket.lock.unlock();
+    }
+    if (entry_.evictions.load(std::memory_order_acquire) == evictions) break;
+  }
+  return static_cast<ssize_t>(length);
+}
+
+CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, std::size_t length,
+                                           ReadPattern::Advice advice) {
+  const std::uint64_t group_index = offset / kGroupSize;
+  const std::uint64_t end = offset + length;
+  Bucket& bucket = segment_.bucket_of(index_, group_index);
+  const std::lock_guard guard(bucket.lock);
+  std::uint32_t group = segment_.find_group(bucket, index_, group_index);
+  if (group == kNone && advice == ReadPattern::Advice::direct) return Outcome::not_served;
+
+  for (std::uint64_t at = offset; at < end;) {
+    const Piece piece(at, end);
+    std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
+    if (slot == kNone || !is_valid(segment_, slot, piece.begin, piece.stop)) {
+      if (advice == ReadPattern::Advice::direct) return Outcome::not_served;
+      const bool whole = advice == ReadPattern::Advice::group;
+      const std::uint64_t last_wanted = Piece(end - 1, end).place;
+      const Outcome outcome = fetch(bucket, group, group_index, whole ? 0 : piece.place,
+                                    whole ? kGroupBlocks - 1 : last_wanted);
+      if (outcome != Outcome::done) return outcome;
+      slot = segment_.group(group).slot[piece.place];
+    }
+    std::memcpy(buffer + (at - offset), segment_.block(slot) + piece.begin,
+                piece.stop - piece.begin);
+    segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
+    at = piece.next;
+  }
+  return Outcome::done;
+}
+
+// Makes the blocks [first, last] of a group wholly valid by one read of the file. The bucket's
+// lock is held throughout: nobody may write these bytes past us meanwhile.
+CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
+                                      std::uint64_t group_index, std::uint64_t first,
+                                      std::uint64_t last) {
+  group = segment_.make_group(bucket, index_, group_index);
+  if (group == kNone) return Outcome::need_room;
+  // Nothing lies beyond the end of the file: do not cache emptiness.
+  const std::uint64_t size = entry_.size.load(std::memory_order_acquire);
+  const std::uint64_t base = group_index * kGroupSize;
+  while (last > first && base + last * kBlockSize >= size) --last;
+
+  std::uint32_t taken[kGroupBlocks];
+  std::uint64_t count_taken = 0;
+  for (std::uint64_t place = first; place <= last; ++place) {
+    if (segment_.group(group).slot[place] != kNone) continue;
+    const std::uint32_t slot = segment_.take_slot();
+    if (slot == kNone) break;
+    taken[count_taken++] = slot;
+    segment_.slot(slot).place = static_cast<std::uint8_t>(place);
+    segment_.slot(slot).group.store(group, std::memory_order_relaxed);
+    segment_.group(group).slot[place] = slot;
+    entry_.blocks.fetch_add(1, std::memory_order_relaxed);
+  }
+  const auto give_back = [&] {
+    for (std::uint64_t i = 0; i < count_taken; ++i) {
+      segment_.group(group).slot[segment_.slot(taken[i]).place] = kNone;
+      segment_.give_slot(taken[i]);
+      entry_.blocks.fetch_sub(1, std::memory_order_relaxed);
+    }
+  };
+  for (std::uint64_t place = first; place <= last; ++place) {
+    if (segment_.group(group).slot[place] == kNone) {
+      give_back();
+      return Outcome::need_room;
+    }
+  }
+
+  // Into the blocks at once where they are empty, beside them where they hold something already.
+  static thread_local std::vector<char> beside;
+  iovec vectors[kGroupBlocks];
+  for (std::uint64_t place = first; place <= last; ++place) {
+    const std::uint32_t slot = segment_.group(group).slot[place];
+    const bool empty = !segment_.valid(slot).any(0, kBlockSize);
+    if (!empty && beside.empty()) beside.resize(kGroupSize);
+    vectors[place - first] = {empty ? segment_.block(slot) : beside.data() + place * kBlockSize,
+                              kBlockSize};
+  }
+  const int blocks = static_cast<int>(last - first + 1);
+  const std::uint64_t wanted = static_cast<std::uint64_t>(blocks) * kBlockSize;
+  std::uint64_t done = 0;
+  const std::uint64_t start = base + first * kBlockSize;
+  if (start < entry_.real_size.load(std::memory_order_acquire)) {
+    iovec rest[kGroupBlocks];
+    while (done < wanted) {
+      const auto skip = static_cast<std::uint64_t>(done / kBlockSize);
+      std::copy(vectors + skip, vectors + blocks, rest);
+      rest[0].iov_base = static_cast<char*>(rest[0].iov_base) + done % kBlockSize;
+      rest[0].iov_len -= done % kBlockSize;
+      const ssize_t n = real().preadv(read_fd_, rest, blocks - static_cast<int>(skip),
+                                      static_cast<off_t>(start + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        give_back();
+        return Outcome::not_served;
+      }
+      if (n == 0) break;
+      done += static_cast<std::uint64_t>(n);
+    }
+  }
+  count(counters_.fetches);
+  count(counters_.fetched_bytes, done);
+  for (std::uint64_t place = first; place <= last; ++place) {
+    const std::uint32_t slot = segment_.group(group).slot[place];
+    char* bytes = static_cast<char*>(vectors[place - first].iov_base);
+    const std::uint64_t before = (place - first) * kBlockSize;
+    const std::uint64_t got = done > before ? std::min(kBlockSize, done - before) : 0;
+    std::memset(bytes + got, 0, kBlockSize - got);
+    if (bytes != segment_.block(slot)) {
+      const Bits valid = segment_.valid(slot);
+      for (std::uint64_t a = valid.next_clear(0, kBlockSize); a < kBlockSize;) {
+        const std::uint64_t b = valid.next_set(a, kBlockSize);
+        std::memcpy(segment_.block(slot) + a, bytes + a, b - a);
+        a = valid.next_clear(b, kBlockSize);
+      }
+    }
+    mark_valid(segment_, slot, 0, kBlockSize);
+  }
+  return Outcome::done;
+}
+
+void CachedFile::prefetch(std::uint32_t share, std::uint32_t shares) {
+  activate();
+  const std::uint64_t size = entry_.size.load();
+  if (entry_.mode.load() != kActive || read_fd_ < 0) return;
+  const std::uint64_t groups = (size + kGroupSize - 1) / kGroupSize;
+  for (std::uint64_t i = groups * share / shares; i < groups * (share + 1) / shares; ++i) {
+    Bucket& bucket = segment_.bucket_of(index_, i);
+    const std::lock_guard guard(bucket.lock);
+    std::uint32_t group = kNone;
+    if (fetch(bucket, group, i, 0, kGroupBlocks - 1) != Outcome::done) return;  // the store is full
+  }
+}
+
+// --- writing -----------------------------------------------------------------------------------
+
+ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t length) {
+  count(counters_.writes);
+  const char* source = static_cast<const char*>(buffer);
+  if (length == 0) return 0;
+  if (write_fd_ < 0) {
+    errno = EBADF;
+    return -1;
+  }
+  const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
+  if (entry_.aside.load() != 0) {
+    return write_direct(offset, source, length) ? static_cast<ssize_t>(length) : -1;
+  }
+  if (entry_.mode.load(std::memory_order_acquire) == kPassive) {
+    const ssize_t done = write_passive(offset, source, length);
+    if (automatic && is_slow(entry_, Direction::write)) activate();
+    if (done != -2) return done;
+  }
+  bool admit = entry_.mode.load() == kActive;
+  if (automatic) {
+    admit = admit && length < entry_.bypass_size && is_slow(entry_, Direction::write);
+  }
+  const std::uint64_t end = offset + length;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t stop = std::min(end, (at / kGroupSize + 1) * kGroupSize);
+    Outcome outcome = Outcome::need_room;
+    for (int i = 1; outcome == Outcome::need_room; ++i) {
+      const bool last_try = i == kTries;
+      outcome = write_group(at, source + (at - offset), stop - at, admit, last_try);
+      if (outcome == Outcome::need_room) session_.make_room();
+    }
+    if (outcome != Outcome::done) {
+      grow(at);
+      return at > offset ? static_cast<ssize_t>(at - offset) : -1;
+    }
+    at = stop;
+  }
+  grow(end);
+  return static_cast<ssize_t>(length);
+}
+
+// Bytes that the cache holds dirty, or that have a record in the redo log, must go to the cache:
+// else an older one would be written over them later. The rest goes to the cache if admitted,
+// else to the file, in runs as long as possible; clean copies in the cache are kept up to date.
+CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* buffer,
+                                            std::size_t length, bool admit, bool last_try) {
+  const std::uint64_t group_index = offset / kGroupSize;
+  const std::uint64_t end = offset + length;
+  Bucket& bucket = segment_.bucket_of(index_, group_index);
+  const std::lock_guard guard(bucket.lock);
+  std::uint32_t group = segment_.find_group(bucket, index_, group_index);
+  if (group == kNone && admit) group = segment_.make_group(bucket, index_, group_index);
+
+  std::uint64_t direct_from = offset;  // [direct_from, at) is still to go to the file
+  const auto write_run = [&](std::uint64_t until) {
+    return until == direct_from ||
+           write_direct(direct_from, buffer + (direct_from - offset), until - direct_from);
+  };
+  for (std::uint64_t at = offset; at < end;) {
+    const Piece piece(at, end);
+    std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
+    if (slot == kNone && admit && group != kNone) {
+      slot = segment_.take_slot();
+      if (slot != kNone) {
+        segment_.slot(slot).place = static_cast<std::uint8_t>(piece.place);
+        segment_.slot(slot).group.store(group, std::memory_order_relaxed);
+        segment_.group(group).slot[piece.place] = slot;
+        entry_.blocks.fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+    if (slot == kNone && admit && !last_try) {
+      // What was done so far is done again after room was made: the same bytes, no harm.
+      return write_run(at) ? Outcome::need_room : Outcome::not_served;
+    }
+    char* place = slot == kNone ? nullptr : segment_.block(slot) + piece.begin;
+    const bool must_cache = slot != kNone && (segment_.slot(slot).dirty_pages != 0 ||
+                                              has_records(segment_.slot(slot)));
+    if (slot != kNone && (admit || must_cache)) {
+      if (!write_run(at)) return Outcome::not_served;
+      direct_from = piece.next;
+      std::memcpy(place, buffer + (at - offset), piece.stop - piece.begin);
+      mark_dirty(segment_, slot, piece.begin, piece.stop);
+      segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
+      count(counters_.writes_cached);
+    } else if (slot != kNone) {
+      std::memcpy(place, buffer + (at - offset), piece.stop - piece.begin);
+      mark_valid(segment_, slot, piece.begin, piece.stop);
+    }
+    at = piece.next;
+  }
+  return write_run(end) ? Outcome::done : Outcome::not_served;
+}
+
+}  // namespace nvio

@@ -1,0 +1,97 @@
+// One file as one process sees it through the cache. All processes of the job on the node share
+// the same entry and blocks, so what one wrote the others read at once.
+//
+// Threads may call everything at the same time. Methods that return int return 0 or an errno
+// value; transfers return like pread and pwrite.
+#pragma once
+
+#include "admission.h"
+#include "counters.h"
+#include "segment.h"
+#include "session.h"
+
+#include <mutex>
+
+namespace nvio {
+
+class CachedFile {
+ public:
+  CachedFile(Session& session, std::uint32_t index);
+  ~CachedFile();
+  CachedFile(const CachedFile&) = delete;
+  CachedFile& operator=(const CachedFile&) = delete;
+
+  // Lends a descriptor of the file: its access mode decides what this process can do with it.
+  void lend(int fd);
+
+  ssize_t read(std::uint64_t offset, void* buffer, std::size_t length);
+  ssize_t write(std::uint64_t offset, const void* buffer, std::size_t length);
+  std::uint64_t size() const;
+  int truncate(std::uint64_t size);
+
+  // MPI_File_sync: all written so far is visible to the job and survives as the store does.
+  int sync();
+  // All written so far is in the file (visible; not yet durable there).
+  int write_back();
+  // The same, durable; the redo log is empty afterwards.
+  int checkpoint();
+  // Writes back, forgets, and leaves every later call to the file itself.
+  int step_aside();
+  void forget();
+  // Fetches this process's share of the file (the paper's whole prefetch).
+  void prefetch(std::uint32_t share, std::uint32_t shares);
+  // Tells the log that the file was deleted, or has another name.
+  void rename_log();
+  // What the last handle in the job does: nothing that was synced may be lost.
+  int finish();
+
+  FileEntry& entry() { return entry_; }
+  std::uint32_t index() const { return index_; }
+  bool can_write_back() const { return write_fd_ >= 0; }
+
+  // Writes back the dirty bytes of a group whose bucket's lock is held.
+  int write_back_group(std::uint32_t group);
+
+ private:
+  enum class Outcome : std::uint8_t { done, need_room, not_served };
+  struct Piece;
+
+  bool nothing_cached() const;
+  void activate();
+  ssize_t read_real(std::uint64_t offset, char* buffer, std::size_t length);
+  ssize_t read_around(std::uint64_t offset, char* buffer, std::size_t length);
+  Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length,
+                     ReadPattern::Advice advice);
+  Outcome fetch(Bucket& bucket, std::uint32_t& group, std::uint64_t group_index,
+                std::uint64_t first, std::uint64_t last);
+  Outcome write_group(std::uint64_t offset, const char* buffer, std::size_t length, bool admit,
+                      bool last_try);
+  ssize_t write_passive(std::uint64_t offset, const char* buffer, std::size_t length);
+  bool write_direct(std::uint64_t offset, const char* buffer, std::size_t length);
+  void grow(std::uint64_t end);
+  int sync_locked();
+  int checkpoint_locked();
+  int write_back_all();
+  int log_changes();
+  bool open_log();
+  int durable_in_file();
+  FileIdentity identity() const;
+  // Calls visit(group) under its bucket's lock for each group of this file. With `share`, groups
+  // that another process is at are left for a second round.
+  template <typename Visit>
+  int each_group(bool share, Visit&& visit);
+
+  Session& session_;
+  Segment& segment_;
+  Counters& counters_;
+  FileEntry& entry_;
+  std::uint32_t index_;
+  int read_fd_ = -1;
+  int write_fd_ = -1;
+  ReadPattern pattern_;
+  std::uint32_t read_calls_ = 0;
+  std::uint32_t write_calls_ = 0;
+  std::unique_ptr<Medium> log_medium_;
+};
+
+}  // namespace nvio

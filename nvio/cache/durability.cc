@@ -1,0 +1,204 @@
+// What survives: sync, checkpoint, truncation, stepping aside, and the end of a file's stay.
+#include "../posix/real.h"
+#include "each_group.h"
+#include "slots.h"
+
+#include <cerrno>
+#include <mutex>
+
+namespace nvio {
+
+FileIdentity CachedFile::identity() const {
+  return {entry_.device, entry_.inode, entry_.path, entry_.deleted.load() != 0};
+}
+
+bool CachedFile::open_log() {
+  if (log_medium_ == nullptr) {
+    std::string why;
+    log_medium_ = session_.open_log(entry_, why);
+  }
+  return log_medium_ != nullptr;
+}
+
+int CachedFile::durable_in_file() {
+  const int fd = write_fd_ >= 0 ? write_fd_ : read_fd_;
+  entry_.direct_writes.store(0);
+  if (real().fsync(fd) == 0) return 0;
+  const int error = errno;
+  entry_.direct_writes.store(1);
+  return error;
+}
+
+int CachedFile::sync() {
+  const std::lock_guard guard(entry_.lock);
+  return sync_locked();
+}
+
+int CachedFile::sync_locked() {
+  count(counters_.syncs);
+  if (nothing_cached()) return durable_in_file();
+  if (entry_.sync == static_cast<std::uint8_t>(SyncTo::file)) return checkpoint_locked();
+  // A store that has no room for the log, or cannot be written, leaves the plain way.
+  if (log_changes() != 0) return checkpoint_locked();
+  return entry_.direct_writes.load() != 0 ? durable_in_file() : 0;
+}
+
+// Appends what changed since the last commit. The position is published only after the commit, so
+// a process that dies here leaves the log as it was.
+int CachedFile::log_changes() {
+  if (!open_log()) return EIO;
+  LogPosition position = entry_.log;
+  LogWriter writer(*log_medium_, position);
+  if (position.epoch == 0) {
+    if (const int error = writer.start(identity())) return error;
+    entry_.log = position;
+  }
+  std::uint64_t bytes = 0;
+  const std::uint64_t first = position.sequence;
+  const int failed = each_group(false, [&](Bucket&, std::uint32_t group_index) {
+    const Group& group = segment_.group(group_index);
+    for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
+      const std::uint32_t slot = group.slot[place];
+      if (slot == kNone) continue;
+      Slot& state = segment_.slot(slot);
+      const auto changed = static_cast<std::uint16_t>(state.unlogged_pages | state.logging_pages);
+      if (changed == 0) continue;
+      state.logging_pages = changed;
+      state.unlogged_pages = 0;
+      const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
+      int error = 0;
+      for (std::uint64_t page = 0; page < kGroupBlocks; ++page) {
+        if ((changed >> page & 1) == 0) continue;
+        // A page with older records is logged in full: it may have been written back meanwhile.
+        const bool again = (state.logged_pages >> page & 1) != 0;
+        const Bits bits = again ? segment_.valid(slot) : segment_.dirty(slot);
+        bits.each_run(page * kPageSize, (page + 1) * kPageSize, [&](std::size_t a, std::size_t b) {
+          if (error == 0) error = writer.extent(base + a, segment_.block(slot) + a, b - a);
+          bytes += b - a;
+        });
+      }
+      if (error != 0) return error;
+    }
+    return 0;
+  });
+  if (failed != 0) return failed;
+  if (position.sequence != first || entry_.log_uncommitted != 0) {
+    if (const int error = writer.commit(entry_.size.load())) return error;
+    entry_.log = position;
+    entry_.log_uncommitted = 0;
+  }
+  count(counters_.logged_bytes, bytes);
+  return each_group(false, [&](Bucket&, std::uint32_t group) {
+    for (const std::uint32_t slot : segment_.group(group).slot) {
+      if (slot == kNone) continue;
+      Slot& state = segment_.slot(slot);
+      state.logged_pages |= state.logging_pages;
+      state.logging_pages = 0;
+    }
+    return 0;
+  });
+}
+
+int CachedFile::checkpoint() {
+  const std::lock_guard guard(entry_.lock);
+  return checkpoint_locked();
+}
+
+int CachedFile::checkpoint_locked() {
+  count(counters_.checkpoints);
+  const bool has_log = entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord && open_log();
+  if (has_log) {
+    LogPosition position = entry_.log;
+    LogWriter(*log_medium_, position).mark(LogState::flushing, identity());
+  }
+  if (const int error = write_back_all()) return error;
+  if (const int error = durable_in_file()) return error;
+  if (!has_log) return 0;
+  LogPosition position = entry_.log;
+  if (const int error = LogWriter(*log_medium_, position).start(identity())) return error;
+  entry_.log = position;
+  entry_.log_uncommitted = 0;
+  return each_group(false, [&](Bucket&, std::uint32_t group) {
+    for (const std::uint32_t slot : segment_.group(group).slot) {
+      if (slot == kNone) continue;
+      Slot& state = segment_.slot(slot);
+      state.logged_pages = state.logging_pages = 0;
+      state.unlogged_pages = state.dirty_pages;
+    }
+    return 0;
+  });
+}
+
+int CachedFile::truncate(std::uint64_t size) {
+  if (write_fd_ < 0) return EINVAL;  // as ftruncate says of a descriptor not open for writing
+  const std::lock_guard guard(entry_.lock);
+  if (entry_.aside.load() == 0) {
+    each_group(false, [&](Bucket&, std::uint32_t group_index) {
+      const Group& group = segment_.group(group_index);
+      for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
+        const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
+        if (group.slot[place] == kNone || base + kBlockSize <= size) continue;
+        cut(segment_, group.slot[place], size > base ? size - base : 0);
+      }
+      return 0;
+    });
+  }
+  if (real().ftruncate(write_fd_, static_cast<off_t>(size)) != 0) return errno;
+  entry_.size.store(size);
+  entry_.real_size.store(size);
+  entry_.direct_writes.store(1);
+  if (entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord && open_log()) {
+    LogPosition position = entry_.log;
+    if (LogWriter(*log_medium_, position).truncate(size) != 0) return checkpoint_locked();
+    entry_.log = position;
+    entry_.log_uncommitted = 1;
+  }
+  return 0;
+}
+
+int CachedFile::step_aside() {
+  const std::lock_guard guard(entry_.lock);
+  if (entry_.aside.load() != 0) return 0;
+  if (entry_.mode.load() == kActive) entry_.mode.store(kLeaving);
+  // From here on only bytes that are dirty already can be dirtied again: this ends.
+  for (int round = 0; entry_.blocks.load() != 0; ++round) {
+    constexpr int kRounds = 100;
+    const int error = checkpoint_locked();
+    if (error != 0 || round == kRounds) {
+      entry_.mode.store(kActive);
+      return error != 0 ? error : EBUSY;
+    }
+    forget();
+  }
+  entry_.aside.store(1);
+  return 0;
+}
+
+void CachedFile::rename_log() {
+  const std::lock_guard guard(entry_.lock);
+  if (entry_.log.epoch == 0 || !open_log()) return;
+  LogPosition position = entry_.log;
+  LogWriter(*log_medium_, position).mark(LogState::live, identity());
+}
+
+int CachedFile::finish() {
+  const std::lock_guard guard(entry_.lock);
+  const bool has_log = entry_.log.epoch != 0;
+  int error = 0;
+  if (entry_.deleted.load() == 0 && entry_.blocks.load() != 0) {
+    const bool durable = entry_.close == static_cast<std::uint8_t>(Close::durable);
+    if (durable || (has_log && entry_.log.tail > kFirstRecord)) {
+      error = checkpoint_locked();
+    } else {
+      error = write_back();
+    }
+    // The file system refused: what is left can still be rebuilt by `nvio recover`.
+    if (error != 0) log_changes();
+  }
+  forget();
+  log_medium_.reset();
+  if (has_log && error == 0) session_.delete_log(entry_);
+  return error;
+}
+
+}  // namespace nvio

@@ -1,0 +1,308 @@
+#include "segment.h"
+
+#include "../posix/real.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace nvio {
+namespace {
+
+std::uint64_t page_aligned(std::uint64_t offset) {
+  return (offset + kPageSize - 1) / kPageSize * kPageSize;
+}
+
+std::uint32_t bucket_count(std::uint32_t slots) {
+  std::uint32_t buckets = 256;
+  while (buckets < slots / 16 && buckets < 65536) buckets *= 2;
+  return buckets;
+}
+
+std::string failed(const char* what, const std::string& path) {
+  return std::string("cannot ") + what + " " + path + ": " + std::strerror(errno);
+}
+
+}  // namespace
+
+// Offsets in bytes from the start of the segment.
+struct Segment::Layout {
+  explicit Layout(std::uint32_t slots, std::uint32_t groups, std::uint32_t buckets_wanted)
+      : files(page_aligned(sizeof(SegmentHeader))),
+        buckets(page_aligned(files + kMaxFiles * sizeof(FileEntry))),
+        group_table(page_aligned(buckets + buckets_wanted * sizeof(Bucket))),
+        slot_table(page_aligned(group_table + groups * sizeof(Group))),
+        bitmaps(page_aligned(slot_table + slots * sizeof(Slot))),
+        blocks(page_aligned(bitmaps + std::uint64_t{slots} * 2 * kBitmapWords * 8)),
+        end(blocks + slots * kBlockSize) {}
+  std::uint64_t files, buckets, group_table, slot_table, bitmaps, blocks, end;
+};
+
+std::string boot_identifier() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  std::getline(file, text);
+  return text;
+}
+
+bool Segment::map(int fd, std::uint64_t bytes, bool writable, std::string& why) {
+  void* memory =
+      mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ | PROT_WRITE,
+           writable ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  if (memory == MAP_FAILED) {
+    why = std::string("cannot map the store: ") + std::strerror(errno);
+    return false;
+  }
+  base_ = static_cast<char*>(memory);
+  bytes_ = bytes;
+  fd_ = fd;
+  return true;
+}
+
+void Segment::lay_out(const Layout& layout) {
+  files_ = reinterpret_cast<FileEntry*>(base_ + layout.files);
+  buckets_ = reinterpret_cast<Bucket*>(base_ + layout.buckets);
+  groups_ = reinterpret_cast<Group*>(base_ + layout.group_table);
+  slots_ = reinterpret_cast<Slot*>(base_ + layout.slot_table);
+  bitmaps_ = reinterpret_cast<std::uint64_t*>(base_ + layout.bitmaps);
+  blocks_ = base_ + layout.blocks;
+}
+
+std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::uint64_t capacity,
+                                                 std::string& why) {
+  const auto slots = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(std::max<std::uint64_t>(capacity / kBlockSize, 16), 1U << 30));
+  const std::uint32_t buckets = bucket_count(slots);
+  const Layout layout(slots, slots, buckets);
+  const std::string fresh = path + "." + std::to_string(getpid());
+  // Made under a name of our own and linked into place whole: whoever finds it, finds it ready.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const int fd = real().open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd >= 0) {
+      struct stat status {};
+      std::unique_ptr<Segment> segment(new Segment);
+      if (real().fstat(fd, &status) != 0 ||
+          static_cast<std::uint64_t>(status.st_size) < sizeof(SegmentHeader) ||
+          !segment->map(fd, static_cast<std::uint64_t>(status.st_size), true, why)) {
+        real().close(fd);
+        if (why.empty()) why = path + " is no nvio segment";
+        return nullptr;
+      }
+      const SegmentHeader& header = segment->header();
+      if (std::memcmp(header.magic, kSegmentMagic, sizeof kSegmentMagic) != 0 ||
+          header.version != kSegmentVersion ||
+          Layout(header.slots, header.groups, header.buckets).end !=
+              static_cast<std::uint64_t>(status.st_size)) {
+        why = path + " is no nvio segment of this version; it is left alone";
+        return nullptr;
+      }
+      if (boot_identifier() != header.boot_id) {
+        why = path + " is from before the machine restarted; recover it first: nvio recover DIR";
+        return nullptr;
+      }
+      segment->lay_out(Layout(header.slots, header.groups, header.buckets));
+      return segment;
+    }
+    if (errno != ENOENT) {
+      why = failed("open", path);
+      return nullptr;
+    }
+    const int made = real().open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (made < 0) {
+      why = failed("make", fresh);
+      return nullptr;
+    }
+    std::unique_ptr<Segment> segment(new Segment);
+    const int reserved = real().ftruncate(made, static_cast<off_t>(layout.end)) != 0
+                             ? errno
+                             : posix_fallocate(made, 0, static_cast<off_t>(layout.group_table));
+    if (reserved != 0 || !segment->map(made, layout.end, true, why)) {
+      errno = reserved;
+      if (why.empty()) why = failed("reserve room for", fresh);
+      real().unlink(fresh.c_str());
+      if (segment->base_ == nullptr) real().close(made);
+      return nullptr;
+    }
+    segment->lay_out(layout);
+    SegmentHeader& header = segment->header();
+    std::memcpy(header.magic, kSegmentMagic, sizeof kSegmentMagic);
+    header.version = kSegmentVersion;
+    header.slots = header.groups = slots;
+    header.buckets = buckets;
+    std::strncpy(header.boot_id, boot_identifier().c_str(), sizeof header.boot_id - 1);
+    header.allocation.initialise();
+    header.files.initialise();
+    header.free_slot = header.free_group = kNone;
+    for (std::uint32_t i = 0; i < buckets; ++i) {
+      segment->buckets_[i].lock.initialise();
+      segment->buckets_[i].head = kNone;
+    }
+    for (std::uint32_t i = 0; i < kMaxFiles; ++i) segment->files_[i].lock.initialise();
+    header.ready.store(1);
+    const bool placed = link(fresh.c_str(), path.c_str()) == 0;
+    const int error = errno;
+    real().unlink(fresh.c_str());
+    if (placed) return segment;
+    errno = error;
+    if (errno != EEXIST) {
+      why = failed("place", path);
+      return nullptr;
+    }
+  }
+  why = path + " keeps appearing and disappearing";
+  return nullptr;
+}
+
+std::unique_ptr<Segment> Segment::open_existing(const std::string& path, std::string& why) {
+  const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    why = failed("open", path);
+    return nullptr;
+  }
+  struct stat status {};
+  std::unique_ptr<Segment> segment(new Segment);
+  if (real().fstat(fd, &status) != 0 ||
+      static_cast<std::uint64_t>(status.st_size) < sizeof(SegmentHeader) ||
+      !segment->map(fd, static_cast<std::uint64_t>(status.st_size), false, why)) {
+    real().close(fd);
+    if (why.empty()) why = path + " is no nvio segment";
+    return nullptr;
+  }
+  const SegmentHeader& header = segment->header();
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  const bool whole =
+      std::memcmp(header.magic, kSegmentMagic, sizeof kSegmentMagic) == 0 &&
+      header.version == kSegmentVersion && header.slots == header.groups &&
+      header.slots <= size / kBlockSize && header.buckets <= 65536 && header.buckets > 0 &&
+      Layout(header.slots, header.groups, header.buckets).end == size &&
+      header.fresh_slot <= header.slots && header.fresh_group <= header.groups &&
+      std::memchr(header.boot_id, '\0', sizeof header.boot_id) != nullptr;
+  if (!whole) {
+    why = path + " is no nvio segment of this version";
+    return nullptr;
+  }
+  segment->lay_out(Layout(header.slots, header.groups, header.buckets));
+  return segment;
+}
+
+Segment::~Segment() {
+  if (base_ != nullptr) {
+    munmap(base_, bytes_);
+    real().close(fd_);
+  }
+}
+
+Bucket& Segment::bucket_of(std::uint32_t file, std::uint64_t group_index) {
+  std::uint64_t hash = (group_index + 1) * 0x9E3779B97F4A7C15ULL + file * 0xC2B2AE3D27D4EB4FULL;
+  hash ^= hash >> 29;
+  return buckets_[hash & (header().buckets - 1)];
+}
+
+std::uint32_t Segment::find_group(const Bucket& bucket, std::uint32_t file, std::uint64_t index) {
+  std::uint32_t at = bucket.head;
+  while (at != kNone && (groups_[at].file != file || groups_[at].index != index)) {
+    at = groups_[at].next;
+  }
+  return at;
+}
+
+bool Segment::reserve(std::uint64_t offset, std::uint64_t length) {
+  const std::uint64_t begin = offset / kPageSize * kPageSize;
+  const std::uint64_t end = page_aligned(offset + length);
+  return posix_fallocate(fd_, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) == 0;
+}
+
+std::uint32_t Segment::make_group(Bucket& bucket, std::uint32_t file, std::uint64_t index) {
+  const std::uint32_t found = find_group(bucket, file, index);
+  if (found != kNone) return found;
+  SegmentHeader& header = this->header();
+  header.allocation.lock();
+  std::uint32_t taken = header.free_group;
+  if (taken != kNone) {
+    header.free_group = groups_[taken].next;
+  } else if (header.fresh_group < header.groups) {
+    taken = header.fresh_group;
+    constexpr std::uint32_t kReserveGroups = 512;
+    const auto offset =
+        static_cast<std::uint64_t>(reinterpret_cast<char*>(&groups_[taken]) - base_);
+    const std::uint64_t count = std::min(kReserveGroups, header.groups - taken);
+    if (taken % kReserveGroups == 0 && !reserve(offset, count * sizeof(Group))) {
+      taken = kNone;
+    } else {
+      header.fresh_group = taken + 1;
+    }
+  }
+  header.allocation.unlock();
+  if (taken == kNone) return kNone;
+  Group& group = groups_[taken];
+  group.file = file;
+  group.index = index;
+  group.misses = 0;
+  for (auto& slot : group.slot) slot = kNone;
+  group.next = bucket.head;
+  bucket.head = taken;
+  return taken;
+}
+
+void Segment::drop_group(Bucket& bucket, std::uint32_t group) {
+  std::uint32_t* link = &bucket.head;
+  while (*link != kNone && *link != group) link = &groups_[*link].next;
+  if (*link == kNone) return;
+  *link = groups_[group].next;
+  groups_[group].file = kNone;
+  SegmentHeader& header = this->header();
+  header.allocation.lock();
+  groups_[group].next = header.free_group;
+  header.free_group = group;
+  header.allocation.unlock();
+}
+
+std::uint32_t Segment::take_slot() {
+  SegmentHeader& header = this->header();
+  header.allocation.lock();
+  std::uint32_t taken = header.free_slot;
+  if (taken != kNone) {
+    header.free_slot = slots_[taken].group.load(std::memory_order_relaxed);
+  } else if (header.fresh_slot < header.slots && header.full == 0) {
+    taken = header.fresh_slot;
+    if (taken >= header.reserved_slots) {
+      const std::uint32_t count = std::min(kReserveSlots, header.slots - taken);
+      const auto offset_of = [this](void* place) {
+        return static_cast<std::uint64_t>(static_cast<char*>(place) - base_);
+      };
+      if (reserve(offset_of(&slots_[taken]), count * sizeof(Slot)) &&
+          reserve(offset_of(bitmap(taken)), std::uint64_t{count} * 2 * kBitmapWords * 8) &&
+          reserve(offset_of(block(taken)), count * kBlockSize)) {
+        header.reserved_slots = taken + count;
+      } else {
+        header.full = 1;
+        taken = kNone;
+      }
+    }
+    if (taken != kNone) header.fresh_slot = taken + 1;
+  }
+  header.allocation.unlock();
+  if (taken == kNone) return kNone;
+  Slot& slot = slots_[taken];
+  slot.valid_pages = slot.dirty_pages = slot.unlogged_pages = slot.logging_pages = slot.logged_pages = 0;
+  slot.recent.store(1, std::memory_order_relaxed);
+  std::memset(bitmap(taken), 0, 2 * kBitmapWords * 8);
+  return taken;
+}
+
+void Segment::give_slot(std::uint32_t slot) {
+  SegmentHeader& header = this->header();
+  header.allocation.lock();
+  // While a slot is free its `group` field links the list; no reader takes it for a group, since
+  // a slot is only ever reached from a group that names it.
+  slots_[slot].dirty_pages = 0;
+  slots_[slot].group.store(header.free_slot, std::memory_order_relaxed);
+  header.free_slot = slot;
+  header.allocation.unlock();
+}
+
+}  // namespace nvio

@@ -1,0 +1,175 @@
+// The node's working memory: one file, mapped by every process of the job on this node.
+//
+// Layout: header | files | buckets | groups | slots | bitmaps | blocks. A group is 1 MiB of one
+// file, found through a hash bucket whose lock guards the group and all its slots; a slot holds
+// one 64 KiB block. Nothing here is needed to rebuild what was synced (that is the redo log's
+// task, recovery/): after a crash of processes, but not of the machine, it still tells what was
+// written since.
+#pragma once
+
+#include "../recovery/log_writer.h"
+#include "bits.h"
+#include "shared_lock.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace nvio {
+
+constexpr std::uint64_t kBlockSize = 64 << 10;
+constexpr std::uint64_t kGroupBlocks = 16;
+constexpr std::uint64_t kGroupSize = kBlockSize * kGroupBlocks;
+constexpr std::uint64_t kPageSize = 4 << 10;
+constexpr std::uint32_t kMaxFiles = 512;
+constexpr std::uint32_t kNone = ~0U;  // no slot, no group
+constexpr std::size_t kMaxPath = 1024;
+
+enum Mode : std::uint32_t {
+  kPassive = 0,   // nothing is cached: calls go to the file without taking locks
+  kDraining = 1,  // calls take locks; nothing is admitted before the last passive write is done
+  kActive = 2,
+  kLeaving = 3,  // what is cached is served and written back; nothing is admitted
+};
+
+// A file that some process of the job on this node has open. Guarded by `lock` unless atomic.
+struct FileEntry {
+  SharedLock lock;
+  std::atomic<std::uint32_t> used;
+  std::uint32_t references;  // processes' handles on it
+  std::uint64_t device;
+  std::uint64_t inode;
+  char path[kMaxPath];              // as opened, absolute; for recovery
+  std::atomic<std::uint64_t> size;  // bytes, as the job sees it: the real file's may lag behind
+  std::atomic<std::uint64_t> real_size;  // the real file holds nothing of ours beyond this
+  // Counts blocks that left the cache: a read that went round the cache meanwhile starts again.
+  std::atomic<std::uint64_t> evictions;
+  std::atomic<std::uint32_t> blocks;         // blocks cached
+  std::atomic<std::uint32_t> direct_writes;  // 1: the real file was written since its last fsync
+  std::atomic<std::uint32_t> mode;  // a Mode
+  std::atomic<std::uint32_t> passive_writers;  // writes under way that saw Mode::passive
+  std::atomic<std::uint32_t> aside;            // 1: stay out of this file for good
+  std::atomic<std::uint32_t> deleted;          // 1: the job unlinked it
+  // Admission (admission.h): mean service times of calls that went to the file.
+  std::atomic<std::uint32_t> read_samples, write_samples;
+  std::atomic<float> read_seconds, write_seconds;
+  // Redo log (recovery/): where the next record goes, and in which epoch.
+  LogPosition log;
+  std::uint32_t log_uncommitted;  // 1: the log holds records after its last commit
+  std::uint32_t log_number;  // its name: NUMBER.redo
+  std::uint8_t admit, sync, close, prefetch;
+  std::uint64_t bypass_size;
+  std::atomic<std::int32_t> error;  // errno of a write-back that failed, till it is reported
+};
+
+struct Bucket {
+  SharedLock lock;
+  std::uint32_t head;  // first group, or kNone
+};
+
+struct Group {
+  std::uint32_t next;
+  std::uint32_t file;
+  std::uint64_t index;  // of the MiB in the file
+  std::uint32_t slot[kGroupBlocks];
+  std::uint32_t misses;
+};
+
+// Pages are 4 KiB of the block; the byte-exact truth is in the bitmaps.
+struct Slot {
+  std::atomic<std::uint32_t> group;  // kNone: not in use
+  std::uint8_t place;                // which block of its group
+  std::atomic<std::uint8_t> recent;  // second chance before eviction
+  std::uint16_t valid_pages;         // wholly valid
+  std::uint16_t dirty_pages;         // holding at least one dirty byte
+  std::uint16_t unlogged_pages;      // changed since the redo log's last commit
+  std::uint16_t logging_pages;       // being written to the redo log by a sync under way
+  std::uint16_t logged_pages;        // having records in the redo log
+};
+
+struct SegmentHeader {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t slots, groups, buckets;
+  char boot_id[40];               // of the machine when it was made
+  std::atomic<std::uint32_t> ready;  // 1: initialised
+  SharedLock allocation;          // guards the fields below
+  std::uint32_t free_slot, free_group;    // heads of free lists
+  std::uint32_t fresh_slot, fresh_group;  // never used from here on
+  std::uint32_t reserved_slots;           // storage is reserved for slots below this
+  std::uint32_t full;                     // 1: the store has no more room
+  std::uint32_t clock_hand;
+  std::uint32_t next_log;
+  SharedLock files;  // guards the table of files: taking and freeing entries
+};
+
+constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
+constexpr std::uint32_t kSegmentVersion = 1;
+
+// A mapping of the segment, valid as long as the object. Threads may share it.
+class Segment {
+ public:
+  // Makes the file (capacity in bytes of blocks) or attaches to the one that is there. On failure
+  // returns null and a sentence in `why`.
+  static std::unique_ptr<Segment> open_or_create(const std::string& path, std::uint64_t capacity,
+                                                 std::string& why);
+  // For recovery and inspection: read-only, never waits, refuses what is not a whole segment.
+  static std::unique_ptr<Segment> open_existing(const std::string& path, std::string& why);
+
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  ~Segment();
+
+  SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(base_); }
+  FileEntry& file(std::uint32_t index) { return files_[index]; }
+  Group& group(std::uint32_t index) { return groups_[index]; }
+  Slot& slot(std::uint32_t index) { return slots_[index]; }
+  char* block(std::uint32_t slot) { return blocks_ + slot * kBlockSize; }
+  Bits valid(std::uint32_t slot) { return {bitmap(slot), kBlockSize}; }
+  Bits dirty(std::uint32_t slot) { return {bitmap(slot) + kBitmapWords, kBlockSize}; }
+  Bucket& bucket_of(std::uint32_t file, std::uint64_t group_index);
+
+  // The group, or kNone. The bucket's lock must be held.
+  std::uint32_t find_group(const Bucket& bucket, std::uint32_t file, std::uint64_t index);
+  // Makes it if it is missing; kNone when there is no room. The bucket's lock must be held.
+  std::uint32_t make_group(Bucket& bucket, std::uint32_t file, std::uint64_t index);
+  void drop_group(Bucket& bucket, std::uint32_t group);
+
+  // An unused slot with clean bitmaps, or kNone when all are taken. Reserves its storage first: a
+  // store that runs full is found out here and never by a fault.
+  std::uint32_t take_slot();
+  void give_slot(std::uint32_t slot);
+
+  std::uint32_t used_slots() const { return slots_ == nullptr ? 0 : header_const().fresh_slot; }
+  std::uint32_t used_groups() const { return header_const().fresh_group; }
+
+ private:
+  static constexpr std::size_t kBitmapWords = kBlockSize / 64;
+  static constexpr std::uint32_t kReserveSlots = 32;  // storage is reserved 2 MiB at a time
+
+  Segment() = default;
+  struct Layout;
+  bool map(int fd, std::uint64_t bytes, bool writable, std::string& why);
+  void lay_out(const Layout& layout);
+  const SegmentHeader& header_const() const {
+    return *reinterpret_cast<const SegmentHeader*>(base_);
+  }
+  std::uint64_t* bitmap(std::uint32_t slot) { return bitmaps_ + slot * 2 * kBitmapWords; }
+  bool reserve(std::uint64_t offset, std::uint64_t length);
+
+  char* base_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  int fd_ = -1;
+  FileEntry* files_ = nullptr;
+  Bucket* buckets_ = nullptr;
+  Group* groups_ = nullptr;
+  Slot* slots_ = nullptr;
+  std::uint64_t* bitmaps_ = nullptr;
+  char* blocks_ = nullptr;
+};
+
+// The kernel's identifier of this boot, 36 characters.
+std::string boot_identifier();
+
+}  // namespace nvio

@@ -1,0 +1,434 @@
+#include "session.h"
+
+#include "../posix/real.h"
+#include "cached_file.h"
+#include "slots.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <linux/magic.h>
+#include <sstream>
+#include <sys/file.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+#include <vector>
+
+namespace nvio {
+namespace {
+
+std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
+
+bool is_tmpfs(const std::string& path) {
+  struct statfs status {};
+  return statfs(path.c_str(), &status) == 0 && status.f_type == TMPFS_MAGIC;
+}
+
+std::uint64_t first_number(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  return file >> number ? number : UINT64_MAX;  // "max" is no number
+}
+
+// The memory limit that the job's control group sets, in bytes; UINT64_MAX without one. Pages of
+// a tmpfs count against it like any other memory of the job.
+std::uint64_t memory_limit() {
+  std::uint64_t limit = UINT64_MAX;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    const bool v2 = controllers.empty();
+    if (!v2 && controllers.find("memory") == std::string::npos) continue;
+    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const char* name = v2 ? "/memory.max" : "/memory.limit_in_bytes";
+    // The limit of any level counts; levels outside of our view are simply not there.
+    for (std::string at = path;; at = at.substr(0, at.rfind('/'))) {
+      limit = std::min(limit, first_number(root + (at == "/" ? "" : at) + name));
+      if (at.empty() || at == "/") break;
+    }
+  }
+  return limit;
+}
+
+std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string& why) {
+  struct statfs status {};
+  if (statfs(settings.store.c_str(), &status) != 0) {
+    why = failed("cannot look at the store " + settings.store);
+    return 0;
+  }
+  const auto room = static_cast<std::uint64_t>(status.f_bavail) *
+                    static_cast<std::uint64_t>(status.f_bsize);
+  std::uint64_t most = room / 2;
+  if (tmpfs) most = std::min(most, memory_limit() / 2);
+  if (settings.capacity > most) {
+    why = "a store of " + std::to_string(settings.capacity >> 20) + " MiB is more than half of " +
+          (tmpfs ? "the memory that the job or the tmpfs has left" : "the room left") + " at " +
+          settings.store + " (" + std::to_string(most >> 20) +
+          " MiB at most): set NVIO_CAPACITY lower or NVIO_STORE elsewhere";
+    return 0;
+  }
+  const std::uint64_t capacity = settings.capacity != 0 ? settings.capacity : most / 2;
+  if (capacity < kGroupSize) {
+    why = "there is no room for a store at " + settings.store + " (" +
+          std::to_string(most >> 10) + " KiB to use)";
+    return 0;
+  }
+  return capacity;
+}
+
+const char* environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+std::string start_time_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t after_name = text.rfind(')');
+  if (after_name == std::string::npos) return "0";
+  std::istringstream fields(text.substr(after_name + 1));
+  std::string field;
+  constexpr int kStartTime = 20;  // the 22nd field; the name was the second
+  for (int i = 0; i < kStartTime; ++i) fields >> field;
+  return field;
+}
+
+}  // namespace
+
+std::string session_name(const Settings& settings) {
+  if (!settings.session.empty()) return settings.session;
+  std::string name;
+  if (const char* job = environment("SLURM_JOB_ID"); job != nullptr) {
+    const char* step = environment("SLURM_STEP_ID");
+    name = std::string("slurm-") + job + "." + (step != nullptr ? step : "0");
+  } else if (const char* space = environment("PMIX_NAMESPACE"); space != nullptr) {
+    name = std::string("pmix-") + space;
+  } else if (environment("PMI_RANK") != nullptr || environment("OMPI_COMM_WORLD_RANK") != nullptr) {
+    name = "launcher-" + std::to_string(getppid()) + "-" + start_time_of(getppid());
+  } else {
+    name = "alone-" + std::to_string(getpid()) + "-" + start_time_of(getpid());
+  }
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '.') c = '_';
+  }
+  return name;
+}
+
+std::string absolute_path(const char* path) {
+  const std::string text(path);
+  const std::size_t slash = text.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : text.substr(0, slash + 1);
+  char resolved[PATH_MAX];
+  if (realpath(folder.c_str(), resolved) == nullptr) return {};
+  std::string whole = resolved;
+  if (whole.back() != '/') whole += '/';
+  return whole + (slash == std::string::npos ? text : text.substr(slash + 1));
+}
+
+std::unique_ptr<Session> Session::join(const Settings& settings, std::string& why) {
+  std::unique_ptr<Session> session(new Session);
+  session->settings_ = settings;
+  session->folder_ = settings.store + "/nvio-" + std::to_string(geteuid()) + "-" +
+                     session_name(settings);
+  const std::string& folder = session->folder_;
+  const bool tmpfs = settings.kind == StoreKind::tmpfs ||
+                     (settings.kind == StoreKind::automatic && is_tmpfs(settings.store));
+  if (settings.kind == StoreKind::automatic) {
+    session->settings_.kind = tmpfs ? StoreKind::tmpfs : StoreKind::file;
+  }
+  const std::uint64_t capacity = choose_capacity(settings, tmpfs, why);
+  if (capacity == 0) return nullptr;
+
+  // A process that ends just now may be removing the folder: then it is made anew.
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      why = failed("cannot make the store's folder " + folder);
+      return nullptr;
+    }
+    struct stat status {};
+    if (lstat(folder.c_str(), &status) != 0) continue;
+    if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
+      why = folder + " is not a folder of this user's alone; it is left as it is";
+      return nullptr;
+    }
+    const std::string alive = folder + "/alive";
+    const int fd = real().open(alive.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) continue;
+    struct stat opened {};
+    struct stat named {};
+    if (flock(fd, LOCK_SH) == 0 && real().fstat(fd, &opened) == 0 &&
+        real().stat(alive.c_str(), &named) == 0 && opened.st_ino == named.st_ino) {
+      session->alive_ = fd;
+      break;
+    }
+    real().close(fd);
+  }
+  if (session->alive_ < 0) {
+    why = failed("cannot lock the store's folder " + folder);
+    return nullptr;
+  }
+  session->segment_ = Segment::open_or_create(folder + "/segment", capacity, why);
+  if (session->segment_ == nullptr) return nullptr;
+  return session;
+}
+
+Session::~Session() { leave(); }
+
+// The last process takes the folder away, unless a log is left that `nvio recover` must see.
+void Session::leave() {
+  for (auto& file : files_) file.reset();
+  bool left_over = false;  // a process was killed and left blocks that nobody wrote back
+  for (std::uint32_t i = 0; segment_ != nullptr && i < kMaxFiles; ++i) {
+    const FileEntry& entry = segment_->file(i);
+    left_over = left_over || (entry.used.load() != 0 && entry.blocks.load() != 0);
+  }
+  segment_.reset();
+  if (alive_ < 0) return;
+  if (!left_over && flock(alive_, LOCK_EX | LOCK_NB) == 0) {
+    // rmdir fails, as it should, while there is a log in the folder.
+    real().unlink((folder_ + "/segment").c_str());
+    real().unlink((folder_ + "/alive").c_str());
+    rmdir(folder_.c_str());
+  }
+  real().close(alive_);
+  alive_ = -1;
+}
+
+std::uint32_t Session::find(const struct stat& status) {
+  for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
+    const FileEntry& entry = segment_->file(i);
+    if (entry.used.load(std::memory_order_acquire) != 0 && entry.inode == status.st_ino &&
+        entry.device == status.st_dev) {
+      return i;
+    }
+  }
+  return kNone;
+}
+
+CachedFile* Session::acquire_entry(std::uint32_t index, int fd) {
+  if (files_[index] == nullptr) {
+    files_[index] = std::make_unique<CachedFile>(*this, index);
+    ++segment_->file(index).references;
+  }
+  files_[index]->lend(fd);
+  ++handles_[index];
+  return files_[index].get();
+}
+
+CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings& settings) {
+  struct stat status {};
+  if (real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
+  if (path.empty() || path.size() >= kMaxPath) return nullptr;
+  const std::lock_guard guard(mutex_);
+  SegmentHeader& header = segment_->header();
+  const std::lock_guard table(header.files);
+  const std::uint32_t known = find(status);
+  if (known != kNone) return acquire_entry(known, fd);
+  for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
+    FileEntry& entry = segment_->file(i);
+    if (entry.used.load() != 0) continue;
+    entry.references = 0;
+    entry.device = status.st_dev;
+    entry.inode = status.st_ino;
+    std::memset(entry.path, 0, sizeof entry.path);
+    std::memcpy(entry.path, path.data(), path.size());
+    const auto size = static_cast<std::uint64_t>(status.st_size);
+    entry.size.store(size);
+    entry.real_size.store(size);
+    entry.blocks.store(0);
+    entry.direct_writes.store(1);  // who knows what was written before we looked
+    entry.mode.store(settings.admit == Admit::always ? kActive : kPassive);
+    entry.passive_writers.store(0);
+    entry.aside.store(0);
+    entry.deleted.store(0);
+    entry.read_samples.store(0);
+    entry.write_samples.store(0);
+    entry.log = LogPosition{};
+    entry.log_uncommitted = 0;
+    entry.log_number = ++header.next_log;
+    entry.admit = static_cast<std::uint8_t>(settings.admit);
+    entry.sync = static_cast<std::uint8_t>(settings.sync);
+    entry.close = static_cast<std::uint8_t>(settings.close);
+    entry.bypass_size = settings.bypass_size;
+    entry.used.store(1, std::memory_order_release);
+    return acquire_entry(i, fd);
+  }
+  return nullptr;
+}
+
+CachedFile* Session::acquire_if_open(int fd, const struct stat& status) {
+  if (find(status) == kNone) return nullptr;
+  const std::lock_guard guard(mutex_);
+  const std::lock_guard table(segment_->header().files);
+  const std::uint32_t index = find(status);
+  return index == kNone ? nullptr : acquire_entry(index, fd);
+}
+
+int Session::release(CachedFile* file) {
+  const std::uint32_t index = file->index();
+  const int written = file->write_back();
+  const std::lock_guard guard(mutex_);
+  if (--handles_[index] != 0) return written;
+  FileEntry& entry = segment_->file(index);
+  int error = written;
+  {
+    const std::lock_guard table(segment_->header().files);
+    if (--entry.references == 0) {
+      if (const int last = file->finish(); error == 0) error = last;
+      entry.used.store(0, std::memory_order_release);
+    }
+  }
+  files_[index].reset();
+  return error;
+}
+
+void Session::correct_size(struct stat* status) {
+  const std::uint32_t index = find(*status);
+  if (index == kNone) return;
+  const FileEntry& entry = segment_->file(index);
+  const std::uint32_t mode = entry.mode.load();
+  if (entry.aside.load() == 0 && (mode == kActive || mode == kLeaving)) {
+    status->st_size = static_cast<off_t>(entry.size.load());
+  }
+}
+
+void Session::step_aside(const char* path) {
+  struct stat status {};
+  if (real().stat(path, &status) != 0 || find(status) == kNone) return;
+  int fd = real().open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) fd = real().open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (CachedFile* file = acquire_if_open(fd, status); file != nullptr) {
+    file->step_aside();
+    release(file);
+  }
+  real().close(fd);
+}
+
+void Session::unlinking(const char* path, const char* to) {
+  const auto with_file = [this](const char* name, auto&& act) {
+    struct stat status {};
+    if (real().stat(name, &status) != 0) return;
+    const std::uint32_t index = find(status);
+    if (index == kNone) return;
+    const int fd = real().open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (CachedFile* file = acquire_if_open(fd, status); file != nullptr) {
+      act(file->entry(), status);
+      file->rename_log();
+      release(file);
+    }
+    real().close(fd);
+  };
+  const auto delete_entry = [](FileEntry& entry, const struct stat& status) {
+    if (status.st_nlink <= 1) entry.deleted.store(1);
+  };
+  if (to == nullptr) {
+    with_file(path, delete_entry);
+    return;
+  }
+  with_file(to, delete_entry);
+  const std::string target = absolute_path(to);
+  with_file(path, [&](FileEntry& entry, const struct stat&) {
+    if (target.empty() || target.size() >= kMaxPath) return;
+    std::memset(entry.path, 0, sizeof entry.path);
+    std::memcpy(entry.path, target.data(), target.size());
+  });
+}
+
+bool Session::drop_slot(std::uint32_t index) {
+  const std::uint32_t group_index = segment_->slot(index).group.load(std::memory_order_relaxed);
+  if (group_index >= segment_->used_groups()) return false;
+  const Group seen = segment_->group(group_index);
+  if (seen.file >= kMaxFiles) return false;
+  Bucket& bucket = segment_->bucket_of(seen.file, seen.index);
+  const std::lock_guard guard(bucket.lock);
+  if (segment_->find_group(bucket, seen.file, seen.index) != group_index) return false;
+  Group& group = segment_->group(group_index);
+  Slot& slot = segment_->slot(index);
+  if (group.slot[slot.place] != index || slot.dirty_pages != 0 || has_records(slot)) return false;
+  FileEntry& entry = segment_->file(seen.file);
+  // Counted before it goes: a read that looked into the file earlier must look again.
+  entry.evictions.fetch_add(1, std::memory_order_release);
+  group.slot[slot.place] = kNone;
+  segment_->give_slot(index);
+  entry.blocks.fetch_sub(1, std::memory_order_relaxed);
+  const bool empty = std::all_of(std::begin(group.slot), std::end(group.slot),
+                                 [](std::uint32_t other) { return other == kNone; });
+  if (empty) segment_->drop_group(bucket, group_index);
+  count(counters_.evicted_blocks);
+  return true;
+}
+
+bool Session::make_room() {
+  constexpr std::uint32_t kEnough = 32;   // blocks freed at a time
+  constexpr std::uint32_t kLook = 4096;  // slots looked at for each
+  constexpr std::size_t kVictims = 16;
+  const std::uint32_t used = segment_->used_slots();
+  if (used == 0) return false;
+  std::uint32_t freed = 0;
+  std::vector<std::uint32_t> dirty;
+  for (std::uint32_t i = 0; i < std::min(2 * used, kLook) && freed < kEnough; ++i) {
+    // The hand is shared and not locked: a lost step costs nothing.
+    const std::uint32_t index = segment_->header().clock_hand++ % used;
+    Slot& slot = segment_->slot(index);
+    if (slot.recent.exchange(0, std::memory_order_relaxed) != 0 && i < used) continue;
+    if (slot.dirty_pages != 0 || has_records(slot)) {
+      if (dirty.size() < kVictims) dirty.push_back(index);
+    } else if (drop_slot(index)) {
+      ++freed;
+    }
+  }
+  if (freed > 0) return true;
+
+  // Nothing clean is left: write back around the victims. A file with records in its log is
+  // written back whole and made durable there, so that the records are not needed any more.
+  const std::lock_guard guard(mutex_);
+  for (const std::uint32_t index : dirty) {
+    Slot& slot = segment_->slot(index);
+    const std::uint32_t group_index = slot.group.load(std::memory_order_relaxed);
+    if (group_index >= segment_->used_groups()) continue;
+    const Group seen = segment_->group(group_index);
+    if (seen.file >= kMaxFiles || files_[seen.file] == nullptr) continue;
+    CachedFile& file = *files_[seen.file];
+    if (!file.can_write_back()) continue;
+    if (has_records(slot)) {
+      if (file.checkpoint() != 0) continue;
+    } else {
+      Bucket& bucket = segment_->bucket_of(seen.file, seen.index);
+      const std::lock_guard locked(bucket.lock);
+      const std::uint32_t group = segment_->find_group(bucket, seen.file, seen.index);
+      if (group == kNone || file.write_back_group(group) != 0) continue;
+    }
+    for (const std::uint32_t other : seen.slot) {
+      if (other != kNone && drop_slot(other)) ++freed;
+    }
+  }
+  return freed > 0;
+}
+
+std::unique_ptr<Medium> Session::open_log(const FileEntry& entry, std::string& why) {
+  const std::string path = folder_ + "/" + std::to_string(entry.log_number) + ".redo";
+  switch (settings_.kind) {
+    case StoreKind::pmem: return open_pmem_medium(path, why);
+    case StoreKind::file: return open_file_medium(path, why);
+    case StoreKind::tmpfs:
+    case StoreKind::automatic: break;
+  }
+  return open_tmpfs_medium(path, why);
+}
+
+void Session::delete_log(const FileEntry& entry) {
+  real().unlink((folder_ + "/" + std::to_string(entry.log_number) + ".redo").c_str());
+}
+
+}  // namespace nvio

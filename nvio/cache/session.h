@@ -1,0 +1,84 @@
+// A process's part in the job's cache on its node: the mapped segment, the files it has open, and
+// the folder where all of it lies.
+//
+//   STORE/nvio-UID-SESSION/        mode 0700, owned by the job's user
+//     alive                        every process holds a shared lock on it as long as it lives
+//     segment                      segment.h
+//     N.redo                       recovery/log_format.h, one a file that was synced
+#pragma once
+
+#include "../settings/settings.h"
+#include "../store/medium.h"
+#include "counters.h"
+#include "segment.h"
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <sys/stat.h>
+
+namespace nvio {
+
+class CachedFile;
+
+class Session {
+ public:
+  // Joins the job's session on this node, or starts it. On failure returns null and a sentence:
+  // the caller then leaves all I/O to the MPI.
+  static std::unique_ptr<Session> join(const Settings& settings, std::string& why);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Segment& segment() { return *segment_; }
+  const Settings& settings() const { return settings_; }
+  Counters& counters() { return counters_; }
+  const std::string& folder() const { return folder_; }
+
+  // The file behind an open descriptor, cached from now on; null when it cannot be (not a regular
+  // file, table full). `path` must be absolute. Each call must be matched by `release`.
+  CachedFile* acquire(int fd, const std::string& path, const FileSettings& settings);
+  // The same if any process of the job on this node has the file open already.
+  CachedFile* acquire_if_open(int fd, const struct stat& status);
+  // Gives one handle back; the last one in the job on this node empties the cache of the file.
+  // Returns 0 or the errno value of a write-back that failed.
+  int release(CachedFile* file);
+
+  // The table's entry for this file, or kNone.
+  std::uint32_t find(const struct stat& status);
+  // The file's size as the job sees it, if it is in the table.
+  void correct_size(struct stat* status);
+  void step_aside(const char* path);
+  void unlinking(const char* path, const char* to);
+
+  // Makes room for at least one block, writing back what must be. No lock may be held.
+  bool make_room();
+
+  std::unique_ptr<Medium> open_log(const FileEntry& entry, std::string& why);
+  void delete_log(const FileEntry& entry);
+
+ private:
+  Session() = default;
+  bool drop_slot(std::uint32_t slot);
+  CachedFile* acquire_entry(std::uint32_t index, int fd);
+  void leave();
+
+  Settings settings_;
+  std::string folder_;
+  int alive_ = -1;
+  std::unique_ptr<Segment> segment_;
+  Counters counters_;
+  std::mutex mutex_;  // guards the tables below
+  std::array<std::unique_ptr<CachedFile>, kMaxFiles> files_;
+  std::array<std::uint32_t, kMaxFiles> handles_{};
+};
+
+// The name of the job as its launcher gives it to every process: NVIO_SESSION, Slurm's job and
+// step, Open MPI's name space, else the launching process itself (MPICH's proxy).
+std::string session_name(const Settings& settings);
+
+// Absolute, links of the folder resolved; empty when the folder does not exist.
+std::string absolute_path(const char* path);
+
+}  // namespace nvio

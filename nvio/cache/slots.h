@@ -1,0 +1,25 @@
+// The state of a slot's bytes: bitmaps exact to the byte, page masks for speed. The lock of the
+// slot's bucket must be held for all of these.
+#pragma once
+
+#include "segment.h"
+
+namespace nvio {
+
+// Bits of the pages that [begin, end) of a block touches; of those it covers wholly.
+std::uint16_t pages_touched(std::uint64_t begin, std::uint64_t end);
+std::uint16_t pages_covered(std::uint64_t begin, std::uint64_t end);
+
+bool is_valid(Segment& segment, std::uint32_t slot, std::uint64_t begin, std::uint64_t end);
+void mark_valid(Segment& segment, std::uint32_t slot, std::uint64_t begin, std::uint64_t end);
+// Valid, too, and to be logged by the next sync.
+void mark_dirty(Segment& segment, std::uint32_t slot, std::uint64_t begin, std::uint64_t end);
+// After a write-back. Pages that have a record in the redo log stay to be logged again: else that
+// older record would be replayed over what is in the file now.
+void mark_clean(Segment& segment, std::uint32_t slot);
+// Whether the redo log may hold records of this block's bytes.
+inline bool has_records(const Slot& slot) { return (slot.logged_pages | slot.logging_pages) != 0; }
+// Forgets all from `begin` of the block on.
+void cut(Segment& segment, std::uint32_t slot, std::uint64_t begin);
+
+}  // namespace nvio

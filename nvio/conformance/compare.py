@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Run random MPI-IO programs with plain MPI and under nvio, and compare all they observed.
+
+    compare.py --build DIR --mpi mpich|openmpi --seeds 0:20 [--steps 30] [--set NVIO_X=VALUE ...]
+
+The oracle is the MPI without nvio. Exit status 1 and the first differing line on a difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+LAUNCHERS = {
+    "mpich": ["mpiexec.mpich"],
+    "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How programs of one MPI are started here."""
+
+    mpi: str
+    build: Path
+    ranks: int
+    extra: tuple[str, ...] = ()
+
+    def command(self, program: list[str]) -> list[str]:
+        return [*LAUNCHERS[self.mpi], "-n", str(self.ranks), *self.extra, *program]
+
+    def environment(self, nvio: dict[str, str] | None) -> dict[str, str]:
+        """The environment of a run; `nvio` are its settings, or None for a plain one."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("NVIO_")}
+        preload = [str(self.build / "libyield.so")] if self.mpi == "mpich" else []
+        if nvio is not None:
+            preload.insert(0, str(self.build / "libnvio.so"))
+            kept.update(nvio)
+        if preload:
+            kept["LD_PRELOAD"] = ":".join(preload)
+        return kept
+
+
+class Failed(Exception):
+    """A run ended otherwise than it should; the message says how."""
+
+
+def run(command: list[str], environment: dict[str, str], timeout: float) -> str:
+    """Run to the end and return what it printed; kill the whole group at the timeout."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        raise Failed(f"no end within {timeout:.0f} s: {' '.join(command)}\n{output}") from None
+    if process.returncode != 0:
+        raise Failed(f"exit status {process.returncode}: {' '.join(command)}\n{output}")
+    return output
+
+
+def observations(folder: Path, ranks: int) -> list[list[str]]:
+    return [(folder / f"out.{rank}").read_text().splitlines() for rank in range(ranks)]
+
+
+def history(launch: Launch, seed: int, steps: int, data: Path, nvio: dict[str, str] | None,
+            timeout: float) -> tuple[list[list[str]], str]:
+    """What every rank of one random program wrote down, and what it printed."""
+    with tempfile.TemporaryDirectory(dir=data) as name:
+        folder = Path(name)
+        program = [
+            str(launch.build / f"histories-{launch.mpi}"), str(seed), str(steps),
+            str(folder / "file"), str(folder / "out"),
+        ]
+        output = run(launch.command(program), launch.environment(nvio), timeout)
+        return observations(folder, launch.ranks), output
+
+
+def first_difference(plain: list[list[str]], cached: list[list[str]]) -> str | None:
+    for rank, (want, got) in enumerate(zip(plain, cached, strict=True)):
+        for line, (a, b) in enumerate(zip(want, got)):
+            if a != b:
+                before = "\n".join(f"      {text}" for text in want[max(0, line - 6):line])
+                return f"rank {rank}, line {line + 1}:\n{before}\n  plain {a}\n  nvio  {b}"
+        if len(want) != len(got):
+            return f"rank {rank} wrote {len(want)} lines with plain MPI and {len(got)} under nvio"
+    return None
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
+    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser.add_argument("--seeds", default="0:10", help="FIRST:STOP (default 0:10)")
+    parser.add_argument("--steps", type=int, default=30, help="phases of a program (default 30)")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
+                        help="a setting of nvio, NVIO_...; may be repeated")
+    parser.add_argument("--mca", action="append", default=[], metavar="NAME=VALUE",
+                        help="a parameter of Open MPI")
+    parser.add_argument("--timeout", type=float, default=120, help="seconds for one run")
+    parser.add_argument("--data", type=Path, help="folder for the files (default: a temporary one)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    extra = [word for pair in options.mca for word in ("--mca", *pair.split("=", 1))]
+    launch = Launch(options.mpi, options.build.resolve(), options.ranks, tuple(extra))
+    settings = dict(pair.split("=", 1) for pair in options.set)
+    first, stop = (int(part) for part in options.seeds.split(":"))
+    data = options.data or Path(tempfile.mkdtemp(prefix="nvio-compare-"))
+    failures = 0
+    served = 0
+    try:
+        for seed in range(first, stop):
+            nvio = {"NVIO_STATS": "1", **settings}
+            try:
+                plain, _ = history(launch, seed, options.steps, data, None, options.timeout)
+                cached, report = history(launch, seed, options.steps, data, nvio, options.timeout)
+            except Failed as failure:
+                print(f"seed {seed}: {failure}")
+                failures += 1
+                continue
+            # Equal because nvio was never there would prove nothing.
+            if "nvio: process" not in report or "without the cache" in report:
+                print(f"seed {seed}: nvio did not serve this program:\n{report}")
+                failures += 1
+                continue
+            served += sum(int(line.split()[1]) for line in report.splitlines()
+                          if line.split()[:1] in (["read_hits"], ["writes_cached"]))
+            difference = first_difference(plain, cached)
+            if difference is not None:
+                print(f"seed {seed}: {difference}")
+                failures += 1
+    finally:
+        if options.data is None:
+            shutil.rmtree(data, ignore_errors=True)
+    print(f"{stop - first} programs, {failures} failures, {served} pieces served from the store")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

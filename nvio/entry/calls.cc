@@ -1,0 +1,219 @@
+#include "calls.h"
+
+#include "../posix/hooks.h"
+#include "../posix/real.h"
+#include "mpi_functions.h"
+#include "report.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace nvio {
+namespace {
+
+thread_local int g_depth = 0;
+thread_local std::size_t g_index = 0;
+
+int mpi_error(int error) {
+  switch (error) {
+    case ENOSPC: return MPI_ERR_NO_SPACE;
+    case EDQUOT: return MPI_ERR_QUOTA;
+    case EACCES:
+    case EPERM: return MPI_ERR_ACCESS;
+    case EROFS: return MPI_ERR_READ_ONLY;
+    default: return MPI_ERR_IO;
+  }
+}
+
+// The path in a file name that may carry ROMIO's prefix of a file system ("ufs:/scratch/f").
+std::string path_of(const char* filename) {
+  struct stat status {};
+  const char* colon = std::strchr(filename, ':');
+  if (colon != nullptr && real().stat(filename, &status) != 0) filename = colon + 1;
+  return absolute_path(filename);
+}
+
+FileSettings settings_of(MPI_Info info) {
+  const MpiFunctions& mpi = mpi_functions();
+  const FileSettings base = Process::the().settings().file;
+  if (info == mpi.info_null) return base;
+  return apply_hints(base, [&](const std::string& key) -> std::optional<std::string> {
+    char value[256] = {};
+    int found = 0;
+    if (mpi.info_get(info, key.c_str(), sizeof value - 1, value, &found) != MPI_SUCCESS ||
+        found == 0) {
+      return std::nullopt;
+    }
+    return value;
+  });
+}
+
+// Where a transfer of `bytes` starts in the file, or -1 when the MPI must do it. With the
+// individual pointer, the handle's lock must be held.
+MPI_Offset byte_offset(MPI_File fh, Handle& handle, bool explicit_offset, MPI_Offset offset,
+                       MPI_Offset bytes) {
+  if (bytes % handle.etype_size != 0) return -1;
+  if (!explicit_offset) {
+    if (!handle.known) {
+      if (mpi_functions().file_get_position(fh, &handle.position) != MPI_SUCCESS) return -1;
+      handle.known = true;
+      handle.ahead = false;
+    }
+    offset = handle.position;
+  }
+  constexpr MPI_Offset kMost = INT64_MAX;
+  if (offset < 0 || offset > (kMost - handle.displacement - bytes) / handle.etype_size) return -1;
+  return handle.displacement + offset * handle.etype_size;
+}
+
+template <typename Transfer>
+bool serve(MPI_File fh, int access, bool explicit_offset, MPI_Offset offset, const void* buf,
+           long long count, MPI_Datatype datatype, MPI_Status* status, Transfer&& transfer) {
+  Handle* handle = find_handle(fh);
+  if (handle == nullptr || !handle->simple_view || handle->is_atomic || count < 0 ||
+      (handle->amode & access) == 0 || (handle->amode & MPI_MODE_SEQUENTIAL) != 0) {
+    return false;
+  }
+  const MPI_Offset size = plain_size(datatype);
+  if (size == 0 || count > INT64_MAX / 4 / size || (buf == nullptr && count != 0)) return false;
+  const MPI_Offset bytes = count * size;
+  std::unique_lock<std::mutex> pointer(handle->pointer, std::defer_lock);
+  if (!explicit_offset) pointer.lock();
+  const MPI_Offset at = byte_offset(fh, *handle, explicit_offset, offset, bytes);
+  if (at < 0) return false;
+  const ssize_t done = transfer(*handle->file, static_cast<std::uint64_t>(at),
+                                static_cast<std::size_t>(bytes));
+  // Errors, and ends of file inside an element, are the MPI's to tell: it does the same again.
+  if (done < 0 || done % size != 0 || done % handle->etype_size != 0) return false;
+  if (!explicit_offset) {
+    handle->position += done / handle->etype_size;
+    handle->ahead = true;
+  }
+  if (status != MPI_STATUS_IGNORE) {
+    mpi_functions().status_set_elements(status, datatype, done / size);
+    mpi_functions().status_set_cancelled(status, 0);
+  }
+  return true;
+}
+
+}  // namespace
+
+Nested::Nested(std::size_t index) : outermost_(g_depth++ == 0) {
+  if (outermost_) {
+    g_index = index;
+    count_call(index);
+  }
+}
+
+Nested::~Nested() { --g_depth; }
+
+void count_passed() { count_passed(g_index); }
+
+void settle(MPI_File fh) {
+  count_passed();
+  Handle* handle = find_handle(fh);
+  if (handle == nullptr) return;
+  const std::lock_guard guard(handle->pointer);
+  if (handle->ahead) mpi_functions().file_seek(fh, handle->position, MPI_SEEK_SET);
+  handle->known = handle->ahead = false;
+}
+
+int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), MPI_Comm comm,
+                 const char* filename, int amode, MPI_Info info, MPI_File* fh) {
+  Process& process = Process::the();
+  const FileSettings settings = settings_of(info);
+  if (!settings.enabled || process.session() == nullptr) return next(comm, filename, amode, info, fh);
+  process.remember_opened();
+  const int result = next(comm, filename, amode, info, fh);
+  if (result != MPI_SUCCESS) {
+    process.forget_opened();
+    return result;
+  }
+  CachedFile* file = process.track_opened(path_of(filename), settings);
+  if (file == nullptr) return result;
+  if (settings.prefetch == Prefetch::whole && (amode & MPI_MODE_WRONLY) == 0) {
+    int rank = 0;
+    int size = 1;
+    mpi_functions().comm_rank(comm, &rank);
+    mpi_functions().comm_size(comm, &size);
+    file->prefetch(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
+  }
+  auto handle = std::make_unique<Handle>();
+  handle->file = file;
+  handle->amode = amode;
+  add_handle(*fh, std::move(handle));
+  return result;
+}
+
+int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
+  const std::unique_ptr<Handle> handle = take_handle(*fh);
+  if (handle == nullptr) return next(fh);
+  // A file that goes away with this close need not be written first.
+  if ((handle->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) handle->file->entry().deleted.store(1);
+  int reported = MPI_SUCCESS;
+  if (const int error = handle->file->write_back(); error != 0) {
+    reported = mpi_error(error);
+    mpi_functions().file_call_errhandler(*fh, reported);
+  }
+  Process::the().joined()->release(handle->file);
+  const int result = next(fh);
+  return result != MPI_SUCCESS ? result : reported;
+}
+
+int on_File_set_view(int (*next)(MPI_File, MPI_Offset, MPI_Datatype, MPI_Datatype, const char*,
+                                 MPI_Info),
+                     MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype,
+                     const char* datarep, MPI_Info info) {
+  settle(fh);
+  const int result = next(fh, disp, etype, filetype, datarep, info);
+  Handle* handle = find_handle(fh);
+  if (handle == nullptr) return result;
+  const std::lock_guard guard(handle->pointer);
+  handle->known = handle->ahead = false;
+  if (result != MPI_SUCCESS) return result;
+  const MPI_Offset size = plain_size(etype);
+  const bool native = datarep != nullptr && std::strcmp(datarep, "native") == 0;
+  handle->simple_view = size != 0 && filetype == etype && native && disp >= 0;
+  if (handle->simple_view) {
+    handle->displacement = disp;
+    handle->etype_size = size;
+  }
+  return result;
+}
+
+int on_File_set_atomicity(int (*next)(MPI_File, int), MPI_File fh, int flag) {
+  settle(fh);
+  const int result = next(fh, flag);
+  if (Handle* handle = find_handle(fh); handle != nullptr && result == MPI_SUCCESS) {
+    handle->is_atomic = flag != 0;
+  }
+  return result;
+}
+
+int on_Finalize(int (*next)()) {
+  Process& process = Process::the();
+  if (Session* session = process.joined(); session != nullptr && process.settings().statistics) {
+    print_report(session->counters());
+  }
+  const int result = next();
+  process.leave();
+  return result;
+}
+
+bool serve_read(MPI_File fh, bool explicit_offset, MPI_Offset offset, void* buf, long long count,
+                MPI_Datatype datatype, MPI_Status* status) {
+  return serve(fh, MPI_MODE_RDONLY | MPI_MODE_RDWR, explicit_offset, offset, buf, count, datatype,
+               status, [buf](CachedFile& file, std::uint64_t at, std::size_t length) {
+                 return file.read(at, buf, length);
+               });
+}
+
+bool serve_write(MPI_File fh, bool explicit_offset, MPI_Offset offset, const void* buf,
+                 long long count, MPI_Datatype datatype, MPI_Status* status) {
+  return serve(fh, MPI_MODE_WRONLY | MPI_MODE_RDWR, explicit_offset, offset, buf, count, datatype,
+               status, [buf](CachedFile& file, std::uint64_t at, std::size_t length) {
+                 return file.write(at, buf, length);
+               });
+}
+
+}  // namespace nvio

@@ -1,0 +1,82 @@
+// What the neutral loader (libnvio.so) and the library for one MPI (libnvio-<abi>.so) tell each
+// other. The loader is preloaded into every process and stays inert; the other library is
+// opened by it in processes that hold an MPI, at their first MPI call, and never before.
+//
+// Everything here is plain C: the loader links no C++ run-time library.
+#pragma once
+
+#include <aio.h>
+#include <cstddef>
+#include <cstdint>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+namespace nvio {
+
+constexpr std::uint32_t kContractVersion = 1;
+constexpr int kMaxDescriptors = 65536;
+
+// The C library's own functions, past our interposition. The cache does all its I/O by these, so
+// that it can never call itself.
+struct RealPosix {
+  ssize_t (*pread)(int, void*, std::size_t, off_t);
+  ssize_t (*pwrite)(int, const void*, std::size_t, off_t);
+  ssize_t (*preadv)(int, const iovec*, int, off_t);
+  ssize_t (*pwritev)(int, const iovec*, int, off_t);
+  int (*ftruncate)(int, off_t);
+  int (*fsync)(int);
+  int (*fdatasync)(int);
+  int (*open)(const char*, int, ...);
+  int (*close)(int);
+  int (*dup)(int);
+  int (*unlink)(const char*);
+  int (*fstat)(int, struct stat*);
+  int (*stat)(const char*, struct stat*);
+};
+
+// What the cache serves on descriptors it tracks. All are called without any lock held, set errno
+// like the call they stand for, and are safe from several threads.
+struct PosixHooks {
+  ssize_t (*read_at)(int fd, void* buffer, std::size_t length, off_t offset);
+  ssize_t (*write_at)(int fd, const void* buffer, std::size_t length, off_t offset);
+  off_t (*size)(int fd);
+  int (*truncate)(int fd, off_t length);
+  int (*sync)(int fd);
+  // A descriptor was opened: the cache decides whether it tracks it.
+  void (*opened)(int fd);
+  // Returns 0, or -1 with errno when what the cache held could not be written back.
+  int (*closing)(int fd);
+  void (*duplicated)(int from, int to);
+  // A call that is not served is about to use the file: write back, forget, and stay out of it.
+  void (*step_aside)(int fd);
+  void (*step_aside_path)(const char* path);
+  // `name` is about to be deleted (to == nullptr) or renamed.
+  void (*unlinking)(const char* path, const char* to);
+  // The size of a file as the job sees it; leaves `status` alone when the file is not tracked.
+  void (*correct_size)(struct stat* status);
+};
+
+// One for each level: the functions of the table, indexed as in entries.inc; null when missing.
+using EntryTable = void* const*;
+
+struct FromLoader {
+  std::uint32_t version;
+  const RealPosix* real;
+  std::uint8_t* tracked;  // kMaxDescriptors flags: 1 = the hooks serve this descriptor
+  // The function of this name behind us: the next in symbol order, else the MPI's own.
+  void* (*next_symbol)(const char* name);
+};
+
+struct FromLibrary {
+  std::uint32_t version;
+  EntryTable mpi;
+  EntryTable pmpi;
+  const PosixHooks* hooks;
+};
+
+// The only symbol a libnvio-<abi>.so exports: returns false when it cannot serve (it has said why).
+using AttachFunction = bool (*)(const FromLoader*, FromLibrary*);
+constexpr const char* kAttachSymbol = "nvio_attach";
+
+}  // namespace nvio

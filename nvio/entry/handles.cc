@@ -1,0 +1,97 @@
+#include "handles.h"
+
+#include "mpi_functions.h"
+
+#include <cstring>
+#include <shared_mutex>
+#include <unordered_map>
+
+namespace nvio {
+namespace {
+
+struct HandleTable {
+  std::shared_mutex mutex;
+  std::unordered_map<MPI_File, std::unique_ptr<Handle>> handles;
+  std::atomic<std::uint64_t> generation{1};  // grows with every change: voids what threads keep
+};
+
+HandleTable& table() {
+  static HandleTable* all = new HandleTable;  // never destroyed: calls come till the very end
+  return *all;
+}
+
+// MPI_FLOAT_INT and its like hold two elements: their count cannot be set in a status by ours.
+bool is_pair(const char* name) {
+  const std::size_t length = std::strlen(name);
+  if (std::strncmp(name, "MPI_2", 5) == 0) return true;
+  return length > 8 && std::strcmp(name + length - 4, "_INT") == 0;
+}
+
+}  // namespace
+
+Handle* find_handle(MPI_File fh) {
+  struct Last {
+    MPI_File fh{};
+    Handle* handle = nullptr;
+    std::uint64_t generation = 0;
+  };
+  static thread_local Last last;
+  HandleTable& all = table();
+  if (last.generation == all.generation.load(std::memory_order_acquire) && last.fh == fh) {
+    return last.handle;
+  }
+  const std::shared_lock guard(all.mutex);
+  const auto found = all.handles.find(fh);
+  last = {fh, found == all.handles.end() ? nullptr : found->second.get(), all.generation.load()};
+  return last.handle;
+}
+
+void add_handle(MPI_File fh, std::unique_ptr<Handle> handle) {
+  const std::unique_lock guard(table().mutex);
+  table().handles[fh] = std::move(handle);
+  table().generation.fetch_add(1);
+}
+
+std::unique_ptr<Handle> take_handle(MPI_File fh) {
+  const std::unique_lock guard(table().mutex);
+  const auto found = table().handles.find(fh);
+  if (found == table().handles.end()) return nullptr;
+  std::unique_ptr<Handle> handle = std::move(found->second);
+  table().handles.erase(found);
+  table().generation.fetch_add(1);
+  return handle;
+}
+
+// Only predefined types are remembered: their handles never come to mean anything else.
+MPI_Offset plain_size(MPI_Datatype datatype) {
+  struct Known {
+    MPI_Datatype type{};
+    MPI_Offset size = 0;
+  };
+  static thread_local Known known[8];
+  static thread_local unsigned next = 0;
+  for (const Known& one : known) {
+    if (one.size != 0 && one.type == datatype) return one.size;
+  }
+  const MpiFunctions& mpi = mpi_functions();
+  int integers = 0;
+  int addresses = 0;
+  int types = 0;
+  int combiner = 0;
+  int size = 0;
+  int length = 0;
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  char name[MPI_MAX_OBJECT_NAME] = {};
+  const bool plain =
+      mpi.type_get_envelope(datatype, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
+      combiner == MPI_COMBINER_NAMED && mpi.type_size(datatype, &size) == MPI_SUCCESS &&
+      mpi.type_get_extent(datatype, &lower, &extent) == MPI_SUCCESS && lower == 0 && size > 0 &&
+      extent == size && mpi.type_get_name(datatype, name, &length) == MPI_SUCCESS &&
+      std::strncmp(name, "MPI_", 4) == 0 && !is_pair(name);
+  if (!plain) return 0;
+  known[next++ % 8] = {datatype, size};
+  return size;
+}
+
+}  // namespace nvio

@@ -1,0 +1,49 @@
+// The library for one MPI: its shims, made from the table, and the one symbol it exports.
+#include "calls.h"
+#include "mpi_functions.h"
+#include "report.h"
+
+#include "../posix/hooks.h"
+
+#include <atomic>
+
+namespace nvio {
+namespace {
+
+const FromLoader* g_loader = nullptr;
+
+#include "shims.inc"
+
+void* g_mpi[kEntryCount];
+void* g_pmpi[kEntryCount];
+
+}  // namespace
+
+void* next_of(Level level, std::size_t index) {
+  static std::atomic<void*> found[2][kEntryCount];
+  std::atomic<void*>& slot = found[static_cast<int>(level)][index];
+  void* function = slot.load(std::memory_order_acquire);
+  if (function == nullptr) {
+    const std::string name = kEntryNames[index];
+    function = g_loader->next_symbol((level == Level::mpi ? name : "P" + name).c_str());
+    slot.store(function, std::memory_order_release);
+  }
+  return function;
+}
+
+}  // namespace nvio
+
+extern "C" __attribute__((visibility("default"))) bool nvio_attach(const nvio::FromLoader* loader,
+                                                                  nvio::FromLibrary* library) {
+  using namespace nvio;
+  if (loader->version != kContractVersion) return false;
+  static FromLoader kept = *loader;
+  g_loader = &kept;
+  if (!find_mpi_functions(kept.next_symbol)) return false;
+  Process::the().attach(kept);
+  name_calls(kEntryNames, kEntryCount);
+  fill_mpi(g_mpi);
+  fill_pmpi(g_pmpi);
+  *library = {kContractVersion, g_mpi, g_pmpi, &Process::the().hooks()};
+  return true;
+}

@@ -1,0 +1,196 @@
+// The neutral preload library: exports every MPI_File_* of every MPI, looks at the first call
+// which MPI the process holds, and hands over to the library built for it.
+//
+// It links nothing but the C library, so that it costs a shell or an mpirun nothing. In a process
+// whose MPI it does not know, or whose library is missing, each call goes on to the MPI.
+
+#include "loader.h"
+
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+
+namespace nvio {
+
+const PosixHooks* g_hooks = nullptr;
+std::uint8_t g_tracked[kMaxDescriptors];
+
+namespace {
+
+// Every argument of every MPI_File_* function is an integer, a handle or a pointer, six at most:
+// on x86-64 and AArch64 they all travel in integer registers, so one signature forwards any.
+// (MPI_File_f2c returns a handle and MPI_File_c2f an int: both fit a register, too.)
+using AnyEntry = std::intptr_t (*)(std::intptr_t, std::intptr_t, std::intptr_t, std::intptr_t,
+                                   std::intptr_t, std::intptr_t);
+
+#define X(index, name) #name,
+constexpr const char* kNames[] = {
+#include "entries.inc"
+};
+#undef X
+#define X(index, name) "P" #name,
+constexpr const char* kProfilingNames[] = {
+#include "entries.inc"
+};
+#undef X
+constexpr std::size_t kEntries = sizeof kNames / sizeof *kNames;
+
+enum Level { kMpi = 0, kPmpi = 1 };
+AnyEntry g_entries[2][kEntries];
+bool g_bound = false;
+
+bool is_quiet() {
+  const char* value = getenv("NVIO_QUIET");
+  return value != nullptr && *value != '\0' && *value != '0';
+}
+
+void say(const char* what, const char* detail) {
+  if (!is_quiet()) std::fprintf(stderr, "nvio: %s%s\n", what, detail);
+}
+
+// The MPI library this process holds, wherever it is in the link order: Python opens it
+// RTLD_LOCAL, where RTLD_NEXT does not look.
+void* mpi_library() {
+  static void* library = nullptr;
+  if (library != nullptr) return library;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* found) {
+        const char* slash = std::strrchr(object->dlpi_name, '/');
+        const char* base = slash != nullptr ? slash + 1 : object->dlpi_name;
+        const bool candidate = std::strncmp(base, "libmpi.so", 9) == 0 ||
+                               std::strncmp(base, "libmpich", 8) == 0 ||
+                               std::strncmp(base, "libmpi_", 7) == 0;
+        if (!candidate) return 0;
+        void* handle = dlopen(object->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle == nullptr || dlsym(handle, "PMPI_File_open") == nullptr) return 0;
+        *static_cast<void**>(found) = handle;
+        return 1;
+      },
+      &library);
+  return library;
+}
+
+bool is_ours(void* symbol) {
+  Dl_info there{};
+  Dl_info here{};
+  return dladdr(symbol, &there) != 0 &&
+         dladdr(reinterpret_cast<void*>(&is_ours), &here) != 0 &&
+         there.dli_fbase == here.dli_fbase;
+}
+
+void* next_symbol(const char* name) {
+  void* symbol = dlsym(RTLD_NEXT, name);
+  if (symbol == nullptr || is_ours(symbol)) {
+    void* library = mpi_library();
+    symbol = library != nullptr ? dlsym(library, name) : nullptr;
+  }
+  return symbol != nullptr && !is_ours(symbol) ? symbol : nullptr;
+}
+
+// "mpich" or "openmpi", by what the library says of itself: file names do not tell (both are
+// called libmpi.so somewhere). Null: an MPI that nvio has no library for.
+const char* abi_of_process() {
+  using VersionFunction = int (*)(char*, int*);
+  auto version = reinterpret_cast<VersionFunction>(next_symbol("MPI_Get_library_version"));
+  if (version == nullptr) return nullptr;
+  static char text[8192 + 1];  // MPI_MAX_LIBRARY_VERSION_STRING of MPICH; Open MPI's is shorter
+  int length = 0;
+  if (version(text, &length) != 0) return nullptr;
+  if (std::strncmp(text, "Open MPI", 8) == 0) return "openmpi";
+  // Intel MPI, MVAPICH and Cray MPICH share MPICH's ABI.
+  static constexpr const char* kSameAbi[] = {"MPICH", "Intel", "MVAPICH", "CRAY"};
+  for (const char* name : kSameAbi) {
+    if (std::strstr(text, name) != nullptr) return "mpich";
+  }
+  return nullptr;
+}
+
+bool attach(FromLibrary* library) {
+  const char* disabled = getenv("NVIO_DISABLE");
+  if (disabled != nullptr && *disabled != '\0' && *disabled != '0') return false;
+  const char* abi = abi_of_process();
+  if (abi == nullptr) {
+    say("this program's MPI is neither MPICH's nor Open MPI's ABI; its I/O goes on without nvio",
+        "");
+    return false;
+  }
+  Dl_info here{};
+  dladdr(reinterpret_cast<void*>(&attach), &here);
+  char path[PATH_MAX];
+  const char* slash = std::strrchr(here.dli_fname, '/');
+  const int folder = slash != nullptr ? static_cast<int>(slash - here.dli_fname) + 1 : 0;
+  std::snprintf(path, sizeof path, "%.*slibnvio-%s.so", folder, here.dli_fname, abi);
+  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    say("cannot open the library for this program's MPI; its I/O goes on without nvio: ",
+        dlerror());
+    return false;
+  }
+  auto function = reinterpret_cast<AttachFunction>(dlsym(handle, kAttachSymbol));
+  const FromLoader ours{kContractVersion, &real_posix(), g_tracked, &next_symbol};
+  if (function == nullptr || !function(&ours, library) || library->version != kContractVersion) {
+    say("the library beside libnvio.so is of another version; the program's I/O goes on without "
+        "nvio: ",
+        path);
+    return false;
+  }
+  return true;
+}
+
+// Runs once, at the process's first MPI_File_* call.
+void bind_all() {
+  FromLibrary library{};
+  const bool attached = attach(&library);
+  for (std::size_t i = 0; i < kEntries; ++i) {
+    void* mpi = attached ? library.mpi[i] : nullptr;
+    void* pmpi = attached ? library.pmpi[i] : nullptr;
+    if (mpi == nullptr) mpi = next_symbol(kNames[i]);
+    if (pmpi == nullptr) pmpi = next_symbol(kProfilingNames[i]);
+    g_entries[kMpi][i] = reinterpret_cast<AnyEntry>(mpi);
+    g_entries[kPmpi][i] = reinterpret_cast<AnyEntry>(pmpi);
+  }
+  if (attached) g_hooks = library.hooks;
+  __atomic_store_n(&g_bound, true, __ATOMIC_RELEASE);
+}
+
+AnyEntry entry(Level level, std::size_t index) {
+  if (!__atomic_load_n(&g_bound, __ATOMIC_ACQUIRE)) {
+    // A program that never touched a file ends without ever loading the cache.
+    if (std::strcmp(kNames[index], "MPI_Finalize") == 0) {
+      return reinterpret_cast<AnyEntry>(
+          next_symbol(level == kMpi ? kNames[index] : kProfilingNames[index]));
+    }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, bind_all);
+  }
+  AnyEntry function = g_entries[level][index];
+  if (function == nullptr) {
+    // Only a program that asks dlsym for a function its MPI lacks can come here.
+    say("this MPI has no ", level == kMpi ? kNames[index] : kProfilingNames[index]);
+    constexpr int kErrOther = 15;  // MPI_ERR_OTHER of MPICH; Open MPI's 16 also reads "other"
+    function = +[](std::intptr_t, std::intptr_t, std::intptr_t, std::intptr_t, std::intptr_t,
+                   std::intptr_t) -> std::intptr_t { return kErrOther; };
+  }
+  return function;
+}
+
+}  // namespace
+}  // namespace nvio
+
+#define X(index, name)                                                                           \
+  extern "C" __attribute__((visibility("default"))) std::intptr_t name(                          \
+      std::intptr_t a, std::intptr_t b, std::intptr_t c, std::intptr_t d, std::intptr_t e,       \
+      std::intptr_t f) {                                                                         \
+    return nvio::entry(nvio::kMpi, index)(a, b, c, d, e, f);                                     \
+  }                                                                                              \
+  extern "C" __attribute__((visibility("default"))) std::intptr_t P##name(                       \
+      std::intptr_t a, std::intptr_t b, std::intptr_t c, std::intptr_t d, std::intptr_t e,       \
+      std::intptr_t f) {                                                                         \
+    return nvio::entry(nvio::kPmpi, index)(a, b, c, d, e, f);                                    \
+  }
+#include "entries.inc"
+#undef X

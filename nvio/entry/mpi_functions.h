@@ -1,0 +1,29 @@
+// The few functions of the MPI that nvio calls itself, at the PMPI level, found by name.
+#pragma once
+
+#include <mpi.h>
+#include <type_traits>
+
+namespace nvio {
+
+struct MpiFunctions {
+  int (*type_size)(MPI_Datatype, int*);
+  int (*type_get_extent)(MPI_Datatype, MPI_Aint*, MPI_Aint*);
+  int (*type_get_envelope)(MPI_Datatype, int*, int*, int*, int*);
+  int (*type_get_name)(MPI_Datatype, char*, int*);
+  int (*status_set_elements)(MPI_Status*, MPI_Datatype, MPI_Count);
+  int (*status_set_cancelled)(MPI_Status*, int);
+  int (*file_seek)(MPI_File, MPI_Offset, int);
+  int (*file_get_position)(MPI_File, MPI_Offset*);
+  int (*file_call_errhandler)(MPI_File, int);
+  int (*info_get)(MPI_Info, const char*, int, char*, int*);
+  int (*comm_rank)(MPI_Comm, int*);
+  int (*comm_size)(MPI_Comm, int*);
+  MPI_Info info_null;
+};
+
+const MpiFunctions& mpi_functions();
+// False when the MPI lacks one of them: nvio then cannot serve this process.
+bool find_mpi_functions(void* (*next_symbol)(const char*));
+
+}  // namespace nvio

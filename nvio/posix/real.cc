@@ -1,0 +1,70 @@
+#include "real.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace nvio {
+namespace {
+
+const RealPosix kOwn{::pread, ::pwrite,    ::preadv, ::pwritev, ::ftruncate, ::fsync,
+                     ::fdatasync, ::open, ::close,  ::dup, ::unlink, ::fstat, ::stat};
+const RealPosix* g_real = &kOwn;
+
+}  // namespace
+
+const RealPosix& real() { return *g_real; }
+void set_real(const RealPosix* posix) { g_real = posix; }
+
+ssize_t read_fully(int fd, void* buffer, std::size_t length, off_t offset) {
+  std::size_t done = 0;
+  while (done < length) {
+    const ssize_t n = real().pread(fd, static_cast<char*>(buffer) + done, length - done,
+                                   offset + static_cast<off_t>(done));
+    if (n == 0) break;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    done += static_cast<std::size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+ssize_t write_fully(int fd, const void* buffer, std::size_t length, off_t offset) {
+  std::size_t done = 0;
+  while (done < length) {
+    const ssize_t n = real().pwrite(fd, static_cast<const char*>(buffer) + done, length - done,
+                                    offset + static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      if (n == 0) errno = EIO;
+      return -1;
+    }
+    done += static_cast<std::size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset) {
+  ssize_t total = 0;
+  while (count > 0) {
+    ssize_t n = real().pwritev(fd, vectors, count, offset + total);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      if (n == 0) errno = EIO;
+      return -1;
+    }
+    total += n;
+    while (count > 0 && static_cast<std::size_t>(n) >= vectors->iov_len) {
+      n -= static_cast<ssize_t>(vectors->iov_len);
+      ++vectors;
+      --count;
+    }
+    if (count > 0) {
+      vectors->iov_base = static_cast<char*>(vectors->iov_base) + n;
+      vectors->iov_len -= static_cast<std::size_t>(n);
+    }
+  }
+  return total;
+}
+
+}  // namespace nvio

@@ -1,0 +1,20 @@
+// The C library's functions past the interposition, for all I/O that nvio does itself. In the
+// preloaded library they come from the loader; in the manager and the command line, where nothing
+// is interposed, they are the C library's at once.
+#pragma once
+
+#include "../entry/contract.h"
+
+namespace nvio {
+
+const RealPosix& real();
+void set_real(const RealPosix* posix);
+
+// Whole transfers: repeat what was interrupted or came short. Both return the bytes done (a read
+// stops early only at end of file), or -1 with errno.
+ssize_t read_fully(int fd, void* buffer, std::size_t length, off_t offset);
+ssize_t write_fully(int fd, const void* buffer, std::size_t length, off_t offset);
+// `vectors` is used up.
+ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
+
+}  // namespace nvio

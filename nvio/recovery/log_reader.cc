@@ -1,0 +1,97 @@
+#include "log_reader.h"
+
+#include "crc32c.h"
+
+#include <cstring>
+#include <optional>
+
+namespace nvio {
+namespace {
+
+std::optional<Superblock> read_superblock(std::span<const std::byte> bytes, std::size_t copy) {
+  if (bytes.size() < (copy + 1) * kSuperblockSize) return std::nullopt;
+  Superblock block;
+  std::memcpy(&block, bytes.data() + copy * kSuperblockSize, sizeof block);
+  const bool good = std::memcmp(block.magic, kLogMagic, sizeof kLogMagic) == 0 &&
+                    block.checksum == crc32c(&block, offsetof(Superblock, checksum)) &&
+                    block.path_length <= sizeof block.path &&
+                    (block.state == LogState::live || block.state == LogState::flushing);
+  return good ? std::optional(block) : std::nullopt;
+}
+
+// Whether the bytes at `at` hold record number `sequence` of this epoch, whole.
+std::optional<Record> read_record(std::span<const std::byte> bytes, std::uint64_t at,
+                                  std::uint64_t epoch, std::uint64_t sequence,
+                                  std::uint32_t chain) {
+  if (at > bytes.size() || bytes.size() - at < sizeof(Record)) return std::nullopt;
+  Record record;
+  std::memcpy(&record, bytes.data() + at, sizeof record);
+  const std::uint64_t room = bytes.size() - at - sizeof record;
+  const bool good = record.magic == kRecordMagic && record.epoch == epoch &&
+                    record.sequence == sequence &&
+                    record.checksum == crc32c(&record, offsetof(Record, checksum), chain) &&
+                    record.length <= room && padded(record.length) <= room &&
+                    record.payload_checksum ==
+                        crc32c(bytes.data() + at + sizeof record, record.length);
+  return good ? std::optional(record) : std::nullopt;
+}
+
+bool is_sane(const Record& record) {
+  constexpr std::uint64_t kMost = INT64_MAX;
+  if (record.offset > kMost || record.length > kMost - record.offset) return false;
+  switch (record.type) {
+    case RecordType::extent: return true;
+    case RecordType::truncate:
+    case RecordType::commit: return record.length == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+ParsedLog read_log(std::span<const std::byte> bytes) {
+  ParsedLog log;
+  std::optional<Superblock> best;
+  for (std::size_t copy = 0; copy < 2; ++copy) {
+    const auto block = read_superblock(bytes, copy);
+    if (block && (!best || block->epoch > best->epoch)) best = block;
+  }
+  if (!best) {
+    log.why = "neither superblock is whole: this is no redo log of nvio, or it was never started";
+    return log;
+  }
+  if (best->version != kLogVersion) {
+    log.why = "written in version " + std::to_string(best->version) +
+              " of the format; this nvio reads version " + std::to_string(kLogVersion);
+    return log;
+  }
+  log.usable = true;
+  log.state = best->state;
+  log.epoch = best->epoch;
+  log.file = {best->device, best->inode, std::string(best->path, best->path_length),
+              (best->flags & kFileDeleted) != 0};
+
+  std::vector<RedoStep> pending;
+  std::uint64_t at = kFirstRecord;
+  std::uint32_t chain = 0;
+  for (std::uint64_t sequence = 0;; ++sequence) {
+    const auto record = read_record(bytes, at, log.epoch, sequence, chain);
+    if (!record || !is_sane(*record)) break;
+    const auto payload = bytes.subspan(at + sizeof(Record), record->length);
+    at += sizeof(Record) + padded(record->length);
+    chain = record->checksum;
+    if (record->type == RecordType::commit) {
+      for (const auto& step : pending) log.bytes += step.data.size();
+      log.steps.insert(log.steps.end(), pending.begin(), pending.end());
+      pending.clear();
+      log.file_size = record->offset;
+      ++log.syncs;
+    } else {
+      pending.push_back({record->type, record->offset, payload});
+    }
+  }
+  log.unfinished = pending.size();
+  return log;
+}
+
+}  // namespace nvio

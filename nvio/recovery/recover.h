@@ -1,0 +1,2 @@
+// Rebuilding files from what a job left in its store.
+#pragma once

@@ -1,0 +1,56 @@
+// What a user may choose, from three places in this order: MPI_Info hints (nvio_*) of a file,
+// environment variables (NVIO_*), a configuration file ($NVIO_CONFIG, lines "key = value").
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nvio {
+
+enum class Admit : std::uint8_t { automatic = 0, always = 1, never = 2 };
+enum class SyncTo : std::uint8_t { store = 0, file = 1 };
+enum class Close : std::uint8_t { visible = 0, durable = 1 };
+enum class Prefetch : std::uint8_t { none = 0, whole = 1 };
+enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem = 3 };
+
+// Settings of one file; the process that opens it first on a node decides.
+struct FileSettings {
+  bool enabled = true;
+  Admit admit = Admit::automatic;
+  SyncTo sync = SyncTo::store;
+  Close close = Close::visible;
+  Prefetch prefetch = Prefetch::none;
+  std::uint64_t bypass_size = 512 << 10;  // bytes: a transfer this large goes to the file
+};
+
+// Settings of a process.
+struct Settings {
+  FileSettings file;
+  std::string store = "/dev/shm";  // folder in which the job's own folder is made
+  StoreKind kind = StoreKind::automatic;
+  std::uint64_t capacity = 0;  // bytes; 0: a quarter of what the store's file system has free
+  std::string session;         // the job's name; empty: found from the launcher
+  bool statistics = false;
+  bool quiet = false;
+  std::vector<std::string> complaints;  // sentences about values that were not understood
+};
+
+// Returns the value of a variable, or nothing.
+using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
+
+// Reads the configuration file's text (never throws: what it cannot read it complains about),
+// then the environment over it.
+Settings read_settings(const Lookup& environment, std::string_view config_text);
+Settings read_settings_of_process();
+
+// Applies the hints of one MPI_Info over `base`. Hints not understood are ignored, as MPI says.
+FileSettings apply_hints(FileSettings base, const Lookup& hint);
+
+// "64K", "1 MiB", "3g", "4096": bytes; nothing when it is no size or does not fit.
+std::optional<std::uint64_t> parse_size(std::string_view text);
+
+}  // namespace nvio

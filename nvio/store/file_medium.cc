@@ -1,0 +1,59 @@
+#include "medium.h"
+
+#include "../posix/real.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace nvio {
+namespace {
+
+class FileMedium : public Medium {
+ public:
+  FileMedium(int fd, Survives survives) : fd_(fd), survives_(survives) {}
+  FileMedium(const FileMedium&) = delete;
+  FileMedium& operator=(const FileMedium&) = delete;
+  ~FileMedium() override { real().close(fd_); }
+
+  int reserve(std::uint64_t size) override {
+    return posix_fallocate(fd_, 0, static_cast<off_t>(size));
+  }
+
+  int write(std::uint64_t offset, const void* data, std::size_t length) override {
+    return write_fully(fd_, data, length, static_cast<off_t>(offset)) < 0 ? errno : 0;
+  }
+
+  int persist() override {
+    if (survives_ == Survives::processes) return 0;
+    return real().fdatasync(fd_) == 0 ? 0 : errno;
+  }
+
+  Survives survives() const override { return survives_; }
+
+ private:
+  int fd_;
+  Survives survives_;
+};
+
+std::unique_ptr<Medium> open_medium(const std::string& path, Survives survives, std::string& why) {
+  const int fd = real().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    why = "cannot open " + path + ": " + std::strerror(errno);
+    return nullptr;
+  }
+  return std::make_unique<FileMedium>(fd, survives);
+}
+
+}  // namespace
+
+std::unique_ptr<Medium> open_tmpfs_medium(const std::string& path, std::string& why) {
+  return open_medium(path, Survives::processes, why);
+}
+
+std::unique_ptr<Medium> open_file_medium(const std::string& path, std::string& why) {
+  return open_medium(path, Survives::machine, why);
+}
+
+}  // namespace nvio
