@@ -191,11 +191,13 @@ input()
 
 
 def test_a_process_dies_with_its_killed_owner() -> None:
+    # The event shows that the exec chain is through, and the tie to the owner made.
     code = """
 import sys, time
 from tare.command import Command
 from tare.process import start
-with start(Command(("sleep", "60"))) as running:
+with start(Command(("sh", "-c", "echo '{}'; exec sleep 60"))) as running:
+    running.event(20)
     print(running.pid, flush=True)
     time.sleep(60)
 """

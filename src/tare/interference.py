@@ -87,8 +87,12 @@ class Interference:
         """Return the text that `parse` reads."""
         if self.kind is None:
             return "none"
-        level = {"cpu": f"{self.level} %", "network": f"{self.level} bit/s"}
-        return f"{self.where} {self.kind} {level.get(self.kind, str(self.level))}"
+        level = str(self.level)
+        if self.kind == "cpu":
+            level = f"{self.level} %"
+        elif self.kind == "network":
+            level = _exact_rate(self.level)
+        return f"{self.where} {self.kind} {level}"
 
     @contextmanager
     def running(self, site: Site, inside: Inside) -> Iterator[None]:
@@ -212,16 +216,23 @@ class Interference:
         return ("--directory", str(folder), "--size", _FILE_SIZE)
 
 
+def _exact_rate(bits_s: int) -> str:
+    for factor, unit in ((10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s")):
+        if bits_s % factor == 0:
+            return f"{bits_s // factor} {unit}"
+    return f"{bits_s} bit/s"
+
+
 def _level(kind: Kind, level: str, text: str) -> int:
     if kind == "network":
         found = units.bit_rate(level)
     elif kind == "cpu":
-        number = re.fullmatch(r"(\d{1,3}) ?%", level)
+        number = re.fullmatch(r"([0-9]{1,3}) ?%", level)
         found = int(number[1]) if number else 0
         if found > 100:
             found = 0
     else:
-        found = int(level) if re.fullmatch(r"\d{1,3}", level) else 0
+        found = int(level) if re.fullmatch(r"[0-9]{1,3}", level) else 0
         if found > _MOST_WORKERS:
             found = 0
     if found == 0:

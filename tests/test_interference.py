@@ -1,0 +1,64 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare.errors import UsageError
+from tare.interference import Interference
+
+some = st.one_of(
+    st.just(Interference()),
+    st.builds(
+        Interference, st.just("cpu"), st.integers(1, 100), st.sampled_from(["host", "inside"])
+    ),
+    st.builds(
+        Interference,
+        st.sampled_from(["memory", "disk"]),
+        st.integers(1, 256),
+        st.sampled_from(["host", "inside"]),
+    ),
+    st.builds(
+        Interference,
+        st.just("network"),
+        st.integers(1, 10**12),
+        st.sampled_from(["host", "inside"]),
+    ),
+)
+
+
+@given(some)
+def test_what_is_written_is_read_again(interference: Interference) -> None:
+    assert Interference.parse(str(interference)) == interference
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "level", "where"),
+    [
+        ("none", None, 0, "host"),
+        ("host cpu 50 %", "cpu", 50, "host"),
+        ("inside cpu 5%", "cpu", 5, "inside"),
+        ("inside  memory 2", "memory", 2, "inside"),
+        ("host network 100 Mbit/s", "network", 100_000_000, "host"),
+        ("host disk 1", "disk", 1, "host"),
+    ],
+)
+def test_people_write_it_so(text: str, kind: str | None, level: int, where: str) -> None:
+    assert Interference.parse(text) == Interference(kind, level, where)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "cpu 50 %", "host cpu", "host cpu 0 %", "host cpu 101 %", "host cpu 50", "host memory 0",
+     "host memory 1.5", "host memory 9999", "host network 5", "host network 0 Mbit/s",
+     "guest cpu 5 %", "inside gpu 1", "host disk -1", "host cpu \u0665\u0660 %"],
+)  # fmt: skip
+def test_anything_else_is_refused_with_the_allowed_forms(text: str) -> None:
+    with pytest.raises(UsageError):
+        Interference.parse(text)
+
+
+@given(st.text() | st.builds("{} {} {}".format, st.text(), st.text(), st.text()))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        assert Interference.parse(str(Interference.parse(text))) == Interference.parse(text)
+    except UsageError as error:
+        assert error.what

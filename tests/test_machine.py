@@ -1,0 +1,57 @@
+import json
+import platform
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare import machine
+
+
+def test_counters_only_grow() -> None:
+    before = machine.state()
+    did = machine.difference(before, machine.state())
+    assert did["seconds"] > 0
+    assert did["context_switches"] >= 0
+    assert did["steal_ns"] >= 0
+    assert all(value is None or value >= 0 for value in did["pressure_us"].values())
+
+
+def test_what_a_kernel_does_not_count_is_absent_not_zero(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu  1 2 3 4 5 6 7 8 9 10\nctxt 5\n")
+    (tmp_path / "loadavg").write_text("0.50 0.40 0.30 1/100 1234\n")
+    found = machine.state(tmp_path)
+    assert found.pressure_us == {"cpu": None, "memory": None, "io": None}
+    assert (found.load_1min, found.context_switches) == (0.5, 5)
+    assert machine.difference(found, found)["pressure_us"]["io"] is None
+
+
+def test_a_fingerprint_survives_json_and_is_like_itself(tmp_path: Path) -> None:
+    found = machine.fingerprint(tmp_path)
+    assert found["kernel"]["release"] == platform.release()
+    assert machine.unlike(found, json.loads(json.dumps(found))) == {}
+
+
+def test_another_build_of_a_program_is_another_fingerprint(tmp_path: Path) -> None:
+    program = tmp_path / "echo" / "echo-udp"
+    program.parent.mkdir()
+    program.write_bytes(b"one")
+    program.chmod(0o755)
+    one = machine.fingerprint(tmp_path)
+    program.write_bytes(b"two")
+    assert list(machine.unlike(one, machine.fingerprint(tmp_path))) == ["programs.echo/echo-udp"]
+
+
+trees = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.dictionaries(st.text(max_size=4), inner, max_size=3),
+)
+roots = st.dictionaries(st.text(max_size=4), trees, max_size=4)
+
+
+@given(roots, roots)
+def test_unlike_is_symmetric_and_empty_for_the_same(one: dict, other: dict) -> None:
+    there = machine.unlike(one, other)
+    back = machine.unlike(other, one)
+    assert {key: (b, a) for key, (a, b) in there.items()} == back
+    assert machine.unlike(one, one) == {}
