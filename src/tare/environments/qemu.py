@@ -64,11 +64,10 @@ class Qemu:
 
     def availability(self) -> Availability:
         """Tell whether QEMU and what a guest is made of are here. It boots nothing."""
-        missing = [package for program, package in _PACKAGES.items() if not shutil.which(program, path=PATH)]
+        missing = [_PACKAGES[name] for name in _PACKAGES if not shutil.which(name, path=PATH)]
         if missing:
-            return Availability(
-                False, f"not installed: {', '.join(missing)}", f"apt-get install {' '.join(missing)}"
-            )
+            names = " ".join(missing)
+            return Availability(False, f"not installed: {names}", f"apt-get install {names}")
         if platform.machine() != "x86_64":
             return Availability(False, f"guests are x86-64; this machine is {platform.machine()}")
         try:
@@ -144,7 +143,7 @@ class _InsideQemu:
             ended = self._guest.agent.run(self._resolved(argv), timeout_s)
             if ended.code != 0:
                 words = " | ".join(ended.stderr.strip().splitlines()[-8:])
-                raise TrialError(f"{argv[0]} ended with exit code {ended.code} in the guest: {words}")
+                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest: {words}")
             return ended.stdout
 
     def _resolved(self, argv: Sequence[str]) -> tuple[str, ...]:
@@ -187,9 +186,7 @@ class _QemuServer(AbstractContextManager["_QemuServer"]):
         for thread in asked.threads:
             earlier = self._own_cost.get(thread.tid)
             self._own_cost[thread.tid] = thread if earlier is None else _sum(earlier, thread)
-        account = replace(
-            without, sent_bytes=first.sent_bytes, received_bytes=first.received_bytes
-        )
+        account = replace(without, sent_bytes=first.sent_bytes, received_bytes=first.received_bytes)
         return accounting.combined(account, accounting.snapshot_kernel(), guest)
 
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:

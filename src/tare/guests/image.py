@@ -12,15 +12,18 @@ import lzma
 import os
 import re
 import shutil
-import tempfile
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
 from tare import process
 from tare.command import PATH, Command
 from tare.errors import UnavailableError
+from tare.guests.cache import workspace
 from tare.guests.kernel import Kernel
 
 __all__ = ["PROGRAMS", "Entry", "Image", "libraries_in"]
@@ -38,6 +41,7 @@ _APPLETS = (
 _PACKING = "1"
 """Part of every digest: count it up when the same inputs are packed into other bytes."""
 
+_KEPT_UNUSED_S = 14 * 24 * 3600
 _DIRECTORIES = ("bin", "dev", "modules", "proc", "programs", "run", "sys", "tmp")
 # glibc opens it only when a thread is cancelled or exits, so ldd does not show it.
 _LATE_LIBRARY = Path("/lib/x86_64-linux-gnu/libgcc_s.so.1")
@@ -54,14 +58,27 @@ class Entry:
     content: bytes | None = None
     link: str | None = None
 
-    def read(self) -> bytes:
-        """Return its bytes; of a link, its target."""
-        if self.link is not None:
-            return self.link.encode()
+    def digest(self) -> str:
+        """Return the SHA-256 of what it is."""
+        if self.source is not None:
+            return _sha256(self.source)
         if self.content is not None:
-            return self.content
-        assert self.source is not None
-        return self.source.read_bytes()
+            return hashlib.sha256(self.content).hexdigest()
+        assert self.link is not None
+        return hashlib.sha256(self.link.encode()).hexdigest()
+
+    def stage(self, root: Path) -> None:
+        """Put it below a directory."""
+        target = root / self.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if self.link is not None:
+            target.symlink_to(self.link)
+        elif self.source is not None:
+            shutil.copyfile(self.source, target)
+            target.chmod(0o755)
+        elif self.content is not None:
+            target.write_bytes(self.content)
+            target.chmod(0o755)
 
 
 @dataclass(frozen=True)
@@ -109,14 +126,14 @@ class Image:
         digest = hashlib.sha256(f"packing {_PACKING}\n".encode())
         for entry in ordered:
             kind = "link" if entry.link is not None else "file"
-            content = hashlib.sha256(entry.read()).hexdigest()
-            digest.update(f"{kind} {content} {entry.path}\n".encode())
+            digest.update(f"{kind} {entry.digest()} {entry.path}\n".encode())
         directory = cache / "guests" / "images"
         image = cls(directory / f"{digest.hexdigest()[:32]}.cpio", digest.hexdigest())
         if not image.intact():
-            directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".new-", dir=directory) as scratch:
-                image.write(ordered, Path(scratch))
+            with workspace(directory) as scratch:
+                image.write(ordered, scratch)
+        image.checksum.touch()
+        _forget_unused(directory)
         return image
 
     @property
@@ -138,9 +155,7 @@ class Image:
         names = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
         archive = scratch / "archive"
         cpio = ("cpio", "--create", "--format=newc", "--reproducible", "--owner=+0:+0", "--quiet")
-        process.run(
-            Command((*cpio, f"--file={archive}"), cwd=root), 120, stdin="\n".join(names)
-        )
+        process.run(Command((*cpio, f"--file={archive}"), cwd=root), 120, stdin="\n".join(names))
         checksum = scratch / "checksum"
         checksum.write_text(_sha256(archive))
         # The checksum goes last: an archive without one counts as absent.
@@ -213,13 +228,7 @@ def _stage(entries: Sequence[Entry], root: Path) -> None:
     for name in _DIRECTORIES:
         (root / name).mkdir()
     for entry in entries:
-        target = root / entry.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if entry.link is not None:
-            target.symlink_to(entry.link)
-        else:
-            target.write_bytes(entry.read())
-            target.chmod(0o755)
+        entry.stage(root)
     # Debugging information is nine tenths of a program of ours, and is never loaded; what is stays
     # as it is.
     ours = [str(root / entry.path) for entry in entries if entry.path.startswith("programs/")]
@@ -232,6 +241,22 @@ def _stage(entries: Sequence[Entry], root: Path) -> None:
         os.utime(path, (0, 0), follow_symlinks=False)
 
 
+def _forget_unused(directory: Path) -> None:
+    """Remove images that no run has used for long: every build of the programs leaves one."""
+    for checksum in directory.glob("*.sha256"):
+        with suppress(FileNotFoundError):
+            if time.time() - checksum.stat().st_mtime > _KEPT_UNUSED_S:
+                checksum.unlink()
+                checksum.with_suffix(".cpio").unlink()
+
+
 def _sha256(path: Path) -> str:
+    found = path.stat()
+    return _sha256_of_version(path, found.st_ino, found.st_size, found.st_ctime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _sha256_of_version(path: Path, *_version: int) -> str:
+    """Hash a file once as long as it does not change: a run boots many guests."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from tare import process
 from tare.command import Command
 from tare.errors import UnavailableError
+from tare.guests.cache import workspace
 
 __all__ = ["METAPACKAGE", "MODULES", "Kernel"]
 
@@ -68,7 +68,9 @@ class Kernel:
         Raises:
             UnavailableError: the package lacks one.
         """
-        directory = self.root / "lib" / "modules" / self.release
+        # Below /usr from trixie on.
+        candidates = [self.root / lib / "modules" / self.release for lib in ("lib", "usr/lib")]
+        directory = next((path for path in candidates if path.is_dir()), candidates[0])
         found = {path.name.split(".ko")[0]: path for path in directory.rglob("*.ko*")}
         builtin = {
             Path(line).name.split(".ko")[0]
@@ -82,7 +84,9 @@ class Kernel:
     @classmethod
     def cached(cls, cache: Path) -> Kernel | None:
         """Return the kernel that is in the cache, or None; a damaged one is removed."""
-        for root in sorted(_directory(cache).glob("*/"), key=lambda path: path.name, reverse=True):
+        for root in sorted(
+            _directory(cache).glob("linux-image-*/"), key=lambda path: path.name, reverse=True
+        ):
             kernels = list(root.glob("boot/vmlinuz-*"))
             if len(kernels) == 1:
                 kernel = cls(root, kernels[0].name.removeprefix("vmlinuz-"))
@@ -101,9 +105,7 @@ class Kernel:
         if (kernel := cls.cached(cache)) is not None:
             return kernel
         directory = _directory(cache)
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=directory) as text:
-            scratch = Path(text)
+        with workspace(directory) as scratch:
             package = _download(scratch)
             root = scratch / package.stem
             extract = ("dpkg-deb", "--raw-extract", str(package), str(root))

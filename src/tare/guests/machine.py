@@ -15,7 +15,7 @@ from typing import Literal, Self
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError
-from tare.guests.agent import Agent
+from tare.guests.agent import Agent, pauses
 from tare.guests.image import Image
 from tare.guests.kernel import Kernel
 from tare.guests.monitor import Monitor, MonitorError
@@ -37,8 +37,11 @@ _KERNEL_WORDS = (
 )
 _MONITOR_TIMEOUT_S = 10.0
 _QUIT_TIMEOUT_S = 1.0
-_CONSOLE_TAIL_BYTES = 4096
-_CONSOLE_TAIL_LINES = 8
+_END_PATIENCE_S = 0.5
+_CONSOLE_TAIL_BYTES = 1 << 16
+_TAIL_LINES = 8
+_CAUSE = re.compile(r"Kernel panic|BUG:|Oops:|Out of memory|init failed")
+_CAUSES = 3
 
 
 @dataclass(frozen=True)
@@ -210,13 +213,21 @@ class Machine(AbstractContextManager["Machine"]):
         try:
             yield
         except TrialError as error:
-            state = "QEMU still runs" if self._qemu.alive() else "QEMU has ended"
+            state = "QEMU still runs" if self._lives_on(error) else "QEMU has ended"
             told = [f"{self.name} failed {phase}: {error.what} ({state})"]
             if console := _tail(self.console):
                 told.append(f"the guest's console ends: {console}")
             if stderr := _tail_of(self._qemu.stderr()):
                 told.append(f"QEMU said: {stderr}")
             raise TrialError("; ".join(told), error.remedy) from error
+
+    def _lives_on(self, error: TrialError) -> bool:
+        """Whether QEMU runs; one that has just hung up is given a moment to end."""
+        if isinstance(error, MonitorError):
+            for _ in pauses(_END_PATIENCE_S):
+                if not self._qemu.alive():
+                    break
+        return self._qemu.alive()
 
     def _command_line(self, qmp: Monitor, channel: Monitor) -> tuple[str, ...]:
         kernel, image, network, tools = self._boot
@@ -280,16 +291,19 @@ def _escaped(path: Path) -> str:
     return str(path).replace(",", ",,")
 
 
-def _tail(path: Path) -> str:
+def _tail(console: Path) -> str:
+    """Return a console's last lines, and above them those that tell why the kernel died."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _CONSOLE_TAIL_BYTES))
-            return _tail_of(file.read().decode(errors="replace"))
+        with console.open("rb") as file:
+            file.seek(max(0, console.stat().st_size - _CONSOLE_TAIL_BYTES))
+            text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
+    causes = [line for line in text.splitlines() if _CAUSE.search(line)][-_CAUSES:]
+    tail = _tail_of(text)
+    return " | ".join([*(cause.strip() for cause in causes if cause.strip() not in tail), tail])
 
 
 def _tail_of(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    printable = ("".join(c if c.isprintable() else "?" for c in line) for line in lines)
-    return " | ".join(list(printable)[-_CONSOLE_TAIL_LINES:])
+    lines = [line.strip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+    return " | ".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)

@@ -7,6 +7,7 @@ the far end of a connected pair, so there is no path in a file system to race fo
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, suppress
@@ -18,6 +19,10 @@ from qemu.qmp import ExecuteError, QMPClient, QMPError
 from tare.errors import TrialError
 
 __all__ = ["Monitor", "MonitorError", "RefusedError"]
+
+
+# It logs every failure that it raises; so would we, a second time.
+logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 
 
 class MonitorError(TrialError):
@@ -109,7 +114,7 @@ class Monitor(AbstractContextManager["Monitor"]):
             return self._loop.run_until_complete(question)
         except ExecuteError as error:
             raise RefusedError(f"{self.name} refused: {error}") from error
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self._given_up = f"{self.name} {silence}"
             raise MonitorError(self._given_up) from None
         except (QMPError, OSError, EOFError) as error:

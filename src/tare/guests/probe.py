@@ -16,11 +16,12 @@ from pathlib import Path
 
 from tare import process
 from tare.command import Command
+from tare.guests.cache import workspace
 from tare.guests.image import Image
 from tare.guests.kernel import Kernel
 from tare.guests.machine import PROGRAM, Accelerator, Hardware, command_line, version
 
-__all__ = ["KVM", "Verdict", "accelerator", "remembered"]
+__all__ = ["KVM", "Verdict", "accelerator", "boots", "remembered"]
 
 KVM = Path("/dev/kvm")
 MARKER = b"tare: kernel "
@@ -46,12 +47,17 @@ def accelerator(
     known = remembered(kernel, cache)
     if known is not None:
         return known
-    verdict = _boot(kernel, image, timeout_s)
+    problem = boots(Hardware("kvm"), kernel, image, timeout_s)
+    verdict = (
+        Verdict("kvm", "the guests' kernel boots with it")
+        if problem is None
+        else Verdict("tcg", f"{KVM} opens, but Linux {kernel.release} does not boot: {problem}")
+    )
     path = _memory(kernel, cache)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        json.dump(asdict(verdict), file)
-    Path(file.name).replace(path)
+    with workspace(path.parent) as scratch:
+        written = scratch / path.name
+        written.write_text(json.dumps(asdict(verdict)))
+        written.replace(path)
     return verdict
 
 
@@ -67,22 +73,27 @@ def remembered(kernel: Kernel, cache: Path) -> Verdict | None:
     return Verdict(chosen, reason) if chosen in ("kvm", "tcg") else None
 
 
-def _boot(kernel: Kernel, image: Image, timeout_s: float) -> Verdict:
-    with tempfile.TemporaryDirectory(prefix="tare-kvm-") as scratch:
+def boots(hardware: Hardware, kernel: Kernel, image: Image, timeout_s: float) -> str | None:
+    """Boot a guest up to its first process, and end it; return what went wrong, None if it came up.
+
+    Args:
+        hardware: with the accelerator to be tried.
+        kernel: what it boots.
+        image: its RAM file system.
+        timeout_s: after this it is killed.
+    """
+    with tempfile.TemporaryDirectory(prefix="tare-probe-") as scratch:
         console = Path(scratch) / "console"
-        hardware = Hardware("kvm")
         argv = command_line(hardware, kernel, image, console=console, words=("tare.probe",))
         try:
             with process.start(Command(argv)) as qemu:
                 qemu.finish(timeout_s)
-            problem = "ended without a word"
+            problem = "it ended without a word"
         except process.ProcessError as error:
-            hung = f"hung: nothing within {timeout_s:g} s"
-            problem = hung if error.kind == "timeout" else f"failed: {error.what}"
+            hung = f"it hung: nothing within {timeout_s:g} s"
+            problem = hung if error.kind == "timeout" else str(error)
         said = console.read_bytes() if console.exists() else b""
-    if MARKER in said:
-        return Verdict("kvm", "the guest's kernel boots with KVM")
-    return Verdict("tcg", f"{KVM} opens, but a boot of Linux {kernel.release} with it {problem}")
+    return None if MARKER in said else problem
 
 
 def _memory(kernel: Kernel, cache: Path) -> Path:

@@ -87,7 +87,8 @@ class Program:
                 return event
             if ended is not None:
                 raise self._failure("without the event that was waited for")
-        raise TrialError(f"{self._whoami()} said nothing within {timeout_s:g} s{self._last_words()}")
+        silence = f"said nothing within {timeout_s:g} s"
+        raise TrialError(f"{self._whoami()} {silence}{self._last_words()}")
 
     def consumption(self) -> Account:
         """Snapshot what its threads have consumed, as the guest's kernel counts.
@@ -188,9 +189,9 @@ def account_in(listing: str, pid: int) -> Account:
         TrialError: the process has ended, or the listing is no such thing.
     """
     files: dict[str, list[str]] = {}
-    for line in listing.splitlines():
+    for line in listing.split("\n"):
         path, _, content = line.partition(":")
-        if re.fullmatch(rf"{pid}/(status|task/\d+/(stat|status|schedstat))", path):
+        if re.fullmatch(rf"{pid}/(status|task/[0-9]{{1,10}}/(stat|status|schedstat))", path):
             files.setdefault(path, []).append(content)
     # Laid out as files again: one reader of /proc serves host and guest.
     with tempfile.TemporaryDirectory(prefix="tare-guest-proc-") as scratch:
