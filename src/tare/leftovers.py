@@ -82,6 +82,8 @@ class Registry(AbstractContextManager["Registry"]):
 
     def add(self, kind: Kind, name: str, detail: str = "") -> Entry:
         """Write down an intent. Call it *before* making the thing."""
+        if not _is_name(kind, name):
+            raise ValueError(f"{name!r} cannot name a {kind}")
         entry = Entry(kind, name, detail)
         line = json.dumps({"kind": kind, "name": name, "detail": detail}) + "\n"
         os.write(self._list, line.encode())
@@ -129,6 +131,7 @@ def clean(root: Path = ROOT) -> list[str]:
     if not root.is_dir():
         return []
     done: list[str] = []
+    errors: list[TareError] = []
     with _only_one(root):
         for directory in sorted(path for path in root.iterdir() if path.is_dir()):
             lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -137,9 +140,14 @@ def clean(root: Path = ROOT) -> list[str]:
             except BlockingIOError:
                 continue  # alive
             else:
-                done += _clean_dead(directory)
+                try:
+                    done += _clean_dead(directory)
+                except TareError as error:
+                    errors.append(error)
             finally:
                 os.close(lock)
+    if errors:
+        raise TareError("; ".join(error.what for error in errors), errors[0].remedy)
     return done
 
 
@@ -174,10 +182,19 @@ def _read_entries(path: Path) -> Iterator[Entry]:
         except (ValueError, KeyError, TypeError, RecursionError):
             _LOG.warning("%s holds a line that is no entry: %r", path, line[:200])
             continue
-        if kind in get_args(Kind) and isinstance(name, str) and isinstance(detail, str) and name:
+        if kind in get_args(Kind) and isinstance(detail, str) and _is_name(kind, name):
             yield Entry(kind, name, detail)
         else:
-            _LOG.warning("%s holds an entry of no known kind: %r", path, line[:200])
+            _LOG.warning("%s holds an entry that cannot be: %r", path, line[:200])
+
+
+def _is_name(kind: Kind, name: object) -> bool:
+    """Tell whether such a name could have been written: nothing else may be acted on."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        return False
+    if kind in ("mount", "cgroup", "directory", "file"):
+        return Path(name).is_absolute() and ".." not in Path(name).parts
+    return "/" not in name and not name.startswith((".", "-"))
 
 
 def _undo_all(entries: list[Entry]) -> list[str]:

@@ -1,0 +1,255 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tare.command import Command, start_time
+from tare.errors import TareError
+from tare.leftovers import Kind, Registry, clean
+from tare.process import start
+
+
+def dead_run(root: Path, code: str, **values: object) -> str:
+    """Run code with an open `registry` in a process that is then killed; return the run's id."""
+    head = f"""
+import sys
+from pathlib import Path
+from tare.leftovers import Registry
+root = Path({str(root)!r})
+registry = Registry(root)
+"""
+    tail = "\nprint(registry.run_id, flush=True)\nsys.stdin.read()\n"
+    program = head + "".join(f"{k} = {v!r}\n" for k, v in values.items()) + code + tail
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        run_id = process.stdout.readline().strip()
+        process.send_signal(signal.SIGKILL)
+    return run_id
+
+
+def test_a_run_that_ends_leaves_no_list_and_nothing_that_is_on_it(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with Registry(tmp_path / "root") as registry:
+        registry.add("directory", str(folder))
+        folder.mkdir()
+        (folder / "file").write_text("x")
+    assert not folder.exists()
+    assert not registry.directory.exists()
+
+
+def test_it_is_undone_after_an_exception_too(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with (
+        pytest.raises(ZeroDivisionError),
+        Registry(tmp_path / "root") as registry,
+        registry.owing("directory", str(folder)),
+    ):
+        folder.mkdir()
+        raise ZeroDivisionError
+    assert not folder.exists()
+
+
+def test_a_dead_runs_things_are_removed_and_what_was_only_intended_does_no_harm(
+    tmp_path: Path,
+) -> None:
+    made, never = tmp_path / "made", tmp_path / "never"
+    code = """
+registry.add("directory", made)
+Path(made).mkdir()
+registry.add("file", made + ".file")
+Path(made + ".file").write_text("x")
+registry.add("directory", never)
+"""
+    dead_run(tmp_path / "root", code, made=str(made), never=str(never))
+    assert made.exists()
+    undone = clean(tmp_path / "root")
+    assert undone == [f"file {made}.file", f"directory {made}"]
+    assert not made.exists()
+    assert not Path(f"{made}.file").exists()
+    assert clean(tmp_path / "root") == []
+
+
+def test_a_living_run_is_not_touched(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with Registry(tmp_path / "root") as registry, registry.owing("directory", str(folder)):
+        folder.mkdir()
+        assert clean(tmp_path / "root") == []
+        assert folder.exists()
+
+
+def test_processes_of_a_dead_run_are_killed_wherever_they_went(tmp_path: Path) -> None:
+    # A session of its own, and no tie: what a program that detaches itself would be.
+    code = """
+from tare.command import Command
+from tare.process import run
+run(Command(("sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $! > " + pidfile)), 20)
+"""
+    pidfile = tmp_path / "pid"
+    dead_run(tmp_path / "root", code, pidfile=str(pidfile))
+    pid = int(pidfile.read_text())
+    assert start_time(pid) is not None
+    assert any(f"process {pid}" in line for line in clean(tmp_path / "root"))
+    assert state_of(pid) in (None, "Z")
+
+
+def state_of(pid: int) -> str | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return None
+    return stat.rpartition(")")[2].split()[0]
+
+
+def test_a_recycled_pid_is_never_killed(tmp_path: Path) -> None:
+    with start(Command(("sleep", "60"))) as bystander:
+        started = start_time(bystander.pid)
+        assert started is not None
+        earlier = f"{bystander.pid}:{started - 1}"
+        dead_run(tmp_path / "root", 'registry.add("process", earlier)', earlier=earlier)
+        assert clean(tmp_path / "root") == []
+        assert bystander.alive()
+        same = f"{bystander.pid}:{started}"
+        dead_run(tmp_path / "root", 'registry.add("process", same)', same=same)
+        assert clean(tmp_path / "root") == [f"process {same}"]
+        assert not bystander.alive()
+
+
+def test_a_file_in_place_of_a_directory_is_left_alone_and_the_other_way_round(
+    tmp_path: Path,
+) -> None:
+    file, folder, link = tmp_path / "file", tmp_path / "folder", tmp_path / "link"
+    file.write_text("x")
+    folder.mkdir()
+    link.symlink_to(folder)
+    with Registry(tmp_path / "root") as registry:
+        registry.add("directory", str(file))
+        registry.add("file", str(folder))
+        registry.add("directory", str(link))
+    assert file.exists()
+    assert folder.exists()
+    assert link.exists()
+
+
+def test_after_a_reboot_only_files_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with start(Command(("sleep", "60"))) as bystander:
+        name = f"{bystander.pid}:{start_time(bystander.pid)}"
+        code = """
+registry.add("process", name)
+registry.add("directory", folder)
+Path(folder).mkdir()
+"""
+        run_id = dead_run(tmp_path / "root", code, name=name, folder=str(folder))
+        owner = tmp_path / "root" / run_id / "owner"
+        owner.write_text(json.dumps({**json.loads(owner.read_text()), "boot": "another"}))
+        assert clean(tmp_path / "root") == [f"directory {folder}"]
+        assert bystander.alive()
+
+
+def test_what_resists_keeps_its_list_and_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn, other = tmp_path / "stubborn", tmp_path / "other"
+    code = """
+for path in (other, stubborn):
+    registry.add("directory", path)
+    Path(path).mkdir()
+"""
+    run_id = dead_run(tmp_path / "root", code, stubborn=str(stubborn), other=str(other))
+    with monkeypatch.context() as patch:
+        # A bind mount in it, say: what it shows must not be deleted through it.
+        patch.setattr("tare.leftovers._mount_points", lambda: {stubborn / "mounted"})
+        with pytest.raises(TareError, match="stubborn"):
+            clean(tmp_path / "root")
+    assert stubborn.exists()
+    assert not other.exists()
+    assert (tmp_path / "root" / run_id / "entries.ndjson").exists()
+    assert clean(tmp_path / "root") == [f"directory {stubborn}"]
+
+
+def test_one_list_that_resists_does_not_keep_the_next_from_being_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        code = 'registry.add("directory", folder)\nPath(folder).mkdir()'
+        dead_run(tmp_path / "root", code, folder=str(folder))
+    monkeypatch.setattr("tare.leftovers._mount_points", lambda: {folders[0] / "mounted"})
+    with pytest.raises(TareError, match="one"):
+        clean(tmp_path / "root")
+    assert folders[0].exists()
+    assert not folders[1].exists()
+
+
+def test_a_run_killed_before_it_wrote_anything_is_swept(tmp_path: Path) -> None:
+    (tmp_path / "abcdef").mkdir()
+    assert clean(tmp_path) == []
+    assert not (tmp_path / "abcdef").exists()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.binary(max_size=40)
+        | st.builds(
+            lambda *words: json.dumps(
+                dict(zip(("kind", "name", "detail"), words, strict=True))
+            ).encode(),
+            st.sampled_from(["netns", "process", "cgroup", "wish"]) | st.integers(),
+            st.text(max_size=5) | st.none(),
+            st.just(""),
+        ),
+        max_size=5,
+    ),
+    st.binary(max_size=40),
+)
+def test_any_bytes_in_a_list_are_survived(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], owner: bytes
+) -> None:
+    root = tmp_path_factory.mktemp("root")
+    run = root / "abcdef"
+    run.mkdir()
+    (run / "entries.ndjson").write_bytes(b"\n".join(lines))
+    (run / "owner").write_bytes(owner)
+    clean(root)
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("file", "LICENSE"),
+        ("file", "/tmp/a\0b"),
+        ("directory", "/tmp/../etc"),
+        ("directory", ""),
+        ("netns", "../../etc/passwd"),
+        ("link", "-x"),
+    ],
+)
+def test_a_name_that_could_hit_something_else_is_refused(
+    tmp_path: Path, kind: Kind, name: str
+) -> None:
+    with Registry(tmp_path / "root") as registry, pytest.raises(ValueError, match="cannot name"):
+        registry.add(kind, name)
+
+
+def test_two_runs_have_lists_of_their_own(tmp_path: Path) -> None:
+    with Registry(tmp_path) as one, Registry(tmp_path) as other:
+        assert one.run_id != other.run_id
+        assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == sorted(
+            [one.run_id, other.run_id]
+        )
+
+
+def test_only_root_can_hold_the_real_list() -> None:
+    if os.geteuid() != 0:
+        with pytest.raises(TareError, match="cannot write"):
+            Registry()
