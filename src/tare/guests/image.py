@@ -190,7 +190,11 @@ def _contents(kernel: Kernel, programs: Path) -> list[Entry]:
     for path, package in ((_BUSYBOX, "busybox-static"), (_AGENT, "qemu-guest-agent")):
         if not path.exists():
             raise UnavailableError(f"{path} is missing", f"install the Debian package {package}")
-    entries = [Entry("init", content=resources.files(__package__).joinpath("init.sh").read_bytes())]
+    scripts = resources.files(__package__)
+    entries = [
+        Entry("init", content=scripts.joinpath("init.sh").read_bytes()),
+        Entry("program.sh", content=scripts.joinpath("program.sh").read_bytes()),
+    ]
     entries.append(Entry("bin/busybox", _BUSYBOX))
     entries += [Entry(f"bin/{applet}", link="busybox") for applet in _APPLETS]
     for number, module in enumerate(kernel.modules):

@@ -24,7 +24,8 @@ say "kernel $(uname -r) is up"
 
 address=
 neighbours=
-for word in $(cat /proc/cmdline); do
+read -r words </proc/cmdline
+for word in $words; do
   case $word in
     tare.probe) poweroff -f ;;
     tare.address=*) address=${word#*=} ;;

@@ -24,27 +24,11 @@ from tare.guests.monitor import MonitorError, RefusedError
 __all__ = ["Program", "account_in"]
 
 _NUMBERS = itertools.count()
-_SIGTERM, _SIGKILL = 15, 9
+_SIGTERM = 15
 _LAST_WORDS_BYTES = 2048
-_SWEEP_TIMEOUT_S = 10.0
+_ASK_TIMEOUT_S = 10.0
 
-# A session of its own, so that all that descends from it can be told from the rest.
-_START = 'out=$1; shift; exec setsid "$@" >"$out.out" 2>"$out.err"'
-# Every file by which the kernel tells of a process, as "path:line".
-_CONSUMPTION = (
-    'cd /proc && exec grep -Hs "" "$0/status" "$0"/task/*/stat "$0"/task/*/status'
-    ' "$0"/task/*/schedstat'
-)
-# Field 6 of stat is the session; the name before it may hold anything but is in parentheses.
-_SWEEP = """
-for stat in /proc/[0-9]*/stat; do
-  read -r line <"$stat" || continue
-  rest=${line##*) }
-  set -- $rest
-  [ "$4" = "$0" ] && [ "$1" != Z ] && kill -KILL "${line%% *}" && echo "$line"
-done 2>/dev/null
-true
-"""
+_SCRIPT = "/program.sh"
 
 
 class Program:
@@ -71,7 +55,7 @@ class Program:
         self._last_event: dict[str, Any] | None = None
         # Opened before the program writes to it: there is never a moment without the file.
         self._output = agent.create(f"{self._base}.out")
-        self.pid = agent.start(["/bin/sh", "-c", _START, "sh", self._base, *argv], env)
+        self.pid = agent.start([_SCRIPT, "start", self._base, *argv], env)
 
     def event(self, timeout_s: float) -> dict[str, Any]:
         """Return the next JSON object of its standard output; other lines are left out.
@@ -96,7 +80,7 @@ class Program:
         Raises:
             TrialError: it has ended, or the guest does not answer.
         """
-        found = self._agent.run(["/bin/sh", "-c", _CONSUMPTION, str(self.pid)], _SWEEP_TIMEOUT_S)
+        found = self._agent.run([_SCRIPT, "consumption", str(self.pid)], _ASK_TIMEOUT_S)
         return account_in(found.stdout, self.pid)
 
     def stop(self, timeout_s: float) -> dict[str, Any]:
@@ -132,14 +116,14 @@ class Program:
         if self._gone:
             return
         self._gone = True
-        sweep = ["/bin/sh", "-c", _SWEEP, str(self.pid)]
-        for _ in pauses(_SWEEP_TIMEOUT_S):
-            if not self._agent.run(sweep, _SWEEP_TIMEOUT_S).stdout.strip():
+        sweep = [_SCRIPT, "sweep", str(self.pid)]
+        for _ in pauses(_ASK_TIMEOUT_S):
+            if not self._agent.run(sweep, _ASK_TIMEOUT_S).stdout.strip():
                 break
         else:
             raise TrialError(f"{self._whoami()} left processes that cannot be killed")
         if self._ended is None:
-            self._ended = self._agent.wait_for(self.pid, _SWEEP_TIMEOUT_S)
+            self._ended = self._agent.wait_for(self.pid, _ASK_TIMEOUT_S)
         self._output.close()
         self._agent.start(["/bin/rm", "-f", f"{self._base}.out", f"{self._base}.err"])
 
