@@ -1,0 +1,117 @@
+"""The instrument, calibrated where it is used: what reading a clock costs, and measuring nothing.
+
+Times are stamped by the client, on the host; inside, clocks decide how long a server works and when
+a sleeper wakes. Both sides are calibrated for every session, since an environment can change what a
+clock costs by two orders of magnitude (in User-Mode Linux a reading takes some 10 us).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tare import process
+from tare.command import Command
+from tare.errors import TrialError
+
+if TYPE_CHECKING:
+    from tare.environments import Inside, Site
+
+__all__ = ["Calibration", "Clock", "calibrate"]
+
+_TIMEOUT_S = 60.0
+_CLOCK = ("probe/probe", "clock", "--batches", "5", "--operations", "2000")
+_TIMER = ("probe/probe", "timer", "--batches", "5", "--operations", "20")
+_NULL_RUNS = 3
+_NULL = (
+    "echo/echo-null", "ask", "--payload", "64", "--requests", "1000", "--warmup", "100",
+    "--out", "/dev/null",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Clock:
+    """One side's clock, CLOCK_MONOTONIC, and what measures with it; all in ns."""
+
+    read_ns: float
+    """A reading: median over batches of their means."""
+    resolution_ns: float
+    """The smallest step that two readings in a row have shown."""
+    timer_late_ns: float
+    """How late a sleep until an absolute time ends: median over batches of their means."""
+    null_response_ns: float
+    """Response time when the client answers itself, which is what the instrument adds to every
+    response: median over three runs of their means."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Both sides of a session."""
+
+    client: Clock
+    inside: Clock
+    floor_ns: float
+    """The smallest difference of response times that is told apart from the instrument: the
+    client's null response, or one reading of the clock inside, by which server work overruns; or
+    the resolution of either clock, whichever is the largest."""
+
+
+def calibrate(site: Site, inside: Inside) -> Calibration:
+    """Measure both sides, under the client's and the server's own placement and priority.
+
+    Raises:
+        TrialError: a probe failed, or printed something else than it should.
+    """
+
+    def on_client_side(argv: Sequence[str], timeout_s: float) -> str:
+        command = Command(
+            (str(site.programs / argv[0]), *argv[1:]),
+            netns=site.hosts.client_ns,
+            cpus=site.placement.client,
+            fifo=site.placement.fifo,
+        )
+        return process.run(command, timeout_s).stdout
+
+    client, within = _clock(on_client_side), _clock(inside.run)
+    return Calibration(
+        client,
+        within,
+        floor_ns=max(
+            client.null_response_ns, within.read_ns, client.resolution_ns, within.resolution_ns
+        ),
+    )
+
+
+def _clock(run: Callable[[Sequence[str], float], str]) -> Clock:
+    clock = _last_object(run(_CLOCK, _TIMEOUT_S), "probe clock")
+    timer = _last_object(run(_TIMER, _TIMEOUT_S), "probe timer")
+    nulls = [_last_object(run(_NULL, _TIMEOUT_S), "echo-null") for _ in range(_NULL_RUNS)]
+    try:
+        return Clock(
+            read_ns=median(map(float, clock["batches"])),
+            resolution_ns=float(clock["resolution_ns"]),
+            timer_late_ns=median(map(float, timer["batches"])),
+            null_response_ns=median(
+                (float(null["end_ns"]) - float(null["start_ns"]))
+                / float(null["counters"]["received"])
+                for null in nulls
+            ),
+        )
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise TrialError(
+            f"a calibration printed something else than it should: {error!r}"
+        ) from error
+
+
+def _last_object(output: str, what: str) -> dict[str, Any]:
+    """Read the last line of a program's output, which must be a JSON object."""
+    try:
+        found = json.loads(output.strip().rpartition("\n")[2])
+    except (ValueError, RecursionError) as error:
+        raise TrialError(f"{what} printed no JSON: {output[-200:]!r}") from error
+    if not isinstance(found, dict):
+        raise TrialError(f"{what} printed no JSON object: {output[-200:]!r}")
+    return found
