@@ -1,0 +1,139 @@
+"""From a record to what may be said of it: estimates, verdicts, budgets, accounts, remarks.
+
+`analyse` reads every session once and hands plain numbers to `tare.stats`; it draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tare import experiment as experiments
+from tare.analysis.accounts import CellAccount, account_for
+from tare.analysis.beside import Beside, beside_paper_a
+from tare.analysis.budgets import Budget, split_by_contrast
+from tare.analysis.cells import CellView, view_cell
+from tare.analysis.questions import Question, ask
+from tare.analysis.questions import half_widths as _half_widths
+from tare.analysis.sessions import Session, Sessions, summarise_session
+from tare.experiment import Experiment
+from tare.plan import Plan
+from tare.record import Record, Trial
+from tare.stats.noise import NoiseFloor, noise_floor
+
+__all__ = [  # noqa: RUF022 (in order of importance)
+    "analyse",
+    "Analysis",
+    "half_widths",
+    "summarise_session",
+    "Session",
+    "CellView",
+    "Question",
+    "Budget",
+    "CellAccount",
+    "Beside",
+]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that a report says of one result."""
+
+    folder: Path
+    experiment: Experiment
+    plan: Plan
+    fingerprint: Mapping[str, Any]
+    trials: tuple[Trial, ...]
+    """In the order of the record, failed ones included."""
+    complete_blocks: int
+    """Blocks in which every cell of the plan has a trial, failed ones included."""
+    cells: tuple[CellView, ...]
+    """In the order of the plan; A/A replicas last."""
+    questions: tuple[Question, ...]
+    """Every comparison but the A/A pairs."""
+    pairs: tuple[Question, ...]
+    """The A/A pairs."""
+    noise: NoiseFloor
+    instrument_floor_ns: float | None
+    """Smallest difference that the calibrated instrument can tell; None where uncalibrated."""
+    budgets: tuple[Budget, ...]
+    accounts: tuple[CellAccount, ...]
+    beside: tuple[Beside, ...]
+
+    @property
+    def failures(self) -> tuple[Trial, ...]:
+        """Trials that could not be measured."""
+        return tuple(trial for trial in self.trials if trial.status == "failed")
+
+    def view(self, cell_id: str) -> CellView:
+        """Look a cell's view up by its id."""
+        return next(view for view in self.cells if view.cell.id == cell_id)
+
+
+def analyse(record: Record) -> Analysis:
+    """Analyse a result, finished or not.
+
+    Linear in samples and trials; memory is that of the largest session.
+
+    Raises:
+        UsageError: a file of the result is damaged; the message names it.
+    """
+    plan, experiment = record.plan, experiments.load(record.experiment_path)
+    sessions = Sessions(record, experiment.deadlines_ns)
+    floor = _instrument_floor(sessions.trials)
+    answered = ask(plan, sessions, experiment.statistic, experiment.margin_share, floor)
+    pairs = tuple(q for q in answered if q.comparison.kind == "a/a")
+    questions = tuple(q for q in answered if q.comparison.kind == "effect")
+    views = tuple(
+        view_cell(cell, sessions, experiment.statistic, experiment.deadlines_ns)
+        for cell in plan.cells
+    )
+    budgets = split_by_contrast(experiment, plan, sessions)
+    accounts = (account_for(cell, sessions) for cell in plan.cells if cell.replica == 1)
+    return Analysis(
+        folder=record.folder,
+        experiment=experiment,
+        plan=plan,
+        fingerprint=record.fingerprint,
+        trials=sessions.trials,
+        complete_blocks=_complete_blocks(plan, sessions),
+        cells=views,
+        questions=questions,
+        pairs=pairs,
+        noise=noise_floor([pair.ratio for pair in pairs]),
+        instrument_floor_ns=floor,
+        budgets=budgets,
+        accounts=tuple(account for account in accounts if account is not None),
+        beside=beside_paper_a(views, questions, budgets, sessions),
+    )
+
+
+def half_widths(record: Record) -> dict[str, float | None]:
+    """Half-width in percent of the interval of each comparison that the stopping rule watches.
+
+    Cheap after every block: sessions that were summarised before are not read again, and a later
+    `analyse` in the same process finds them ready.
+
+    Returns:
+        Comparison id -> half-width, None where there is no interval yet.
+    """
+    experiment = experiments.load(record.experiment_path)
+    sessions = Sessions(record, experiment.deadlines_ns)
+    return _half_widths(record.plan, sessions, experiment.statistic)
+
+
+def _complete_blocks(plan: Plan, sessions: Sessions) -> int:
+    cells = {cell.id for cell in plan.cells}
+    tried: dict[int, set[str]] = {}
+    for trial in sessions.trials:
+        tried.setdefault(trial.block, set()).add(trial.cell)
+    return sum(cells <= found for found in tried.values())
+
+
+def _instrument_floor(trials: tuple[Trial, ...]) -> float | None:
+    """The worst floor of any environment: a comparison is no better than its coarser end."""
+    floors = [trial.calibration.get("floor_ns") for trial in trials if trial.status == "ok"]
+    known = [float(floor) for floor in floors if floor is not None]
+    return max(known, default=None)

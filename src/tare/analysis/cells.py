@@ -1,0 +1,126 @@
+"""One cell over its sessions: levels with intervals, deadlines, and what looks odd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tare.analysis.sessions import Session, Sessions
+from tare.plan import Cell
+from tare.record import Trial
+from tare.stats import (
+    PERCENTS,
+    BlockTrend,
+    DeadlineView,
+    Estimate,
+    across,
+    block_trend,
+    deadline_view,
+)
+from tare.stats.modes import Modes, two_modes
+
+__all__ = ["PERCENTILES", "CellView", "view_cell"]
+
+PERCENTILES = tuple(f"p{percent:g}" for percent in PERCENTS)
+_STATISTICS = ("min", "mean", *PERCENTILES, "max", "jitter", "throughput")
+
+
+@dataclass(frozen=True)
+class CellView:
+    """What is known of one cell."""
+
+    cell: Cell
+    sessions: Mapping[int, Session]
+    """Block -> session; blocks whose trial failed or has not run are absent."""
+    failed: int
+    """Trials of this cell that failed."""
+    estimates: Mapping[str, Estimate]
+    """Statistic -> geometric mean over sessions with its interval; ns, throughput in 1/s."""
+    unresolved: Mapping[str, int]
+    """Percentile -> sessions with too few samples for it. Where there is any, the percentile's
+    estimate would rest on the sessions that happened to resolve it, and is not to be printed."""
+    lost: int
+    """Requests without a reply, over all sessions."""
+    requests: int
+    """Requests, over all sessions."""
+    duplicated: int
+    reordered: int
+    deadlines: tuple[DeadlineView, ...]
+    """In the order of the experiment's deadlines; empty without sessions."""
+    drifting: tuple[int, ...]
+    """Blocks whose session's halves differ: it was still warming up, or was disturbed."""
+    trend: BlockTrend
+    """Of the declared statistic, over the order of blocks."""
+    modes: Modes | None
+    """Of the declared statistic; None where there are too few sessions to tell."""
+    facts: Mapping[str, Any]
+    """What the environment said of itself in the last trial: accelerator, kernel, versions."""
+
+    @property
+    def accelerator(self) -> str | None:
+        """What runs the guest's instructions, tcg or kvm; None where there is no guest."""
+        found = self.facts.get("accelerator")
+        return None if found is None else str(found)
+
+    def resolved(self, statistic: str) -> Estimate | None:
+        """The estimate of a statistic, or None where its sessions cannot resolve it."""
+        estimate = self.estimates[statistic]
+        if estimate.value is None or self.unresolved.get(statistic):
+            return None
+        return estimate
+
+
+def view_cell(
+    cell: Cell, sessions: Sessions, statistic: str, deadlines_ns: Sequence[int]
+) -> CellView:
+    """Describe one cell.
+
+    Args:
+        cell: of the plan.
+        sessions: of the whole result, counted against the same deadlines.
+        statistic: what trend and modes are looked for in.
+        deadlines_ns: as the sessions were given.
+    """
+    found = sessions.of(cell.id)
+    trials = sessions.trials_of(cell.id)
+    columns = {name: sessions.column(cell.id, name) for name in _STATISTICS}
+    declared = columns.get(statistic) or sessions.column(cell.id, statistic)
+    members = list(found.values())
+    return CellView(
+        cell=cell,
+        sessions=found,
+        failed=sum(trial.status == "failed" for trial in trials.values()),
+        estimates={name: across(column) for name, column in columns.items()},
+        unresolved={
+            name: sum(session.value(name) is None for session in members) for name in PERCENTILES
+        },
+        lost=sum(session.lost for session in members),
+        requests=sum(session.requests for session in members),
+        duplicated=_counted(trials, "duplicated"),
+        reordered=_counted(trials, "reordered"),
+        deadlines=tuple(
+            deadline_view(
+                deadline,
+                p50_ns=columns["p50"],
+                p99_ns=columns["p99"],
+                replies=[session.replies for session in members],
+                late=[session.late[i] for session in members],
+                lost=[session.lost for session in members],
+            )
+            for i, deadline in enumerate(deadlines_ns)
+            if members
+        ),
+        drifting=tuple(
+            block
+            for block, session in found.items()
+            if session.summary.drift is not None and session.summary.drift.flagged
+        ),
+        trend=block_trend(declared),
+        modes=two_modes(declared),
+        facts=next((t.facts for t in reversed(list(trials.values())) if t.facts), {}),
+    )
+
+
+def _counted(trials: Mapping[int, Trial], counter: str) -> int:
+    return sum(trial.counters.get(counter, 0) for trial in trials.values())

@@ -1,0 +1,238 @@
+"""One session: its raw samples read from Parquet and brought down to a few hundred numbers.
+
+Sessions are read one at a time and forgotten, so that memory is bounded by the largest of them,
+and a session that has not changed is never read twice within a process: analysing after every
+block costs one block, not all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tare.errors import UsageError
+from tare.record import Record, Trial
+from tare.stats import Summary, summarise
+
+__all__ = ["GRID", "Session", "Sessions", "summarise_session"]
+
+GRID = (
+    *(0.001, 0.01, 0.02, 0.05),
+    *(round(0.1 + 0.05 * i, 2) for i in range(17)),
+    *(0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999),
+)
+"""Shares of the replies at which a session's distribution is kept for drawing."""
+
+_COLUMNS = ("intended_ns", "sent_ns", "received_ns")
+_BATCH = 1 << 18  # rows
+_LOST = -1
+
+_Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session's response times, in ns from the intended send, without the raw samples."""
+
+    requests: int
+    """Requests of the measured part."""
+    lost: int
+    """Requests that were never answered."""
+    late: tuple[int, ...]
+    """Replies later than each deadline, in the order of the deadlines given."""
+    summary: Summary
+    """Of the replies, in the order of their intended sends."""
+    quantiles: tuple[float | None, ...]
+    """Response time at each share of `GRID`; None where fewer than one reply lies beyond it."""
+    lag_mean_ns: float
+    """Mean time by which requests left after their intended send; 0 in closed loop."""
+    lag_max_ns: float
+    """The largest of it."""
+
+    @property
+    def replies(self) -> int:
+        """Requests that were answered."""
+        return self.summary.n
+
+    def value(self, statistic: str) -> float | None:
+        """Return one of the scalars that a session can be summarised by.
+
+        Args:
+            statistic: min, mean, max, jitter (all ns), throughput (1/s), or pNN (ns).
+
+        Returns:
+            None where the session cannot give it: unresolved, or a zero, which a response time
+            cannot be and a clock too coarse for it shows.
+
+        Raises:
+            KeyError: there is no such statistic.
+        """
+        direct = {
+            "min": self.summary.min_ns,
+            "mean": self.summary.mean_ns,
+            "max": self.summary.max_ns,
+            "jitter": self.summary.jitter_ns,
+            "throughput": self.summary.throughput_per_s,
+        }
+        if statistic in direct:
+            found = direct[statistic]
+        elif statistic.startswith("p"):
+            found = self.summary.percentile(float(statistic[1:])).value
+        else:
+            raise KeyError(statistic)
+        return found or None
+
+
+class Sessions:
+    """Every session of a result that was measured, by block and cell."""
+
+    def __init__(self, record: Record, deadlines_ns: Sequence[int] = ()) -> None:
+        self.trials: tuple[Trial, ...] = record.trials()
+        self.blocks: tuple[int, ...] = tuple(sorted({trial.block for trial in self.trials}))
+        self._found: dict[tuple[int, str], Session] = {}
+        self._trial_of: dict[tuple[int, str], Trial] = {trial.key: trial for trial in self.trials}
+        for trial in self.trials:
+            path = record.samples_path(trial)
+            if trial.status == "ok" and path is not None:
+                self._found[trial.key] = summarise_session(path, deadlines_ns)
+
+    def of(self, cell: str) -> Mapping[int, Session]:
+        """Block -> session of one cell; a block whose trial failed is absent."""
+        keys = ((block, cell) for block in self.blocks)
+        return {key[0]: self._found[key] for key in keys if key in self._found}
+
+    def trials_of(self, cell: str) -> Mapping[int, Trial]:
+        """Block -> trial of one cell, failed ones included."""
+        keys = ((block, cell) for block in self.blocks)
+        return {key[0]: self._trial_of[key] for key in keys if key in self._trial_of}
+
+    def column(self, cell: str, statistic: str) -> list[float | None]:
+        """One scalar a block, shape (blocks,); None where the trial is absent."""
+        found = self.of(cell)
+        return [found[b].value(statistic) if b in found else None for b in self.blocks]
+
+
+def summarise_session(path: Path, deadlines_ns: Iterable[int] = ()) -> Session:
+    """Read one trial's samples and summarise them.
+
+    Linear but for one sort. Takes about 60 bytes of memory a sample.
+
+    Args:
+        path: a Parquet file as docs/formats/results.md says.
+        deadlines_ns: count the replies that are later than each of these.
+
+    Raises:
+        UsageError: the file is missing, damaged, or holds what cannot be a measurement.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    return _summarise(path, status.st_mtime_ns, status.st_size, tuple(deadlines_ns))
+
+
+@lru_cache(maxsize=1 << 14)
+def _summarise(path: Path, _mtime_ns: int, _size: int, deadlines_ns: tuple[int, ...]) -> Session:
+    # Time and size stand for the content, so that a trial measured again is read again.
+    raw = _read(path)
+    responses, lost = raw.in_time_order()
+    span, lag_sum, lag_max = raw.span_ns, raw.lag_sum_ns, raw.lag_max_ns
+    requests = raw.intended.size
+    del raw  # the largest session decides how much memory an analysis takes
+    if span <= 0:
+        raise _unreadable(path, "its clock runs backwards")
+    return Session(
+        requests=requests,
+        lost=lost,
+        late=tuple(int(np.count_nonzero(responses > deadline)) for deadline in deadlines_ns),
+        quantiles=_quantiles(responses),
+        lag_mean_ns=lag_sum / requests,
+        lag_max_ns=lag_max,
+        summary=summarise(responses, span),
+    )
+
+
+@dataclass
+class _Raw:
+    """What is kept of a file while it is read batch by batch."""
+
+    intended: _Column
+    response: _Column
+    """Received minus intended; -1 where lost."""
+    lag_sum_ns: float
+    lag_max_ns: float
+    span_ns: int
+    """From the first intended send to the last send or reply."""
+
+    def in_time_order(self) -> tuple[_Column, int]:
+        """Return the response times by intended send, and how many requests have none."""
+        response = self.response
+        # Several clients write one after another; drift and jitter need the order of time.
+        if (self.intended[1:] < self.intended[:-1]).any():
+            response = response[np.argsort(self.intended, kind="stable")]
+        answered = response != _LOST
+        lost = int(response.size - np.count_nonzero(answered))
+        return (response[answered] if lost else response), lost
+
+
+def _read(path: Path) -> _Raw:
+    try:
+        with pq.ParquetFile(path) as file:
+            found = {field.name: field.type for field in file.schema_arrow}
+            if any(found.get(name) != pa.int64() for name in _COLUMNS):
+                raise _unreadable(path, f"it lacks 64-bit columns {', '.join(_COLUMNS)}")
+            if not file.metadata.num_rows:
+                raise _unreadable(path, "it holds no request")
+            return _gather(file, path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(path, (str(error).splitlines() or ["damaged"])[0]) from error
+
+
+def _gather(file: pq.ParquetFile, path: Path) -> _Raw:
+    size = file.metadata.num_rows
+    raw = _Raw(np.empty(size, np.int64), np.empty(size, np.int64), 0.0, 0.0, 0)
+    filled, last = 0, 0
+    for batch in file.iter_batches(_BATCH, columns=list(_COLUMNS)):
+        if batch.column("intended_ns").null_count or batch.column("sent_ns").null_count:
+            raise _unreadable(path, "a request lacks the time of its sending")
+        intended = batch.column("intended_ns").to_numpy()
+        lag = batch.column("sent_ns").to_numpy() - intended
+        received = batch.column("received_ns")
+        answered = received.is_valid().to_numpy(zero_copy_only=False)
+        response = received.fill_null(0).to_numpy() - intended
+        if lag.min() < 0 or response[answered].min(initial=0) < 0:
+            raise _unreadable(path, "its clock runs backwards")
+        rows = slice(filled, filled + len(batch))
+        raw.intended[rows], raw.response[rows] = intended, np.where(answered, response, _LOST)
+        raw.lag_sum_ns += float(lag.sum(dtype=np.float64))
+        raw.lag_max_ns = max(raw.lag_max_ns, float(lag.max()))
+        last = max(last, int((intended + np.maximum(lag, raw.response[rows])).max()))
+        filled += len(batch)
+    if filled != size:
+        raise _unreadable(path, f"it promises {size} requests and holds {filled}")
+    raw.span_ns = last - int(raw.intended.min())
+    return raw
+
+
+def _quantiles(responses: _Column) -> tuple[float | None, ...]:
+    n = responses.size
+    # Only the tails that hold at least one reply: beyond them the extreme would repeat itself.
+    shares = [share for share in GRID if min(share, 1.0 - share) * n >= 1.0 - 1e-9]
+    ranks = [min(n - 1, int(np.ceil(share * n - 1e-9)) - 1) for share in shares]
+    ordered = np.partition(responses, ranks) if ranks else responses
+    found = {share: float(ordered[rank]) for share, rank in zip(shares, ranks, strict=True)}
+    return tuple(found.get(share) for share in GRID)
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"cannot use the samples in {path}: {why}",
+        "restore the file, or remove the trial's line from trials.ndjson to measure it again",
+    )

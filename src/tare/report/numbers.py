@@ -1,0 +1,149 @@
+"""Numbers as a careful person writes them: a unit, and no digit that the interval does not bear.
+
+Rounding is the Particle Data Group's: to two digits of the half-width where its leading digits are
+100 to 354, to one where they are 355 to 949 (Review of Particle Physics, Introduction, 5.3).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["TIME_UNITS", "Value", "count", "fixed", "memory", "percent", "ratio", "share", "time"]
+
+MINUS = "\N{MINUS SIGN}"
+SPACE = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit, and within an interval: neither is torn apart at a line's end."""
+TIME_UNITS = ((1e3, 1.0, "ns"), (1e7, 1e3, "\N{MICRO SIGN}s"), (1e10, 1e6, "ms"))
+"""Below this many ns, divide by this, and call it that. Microseconds reach to 10 ms, so that most
+of what stands side by side has one unit."""
+_SECONDS = (1e9, "s")
+_MOST_DIGITS = 4
+_BARE_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number with its interval, as text; all parts are rounded alike."""
+
+    number: str
+    """Without a unit; an em dash where there is none."""
+    low: str | None
+    high: str | None
+    unit: str
+
+    @property
+    def interval(self) -> str:
+        """The interval in brackets, or the words that there is none."""
+        return "[no interval]" if self.low is None else f"[{self.low},{SPACE}{self.high}]"
+
+    @property
+    def bare(self) -> str:
+        """The number with its unit, without the interval."""
+        return f"{self.number}{SPACE}{self.unit}".strip()
+
+    def __str__(self) -> str:
+        if self.low is None:
+            return self.bare
+        return f"{self.number}{SPACE}{self.interval}{SPACE}{self.unit}".strip()
+
+
+def fixed(
+    estimate: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    unit: str = "",
+    *,
+    signed: bool = False,
+    most: int = _MOST_DIGITS,
+) -> Value:
+    """Round a number to what its interval bears; to three digits where it has none.
+
+    Args:
+        estimate: None is absent, and shown so.
+        low: lower end of its interval, or None.
+        high: upper end of its interval, or None.
+        unit: of all three.
+        signed: show a plus sign too.
+        most: digits that are never exceeded, however narrow the interval.
+    """
+    if estimate is None or not math.isfinite(estimate):
+        return Value("\N{EM DASH}", None, None, "")
+    if low is None or high is None:
+        decimals = _decimals(estimate, _BARE_DIGITS)
+        return Value(_text(estimate, decimals, signed), None, None, unit)
+    half_width = (high - low) / 2.0
+    decimals = _decimals(half_width, _error_digits(half_width)) if half_width > 0 else 99
+    decimals = min(decimals, _decimals(max(abs(estimate), abs(low), abs(high)), most))
+    number, least, greatest = (_text(value, decimals, signed) for value in (estimate, low, high))
+    return Value(number, least, greatest, unit)
+
+
+def time(
+    estimate_ns: float | None,
+    low_ns: float | None = None,
+    high_ns: float | None = None,
+    *,
+    signed: bool = False,
+    like: float | None = None,
+) -> Value:
+    """Round a time in ns, in the unit that suits its size, or the size of `like`."""
+    size = abs(estimate_ns or 0.0) if like is None else abs(like)
+    divisor, unit = next(((by, name) for below, by, name in TIME_UNITS if size < below), _SECONDS)
+    value, low, high = (None if x is None else x / divisor for x in (estimate_ns, low_ns, high_ns))
+    return fixed(value, low, high, unit, signed=signed)
+
+
+def ratio(estimate: float | None, low: float | None = None, high: float | None = None) -> Value:
+    """Round a ratio."""
+    return fixed(estimate, low, high, "\N{MULTIPLICATION SIGN}")
+
+
+def share(estimate: float | None, low: float | None = None, high: float | None = None) -> Value:
+    """Round a share of 1 as percent."""
+    value, least, most = (None if x is None else 100.0 * x for x in (estimate, low, high))
+    return fixed(value, least, most, "%", most=_BARE_DIGITS)
+
+
+def percent(
+    estimate: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    signed: bool = False,
+) -> Value:
+    """Round a number of percent."""
+    return fixed(estimate, low, high, "%", signed=signed)
+
+
+def memory(size: float | None) -> str:
+    """Bytes as MiB."""
+    return fixed(None if size is None else size / 2**20, unit="MiB").bare
+
+
+def count(number: int) -> str:
+    """A whole number with thin spaces between its thousands."""
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def _error_digits(half_width: float) -> int:
+    """How many digits of a half-width are worth printing."""
+    leading = half_width / 10.0 ** (math.floor(math.log10(half_width)) - 2)
+    return 1 if leading >= 354.5 and leading < 949.5 else 2
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Decimal places that show so many significant digits of a value."""
+    if value == 0.0:
+        return 0
+    # 9.96 with two digits is 10, which has one digit more before the point.
+    exponent = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
+    return digits - 1 - exponent
+
+
+def _text(value: float, decimals: int, signed: bool) -> str:
+    shown = round(value, decimals)
+    text = f"{abs(shown):.{max(decimals, 0)}f}"
+    if shown < 0:
+        return MINUS + text
+    return "+" + text if signed and shown > 0 else text

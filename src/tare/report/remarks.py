@@ -1,0 +1,149 @@
+"""What a reader must know before he believes a number: failures, drift, modes, noise, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from tare.analysis import Analysis
+from tare.report import numbers
+from tare.report.wording import Names, interval_text
+from tare.stats import Verdict
+
+__all__ = ["failures", "noise", "observations", "outcome"]
+
+
+def outcome(analysis: Analysis) -> str:
+    """Say how the run ended, in one sentence: its blocks, and whether intervals met the target."""
+    blocks, target = analysis.complete_blocks, analysis.experiment.blocks.until_percent
+    most = len(analysis.plan.blocks)
+    family = [q for q in analysis.questions if q.comparison.family]
+    wide = [q for q in family if (q.ratio.half_width_percent or float("inf")) > target]
+    if blocks < analysis.plan.min_blocks:
+        return (
+            f"{blocks} of at least {analysis.plan.min_blocks} planned blocks are on record: the"
+            " run has not ended, and its verdicts are provisional."
+        )
+    reached = f"{blocks} complete blocks (planned: {analysis.plan.min_blocks} to {most})"
+    if not family:
+        return f"{reached}; no comparison is judged."
+    if not wide:
+        return f"{reached}; every interval's half-width is within the target of {target:g} %."
+    how_many = "All" if len(wide) == len(family) else f"{len(wide)} of {len(family)}"
+    return (
+        f"{reached}. {how_many} intervals are wider than the target half-width of {target:g} %:"
+        " where a verdict is missing, more blocks would be needed."
+    )
+
+
+def failures(analysis: Analysis, names: Names) -> list[tuple[str, str, str]]:
+    """Cells and blocks that failed, grouped by reason: (cell, blocks, reason)."""
+    found = []
+    by_cell = sorted(analysis.failures, key=lambda t: (t.cell, t.error or "", t.block))
+    for (cell, error), trials in groupby(by_cell, key=lambda t: (t.cell, t.error)):
+        view = analysis.view(cell)
+        second = " (second arm of A/A)" if view.cell.replica > 1 else ""
+        found.append(
+            (
+                names.place(view.cell).full + second,
+                _blocks(trial.block for trial in trials),
+                error or "no reason on record",
+            )
+        )
+    return found
+
+
+def noise(analysis: Analysis) -> list[str]:
+    """What the A/A pairs say of the instrument."""
+    floor = analysis.noise
+    if not floor.pairs:
+        return [
+            "No A/A pair has two complete blocks yet, so the noise floor of this run is unknown."
+        ]
+    false = floor.false_positives
+    spread = numbers.percent(floor.sd_percent).bare
+    return [
+        f"The same cell measured twice differed by at most {numbers.percent(floor.largest_percent)}"
+        f" ({_many(floor.pairs, 'A/A pair')}); from block to block the two arms scatter by"
+        f" {spread} (standard deviation).",
+        f"With as many blocks, a difference of {numbers.percent(floor.detectable_percent)} would be"
+        " found four times in five (one comparison, unadjusted).",
+        f"False positives among the A/A pairs: {false.count} of {false.of} at level"
+        f" {floor.alpha:g}. So few pairs bound the rate only by"
+        f" {numbers.share(floor.false_positive_upper)} (one-sided 95 %); the simulations behind"
+        " the method bound it better.",
+    ]
+
+
+def observations(analysis: Analysis, names: Names) -> list[str]:
+    """What looks odd, in sentences; empty where nothing does."""
+    found = []
+    statistic = analysis.experiment.statistic
+    for view in analysis.cells:
+        name = names.place(view.cell).full
+        if view.cell.replica > 1:
+            name += " (second arm of A/A)"
+        if view.modes is not None and view.modes.flagged:
+            low, high = (numbers.time(mode).bare for mode in (view.modes.low, view.modes.high))
+            slow = round(view.modes.share_high * view.modes.n)
+            found.append(
+                f"{name} starts in one of two modes: {low}, or {high} in {slow} of"
+                f" {view.modes.n} sessions."
+                " Its mean depends on the mix."
+            )
+        if view.drifting:
+            found.append(
+                f"{name} changes within a session ({_blocks(view.drifting)}): its second half"
+                " differs from its first by more than 1 %."
+            )
+        if view.trend.flagged and view.trend.percent_per_block is not None:
+            slope = numbers.percent(view.trend.percent_per_block, signed=True)
+            found.append(f"{name} drifts from block to block: {statistic} by {slope} a block.")
+        if view.lost:
+            found.append(
+                f"{name} lost {numbers.count(view.lost)} of {numbers.count(view.requests)}"
+                " requests; they have no response time and are missing from its percentiles."
+            )
+        if view.duplicated or view.reordered:
+            found.append(
+                f"{name} saw {numbers.count(view.duplicated)} replies twice and"
+                f" {numbers.count(view.reordered)} out of order."
+            )
+    found += [_refused(q.comparison.id) for q in analysis.questions if _below(q.judgement)]
+    return found + _unclosed(analysis, names)
+
+
+def _below(judgement: object) -> bool:
+    return getattr(judgement, "verdict", None) is Verdict.BELOW_INSTRUMENT
+
+
+def _refused(comparison: str) -> str:
+    return f"{comparison}: the difference is below what the instrument can tell here."
+
+
+def _unclosed(analysis: Analysis, names: Names) -> list[str]:
+    """Accounts that miss the mean response by more than a tenth."""
+    return [
+        f"The account of {names.place(account.cell).full} does not close: threads explain"
+        f" {interval_text(account.closing.closure, 'share')} of the mean response."
+        for account in analysis.accounts
+        if account.closes
+        and account.closing is not None
+        and account.closing.closure.estimate is not None
+        and abs(account.closing.closure.estimate - 1.0) > 0.1
+    ]
+
+
+def _blocks(blocks: Iterable[int]) -> str:
+    """Block numbers as people count them, runs of them drawn together."""
+    ordered = sorted(set(blocks))
+    runs = []
+    for _, group in groupby(enumerate(ordered), key=lambda item: item[1] - item[0]):
+        members = [block + 1 for _, block in group]
+        ends = {members[0], members[-1]}
+        runs.append("\N{EN DASH}".join(str(end) for end in sorted(ends)))
+    return f"{'block' if len(ordered) == 1 else 'blocks'} {', '.join(runs)}"
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")

@@ -1,0 +1,54 @@
+"""The verdicts for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tare.analysis import Analysis
+from tare.report import numbers, remarks, wording
+from tare.report.page import conditions
+
+__all__ = ["summary"]
+
+_STYLES = {
+    "slower": "red",
+    "faster": "green",
+    "equivalent": "cyan",
+    "inconclusive": "yellow",
+    "below instrument": "yellow",
+}
+
+
+def summary(analysis: Analysis) -> RenderableType:
+    """A few lines that answer the experiment's question; everything else is in the page."""
+    names = wording.names_of(analysis)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("verdict", "response", "ratio [95 % interval]", "here", "baseline"):
+        left = heading in ("verdict", "response")
+        table.add_column(heading, justify="left" if left else "right", overflow="fold")
+    for question in analysis.questions:
+        verdict = str(question.judgement.verdict) if question.judgement else "descriptive"
+        table.add_row(
+            Text(verdict, _STYLES.get(verdict, "dim")),
+            Text(names.place(question.cell).full),
+            Text(wording.ratio_text(question.ratio.ratio)),
+            Text(wording.interval_text(question.ratio.a, "time").bare),
+            Text(wording.interval_text(question.ratio.b, "time").bare),
+        )
+    lines: list[RenderableType] = [
+        Text(analysis.experiment.title, "bold"),
+        Text(conditions(analysis), "dim"),
+        table,
+        Text(remarks.outcome(analysis)),
+    ]
+    if analysis.noise.pairs:
+        largest = numbers.percent(analysis.noise.largest_percent)
+        lines.append(Text(f"Noise floor: the same cell twice differed by at most {largest}."))
+    lines += [
+        Text(f"failed: {cell}, {blocks}: {reason}", "yellow")
+        for cell, blocks, reason in remarks.failures(analysis, names)
+    ]
+    lines += [Text(f"note: {note}", "dim") for note in remarks.observations(analysis, names)]
+    return Group(*lines)
