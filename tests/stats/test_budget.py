@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tare.stats.budget import contrast_budget, fieller
-from tare.stats.causes import Operation, closing_account, explain
+from tare.stats.causes import closing_account
 from tare.stats.compare import paired_ratio
 from tare.stats.noise import noise_floor
+from tare.stats.unit_costs import Operation, explain
 
 times = st.floats(100.0, 1e7)
 cells = st.lists(st.tuples(times, times, times, times), min_size=1, max_size=12)

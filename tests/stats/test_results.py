@@ -8,9 +8,10 @@ import pytest
 
 from tare import stats
 from tare.stats.budget import contrast_budget
-from tare.stats.causes import Operation, closing_account, explain
+from tare.stats.causes import closing_account
 from tare.stats.modes import two_modes
 from tare.stats.noise import noise_floor
+from tare.stats.unit_costs import Operation, explain
 
 RNG = np.random.default_rng(26)
 A, B, C, D = RNG.lognormal(9, 0.05, (4, 9))

@@ -22,7 +22,7 @@ class Method(StrEnum):
 
     SIGN_FLIP inverts the permutation test: exact for symmetric differences, agrees with the
     p-value by construction. T is Student's: exact for normal ones. BOOTSTRAP_T studentises by
-    resampling (Hesterberg 2015, The American Statistician 69:371, section 5.4): for one skewed arm.
+    resampling (Hesterberg 2015, The American Statistician 69:371): for one skewed arm.
     """
 
     SIGN_FLIP = "sign-flip"
