@@ -1,0 +1,147 @@
+"""Real namespaces: what one host sends, the other receives, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import traces
+from conftest import needs_root
+
+from tare.command import Command
+from tare.hosts import Hosts
+from tare.leftovers import Registry
+from tare.process import run, start
+
+pytestmark = [pytest.mark.system, needs_root]
+
+SERVE = """
+import socket, sys, json
+server = socket.create_server((sys.argv[1], 7000))
+print(json.dumps({"event": "ready"}), flush=True)
+peer, (address, _) = server.accept()
+with peer:
+    n = 0
+    while data := peer.recv(1 << 16): n += len(data)
+    peer.sendall(str(n).encode())
+print(json.dumps({"from": address, "bytes": n}), flush=True)
+"""
+ASK = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 7000), timeout=30) as peer:
+    peer.sendall(b"x" * 1_000_000)
+    peer.shutdown(socket.SHUT_WR)
+    print(peer.recv(100).decode())
+"""
+
+
+def transfer(hosts: Hosts) -> dict[str, Any]:
+    """Send a million bytes over TCP from the client's host to the server's."""
+    serve = Command((sys.executable, "-c", SERVE, hosts.server_address), netns=hosts.server_ns)
+    ask = Command((sys.executable, "-c", ASK, hosts.server_address), netns=hosts.client_ns)
+    with start(serve) as server:
+        server.event(30)
+        assert run(ask, 60).stdout == "1000000\n"
+        return server.finish(30)
+
+
+def ip(namespace: str, *words: str) -> list[dict[str, Any]]:
+    found = run(Command(("ip", "-json", "-details", *words), netns=namespace), 20).stdout
+    return list(json.loads(found))
+
+
+def qdiscs(namespace: str, device: str) -> list[dict[str, Any]]:
+    argv = ("tc", "-json", "qdisc", "show", "dev", device)
+    return list(json.loads(run(Command(argv, netns=namespace), 20).stdout))
+
+
+def test_a_client_reaches_the_server_from_its_own_address(hosts: Hosts) -> None:
+    assert transfer(hosts) == {"from": hosts.client_address, "bytes": 1_000_000}
+
+
+def test_tcp_passes_without_offloads_too(registry: Registry) -> None:
+    with Hosts(registry, offloads=False) as hosts:
+        assert transfer(hosts)["bytes"] == 1_000_000
+        shown = run(Command(("ethtool", "-k", "client"), netns=hosts.wire_ns), 20).stdout
+        assert "tcp-segmentation-offload: off" in shown
+
+
+def test_hosts_see_nothing_but_their_own_interface(hosts: Hosts) -> None:
+    for namespace in (hosts.client_ns, hosts.server_ns):
+        assert {link["ifname"] for link in ip(namespace, "link")} == {"lo", "eth0"}
+
+
+def test_nothing_talks_in_the_background(hosts: Hosts) -> None:
+    for namespace in (hosts.client_ns, hosts.server_ns, hosts.wire_ns):
+        families = {a["family"] for link in ip(namespace, "address") for a in link["addr_info"]}
+        assert "inet6" not in families
+    bridge = next(link for link in ip(hosts.wire_ns, "link") if link["ifname"] == "bridge")
+    settings = bridge["linkinfo"]["info_data"]
+    assert (settings["stp_state"], settings["mcast_snooping"]) == (0, 0)
+    neighbours = ip(hosts.client_ns, "neigh")
+    assert [(n["dst"], n["lladdr"], n["state"]) for n in neighbours] == [
+        (hosts.server_address, hosts.server_mac, ["PERMANENT"])
+    ]
+
+
+@pytest.mark.parametrize("discipline", ["htb", "tbf"])
+def test_a_rate_limit_stands_on_every_port_in_bits_a_second(
+    registry: Registry, discipline: str
+) -> None:
+    with (
+        Hosts(registry, rate_bits_s=100_000_000, discipline=discipline) as hosts,
+        hosts.tap() as tap,
+    ):  # type: ignore[arg-type]
+        for port in ("client", "server", tap.name):
+            assert [q["kind"] for q in qdiscs(hosts.wire_ns, port)] == [discipline]
+            what = "class" if discipline == "htb" else "qdisc"
+            shown = run(Command(("tc", what, "show", "dev", port), netns=hosts.wire_ns), 20).stdout
+            assert "rate 100Mbit" in shown
+        assert transfer(hosts)["bytes"] == 1_000_000
+
+
+def test_each_guest_has_an_address_of_its_own_that_goes_with_it(hosts: Hosts) -> None:
+    def known() -> set[str]:
+        return {n["dst"] for n in ip(hosts.client_ns, "neigh")}
+
+    with hosts.tap() as one, hosts.tap() as other:
+        assert len({one.address, other.address, hosts.server_address, hosts.client_address}) == 4
+        assert (one.mac, one.name) != (other.mac, other.name)
+        assert known() == {hosts.server_address, one.address, other.address}
+        ports = {link["ifname"] for link in ip(hosts.wire_ns, "link", "show", "master", "bridge")}
+        assert ports == {"client", "server", one.name, other.name}
+    assert known() == {hosts.server_address}
+    assert one.name not in {link["ifname"] for link in ip(hosts.wire_ns, "link")}
+
+
+def test_the_bridges_own_address_does_not_change_as_guests_come(hosts: Hosts) -> None:
+    def address() -> str:
+        links = {link["ifname"]: link["address"] for link in ip(hosts.wire_ns, "link")}
+        return str(links["bridge"])
+
+    before = address()
+    with hosts.tap():
+        assert address() == before
+
+
+def test_two_runs_at_once_do_not_meet(registry: Registry, tmp_path: Path) -> None:
+    with (
+        Registry(tmp_path / "another") as second,
+        Hosts(registry) as one,
+        Hosts(second) as other,
+        Hosts(second) as third,
+    ):
+        assert transfer(one) == transfer(other) == transfer(third)
+    assert traces.of_run(second.run_id) == []
+
+
+def test_what_was_half_made_is_removed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tare.hosts._raise_port", lambda *_: (_ for _ in ()).throw(ZeroDivisionError)
+    )
+    with pytest.raises(ZeroDivisionError):
+        Hosts(registry).__enter__()
+    assert traces.of_run(registry.run_id) == []
