@@ -46,6 +46,13 @@ FINGERPRINT = {
     "programs": {"echo/echo-udp": "00"},
 }
 
+_CLOCK = {
+    "read_ns": 25.0,
+    "resolution_ns": 1.0,
+    "timer_late_ns": 20_000.0,
+    "null_response_ns": 60.0,
+}
+
 # Median response times in us, by environment and transport.
 LEVELS_US = {
     "native": {"icmp": 2.7, "udp": 6.9, "cyclonedds": 17.0, "fastdds": 41.0},
@@ -123,6 +130,7 @@ def _trial(
         "started": f"2026-01-01T00:{block:02d}:{position:02d}.000+00:00",
         "seconds": 0.5,
         "facts": facts,
+        "calibration": {"client": _CLOCK, "inside": _CLOCK, "floor_ns": 60.0},
         "machine": {
             "seconds": 0.5,
             "load_1min": 0.8,

@@ -56,8 +56,6 @@ class Analysis:
     pairs: tuple[Question, ...]
     """The A/A pairs."""
     noise: NoiseFloor
-    instrument_floor_ns: float | None
-    """Smallest difference that the calibrated instrument can tell; None where uncalibrated."""
     budgets: tuple[Budget, ...]
     accounts: tuple[CellAccount, ...]
     beside: tuple[Beside, ...]
@@ -82,8 +80,7 @@ def analyse(record: Record) -> Analysis:
     """
     plan, experiment = record.plan, experiments.load(record.experiment_path)
     sessions = Sessions(record, experiment.deadlines_ns)
-    floor = _instrument_floor(sessions.trials)
-    answered = ask(plan, sessions, experiment.statistic, experiment.margin_share, floor)
+    answered = ask(plan, sessions, experiment.statistic, experiment.margin_share)
     pairs = tuple(q for q in answered if q.comparison.kind == "a/a")
     questions = tuple(q for q in answered if q.comparison.kind == "effect")
     views = tuple(
@@ -103,7 +100,6 @@ def analyse(record: Record) -> Analysis:
         questions=questions,
         pairs=pairs,
         noise=noise_floor([pair.ratio for pair in pairs]),
-        instrument_floor_ns=floor,
         budgets=budgets,
         accounts=tuple(account for account in accounts if account is not None),
         beside=beside_paper_a(views, questions, budgets, sessions),
@@ -130,10 +126,3 @@ def _complete_blocks(plan: Plan, sessions: Sessions) -> int:
     for trial in sessions.trials:
         tried.setdefault(trial.block, set()).add(trial.cell)
     return sum(cells <= found for found in tried.values())
-
-
-def _instrument_floor(trials: tuple[Trial, ...]) -> float | None:
-    """The worst floor of any environment: a comparison is no better than its coarser end."""
-    floors = [trial.calibration.get("floor_ns") for trial in trials if trial.status == "ok"]
-    known = [float(floor) for floor in floors if floor is not None]
-    return max(known, default=None)

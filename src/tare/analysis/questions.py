@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from tare.analysis.sessions import Sessions
 from tare.plan import ALPHA, Cell, Comparison, Plan
-from tare.stats import Judgement, Ratio, judge_family, paired_ratio
+from tare.stats import Judgement, Ratio, holm, judge, paired_ratio
 
 __all__ = ["DESCRIPTIVE", "Question", "ask", "half_widths"]
 
@@ -30,14 +31,13 @@ class Question:
     """None where the comparison is outside of the family: its interval is descriptive."""
     others: Mapping[str, Ratio]
     """Statistic -> ratio, descriptive; over the blocks in which both sessions resolve it."""
+    instrument_floor_ns: float | None
+    """Smallest difference that the calibrated instrument can tell at the coarser of both ends;
+    None where neither was calibrated."""
 
 
 def ask(
-    plan: Plan,
-    sessions: Sessions,
-    statistic: str,
-    margin: float | None,
-    instrument_floor_ns: float | None,
+    plan: Plan, sessions: Sessions, statistic: str, margin: float | None
 ) -> tuple[Question, ...]:
     """Answer every comparison of a plan, in its order; A/A pairs included.
 
@@ -46,15 +46,14 @@ def ask(
         sessions: of the same run.
         statistic: what a session is summarised by.
         margin: of equivalence, as a fraction; None declares none.
-        instrument_floor_ns: smallest difference that the calibrated instrument can tell.
     """
     ratios = {c.id: _ratio(sessions, c, statistic) for c in plan.comparisons}
-    judgements = judge_family(
-        {c.id: ratios[c.id] for c in plan.family},
-        alpha=ALPHA,
-        margin=margin,
-        floor=instrument_floor_ns,
-    )
+    floors = {c.id: _floor(sessions, c) for c in plan.comparisons}
+    adjusted = holm([ratios[c.id].p for c in plan.family])
+    judgements = {
+        c.id: judge(ratios[c.id], p, alpha=ALPHA, margin=margin, floor=floors[c.id])
+        for c, p in zip(plan.family, adjusted, strict=True)
+    }
     cells = {cell.id: cell for cell in plan.cells}
     return tuple(
         Question(
@@ -64,9 +63,21 @@ def ask(
             ratio=ratios[comparison.id],
             judgement=judgements.get(comparison.id),
             others={name: _ratio(sessions, comparison, name) for name in DESCRIPTIVE},
+            instrument_floor_ns=floors[comparison.id],
         )
         for comparison in plan.comparisons
     )
+
+
+def _floor(sessions: Sessions, comparison: Comparison) -> float | None:
+    """The worse of both ends, each by the median of its calibrations."""
+    floors = []
+    for cell in (comparison.cell, comparison.against):
+        trials = sessions.trials_of(cell).values()
+        known = [t.calibration["floor_ns"] for t in trials if "floor_ns" in t.calibration]
+        if known:
+            floors.append(float(median(known)))
+    return max(floors, default=None)
 
 
 def half_widths(plan: Plan, sessions: Sessions, statistic: str) -> dict[str, float | None]:

@@ -156,7 +156,7 @@ def _tables(analysis: Analysis, names: Names) -> dict[str, Table | None]:
         "accounts": tables.accounts(analysis, names),
         "resources": tables.resources(analysis, names),
         "deadlines": tables.deadlines(analysis, names),
-        "calibration": None,
+        "calibration": tables.calibration(analysis, names),
         "machine": _machine_table(analysis),
         "paper": tables.paper(analysis, names),
     }

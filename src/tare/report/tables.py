@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from tare.analysis import Analysis, CellAccount, CellView, Question
 from tare.analysis.questions import DESCRIPTIVE
@@ -16,6 +17,7 @@ __all__ = [
     "Table",
     "accounts",
     "budgets",
+    "calibration",
     "deadlines",
     "effects",
     "levels",
@@ -298,6 +300,42 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
         note="The guest's own view overlaps with its virtual CPU's time on the host and is never"
         " added to it. Memory of a guest is QEMU's.",
     )
+
+
+def calibration(analysis: Analysis, names: Names) -> Table | None:
+    """What the instrument costs, on both sides of every environment."""
+    found: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    for trial in analysis.trials:
+        heading = names.main(analysis.view(trial.cell).cell)[0]
+        for side in ("client", "inside"):
+            if side in trial.calibration:
+                measured = {**trial.calibration[side], "floor_ns": trial.calibration["floor_ns"]}
+                found.setdefault((heading, side), []).append(measured)
+    if not found:
+        return None
+    return Table(
+        "The instrument, calibrated in every session: median [least, most]",
+        ("environment", "side", *_CALIBRATED.values()),
+        tuple(
+            (*place, *(_spread([entry[key] for entry in entries]) for key in _CALIBRATED))
+            for place, entries in found.items()
+        ),
+        conditioned=False,
+        note="Verdicts on differences, or margins, below the floor of the coarser end are refused.",
+    )
+
+
+_CALIBRATED = {
+    "read_ns": "reading the clock",
+    "resolution_ns": "smallest step",
+    "timer_late_ns": "timer late by",
+    "null_response_ns": "answering itself",
+    "floor_ns": "floor",
+}
+
+
+def _spread(values: Sequence[float]) -> str:
+    return str(numbers.time(median(values), min(values), max(values)))
 
 
 def paper(analysis: Analysis, names: Names) -> Table | None:

@@ -25,9 +25,9 @@ def summary(analysis: Analysis) -> RenderableType:
     """A few lines that answer the experiment's question; everything else is in the page."""
     names = wording.names_of(analysis)
     table = Table(box=None, pad_edge=False)
-    for heading in ("verdict", "response", "ratio [95 % interval]", "here", "baseline"):
+    for heading in ("verdict", "response", "ratio [95 %]", "here", "baseline"):
         left = heading in ("verdict", "response")
-        table.add_column(heading, justify="left" if left else "right", overflow="fold")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
     for question in analysis.questions:
         verdict = str(question.judgement.verdict) if question.judgement else "descriptive"
         table.add_row(

@@ -1,0 +1,152 @@
+"""Every trial of a result with its session's statistics, as one table for other tools."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import duckdb
+import pyarrow as pa
+
+from tare.accounting import Account
+from tare.analysis.cells import PERCENTILES
+from tare.analysis.sessions import Session, Sessions
+from tare.errors import TareError, UsageError
+from tare.plan import Cell
+from tare.record import Record, Trial
+
+__all__ = ["FORMATS", "export", "rows"]
+
+FORMATS = {
+    "csv": "FORMAT csv, HEADER",
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+    "json": "FORMAT json, ARRAY true",
+}
+"""Name -> DuckDB's options of COPY."""
+
+_TIMES = ("min", "mean", *PERCENTILES, "max", "jitter")
+_COUNTERS = ("sent", "received", "lost", "duplicated", "reordered", "corrupted")
+
+
+def export(record: Record, format_: str, out: Path | None) -> None:
+    """Write a result's trials as one table: a row a trial, failed ones included.
+
+    Columns: `rows` says them. What a failed trial does not have, and a percentile that is not
+    resolved, is null, never zero.
+
+    Args:
+        record: the result.
+        format_: csv, parquet or json.
+        out: the file to write, whole or not at all; standard output where None.
+
+    Raises:
+        UsageError: an unknown format, or Parquet for a terminal.
+        TareError: it cannot be written.
+    """
+    if format_ not in FORMATS:
+        raise UsageError(f"no format {format_!r}", f"choose {', '.join(FORMATS)}")
+    if out is None and format_ == "parquet" and sys.stdout.isatty():
+        raise UsageError("Parquet is not text, and would garble the terminal", "add --out FILE")
+    table = _table(record)
+    try:
+        if out is not None:
+            part = out.with_name(out.name + ".part")
+            _copy(table, FORMATS[format_], part)
+            part.replace(out)
+        else:
+            with tempfile.TemporaryDirectory(prefix="tare-export-") as folder:
+                part = Path(folder) / "out"
+                _copy(table, FORMATS[format_], part)
+                _pour(part, sys.stdout.buffer)
+    except (OSError, duckdb.IOException) as error:
+        raise TareError(
+            f"cannot write the export: {error}", "make room, or name another file"
+        ) from error
+
+
+def rows(record: Record) -> list[dict[str, Any]]:
+    """One row a trial.
+
+    Keys: block, position, cell, replica, session, started, seconds, status, error; one a factor,
+    such as environment; counters; statistics of the session in ns (min_ns, p50_ns, ...), resolved
+    or None; throughput_per_s; drift_p and drift_flagged; CPU time of both ends in ns.
+    """
+    sessions = Sessions(record)
+    plan = record.plan
+    cells = {cell.id: cell for cell in plan.cells}
+    factors = list(dict.fromkeys(name for cell in plan.cells for name in cell.levels))
+    found = {(block, cell): s for cell in cells for block, s in sessions.of(cell).items()}
+    return [
+        _row(trial, cells[trial.cell], factors, found.get(trial.key)) for trial in sessions.trials
+    ]
+
+
+def _row(trial: Trial, cell: Cell, factors: list[str], session: Session | None) -> dict[str, Any]:
+    drift = session.summary.drift if session else None
+    return {
+        "block": trial.block,
+        "position": trial.position,
+        "cell": trial.cell,
+        "replica": cell.replica,
+        "session": trial.session,
+        "started": trial.started,
+        "seconds": trial.seconds,
+        "status": trial.status,
+        "error": trial.error,
+        **{name: cell.levels.get(name) for name in factors},
+        **{name: trial.counters.get(name) for name in _COUNTERS},
+        "duration_ns": trial.duration_ns,
+        "effective_samples": session.summary.effective if session else None,
+        **{f"{name}_ns": session.value(name) if session else None for name in _TIMES},
+        "throughput_per_s": session.value("throughput") if session else None,
+        "drift_p": drift.p if drift else None,
+        "drift_flagged": drift.flagged if drift else None,
+        "client_cpu_ns": _cpu(trial.client),
+        "server_cpu_ns": _cpu(trial.server),
+    }
+
+
+def _cpu(account: Account | None) -> int | None:
+    """On-CPU time of one end's threads on the host; a guest's own view is not added to it."""
+    if account is None or not account.threads:
+        return None
+    return sum(thread.cpu_ns for thread in account.threads if thread.role != "guest")
+
+
+_TYPES: Mapping[str, pa.DataType] = {
+    **dict.fromkeys(("block", "position", "replica", *_COUNTERS), pa.int64()),
+    **dict.fromkeys(("duration_ns", "client_cpu_ns", "server_cpu_ns"), pa.int64()),
+    **dict.fromkeys(("seconds", "effective_samples", "throughput_per_s", "drift_p"), pa.float64()),
+    **dict.fromkeys((f"{name}_ns" for name in _TIMES), pa.float64()),
+    "drift_flagged": pa.bool_(),
+}
+"""Columns that are not text. Said outright, so that a column without values keeps its type."""
+
+
+def _table(record: Record) -> pa.Table:
+    found = rows(record)
+    names = list(found[0]) if found else ["block", "cell", "status"]
+    return pa.table(
+        {
+            name: pa.array([row[name] for row in found], _TYPES.get(name, pa.string()))
+            for name in names
+        }
+    )
+
+
+def _copy(table: pa.Table, options: str, path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.register("trials", table)
+        # A name in SQL is quoted by doubling its quotes.
+        quoted = str(path).replace("'", "''")
+        connection.execute(f"COPY trials TO '{quoted}' ({options})")
+
+
+def _pour(path: Path, out: IO[bytes]) -> None:
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            out.write(chunk)
+    out.flush()
