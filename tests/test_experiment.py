@@ -1,4 +1,5 @@
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,17 +73,17 @@ def test_a_stopping_rule_that_cannot_stop_is_refused():
     assert found[0].startswith("x.yaml:7")
 
 
-@pytest.mark.parametrize("text", ["", "- 1", "a: [", "title: 1\ntitle: 2", "&a [*a]", "\x00", "[" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "- 1", "a: [", "title: 1\ntitle: 2", "&a [*a]", "\x00", "[" * 5000]
+)
 def test_what_is_no_experiment_is_refused_in_words(text):
     assert problems(text)[0].startswith("x.yaml:")
 
 
 @given(st.text(max_size=200))
 def test_no_text_does_worse_than_a_usage_error(text):
-    try:
+    with suppress(UsageError):
         experiment.parse(text, "x.yaml")
-    except UsageError:
-        pass
 
 
 @given(
@@ -90,17 +91,19 @@ def test_no_text_does_worse_than_a_usage_error(text):
         st.sampled_from([*experiment.Experiment.model_fields, "x"]),
         st.recursive(
             st.none() | st.integers() | st.text(max_size=8) | st.sampled_from(["native", "64 B"]),
-            lambda inner: st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from(["environment", "payload", "q"]), inner, max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["environment", "payload", "q"]), inner, max_size=3
+                )
+            ),
             max_leaves=6,
         ),
     )
 )
 def test_no_structure_does_worse_than_a_usage_error(structure):
-    try:
+    with suppress(UsageError):
         experiment.parse(json.dumps(structure), "x.yaml")
-    except UsageError:
-        pass
 
 
 def test_an_absent_file_is_said_to_be_absent(tmp_path):

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tare import __version__
-from tare.errors import Exit, TareError, UsageError
+from tare.errors import Exit, TareError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from tare.experiment import Experiment
@@ -96,9 +96,7 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run an experiment and draw its report."""
-    from tare import leftovers, machine, runner  # noqa: PLC0415 - so that --help is fast
-    from tare.doctor import require_root  # noqa: PLC0415
-    from tare.record import Record  # noqa: PLC0415
+    from tare.record import Record  # noqa: PLC0415 - so that --help is fast
 
     if (file is None) == (resume is None):
         raise UsageError("give either an experiment file or --resume FOLDER")
@@ -113,6 +111,9 @@ def run(
         if dry_run:
             _print_plan(plan, workload, as_json=json_)
             return
+    from tare import leftovers, machine, runner  # noqa: PLC0415
+    from tare.doctor import require_root  # noqa: PLC0415
+
     require_root()
     programs = _programs()
     for what in leftovers.clean():
@@ -220,7 +221,9 @@ def list_(
 def export(
     result: ResultArgument,
     format_: Annotated[str, typer.Option("--format", help="csv, parquet or json.")] = "csv",
-    out: Annotated[Path | None, typer.Option(help="Where to write; standard output if absent.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; standard output if absent.")
+    ] = None,
 ) -> None:
     """Write every session of a result with its statistics as one table."""
     from tare import export as exporting  # noqa: PLC0415
@@ -321,9 +324,7 @@ def _load(path: Path) -> tuple[Experiment, Workload]:
     return found, workloads.by_name()[found.workload]
 
 
-def _plan(
-    experiment: Experiment, workload: Workload, seed: int | None, budget: str | None
-) -> Plan:
+def _plan(experiment: Experiment, workload: Workload, seed: int | None, budget: str | None) -> Plan:
     from tare import plan, units  # noqa: PLC0415
 
     made = plan.make(experiment, workload, seed)
@@ -344,22 +345,27 @@ def _print_plan(plan: Plan, workload: Workload, *, as_json: bool) -> None:
         found = plan.model_dump(mode="json")
         _print_json({**found, "seconds": {"least": seconds[0], "most": seconds[1]}})
         return
+    first, *others = (set(cell.levels.items()) for cell in plan.cells)
+    common = first.intersection(*others)
     table = Table(box=None, pad_edge=False)
-    for heading in ("cell", "levels", "compared with", "judged"):
+    for heading in ("cell", "compared with", "judged"):
         table.add_column(heading, overflow="fold")
     against = {c.cell: c for c in plan.comparisons}
     for cell in plan.cells:
         comparison = against.get(cell.id)
         table.add_row(
             cell.id,
-            ", ".join(f"{k} {v}" for k, v in cell.levels.items()),
             comparison.against if comparison else "",
             ("in the family" if comparison.family else comparison.kind) if comparison else "",
         )
     _out.print(table)
+    shared = ", ".join(
+        f"{name} {level}" for name, level in plan.cells[0].levels.items() if (name, level) in common
+    )
+    _out.print(f"every cell: {shared}", highlight=False, markup=False)
     _out.print(
-        f"{len(plan.cells)} cells, {plan.min_blocks} to {len(plan.blocks)} blocks, seed {plan.seed}:"
-        f" about {_minutes(seconds[0])} to {_minutes(seconds[1])}",
+        f"{len(plan.cells)} cells, {plan.min_blocks} to {len(plan.blocks)} blocks,"
+        f" seed {plan.seed}: about {_minutes(seconds[0])} to {_minutes(seconds[1])}",
         highlight=False,
     )
     for cut in plan.cuts:
@@ -374,7 +380,8 @@ def _progress(*, quiet: bool) -> Iterator[Any]:
         return
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
 
-    columns = (TextColumn("block {task.fields[block]}"), BarColumn(), TextColumn("{task.description}"))
+    block = TextColumn("block {task.fields[block]}")
+    columns = (block, BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=_err) as bar:
         task = bar.add_task("starting", block="1", total=None)
 
@@ -391,7 +398,8 @@ def _progress(*, quiet: bool) -> Iterator[Any]:
 
 
 def _draw(record: Record, *, as_json: bool) -> None:
-    from tare import analysis, report as reporting  # noqa: PLC0415
+    from tare import analysis  # noqa: PLC0415
+    from tare import report as reporting  # noqa: PLC0415
 
     found = analysis.analyse(record)
     page = record.folder / "report.html"
@@ -407,7 +415,7 @@ def _programs() -> Path:
     """Where the native programs were built."""
     path = _home() / "build"
     if not (path / "echo").is_dir():
-        raise UsageError(f"the native programs are not built: there is no {path}/echo", "run `make build`")
+        raise UnavailableError(f"there are no native programs below {path}", "run `make build`")
     return path
 
 

@@ -84,4 +84,10 @@ def _explicit(text: str, present: frozenset[int]) -> Placement:
     if not sets:
         raise UsageError("the placement is empty: write same-core, across-cores or anywhere")
     name = " ".join(f"{p}={','.join(map(str, sets[p]))}" for p in _PARTIES if p in sets)
-    return Placement(**sets, name=name)
+    return Placement(
+        client=sets.get("client", ()),
+        server=sets.get("server", ()),
+        vmm=sets.get("vmm", ()),
+        vcpus=sets.get("vcpus", ()),
+        name=name,
+    )

@@ -116,7 +116,11 @@ def make(experiment: Experiment, workload: Workload, seed: int | None = None) ->
         UsageError: no cell is left, or the family cannot be resolved by the blocks declared.
     """
     if seed is None:
-        seed = experiment.seed if experiment.seed is not None else random.SystemRandom().getrandbits(32)
+        seed = (
+            experiment.seed
+            if experiment.seed is not None
+            else random.SystemRandom().getrandbits(32)
+        )
     originals = _cells(experiment, workload)
     replicas = _replicas(experiment, workload, originals)
     cells = (*originals, *replicas)
@@ -165,8 +169,8 @@ def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
         plan = plan.model_copy(update={"blocks": plan.blocks[:wanted], "min_blocks": wanted})
     if plan.seconds(workload) > budget_s:
         raise UsageError(
-            f"a budget of {budget_s:.0f} s is too short: {fewest} blocks of {len(plan.cells)} cells,"
-            f" the fewest that can give a verdict, take about {plan.seconds(workload):.0f} s",
+            f"a budget of {budget_s:.0f} s is too short: {fewest} blocks of {len(plan.cells)}"
+            f" cells, the fewest that can give a verdict, take about {plan.seconds(workload):.0f} s",
             "give it more time, or fewer levels",
         )
     return plan.model_copy(update={"cuts": tuple(cuts)})
@@ -183,9 +187,7 @@ def leave_out(plan: Plan, absent: Mapping[str, str]) -> Plan:
     return plan.model_copy(
         update={
             "cells": kept,
-            "comparisons": tuple(
-                c for c in plan.comparisons if c.cell in ids and c.against in ids
-            ),
+            "comparisons": tuple(c for c in plan.comparisons if c.cell in ids and c.against in ids),
             "blocks": tuple(
                 tuple(v for v in block if v.plot["environment"] not in absent)
                 for block in plan.blocks
@@ -280,9 +282,7 @@ def _a_a(originals: Sequence[Cell], replicas: Sequence[Cell]) -> tuple[Compariso
     )
 
 
-def _block(
-    workload: Workload, cells: Sequence[Cell], shuffle: random.Random
-) -> tuple[Visit, ...]:
+def _block(workload: Workload, cells: Sequence[Cell], shuffle: random.Random) -> tuple[Visit, ...]:
     plots: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for cell in cells:
         key = tuple((n, v) for n, v in cell.levels.items() if n in workload.plot_factors)
@@ -316,9 +316,7 @@ def _fewest_blocks(plan: Plan) -> int:
     return min(plan.min_blocks, needed or plan.min_blocks)
 
 
-def _shorten_sessions(
-    plan: Plan, workload: Workload, budget_s: float
-) -> tuple[Plan, list[str]]:
+def _shorten_sessions(plan: Plan, workload: Workload, budget_s: float) -> tuple[Plan, list[str]]:
     """Take a share of the requests of every session, no less than a quarter."""
     if "requests" not in plan.session:
         return plan, []

@@ -31,13 +31,13 @@ class Measurement:
     """What a workload returns of one trial, beside the samples that it has written."""
 
     counters: Mapping[str, int]
-    """sent, received, lost, duplicated, reordered, corrupted."""
+    """sent, received, lost, duplicated, reordered, corrupted; late: after they counted as lost."""
     settings: Mapping[str, Any]
     """What both programs said of themselves: quality of service, transport options."""
     client: Account
     server: Account
     duration_ns: int
-    """From the first send to the last reply or loss."""
+    """Of the measured part."""
 
 
 class Trial(BaseModel):

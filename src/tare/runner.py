@@ -11,7 +11,7 @@ import logging
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from tare.environments import Inside, Site
 from tare.errors import TareError, TrialError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
-from tare.plan import Plan, Visit
+from tare.plan import Cell, Plan, Visit
 from tare.record import Record, Trial, Writer
 from tare.stats.stopping import Action, Decision, decide
 from tare.workloads import Workload
@@ -84,39 +84,38 @@ def run(
         stack.enter_context(registry.owing("directory", str(scratch)))
         scratch.mkdir()
         return _Run(
-            record, experiment, workload, programs, cache, on_progress, writer, registry, scratch
+            record=record,
+            experiment=experiment,
+            workload=workload,
+            programs=programs,
+            cache=cache,
+            on_progress=on_progress,
+            writer=writer,
+            registry=registry,
+            scratch=scratch,
         ).to_the_end()
 
 
+@dataclass
 class _Run:
     """One process's share of a run."""
 
-    def __init__(
-        self,
-        record: Record,
-        experiment: Experiment,
-        workload: Workload,
-        programs: Path,
-        cache: Path,
-        on_progress: Callable[[Progress], None],
-        writer: Writer,
-        registry: leftovers.Registry,
-        scratch: Path,
-    ) -> None:
-        self._record = record
-        self._plan: Plan = record.plan
-        self._experiment = experiment
-        self._workload = workload
-        self._programs = programs
-        self._cache = cache
-        self._on_progress = on_progress
-        self._writer = writer
-        self._registry = registry
-        self._scratch = scratch
-        self._done: dict[tuple[int, str], Trial] = {t.key: t for t in record.trials()}
+    record: Record
+    experiment: Experiment
+    workload: Workload
+    programs: Path
+    cache: Path
+    on_progress: Callable[[Progress], None]
+    writer: Writer
+    registry: leftovers.Registry
+    scratch: Path
+
+    def __post_init__(self) -> None:
+        self._plan: Plan = self.record.plan
+        self._done: dict[tuple[int, str], Trial] = {t.key: t for t in self.record.trials()}
         self._setup_failures: Counter[tuple[tuple[str, str], ...]] = Counter()
         self._expected_blocks = self._plan.min_blocks
-        self._pace = _Pace(self._plan.seconds(workload, 1))
+        self._pace = _Pace(self._plan.seconds(self.workload, 1))
 
     def to_the_end(self) -> Outcome:
         decision = self._decide(0)
@@ -141,13 +140,13 @@ class _Run:
 
     def _decide(self, blocks: int) -> Decision:
         family = {c.id for c in self._plan.family}
-        widths = analysis.half_widths(self._record) if blocks else {}
+        widths = analysis.half_widths(self.record) if blocks else {}
         return decide(
             {name: widths.get(name) for name in family},
             blocks=blocks,
             min_blocks=self._plan.min_blocks,
             max_blocks=len(self._plan.blocks),
-            target_percent=self._experiment.blocks.until_percent,
+            target_percent=self.experiment.blocks.until_percent,
         )
 
     def _visit(self, block: int, visit: Visit) -> None:
@@ -158,29 +157,37 @@ class _Run:
         plot = tuple(visit.plot.items())
         environment = environments.by_name()[visit.plot["environment"]]
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
-            self._fail(block, visit, missing, f"{environment.name} was given up: it failed to start"
-                       f" {_GIVE_UP_AFTER} times in a row")
+            why = f"{environment.name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
+            self._fail(block, visit, missing, why)
             return
         self._tell(block, f"setting up {environment.name}")
         try:
             with ExitStack() as stack:
                 hosts = stack.enter_context(
-                    Hosts(self._registry, rate_bits_s=self._workload.link_rate(visit.plot))
+                    Hosts(self.registry, rate_bits_s=self.workload.link_rate(visit.plot))
                 )
                 site = Site(
                     hosts=hosts,
-                    programs=self._programs,
-                    scratch=self._scratch,
-                    cache=self._cache,
-                    leftovers=self._registry,
-                    placement=self._workload.placement(visit.plot),
+                    programs=self.programs,
+                    scratch=self.scratch,
+                    cache=self.cache,
+                    leftovers=self.registry,
+                    placement=self.workload.placement(visit.plot),
                 )
                 inside = stack.enter_context(environment.enter(site))
                 calibration = asdict(clocks.calibrate(site, inside))
                 self._setup_failures[plot] = 0
                 for cell in missing:
                     self._tell(block, cell)
-                    self._trial(block, visit, cell, site, inside, calibration)
+                    common = {
+                        "block": block,
+                        "position": visit.cells.index(cell),
+                        "cell": cell,
+                        "session": inside.session,
+                        "facts": dict(inside.facts),
+                        "calibration": calibration,
+                    }
+                    self._trial(self._plan.cell(cell), site, inside, common)
         except TrialError as error:
             # The environment itself failed: to start, or beneath a trial.
             _LOG.warning("%s: %s", environment.name, error)
@@ -188,55 +195,30 @@ class _Run:
             left = [cell for cell in missing if (block, cell) not in self._done]
             self._fail(block, visit, left, str(error))
 
-    def _trial(
-        self,
-        block: int,
-        visit: Visit,
-        cell_id: str,
-        site: Site,
-        inside: Inside,
-        calibration: Mapping[str, Any],
-    ) -> None:
-        cell = self._plan.cell(cell_id)
-        name = f"{block:03d}-{self._plan.cells.index(cell):03d}.parquet"
+    def _trial(self, cell: Cell, site: Site, inside: Inside, common: dict[str, Any]) -> None:
+        """Measure one trial and put it on record, as measured or as failed."""
+        name = f"{common['block']:03d}-{self._plan.cells.index(cell):03d}.parquet"
         began, clock = datetime.now(UTC), time.monotonic()
         before = machine.state()
-        common: dict[str, Any] = {
-            "block": block,
-            "position": visit.cells.index(cell_id),
-            "cell": cell_id,
-            "session": inside.session,
-            "started": began.isoformat(timespec="milliseconds"),
-            "facts": dict(inside.facts),
-            "calibration": dict(calibration),
-        }
+        found: dict[str, Any]
         try:
-            measured = self._workload.measure(
-                cell, self._plan.session, site, inside, self._record.folder / "samples" / name
+            measured = self.workload.measure(
+                cell, self._plan.session, site, inside, self.record.folder / "samples" / name
             )
         except TrialError as error:
-            _LOG.warning("block %d, %s: %s", block, cell_id, error)
-            trial = Trial(
-                **common,
-                seconds=time.monotonic() - clock,
-                status="failed",
-                error=str(error),
-                machine=machine.difference(before, machine.state()),
-            )
+            _LOG.warning("block %d, %s: %s", common["block"], cell.id, error)
+            found = {"status": "failed", "error": str(error)}
         else:
-            trial = Trial(
+            found = {"status": "ok", "samples": name, **vars(measured)}
+        self._append(
+            Trial(
                 **common,
+                **found,
+                started=began.isoformat(timespec="milliseconds"),
                 seconds=time.monotonic() - clock,
-                status="ok",
-                samples=name,
-                counters=dict(measured.counters),
-                settings=dict(measured.settings),
-                client=measured.client,
-                server=measured.server,
-                duration_ns=measured.duration_ns,
                 machine=machine.difference(before, machine.state()),
             )
-        self._append(trial)
+        )
 
     def _fail(self, block: int, visit: Visit, cells: list[str], why: str) -> None:
         """Put trials that could not even begin on record, as absent."""
@@ -255,7 +237,7 @@ class _Run:
             )
 
     def _append(self, trial: Trial) -> None:
-        self._writer.append(trial)
+        self.writer.append(trial)
         self._done[trial.key] = trial
 
     def _tell(self, block: int, doing: str) -> None:
@@ -263,7 +245,7 @@ class _Run:
         per_block = max(1, len(self._plan.cells))
         left = max(0.0, self._expected_blocks - done / per_block) * self._pace.seconds_a_block
         expected = self._expected_blocks * per_block
-        self._on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
+        self.on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
 
 
 class _Pace:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def killed_run(folder: Path, kills: int, seed: int) -> dict[str, int]:
         resumed = (result / "plan.json").is_file()
         words = ["--resume", str(result)] if resumed else [str(file), "--out", str(result)]
         # Not process.start: that would kill the whole session, and what survives is the question.
-        victim = subprocess.Popen(  # noqa: S603
+        victim = subprocess.Popen(
             [*tare, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
@@ -69,8 +68,7 @@ def _inventory(result: Path) -> dict[str, int]:
     trials = record.trials()
     written = Counter(trial.key for trial in trials)
     leftovers.clean()
-    time.sleep(0.1)
-    left = [ns for ns in Path("/run/netns").glob("tare-*")] if Path("/run/netns").exists() else []
+    left = list(Path("/run/netns").glob("tare-*"))
     return {
         "expected": len(plan.cells) * len(plan.blocks),
         "found": len(written),

@@ -34,12 +34,13 @@ def _run(workshop: Workshop, name: str, folder: Path) -> analysis.Analysis:
 def _check_container(workshop: Workshop) -> Result:
     with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
         found = _run(workshop, "container-equivalence.yaml", Path(folder))
+    verdicts = {q.comparison.id: q.judgement.verdict for q in found.questions if q.judgement}
     data = {
-        q.comparison.id: {"ratio": shown(q.ratio.ratio), "verdict": q.judgement.verdict.value}
+        q.comparison.id: {"ratio": shown(q.ratio.ratio), "verdict": verdicts[q.comparison.id].value}
         for q in found.questions
     }
     figure = "; ".join(f"{name}: {v['ratio']} {v['verdict']}" for name, v in data.items())
-    holds = all(q.judgement.verdict is Verdict.EQUIVALENT for q in found.questions)
+    holds = all(verdict is Verdict.EQUIVALENT for verdict in verdicts.values())
     return Result(holds, figure, data)
 
 

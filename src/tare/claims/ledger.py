@@ -34,8 +34,7 @@ def keep(home: Path, claim: Claim, result: Result, commit: str | None) -> Path:
 def table(home: Path, claims: Sequence[Claim]) -> str:
     """The claims with their last results, in Markdown; "pending" where there is none."""
     rows = ["| | claim | wanted | last result |", "|---|---|---|---|"]
-    for claim in claims:
-        rows.append(f"| **{claim.id}** | {claim.sentence} | {claim.wanted} | {_last(home, claim)} |")
+    rows += [f"| **{c.id}** | {c.sentence} | {c.wanted} | {_last(home, c)} |" for c in claims]
     return "\n".join(rows)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.environments import Inside, Site
+    from tare.placement import Placement
     from tare.plan import Cell
     from tare.record import Measurement
 
@@ -73,6 +74,14 @@ class Workload(Protocol):
         A factor that does not apply is left out of the cell, so that cells that differ in it
         alone are one cell (ICMP knows no reception mode).
         """
+        ...
+
+    def link_rate(self, plot: Mapping[str, str]) -> int | None:
+        """Rate of the wire that a plot asks for, bits a second; None without a limit."""
+        ...
+
+    def placement(self, plot: Mapping[str, str]) -> Placement:
+        """Processors and priority that a plot asks for."""
         ...
 
     def setup_seconds(self, plot: Mapping[str, str]) -> float:

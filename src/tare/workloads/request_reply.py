@@ -1,0 +1,336 @@
+"""Request and reply (paper A): the client sends an array, the server works on it and answers.
+
+The server runs inside the environment, the client on the host, in its own namespace; both are
+fresh processes for every session. Round trips are whole, from the intended send to the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import accounting, environments, process, units
+from tare.errors import TareError, TrialError, UsageError
+from tare.interference import Interference
+from tare.placement import Placement
+from tare.record import Measurement
+from tare.workloads import Factor, choice, echo_samples
+
+if TYPE_CHECKING:
+    from tare.environments import Inside, ServerProcess, Site
+    from tare.plan import Cell
+
+_PORT = 7400
+_DOMAINS = {"cyclonedds": 11, "fastdds": 12, "connext": 13}
+"""A domain for each stack: on one domain they match each other and spoil both."""
+_START_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 10.0
+_AGENT_SLACK_S = 30.0
+
+
+def _size(name: str, default: str, help: str) -> Factor:  # noqa: A002
+    return Factor(name, units.size, lambda n: f"{n} B", default, help, examples=("64 B", "512 B"))
+
+
+def _duration(name: str, default: str, help: str, *examples: str) -> Factor:  # noqa: A002
+    return Factor(name, units.duration, units.exact_duration, default, help, examples=examples)
+
+
+def _count(name: str, default: str, help: str, least: int = 1) -> Factor:  # noqa: A002
+    def parse(written: object) -> int:
+        text = str(written).replace("_", "").replace(" ", "")
+        if not text.isdecimal() or int(text) < least:
+            raise UsageError(f"{written!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return Factor(name, parse, str, default, help)
+
+
+def _parse_mode(written: object) -> float | None:
+    """Requests a second and client in open loop; None in closed loop."""
+    text = str(written)
+    if text == "closed":
+        return None
+    word, _, rate = text.partition(" ")
+    if word != "open" or not rate:
+        raise UsageError(f"{text!r} is neither 'closed' nor 'open' with a rate, as 'open 1000/s'")
+    found = units.frequency(rate)
+    if found == 0:
+        raise UsageError(f"{text!r} would never send: give a rate above 0")
+    return found
+
+
+def _parse_link(written: object) -> int | None:
+    """Bits a second, or None without a limit."""
+    if written == "unlimited":
+        return None
+    rate = units.bit_rate(written)
+    if rate == 0:
+        raise UsageError(f"{written!r} would never deliver: give a rate above 0, or 'unlimited'")
+    return rate
+
+
+def _show_link(rate: int | None) -> str:
+    return "unlimited" if rate is None else f"{rate / 1e6:g} Mbit/s"
+
+
+_FACTORS = (
+    choice("environment", environments.NAMES, "native", "Where the server runs."),
+    choice(
+        "transport",
+        ("icmp", "udp", "tcp", "cyclonedds", "fastdds", "zeromq", "connext", "null"),
+        "udp",
+        "What carries request and reply.",
+    ),
+    _size("payload", "64 B", "Size of the array, both ways."),
+    _duration("server_work", "0 us", "How long the server computes on each request.", "100 us"),
+    choice("reception", ("listener", "waitset"), "listener", "How a DDS hands data over."),
+    Factor(
+        "placement",
+        Placement.parse,
+        str,
+        "same-core",
+        "Processors of client, server, virtual CPUs and VMM: same-core, across-cores, or sets such"
+        " as 'client=0 server=1 vmm=1 vcpus=1'.",
+        examples=("same-core", "across-cores"),
+    ),
+    choice(
+        "scheduling",
+        ("fifo", "other"),
+        "fifo",
+        "Class of client and native server: SCHED_FIFO or SCHED_OTHER. QEMU is never SCHED_FIFO.",
+    ),
+    Factor(
+        "mode",
+        _parse_mode,
+        lambda rate: "closed" if rate is None else f"open {rate:g}/s",
+        "closed",
+        "closed: the next request follows the reply (service time). open RATE: a schedule decides"
+        " (response time from the intended send); the rate is of each client.",
+        examples=("closed", "open 1000/s"),
+    ),
+    _count("clients", "1", "Independent requesters."),
+    Factor(
+        "interference",
+        Interference.parse,
+        str,
+        "none",
+        "What disturbs: KIND LEVEL on the host or inside, such as 'host cpu 50 %'.",
+        examples=("none", "host cpu 50 %", "inside memory 1"),
+    ),
+    Factor(
+        "link",
+        _parse_link,
+        _show_link,
+        "unlimited",
+        "Rate of the link between the hosts.",
+        examples=("unlimited", "100 Mbit/s"),
+    ),
+)
+
+_SETTINGS = (
+    _count("requests", "2000", "Requests of each client that are measured in a session."),
+    _count("warmup", "200", "Requests of each client before measuring.", least=0),
+    _duration("timeout", "1 s", "An unanswered request is lost after this.", "1 s"),
+)
+
+# What a trial costs beside its requests, and what a request costs, in seconds: only for the plan's
+# estimate. The progress bar corrects itself by what it sees.
+_SETUP_S = {"native": 0.4, "container": 0.9, "qemu": 6.5}
+_SESSION_S = {"native": 0.4, "container": 0.6, "qemu": 2.6}
+_REQUEST_S = {"native": 60e-6, "container": 60e-6, "qemu": 700e-6}
+_UNKNOWN_SETUP_S = 5.0
+_UNKNOWN_REQUEST_S = 1e-3
+
+
+class RequestReply:
+    """The workload `request-reply`."""
+
+    name = "request-reply"
+    factors: Mapping[str, Factor] = {factor.name: factor for factor in _FACTORS}
+    session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
+    plot_factors = frozenset({"environment", "placement", "scheduling", "link"})
+    statistics: Mapping[str, str] = {
+        "p50": "median response time of a session",
+        "mean": "mean response time of a session",
+        "p99": "99th percentile of a session",
+        "min": "smallest response time of a session",
+    }
+
+    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+        """Leave out what a transport does not know: only a DDS has reception modes."""
+        names = set(self.factors)
+        if levels["transport"] not in _DOMAINS:
+            names.discard("reception")
+        if levels["transport"] == "icmp":  # answered in the kernel: nobody works
+            names.discard("server_work")
+        return frozenset(names)
+
+    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+        """Expected duration of a boot or a container's start, with its calibration."""
+        return _SETUP_S.get(plot["environment"], _UNKNOWN_SETUP_S)
+
+    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
+        """Expected duration of a trial."""
+        environment = cell.levels["environment"]
+        work = units.duration(cell.levels.get("server_work", "0 us")) / 1e9
+        each = _REQUEST_S.get(environment, _UNKNOWN_REQUEST_S) + work
+        rate = _parse_mode(cell.levels["mode"])
+        if rate is not None:
+            each = max(each, 1 / rate)
+        requests = int(session["requests"]) + int(session["warmup"])
+        return _SESSION_S.get(environment, _UNKNOWN_SETUP_S) + requests * each
+
+    def link_rate(self, plot: Mapping[str, str]) -> int | None:
+        """Bits a second of the link that a plot asks for."""
+        return _parse_link(plot["link"])
+
+    def placement(self, plot: Mapping[str, str]) -> Placement:
+        """Processors and priority that a plot asks for."""
+        placement = Placement.parse(plot["placement"])
+        return replace(placement, fifo=50 if plot["scheduling"] == "fifo" else None)
+
+    def measure(
+        self, cell: Cell, session: Mapping[str, Any], site: Site, inside: Inside, samples: Path
+    ) -> Measurement:
+        """Measure one session: fresh server inside, fresh client outside.
+
+        Raises:
+            TrialError: a process died, nobody answered, or a reply was corrupted.
+            TareError: the samples cannot be written.
+        """
+        levels = cell.levels
+        raw = site.scratch / "samples.echo"
+        with ExitStack() as stack:
+            server = _serve(stack, levels, site, inside)
+            server_settings = server.event(_START_TIMEOUT_S) if server else {}
+            client = stack.enter_context(
+                process.start(
+                    process.Command(
+                        argv=_ask(levels, session, site, inside, raw),
+                        netns=site.hosts.client_ns,
+                        cpus=site.placement.client,
+                        fifo=site.placement.fifo,
+                    )
+                )
+            )
+            client_settings = client.event(_START_TIMEOUT_S)
+            stack.enter_context(Interference.parse(levels["interference"]).running(site, inside))
+            client.tell("warm up")
+            client.event(_longest(levels, session))
+            before = _accounts(client.pid, server)
+            client.tell("measure")
+            client.event(_longest(levels, session))
+            after = _accounts(client.pid, server)
+            client.tell("write")
+            done = client.finish(_START_TIMEOUT_S)
+            if server:
+                server.stop(_STOP_TIMEOUT_S)
+        counters = {name: int(count) for name, count in done.get("counters", {}).items()}
+        _check(counters, levels["transport"])
+        found = echo_samples.parse(raw.read_bytes())
+        try:
+            echo_samples.to_parquet(found, samples)
+        except OSError as error:
+            raise TareError(
+                f"cannot write the samples of {cell.id} to {samples}: {error.strerror}",
+                "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
+            ) from error
+        finally:
+            raw.unlink(missing_ok=True)
+        return Measurement(
+            counters=counters,
+            settings={"server": server_settings, "client": client_settings},
+            client=accounting.difference(before[0], after[0]),
+            server=accounting.difference(before[1], after[1]),
+            duration_ns=int(done["end_ns"]) - int(done["start_ns"]),
+        )
+
+
+def _check(counters: Mapping[str, int], transport: str) -> None:
+    """A corrupted reply spoils a session; a lost one is a finding."""
+    if counters.get("corrupted"):
+        raise TrialError(f"{counters['corrupted']} replies over {transport} came back corrupted")
+    if not counters.get("received"):
+        lost = counters.get("lost")
+        raise TrialError(f"nothing came back over {transport}: {lost} requests lost")
+
+
+def _program(transport: str) -> str:
+    return f"echo/echo-{transport}"
+
+
+def _serve(
+    stack: ExitStack, levels: Mapping[str, str], site: Site, inside: Inside
+) -> ServerProcess | None:
+    """Start the server, unless the kernel answers by itself or the client answers itself."""
+    transport = levels["transport"]
+    if transport in ("icmp", "null"):
+        return None
+    argv = [_program(transport), "serve"]
+    if transport in _DOMAINS:
+        argv += _dds(levels, inside.interface, site.hosts.client_address)
+    else:
+        argv += ["--bind", inside.address, "--port", str(_PORT)]
+    argv += ["--work-ns", str(units.duration(levels["server_work"]))]
+    return stack.enter_context(inside.start(argv))
+
+
+def _ask(
+    levels: Mapping[str, str], session: Mapping[str, Any], site: Site, inside: Inside, raw: Path
+) -> tuple[str, ...]:
+    transport = levels["transport"]
+    argv = [str(site.programs / _program(transport)), "ask"]
+    if transport in _DOMAINS:
+        argv += _dds(levels, site.hosts.client_address, inside.address)
+    elif transport == "icmp":
+        argv += ["--peer", inside.address]
+    elif transport == "null":
+        argv += ["--work-ns", str(units.duration(levels["server_work"]))]
+    else:
+        argv += ["--peer", inside.address, "--port", str(_PORT)]
+    rate = _parse_mode(levels["mode"])
+    argv += ["--mode", "closed"] if rate is None else ["--mode", "open", "--rate", str(rate)]
+    argv += [
+        "--payload", str(units.size(levels["payload"])),
+        "--clients", levels["clients"],
+        "--requests", str(session["requests"]),
+        "--warmup", str(session["warmup"]),
+        "--timeout-ns", str(units.duration(session["timeout"])),
+        "--out", str(raw),
+        "--start-on-stdin",
+    ]  # fmt: skip
+    return tuple(argv)
+
+
+def _dds(levels: Mapping[str, str], interface: str, peer: str) -> list[str]:
+    return [
+        "--domain", str(_DOMAINS[levels["transport"]]),
+        "--interface", interface,
+        "--peer", peer,
+        "--reception", levels["reception"],
+    ]  # fmt: skip
+
+
+def _longest(levels: Mapping[str, str], session: Mapping[str, Any]) -> float:
+    """Seconds after which a client that says nothing is given up.
+
+    Every request may take its work and its timeout once in a hundred; what is slower than that is
+    not a response time but a hang.
+    """
+    requests = int(session["requests"]) + int(session["warmup"])
+    work = units.duration(levels.get("server_work", "0 us")) / 1e9
+    rate = _parse_mode(levels["mode"])
+    each = max(20e-3 + work, 0 if rate is None else 1 / rate)
+    return _AGENT_SLACK_S + requests * int(levels["clients"]) * each
+
+
+def _accounts(
+    client_pid: int, server: ServerProcess | None
+) -> tuple[accounting.Account, accounting.Account]:
+    """Snapshot both ends. The server's comes last before, and its cost falls outside the loop."""
+    served = server.account() if server else accounting.Account()
+    return accounting.snapshot(client_pid, "client"), served
