@@ -80,7 +80,9 @@ def test_the_kernels_softirq_threads_are_seen() -> None:
 
 def test_a_snapshot_of_the_dead_is_an_error() -> None:
     with start(Command(("true",))) as running:
-        running.finish(20)
+        assert running.ended_within(20)
+        with pytest.raises(TrialError, match="ended before"):  # a zombie still
+            snapshot(running.pid, "server")
     with pytest.raises(TrialError, match="ended before"):
         snapshot(running.pid, "server")
 

@@ -88,7 +88,7 @@ def snapshot(
     """
     role_of = role if callable(role) else lambda _: role
     status = _read(proc / str(pid) / "status")
-    if status is None:
+    if status is None or re.search(r"^State:\s*[ZX]", status, re.MULTILINE):
         raise TrialError(f"process {pid} ended before its consumption could be read")
     threads = [
         thread

@@ -1,0 +1,110 @@
+"""Interference for real: it loads, or the trial fails; and it ends with its context."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import traces
+from conftest import needs_root
+
+from tare import accounting, process
+from tare.command import Command, owner_mark
+from tare.environments import Environment, Site
+from tare.environments.container import Container
+from tare.environments.native import Native
+from tare.errors import TrialError
+from tare.interference import Interference
+
+pytestmark = [pytest.mark.system, needs_root]
+
+
+@pytest.mark.parametrize("environment", [Native(), Container()], ids=["native", "container"])
+@pytest.mark.parametrize("where", ["host", "inside"])
+@pytest.mark.parametrize("what", ["cpu 20 %", "memory 1", "network 20 Mbit/s", "disk 1"])
+def test_it_loads_while_the_context_is_open_and_not_after(
+    tidy_site: Site, environment: Environment, where: str, what: str
+) -> None:
+    with environment.enter(tidy_site) as inside:
+        inside.run(("true",), 30)  # by now, what an environment has of its own is there
+        before = set(traces.processes_of(owner_mark()))
+        with Interference.parse(f"{where} {what}").running(tidy_site, inside):
+            new = set(traces.processes_of(owner_mark())) - before
+            names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in new}
+            assert any(name.startswith(("stress-ng", "iperf3", "fio")) for name in names), names
+            classes = {os.sched_getscheduler(pid) for pid in new}
+            assert classes == {os.SCHED_OTHER}
+        assert set(traces.processes_of(owner_mark())) <= before
+
+
+def test_none_starts_nothing(tidy_site: Site) -> None:
+    before = set(traces.processes_of(owner_mark()))
+    with Native().enter(tidy_site) as inside, Interference().running(tidy_site, inside):
+        assert set(traces.processes_of(owner_mark())) <= before
+
+
+def test_a_higher_level_consumes_more(tidy_site: Site) -> None:
+    # CPU time against CPU time; each while the same program sleeps.
+    consumed = []
+    with Native().enter(tidy_site) as inside:
+        for level in (5, 90):
+            with Interference("cpu", level, "host").running(tidy_site, inside):
+                before = accounting.snapshot(os.getpid(), "server")
+                process.run(Command(("sleep", "1")), 30)
+                used = accounting.difference(before, accounting.snapshot(os.getpid(), "server"))
+                consumed.append(
+                    sum(t.cpu_ns for t in used.threads if t.name.startswith("stress-ng"))
+                )
+    assert consumed[1] > consumed[0] > 0
+
+
+@pytest.mark.parametrize("what", ["cpu 20 %", "network 20 Mbit/s"])
+def test_a_tool_that_dies_spoils_the_trial(tidy_site: Site, what: str) -> None:
+    before = set(traces.processes_of(owner_mark()))
+    with (
+        Native().enter(tidy_site) as inside,
+        pytest.raises(TrialError, match="ended before the trial"),
+        Interference.parse(f"host {what}").running(tidy_site, inside),
+    ):
+        for pid in set(traces.processes_of(owner_mark())) - before:
+            pidfd = os.pidfd_open(pid)
+            os.kill(pid, 9)
+            assert process.wait_pidfd(pidfd, 20)
+            os.close(pidfd)
+
+
+def test_a_tool_that_cannot_start_says_why(
+    tidy_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tare.interference._FILE_SIZE", "nonsense")
+    with (
+        Native().enter(tidy_site) as inside,
+        pytest.raises(TrialError, match=r"(?s)'host disk 1'.*nonsense"),
+        Interference.parse("host disk 1").running(tidy_site, inside),
+    ):
+        pass
+
+
+def test_an_error_of_the_trial_is_not_hidden(tidy_site: Site) -> None:
+    with (
+        Native().enter(tidy_site) as inside,
+        pytest.raises(ZeroDivisionError),
+        Interference.parse("host memory 1").running(tidy_site, inside),
+    ):
+        raise ZeroDivisionError
+
+
+def test_network_interference_crosses_the_wire(tidy_site: Site) -> None:
+    def sent() -> int:
+        argv = ("ip", "-json", "-statistics", "link", "show", "eth0")
+        shown = process.run(Command(argv, netns=tidy_site.hosts.client_ns), 30).stdout
+        return int(json.loads(shown)[0]["stats64"]["tx"]["bytes"])
+
+    before = sent()
+    with (
+        Native().enter(tidy_site) as inside,
+        Interference.parse("inside network 20 Mbit/s").running(tidy_site, inside),
+    ):
+        assert sent() - before >= 50_000
