@@ -1,9 +1,11 @@
 #include "product.h"
 
 #include <dnnl.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -13,16 +15,44 @@
 namespace walks {
 namespace {
 
-// Rows of C computed at a time: their s32 results stay in cache until they are widened.
-constexpr std::int64_t kStripRows = 256;
+// C is computed in strips of at most this many rows, whose s32 results stay in cache until they are
+// widened; oneDNN packs B anew for each, so they should not be much fewer.
+constexpr std::int64_t kStripRows = 512;
 
+// Strips of equal height, as many for each thread. A thread computes its strips alone (oneDNN does
+// not start threads within a parallel region): one barrier a product instead of one a call, which
+// is what a busy machine punishes.
+std::int64_t strip_rows(std::int64_t rows) {
+  const std::int64_t threads = omp_get_max_threads();
+  const std::int64_t rounds = (rows + threads * kStripRows - 1) / (threads * kStripRows);
+  return std::max<std::int64_t>(1, (rows + rounds * threads - 1) / (rounds * threads));
+}
+
+// Calls action(first row, rows) for every strip, on all threads; rethrows the first error.
+template <typename Action>
+void for_strips(std::int64_t rows, const Action& action) {
+  const std::int64_t height = strip_rows(rows);
+  std::exception_ptr error;
+#pragma omp parallel for schedule(dynamic)
+  for (std::int64_t row = 0; row < rows; row += height) {
+    try {
+      action(row, std::min(height, rows - row));
+    } catch (...) {
+#pragma omp critical
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+// All the cells' bits together: at least the largest cell, less than twice it, and quick to find.
 template <typename Cell>
-std::uint64_t largest_of(const std::byte* cells, std::int64_t count) {
+std::uint64_t bits_of(const std::byte* cells, std::int64_t count) {
   const auto* values = reinterpret_cast<const Cell*>(cells);
-  Cell most = 0;
-#pragma omp parallel for simd reduction(max : most) schedule(static)
-  for (std::int64_t i = 0; i < count; ++i) most = std::max(most, values[i]);
-  return most;
+  Cell bits = 0;
+#pragma omp parallel for simd reduction(| : bits) schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) bits = static_cast<Cell>(bits | values[i]);
+  return bits;
 }
 
 template <typename Cell>
@@ -62,9 +92,8 @@ void Planes::load(const std::byte* cells, std::uint32_t width, std::int64_t rows
   cols_ = cols;
   borrowed_ = nullptr;
   const std::int64_t count = rows * cols;
-  largest_ =
-      with_cell(width, [&](auto cell) { return largest_of<decltype(cell)>(cells, count); });
-  count_ = planes_for(largest_);
+  bound_ = with_cell(width, [&](auto cell) { return bits_of<decltype(cell)>(cells, count); });
+  count_ = planes_for(bound_);
   if (width == 1 && count_ == 1) {
     borrowed_ = reinterpret_cast<const std::uint8_t*>(cells);
     return;
@@ -95,8 +124,8 @@ void Accumulator::add(const Planes& a, const Planes& b) {
   if (a.rows() != rows_ || b.cols() != cols_ || a.cols() != b.rows()) {
     throw std::logic_error("blocks of unlike shapes multiplied");
   }
-  if (rows_ == 0 || cols_ == 0 || a.cols() == 0 || a.largest() == 0 || b.largest() == 0) return;
-  bound_ += static_cast<long double>(a.largest()) * static_cast<long double>(b.largest()) *
+  if (rows_ == 0 || cols_ == 0 || a.cols() == 0 || a.bound() == 0 || b.bound() == 0) return;
+  bound_ += static_cast<long double>(a.bound()) * static_cast<long double>(b.bound()) *
             static_cast<long double>(a.cols());
   if (a.count() == 1 && b.count() == 1) {
     add_single(a, b);
@@ -108,17 +137,18 @@ void Accumulator::add(const Planes& a, const Planes& b) {
 // One plane each: the sum stays in s32 across calls for as long as the true bounds allow.
 void Accumulator::add_single(const Planes& a, const Planes& b) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
-  const std::uint64_t term = a.largest() * b.largest();
+  const std::uint64_t term = a.bound() * b.bound();
   const auto most_terms = static_cast<std::int64_t>(kMost / term);
   for (std::int64_t k0 = 0; k0 < a.cols();) {
     const std::int64_t k = std::min(most_terms, a.cols() - k0);
     const std::uint64_t grows_by = term * static_cast<std::uint64_t>(k);
     if (narrow_bound_ + grows_by > kMost) spill();
     std::int32_t* const sums = narrow_.reserve(rows_ * cols_);
-    for (std::int64_t row = 0; row < rows_; row += kStripRows) {
-      gemm(std::min(kStripRows, rows_ - row), cols_, k, a.plane(0) + row * a.cols() + k0, a.cols(),
-           b.plane(0) + k0 * cols_, has_narrow_ ? 1.0F : 0.0F, sums + row * cols_);
-    }
+    const float beta = has_narrow_ ? 1.0F : 0.0F;
+    for_strips(rows_, [&](std::int64_t row, std::int64_t rows) {
+      gemm(rows, cols_, k, a.plane(0) + row * a.cols() + k0, a.cols(), b.plane(0) + k0 * cols_,
+           beta, sums + row * cols_);
+    });
     has_narrow_ = true;
     narrow_bound_ += grows_by;
     k0 += k;
@@ -129,9 +159,11 @@ void Accumulator::add_single(const Planes& a, const Planes& b) {
 // number: at most min(planes) pairs share a weight.
 void Accumulator::add_pairs(const Planes& a, const Planes& b) {
   const std::int64_t most_terms = kMostTerms / std::min(a.count(), b.count());
-  std::int32_t* const sums = strip_.reserve(std::min(kStripRows, rows_) * cols_);
-  for (std::int64_t row = 0; row < rows_; row += kStripRows) {
-    const std::int64_t rows = std::min(kStripRows, rows_ - row);
+  const std::int64_t height = strip_rows(rows_);
+  std::int32_t* const all_sums = strip_.reserve(omp_get_max_threads() * height * cols_);
+  std::uint64_t* const wide = widened();
+  for_strips(rows_, [&](std::int64_t row, std::int64_t rows) {
+    std::int32_t* const sums = all_sums + omp_get_thread_num() * height * cols_;
     for (std::int64_t k0 = 0; k0 < a.cols(); k0 += most_terms) {
       const std::int64_t k = std::min(most_terms, a.cols() - k0);
       for (int weight = 0; weight <= a.count() + b.count() - 2; ++weight) {
@@ -142,17 +174,21 @@ void Accumulator::add_pairs(const Planes& a, const Planes& b) {
                b.plane(weight - p) + k0 * cols_, beta, sums);
           beta = 1.0F;
         }
-        widen(row, rows, sums, weight * kPlaneBits);
+        widen(wide, row, rows, sums, weight * kPlaneBits);
       }
     }
-  }
+  });
 }
 
 void Accumulator::spill() {
   if (!has_narrow_) return;
   has_narrow_ = false;
   narrow_bound_ = 0;
-  widen(0, rows_, narrow_.data(), 0);
+  std::uint64_t* const wide = widened();
+  const std::int32_t* const sums = narrow_.data();
+  for_strips(rows_, [&](std::int64_t row, std::int64_t rows) {
+    widen(wide, row, rows, sums + row * cols_, 0);
+  });
 }
 
 std::uint64_t* Accumulator::widened() {
@@ -162,24 +198,24 @@ std::uint64_t* Accumulator::widened() {
   return wide;
 }
 
-// wide_ += terms << shift, clamped at 2^64 - 1. Terms are never negative.
-void Accumulator::widen(std::int64_t first_row, std::int64_t rows, const std::int32_t* terms,
-                        int shift) {
+// wide_ += terms << shift for some rows, clamped at 2^64 - 1. Terms are never negative. Several
+// threads call this, for different rows.
+void Accumulator::widen(std::uint64_t* all, std::int64_t row, std::int64_t rows,
+                        const std::int32_t* terms, int shift) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   constexpr long double kSurelyFits = 9223372036854775808.0L;  // 2^63: half, against rounding
-  std::uint64_t* const wide = widened() + first_row * cols_;
+  std::uint64_t* const wide = all + row * cols_;
   const std::int64_t count = rows * cols_;
   if (bound_ < kSurelyFits) {
     // No sum exceeds 64 bits, so a shift past them can meet only zeros.
     if (shift > 63) return;
-#pragma omp parallel for simd schedule(static)
+#pragma omp simd
     for (std::int64_t i = 0; i < count; ++i) {
       wide[i] += static_cast<std::uint64_t>(static_cast<std::uint32_t>(terms[i])) << shift;
     }
     return;
   }
   std::int64_t first = count;
-#pragma omp parallel for reduction(min : first) schedule(static)
   for (std::int64_t i = 0; i < count; ++i) {
     const auto term = static_cast<std::uint64_t>(static_cast<std::uint32_t>(terms[i]));
     if (term == 0) continue;
@@ -192,7 +228,9 @@ void Accumulator::widen(std::int64_t first_row, std::int64_t rows, const std::in
       wide[i] += shifted;
     }
   }
-  if (first < count) first_clamped_ = std::min(first_clamped_, first_row * cols_ + first);
+  if (first == count) return;
+#pragma omp critical
+  first_clamped_ = std::min(first_clamped_, row * cols_ + first);
 }
 
 std::optional<Overflow> Accumulator::narrow(std::byte* cells, std::uint32_t width,

@@ -51,13 +51,14 @@ class Planes {
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t cols() const { return cols_; }
   [[nodiscard]] int count() const { return count_; }
-  [[nodiscard]] std::uint64_t largest() const { return largest_; }
+  // No cell exceeds this; it is less than twice the largest cell.
+  [[nodiscard]] std::uint64_t bound() const { return bound_; }
   [[nodiscard]] const std::uint8_t* plane(int index) const;
 
  private:
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
-  std::uint64_t largest_ = 0;
+  std::uint64_t bound_ = 0;
   int count_ = 1;
   const std::uint8_t* borrowed_ = nullptr;
   Buffer<std::uint8_t> owned_;
@@ -88,7 +89,8 @@ class Accumulator {
   void add_pairs(const Planes& a, const Planes& b);
   void spill();
   std::uint64_t* widened();
-  void widen(std::int64_t first_row, std::int64_t rows, const std::int32_t* terms, int shift);
+  void widen(std::uint64_t* all, std::int64_t row, std::int64_t rows, const std::int32_t* terms,
+             int shift);
 
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;

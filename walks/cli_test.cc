@@ -1,0 +1,140 @@
+// The program as its user meets it: the real binary, what it prints and returns.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace {
+
+const std::string kData = WALKS_TESTDATA;
+
+struct Outcome {
+  int code = 0;
+  std::string text;  // standard output and error
+};
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/walks-cli-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string in(const std::string& name) const { return folder_ + "/" + name; }
+
+  static Outcome walks(const std::string& arguments, const std::string& before = "") {
+    const std::string command =
+        before + " timeout 60 " + std::getenv("WALKS_BINARY") + " " + arguments + " 2>&1";
+    Outcome outcome;
+    std::FILE* const pipe = popen(command.c_str(), "r");
+    if (pipe == nullptr) return {-1, "popen failed"};
+    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+      outcome.text += static_cast<char>(c);
+    }
+    outcome.code = WEXITSTATUS(pclose(pipe));
+    return outcome;
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(Cli, HelpTeaches) {
+  const Outcome help = walks("--help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.text.find("mpirun -n 4 walks power g.wm --power 3"), std::string::npos);
+  const Outcome power = walks("power --help");
+  EXPECT_EQ(power.code, 0);
+  EXPECT_NE(power.text.find("--pattern"), std::string::npos);
+}
+
+TEST_F(Cli, WrongUseIsOneSentenceAndCodeTwo) {
+  const Outcome unknown = walks("power g.wm -o x.wm --pattern zigzag");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.text.find("zigzag is none of: block, collective, rows, shift, views"),
+            std::string::npos)
+      << unknown.text;
+  EXPECT_EQ(walks("").code, 2);
+}
+
+TEST_F(Cli, AnswersThePapersQuestionsFromText) {
+  EXPECT_EQ(walks("between " + kData + "/paper.txt -p 2 --from 4 --to 3").text,
+            "2 walks of length 2 from 4 to 3\n");
+  EXPECT_EQ(walks("triangles " + kData + "/paper.mtx").text,
+            "2 triangles (6 closed walks of length 3, three a directed triangle)\n");
+  const Outcome paths =
+      walks("paths " + kData + "/paper.txt --from 3 --to 1 -o " + in("lengths.wm"));
+  EXPECT_NE(paths.text.find("shortest walk from 3 to 1: 2\n"), std::string::npos) << paths.text;
+}
+
+TEST_F(Cli, PowerWritesVerifiesAndRecords) {
+  const Outcome made = walks("generate " + in("g.wm") + " --vertices 60 --probability 0.1");
+  EXPECT_EQ(made.code, 0) << made.text;
+  const Outcome power = walks("power " + in("g.wm") + " -p 3 --cell 2 --verify --json --quiet -o " +
+                              in("g3.wm"));
+  ASSERT_EQ(power.code, 0) << power.text;
+  const auto record = nlohmann::json::parse(power.text);
+  EXPECT_EQ(record["power"], 3);
+  EXPECT_EQ(record["products"].size(), 2U);
+  EXPECT_EQ(record["verified"]["wrong_cells"], 0);
+  const auto& rank = record["rank_totals"][0];
+  for (const char* const phase : {"open_s", "read_s", "compute_s", "write_s", "sync_s", "close_s"}) {
+    EXPECT_TRUE(rank[phase].is_number()) << phase;
+  }
+  EXPECT_EQ(walks("info " + in("g3.wm")).text,
+            in("g3.wm") +
+                ": walks of length 3, 60 vertices from 1, cells of 2 bytes, row-major\n");
+}
+
+TEST_F(Cli, MatrixMarketGoesThereAndBack) {
+  walks("convert " + kData + "/paper.txt -o " + in("a.wm"));
+  walks("convert " + in("a.wm") + " --to-market -o " + in("a.mtx"));
+  const Outcome back = walks("convert " + in("a.mtx") + " -o " + in("b.wm"));
+  EXPECT_EQ(back.code, 0) << back.text;
+  std::ifstream a(in("a.wm"), std::ios::binary);
+  std::ifstream b(in("b.wm"), std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(a), {}),
+            std::string(std::istreambuf_iterator<char>(b), {}));
+}
+
+TEST_F(Cli, ErrorsAreOneSentence) {
+  const Outcome missing = walks("power " + in("none.wm") + " -o " + in("x.wm"));
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_EQ(missing.text,
+            "walks: cannot open " + in("none.wm") + ": No such file or directory\n");
+  std::ofstream(in("bad.txt")) << "1 2\n3\n";
+  const Outcome bad = walks("power " + in("bad.txt") + " -o " + in("x.wm"));
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_EQ(bad.text, "walks: " + in("bad.txt") +
+                          ", line 2: expected two vertices and perhaps a weight, found 1 fields in "
+                          "\"3\"\n");
+  const Outcome vertex = walks("between " + kData + "/paper.txt --from 5 --to 1");
+  EXPECT_EQ(vertex.text, "walks: there is no vertex 5; this graph's are 1 to 4\n");
+  std::ofstream(in("huge.txt")) << "1 1000000000\n";
+  const Outcome huge = walks("convert " + in("huge.txt") + " -o " + in("x.wm"));
+  EXPECT_EQ(huge.code, 1);
+  EXPECT_NE(huge.text.find("needs 1e+09 GB"), std::string::npos) << huge.text;
+  const Outcome asymmetric = walks("convert " + kData + "/paper.txt -o " + in("p.wm"));
+  EXPECT_EQ(walks("triangles --undirected " + in("p.wm")).code, 1) << asymmetric.text;
+  EXPECT_FALSE(std::filesystem::exists(in("x.wm")));
+}
+
+TEST_F(Cli, TermSignalLeavesNoFileButTheInput) {
+  walks("generate " + in("g.wm") + " --vertices 600");
+  const Outcome ended = walks("power " + in("g.wm") + " -p 4000000 --saturate --quiet -o " +
+                                  in("x.wm"),
+                              "timeout -s TERM 2");
+  EXPECT_NE(ended.code, 0);
+  int files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(in(""))) ++files;
+  EXPECT_EQ(files, 1);
+}
+
+}  // namespace
