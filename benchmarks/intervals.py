@@ -1,6 +1,6 @@
 """Print the tables of docs/method.md: coverage of intervals, and false positives.
 
-python benchmarks/coverage.py [--repeats N]
+python benchmarks/intervals.py [--repeats N]
 """
 
 from __future__ import annotations
@@ -44,18 +44,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=4000, help="comparisons a figure")
     repeats = parser.parse_args().repeats
 
-    print(f"Coverage in %, nominal 95, {repeats} comparisons a figure, injected effect 5 %.\n")
-    methods = list(Method)
-    names = [f"{method} {blocks}" for method in methods for blocks in BLOCKS]
-    print("| sessions | " + " | ".join(names) + " |")
-    print("|---" * (len(names) + 1) + "|")
-    for name, (cell, baseline) in CELLS.items():
-        figures = [
-            coverage(cell, blocks, baseline=baseline, effect=1.05, method=method, repeats=repeats)
-            for method in methods
-            for blocks in BLOCKS
-        ]
-        print(f"| {name} | " + " | ".join(percent(figure) for figure in figures) + " |", flush=True)
+    print(f"Coverage in %, nominal 95, {repeats} comparisons a figure, injected effect 5 %.")
+    for method in Method:
+        print(f"\n| {method} | " + " | ".join(f"{blocks} blocks" for blocks in BLOCKS) + " |")
+        print("|---" * (len(BLOCKS) + 1) + "|")
+        for name, (cell, baseline) in CELLS.items():
+            figures = [
+                coverage(cell, n, baseline=baseline, effect=1.05, method=method, repeats=repeats)
+                for n in BLOCKS
+            ]
+            print(f"| {name} | " + " | ".join(map(percent, figures)) + " |", flush=True)
 
     print(f"\nFalse positives in %, nominal 5, {repeats} A/A families, with 95 % upper bound.\n")
     print("| sessions | " + " | ".join(f"{blocks} blocks" for blocks in BLOCKS) + " |")
