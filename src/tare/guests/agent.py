@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tare.errors import TrialError
-from tare.guests.monitor import Monitor, RefusedError
+from tare.guests.monitor import Monitor, MonitorError, RefusedError
 
 __all__ = ["Agent", "Ended", "GuestFile"]
 
@@ -64,25 +65,27 @@ class Agent:
             RefusedError: there is no such program.
             MonitorError: the guest does not answer.
         """
-        answer = self.ask(
-            "guest-exec",
-            path=argv[0],
-            arg=list(argv[1:]),
-            env=[f"{name}={value}" for name, value in {**_ENVIRONMENT, **(env or {})}.items()],
-            capture_output=capture,
-        )
-        return int(answer["pid"])
+        with _understood("guest-exec"):
+            answer = self.ask(
+                "guest-exec",
+                path=argv[0],
+                arg=list(argv[1:]),
+                env=[f"{name}={value}" for name, value in {**_ENVIRONMENT, **(env or {})}.items()],
+                capture_output=capture,
+            )
+            return int(answer["pid"])
 
     def ended(self, pid: int) -> Ended | None:
         """Tell how a process that `start` started ended, or None if it runs.
 
         An end is told once: the agent forgets the process then.
         """
-        answer = self.ask("guest-exec-status", pid=pid)
-        if not answer["exited"]:
-            return None
-        code = -int(answer["signal"]) if "signal" in answer else int(answer.get("exitcode", 0))
-        return Ended(code, _decoded(answer.get("out-data")), _decoded(answer.get("err-data")))
+        with _understood("guest-exec-status"):
+            answer = self.ask("guest-exec-status", pid=pid)
+            if not answer["exited"]:
+                return None
+            code = -int(answer["signal"]) if "signal" in answer else int(answer.get("exitcode", 0))
+            return Ended(code, _decoded(answer.get("out-data")), _decoded(answer.get("err-data")))
 
     def wait_for(self, pid: int, timeout_s: float) -> Ended | None:
         """Wait for the end of a process; None if it still runs after the timeout."""
@@ -108,7 +111,7 @@ class Agent:
 
     def create(self, path: str) -> GuestFile:
         """Create an empty file, and read what others write to it."""
-        return GuestFile(self, int(self.ask("guest-file-open", path=path, mode="w+")))
+        return self._open(path, "w+")
 
     def read(self, path: str) -> bytes:
         """Return a small file's content.
@@ -116,7 +119,7 @@ class Agent:
         Raises:
             RefusedError: it cannot be opened.
         """
-        file = GuestFile(self, int(self.ask("guest-file-open", path=path, mode="r")))
+        file = self._open(path, "r")
         try:
             return file.read()
         finally:
@@ -125,6 +128,10 @@ class Agent:
     def ask(self, command: str, **arguments: object) -> Any:
         """Run one of the agent's own commands and return its answer."""
         return self._monitor.ask(command, self.timeout_s, **arguments)
+
+    def _open(self, path: str, mode: str) -> GuestFile:
+        with _understood("guest-file-open"):
+            return GuestFile(self, int(self.ask("guest-file-open", path=path, mode=mode)))
 
 
 class GuestFile:
@@ -138,8 +145,9 @@ class GuestFile:
         """Return what has been added since the last read; empty if nothing was."""
         parts: list[bytes] = []
         while True:
-            answer = self._agent.ask("guest-file-read", handle=self._handle, count=_CHUNK)
-            parts.append(base64.b64decode(answer["buf-b64"]))
+            with _understood("guest-file-read"):
+                answer = self._agent.ask("guest-file-read", handle=self._handle, count=_CHUNK)
+                parts.append(base64.b64decode(answer["buf-b64"]))
             if len(parts[-1]) < _CHUNK:
                 return b"".join(parts)
 
@@ -149,6 +157,17 @@ class GuestFile:
             self._agent.ask("guest-file-close", handle=self._handle)
         except RefusedError:
             return
+
+
+@contextmanager
+def _understood(command: str) -> Iterator[None]:
+    """Make an error of an answer that does not have the form that it should: guests may lie."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MonitorError(
+            f"the guest agent answered {command} with nonsense: {error!r}"
+        ) from error
 
 
 def pauses(timeout_s: float) -> Iterator[None]:

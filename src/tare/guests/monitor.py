@@ -44,7 +44,10 @@ class Monitor(AbstractContextManager["Monitor"]):
     def __init__(self, name: str, *, greets: bool) -> None:
         self.name = name
         self.far, self._near = socket.socketpair()
-        self._loop = asyncio.new_event_loop()
+        # A runner turns Ctrl-C into the end of the question alone; raised anywhere in the loop it
+        # could end a task of the library's, and leave a connection that nobody reads.
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._closed = False
         self._client = QMPClient(name)
         self._client.await_greeting = greets
         self._client.negotiate = greets
@@ -88,21 +91,19 @@ class Monitor(AbstractContextManager["Monitor"]):
     def close(self) -> None:
         """Hang up, whatever state the far side is in. Idempotent."""
         self.far.close()
-        if self._loop.is_closed():
+        if self._closed:
             return
+        self._closed = True
 
         async def disconnect() -> None:
-            with suppress(QMPError, OSError, EOFError, asyncio.TimeoutError):
+            # Whatever broke the connection was told when it did; the library raises it once more.
+            with suppress(Exception):
                 await asyncio.wait_for(self._client.disconnect(), 1)
-            rest = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in rest:
-                task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
 
         try:
-            self._loop.run_until_complete(disconnect())
+            self._runner.run(disconnect())
         finally:
-            self._loop.close()
+            self._runner.close()
             self._near.close()
 
     def _run(self, question: Coroutine[Any, Any, Any], silence: str) -> Any:
@@ -111,12 +112,13 @@ class Monitor(AbstractContextManager["Monitor"]):
             question.close()
             raise MonitorError(self._given_up)
         try:
-            return self._loop.run_until_complete(question)
+            return self._runner.run(question)
         except ExecuteError as error:
             raise RefusedError(f"{self.name} refused: {error}") from error
         except TimeoutError:
             self._given_up = f"{self.name} {silence}"
             raise MonitorError(self._given_up) from None
-        except (QMPError, OSError, EOFError) as error:
+        except (QMPError, OSError, EOFError, ValueError, RecursionError) as error:
+            # The last two: bytes that are no JSON at all, which the library does not foresee.
             self._given_up = f"{self.name} hung up: {error or type(error).__name__}"
             raise MonitorError(self._given_up) from error
