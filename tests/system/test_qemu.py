@@ -20,7 +20,7 @@ from tare.accounting import ThreadTime
 from tare.command import Command
 from tare.environments import Site
 from tare.environments.qemu import Qemu, _InsideQemu
-from tare.errors import TrialError, UnavailableError
+from tare.errors import TrialError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, probe
 from tare.hosts import Hosts
 from tare.leftovers import Registry
@@ -310,12 +310,21 @@ def test_a_verdict_on_kvm_is_kept(tmp_path: Path) -> None:
     assert probe.accelerator(kernel, nowhere, tmp_path) == verdict
 
 
+def test_an_experiment_can_go_on_where_no_guest_can_be_made(site: Site, tmp_path: Path) -> None:
+    nothing_built = replace(site, programs=tmp_path)
+    with (
+        pytest.raises(TrialError, match="no guest can be made: no programs"),
+        Qemu(accel="tcg").enter(nothing_built),
+    ):
+        pass
+
+
 def test_kvm_that_is_asked_for_and_does_not_boot_is_refused(site: Site) -> None:
     kernel = Kernel.fetch(CACHE)
     verdict = probe.accelerator(kernel, Image.build(kernel, PROGRAMS, CACHE), CACHE)
     if verdict.accelerator == "kvm":
         pytest.skip("KVM works here")
-    with pytest.raises(UnavailableError, match="KVM is asked for"), Qemu(accel="kvm").enter(site):
+    with pytest.raises(TrialError, match="KVM is asked for"), Qemu(accel="kvm").enter(site):
         pass
 
 

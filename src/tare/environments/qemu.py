@@ -82,9 +82,14 @@ class Qemu:
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
         """Boot a guest on the bridge; the first time, fetch its kernel and pack its image."""
-        kernel = Kernel.fetch(site.cache)
-        image = Image.build(kernel, site.programs, site.cache)
-        verdict = self._accelerator(kernel, image, site)
+        try:
+            kernel = Kernel.fetch(site.cache)
+            image = Image.build(kernel, site.programs, site.cache)
+            tools = Image.of_tools(_TOOLS, site.cache)
+            verdict = self._accelerator(kernel, image, site)
+        except UnavailableError as error:
+            # The experiment goes on without guests, and says so.
+            raise TrialError(f"no guest can be made: {error.what}", error.remedy) from error
         hardware = Hardware(verdict.accelerator, self.machine, self.vcpus, self.memory_bytes)
         session = f"qemu-{site.leftovers.run_id}-{secrets.token_hex(2)}"
         with (
@@ -96,7 +101,7 @@ class Qemu:
                 _network(tap, site.hosts),
                 name=session,
                 logs=site.scratch / "logs",
-                tools=Image.of_tools(_TOOLS, site.cache),
+                tools=tools,
                 vmm_cpus=site.placement.vmm,
                 vcpu_cpus=site.placement.vcpus,
             ) as guest,

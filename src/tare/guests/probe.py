@@ -21,7 +21,7 @@ from tare.guests.image import Image
 from tare.guests.kernel import Kernel
 from tare.guests.machine import PROGRAM, Accelerator, Hardware, command_line, version
 
-__all__ = ["KVM", "Verdict", "accelerator", "boots", "remembered"]
+__all__ = ["KVM", "Verdict", "accelerator", "boots"]
 
 KVM = Path("/dev/kvm")
 MARKER = b"tare: kernel "
@@ -44,7 +44,7 @@ def accelerator(
     """Return KVM if this kernel boots with it, else TCG; from the cache, if it has been tried."""
     if not os.access(KVM, os.R_OK | os.W_OK):
         return Verdict("tcg", _no_device())
-    known = remembered(kernel, cache)
+    known = _remembered(kernel, cache)
     if known is not None:
         return known
     problem = boots(Hardware("kvm"), kernel, image, timeout_s)
@@ -61,7 +61,7 @@ def accelerator(
     return verdict
 
 
-def remembered(kernel: Kernel, cache: Path) -> Verdict | None:
+def _remembered(kernel: Kernel, cache: Path) -> Verdict | None:
     """Return the verdict of an earlier probe, if there was one since this machine started."""
     if not os.access(KVM, os.R_OK | os.W_OK):
         return Verdict("tcg", _no_device())
