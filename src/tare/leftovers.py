@@ -11,46 +11,30 @@ last line is an intent whose making had not begun). Undoing is idempotent and go
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import logging
 import os
 import secrets
 import shutil
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, get_args
+from typing import get_args
 
-from tare import process
 from tare.command import OWNER_VARIABLE, owner_mark, start_time
 from tare.errors import TareError, UnavailableError
+from tare.undo import Entry, Kind, is_name, kill, undo
 
 __all__ = ["Entry", "Kind", "Registry", "clean"]
 
 ROOT = Path("/run/tare")
 
-Kind = Literal["netns", "link", "mount", "cgroup", "process", "directory", "file", "container"]
-"""What can be left behind. `name` is, by kind: a namespace's name; a link's name in this
-namespace; a mount point; a cgroup's directory, whose name begins with `tare-`; `PID:START TIME`;
-a path; a path; a container's id, with `detail` the runc state directory."""
-
 _LOG = logging.getLogger(__name__)
-_KILL_PATIENCE_S = 5.0
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One thing that is made, or about to be."""
-
-    kind: Kind
-    name: str
-    detail: str = ""
+_LOCK_PATIENCE_S = 5.0
+_LOOK_AGAIN_S = 0.01
 
 
 class Registry(AbstractContextManager["Registry"]):
@@ -82,7 +66,7 @@ class Registry(AbstractContextManager["Registry"]):
 
     def add(self, kind: Kind, name: str, detail: str = "") -> Entry:
         """Write down an intent. Call it *before* making the thing."""
-        if not _is_name(kind, name):
+        if not is_name(kind, name):
             raise ValueError(f"{name!r} cannot name a {kind}")
         entry = Entry(kind, name, detail)
         line = json.dumps({"kind": kind, "name": name, "detail": detail}) + "\n"
@@ -92,7 +76,7 @@ class Registry(AbstractContextManager["Registry"]):
 
     def undo(self, entry: Entry) -> None:
         """Undo one thing now. It stays on the list, since undoing twice does no harm."""
-        _undo(entry)
+        undo(entry)
         with suppress(ValueError):
             self._entries.remove(entry)
 
@@ -136,14 +120,10 @@ def clean(root: Path = ROOT) -> list[str]:
         for directory in sorted(path for path in root.iterdir() if path.is_dir()):
             lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue  # alive
-            else:
-                try:
+                if _is_free(lock, directory):
                     done += _clean_dead(directory)
-                except TareError as error:
-                    errors.append(error)
+            except TareError as error:
+                errors.append(error)
             finally:
                 os.close(lock)
     if errors:
@@ -151,13 +131,37 @@ def clean(root: Path = ROOT) -> list[str]:
     return done
 
 
+def _is_free(lock: int, directory: Path) -> bool:
+    """Take a run's lock if the run is dead.
+
+    A killed run's lock can outlive it for a moment, in a child that was on its way to its program.
+    """
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid, _, start = _owner(directory)[1].partition(":")
+            alive = pid.isdecimal() and str(start_time(int(pid))) == start
+            if alive or time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_AGAIN_S)
+        else:
+            return True
+
+
+def _owner(directory: Path) -> tuple[str, str]:
+    """Read the boot and the mark of a run's owner; empty if it was killed before it wrote them."""
+    try:
+        owner = json.loads((directory / "owner").read_bytes())
+        return str(owner["boot"]), str(owner["mark"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+        return "", ""
+
+
 def _clean_dead(directory: Path) -> list[str]:
     entries = list(_read_entries(directory / "entries.ndjson"))
-    try:
-        owner = json.loads((directory / "owner").read_text())
-        boot, mark = str(owner["boot"]), str(owner["mark"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        boot, mark = "", ""  # killed before it had made anything
+    boot, mark = _owner(directory)
     if boot != _boot_id():
         # Processes, namespaces and mounts went with the reboot; the names may be others' now.
         entries = [entry for entry in entries if entry.kind in ("directory", "file")]
@@ -182,19 +186,10 @@ def _read_entries(path: Path) -> Iterator[Entry]:
         except (ValueError, KeyError, TypeError, RecursionError):
             _LOG.warning("%s holds a line that is no entry: %r", path, line[:200])
             continue
-        if kind in get_args(Kind) and isinstance(detail, str) and _is_name(kind, name):
+        if kind in get_args(Kind) and isinstance(detail, str) and is_name(kind, name):
             yield Entry(kind, name, detail)
         else:
             _LOG.warning("%s holds an entry that cannot be: %r", path, line[:200])
-
-
-def _is_name(kind: Kind, name: object) -> bool:
-    """Tell whether such a name could have been written: nothing else may be acted on."""
-    if not isinstance(name, str) or not name or not name.isprintable():
-        return False
-    if kind in ("mount", "cgroup", "directory", "file"):
-        return Path(name).is_absolute() and ".." not in Path(name).parts
-    return "/" not in name and not name.startswith((".", "-"))
 
 
 def _undo_all(entries: list[Entry]) -> list[str]:
@@ -203,7 +198,7 @@ def _undo_all(entries: list[Entry]) -> list[str]:
     errors: list[str] = []
     for entry in reversed(entries):
         try:
-            if _undo(entry):
+            if undo(entry):
                 done.append(f"{entry.kind} {entry.name}")
         except (OSError, TareError) as error:
             errors.append(f"{entry.kind} {entry.name}: {error}")
@@ -213,116 +208,6 @@ def _undo_all(entries: list[Entry]) -> list[str]:
             "remove it by hand, or run `tare clean` again",
         )
     return done
-
-
-def _undo(entry: Entry) -> bool:
-    """Undo one entry; tell whether there was anything to undo."""
-    return _UNDO[entry.kind](entry)
-
-
-def _undo_process(entry: Entry) -> bool:
-    pid_text, _, start_text = entry.name.partition(":")
-    if not (pid_text.isdigit() and start_text.isdigit()):
-        return False
-    return _kill([int(pid_text)], lambda pid: start_time(pid) == int(start_text)) != []
-
-
-def _undo_netns(entry: Entry) -> bool:
-    path = Path("/run/netns") / entry.name
-    if not path.exists():
-        return False
-    _unmount(path)
-    path.unlink(missing_ok=True)
-    return True
-
-
-def _undo_link(entry: Entry) -> bool:
-    if not Path("/sys/class/net", entry.name).exists():
-        return False
-    process.run(process.Command(("ip", "link", "delete", "dev", entry.name)), timeout_s=10)
-    return True
-
-
-def _undo_mount(entry: Entry) -> bool:
-    return _unmount(Path(entry.name))
-
-
-def _unmount(point: Path) -> bool:
-    """Detach every mount at a point."""
-    undone = False
-    while point in _mount_points():
-        process.run(process.Command(("umount", "--lazy", str(point))), timeout_s=10)
-        undone = True
-    return undone
-
-
-def _undo_cgroup(entry: Entry) -> bool:
-    path = Path(entry.name)
-    # A mount point of the cgroup file system would be detached for the whole machine.
-    if not path.name.startswith("tare-") or path in _mount_points() or not path.is_dir():
-        return False
-    for name, _, _ in os.walk(path, topdown=False):
-        directory = Path(name)
-        procs = [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
-        _kill(procs, lambda _: True)
-        _remove_cgroup(directory)
-    return True
-
-
-def _remove_cgroup(directory: Path) -> None:
-    """Remove an empty cgroup: the kernel refuses for a moment after its last process is gone."""
-    deadline = time.monotonic() + _KILL_PATIENCE_S
-    while True:
-        try:
-            directory.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
-
-
-def _undo_directory(entry: Entry) -> bool:
-    path = Path(entry.name)
-    if not path.is_dir() or path.is_symlink():
-        return False
-    # Deleting through a bind mount would delete what it shows.
-    within = [point for point in _mount_points() if point.is_relative_to(path.resolve())]
-    if within:
-        raise TareError(f"{path} has {within[0]} mounted in it")
-    shutil.rmtree(path)
-    return True
-
-
-def _undo_file(entry: Entry) -> bool:
-    path = Path(entry.name)
-    if not path.is_symlink() and (path.is_dir() or not path.exists()):
-        return False
-    path.unlink(missing_ok=True)
-    return True
-
-
-def _undo_container(entry: Entry) -> bool:
-    if not Path(entry.detail, entry.name).exists():
-        return False
-    runc = ("runc", "--root", entry.detail, "delete", "--force", entry.name)
-    process.run(process.Command(runc), timeout_s=20)
-    return True
-
-
-_UNDO: dict[Kind, Callable[[Entry], bool]] = {
-    "netns": _undo_netns,
-    "link": _undo_link,
-    "mount": _undo_mount,
-    "cgroup": _undo_cgroup,
-    "process": _undo_process,
-    "directory": _undo_directory,
-    "file": _undo_file,
-    "container": _undo_container,
-}
 
 
 def _kill_marked(mark: str) -> list[int]:
@@ -339,37 +224,10 @@ def _kill_marked(mark: str) -> list[int]:
     # Again until none is found: one of them may have forked while we looked.
     for _ in range(100):
         pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-        found = _kill([pid for pid in pids if is_marked(pid)], is_marked)
+        found = kill([pid for pid in pids if is_marked(pid)], is_marked)
         if not found:
             break
         killed += found
-    return killed
-
-
-def _kill(pids: list[int], is_ours: Callable[[int], bool]) -> list[int]:
-    """Kill processes and wait until they are gone.
-
-    The test is repeated once a pidfd pins the process, so that a recycled pid is never killed.
-    """
-    killed: list[int] = []
-    with ExitStack() as stack:
-        pinned: list[int] = []
-        for pid in pids:
-            if pid == os.getpid():
-                continue
-            try:
-                pidfd = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            stack.callback(os.close, pidfd)
-            if is_ours(pid):
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                    pinned.append(pidfd)
-                    killed.append(pid)
-        deadline = time.monotonic() + _KILL_PATIENCE_S
-        for pidfd in pinned:
-            process.wait_pidfd(pidfd, deadline - time.monotonic())
     return killed
 
 
@@ -382,18 +240,6 @@ def _only_one(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _mount_points() -> set[Path]:
-    """Every mount point of this namespace. Source: proc(5), /proc/PID/mountinfo field 5."""
-    lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    return {Path(_unescape(line.split(" ")[4])) for line in lines}
-
-
-def _unescape(text: str) -> str:
-    for character in " \t\n\\":
-        text = text.replace(f"\\{ord(character):03o}", character)
-    return text
 
 
 def _boot_id() -> str:

@@ -1,0 +1,195 @@
+"""How each kind of thing that a run makes is undone. Idempotent: what is gone is no error."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tare import process
+from tare.command import start_time
+from tare.errors import TareError
+
+__all__ = ["Entry", "Kind", "is_name", "kill", "undo"]
+
+Kind = Literal["netns", "link", "mount", "cgroup", "process", "directory", "file", "container"]
+"""What can be left behind. `name` is, by kind: a namespace's name; a link's name in this
+namespace; a mount point; a cgroup's directory, whose name begins with `tare-`; `PID:START TIME`;
+a path; a path; a container's id, with `detail` the runc state directory."""
+
+_KILL_PATIENCE_S = 5.0
+_LOOK_AGAIN_S = 0.01
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that is made, or about to be."""
+
+    kind: Kind
+    name: str
+    detail: str = ""
+
+
+def is_name(kind: Kind, name: object) -> bool:
+    """Tell whether such a name could have been written: nothing else may be acted on."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        return False
+    if kind in ("mount", "cgroup", "directory", "file"):
+        return Path(name).is_absolute() and ".." not in Path(name).parts
+    return "/" not in name and not name.startswith((".", "-"))
+
+
+def undo(entry: Entry) -> bool:
+    """Undo one entry; tell whether there was anything to undo."""
+    return _UNDO[entry.kind](entry)
+
+
+def _undo_process(entry: Entry) -> bool:
+    pid_text, _, start_text = entry.name.partition(":")
+    if not (pid_text.isdigit() and start_text.isdigit()):
+        return False
+    return kill([int(pid_text)], lambda pid: start_time(pid) == int(start_text)) != []
+
+
+def _undo_netns(entry: Entry) -> bool:
+    path = Path("/run/netns") / entry.name
+    if not path.exists():
+        return False
+    _unmount(path)
+    path.unlink(missing_ok=True)
+    return True
+
+
+def _undo_link(entry: Entry) -> bool:
+    if not Path("/sys/class/net", entry.name).exists():
+        return False
+    process.run(process.Command(("ip", "link", "delete", "dev", entry.name)), timeout_s=10)
+    return True
+
+
+def _undo_mount(entry: Entry) -> bool:
+    return _unmount(Path(entry.name))
+
+
+def _unmount(point: Path) -> bool:
+    """Detach every mount at a point."""
+    undone = False
+    while point in _mount_points():
+        process.run(process.Command(("umount", "--lazy", str(point))), timeout_s=10)
+        undone = True
+    return undone
+
+
+def _undo_cgroup(entry: Entry) -> bool:
+    path = Path(entry.name)
+    # A mount point of the cgroup file system would be detached for the whole machine.
+    if not path.name.startswith("tare-") or path in _mount_points() or not path.is_dir():
+        return False
+    for name, _, _ in os.walk(path, topdown=False):
+        directory = Path(name)
+        procs = [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
+        kill(procs, lambda _: True)
+        _remove_cgroup(directory)
+    return True
+
+
+def _remove_cgroup(directory: Path) -> None:
+    """Remove an empty cgroup: the kernel refuses for a moment after its last process is gone."""
+    deadline = time.monotonic() + _KILL_PATIENCE_S
+    while True:
+        try:
+            directory.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_AGAIN_S)
+        else:
+            return
+
+
+def _undo_directory(entry: Entry) -> bool:
+    path = Path(entry.name)
+    if not path.is_dir() or path.is_symlink():
+        return False
+    # Deleting through a bind mount would delete what it shows.
+    within = [point for point in _mount_points() if point.is_relative_to(path.resolve())]
+    if within:
+        raise TareError(f"{path} has {within[0]} mounted in it")
+    shutil.rmtree(path)
+    return True
+
+
+def _undo_file(entry: Entry) -> bool:
+    path = Path(entry.name)
+    if not path.is_symlink() and (path.is_dir() or not path.exists()):
+        return False
+    path.unlink(missing_ok=True)
+    return True
+
+
+def _undo_container(entry: Entry) -> bool:
+    if not Path(entry.detail, entry.name).exists():
+        return False
+    runc = ("runc", "--root", entry.detail, "delete", "--force", entry.name)
+    process.run(process.Command(runc), timeout_s=20)
+    return True
+
+
+_UNDO: dict[Kind, Callable[[Entry], bool]] = {
+    "netns": _undo_netns,
+    "link": _undo_link,
+    "mount": _undo_mount,
+    "cgroup": _undo_cgroup,
+    "process": _undo_process,
+    "directory": _undo_directory,
+    "file": _undo_file,
+    "container": _undo_container,
+}
+
+
+def kill(pids: list[int], is_ours: Callable[[int], bool]) -> list[int]:
+    """Kill processes and wait until they are gone.
+
+    The test is repeated once a pidfd pins the process, so that a recycled pid is never killed.
+    """
+    killed: list[int] = []
+    with ExitStack() as stack:
+        pinned: list[int] = []
+        for pid in pids:
+            if pid == os.getpid():
+                continue
+            try:
+                pidfd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            stack.callback(os.close, pidfd)
+            if is_ours(pid):
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    pinned.append(pidfd)
+                    killed.append(pid)
+        deadline = time.monotonic() + _KILL_PATIENCE_S
+        for pidfd in pinned:
+            process.wait_pidfd(pidfd, deadline - time.monotonic())
+    return killed
+
+
+def _mount_points() -> set[Path]:
+    """Every mount point of this namespace. Source: proc(5), /proc/PID/mountinfo field 5."""
+    lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    return {Path(_unescape(line.split(" ")[4])) for line in lines}
+
+
+def _unescape(text: str) -> str:
+    for character in " \t\n\\":
+        text = text.replace(f"\\{ord(character):03o}", character)
+    return text

@@ -1,0 +1,81 @@
+"""kill -9 at any moment: the next start removes what was left, and only that."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import traces
+from conftest import PROGRAMS, needs_root
+
+from tare.command import start_time
+from tare.environments import Site
+from tare.environments.native import Native
+from tare.leftovers import clean
+
+pytestmark = [pytest.mark.system, needs_root]
+
+LIFE = """
+import os, sys
+from pathlib import Path
+from tare.environments import Site
+from tare.environments.container import Container
+from tare.hosts import Hosts
+from tare.interference import Interference
+from tare.leftovers import Registry
+from tare.placement import Placement
+
+root, programs, scratch = map(Path, sys.argv[1:])
+while True:
+    with Registry(root) as registry, Hosts(registry) as hosts, hosts.tap():
+        site = Site(hosts, programs, scratch, scratch, registry, Placement())
+        serve = ("echo/echo-udp", "serve", "--bind", hosts.server_address, "--port", "7400")
+        with Container().enter(site) as inside, inside.start(serve) as server:
+            server.event(30)
+            with Interference("cpu", 10, "inside").running(site, inside):
+                print("alive", flush=True)
+"""
+
+
+@pytest.mark.parametrize("attempt", range(20))
+def test_nothing_is_left_after_a_kill_at_a_random_moment(tmp_path: Path, attempt: int) -> None:
+    root, scratch = tmp_path / "root", tmp_path / "scratch"
+    scratch.mkdir()
+    delay_s = random.Random(attempt).uniform(0.2, 1.8)
+    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as life:
+        mark = f"{life.pid}:{start_time(life.pid)}"
+        with pytest.raises(subprocess.TimeoutExpired):
+            life.wait(delay_s)
+        life.send_signal(signal.SIGKILL)
+    runs = [path.name for path in root.glob("*") if path.is_dir()]
+    clean(root)
+    assert [path.name for path in root.glob("*") if path.is_dir()] == []
+    for run_id in runs or ["no run had begun"]:
+        assert traces.of_run(run_id, mark) == []
+    assert list(scratch.glob("tare-*")) == []
+
+
+def test_a_living_run_goes_on_while_a_dead_ones_things_are_removed(tidy_site: Site) -> None:
+    root = tidy_site.leftovers.directory.parent
+    scratch = tidy_site.scratch / "dead"
+    scratch.mkdir()
+    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch)]
+    with Native().enter(tidy_site) as inside:
+        serve = ("echo/echo-udp", "serve", "--bind", inside.address, "--port", "7400")
+        with inside.start(serve) as server:
+            server.event(30)
+            with subprocess.Popen(argv, stdout=subprocess.PIPE) as life:
+                assert life.stdout is not None
+                assert life.stdout.readline() == b"alive\n"
+                mark = f"{life.pid}:{start_time(life.pid)}"
+                os.kill(life.pid, signal.SIGKILL)
+            assert clean(root) != []
+            assert traces.processes_of(mark) == []
+            server.account()
+            assert server.stop(30)["event"] == "stopped"
