@@ -8,8 +8,9 @@ clock costs by two orders of magnitude (in User-Mode Linux a reading takes some 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,7 @@ def _clock(run: Callable[[Sequence[str], float], str]) -> Clock:
     timer = _last_object(run(_TIMER, _TIMEOUT_S), "probe timer")
     nulls = [_last_object(run(_NULL, _TIMEOUT_S), "echo-null") for _ in range(_NULL_RUNS)]
     try:
-        return Clock(
+        found = Clock(
             read_ns=median(map(float, clock["batches"])),
             resolution_ns=float(clock["resolution_ns"]),
             timer_late_ns=median(map(float, timer["batches"])),
