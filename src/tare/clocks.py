@@ -102,9 +102,10 @@ def _clock(run: Callable[[Sequence[str], float], str]) -> Clock:
             ),
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise TrialError(
-            f"a calibration printed something else than it should: {error!r}"
-        ) from error
+        raise TrialError(f"a calibration printed something else than times: {error!r}") from error
+    if not all(math.isfinite(value) and value >= 0 for value in astuple(found)):
+        raise TrialError(f"a calibration printed times that cannot be: {found}")
+    return found
 
 
 def _last_object(output: str, what: str) -> dict[str, Any]:
