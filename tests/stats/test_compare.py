@@ -194,6 +194,10 @@ def test_a_family_needs_enough_blocks(blocks, comparisons, resolvable, needed):
     assert found.threshold == pytest.approx(0.05 / comparisons)
 
 
+def test_a_p_value_just_at_the_threshold_is_enough():
+    assert family_resolvable(5, 1, alpha=0.0625).resolvable
+
+
 def test_six_blocks_go_down_to_the_p_that_the_design_names():
     assert family_resolvable(6, 1).smallest_p == pytest.approx(0.03125)
 
@@ -248,7 +252,7 @@ def test_an_interval_within_the_margin_is_equivalent_even_where_it_is_significan
 
 def test_the_margin_is_as_far_below_as_above():
     assert verdict(1 / 1.029, spread=0.0001, margin=0.03) is Verdict.EQUIVALENT
-    assert verdict(1 / 1.031, spread=0.0001, margin=0.03) is Verdict.FASTER
+    assert verdict(1 / 1.0305, spread=0.0001, margin=0.03) is Verdict.FASTER  # above 1 - 0.03
 
 
 def test_significance_is_that_of_the_family():
