@@ -73,7 +73,7 @@ def test_cutting_the_file_anywhere_loses_only_the_torn_trial(tmp_path_factory, d
 
 def test_a_damaged_whole_line_is_named(record):
     (record.folder / "trials.ndjson").write_bytes(b'{"block": "x"}\n')
-    with pytest.raises(UsageError, match=r"trials.ndjson:1 is not a trial"):
+    with pytest.raises(UsageError, match=r"trials.ndjson:1 is not a Trial"):
         record.trials()
 
 

@@ -85,6 +85,13 @@ class Experiment(BaseModel):
     margin: str = Field(default="3 %", description="Differences within it count as equivalent.")
     statistic: str = Field(default="p50", description="What a session is summarised by.")
     blocks: Blocks = Blocks()
+    causes: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Extra sessions of each cell in which operations are counted, for the budget by"
+        " cause; after the blocks.",
+    )
     session: dict[str, str] = Field(default_factory=dict, description="Settings of every session.")
     seed: int | None = Field(default=None, ge=0, lt=1 << 32, description="Of the order of trials.")
 

@@ -170,7 +170,7 @@ def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
     if plan.seconds(workload) > budget_s:
         raise UsageError(
             f"a budget of {budget_s:.0f} s is too short: {fewest} blocks of {len(plan.cells)}"
-            f" cells, the fewest that can give a verdict, take about {plan.seconds(workload):.0f} s",
+            f" cells, the fewest that give a verdict, take about {plan.seconds(workload):.0f} s",
             "give it more time, or fewer levels",
         )
     return plan.model_copy(update={"cuts": tuple(cuts)})

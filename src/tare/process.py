@@ -134,22 +134,24 @@ class Running(AbstractContextManager["Running"]):
         """Wait until it ends; False if it still runs after the timeout."""
         return self._popen.returncode is not None or wait_pidfd(self._pidfd, timeout_s)
 
-    def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
-        """Ask it to end (SIGTERM) and return its last JSON object ({} if it never wrote one).
+    def stop(
+        self, timeout_s: float = 5.0, *, by: signal.Signals = signal.SIGTERM
+    ) -> dict[str, Any]:
+        """Ask it to end by a signal and return its last JSON object ({} if it never wrote one).
 
         Raises:
             ProcessError: it had to be killed, or ended with an error.
         """
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
-        return self.finish(timeout_s, terminated=True)
+            signal.pidfd_send_signal(self._pidfd, by)
+        return self.finish(timeout_s, sent=by)
 
-    def finish(self, timeout_s: float, *, terminated: bool = False) -> dict[str, Any]:
+    def finish(self, timeout_s: float, *, sent: signal.Signals | None = None) -> dict[str, Any]:
         """Wait for its own end and return its last JSON object ({} if it never wrote one).
 
         Args:
             timeout_s: after this it is killed.
-            terminated: SIGTERM was sent, so death by it is no failure.
+            sent: the signal that it was sent, by which death is no failure.
 
         Raises:
             ProcessError: it had to be killed, or ended with an error.
@@ -169,7 +171,7 @@ class Running(AbstractContextManager["Running"]):
                 f"{self._last_words()}",
             )
         # A program that runs another for us (runc) says by 128 + 15 that it died of our SIGTERM.
-        accepted = (0, -signal.SIGTERM, 128 + signal.SIGTERM) if terminated else (0,)
+        accepted = (0,) if sent is None else (0, -sent, 128 + sent)
         if self._popen.returncode not in accepted:
             raise self._failure("")
         return self._last_event or {}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -76,6 +76,29 @@ class Trial(BaseModel):
     def key(self) -> tuple[int, str]:
         """Identity of a trial: its block and its cell."""
         return self.block, self.cell
+
+
+class CauseSession(BaseModel):
+    """One line of causes.ndjson: a session in which operations were counted (causes.py)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    repeat: int
+    cell: str
+    error: str | None = None
+    """Why there is nothing, if so."""
+    unit_costs_ns: dict[str, float] = {}
+    """Operation -> mean cost, as measured in the same setting up."""
+    counts: dict[str, float] = {}
+    """Operation -> number for each request."""
+    mean_ns: float | None = None
+    """Mean response time while counting: over the untraced mean, it is the inflation."""
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Identity: its repeat and its cell."""
+        return self.repeat, self.cell
 
 
 class Record:
@@ -142,22 +165,15 @@ class Record:
         Raises:
             UsageError: a whole line is not a trial.
         """
-        found: dict[tuple[int, str], Trial] = {}
-        path = self.folder / "trials.ndjson"
-        if not path.exists():
-            return ()
-        lines = path.read_bytes().split(b"\n")
-        # What follows the last newline was torn by a crash in mid-write: that trial does not exist.
-        for number, line in enumerate(lines[:-1], start=1):
-            try:
-                trial = Trial.model_validate_json(line)
-            except ValidationError as error:
-                raise UsageError(
-                    f"{path}:{number} is not a trial: {error.errors()[0]['msg']}",
-                    "restore the file, or remove that line to measure the trial again",
-                ) from error
-            found[trial.key] = trial
-        return tuple(found.values())
+        return _read_lines(self.folder / "trials.ndjson", Trial)
+
+    def causes(self) -> tuple[CauseSession, ...]:
+        """Every counting session on record, in order.
+
+        Raises:
+            UsageError: a whole line is not one.
+        """
+        return _read_lines(self.folder / "causes.ndjson", CauseSession)
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
@@ -182,14 +198,12 @@ class Record:
 
 
 class Writer:
-    """Appends trials, each synced to disk before the next begins."""
+    """Appends to a record, each line synced to disk before the next begins."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        path = folder / "trials.ndjson"
-        # Unbuffered: what a full disk refused must not wait in memory for another try.
-        self._file = path.open("ab", buffering=0)
-        _cut_torn_line(path)
+        self._trials = _Lines(folder / "trials.ndjson")
+        self._causes = _Lines(folder / "causes.ndjson")
 
     def append(self, trial: Trial) -> None:
         """Make a trial part of the record. Its samples must be on disk by now.
@@ -197,25 +211,78 @@ class Writer:
         Raises:
             TareError: the disk is full; the record stays as it was before.
         """
-        end = self._file.seek(0, os.SEEK_END)
         try:
             if trial.samples is not None:
                 _sync(self._folder / "samples" / trial.samples)
                 _sync(self._folder / "samples")
-            line = trial.model_dump_json().encode() + b"\n"
+        except OSError as error:
+            raise _refused(self._folder, error) from error
+        self._trials.append(trial)
+
+    def append_causes(self, session: CauseSession) -> None:
+        """Make a counting session part of the record.
+
+        Raises:
+            TareError: the disk is full; the record stays as it was before.
+        """
+        self._causes.append(session)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._trials.close()
+        self._causes.close()
+
+
+class _Lines:
+    """One append-only file of JSON lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # Unbuffered: what a full disk refused must not wait in memory for another try.
+        self._file = path.open("ab", buffering=0)
+        _cut_torn_line(path)
+
+    def append(self, row: BaseModel) -> None:
+        end = self._file.seek(0, os.SEEK_END)
+        line = row.model_dump_json().encode() + b"\n"
+        try:
             if self._file.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
             os.ftruncate(self._file.fileno(), end)
-            raise TareError(
-                f"cannot record a trial below {self._folder}: {error.strerror}",
-                "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
-            ) from error
+            raise _refused(self._path.parent, error) from error
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
+
+
+Row = TypeVar("Row", Trial, CauseSession)
+
+
+def _read_lines(path: Path, kind: type[Row]) -> tuple[Row, ...]:
+    """Every whole line of a file; of those with one key, the last."""
+    found: dict[tuple[int, str], Row] = {}
+    if not path.exists():
+        return ()
+    # What follows the last newline was torn by a crash in mid-write: that row does not exist.
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            row = kind.model_validate_json(line)
+        except ValidationError as error:
+            raise UsageError(
+                f"{path}:{number} is not a {kind.__name__}: {error.errors()[0]['msg']}",
+                "restore the file, or remove that line to measure it again",
+            ) from error
+        found[row.key] = row
+    return tuple(found.values())
+
+
+def _refused(folder: Path, error: OSError) -> TareError:
+    return TareError(
+        f"cannot record a trial below {folder}: {error.strerror}",
+        "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
+    )
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -11,20 +11,20 @@ import logging
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tare import analysis, clocks, environments, leftovers, machine
+from tare import analysis, causes, clocks, environments, leftovers, machine
 from tare.environments import Inside, Site
 from tare.errors import TareError, TrialError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
 from tare.plan import Cell, Plan, Visit
-from tare.record import Record, Trial, Writer
+from tare.record import CauseSession, Record, Trial, Writer
 from tare.stats.stopping import Action, Decision, decide
 from tare.workloads import Workload
 
@@ -134,6 +134,7 @@ class _Run:
                     max(blocks + 1, decision.projected_blocks, self._plan.min_blocks),
                     len(self._plan.blocks),
                 )
+        self._count_causes()
         failed = sum(t.status == "failed" for t in self._done.values())
         self._tell(blocks, "done")
         return Outcome(decision, blocks, len(self._done), failed)
@@ -162,19 +163,7 @@ class _Run:
             return
         self._tell(block, f"setting up {environment.name}")
         try:
-            with ExitStack() as stack:
-                hosts = stack.enter_context(
-                    Hosts(self.registry, rate_bits_s=self.workload.link_rate(visit.plot))
-                )
-                site = Site(
-                    hosts=hosts,
-                    programs=self.programs,
-                    scratch=self.scratch,
-                    cache=self.cache,
-                    leftovers=self.registry,
-                    placement=self.workload.placement(visit.plot),
-                )
-                inside = stack.enter_context(environment.enter(site))
+            with self._entered(visit) as (site, inside):
                 calibration = asdict(clocks.calibrate(site, inside))
                 self._setup_failures[plot] = 0
                 for cell in missing:
@@ -194,6 +183,60 @@ class _Run:
             self._setup_failures[plot] += 1
             left = [cell for cell in missing if (block, cell) not in self._done]
             self._fail(block, visit, left, str(error))
+
+    @contextmanager
+    def _entered(self, visit: Visit) -> Iterator[tuple[Site, Inside]]:
+        """Set up the hosts and the environment that a visit asks for."""
+        environment = environments.by_name()[visit.plot["environment"]]
+        with Hosts(self.registry, rate_bits_s=self.workload.link_rate(visit.plot)) as hosts:
+            site = Site(
+                hosts=hosts,
+                programs=self.programs,
+                scratch=self.scratch,
+                cache=self.cache,
+                leftovers=self.registry,
+                placement=self.workload.placement(visit.plot),
+            )
+            with environment.enter(site) as inside:
+                yield site, inside
+
+    def _count_causes(self) -> None:
+        """After the blocks: sessions with a tracer, which are no trials."""
+        done = {session.key for session in self.record.causes()}
+        for repeat in range(self.experiment.causes):
+            for visit in self._plan.blocks[0]:
+                originals = [c for c in visit.cells if self._plan.cell(c).replica == 1]
+                cells = [c for c in originals if (repeat, c) not in done]
+                if cells:
+                    self._tell(repeat, f"counting operations in {visit.plot['environment']}")
+                    for session in self._cause_sessions(repeat, visit, cells):
+                        self.writer.append_causes(session)
+
+    def _cause_sessions(
+        self, repeat: int, visit: Visit, cells: list[str]
+    ) -> Iterator[CauseSession]:
+        left = list(cells)
+        try:
+            with self._entered(visit) as (site, inside):
+                costs = causes.unit_costs(site, inside)
+                while left:
+                    cell = self._plan.cell(left[0])
+                    counter = causes.Counter(site.scratch)
+                    samples = site.scratch / "counted.parquet"
+                    measured = self.workload.measure(
+                        cell, self._plan.session, site, inside, samples, counter.watching
+                    )
+                    yield CauseSession(
+                        repeat=repeat,
+                        cell=left.pop(0),
+                        unit_costs_ns=costs,
+                        counts=counter.per_request(measured),
+                        mean_ns=analysis.summarise_session(samples).value("mean"),
+                    )
+        except TrialError as error:
+            _LOG.warning("counting in %s: %s", visit.plot["environment"], error)
+            for cell_id in left:
+                yield CauseSession(repeat=repeat, cell=cell_id, error=str(error))
 
     def _trial(self, cell: Cell, site: Site, inside: Inside, common: dict[str, Any]) -> None:
         """Measure one trial and put it on record, as measured or as failed."""

@@ -7,6 +7,7 @@ rows, and the JSON Schema that editors use is exported from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +17,7 @@ from tare.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tare.accounting import Account
     from tare.environments import Inside, Site
     from tare.placement import Placement
     from tare.plan import Cell
@@ -43,6 +45,15 @@ class Factor:
     def level(self, written: object) -> str:
         """The canonical text of a level; the one form that records and tables hold."""
         return self.show(self.parse(written))
+
+
+Watching = Callable[["Account", "Account"], AbstractContextManager[None]]
+"""Looks on while a session is measured: (client's account, server's account) -> context."""
+
+
+def unwatched(_client: Account, _server: Account) -> AbstractContextManager[None]:
+    """Look away: measuring sessions carry no tracer."""
+    return nullcontext()
 
 
 def choice(name: str, choices: tuple[str, ...], default: str, help: str) -> Factor:  # noqa: A002
@@ -93,9 +104,18 @@ class Workload(Protocol):
         ...
 
     def measure(
-        self, cell: Cell, session: Mapping[str, Any], site: Site, inside: Inside, samples: Path
+        self,
+        cell: Cell,
+        session: Mapping[str, Any],
+        site: Site,
+        inside: Inside,
+        samples: Path,
+        watching: Watching = unwatched,
     ) -> Measurement:
-        """Measure one trial in an entered environment and write its raw samples to `samples`."""
+        """Measure one trial in an entered environment and write its raw samples to `samples`.
+
+        `watching` is open around the measured part; it is given both ends' accounts.
+        """
         ...
 
 

@@ -17,7 +17,7 @@ from tare.errors import TareError, TrialError, UsageError
 from tare.interference import Interference
 from tare.placement import Placement
 from tare.record import Measurement
-from tare.workloads import Factor, choice, echo_samples
+from tare.workloads import Factor, Watching, choice, echo_samples, unwatched
 
 if TYPE_CHECKING:
     from tare.environments import Inside, ServerProcess, Site
@@ -194,7 +194,13 @@ class RequestReply:
         return replace(placement, fifo=50 if plot["scheduling"] == "fifo" else None)
 
     def measure(
-        self, cell: Cell, session: Mapping[str, Any], site: Site, inside: Inside, samples: Path
+        self,
+        cell: Cell,
+        session: Mapping[str, Any],
+        site: Site,
+        inside: Inside,
+        samples: Path,
+        watching: Watching = unwatched,
     ) -> Measurement:
         """Measure one session: fresh server inside, fresh client outside.
 
@@ -222,8 +228,9 @@ class RequestReply:
             client.tell("warm up")
             client.event(_longest(levels, session))
             before = _accounts(client.pid, server)
-            client.tell("measure")
-            client.event(_longest(levels, session))
+            with watching(*before):
+                client.tell("measure")
+                client.event(_longest(levels, session))
             after = _accounts(client.pid, server)
             client.tell("write")
             done = client.finish(_START_TIMEOUT_S)

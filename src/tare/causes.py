@@ -1,0 +1,262 @@
+"""What operations cost here and how often a request needs them: the budget by cause, measured.
+
+Unit costs come from `probe`, on the client's side and inside, without the workload. Counts come
+from a session of its own, in which tracepoints are counted (`perf stat`), since counting slows what
+it counts; that session's response time is kept, so that its inflation can be told. Inside a guest
+nothing is traced: its server's switches are read from /proc.
+
+strace is no alternative: it triples the time and adds futex calls of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import process
+from tare.command import PATH, Command
+from tare.errors import TrialError, UnavailableError
+
+if TYPE_CHECKING:
+    from tare.accounting import Account
+    from tare.environments import Inside, Site
+    from tare.record import Measurement
+
+__all__ = ["Counter", "require_perf", "unit_costs"]
+
+_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 10.0
+_SINK_PORT = 7420
+_EXTENT = ("--batches", "10", "--operations", "500")
+_BLOCK_EXTENT = ("--batches", "10", "--operations", "100")
+_TAP = "tare-tap"
+_TAP_ADDRESS = "10.78.0.1"
+_BEHIND_TAP = "10.78.0.2"
+
+_EVENTS = {
+    "switches": ("sched:sched_switch",),
+    "sends": tuple(f"syscalls:sys_enter_{c}" for c in ("sendto", "sendmsg", "sendmmsg")),
+    "receives": tuple(f"syscalls:sys_enter_{c}" for c in ("recvfrom", "recvmsg", "recvmmsg")),
+    "futexes": ("syscalls:sys_enter_futex",),
+    "polls": tuple(f"syscalls:sys_enter_{c}" for c in ("epoll_wait", "ppoll", "poll", "select")),
+}
+"""What is counted in every thread, by kind of operation."""
+
+
+def require_perf() -> None:
+    """Refuse early where operations cannot be counted.
+
+    Raises:
+        UnavailableError: perf is not installed, or tracepoints are closed to this user.
+    """
+    if shutil.which("perf", path=PATH) is None:
+        raise UnavailableError("perf is not installed", "apt-get install linux-perf")
+    if not os.access("/sys/kernel/tracing/events/sched", os.R_OK):
+        raise UnavailableError(
+            "the kernel's tracepoints cannot be read below /sys/kernel/tracing",
+            "run as root, on a kernel with tracefs; or leave out 'causes'",
+        )
+
+
+def unit_costs(site: Site, inside: Inside) -> dict[str, float]:
+    """Measure what one operation costs, on both sides.
+
+    Returns:
+        Name -> mean in ns. Names that begin with "inside" were measured in the environment.
+
+    Raises:
+        TrialError: a probe failed.
+    """
+    found = {
+        "receive": _on_client(site, "udp-receive", *_EXTENT),
+        "wake thread": _on_client(site, "wakeup", "--kind", "thread", *_EXTENT),
+        "wake process": _on_client(site, "wakeup", "--kind", "process", *_EXTENT),
+        "inside receive": _within(inside, "udp-receive", *_EXTENT),
+        "inside wake thread": _within(inside, "wakeup", "--kind", "thread", *_EXTENT),
+        "inside wake process": _within(inside, "wakeup", "--kind", "process", *_EXTENT),
+    }
+    sink = ("probe/probe", "udp-sink", "--port", str(_SINK_PORT))
+    with inside.start(sink) as there:
+        there.event(_START_TIMEOUT_S)
+        found["send"] = _on_client(site, "udp-send", *_to(inside.address), *_EXTENT)
+        there.stop()
+    with process.start(_client_command(site, *sink)) as here:
+        here.event(_START_TIMEOUT_S)
+        to_client = _to(site.hosts.client_address)
+        found["inside send"] = _within(inside, "udp-send", *to_client, *_EXTENT)
+        here.stop()
+    device = inside.facts.get("null_disk")
+    if device is not None:  # only a machine has a device model to kick
+        found["virtio kick and interrupt"] = _within(
+            inside, "block", "--device", str(device), *_BLOCK_EXTENT
+        )
+        found["tap hop"] = _tap_hop(site)
+    return found
+
+
+def _to(address: str) -> tuple[str, ...]:
+    return ("--peer", address, "--port", str(_SINK_PORT))
+
+
+def _client_command(site: Site, program: str, *argv: str) -> Command:
+    return Command(
+        (str(site.programs / program), *argv),
+        netns=site.hosts.client_ns,
+        cpus=site.placement.client,
+        fifo=site.placement.fifo,
+    )
+
+
+def _on_client(site: Site, *argv: str) -> float:
+    said = process.run(_client_command(site, "probe/probe", *argv), _TIMEOUT_S)
+    return _mean(said.stdout, argv[0])
+
+
+def _within(inside: Inside, *argv: str) -> float:
+    return _mean(inside.run(("probe/probe", *argv), _TIMEOUT_S), argv[0])
+
+
+def _mean(said: str, probe: str) -> float:
+    try:
+        batches = [float(batch) for batch in json.loads(said)["batches"]]
+        return statistics.fmean(batches)
+    except (ValueError, KeyError, TypeError, statistics.StatisticsError) as error:
+        raise TrialError(f"probe {probe} printed no batches: {said[-200:]!r}") from error
+
+
+def _tap_hop(site: Site) -> float:
+    """Mean round trip to a program behind a tap: the hop, and the wake-ups on both ends, in ns.
+
+    The program runs as QEMU does: on the VMM's processors, under SCHED_OTHER.
+    """
+    programs = site.programs
+    echo = Command(
+        (str(programs / "probe/probe"), "tap-echo", "--name", _TAP),
+        netns=site.hosts.client_ns,
+        cpus=site.placement.vmm,
+    )
+    out = site.scratch / "tap.echo"
+    with process.start(echo) as behind:
+        behind.event(_START_TIMEOUT_S)
+        address = ("ip", "address", "add", f"{_TAP_ADDRESS}/24", "dev", _TAP)
+        process.run(Command(address, netns=site.hosts.client_ns), _TIMEOUT_S)
+        up = ("ip", "link", "set", _TAP, "up")
+        process.run(Command(up, netns=site.hosts.client_ns), _TIMEOUT_S)
+        asked = _client_command(
+            site, "echo/echo-udp", "ask", "--peer", _BEHIND_TAP, "--port", str(_SINK_PORT),
+            "--payload", "64", "--requests", "3000", "--warmup", "300", "--out", str(out),
+        )  # fmt: skip
+        done = json.loads(process.run(asked, _TIMEOUT_S).stdout.splitlines()[-1])
+        behind.stop()
+    out.unlink(missing_ok=True)
+    return (float(done["end_ns"]) - float(done["start_ns"])) / float(done["counters"]["received"])
+
+
+@dataclass
+class Counter:
+    """Counts operations of both ends while a session's measured part runs.
+
+    `watching` is given to the workload; `counts` holds the result afterwards.
+    """
+
+    scratch: Path
+    counts: dict[str, int] = field(default_factory=dict)
+    """ "client switches", "vcpu switches", "server sends", ...: totals of the measured part."""
+
+    @contextmanager
+    def watching(self, client: Account, server: Account) -> Iterator[None]:
+        """Count in the threads that both accounts name, while the context is open."""
+        groups: dict[str, list[int]] = {}
+        for thread in (*client.threads, *server.threads):
+            if thread.role in ("client", "server", "vmm", "vcpu"):  # not a guest's own numbers
+                groups.setdefault(thread.role, []).append(thread.tid)
+        with ExitStack() as stack:
+            watches = [stack.enter_context(_Watch(r, t, self.scratch)) for r, t in groups.items()]
+            yield
+            for watch in watches:
+                self.counts |= watch.totals()
+
+    def per_request(self, measured: Measurement) -> dict[str, float]:
+        """Divide by the requests; add what a guest counted of itself, untraced."""
+        requests = measured.counters["sent"]
+        totals = dict(self.counts)
+        within = [thread for thread in measured.server.threads if thread.role == "guest"]
+        if within:
+            totals["inside switches"] = sum(thread.switches for thread in within)
+        return {name: total / requests for name, total in totals.items()}
+
+
+class _Watch(contextlib.AbstractContextManager["_Watch"]):
+    """One `perf stat` on some threads, switched on once it is attached."""
+
+    def __init__(self, role: str, threads: Sequence[int], scratch: Path) -> None:
+        self._role = role
+        self._out = scratch / f"perf-{role}"
+        self._control, self._answer = scratch / f"perf-{role}-control", scratch / f"perf-{role}-ack"
+        for fifo in (self._control, self._answer):
+            fifo.unlink(missing_ok=True)
+            os.mkfifo(fifo, 0o600)
+        events = ",".join(event for events in _EVENTS.values() for event in events)
+        self._command = Command(
+            (
+                "perf", "stat", "--field-separator", ",", "--output", str(self._out),
+                "--event", events, "--tid", ",".join(map(str, threads)),
+                "--delay", "-1", "--control", f"fifo:{self._control},{self._answer}",
+            )
+        )  # fmt: skip
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Watch:
+        with ExitStack() as stack:
+            # Both ends for writing and reading, so that opening waits for nobody.
+            control = os.open(self._control, os.O_RDWR)
+            stack.callback(os.close, control)
+            self._ack = os.open(self._answer, os.O_RDWR | os.O_NONBLOCK)
+            stack.callback(os.close, self._ack)
+            self._perf = stack.enter_context(process.start(self._command))
+            self._control_end = control
+            self._say("enable")
+            self._stack = stack.pop_all()
+        return self
+
+    def totals(self) -> dict[str, int]:
+        """Stop counting and return the totals by kind of operation."""
+        self._say("disable")
+        self._perf.stop(_START_TIMEOUT_S, by=signal.SIGINT)  # on SIGTERM it prints nothing
+        return self._read()
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _say(self, word: str) -> None:
+        """Tell perf something and wait until it has done it."""
+        os.write(self._control_end, word.encode() + b"\n")
+        poller = select.poll()
+        poller.register(self._ack, select.POLLIN)
+        if not poller.poll(_START_TIMEOUT_S * 1000):
+            raise TrialError(f"perf did not {word} within {_START_TIMEOUT_S:g} s")
+        os.read(self._ack, 64)
+
+    def _read(self) -> dict[str, int]:
+        kinds = {event: kind for kind, events in _EVENTS.items() for event in events}
+        totals = dict.fromkeys((f"{self._role} {kind}" for kind in _EVENTS), 0)
+        for line in self._out.read_text().splitlines():
+            columns: list[Any] = line.split(",")
+            if len(columns) < 3 or columns[2] not in kinds:
+                continue
+            if columns[0] == "<not counted>":  # no thread of the group ran at all
+                continue
+            if not columns[0].isdecimal():
+                raise TrialError(f"perf did not count {columns[2]} of the {self._role}: {line!r}")
+            totals[f"{self._role} {kinds[columns[2]]}"] += int(columns[0])
+        return totals
