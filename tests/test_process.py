@@ -256,3 +256,18 @@ def test_a_start_time_names_a_process_whatever_it_is_called() -> None:
         running.event(20)
         assert start_time(running.pid) == before
     assert start_time(running.pid) is None
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_dying_of_the_signal_that_asked_for_it_is_no_failure(how: signal.Signals) -> None:
+    with start(Command(("sh", "-c", "echo '{}'; exec sleep 60"))) as running:
+        running.event(20)
+        assert running.stop(20, by=how) == {}
+
+
+def test_dying_of_another_signal_is_one() -> None:
+    with start(Command(("sh", "-c", "echo '{}'; kill -KILL $$"))) as running:
+        running.event(20)
+        assert running.ended_within(20)
+        with pytest.raises(ProcessError, match="Killed"):
+            running.stop(20)
