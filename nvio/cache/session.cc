@@ -191,9 +191,10 @@ void Session::leave() {
     const FileEntry& entry = segment_->file(i);
     left_over = left_over || (entry.used.load() != 0 && entry.blocks.load() != 0);
   }
+  const bool joined = segment_ != nullptr;  // else this is not our store to take away
   segment_.reset();
   if (alive_ < 0) return;
-  if (!left_over && flock(alive_, LOCK_EX | LOCK_NB) == 0) {
+  if (joined && !left_over && flock(alive_, LOCK_EX | LOCK_NB) == 0) {
     // rmdir fails, as it should, while there is a log in the folder.
     real().unlink((folder_ + "/segment").c_str());
     real().unlink((folder_ + "/alive").c_str());

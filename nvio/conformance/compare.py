@@ -126,12 +126,20 @@ def main() -> int:
     first, stop = (int(part) for part in options.seeds.split(":"))
     data = options.data or Path(tempfile.mkdtemp(prefix="nvio-compare-"))
     failures = 0
+    without_oracle = 0
     served = 0
     try:
         for seed in range(first, stop):
             nvio = {"NVIO_STATS": "1", **settings}
             try:
                 plain, _ = history(launch, seed, options.steps, data, None, options.timeout)
+            except Failed as failure:
+                # The MPI's own bugs (Open MPI 4.1's vulcan component crashes now and then) leave
+                # nothing to compare with; too many of them are a failure of the test.
+                print(f"seed {seed}: no oracle, plain MPI failed: {str(failure).splitlines()[0]}")
+                without_oracle += 1
+                continue
+            try:
                 cached, report = history(launch, seed, options.steps, data, nvio, options.timeout)
             except Failed as failure:
                 print(f"seed {seed}: {failure}")
@@ -151,8 +159,10 @@ def main() -> int:
     finally:
         if options.data is None:
             shutil.rmtree(data, ignore_errors=True)
-    print(f"{stop - first} programs, {failures} failures, {served} pieces served from the store")
-    return 1 if failures else 0
+    programs = stop - first
+    print(f"{programs} programs, {without_oracle} without an oracle, {failures} failures, "
+          f"{served} pieces served from the store")
+    return 1 if failures or without_oracle > programs // 4 else 0
 
 
 if __name__ == "__main__":

@@ -82,8 +82,11 @@ int LogWriter::write_out() {
   if (pending_.empty()) return 0;
   const std::uint64_t end = pending_at_ + pending_.size();
   if (end > position_.reserved) {
-    const std::uint64_t wanted = std::max(end, position_.reserved + kReserveStep);
-    if (const int error = medium_.reserve(wanted)) return error;
+    std::uint64_t wanted = std::max(end, position_.reserved + kReserveStep);
+    if (medium_.reserve(wanted) != 0) {
+      wanted = end;  // a store that is nearly full
+      if (const int error = medium_.reserve(wanted)) return error;
+    }
     position_.reserved = wanted;
   }
   const int error = medium_.write(pending_at_, pending_.data(), pending_.size());

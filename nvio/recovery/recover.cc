@@ -1,1 +1,321 @@
 #include "recover.h"
+
+#include "../cache/segment.h"
+#include "../posix/real.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <map>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace nvio {
+namespace {
+
+std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
+
+std::vector<std::string> logs_in(const std::string& folder) {
+  std::vector<std::string> logs;
+  DIR* listing = opendir(folder.c_str());
+  if (listing == nullptr) return logs;
+  while (const dirent* entry = readdir(listing)) {
+    const std::string name = entry->d_name;
+    if (name.size() > 5 && name.ends_with(".redo")) logs.push_back(folder + "/" + name);
+  }
+  closedir(listing);
+  std::sort(logs.begin(), logs.end());
+  return logs;
+}
+
+// A lock on the store's folder that running processes of the job exclude.
+class StoreLock {
+ public:
+  explicit StoreLock(const std::string& folder)
+      : fd_(real().open((folder + "/alive").c_str(), O_RDWR | O_CLOEXEC)) {
+    held_ = fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0;
+    busy_ = fd_ >= 0 && !held_;
+  }
+  StoreLock(const StoreLock&) = delete;
+  StoreLock& operator=(const StoreLock&) = delete;
+  ~StoreLock() {
+    if (fd_ >= 0) real().close(fd_);
+  }
+  bool busy() const { return busy_; }
+
+ private:
+  int fd_;
+  bool held_ = false;
+  bool busy_ = false;
+};
+
+// Root (an epilog) acts as the store's owner: what stands in the store decides which paths are
+// written, and nobody may reach others' files that way.
+bool become_owner(const struct stat& status, std::string& why) {
+  if (geteuid() != 0 || status.st_uid == 0) {
+    if (geteuid() == 0 || status.st_uid == geteuid()) return true;
+    why = "the store belongs to user " + std::to_string(status.st_uid) + ", not to you";
+    return false;
+  }
+  if (setegid(status.st_gid) == 0 && seteuid(status.st_uid) == 0) return true;
+  why = failed("cannot act as the store's owner");
+  return false;
+}
+
+// Opens the file that was cached, if it is still the one; else -1 and a sentence.
+int open_target(const FileIdentity& file, std::string& why) {
+  const int fd = real().open(file.path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    why = failed("cannot open it");
+    return -1;
+  }
+  struct stat status {};
+  if (real().fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_ino == file.inode) {
+    return fd;
+  }
+  why = "there is another file of this name now; it is left alone";
+  real().close(fd);
+  return -1;
+}
+
+// The dirty bytes of the working memory, written to their files. `targets`: path to report line.
+void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport& report) {
+  for (std::uint32_t index = 0; index < kMaxFiles; ++index) {
+    const FileEntry& entry = segment.file(index);
+    if (entry.used.load() == 0 || entry.deleted.load() != 0) continue;
+    const FileIdentity file{entry.device, entry.inode,
+                            std::string(entry.path, strnlen(entry.path, kMaxPath)), false};
+    auto line = std::find_if(report.files.begin(), report.files.end(),
+                             [&](const RecoveredFile& known) { return known.path == file.path; });
+    if (line == report.files.end()) {
+      report.files.push_back({});
+      line = report.files.end() - 1;
+      line->path = file.path;
+    }
+    int fd = -1;
+    for (std::uint32_t i = 0; i < segment.used_groups(); ++i) {
+      const Group& group = segment.group(i);
+      if (group.file != index) continue;
+      for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
+        const std::uint32_t slot = group.slot[place];
+        if (slot >= segment.used_slots()) continue;
+        const Slot& state = segment.slot(slot);
+        const auto logged = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
+        const auto pages = static_cast<std::uint16_t>(state.dirty_pages | logged);
+        if (pages == 0) continue;
+        if (fd < 0 && line->problem.empty()) fd = open_target(file, line->problem);
+        if (fd < 0) continue;
+        const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
+        for (std::uint64_t page = 0; page < kBlockSize / kPageSize; ++page) {
+          if ((pages >> page & 1) == 0) continue;
+          // The log, just replayed, may be older than what was written back of its pages.
+          const Bits bits = (logged >> page & 1) != 0 ? segment.valid(slot) : segment.dirty(slot);
+          bits.each_run(page * kPageSize, (page + 1) * kPageSize, [&](std::size_t from,
+                                                                      std::size_t to) {
+            const std::uint64_t offset = base + from;
+            const std::uint64_t size = entry.size.load();
+            if (offset >= size) return;
+            const std::size_t length = std::min<std::uint64_t>(to - from, size - offset);
+            if (!options.dry_run && write_fully(fd, segment.block(slot) + from, length,
+                                                static_cast<off_t>(offset)) < 0) {
+              line->problem = failed("cannot write it");
+            }
+            line->latest_bytes += length;
+          });
+        }
+      }
+    }
+    if (fd >= 0) {
+      if (!options.dry_run && real().fsync(fd) != 0 && line->problem.empty()) {
+        line->problem = failed("cannot make it durable");
+      }
+      real().close(fd);
+    }
+    if (line->latest_bytes == 0 && line->syncs == 0 && line->problem.empty()) {
+      report.files.erase(line);
+    }
+  }
+}
+
+RecoveredFile recover_log(const std::string& path, const RecoverOptions& options) {
+  RecoveredFile file;
+  file.path = path;
+  const std::vector<std::byte> bytes = read_whole(path, file.problem);
+  if (!file.problem.empty()) return file;
+  const ParsedLog log = read_log(bytes);
+  if (!log.usable) {
+    file.problem = log.why;
+    return file;
+  }
+  file.path = log.file.path;
+  file.syncs = log.syncs;
+  file.synced_bytes = log.bytes;
+  file.was_flushing = log.state == LogState::flushing;
+  if (log.syncs == 0 || log.file.deleted) return file;
+  const int fd = open_target(log.file, file.problem);
+  if (fd < 0) return file;
+  if (!options.dry_run) {
+    if (const int error = replay(log, fd); error != 0) {
+      errno = error;
+      file.problem = failed("cannot write it");
+    }
+  }
+  real().close(fd);
+  return file;
+}
+
+}  // namespace
+
+bool RecoverReport::good() const {
+  return problem.empty() && std::all_of(files.begin(), files.end(), [](const RecoveredFile& file) {
+           return file.problem.empty();
+         });
+}
+
+std::vector<std::byte> read_whole(const std::string& path, std::string& why) {
+  const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  struct stat status {};
+  if (fd < 0 || real().fstat(fd, &status) != 0) {
+    why = failed("cannot open " + path);
+    if (fd >= 0) real().close(fd);
+    return {};
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
+  const ssize_t got = read_fully(fd, bytes.data(), bytes.size(), 0);
+  if (got < 0) why = failed("cannot read " + path);
+  bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  real().close(fd);
+  return bytes;
+}
+
+int replay(const ParsedLog& log, int fd) {
+  for (const RedoStep& step : log.steps) {
+    const auto offset = static_cast<off_t>(step.offset);
+    const bool done = step.type == RecordType::truncate
+                          ? real().ftruncate(fd, offset) == 0
+                          : write_fully(fd, step.data.data(), step.data.size(), offset) >= 0;
+    if (!done) return errno;
+  }
+  struct stat status {};
+  if (real().fstat(fd, &status) != 0) return errno;
+  // Bytes at the end that were never written are a hole that the size alone makes.
+  if (static_cast<std::uint64_t>(status.st_size) < log.file_size &&
+      real().ftruncate(fd, static_cast<off_t>(log.file_size)) != 0) {
+    return errno;
+  }
+  return real().fsync(fd) == 0 ? 0 : errno;
+}
+
+RecoverReport recover(const std::string& folder, const RecoverOptions& options) {
+  RecoverReport report;
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0) {
+    report.problem = failed("there is no store at " + folder);
+    return report;
+  }
+  if (!S_ISDIR(status.st_mode)) {
+    report.problem = folder + " is not a folder";
+    return report;
+  }
+  if (!become_owner(status, report.problem)) return report;
+  const std::vector<std::string> logs = logs_in(folder);
+  const std::string segment_path = folder + "/segment";
+  struct stat segment_status {};
+  const bool has_segment = lstat(segment_path.c_str(), &segment_status) == 0;
+  if (!has_segment && logs.empty() &&
+      lstat((folder + "/alive").c_str(), &segment_status) != 0) {
+    report.problem = folder + " is no store of nvio: it holds neither a segment nor a log";
+    return report;
+  }
+  const StoreLock lock(folder);
+  if (lock.busy()) {
+    report.problem = "the job of " + folder + " is still running; its store is left alone";
+    return report;
+  }
+  for (const std::string& path : logs) report.files.push_back(recover_log(path, options));
+
+  if (has_segment) {
+    std::string why;
+    const auto segment = Segment::open_existing(segment_path, why);
+    if (segment == nullptr) {
+      report.remarks.push_back(why);
+    } else if (options.latest && boot_identifier() != segment->header().boot_id) {
+      report.remarks.push_back(
+          "the machine restarted since: what was written after the last sync is not trusted");
+    } else if (options.latest) {
+      write_latest(*segment, options, report);
+    }
+  }
+  if (!report.good() || options.dry_run || options.keep) return report;
+  for (const std::string& path : logs) real().unlink(path.c_str());
+  real().unlink(segment_path.c_str());
+  real().unlink((folder + "/alive").c_str());
+  report.removed = rmdir(folder.c_str()) == 0;
+  return report;
+}
+
+std::string describe(const RecoverReport& report, bool planned) {
+  std::string text;
+  const char* verb = planned ? "would replay " : "replayed ";
+  for (const RecoveredFile& file : report.files) {
+    text += file.path + ": ";
+    if (!file.problem.empty()) {
+      text += "NOT rebuilt: " + file.problem + "\n";
+      continue;
+    }
+    text += verb + std::to_string(file.syncs) + " syncs, " + std::to_string(file.synced_bytes) +
+            " bytes";
+    if (file.latest_bytes != 0) {
+      text += "; and " + std::to_string(file.latest_bytes) + " bytes written after the last sync";
+    }
+    if (file.was_flushing) text += "; a write-back was under way";
+    text += "\n";
+  }
+  for (const std::string& remark : report.remarks) text += "note: " + remark + "\n";
+  if (report.files.empty()) text += "nothing was left to rebuild\n";
+  if (!report.good()) text += "the store stays until every file could be rebuilt\n";
+  return text;
+}
+
+std::string inspect(const std::string& folder) {
+  std::string text = "store " + folder + "\n";
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0) return text + "  " + failed("not there") + "\n";
+  std::string why;
+  if (const auto segment = Segment::open_existing(folder + "/segment", why)) {
+    const SegmentHeader& header = segment->header();
+    text += "  working memory: " + std::to_string(header.slots) + " blocks of 64 KiB, " +
+            std::to_string(header.fresh_slot) + " used so far; made in " +
+            (boot_identifier() == header.boot_id ? "this" : "an earlier") + " boot\n";
+    for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
+      const FileEntry& entry = segment->file(i);
+      if (entry.used.load() == 0) continue;
+      text += "  file " + std::string(entry.path, strnlen(entry.path, kMaxPath)) + ": " +
+              std::to_string(entry.size.load()) + " bytes, " + std::to_string(entry.blocks.load()) +
+              " blocks cached, " + std::to_string(entry.references) + " processes\n";
+    }
+  } else {
+    text += "  " + why + "\n";
+  }
+  for (const std::string& path : logs_in(folder)) {
+    text += "  log " + path.substr(folder.size() + 1) + ": ";
+    std::string problem;
+    const std::vector<std::byte> bytes = read_whole(path, problem);
+    const ParsedLog log = problem.empty() ? read_log(bytes) : ParsedLog{};
+    if (!log.usable) {
+      text += (problem.empty() ? log.why : problem) + "\n";
+      continue;
+    }
+    text += log.file.path + ", epoch " + std::to_string(log.epoch) + ", " +
+            std::to_string(log.syncs) + " syncs, " + std::to_string(log.bytes) + " bytes, " +
+            std::to_string(log.unfinished) + " records of an unfinished sync" +
+            (log.state == LogState::flushing ? ", a write-back was under way" : "") +
+            (log.file.deleted ? ", file deleted by the job" : "") + "\n";
+  }
+  return text;
+}
+
+}  // namespace nvio

@@ -1,2 +1,54 @@
-// Rebuilding files from what a job left in its store.
+// Rebuilding files from what a job left in its store's folder (cache/session.h has its layout).
 #pragma once
+
+#include "log_reader.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nvio {
+
+struct RecoverOptions {
+  // Also write what was written after the last sync, if the machine has not restarted since: all
+  // that plain MPI-IO would have left in the file system when its processes died.
+  bool latest = false;
+  bool dry_run = false;  // say what would be done, change nothing
+  bool keep = false;     // leave the store's folder as it is afterwards
+};
+
+// What was done to one file.
+struct RecoveredFile {
+  std::string path;
+  std::uint64_t syncs = 0;           // completed syncs that were replayed
+  std::uint64_t synced_bytes = 0;    // payload of their records
+  std::uint64_t latest_bytes = 0;    // of the working memory, with `latest`
+  bool was_flushing = false;         // a write-back was under way when the job ended
+  std::string problem;               // a sentence when the file could not be rebuilt
+};
+
+struct RecoverReport {
+  std::string problem;  // a sentence when nothing could be done at all
+  std::vector<RecoveredFile> files;
+  std::vector<std::string> remarks;
+  bool removed = false;  // the folder is gone: all of it is in the files
+  bool good() const;
+};
+
+// Rebuilds every file of the store at `folder`. May be run again at any time, also after it was
+// killed itself: it only ever writes the same bytes to the same places.
+RecoverReport recover(const std::string& folder, const RecoverOptions& options);
+
+// The report for people, a line a file. `planned`: in the words of a dry run.
+std::string describe(const RecoverReport& report, bool planned);
+
+// Replays one parsed log onto an open file. Returns an errno value.
+int replay(const ParsedLog& log, int fd);
+
+// A file's content, for reading a log; empty with a sentence in `why` on failure.
+std::vector<std::byte> read_whole(const std::string& path, std::string& why);
+
+// One paragraph a file of the store, for people; touches nothing.
+std::string inspect(const std::string& folder);
+
+}  // namespace nvio

@@ -178,7 +178,8 @@ Settings read_settings(const Lookup& environment, std::string_view config_text) 
   std::size_t number = 0;
   while (!config_text.empty()) {
     const std::size_t stop = std::min(config_text.find('\n'), config_text.size());
-    std::string_view line = trimmed(config_text.substr(0, config_text.substr(0, stop).find('#')));
+    std::string_view line = config_text.substr(0, stop);
+    line = trimmed(line.substr(0, line.find('#')));
     config_text.remove_prefix(std::min(stop + 1, config_text.size()));
     ++number;
     if (line.empty()) continue;

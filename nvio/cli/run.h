@@ -1,0 +1,21 @@
+// `nvio run`: the environment for a command, and the end of its store whatever happened to it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nvio {
+
+struct RunOptions {
+  std::string store;
+  std::string capacity;
+  std::vector<std::string> settings;  // NAME=VALUE
+  bool statistics = false;
+  std::vector<std::string> command;
+};
+
+// Runs the command to its end and returns its exit status (128 + signal when it was killed).
+// SIGINT and SIGTERM go on to it. What a killed job left in its store is written to its files.
+int run(const RunOptions& options);
+
+}  // namespace nvio

@@ -1,0 +1,350 @@
+// The cache against a plain array: random reads, writes, truncations, syncs, write-backs, several
+// handles, a store much smaller than the file; and what a crash of the processes leaves.
+#include "../cache/cached_file.h"
+#include "../recovery/recover.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <random>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace nvio {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CachedFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/nvio-test-XXXXXX";
+    root_ = mkdtemp(name);
+    fs::create_directory(root_ + "/store");
+    settings_.store = root_ + "/store";
+    settings_.session = "test";
+    settings_.capacity = 2 << 20;
+    settings_.file.admit = Admit::always;
+    path_ = root_ + "/file";
+  }
+
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::unique_ptr<Session> join() {
+    std::string why;
+    auto session = Session::join(settings_, why);
+    EXPECT_NE(session, nullptr) << why;
+    return session;
+  }
+
+  int open_file(int flags = O_RDWR | O_CREAT) { return ::open(path_.c_str(), flags, 0600); }
+
+  std::string file_content() {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string folder() const {
+    return settings_.store + "/nvio-" + std::to_string(geteuid()) + "-test";
+  }
+
+  std::string root_;
+  std::string path_;
+  Settings settings_;
+};
+
+struct Model {
+  std::string bytes;
+  void write(std::uint64_t offset, const std::string& data) {
+    if (bytes.size() < offset + data.size()) bytes.resize(offset + data.size());
+    bytes.replace(offset, data.size(), data);
+  }
+};
+
+std::string random_string(std::mt19937_64& random, std::size_t length) {
+  std::string text(length, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+std::size_t random_length(std::mt19937_64& random) {
+  static constexpr std::size_t kMost[] = {16, 300, 4096, 5000, 70000, 1200000};
+  return 1 + random() % kMost[random() % std::size(kMost)];
+}
+
+TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    fs::remove(path_);
+    std::mt19937_64 random(seed);
+    settings_.file.admit = seed % 3 == 0 ? Admit::automatic : Admit::always;
+    settings_.file.bypass_size = seed % 2 == 0 ? 100000 : 512 << 10;
+    auto session = join();
+    const int fd = open_file();
+    CachedFile* file = session->acquire(fd, path_, settings_.file);
+    ASSERT_NE(file, nullptr);
+    Model model;
+    for (int step = 0; step < 400; ++step) {
+      const std::uint64_t offset = random() % (6 << 20);
+      const auto what = random() % 100;
+      if (what < 50) {
+        const std::string data = random_string(random, random_length(random));
+        model.write(offset, data);
+        ASSERT_EQ(file->write(offset, data.data(), data.size()),
+                  static_cast<ssize_t>(data.size()));
+      } else if (what < 90) {
+        std::string got(random_length(random), 'x');
+        const ssize_t done = file->read(offset, got.data(), got.size());
+        const std::string want =
+            offset < model.bytes.size() ? model.bytes.substr(offset, got.size()) : "";
+        ASSERT_EQ(done, static_cast<ssize_t>(want.size())) << "seed " << seed << " step " << step;
+        got.resize(want.size());
+        ASSERT_EQ(got == want, true) << "seed " << seed << " step " << step;
+      } else if (what < 93) {
+        ASSERT_EQ(file->sync(), 0);
+      } else if (what < 96) {
+        ASSERT_EQ(file->write_back(), 0);
+        ASSERT_EQ(file_content() == model.bytes, true) << "seed " << seed << " step " << step;
+      } else if (what < 98) {
+        model.bytes.resize(offset);
+        ASSERT_EQ(file->truncate(offset), 0);
+      } else if (what < 99) {
+        ASSERT_EQ(file->checkpoint(), 0);
+      } else {
+        ASSERT_EQ(file->size(), model.bytes.size());
+      }
+    }
+    EXPECT_EQ(session->release(file), 0);
+    ::close(fd);
+    ASSERT_EQ(file_content() == model.bytes, true) << "seed " << seed;
+    session.reset();
+    EXPECT_FALSE(fs::exists(folder())) << "the last process takes the store away";
+  }
+}
+
+// A process that is killed at a random moment, and what recovery makes of its store.
+TEST_F(CachedFileTest, GivesBackTheLastSyncAfterAKill) {
+  constexpr int kKills = 25;
+  for (std::uint64_t seed = 0; seed < kKills; ++seed) {
+    fs::remove(path_);
+    fs::remove_all(folder());
+    const int fd = open_file();
+    // Shared with the child: how far it came.
+    const std::string progress = root_ + "/progress";
+    fs::remove(progress);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    constexpr std::uint64_t kCell = 5000;
+    constexpr std::uint64_t kCells = 800;
+    if (child == 0) {
+      std::string why;
+      auto session = Session::join(settings_, why);
+      CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
+      if (file == nullptr) _exit(3);
+      const int done = ::open(progress.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      std::mt19937_64 random(seed);
+      for (std::uint32_t round = 1; round < 100000; ++round) {
+        for (int i = 0; i < 20; ++i) {
+          const std::string cell(kCell, static_cast<char>(round));
+          if (file->write(random() % kCells * kCell, cell.data(), kCell) < 0) _exit(4);
+        }
+        if (file->sync() != 0) _exit(5);
+        if (pwrite(done, &round, sizeof round, 0) < 0) _exit(6);
+      }
+      _exit(0);
+    }
+    std::mt19937_64 chance(seed + 1000);
+    std::uint32_t synced = 0;
+    // Killed once it has come some rounds far, at a moment that no one chose.
+    const std::uint32_t enough = 1 + static_cast<std::uint32_t>(chance() % 60);
+    while (synced < enough) {
+      std::ifstream(progress, std::ios::binary)
+          .read(reinterpret_cast<char*>(&synced), sizeof synced);
+      ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    std::ifstream(progress, std::ios::binary).read(reinterpret_cast<char*>(&synced), sizeof synced);
+
+    RecoverOptions options;
+    options.keep = true;
+    const RecoverReport first = recover(folder(), options);
+    ASSERT_TRUE(first.good()) << first.problem << describe(first, false);
+    const std::string once = file_content();
+    options.keep = false;
+    ASSERT_TRUE(recover(folder(), options).good());
+    EXPECT_EQ(file_content() == once, true) << "recovery is not idempotent";
+    EXPECT_FALSE(fs::exists(folder()));
+
+    // Replays the child's draws: each cell is of its last synced round, or of a later one.
+    std::vector<std::vector<std::uint32_t>> rounds(kCells, {0});
+    std::mt19937_64 random(seed);
+    for (std::uint32_t round = 1; round <= synced + 2; ++round) {
+      for (int i = 0; i < 20; ++i) {
+        auto& cell = rounds[random() % kCells];
+        if (round <= synced) {
+          cell = {round};
+        } else {
+          cell.push_back(round);
+        }
+      }
+    }
+    for (std::uint64_t cell = 0; cell < kCells; ++cell) {
+      for (std::uint64_t i = 0; i < kCell; ++i) {
+        const std::uint64_t at = cell * kCell + i;
+        const auto byte = static_cast<unsigned char>(at < once.size() ? once[at] : 0);
+        const bool allowed = std::any_of(
+            rounds[cell].begin(), rounds[cell].end(),
+            [&](std::uint32_t round) { return static_cast<unsigned char>(round) == byte; });
+        ASSERT_TRUE(allowed) << "seed " << seed << " cell " << cell << " holds " << int{byte}
+                             << " after " << synced << " syncs";
+      }
+    }
+    ::close(fd);
+  }
+}
+
+TEST_F(CachedFileTest, RecoverLatestGivesBackAllThatWasWritten) {
+  const int fd = open_file();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string why;
+    auto session = Session::join(settings_, why);
+    CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
+    if (file == nullptr) _exit(3);
+    const std::string data(100000, 'a');
+    file->write(0, data.data(), data.size());
+    file->sync();
+    file->write(50, "never synced", 12);
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  RecoverOptions options;
+  options.dry_run = true;
+  EXPECT_TRUE(recover(folder(), options).good());
+  EXPECT_EQ(file_content().size(), 0U) << "a dry run changes nothing";
+  options.dry_run = false;
+  options.latest = true;
+  const RecoverReport report = recover(folder(), options);
+  EXPECT_TRUE(report.good()) << describe(report, false);
+  EXPECT_EQ(file_content().substr(50, 12), "never synced");
+  EXPECT_EQ(file_content().size(), 100000U);
+  ::close(fd);
+}
+
+TEST_F(CachedFileTest, RecoverLeavesARunningJobAlone) {
+  auto session = join();
+  const RecoverReport report = recover(folder(), {});
+  EXPECT_NE(report.problem.find("still running"), std::string::npos) << report.problem;
+}
+
+TEST_F(CachedFileTest, RecoverRefusesWhatIsNoStore) {
+  EXPECT_NE(recover(root_ + "/nowhere", {}).problem, "");
+  EXPECT_NE(recover(root_, {}).problem.find("is no store"), std::string::npos);
+}
+
+TEST_F(CachedFileTest, RecoverDoesNotWriteIntoAnotherFileOfTheSameName) {
+  const int fd = open_file();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string why;
+    auto session = Session::join(settings_, why);
+    CachedFile* file = session->acquire(fd, path_, settings_.file);
+    file->write(0, "synced", 6);
+    file->sync();
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  std::ofstream(path_ + ".new") << "somebody else's";
+  fs::rename(path_ + ".new", path_);
+  const RecoverReport report = recover(folder(), {});
+  EXPECT_FALSE(report.good());
+  EXPECT_EQ(file_content(), "somebody else's");
+  EXPECT_TRUE(fs::exists(folder())) << "the store stays until someone decides";
+  ::close(fd);
+}
+
+TEST_F(CachedFileTest, LeavesAForeignStoreAsItIs) {
+  fs::create_directory(folder());
+  fs::permissions(folder(), fs::perms::owner_all);
+  std::ofstream(folder() + "/segment") << std::string(100000, 'z');
+  std::string why;
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("is no nvio segment"), std::string::npos) << why;
+  std::ifstream file(folder() + "/segment");
+  EXPECT_EQ(file.get(), 'z');
+}
+
+TEST_F(CachedFileTest, LeavesAFolderThatOthersCanEnterAlone) {
+  fs::create_directory(folder());
+  fs::permissions(folder(), fs::perms::all);
+  std::string why;
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("this user's alone"), std::string::npos) << why;
+}
+
+TEST_F(CachedFileTest, RefusesAStoreLargerThanItsShareOfTheRoom) {
+  settings_.capacity = 1ULL << 60;
+  std::string why;
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("NVIO_CAPACITY"), std::string::npos) << why;
+}
+
+TEST_F(CachedFileTest, ReportsAWriteBackThatFailsAndKeepsWhatWasSynced) {
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  const std::string data(200000, 'b');
+  // Beyond what the kernel lets a file hold: the write-back must fail there and nowhere else.
+  ASSERT_EQ(file->write(0, data.data(), data.size()), 200000);
+  ASSERT_EQ(file->sync(), 0);
+  struct rlimit old {};
+  getrlimit(RLIMIT_FSIZE, &old);
+  struct rlimit small = old;
+  small.rlim_cur = 1000;
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const int error = session->release(file);
+  setrlimit(RLIMIT_FSIZE, &old);
+  EXPECT_EQ(error, EFBIG);
+  ::close(fd);
+  session.reset();
+  ASSERT_TRUE(fs::exists(folder()));
+  EXPECT_TRUE(recover(folder(), {}).good());
+  EXPECT_EQ(file_content() == data, true);
+}
+
+TEST_F(CachedFileTest, SharesOneFileBetweenProcesses) {
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  file->write(10, "from parent", 11);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string why;
+    auto own = Session::join(settings_, why);
+    const int other = ::open(path_.c_str(), O_RDWR);
+    CachedFile* same = own->acquire(other, path_, settings_.file);
+    char text[12] = {};
+    const bool seen = same->read(10, text, 11) == 11 && std::strcmp(text, "from parent") == 0;
+    same->write(100, "from child", 10);
+    own->release(same);
+    _exit(seen ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  char text[11] = {};
+  EXPECT_EQ(file->read(100, text, 10), 10);
+  EXPECT_STREQ(text, "from child");
+  session->release(file);
+  ::close(fd);
+}
+
+}  // namespace
+}  // namespace nvio

@@ -1,0 +1,233 @@
+// The redo log: what it writes is what the format says, and what a crash leaves is the last sync.
+#include "../recovery/crc32c.h"
+#include "../recovery/log_reader.h"
+#include "../store/simulated_medium.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+
+namespace nvio {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes apply(const ParsedLog& log, Bytes file) {
+  for (const RedoStep& step : log.steps) {
+    if (step.type == RecordType::truncate) {
+      file.resize(step.offset);
+      continue;
+    }
+    if (file.size() < step.offset + step.data.size()) file.resize(step.offset + step.data.size());
+    std::copy(step.data.begin(), step.data.end(),
+              file.begin() + static_cast<std::ptrdiff_t>(step.offset));
+  }
+  if (log.syncs != 0 && file.size() < log.file_size) file.resize(log.file_size);
+  return file;
+}
+
+TEST(Crc32c, KnowsTheStandardsCheckValue) {
+  EXPECT_EQ(crc32c("123456789", 9), 0xE3069283U);
+  EXPECT_EQ(crc32c_by_table("123456789", 9), 0xE3069283U);
+}
+
+TEST(Crc32c, IsTheSameByInstructionAndByTable) {
+  std::mt19937_64 random(1);
+  for (std::size_t length = 0; length < 200; ++length) {
+    std::vector<unsigned char> bytes(length);
+    for (auto& byte : bytes) byte = static_cast<unsigned char>(random());
+    EXPECT_EQ(crc32c(bytes.data(), length, 7), crc32c_by_table(bytes.data(), length, 7));
+  }
+}
+
+// The log of testdata/nvio/two_syncs.redo: epoch 1, two syncs, then an extent without a commit.
+std::vector<std::byte> golden_log() {
+  SimulatedMedium medium(1 << 20);
+  LogPosition position;
+  LogWriter writer(medium, position);
+  writer.start({66, 4711, "/scratch/result.dat", false});
+  writer.extent(0, "first", 5);
+  writer.commit(5);
+  writer.extent(4096, "second sync", 11);
+  writer.truncate(4100);
+  writer.commit(4100);
+  writer.extent(8, "lost", 4);
+  writer.truncate(1);  // hands the records on to the medium
+  const auto content = medium.content();
+  return {content.begin(), content.begin() + static_cast<std::ptrdiff_t>(position.tail)};
+}
+
+TEST(RedoLog, WritesTheGoldenBytes) {
+  const std::string path = NVIO_TESTDATA "/two_syncs.redo";
+  const Bytes written = golden_log();
+  if (std::getenv("NVIO_WRITE_GOLDEN") != nullptr) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(written.data()),
+               static_cast<std::streamsize>(written.size()));
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string golden{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_EQ(golden.size(), written.size());
+  EXPECT_EQ(std::memcmp(golden.data(), written.data(), golden.size()), 0);
+}
+
+TEST(RedoLog, ReadsWhatTheFormatPageSaysOfTheGoldenBytes) {
+  const Bytes bytes = golden_log();
+  const ParsedLog log = read_log(bytes);
+  ASSERT_TRUE(log.usable) << log.why;
+  EXPECT_EQ(log.file.path, "/scratch/result.dat");
+  EXPECT_EQ(log.file.inode, 4711U);
+  EXPECT_EQ(log.syncs, 2U);
+  EXPECT_EQ(log.file_size, 4100U);
+  EXPECT_EQ(log.bytes, 16U);
+  EXPECT_EQ(log.unfinished, 2U);
+  EXPECT_EQ(apply(log, {}).size(), 4100U);
+}
+
+TEST(RedoLog, RefusesForeignBytesWithASentence) {
+  const Bytes empty;
+  EXPECT_FALSE(read_log(empty).usable);
+  const Bytes zeros(100000);
+  EXPECT_FALSE(read_log(zeros).usable);
+  EXPECT_NE(read_log(zeros).why, "");
+}
+
+TEST(RedoLog, TakesNoDamagedByteForData) {
+  const Bytes good = golden_log();
+  const Bytes want = apply(read_log(good), {});
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 2000; ++i) {
+    Bytes bytes = good;
+    bytes[random() % bytes.size()] ^= std::byte(1U << random() % 8);
+    const ParsedLog log = read_log(bytes);
+    if (!log.usable) continue;
+    // A prefix of the syncs, whole, or all of them.
+    const Bytes got = apply(log, {});
+    EXPECT_TRUE(log.syncs == 0 || log.syncs == 1 || got == want);
+  }
+}
+
+// What a process that died in its sync had appended is written over by the next sync; its tail may
+// line up with the new records, and must not be taken for a part of them.
+TEST(RedoLog, DoesNotContinueIntoADeadProcessesRecords) {
+  SimulatedMedium medium(1 << 20);
+  LogPosition published;
+  LogWriter(medium, published).start({1, 2, "/f", false});
+  const LogPosition before = published;
+  LogPosition dead = before;
+  LogWriter dying(medium, dead);
+  for (int i = 0; i < 10; ++i) dying.extent(static_cast<std::uint64_t>(i) * 8, "deaddead", 8);
+  dying.commit(80);  // durable, but it died before it could publish the position
+  LogPosition next = before;
+  LogWriter living(medium, next);
+  living.extent(0, "livelive", 8);
+  living.commit(8);
+  const ParsedLog log = read_log(medium.content());
+  EXPECT_EQ(log.syncs, 1U);
+  EXPECT_EQ(log.bytes, 8U);
+  EXPECT_EQ(log.unfinished, 0U);
+}
+
+TEST(RedoLog, ChargesThePapersLatenciesToItsLedger) {
+  SimulatedMedium medium(1 << 20);
+  medium.reserve(4096);
+  const std::vector<char> data(4096);
+  medium.write(0, data.data(), data.size());
+  EXPECT_NEAR(medium.seconds(), 2000e-9 + 4096 / 9.5e9, 1e-12);
+  medium.persist();
+  EXPECT_NEAR(medium.seconds(), 2000e-9 + 4096 / 9.5e9 + 64 * 600e-9, 1e-12);
+}
+
+// Random histories of writes, truncations, syncs and checkpoints; the machine stops after a random
+// line, a random subset of unflushed lines survives, and recovery must give exactly the state of a
+// sync: the last that completed, or the one that was under way.
+TEST(RedoLog, LeavesTheLastSyncAtEveryCrashPoint) {
+  const char* wanted = std::getenv("NVIO_CRASH_POINTS");
+  const int points = wanted != nullptr ? std::atoi(wanted) : 2000;
+  std::mt19937_64 random(20170621);
+  int in_sync = 0;
+  int in_checkpoint = 0;
+  for (int point = 0; point < points; ++point) {
+    SimulatedMedium medium(1 << 22);
+    LogPosition position;
+    LogWriter writer(medium, position);
+    const FileIdentity file{1, 2, "/scratch/f", false};
+    Bytes synced;      // what the last completed sync promised
+    Bytes promising;   // what the one under way will
+    Bytes on_disk;     // the file system's content: grows at checkpoints only
+    Bytes current;
+    std::uint64_t lines = 0;
+    {
+      // A first run without a crash tells how many lines there are to stop at.
+      lines = 40 + random() % 4000;
+    }
+    medium.stop_after(lines);
+    bool failed = writer.start(file) != 0;
+    bool checkpointing = false;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> dirty;
+    while (!failed && !medium.stopped()) {
+      const auto what = random() % 20;
+      if (what < 15) {
+        const std::uint64_t offset = random() % 5000;
+        const std::uint64_t length = 1 + random() % 700;
+        if (current.size() < offset + length) current.resize(offset + length);
+        for (std::uint64_t i = 0; i < length; ++i) current[offset + i] = std::byte(random());
+        dirty.emplace_back(offset, length);
+      } else if (what < 19) {
+        promising = current;
+        LogPosition attempt = position;
+        LogWriter syncing(medium, attempt);
+        for (const auto& [offset, length] : dirty) {
+          failed = failed || syncing.extent(offset, current.data() + offset, length) != 0;
+        }
+        failed = failed || syncing.commit(current.size()) != 0;
+        if (failed) {
+          ++in_sync;
+          break;
+        }
+        position = attempt;
+        dirty.clear();
+        synced = promising;
+      } else {
+        // The flush intent, the file itself, then the new epoch.
+        promising = synced;
+        checkpointing = true;
+        failed = writer.mark(LogState::flushing, file) != 0;
+        if (!failed) {
+          on_disk = current;
+          promising = current;
+          failed = writer.start(file) != 0;
+        }
+        if (failed) {
+          ++in_checkpoint;
+          break;
+        }
+        checkpointing = false;
+        synced = promising = current;
+        dirty.clear();
+      }
+    }
+    const Bytes left = medium.crash(random);
+    const ParsedLog log = read_log(left);
+    Bytes rebuilt = log.usable ? apply(log, on_disk) : on_disk;
+    const Bytes again = log.usable ? apply(log, rebuilt) : rebuilt;
+    EXPECT_EQ(rebuilt, again) << "not idempotent at point " << point;
+    if (checkpointing) {
+      // The file was written with newer bytes: each byte is that of the sync or of the flush.
+      for (std::size_t i = 0; i < rebuilt.size(); ++i) {
+        const bool old = i < synced.size() && rebuilt[i] == synced[i];
+        const bool fresh = i < current.size() && rebuilt[i] == current[i];
+        ASSERT_TRUE(old || fresh) << "point " << point << " byte " << i;
+      }
+    } else {
+      ASSERT_TRUE(rebuilt == synced || rebuilt == promising) << "point " << point;
+    }
+  }
+  EXPECT_GT(in_sync, points / 10);
+  EXPECT_GT(in_checkpoint, 0);
+}
+
+}  // namespace
+}  // namespace nvio

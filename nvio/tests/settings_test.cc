@@ -1,0 +1,55 @@
+#include "../settings/settings.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+namespace nvio {
+namespace {
+
+Lookup from(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+TEST(Settings, HintsWinOverTheEnvironmentOverTheFile) {
+  const Settings settings = read_settings(from({{"NVIO_SYNC", "file"}}),
+                                          "sync = store\nclose = durable # for the archive\n");
+  EXPECT_TRUE(settings.complaints.empty());
+  EXPECT_EQ(settings.file.sync, SyncTo::file);
+  EXPECT_EQ(settings.file.close, Close::durable);
+  EXPECT_EQ(apply_hints(settings.file, from({{"nvio_sync", "store"}})).sync, SyncTo::store);
+}
+
+TEST(Settings, ComplainsOfWhatItDoesNotKnowAndKeepsTheDefault) {
+  const Settings settings =
+      read_settings(from({{"NVIO_ADMIT", "perhaps"}}), "colour = blue\nno equals sign\n");
+  EXPECT_EQ(settings.complaints.size(), 3U);
+  EXPECT_EQ(settings.file.admit, Admit::automatic);
+}
+
+TEST(Settings, RefusesASessionNameThatLeavesItsFolder) {
+  const Settings settings = read_settings(from({{"NVIO_SESSION", "../../etc"}}), "");
+  EXPECT_EQ(settings.session, "");
+  EXPECT_EQ(settings.complaints.size(), 1U);
+}
+
+TEST(Settings, IgnoresHintsItDoesNotUnderstandAsMpiSays) {
+  EXPECT_EQ(apply_hints({}, from({{"nvio_close", "later"}})).close, Close::visible);
+}
+
+TEST(Sizes, AreReadWithTheirUnits) {
+  EXPECT_EQ(parse_size("4096"), 4096U);
+  EXPECT_EQ(parse_size(" 64K "), 65536U);
+  EXPECT_EQ(parse_size("1 MiB"), 1048576U);
+  EXPECT_EQ(parse_size("3g"), 3ULL << 30);
+  EXPECT_FALSE(parse_size(""));
+  EXPECT_FALSE(parse_size("-1"));
+  EXPECT_FALSE(parse_size("12x"));
+  EXPECT_FALSE(parse_size("99999999999999999999"));
+  EXPECT_FALSE(parse_size("9999999t"));
+}
+
+}  // namespace
+}  // namespace nvio
