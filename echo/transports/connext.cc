@@ -1,0 +1,243 @@
+// RTI Connext DDS through its modern C++ API, with the type that rtiddsgen made of idl/Echo.idl.
+// Compiled only where CMake is pointed to an installation (RTI_CONNEXT_DIR).
+#include <dds/dds.hpp>
+#include <rti/config/Version.hpp>
+#include <rti/core/policy/CorePolicy.hpp>
+#include <thread>
+#include <vector>
+
+#include "Echo.hpp"
+#include "clock.h"
+#include "qos.h"
+#include "transport.h"
+
+namespace tare::echo {
+namespace {
+
+namespace policy = dds::core::policy;
+using DdsMessage = tare::idl::Message;
+using dds::core::Duration;
+
+// UDP alone, on one interface if one is named, and the peers instead of the default ones.
+dds::domain::qos::DomainParticipantQos ParticipantQos(const Endpoint& endpoint) {
+  dds::domain::qos::DomainParticipantQos qos;
+  qos << rti::core::policy::TransportBuiltin::UDPv4();
+  std::map<std::string, std::string> properties;
+  if (!endpoint.interface.empty()) {
+    properties["dds.transport.UDPv4.builtin.parent.allow_interfaces_list"] = endpoint.interface;
+  }
+  qos << rti::core::policy::Property(properties.begin(), properties.end());
+  auto discovery = qos.policy<rti::core::policy::Discovery>();
+  std::vector<std::string> peers = endpoint.peers;
+  if (endpoint.no_multicast) {
+    discovery.multicast_receive_addresses(std::vector<std::string>());
+  } else {
+    peers.emplace_back("builtin.udpv4://239.255.0.1");
+  }
+  discovery.initial_peers(peers);
+  qos << discovery;
+  return qos;
+}
+
+template <typename Qos>
+void SetQos(Qos& qos) {
+  qos << policy::Reliability::Reliable(
+             Duration::from_microsecs(static_cast<uint64_t>(kMaxBlockingNs / 1000)))
+      << policy::Durability::Volatile() << policy::History::KeepLast(kHistoryDepth)
+      << policy::LatencyBudget(Duration::zero()) << policy::DestinationOrder::ReceptionTimestamp()
+      << policy::Ownership::Shared();
+}
+
+// A participant with a writer of one topic and a reader of the other.
+class Node {
+ public:
+  Node(const Endpoint& endpoint, const char* write_topic, const char* read_topic)
+      : participant_(static_cast<int32_t>(endpoint.domain), ParticipantQos(endpoint)),
+        writer_(dds::core::null),
+        reader_(dds::core::null) {
+    dds::pub::qos::DataWriterQos writer_qos;
+    SetQos(writer_qos);
+    writer_qos << policy::WriterDataLifecycle::ManuallyDisposeUnregisteredInstances();
+    writer_ = dds::pub::DataWriter<DdsMessage>(
+        dds::pub::Publisher(participant_),
+        dds::topic::Topic<DdsMessage>(participant_, write_topic, kTypeName), writer_qos);
+    dds::sub::qos::DataReaderQos reader_qos;
+    SetQos(reader_qos);
+    reader_ = dds::sub::DataReader<DdsMessage>(
+        dds::sub::Subscriber(participant_),
+        dds::topic::Topic<DdsMessage>(participant_, read_topic, kTypeName), reader_qos);
+  }
+
+  void Listen(std::shared_ptr<dds::sub::NoOpDataReaderListener<DdsMessage>> listener) {
+    reader_.set_listener(std::move(listener), dds::core::status::StatusMask::data_available());
+  }
+
+  void StopListening() { reader_.set_listener(nullptr); }
+
+  void UseWaitset() {
+    waitset_ += dds::sub::cond::ReadCondition(reader_, dds::sub::status::DataState::any());
+  }
+
+  bool WaitForData(int64_t timeout_ns) {
+    const int64_t timeout = timeout_ns < 0 ? 0 : timeout_ns;
+    return !waitset_
+                .wait(Duration(static_cast<int32_t>(timeout / 1'000'000'000),
+                               static_cast<uint32_t>(timeout % 1'000'000'000)))
+                .empty();
+  }
+
+  bool Write(const DdsMessage& message) {
+    try {
+      writer_.write(message);
+      return true;
+    } catch (const dds::core::TimeoutError&) {
+      return false;
+    }
+  }
+
+  template <typename Use>
+  void Take(Use&& use) {
+    for (const auto& sample : reader_.take()) {
+      if (sample.info().valid()) use(sample.data());
+    }
+  }
+
+ private:
+  dds::domain::DomainParticipant participant_;
+  dds::pub::DataWriter<DdsMessage> writer_;
+  dds::sub::DataReader<DdsMessage> reader_;
+  dds::core::cond::WaitSet waitset_;
+};
+
+// Calls a function when data comes.
+class Listener final : public dds::sub::NoOpDataReaderListener<DdsMessage> {
+ public:
+  explicit Listener(std::function<void()> use) : use_(std::move(use)) {}
+  void on_data_available(dds::sub::DataReader<DdsMessage>& /*reader*/) override { use_(); }
+
+ private:
+  const std::function<void()> use_;
+};
+
+class ConnextServer final : public Server {
+ public:
+  explicit ConnextServer(const Endpoint& endpoint)
+      : node_(endpoint, kReplyTopic, kRequestTopic),
+        reception_(endpoint.reception),
+        slice_ns_(endpoint.receive_slice_ns),
+        work_ns_(endpoint.work_ns) {
+    if (reception_ == Reception::kWaitset) node_.UseWaitset();
+  }
+
+  void Serve(const std::atomic<bool>& stop) override {
+    if (reception_ == Reception::kWaitset) {
+      while (!stop.load(std::memory_order_relaxed)) {
+        if (node_.WaitForData(slice_ns_)) Answer();
+      }
+      return;
+    }
+    node_.Listen(std::make_shared<Listener>([this] { Answer(); }));
+    while (!stop) std::this_thread::sleep_for(std::chrono::nanoseconds(slice_ns_));
+    node_.StopListening();
+  }
+
+ private:
+  void Answer() {
+    node_.Take([this](const DdsMessage& request) {
+      ++counters.requests;
+      SpinFor(work_ns_);
+      if (node_.Write(request)) ++counters.replies;
+    });
+  }
+
+  Node node_;
+  const Reception reception_;
+  const int64_t slice_ns_;
+  const int64_t work_ns_;
+};
+
+class ConnextClient final : public Client {
+ public:
+  explicit ConnextClient(const Endpoint& endpoint)
+      : node_(endpoint, kRequestTopic, kReplyTopic), reception_(endpoint.reception) {
+    request_.payload().resize(endpoint.payload_bytes);
+    if (reception_ == Reception::kWaitset) node_.UseWaitset();
+  }
+
+  ~ConnextClient() override { node_.StopListening(); }
+
+  void Attach(ReplySink& sink) override {
+    sink_ = &sink;
+    if (reception_ == Reception::kWaitset) return;
+    node_.Listen(std::make_shared<Listener>([this] {
+      if (Deliver()) gate_.Open();
+    }));
+  }
+
+  std::span<std::byte> Payload() override {
+    return std::as_writable_bytes(std::span(request_.payload().data(), request_.payload().size()));
+  }
+
+  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+    request_.requester(requester);
+    request_.sequence_number(sequence);
+    request_.checksum(checksum);
+    return node_.Write(request_);
+  }
+
+  bool Wait(int64_t timeout_ns) override {
+    if (reception_ == Reception::kListener) return gate_.Wait(timeout_ns);
+    if (!node_.WaitForData(timeout_ns)) return false;
+    Deliver();
+    return true;
+  }
+
+ private:
+  bool Deliver() {
+    bool wake = false;
+    node_.Take([&](const DdsMessage& reply) {
+      const int64_t received_ns = Now();
+      wake |= sink_->OnReply(
+          {.requester = reply.requester(),
+           .sequence = reply.sequence_number(),
+           .checksum = reply.checksum(),
+           .payload = std::as_bytes(std::span(reply.payload().data(), reply.payload().size()))},
+          received_ns);
+    });
+    return wake;
+  }
+
+  Node node_;
+  const Reception reception_;
+  DdsMessage request_;
+  ReplySink* sink_ = nullptr;
+  Gate gate_;
+};
+
+}  // namespace
+
+const Traits& TransportTraits() {
+  static constexpr Traits traits = {.name = "connext",
+                                    .summary = "RTI Connext DDS, modern C++ API",
+                                    .has_domain = true,
+                                    .needs_peer = false,
+                                    .max_payload = 1 << 26};
+  return traits;
+}
+
+nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+  return {{"qos", DescribeQos()},
+          {"stack",
+           {{"name", "RTI Connext DDS"}, {"version", rti::config::product_version().to_string()}}},
+          {"configuration", {{"transports", {"UDPv4"}}, {"shared_memory", false}}}};
+}
+
+std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+  return std::make_unique<ConnextServer>(endpoint);
+}
+
+std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+  return std::make_unique<ConnextClient>(endpoint);
+}
+
+}  // namespace tare::echo

@@ -1,0 +1,42 @@
+#include <exception>
+#include <iostream>
+
+#include "costs.h"
+
+using namespace tare::probe;
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Measures what one elementary operation costs here, in nanoseconds.\n"
+      "Each cost prints one JSON line with the mean of each batch, and no other statistics.",
+      "probe");
+  app.require_subcommand(1);
+  app.footer("Exit codes: 0 done; 1 it could not be measured here; 2 the command line is wrong.");
+  AddClock(app);
+  AddTimer(app);
+  AddSystemCall(app);
+  AddContextSwitch(app);
+  AddWakeup(app);
+  AddPageFault(app);
+  AddMemoryCopy(app);
+  AddComputation(app);
+  AddUdpSend(app);
+  AddUdpReceive(app);
+  AddBlock(app);
+  AddUdpSink(app);
+  AddTapEcho(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "probe: " << error.what() << "\nRun probe --help for the costs, and probe COST "
+              << "--help for the options of one.\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "probe: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,68 @@
+#include "measurement.h"
+
+#include <sched.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <stdexcept>
+
+namespace tare::probe {
+namespace {
+
+double ClockOverhead() {
+  constexpr int kReads = 1000;
+  const int64_t start = Now();
+  int64_t last = start;
+  for (int i = 0; i < kReads; ++i) last = Now();
+  return static_cast<double>(last - start) / kReads;
+}
+
+}  // namespace
+
+void AddExtent(CLI::App& command, Extent& extent) {
+  command.add_option("--batches", extent.batches, "batches to measure")
+      ->check(CLI::Range(1, 1'000'000))
+      ->option_text("N (default " + std::to_string(extent.batches) + ")");
+  command.add_option("--operations", extent.operations, "operations in a batch")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
+      ->option_text("N (default " + std::to_string(extent.operations) + ")");
+}
+
+void PrintCost(const std::string& probe, const std::string& per, const Extent& extent,
+               const std::vector<double>& batches, nlohmann::json details) {
+  nlohmann::json line = details.is_null() ? nlohmann::json::object() : std::move(details);
+  line["probe"] = probe;
+  line["unit"] = "ns";
+  line["per"] = per;
+  line["batches"] = batches;
+  line["operations_per_batch"] = extent.operations;
+  line["clock_overhead_ns"] = ClockOverhead();
+  std::cout << line.dump() << std::endl;
+}
+
+void ThrowErrno(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+void PinTo(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<unsigned>(cpu), &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) {
+    ThrowErrno("cannot run on processor " + std::to_string(cpu) + " alone");
+  }
+}
+
+std::vector<int> AllowedCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) ThrowErrno("cannot read the affinity");
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+}  // namespace tare::probe

@@ -1,0 +1,40 @@
+// Copying a block of memory.
+#include <cstring>
+
+#include "costs.h"
+#include "measurement.h"
+
+namespace tare::probe {
+namespace {
+
+struct Options {
+  Extent extent{.batches = 20, .operations = 20};
+  std::size_t bytes = 16 << 20;
+};
+
+void Run(const Options& options) {
+  std::vector<char> from(options.bytes, 1);
+  std::vector<char> to(options.bytes, 2);
+  PrintCost("memory-copy", "copy of bytes_per_operation", options.extent,
+            MeasureBatches(options.extent,
+                           [&] {
+                             std::memcpy(to.data(), from.data(), options.bytes);
+                             char* copied = to.data();
+                             Keep(copied);
+                           }),
+            {{"bytes_per_operation", options.bytes}});
+}
+
+}  // namespace
+
+void AddMemoryCopy(CLI::App& app) {
+  static Options options;
+  CLI::App* command = app.add_subcommand("memory-copy", "Copying a block of memory (memcpy).");
+  AddExtent(*command, options.extent);
+  command->add_option("--bytes", options.bytes, "size of the block")
+      ->check(CLI::Range(1UL, 1UL << 32))
+      ->option_text("N (default 16777216)");
+  command->callback([] { Run(options); });
+}
+
+}  // namespace tare::probe

@@ -1,0 +1,42 @@
+// The first touch of a page of anonymous memory.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "costs.h"
+#include "measurement.h"
+
+namespace tare::probe {
+namespace {
+
+void Run(const Extent& extent) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t bytes = page * extent.operations;
+  char* memory = nullptr;
+  std::size_t touched = 0;
+  const auto map = [&] {
+    void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED) ThrowErrno("cannot map " + std::to_string(bytes) + " bytes");
+    // A huge page would bring 512 at one fault.
+    madvise(place, bytes, MADV_NOHUGEPAGE);
+    memory = static_cast<char*>(place);
+    touched = 0;
+  };
+  const auto touch = [&] {
+    *static_cast<volatile char*>(memory + touched) = 1;
+    touched += page;
+  };
+  PrintCost("page-fault", "first touch of a page", extent,
+            MeasureBatches(extent, map, touch, [&] { munmap(memory, bytes); }),
+            {{"page_bytes", page}});
+}
+
+}  // namespace
+
+void AddPageFault(CLI::App& app) {
+  static Extent extent{.batches = 20, .operations = 2'000};
+  CLI::App* command = app.add_subcommand("page-fault", "The first touch of an anonymous page.");
+  AddExtent(*command, extent);
+  command->callback([] { Run(extent); });
+}
+
+}  // namespace tare::probe

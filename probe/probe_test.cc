@@ -1,0 +1,164 @@
+// The program as a caller runs it. What a cost is, is never asserted: only that it is measured.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace {
+
+using nlohmann::json;
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+};
+
+Outcome ReadAll(FILE* pipe) {
+  Outcome outcome;
+  std::array<char, 4096> buffer;
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.out += buffer.data();
+  outcome.code = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+Outcome RunProbe(const std::string& arguments) {
+  return ReadAll(popen((PROBE_PROGRAM " " + arguments + " 2>&1 </dev/null").c_str(), "r"));
+}
+
+class Cost : public testing::TestWithParam<const char*> {};
+
+TEST_P(Cost, IsOneLineWithTheMeanOfEachBatch) {
+  const Outcome outcome = RunProbe(std::string(GetParam()) + " --batches 3 --operations 10");
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1);
+  const json line = json::parse(outcome.out);
+  EXPECT_EQ(
+      line.at("probe").get<std::string>() + " ",
+      (std::string(GetParam()) + " ").substr(0, line.at("probe").get<std::string>().size() + 1));
+  EXPECT_EQ(line.at("unit"), "ns");
+  EXPECT_EQ(line.at("operations_per_batch"), 10);
+  EXPECT_GT(line.at("clock_overhead_ns"), 0);
+  EXPECT_EQ(line.at("batches").size(), 3u);
+  for (const json& mean : line.at("batches")) EXPECT_GT(mean, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Cost,
+                         testing::Values("clock", "timer --interval-ns 100000", "syscall", "wakeup",
+                                         "wakeup --kind process", "wakeup --via futex",
+                                         "wakeup --kind process --via futex", "wakeup --via pipe",
+                                         "page-fault", "memory-copy --bytes 4096", "integer",
+                                         "floating-point", "udp-receive"));
+
+TEST(ContextSwitch, CountsTheSwitchesThatHappened) {
+  const Outcome outcome = RunProbe("context-switch --batches 3 --operations 2000");
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_GT(json::parse(outcome.out).at("switches"), 0);
+}
+
+TEST(Wakeup, FromIdleNeedsTwoProcessors) {
+  const Outcome outcome =
+      RunProbe("wakeup --from-idle --idle-ns 100000 --batches 2 --operations 5");
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_NE(outcome.out.find("two processors"), std::string::npos);
+  } else {
+    ASSERT_EQ(outcome.code, 0) << outcome.out;
+    EXPECT_EQ(json::parse(outcome.out).at("from_idle"), true);
+  }
+}
+
+TEST(Block, ReadsAFilePastThePageCache) {
+  // Beside the program: /tmp may be a tmpfs, which knows no O_DIRECT on some kernels.
+  const std::string path = std::string(PROBE_PROGRAM) + "-block-" + std::to_string(getpid());
+  std::ofstream(path) << std::string(64 * 4096, 'x');
+  const Outcome outcome = RunProbe("block --batches 2 --operations 8 --device " + path);
+  std::filesystem::remove(path);
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_EQ(json::parse(outcome.out).at("bytes_per_operation"), 4096);
+}
+
+TEST(Block, NamesTheDeviceThatItCannotOpen) {
+  const Outcome outcome = RunProbe("block --device /dev/absent");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.out.find("/dev/absent"), std::string::npos);
+}
+
+std::string FreePortPair() {
+  for (uint16_t port = 20000 + static_cast<uint16_t>(getpid() % 20000);; port += 2) {
+    bool free = true;
+    for (const uint16_t one : {port, static_cast<uint16_t>(port + 1)}) {
+      const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+      sockaddr_in address = {};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(one);
+      free = free && bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+      close(fd);
+    }
+    if (free) return std::to_string(port);
+  }
+}
+
+TEST(UdpSend, IsDeliveredIntoASinkThatEndsWithTheOneWhoStartedIt) {
+  const std::string port = FreePortPair();
+  // The pipe's other end is ours: closing it ends the sink.
+  FILE* sink = popen(
+      (std::string(PROBE_PROGRAM) + " udp-sink --bind 127.0.0.1 --port " + port + " >/dev/null")
+          .c_str(),
+      "w");
+  Outcome outcome;
+  for (int attempt = 0; attempt < 50; ++attempt) {  // until the sink is there
+    outcome = RunProbe("udp-send --peer 127.0.0.1 --port " + port + " --batches 3 --operations 20");
+    if (outcome.code == 0) break;
+  }
+  EXPECT_EQ(WEXITSTATUS(pclose(sink)), 0);
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  const json line = json::parse(outcome.out);
+  EXPECT_EQ(line.at("sent"), 80);  // with the batch that is not counted
+  EXPECT_EQ(line.at("delivered"), 80);
+}
+
+TEST(UdpSend, SaysThatNoSinkAnswers) {
+  const Outcome outcome = RunProbe("udp-send --peer 127.0.0.1 --port " + FreePortPair());
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.out.find("no udp-sink answers at 127.0.0.1"), std::string::npos);
+}
+
+// In a network namespace of its own, where the answers can only come from the tap.
+TEST(TapEcho, AnswersIcmpAndUdpThroughTheTapAndRemovesItAtTheEnd) {
+  if (geteuid() != 0 || access("/dev/net/tun", R_OK | W_OK) != 0) {
+    GTEST_SKIP() << "making a tap needs root and /dev/net/tun";
+  }
+  const std::string at = "/tmp/tare-tap-" + std::to_string(getpid());
+  const std::string ask = " ask --peer 10.99.0.2 --payload 64 --requests 100 --out " + at + ".bin ";
+  const std::string script =
+      "mkfifo " + at + "; " + PROBE_PROGRAM + " tap-echo --name tare-tap <" + at + " >" + at +
+      ".out & exec 4>" + at + "; until grep -q ready " + at + ".out; do :; done; " +
+      "ip addr add 10.99.0.1/24 dev tare-tap; " + ECHO_ICMP + ask + "; " + ECHO_UDP + ask +
+      "--port 7777; exec 4>&-; wait; cat " + at + ".out; rm " + at + "*; ip link show tare-tap";
+  FILE* pipe = popen(("unshare --net sh -c '" + script + "' 2>&1").c_str(), "r");
+  const Outcome outcome = ReadAll(pipe);
+  const auto received = outcome.out.find("\"received\":100");
+  EXPECT_NE(received, std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("\"received\":100", received + 1), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("\"echoes\":202"), std::string::npos) << outcome.out;  // with probes
+  EXPECT_NE(outcome.out.find("does not exist"), std::string::npos) << outcome.out;
+}
+
+TEST(Probe, RefusesBadArgumentsWithCodeTwo) {
+  for (const char* arguments :
+       {"", "boil", "timer --interval-ns 0", "udp-send", "syscall --batches 0"}) {
+    const Outcome outcome = RunProbe(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_NE(outcome.out.find("--help"), std::string::npos);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,54 @@
+#include "service.h"
+
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <iostream>
+
+#include "measurement.h"
+
+namespace tare::probe {
+namespace {
+
+// /dev/null and files are at their end from the start, which says nothing.
+bool StdinMeansSomething() {
+  struct stat status = {};
+  if (fstat(STDIN_FILENO, &status) != 0) return false;
+  return S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || isatty(STDIN_FILENO) == 1;
+}
+
+}  // namespace
+
+Service::Service() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const int stop = signalfd(-1, &signals, SFD_CLOEXEC);
+  if (stop < 0) ThrowErrno("cannot watch for signals");
+  waits_ = {{{.fd = -1, .events = POLLIN, .revents = 0},
+             {.fd = stop, .events = POLLIN, .revents = 0},
+             {.fd = StdinMeansSomething() ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}}};
+}
+
+Service::~Service() { close(waits_[1].fd); }
+
+bool Service::WaitFor(int fd) {
+  waits_[0].fd = fd;
+  while (true) {
+    if (poll(waits_.data(), waits_.size(), -1) < 0) continue;
+    if (waits_[1].revents != 0) return false;
+    if (waits_[2].revents != 0) {
+      char ignored[256];
+      if (read(STDIN_FILENO, ignored, sizeof ignored) <= 0) return false;
+    }
+    if (waits_[0].revents != 0) return true;
+  }
+}
+
+void PrintEvent(const nlohmann::json& event) { std::cout << event.dump() << std::endl; }
+
+}  // namespace tare::probe

@@ -1,0 +1,30 @@
+// Programs that run until they are told to end: by SIGTERM, SIGINT, or the end of a pipe,
+// socket or terminal on stdin (whoever started them is gone).
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace tare::probe {
+
+class Service {
+ public:
+  /// Blocks the stop signals in this thread and those it starts later.
+  Service();
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  /// Waits until `fd` is readable (true) or the end is asked for (false). -1: only the end.
+  bool WaitFor(int fd);
+
+ private:
+  std::array<pollfd, 3> waits_;  // what is waited for, the signals, stdin
+};
+
+/// Prints one JSON line, at once.
+void PrintEvent(const nlohmann::json& event);
+
+}  // namespace tare::probe

@@ -1,0 +1,115 @@
+// The far side of a tap: answers in user space what the host sends into it. A host process that
+// pings through it pays for the tap hop and for this program's wake-up, and for no guest.
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "costs.h"
+#include "frame.h"
+#include "measurement.h"
+#include "service.h"
+
+namespace tare::probe {
+namespace {
+
+constexpr MacAddress kMac = {std::byte{0x02}, std::byte{'t'}, std::byte{'a'},
+                             std::byte{'r'},  std::byte{'e'}, std::byte{1}};
+
+ifreq RequestFor(const std::string& name) {
+  ifreq request = {};
+  if (name.empty() || name.size() >= IFNAMSIZ) {
+    throw std::runtime_error("\"" + name + "\" cannot name an interface: give 1 to " +
+                             std::to_string(IFNAMSIZ - 1) + " characters");
+  }
+  std::memcpy(request.ifr_name, name.data(), name.size());
+  return request;
+}
+
+int MakeTap(const std::string& name) {
+  const int tap = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
+  if (tap < 0) ThrowErrno("cannot open /dev/net/tun");
+  ifreq request = RequestFor(name);
+  request.ifr_flags = IFF_TAP | IFF_NO_PI;
+  if (ioctl(tap, TUNSETIFF, &request) != 0) {
+    ThrowErrno("cannot make the tap " + name + " (be root; is the name taken?)");
+  }
+  return tap;
+}
+
+void BringUp(const std::string& name) {
+  const int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request = RequestFor(name);
+  if (ioctl(socket_fd, SIOCGIFFLAGS, &request) != 0) ThrowErrno("cannot examine " + name);
+  request.ifr_flags |= IFF_UP;
+  if (ioctl(socket_fd, SIOCSIFFLAGS, &request) != 0) ThrowErrno("cannot bring up " + name);
+  close(socket_fd);
+}
+
+struct Counters {
+  std::atomic<uint64_t> frames = 0;
+  std::atomic<uint64_t> echoes = 0;
+};
+
+// Blocks in read alone: waiting for the end too would cost a system call each frame.
+void Answer(int tap, Counters& counters) {
+  std::array<std::byte, 65536> buffer;
+  while (true) {
+    const ssize_t length = read(tap, buffer.data(), buffer.size());
+    if (length < 0) {
+      if (errno == EINTR || errno == EIO) continue;  // EIO: the interface is down
+      return;
+    }
+    counters.frames.fetch_add(1, std::memory_order_relaxed);
+    const std::span<std::byte> frame(buffer.data(), static_cast<std::size_t>(length));
+    const auto answer = AnswerFrame(frame, kMac);
+    if (answer == tare::probe::Answer::kNone) continue;
+    if (write(tap, frame.data(), frame.size()) < 0) continue;
+    if (answer != tare::probe::Answer::kArp) {
+      counters.echoes.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+}
+
+void Run(const std::string& name) {
+  static Counters counters;
+  Service service;
+  const int tap = MakeTap(name);
+  BringUp(name);
+  std::thread(Answer, tap, std::ref(counters)).detach();
+  PrintEvent({{"event", "ready"}, {"interface", name}});
+  service.WaitFor(-1);
+  PrintEvent({{"event", "stopped"},
+              {"interface", name},
+              {"frames", counters.frames.load()},
+              {"echoes", counters.echoes.load()}});
+  // The answering thread cannot be called out of read; the kernel removes the tap with us.
+  std::_Exit(0);
+}
+
+}  // namespace
+
+void AddTapEcho(CLI::App& app) {
+  static std::string name;
+  CLI::App* command = app.add_subcommand(
+      "tap-echo",
+      "Make a tap and answer ARP, ICMP echo and UDP for every address behind it, until\n"
+      "SIGTERM. Give the interface an address, then ping another one of that network.");
+  command->add_option("--name", name, "name of the interface to make")
+      ->required()
+      ->option_text("IF");
+  command->callback([] { Run(name); });
+}
+
+}  // namespace tare::probe

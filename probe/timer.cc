@@ -1,0 +1,48 @@
+// How late a sleep until an absolute time ends.
+#include <sys/prctl.h>
+
+#include "costs.h"
+#include "measurement.h"
+
+namespace tare::probe {
+namespace {
+
+struct Options {
+  Extent extent{.batches = 20, .operations = 100};
+  int64_t interval_ns = 200'000;
+};
+
+void Run(const Options& options) {
+  prctl(PR_SET_TIMERSLACK, 1UL);  // else the kernel may add 50 us of its choice
+  std::vector<double> batches;
+  for (uint32_t batch = 0; batch <= options.extent.batches; ++batch) {
+    int64_t lateness = 0;
+    for (uint64_t i = 0; i < options.extent.operations; ++i) {
+      const int64_t due = Now() + options.interval_ns;
+      const timespec until = {.tv_sec = due / 1'000'000'000, .tv_nsec = due % 1'000'000'000};
+      while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
+      }
+      lateness += Now() - due;
+    }
+    if (batch > 0) {
+      batches.push_back(static_cast<double>(lateness) /
+                        static_cast<double>(options.extent.operations));
+    }
+  }
+  PrintCost("timer", "lateness of a sleep until an absolute time", options.extent, batches,
+            {{"interval_ns", options.interval_ns}, {"timer_slack_ns", 1}});
+}
+
+}  // namespace
+
+void AddTimer(CLI::App& app) {
+  static Options options;
+  CLI::App* command = app.add_subcommand("timer", "How late clock_nanosleep(TIMER_ABSTIME) ends.");
+  AddExtent(*command, options.extent);
+  command->add_option("--interval-ns", options.interval_ns, "how long to sleep each time")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N (default 200000)");
+  command->callback([] { Run(options); });
+}
+
+}  // namespace tare::probe

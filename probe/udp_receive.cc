@@ -1,0 +1,63 @@
+// Receiving a datagram that is already there: the system call and the copy, no waiting.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "costs.h"
+#include "measurement.h"
+#include "udp_socket.h"
+
+namespace tare::probe {
+namespace {
+
+struct Options {
+  Extent extent{.batches = 50, .operations = 100};
+  std::size_t bytes = 88;
+};
+
+void Run(const Options& options) {
+  const int receiver = OpenUdp("127.0.0.1", 0);
+  sockaddr_in address = {};
+  socklen_t length = sizeof address;
+  getsockname(receiver, reinterpret_cast<sockaddr*>(&address), &length);
+  const int sender = OpenUdp("", 0);
+  const std::vector<std::byte> datagram(options.bytes);
+  std::vector<std::byte> buffer(65536);
+
+  const auto queue = [&] {
+    for (uint64_t i = 0; i < options.extent.operations; ++i) {
+      if (sendto(sender, datagram.data(), datagram.size(), 0,
+                 reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+        ThrowErrno("cannot send over loopback (is lo up?)");
+      }
+    }
+  };
+  const auto receive = [&] {
+    if (recv(receiver, buffer.data(), buffer.size(), MSG_DONTWAIT) < 0) {
+      throw std::runtime_error("the socket cannot hold " +
+                               std::to_string(options.extent.operations) +
+                               " datagrams; give fewer --operations");
+    }
+  };
+  PrintCost("udp-receive", "receipt of a queued datagram", options.extent,
+            MeasureBatches(options.extent, queue, receive, [] {}),
+            {{"bytes_per_operation", options.bytes}});
+  close(sender);
+  close(receiver);
+}
+
+}  // namespace
+
+void AddUdpReceive(CLI::App& app) {
+  static Options options;
+  CLI::App* command =
+      app.add_subcommand("udp-receive", "Receiving a datagram that is already queued (loopback).");
+  AddExtent(*command, options.extent);
+  command->add_option("--bytes", options.bytes, "payload of a datagram")
+      ->check(CLI::Range(0, 65507))
+      ->option_text("N (default 88)");
+  command->callback([] { Run(options); });
+}
+
+}  // namespace tare::probe

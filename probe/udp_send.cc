@@ -1,0 +1,90 @@
+// Sending a datagram that is delivered into a socket on which nobody waits: the way down, over
+// the link and up to the far socket, as far as it runs on the sender's processor.
+#include <endian.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "costs.h"
+#include "measurement.h"
+#include "udp_socket.h"
+
+namespace tare::probe {
+namespace {
+
+struct Options {
+  Extent extent{.batches = 50, .operations = 100};
+  std::string peer;
+  std::string bind;
+  uint16_t port = 0;
+  std::size_t bytes = 88;
+};
+
+int Connect(const Options& options, uint16_t port, int timeout_ms) {
+  const int fd = OpenUdp(options.bind, 0, timeout_ms);
+  const sockaddr_in address = Ipv4Address(options.peer, port);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    ThrowErrno("cannot reach " + options.peer);
+  }
+  return fd;
+}
+
+// Has the sink empty its socket; how many datagrams had arrived there.
+uint64_t AskToDrain(int control, const Options& options) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    uint64_t answer = 0;
+    if (send(control, "d", 1, 0) == 1 &&
+        recv(control, &answer, sizeof answer, 0) == static_cast<ssize_t>(sizeof answer)) {
+      return be64toh(answer);
+    }
+  }
+  throw std::runtime_error("no udp-sink answers at " + options.peer + " port " +
+                           std::to_string(DrainPort(options.port)) +
+                           "; start `probe udp-sink --port " + std::to_string(options.port) +
+                           "` there");
+}
+
+void Run(const Options& options) {
+  constexpr int kPatienceMs = 1000;
+  const int data = Connect(options, options.port, 0);
+  const int control = Connect(options, DrainPort(options.port), kPatienceMs);
+  const std::vector<std::byte> datagram(options.bytes);
+  uint64_t delivered = 0;
+  uint64_t refused = 0;
+  AskToDrain(control, options);
+  const std::vector<double> batches = MeasureBatches(
+      options.extent, [] {},
+      [&] { refused += send(data, datagram.data(), datagram.size(), 0) < 0 ? 1 : 0; },
+      [&] { delivered += AskToDrain(control, options); });
+  PrintCost("udp-send", "datagram delivered into a socket without a waiter", options.extent,
+            batches,
+            {{"peer", options.peer},
+             {"bytes_per_operation", options.bytes},
+             {"sent", (options.extent.batches + 1) * options.extent.operations},
+             {"refused", refused},
+             {"delivered", delivered}});
+  close(data);
+  close(control);
+}
+
+}  // namespace
+
+void AddUdpSend(CLI::App& app) {
+  static Options options;
+  CLI::App* command = app.add_subcommand(
+      "udp-send", "Sending a datagram into a far socket that nobody waits on (needs udp-sink).");
+  AddExtent(*command, options.extent);
+  command->add_option("--peer", options.peer, "where udp-sink runs")->required()->option_text("IP");
+  command->add_option("--port", options.port, "its port")
+      ->required()
+      ->check(CLI::Range(1, 65534))
+      ->option_text("N");
+  command->add_option("--bind", options.bind, "local address")->option_text("IP (default any)");
+  command->add_option("--bytes", options.bytes, "payload of a datagram")
+      ->check(CLI::Range(0, 65507))
+      ->option_text("N (default 88)");
+  command->callback([] { Run(options); });
+}
+
+}  // namespace tare::probe

@@ -1,0 +1,73 @@
+// The receiving side of udp-send: a bound socket that nobody waits on. It is emptied only when
+// the sender asks, between its batches, so that a send never wakes anyone.
+#include <endian.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "costs.h"
+#include "measurement.h"
+#include "service.h"
+#include "udp_socket.h"
+
+namespace tare::probe {
+namespace {
+
+struct Options {
+  std::string bind = "0.0.0.0";
+  uint16_t port = 0;
+};
+
+uint64_t Drain(int fd) {
+  uint64_t count = 0;
+  std::array<std::byte, 65536> buffer;
+  while (recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT) >= 0) ++count;
+  return count;
+}
+
+void Run(const Options& options) {
+  Service service;
+  const int data = OpenUdp(options.bind, options.port);
+  const int control = OpenUdp(options.bind, DrainPort(options.port));
+  const int room = 8 << 20;  // a batch must fit; root may go beyond net.core.rmem_max
+  if (setsockopt(data, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) != 0) {
+    setsockopt(data, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+  }
+  PrintEvent({{"event", "ready"}, {"bind", options.bind}, {"port", options.port}});
+  uint64_t total = 0;
+  while (service.WaitFor(control)) {
+    sockaddr_in asker = {};
+    socklen_t length = sizeof asker;
+    char request = 0;
+    if (recvfrom(control, &request, sizeof request, MSG_DONTWAIT,
+                 reinterpret_cast<sockaddr*>(&asker), &length) < 0) {
+      continue;
+    }
+    const uint64_t drained = Drain(data);
+    total += drained;
+    const uint64_t answer = htobe64(drained);
+    sendto(control, &answer, sizeof answer, 0, reinterpret_cast<sockaddr*>(&asker), length);
+  }
+  PrintEvent({{"event", "stopped"}, {"datagrams", total}});
+  close(data);
+  close(control);
+}
+
+}  // namespace
+
+void AddUdpSink(CLI::App& app) {
+  static Options options;
+  CLI::App* command = app.add_subcommand(
+      "udp-sink",
+      "The counterpart of udp-send: a socket that nobody waits on, until SIGTERM.\n"
+      "Uses the port and the one above it.");
+  command->add_option("--bind", options.bind, "local address")->option_text("IP (default any)");
+  command->add_option("--port", options.port, "port of the data")
+      ->required()
+      ->check(CLI::Range(1, 65534))
+      ->option_text("N");
+  command->callback([] { Run(options); });
+}
+
+}  // namespace tare::probe
