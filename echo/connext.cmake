@@ -11,7 +11,8 @@ set(connext_types ${CMAKE_CURRENT_BINARY_DIR}/connext)
 add_custom_command(
   OUTPUT ${connext_types}/Echo.cxx ${connext_types}/EchoPlugin.cxx ${connext_types}/Echo.hpp
   COMMAND ${CMAKE_COMMAND} -E make_directory ${connext_types}
-  COMMAND ${RTI_CONNEXT_DIR}/bin/rtiddsgen -language C++11 -replace -d ${connext_types}
+  COMMAND ${RTI_CONNEXT_DIR}/bin/rtiddsgen -language C++11 -unboundedSupport -replace
+          -d ${connext_types}
           ${CMAKE_CURRENT_SOURCE_DIR}/idl/Echo.idl
   DEPENDS idl/Echo.idl
   VERBATIM)

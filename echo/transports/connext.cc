@@ -3,6 +3,8 @@
 #include <dds/dds.hpp>
 #include <rti/config/Version.hpp>
 #include <rti/core/policy/CorePolicy.hpp>
+#include <functional>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -58,11 +60,18 @@ class Node {
     dds::pub::qos::DataWriterQos writer_qos;
     SetQos(writer_qos);
     writer_qos << policy::WriterDataLifecycle::ManuallyDisposeUnregisteredInstances();
+    // Messages of unbounded length come from the heap above this size, not from a pool.
+    const std::map<std::string, std::string> writer_pool = {
+        {"dds.data_writer.history.memory_manager.fast_pool.pool_buffer_max_size", "4096"}};
+    writer_qos << rti::core::policy::Property(writer_pool.begin(), writer_pool.end());
     writer_ = dds::pub::DataWriter<DdsMessage>(
         dds::pub::Publisher(participant_),
         dds::topic::Topic<DdsMessage>(participant_, write_topic, kTypeName), writer_qos);
     dds::sub::qos::DataReaderQos reader_qos;
     SetQos(reader_qos);
+    const std::map<std::string, std::string> reader_pool = {
+        {"dds.data_reader.history.memory_manager.fast_pool.pool_buffer_max_size", "4096"}};
+    reader_qos << rti::core::policy::Property(reader_pool.begin(), reader_pool.end());
     reader_ = dds::sub::DataReader<DdsMessage>(
         dds::sub::Subscriber(participant_),
         dds::topic::Topic<DdsMessage>(participant_, read_topic, kTypeName), reader_qos);
