@@ -17,6 +17,8 @@ import logging
 import os
 import secrets
 import shutil
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -96,14 +98,31 @@ class Registry(AbstractContextManager["Registry"]):
         trace: TracebackType | None,
     ) -> None:
         try:
-            _undo_all(self._entries)
-            self._entries.clear()
-            with _only_one(self.directory.parent):
-                shutil.rmtree(self.directory)
+            with _uninterrupted():
+                _undo_all(self._entries)
+                self._entries.clear()
+                with _only_one(self.directory.parent):
+                    shutil.rmtree(self.directory)
         finally:
             # On failure the list stays, and without its lock the next start tries again.
             os.close(self._list)
             os.close(self._lock)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C until the context is left: whoever presses it wants things cleaned up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # the main thread alone gets it
+        return
+    pressed: list[int] = []
+    usual = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 def clean(root: Path = ROOT) -> list[str]:

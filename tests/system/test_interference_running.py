@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import traces
-from conftest import needs_root
+from conftest import PROGRAMS, needs_root
 
 from tare import accounting, process
 from tare.command import Command, owner_mark
-from tare.environments import Environment, Site
+from tare.environments import Environment, Inside, Site
 from tare.environments.container import Container
 from tare.environments.native import Native
+from tare.environments.qemu import Qemu
 from tare.errors import TrialError
+from tare.hosts import Hosts
 from tare.interference import Interference
+from tare.leftovers import Registry
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -37,6 +41,28 @@ def test_it_loads_while_the_context_is_open_and_not_after(
             classes = {os.sched_getscheduler(pid) for pid in new}
             assert classes == {os.SCHED_OTHER}
         assert set(traces.processes_of(owner_mark())) <= before
+
+
+@pytest.fixture(scope="module")
+def guest_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    root = tmp_path_factory.mktemp("guest")
+    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
+        yield Site(hosts, PROGRAMS, root / "scratch", PROGRAMS / "test-cache", registry)
+
+
+@pytest.fixture(scope="module")
+def guest(guest_site: Site) -> Iterator[Inside]:
+    with Qemu(accel="tcg").enter(guest_site) as entered:
+        yield entered
+
+
+@pytest.mark.parametrize("what", ["cpu 50 %", "memory 1", "network 5 Mbit/s", "disk 1"])
+def test_it_loads_in_a_guest(guest_site: Site, guest: Inside, what: str) -> None:
+    with Interference.parse(f"inside {what}").running(guest_site, guest):
+        tools = guest.run(("ps",), 30)
+        assert any(tool in tools for tool in ("stress-ng", "iperf3", "fio"))
+    tools = guest.run(("ps",), 30)
+    assert not any(tool in tools for tool in ("stress-ng", "iperf3", "fio"))
 
 
 def test_none_starts_nothing(tidy_site: Site) -> None:

@@ -61,6 +61,27 @@ def test_nothing_is_left_after_a_kill_at_a_random_moment(tmp_path: Path, attempt
     assert list(scratch.glob("tare-*")) == []
 
 
+@pytest.mark.parametrize("attempt", range(8))
+def test_ctrl_c_at_a_random_moment_leaves_nothing_by_itself(tmp_path: Path, attempt: int) -> None:
+    root, scratch = tmp_path / "root", tmp_path / "scratch"
+    scratch.mkdir()
+    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch)]
+    # In a session of its own, as a terminal has it: its children have theirs.
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as life:
+        mark = f"{life.pid}:{start_time(life.pid)}"
+        assert life.stdout is not None
+        life.stdout.readline()  # the first round is over: Python is up
+        with pytest.raises(subprocess.TimeoutExpired):
+            life.wait(random.Random(attempt).uniform(0.0, 1.2))
+        runs = [path.name for path in root.glob("*") if path.is_dir()]
+        life.send_signal(signal.SIGINT)
+        _, errors = life.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in errors
+    assert [path.name for path in root.glob("*") if path.is_dir()] == []
+    for run_id in runs or ["no run had begun"]:
+        assert traces.of_run(run_id, mark) == []
+
+
 def test_a_living_run_goes_on_while_a_dead_ones_things_are_removed(tidy_site: Site) -> None:
     root = tidy_site.leftovers.directory.parent
     scratch = tidy_site.scratch / "dead"

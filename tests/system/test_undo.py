@@ -1,0 +1,115 @@
+"""Each kind of leftover, made for real by a run that is then killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import needs_root
+
+from tare.command import Command
+from tare.errors import TareError
+from tare.leftovers import clean
+from tare.process import start
+
+pytestmark = [pytest.mark.system, needs_root]
+
+
+def killed_run(root: Path, code: str, *values: str) -> None:
+    program = f"""
+import subprocess, sys
+from pathlib import Path
+from tare.leftovers import Registry
+registry = Registry(Path(sys.argv[1]))
+values = sys.argv[2:]
+{code}
+print(flush=True)
+sys.stdin.read()
+"""
+    argv = [sys.executable, "-c", program, str(root), *values]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"\n"
+        run.send_signal(signal.SIGKILL)
+
+
+def test_a_mount_that_was_mounted_twice(tmp_path: Path) -> None:
+    point = tmp_path / "point with a space"
+    point.mkdir()
+    code = """
+registry.add("mount", values[0])
+for _ in range(2):
+    subprocess.run(["mount", "-t", "tmpfs", "tare-test", values[0]], check=True)
+"""
+    killed_run(tmp_path / "root", code, str(point))
+    assert point.is_mount()
+    assert clean(tmp_path / "root") == [f"mount {point}"]
+    assert not point.is_mount()
+
+
+def test_a_directory_with_a_mount_in_it_is_not_deleted_through(tmp_path: Path) -> None:
+    precious, folder = tmp_path / "precious", tmp_path / "folder"
+    precious.mkdir()
+    (precious / "file").write_text("x")
+    code = """
+registry.add("directory", values[0])
+Path(values[0], "view").mkdir(parents=True)
+subprocess.run(["mount", "--bind", values[1], values[0] + "/view"], check=True)
+"""
+    killed_run(tmp_path / "root", code, str(folder), str(precious))
+    try:
+        with pytest.raises(TareError, match="mounted in it"):
+            clean(tmp_path / "root")
+        assert (precious / "file").read_text() == "x"
+    finally:
+        subprocess.run(["umount", str(folder / "view")], check=True)
+    assert clean(tmp_path / "root") == [f"directory {folder}"]
+
+
+def test_a_link_of_the_hosts_own_namespace(tmp_path: Path) -> None:
+    name = f"tare{os.getpid()}"
+    code = """
+registry.add("link", values[0])
+subprocess.run(["ip", "link", "add", values[0], "type", "bridge"], check=True)
+"""
+    killed_run(tmp_path / "root", code, name)
+    assert Path("/sys/class/net", name).exists()
+    assert clean(tmp_path / "root") == [f"link {name}"]
+    assert not Path("/sys/class/net", name).exists()
+
+
+PIDS = Path("/sys/fs/cgroup/pids")
+"""Of cgroup v1; where there is but v2, its root."""
+
+
+def cgroup_named(name: str) -> Path:
+    return (PIDS if PIDS.exists() else Path("/sys/fs/cgroup")) / f"{name}-{os.getpid()}"
+
+
+def test_a_cgroup_with_a_process_in_it(tmp_path: Path) -> None:
+    cgroup = cgroup_named("tare")
+    code = """
+registry.add("cgroup", values[0])
+(Path(values[0]) / "leaf").mkdir(parents=True)
+"""
+    killed_run(tmp_path / "root", code, str(cgroup))
+    with start(Command(("sleep", "60"))) as inmate:
+        (cgroup / "leaf" / "cgroup.procs").write_text(str(inmate.pid))
+        assert clean(tmp_path / "root") == [f"cgroup {cgroup}"]
+        assert not inmate.alive()
+    assert not cgroup.exists()
+
+
+def test_a_cgroup_that_does_not_bear_our_name_is_left_alone(tmp_path: Path) -> None:
+    cgroup = cgroup_named("somebody")
+    cgroup.mkdir()
+    try:
+        killed_run(tmp_path / "root", 'registry.add("cgroup", values[0])', str(cgroup))
+        assert clean(tmp_path / "root") == []
+        assert cgroup.exists()
+    finally:
+        cgroup.rmdir()
