@@ -23,7 +23,7 @@ from tare import process
 from tare.command import Command
 from tare.process import ProcessError
 
-__all__ = ["State", "difference", "fingerprint", "state", "unlike"]
+__all__ = ["State", "commit", "difference", "fingerprint", "state", "unlike"]
 
 _PACKAGES = (
     "runc", "iproute2", "util-linux", "stress-ng", "iperf3", "fio", "libc6", "libstdc++6",
@@ -100,7 +100,7 @@ def fingerprint(programs: Path) -> dict[str, Any]:
             "version": platform.python_version(),
             **{name: metadata.version(name) for name in _DISTRIBUTIONS},
         },
-        "tare": {"version": tare.__version__, "commit": _commit()},
+        "tare": {"version": tare.__version__, "commit": commit()},
         "programs": _hashes(programs),
     }
 
@@ -191,20 +191,20 @@ def _packages() -> dict[str, str]:
     return {name: version for name, _, version in sorted(installed)}
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Tell the commit of the checkout that this code runs from, with `+changes` if it has any."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     git = ("git", "-c", f"safe.directory={root}", "-C", str(root))
     try:
-        commit = process.run(Command((*git, "rev-parse", "HEAD")), _TIMEOUT_S).stdout.strip()
+        head = process.run(Command((*git, "rev-parse", "HEAD")), _TIMEOUT_S).stdout.strip()
         changed = process.run(
             Command((*git, "status", "--porcelain", "--untracked-files=no")), _TIMEOUT_S
         ).stdout
     except ProcessError:
         return None
-    return f"{commit}+changes" if changed else commit
+    return f"{head}+changes" if changed else head
 
 
 def _hashes(programs: Path) -> dict[str, str]:
