@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["Counter", "require_perf", "unit_costs"]
 
 _TIMEOUT_S = 60.0
-_START_TIMEOUT_S = 10.0
+_START_TIMEOUT_S = 30.0
 _SINK_PORT = 7420
 _EXTENT = ("--batches", "10", "--operations", "500")
-_BLOCK_EXTENT = ("--batches", "10", "--operations", "100")
+_SLOW_EXTENT = ("--batches", "20", "--operations", "100")
+"""For what fills a socket's buffer, or takes long."""
 _TAP = "tare-tap"
 _TAP_ADDRESS = "10.78.0.1"
 _BEHIND_TAP = "10.78.0.2"
@@ -78,27 +79,27 @@ def unit_costs(site: Site, inside: Inside) -> dict[str, float]:
         TrialError: a probe failed.
     """
     found = {
-        "receive": _on_client(site, "udp-receive", *_EXTENT),
+        "receive": _on_client(site, "udp-receive", *_SLOW_EXTENT),
         "wake thread": _on_client(site, "wakeup", "--kind", "thread", *_EXTENT),
         "wake process": _on_client(site, "wakeup", "--kind", "process", *_EXTENT),
-        "inside receive": _within(inside, "udp-receive", *_EXTENT),
+        "inside receive": _within(inside, "udp-receive", *_SLOW_EXTENT),
         "inside wake thread": _within(inside, "wakeup", "--kind", "thread", *_EXTENT),
         "inside wake process": _within(inside, "wakeup", "--kind", "process", *_EXTENT),
     }
     sink = ("probe/probe", "udp-sink", "--port", str(_SINK_PORT))
     with inside.start(sink) as there:
         there.event(_START_TIMEOUT_S)
-        found["send"] = _on_client(site, "udp-send", *_to(inside.address), *_EXTENT)
+        found["send"] = _on_client(site, "udp-send", *_to(inside.address), *_SLOW_EXTENT)
         there.stop()
     with process.start(_client_command(site, *sink)) as here:
         here.event(_START_TIMEOUT_S)
         to_client = _to(site.hosts.client_address)
-        found["inside send"] = _within(inside, "udp-send", *to_client, *_EXTENT)
+        found["inside send"] = _within(inside, "udp-send", *to_client, *_SLOW_EXTENT)
         here.stop()
     device = inside.facts.get("null_disk")
     if device is not None:  # only a machine has a device model to kick
         found["virtio kick and interrupt"] = _within(
-            inside, "block", "--device", str(device), *_BLOCK_EXTENT
+            inside, "block", "--device", str(device), *_SLOW_EXTENT
         )
         found["tap hop"] = _tap_hop(site)
     return found

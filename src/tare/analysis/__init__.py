@@ -14,6 +14,7 @@ from tare import experiment as experiments
 from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.beside import Beside, beside_paper_a
 from tare.analysis.budgets import Budget, split_by_contrast
+from tare.analysis.causes import CellCauses, causes_for
 from tare.analysis.cells import CellView, view_cell
 from tare.analysis.questions import Question, ask
 from tare.analysis.questions import half_widths as _half_widths
@@ -33,6 +34,7 @@ __all__ = [  # noqa: RUF022 (in order of importance)
     "Question",
     "Budget",
     "CellAccount",
+    "CellCauses",
     "Beside",
 ]
 
@@ -58,6 +60,8 @@ class Analysis:
     noise: NoiseFloor
     budgets: tuple[Budget, ...]
     accounts: tuple[CellAccount, ...]
+    causes: tuple[CellCauses, ...]
+    """Cells whose operations were counted."""
     beside: tuple[Beside, ...]
 
     @property
@@ -89,6 +93,8 @@ def analyse(record: Record) -> Analysis:
     )
     budgets = split_by_contrast(experiment, plan, sessions)
     accounts = (account_for(cell, sessions) for cell in plan.cells if cell.replica == 1)
+    counted = record.causes()
+    explained = (causes_for(cell, sessions, counted) for cell in plan.cells if cell.replica == 1)
     return Analysis(
         folder=record.folder,
         experiment=experiment,
@@ -102,6 +108,7 @@ def analyse(record: Record) -> Analysis:
         noise=noise_floor([pair.ratio for pair in pairs]),
         budgets=budgets,
         accounts=tuple(account for account in accounts if account is not None),
+        causes=tuple(cause for cause in explained if cause is not None),
         beside=beside_paper_a(views, questions, budgets, sessions),
     )
 

@@ -1,39 +1,18 @@
-"""A6 and the real halves of A3 and A4: experiments whose answer is known beforehand."""
+"""A6: an equivalence that was declared before it was measured."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-from tare import analysis, experiment, machine, plan, runner, workloads
 from tare.claims import Claim, Result, Workshop, shown
-from tare.record import Record
+from tare.claims.shipped import run_shipped
 from tare.stats.verdict import Verdict
-
-
-def _run(workshop: Workshop, name: str, folder: Path) -> analysis.Analysis:
-    """Run an experiment that ships and analyse it."""
-    path = workshop.home / "experiments" / name
-    asked = experiment.load(path)
-    workload = workloads.by_name()[asked.workload]
-    record = Record.create(
-        folder / path.stem,
-        path.read_text(encoding="utf-8"),
-        plan.make(asked, workload),
-        machine.fingerprint(workshop.programs),
-    )
-
-    def tell(progress: runner.Progress) -> None:
-        left = progress.seconds_left
-        workshop.say(f"block {progress.block + 1}, {progress.doing}, about {left:.0f} s left")
-
-    runner.run(record, asked, workload, workshop.programs, workshop.cache, tell)
-    return analysis.analyse(record)
 
 
 def _check_container(workshop: Workshop) -> Result:
     with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
-        found = _run(workshop, "container-equivalence.yaml", Path(folder))
+        found = run_shipped(workshop, "container-equivalence.yaml", Path(folder))
     verdicts = {q.comparison.id: q.judgement.verdict for q in found.questions if q.judgement}
     data = {
         q.comparison.id: {"ratio": shown(q.ratio.ratio), "verdict": verdicts[q.comparison.id].value}

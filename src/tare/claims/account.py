@@ -1,0 +1,57 @@
+"""A5: does the time that is accounted for add up to the response that was measured?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tare.claims import Claim, Result, Workshop, shown
+from tare.claims.shipped import run_shipped
+
+_CLOSES_WITHIN = 0.10
+_EXPLAINS = 0.80
+_UNBOUNDED = "qemu/cyclonedds"
+"""Cold code after a switch costs more there than any hot loop: reported without a bound."""
+
+
+def _check(workshop: Workshop) -> Result:
+    with TemporaryDirectory(prefix="tare-claim-") as folder:
+        found = run_shipped(workshop, "budget.yaml", Path(folder))
+    closures = {a.cell.id: a.closing.closure for a in found.accounts if a.closing}
+    shares = {c.cell.id: c.explanation.share for c in found.causes}
+    closes = bool(closures) and all(
+        c.estimate is not None and abs(c.estimate - 1) <= _CLOSES_WITHIN for c in closures.values()
+    )
+    explains = len(shares) == len(closures) and all(
+        share.estimate is not None and share.estimate >= _EXPLAINS
+        for cell, share in shares.items()
+        if cell != _UNBOUNDED
+    )
+    figure = "account closes at " + ", ".join(f"{c} {shown(v, 2)}" for c, v in closures.items())
+    figure += "; operations explain " + ", ".join(f"{c} {shown(v, 2)}" for c, v in shares.items())
+    data = {
+        "closure": {cell: shown(value) for cell, value in closures.items()},
+        "explained": {
+            c.cell.id: {
+                "share": shown(c.explanation.share),
+                "inflation": c.inflation,
+                "lines": {
+                    line.name: [line.unit_cost_ns, line.count] for line in c.explanation.lines
+                },
+            }
+            for c in found.causes
+        },
+    }
+    return Result(closes and explains, figure, data)
+
+
+CLAIMS = (
+    Claim(
+        "A5",
+        "The time accounted to every thread involved adds up to the mean response on one core,"
+        " native and in QEMU; operations times their unit cost explain most of it.",
+        "account within 10 % of the mean; operations explain at least 80 % (UDP native and in QEMU,"
+        " Cyclone native)",
+        _check,
+    ),
+)
