@@ -1,9 +1,8 @@
 #include "bench.h"
 
-#include <dnnl.hpp>
-
 #include <array>
 #include <chrono>
+#include <dnnl.hpp>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -57,8 +56,8 @@ class RawOneDnn {
 #if DNNL_VERSION_MAJOR >= 3
         matmul_(dnnl::matmul::primitive_desc(engine_, a_desc_, b_desc_, c_desc_)) {
 #else
-        matmul_(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_desc_, b_desc_, c_desc_),
-                                             engine_)) {
+        matmul_(
+            dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_desc_, b_desc_, c_desc_), engine_)) {
 #endif
     for (auto& value : a_) value = static_cast<std::uint8_t>(random() & 127);
     for (auto& value : b_) value = static_cast<std::int8_t>(random() & 127);
@@ -115,8 +114,9 @@ class ExactProduct {
     for (std::int64_t col = 0; col < n_; ++col) {
       unsigned __int128 sum = 0;
       for (std::int64_t k = 0; k < n_; ++k) {
-        sum += static_cast<unsigned __int128>(get_cell(left_.data(), case_.left_cell, row * n_ + k)) *
-               get_cell(right_.data(), case_.right_cell, k * n_ + col);
+        sum +=
+            static_cast<unsigned __int128>(get_cell(left_.data(), case_.left_cell, row * n_ + k)) *
+            get_cell(right_.data(), case_.right_cell, k * n_ + col);
       }
       const auto cap = static_cast<unsigned __int128>(largest(case_.out_cell));
       if (get_cell(out_.data(), case_.out_cell, row * n_ + col) !=
@@ -156,9 +156,10 @@ Json bench(std::int64_t size, int repeats) {
                      std::to_string(dnnl_version()->minor) + "." +
                      std::to_string(dnnl_version()->patch);
   record["isa"] = static_cast<int>(dnnl_get_effective_cpu_isa());
-  record["vnni"] = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_vnni) ==
-                       dnnl_cpu_isa_avx512_core_vnni ||
-                   (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx2_vnni) == dnnl_cpu_isa_avx2_vnni;
+  record["vnni"] =
+      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_vnni) ==
+          dnnl_cpu_isa_avx512_core_vnni ||
+      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx2_vnni) == dnnl_cpu_isa_avx2_vnni;
   Json cases = Json::array();
   for (const Case& what : kCases) {
     ExactProduct exact(what, size, random);

@@ -7,7 +7,8 @@
 namespace walks {
 namespace {
 
-constexpr const char* kIntroduction = R"(walks: powers of a graph's adjacency matrix, out of files, by many processes.
+constexpr const char* kIntroduction =
+    R"(walks: powers of a graph's adjacency matrix, out of files, by many processes.
 
 Cell (i, j) of the p-th power is the number of walks of length p from i to j. From the powers come
 shortest walk lengths and triangles. Matrices may be larger than memory; products are exact.
@@ -29,9 +30,8 @@ const std::map<std::string, Handover> kHandovers = {{"sync", Handover::sync},
                                                     {"reopen", Handover::reopen}};
 const std::map<std::string, Schedule> kSchedules = {{"steps", Schedule::steps},
                                                     {"squaring", Schedule::squaring}};
-const std::map<std::string, Duplicates> kDuplicates = {{"refuse", Duplicates::refuse},
-                                                       {"sum", Duplicates::sum},
-                                                       {"one", Duplicates::one}};
+const std::map<std::string, Duplicates> kDuplicates = {
+    {"refuse", Duplicates::refuse}, {"sum", Duplicates::sum}, {"one", Duplicates::one}};
 
 template <typename Value>
 void choice(CLI::App* app, const std::string& flag, Value& value,

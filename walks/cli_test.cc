@@ -77,20 +77,20 @@ TEST_F(Cli, AnswersThePapersQuestionsFromText) {
 TEST_F(Cli, PowerWritesVerifiesAndRecords) {
   const Outcome made = walks("generate " + in("g.wm") + " --vertices 60 --probability 0.1");
   EXPECT_EQ(made.code, 0) << made.text;
-  const Outcome power = walks("power " + in("g.wm") + " -p 3 --cell 2 --verify --json --quiet -o " +
-                              in("g3.wm"));
+  const Outcome power =
+      walks("power " + in("g.wm") + " -p 3 --cell 2 --verify --json --quiet -o " + in("g3.wm"));
   ASSERT_EQ(power.code, 0) << power.text;
   const auto record = nlohmann::json::parse(power.text);
   EXPECT_EQ(record["power"], 3);
   EXPECT_EQ(record["products"].size(), 2U);
   EXPECT_EQ(record["verified"]["wrong_cells"], 0);
   const auto& rank = record["rank_totals"][0];
-  for (const char* const phase : {"open_s", "read_s", "compute_s", "write_s", "sync_s", "close_s"}) {
+  for (const char* const phase :
+       {"open_s", "read_s", "compute_s", "write_s", "sync_s", "close_s"}) {
     EXPECT_TRUE(rank[phase].is_number()) << phase;
   }
   EXPECT_EQ(walks("info " + in("g3.wm")).text,
-            in("g3.wm") +
-                ": walks of length 3, 60 vertices from 1, cells of 2 bytes, row-major\n");
+            in("g3.wm") + ": walks of length 3, 60 vertices from 1, cells of 2 bytes, row-major\n");
 }
 
 TEST_F(Cli, MatrixMarketGoesThereAndBack) {
@@ -107,8 +107,7 @@ TEST_F(Cli, MatrixMarketGoesThereAndBack) {
 TEST_F(Cli, ErrorsAreOneSentence) {
   const Outcome missing = walks("power " + in("none.wm") + " -o " + in("x.wm"));
   EXPECT_EQ(missing.code, 1);
-  EXPECT_EQ(missing.text,
-            "walks: cannot open " + in("none.wm") + ": No such file or directory\n");
+  EXPECT_EQ(missing.text, "walks: cannot open " + in("none.wm") + ": No such file or directory\n");
   std::ofstream(in("bad.txt")) << "1 2\n3\n";
   const Outcome bad = walks("power " + in("bad.txt") + " -o " + in("x.wm"));
   EXPECT_EQ(bad.code, 1);
@@ -128,9 +127,9 @@ TEST_F(Cli, ErrorsAreOneSentence) {
 
 TEST_F(Cli, TermSignalLeavesNoFileButTheInput) {
   walks("generate " + in("g.wm") + " --vertices 600");
-  const Outcome ended = walks("power " + in("g.wm") + " -p 4000000 --saturate --quiet -o " +
-                                  in("x.wm"),
-                              "timeout -s TERM 2");
+  const Outcome ended =
+      walks("power " + in("g.wm") + " -p 4000000 --saturate --quiet -o " + in("x.wm"),
+            "timeout -s TERM 2");
   EXPECT_NE(ended.code, 0);
   int files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(in(""))) ++files;

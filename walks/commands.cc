@@ -71,11 +71,10 @@ void add_verdict(Answer& answer, const Verdict& verdict, const Header& header) {
     return;
   }
   answer.text += "WRONG: " + count(verdict.wrong, "cell differs", "cells differ") +
-                 " from the reference; cell (" +
-                 std::to_string(verdict.row + header.first_vertex) + ", " +
-                 std::to_string(verdict.col + header.first_vertex) + ") is " +
-                 std::to_string(verdict.found) + ", should be " +
-                 std::to_string(verdict.expected) + "\n";
+                 " from the reference; cell (" + std::to_string(verdict.row + header.first_vertex) +
+                 ", " + std::to_string(verdict.col + header.first_vertex) + ") is " +
+                 std::to_string(verdict.found) + ", should be " + std::to_string(verdict.expected) +
+                 "\n";
 }
 
 void verify_output(Team& team, Graph& graph, const Options& options, Answer& answer) {
@@ -111,8 +110,8 @@ Answer convert_text(Team& team, const Options& options) {
   request.tile = options.tile.value_or(0);
   DoomedFile partial(options.output + ".partial", team.leads());
   ImportSummary summary;
-  MatrixFile matrix = import_text(team, options.graph, partial.path(), false, request,
-                                  options.access, summary);
+  MatrixFile matrix =
+      import_text(team, options.graph, partial.path(), false, request, options.access, summary);
   matrix.finish();
   team.guard(Phase::close, [&] { partial.keep_as(options.output); });
   team.agree();
@@ -139,8 +138,8 @@ Answer run_convert(Team& team, const Options& options) {
     room_for(team, options.output, header.n, header.cell);
     team.begin("copying " + options.graph);
     MatrixFile matrix = MatrixFile::create(team, partial.path(), header, false);
-    const bool cut = copy(team, graph.file(), matrix, options.access.pattern,
-                          options.access.memory, options.saturate, options.import.no_loops);
+    const bool cut = copy(team, graph.file(), matrix, options.access.pattern, options.access.memory,
+                          options.saturate, options.import.no_loops);
     matrix.set_saturated(header.saturated || cut);
     matrix.finish();
     answer.record["output"] = describe_matrix(options.output, matrix.header());
@@ -159,17 +158,16 @@ Answer run_info(Team& team, const Options& options) {
   const Header& header = matrix.header();
   Answer answer;
   answer.record["input"] = describe_matrix(options.graph, header);
-  answer.text = options.graph + ": " +
-                (header.kind == Kind::kWalks
-                     ? "walks of length " + std::to_string(header.power)
-                     : "shortest walk lengths" +
-                           (header.power == 0 ? std::string()
-                                              : " up to " + std::to_string(header.power))) +
-                ", " + count(header.n, "vertex", "vertices") + " from " +
-                std::to_string(header.first_vertex) + ", cells of " +
-                count(header.cell, "byte", "bytes") + ", " +
-                (header.tile == 0 ? "row-major" : "tiles of " + std::to_string(header.tile)) +
-                (header.saturated ? ", saturated" : "") + "\n";
+  answer.text =
+      options.graph + ": " +
+      (header.kind == Kind::kWalks
+           ? "walks of length " + std::to_string(header.power)
+           : "shortest walk lengths" +
+                 (header.power == 0 ? std::string() : " up to " + std::to_string(header.power))) +
+      ", " + count(header.n, "vertex", "vertices") + " from " +
+      std::to_string(header.first_vertex) + ", cells of " + count(header.cell, "byte", "bytes") +
+      ", " + (header.tile == 0 ? "row-major" : "tiles of " + std::to_string(header.tile)) +
+      (header.saturated ? ", saturated" : "") + "\n";
   return answer;
 }
 
@@ -230,8 +228,8 @@ Answer run_paths(Team& team, const Options& options) {
   const std::uint32_t cell = options.cell.value_or(2);
   room_for(team, options.output, input.n, cell);
   const LengthsSummary summary =
-      shortest_lengths(team, graph.file(), options.longest, cell,
-                       options.tile.value_or(input.tile), options.access, options.output);
+      shortest_lengths(team, graph.file(), options.longest, cell, options.tile.value_or(input.tile),
+                       options.access, options.output);
   Answer answer;
   answer.record["input"] = graph.describe();
   answer.record["connected_pairs"] = summary.connected;
@@ -250,8 +248,9 @@ Answer run_paths(Team& team, const Options& options) {
     answer.record["to"] = *options.to;
     answer.record["length"] = length;
     const std::string ends = std::to_string(*options.from) + " to " + std::to_string(*options.to);
-    answer.text += length == 0 ? "no walk from " + ends + "\n"
-                               : "shortest walk from " + ends + ": " + std::to_string(length) + "\n";
+    answer.text += length == 0
+                       ? "no walk from " + ends + "\n"
+                       : "shortest walk from " + ends + ": " + std::to_string(length) + "\n";
   }
   if (options.verify) {
     add_verdict(answer, verify(team, graph.file(), result, options.verify_rows, options.access),

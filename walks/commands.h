@@ -10,8 +10,8 @@
 namespace walks {
 
 struct Answer {
-  Json record;       // of the command itself; describe_run() is added by main
-  std::string text;  // the same for people
+  Json record;         // of the command itself; describe_run() is added by main
+  std::string text;    // the same for people
   bool wrong = false;  // a verification failed
 };
 

@@ -211,7 +211,8 @@ TEST(Questions, GiveThePapersExampleValues) {
   MatrixFile result = MatrixFile::open(*team, lengths);
   EXPECT_EQ(walks_between(*team, result, 1, 2, 0, {}), 2U);
   raise(*team, graph, {.exponent = 3, .cell = 1}, {}, folder + "/cube.wm");
-  EXPECT_EQ(bytes_of(folder + "/cube.wm"), bytes_of(std::string(WALKS_TESTDATA) + "/paper-power3.wm"));
+  EXPECT_EQ(bytes_of(folder + "/cube.wm"),
+            bytes_of(std::string(WALKS_TESTDATA) + "/paper-power3.wm"));
 }
 
 TEST(Verify, FindsASingleWrongCell) {
@@ -262,8 +263,9 @@ TEST(Text, ErrorsNameTheFileAndLineOnEveryRank) {
     ADD_FAILURE() << "no error";
   } catch (const AgreedError& error) {
     EXPECT_EQ(std::string(error.what()),
-              path + ", line 3: edge 1 -> 2 stands here for the second time; --duplicates sum adds "
-                     "such edges up, --duplicates one counts them once");
+              path +
+                  ", line 3: edge 1 -> 2 stands here for the second time; --duplicates sum adds "
+                  "such edges up, --duplicates one counts them once");
   }
 }
 

@@ -52,8 +52,8 @@ Region Plan::left(std::int64_t d, int i, std::int64_t panel) const {
 
 Region Plan::right(std::int64_t panel, std::int64_t a, int j) const {
   const std::int64_t strip = a * grid.cols + j;
-  return {cut(n, panels(), panel), cut(n, panels(), panel + 1),
-          cut(n, across * grid.cols, strip), cut(n, across * grid.cols, strip + 1)};
+  return {cut(n, panels(), panel), cut(n, panels(), panel + 1), cut(n, across * grid.cols, strip),
+          cut(n, across * grid.cols, strip + 1)};
 }
 
 Region Plan::out(std::int64_t d, std::int64_t a, int i, int j) const {

@@ -84,9 +84,8 @@ Header decode(std::span<const std::byte> bytes) {
     refuse("its header's checksum does not match");
   }
   if (get(bytes, kAtHeaderBytes, 4) != kHeaderBytes) refuse("its header is not 4096 bytes long");
-  const bool reserved_clear =
-      std::all_of(bytes.begin() + kAtReserved, bytes.begin() + kHeaderBytes,
-                  [](std::byte b) { return b == std::byte{0}; });
+  const bool reserved_clear = std::all_of(bytes.begin() + kAtReserved, bytes.begin() + kHeaderBytes,
+                                          [](std::byte b) { return b == std::byte{0}; });
   if (!reserved_clear) refuse("its header has bytes set that version 1 leaves zero");
 
   Header header;
@@ -108,7 +107,8 @@ Header decode(std::span<const std::byte> bytes) {
   if (first_vertex > 1) refuse("its vertices are numbered from neither 0 nor 1");
   header.first_vertex = static_cast<std::uint32_t>(first_vertex);
   const std::uint64_t flags = get(bytes, kAtFlags, 4);
-  if ((flags & ~std::uint64_t{kSaturated}) != 0) refuse("it has flags that version 1 does not know");
+  if ((flags & ~std::uint64_t{kSaturated}) != 0)
+    refuse("it has flags that version 1 does not know");
   header.saturated = (flags & kSaturated) != 0;
   return header;
 }

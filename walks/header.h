@@ -17,9 +17,9 @@ enum class Kind : std::uint32_t {
 
 struct Header {
   Kind kind = Kind::kWalks;
-  std::uint64_t n = 0;             // vertices; the matrix has n * n cells
-  std::uint32_t cell = 1;          // bytes a cell: 1, 2, 4 or 8
-  std::uint64_t tile = 0;          // 0: row-major; otherwise the side of a tile
+  std::uint64_t n = 0;     // vertices; the matrix has n * n cells
+  std::uint32_t cell = 1;  // bytes a cell: 1, 2, 4 or 8
+  std::uint64_t tile = 0;  // 0: row-major; otherwise the side of a tile
   // Of the graph's adjacency matrix; for lengths: the longest looked for, 0 if all were found.
   std::uint64_t power = 1;
   std::uint32_t first_vertex = 1;  // the number that users give to row 0

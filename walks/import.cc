@@ -61,11 +61,12 @@ void fill_strip(const std::string& path, const ImportRequest& request, std::int6
   const auto graph = read_text_graph(text, request.text);
   while (const auto edge = graph->next()) {
     if (edge->from >= n || edge->to >= n) {
-      throw TextError(edge->line, "vertex " +
-                                      std::to_string(static_cast<std::uint64_t>(
-                                                         std::max(edge->from, edge->to)) +
-                                                     number_of_first) +
-                                      " in a graph of " + std::to_string(n) + " vertices");
+      throw TextError(
+          edge->line,
+          "vertex " +
+              std::to_string(static_cast<std::uint64_t>(std::max(edge->from, edge->to)) +
+                             number_of_first) +
+              " in a graph of " + std::to_string(n) + " vertices");
     }
     if (edge->from < region.row0 || edge->from >= region.row1) continue;
     if (request.no_loops && edge->from == edge->to) continue;
@@ -214,8 +215,8 @@ void export_text(Team& team, MatrixFile& matrix, const std::string& path, const 
     if (text == nullptr) {
       throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
     }
-    const std::int64_t rows =
-        std::clamp<std::int64_t>(access.memory / (n * cell), 1, std::max<std::int64_t>(1, (std::int64_t{1} << 28) / n));
+    const std::int64_t rows = std::clamp<std::int64_t>(
+        access.memory / (n * cell), 1, std::max<std::int64_t>(1, (std::int64_t{1} << 28) / n));
     std::vector<std::byte> cells;
     // Two passes: the header states the number of entries.
     std::uint64_t entries = 0;

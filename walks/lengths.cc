@@ -31,11 +31,10 @@ class Lengths {
         if (get_cell(power, power_cell, i) == 0 || get_cell(cells_.data(), cell, i) != 0) continue;
         ++found_;
         if (length > largest(cell)) {
-          throw std::runtime_error("a shortest walk has length " + std::to_string(length) +
-                                   ", and a cell of " + std::to_string(cell) +
-                                   " byte(s) holds at most " + std::to_string(largest(cell)) +
-                                   "; choose wider cells (--cell " + std::to_string(cell * 2) +
-                                   ")");
+          throw std::runtime_error(
+              "a shortest walk has length " + std::to_string(length) + ", and a cell of " +
+              std::to_string(cell) + " byte(s) holds at most " + std::to_string(largest(cell)) +
+              "; choose wider cells (--cell " + std::to_string(cell * 2) + ")");
         }
         set_cell(cells_.data(), cell, i, length);
         if (region.row0 + i / region.cols() != region.col0 + i % region.cols()) ++pairs_;
@@ -95,8 +94,8 @@ LengthsSummary shortest_lengths(Team& team, MatrixFile& graph, std::uint64_t lon
     for (std::int64_t a = 0; a < plan.across; ++a) {
       const Region region = team.active() ? plan.out(d, a, team.row(), team.col()) : Region{};
       team.guard(Phase::read, [&] {
-        cells.resize(region.empty() ? 0
-                                    : static_cast<std::size_t>(region.cells() * graph.header().cell));
+        cells.resize(
+            region.empty() ? 0 : static_cast<std::size_t>(region.cells() * graph.header().cell));
       });
       graph.read(region, cells.data(), access.pattern);
       lengths.enter(region, cells.data(), graph.header().cell, 1);
@@ -115,9 +114,8 @@ LengthsSummary shortest_lengths(Team& team, MatrixFile& graph, std::uint64_t lon
   for (; found.entries > 0 && (longest == 0 || length <= longest); ++length) {
     team.begin("walks of length " + std::to_string(length));
     lengths_file.hand_over(access.handover);
-    MatrixFile product =
-        MatrixFile::create(team, (length % 2 == 0 ? scratch0 : scratch1).path(), power_header,
-                           scratch_closes);
+    MatrixFile product = MatrixFile::create(team, (length % 2 == 0 ? scratch0 : scratch1).path(),
+                                            power_header, scratch_closes);
     Store store(team, product, access.pattern, 1);
     multiply(team, plan, access.pattern, before ? *before : graph, graph,
              [&](const Region& region, Accumulator& block) {

@@ -33,7 +33,7 @@ class Datatype {
 };
 
 // The runs' cells as a datatype, at their places in the file or in the buffer.
-void indexed(const std::vector<Run>& runs, std::int64_t Run::* place, std::uint32_t cell,
+void indexed(const std::vector<Run>& runs, std::int64_t Run::*place, std::uint32_t cell,
              Datatype& type) {
   std::vector<int> lengths;
   std::vector<MPI_Aint> places;
@@ -55,8 +55,7 @@ void subarray(const Region& region, std::int64_t n, std::uint32_t cell, Datatype
                                     static_cast<int>(region.cols())};
   const std::array<int, 2> starts = {static_cast<int>(region.row0), static_cast<int>(region.col0)};
   Datatype one_cell;
-  check(MPI_Type_contiguous(static_cast<int>(cell), MPI_BYTE, one_cell.out()),
-        "describing a cell");
+  check(MPI_Type_contiguous(static_cast<int>(cell), MPI_BYTE, one_cell.out()), "describing a cell");
   check(MPI_Type_create_subarray(2, sizes.data(), parts.data(), starts.data(), MPI_ORDER_C,
                                  one_cell.commit(), type.out()),
         "describing a region");
@@ -114,8 +113,8 @@ MatrixFile MatrixFile::open(Team& team, const std::string& path) {
     }
     const std::uint64_t wanted = kHeaderBytes + header.n * header.n * header.cell;
     if (static_cast<std::uint64_t>(size) != wanted) {
-      throw std::runtime_error(path + " is damaged: its header asks for " +
-                               std::to_string(wanted) + " bytes, it has " + std::to_string(size));
+      throw std::runtime_error(path + " is damaged: its header asks for " + std::to_string(wanted) +
+                               " bytes, it has " + std::to_string(size));
     }
   });
   team.agree();

@@ -93,7 +93,8 @@ class MatrixMarket final : public TextGraph {
     const auto fields = lines_.fields(false);
     const std::size_t wanted = coordinate_ ? 3 : 2;
     if (fields.size() != wanted) {
-      lines_.refuse("expected " + std::string(coordinate_ ? "rows, columns and entries" : "rows and columns") +
+      lines_.refuse("expected " +
+                    std::string(coordinate_ ? "rows, columns and entries" : "rows and columns") +
                     ", found " + quoted(lines_.text()));
     }
     const std::uint64_t rows = lines_.whole(fields[0], "number of rows", kMostVertices);
@@ -115,7 +116,8 @@ class MatrixMarket final : public TextGraph {
   Edge coordinate_entry() {
     const auto fields = lines_.fields(false);
     if (fields.size() != (pattern_ ? 2U : 3U)) {
-      lines_.refuse("expected " + std::string(pattern_ ? "row and column" : "row, column and value") +
+      lines_.refuse("expected " +
+                    std::string(pattern_ ? "row and column" : "row, column and value") +
                     ", found " + quoted(lines_.text()));
     }
     Edge edge;

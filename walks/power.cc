@@ -68,17 +68,17 @@ std::vector<ProductRecord> raise(Team& team, MatrixFile& input, const PowerReque
     const Tally tally = team.tally();
     const bool last = exponent == request.exponent;
     const bool scratch_turn = records.size() % 2 == 0;
-    const std::string& path = last ? partial.path() : scratch_turn ? scratch0.path()
-                                           : scratch1.path();
-    team.begin("power " + std::to_string(base * exponent) + " of " +
-               std::to_string(header.power));
+    const std::string& path = last           ? partial.path()
+                              : scratch_turn ? scratch0.path()
+                                             : scratch1.path();
+    team.begin("power " + std::to_string(base * exponent) + " of " + std::to_string(header.power));
     MatrixFile product =
         MatrixFile::create(team, path, header, last ? request.discard : scratch_closes);
     MatrixFile& left = before ? *before : input;
     MatrixFile& right = exponent == 2 * reached ? left : input;
     const CellWidths read{left.header().cell, right.header().cell, header.cell};
-    const Plan plan = Plan::fit(team.grid(), input.n(), read,
-                                access.pattern == Pattern::shift, access.memory);
+    const Plan plan =
+        Plan::fit(team.grid(), input.n(), read, access.pattern == Pattern::shift, access.memory);
     Store store(team, product, access.pattern, largest(header.cell));
     multiply(team, plan, access.pattern, left, right,
              [&](const Region& region, Accumulator& block) { store.put(region, block); });

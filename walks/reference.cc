@@ -32,7 +32,7 @@ std::vector<std::uint64_t> SparseGraph::row_of_power(std::int64_t from, std::uin
 }
 
 std::vector<std::uint64_t> SparseGraph::lengths_from(std::int64_t from,
-                                                    std::uint64_t longest) const {
+                                                     std::uint64_t longest) const {
   std::vector<std::uint64_t> lengths(rows_.size());
   std::vector<std::int64_t> frontier = {from};
   for (std::uint64_t length = 1; length <= longest && !frontier.empty(); ++length) {
@@ -71,8 +71,8 @@ SparseGraph load(MatrixFile& graph, std::int64_t memory) {
   return edges;
 }
 
-void compare(const std::vector<std::uint64_t>& expected, const std::byte* cells,
-             std::uint32_t cell, std::int64_t row, Verdict& verdict) {
+void compare(const std::vector<std::uint64_t>& expected, const std::byte* cells, std::uint32_t cell,
+             std::int64_t row, Verdict& verdict) {
   ++verdict.rows;
   for (std::size_t col = 0; col < expected.size(); ++col) {
     const std::uint64_t found = get_cell(cells, cell, static_cast<std::int64_t>(col));

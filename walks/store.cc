@@ -60,8 +60,7 @@ bool copy(Team& team, MatrixFile& from, MatrixFile& to, Pattern pattern, std::in
   std::vector<std::byte> cells;
   for (std::int64_t round = 0; round < strips.rounds(); ++round) {
     const Region region = strips.of(team.rank(), round);
-    team.guard(Phase::read,
-               [&] { cells.resize(static_cast<std::size_t>(region.cells() * in)); });
+    team.guard(Phase::read, [&] { cells.resize(static_cast<std::size_t>(region.cells() * in)); });
     from.read(region, cells.data(), pattern);
     for (std::int64_t row = region.row0; no_loops && row < region.row1; ++row) {
       set_cell(cells.data(), in, (row - region.row0) * n + row, 0);

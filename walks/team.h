@@ -22,8 +22,8 @@ class AgreedError : public std::runtime_error {
 };
 
 enum class Phase { open, read, shift, compute, write, sync, close, count };
-inline constexpr std::array<std::string_view, static_cast<std::size_t>(Phase::count)> kPhaseNames = {
-    "open", "read", "shift", "compute", "write", "sync", "close"};
+inline constexpr std::array<std::string_view, static_cast<std::size_t>(Phase::count)> kPhaseNames =
+    {"open", "read", "shift", "compute", "write", "sync", "close"};
 
 // What one rank did: wall seconds within each phase (what lies between them, waiting for others
 // above all, is in no phase), calls and bytes of its reads and writes.

@@ -60,7 +60,8 @@ std::uint64_t Lines::weight(std::string_view field) const {
   if (error == std::errc{} && end == field.end()) return value;
   double real = 0;
   const auto [real_end, real_error] = std::from_chars(field.begin(), field.end(), real);
-  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it a real no longer names one integer
+  constexpr double kExact =
+      9007199254740992.0;  // 2^53: beyond it a real no longer names one integer
   const bool is_real = real_error == std::errc{} && real_end == field.end();
   if (!is_real || !(real >= 0 && real <= kExact) || real != std::floor(real)) {
     refuse("weight " + quoted(field) +

@@ -22,9 +22,9 @@ void add_products(const std::vector<std::uint64_t>& square, const std::byte* mir
       const std::uint64_t entry = get_cell(mirror, cell, c * region.rows() + r);
       if (entry == 0) continue;
       if (region.row0 + r == region.col0 + c) ++sum.loops;
-      sum.total += static_cast<unsigned __int128>(
-                       square[static_cast<std::size_t>(r * region.cols() + c)]) *
-                   entry;
+      sum.total +=
+          static_cast<unsigned __int128>(square[static_cast<std::size_t>(r * region.cols() + c)]) *
+          entry;
     }
   }
 }
@@ -61,21 +61,20 @@ Triangles count_triangles(Team& team, MatrixFile& graph, bool undirected, const 
   // The block's 64-bit cells are what the output is here.
   const Plan plan = Plan::fit(team.grid(), graph.n(), {cell, cell, 8},
                               access.pattern == Pattern::shift, access.memory);
-  multiply(team, plan, access.pattern, graph, graph,
-           [&](const Region& region, Accumulator& block) {
-             read({region.col0, region.col1, region.row0, region.row1}, mirror);
-             if (undirected) read(region, cells);
-             team.guard(Phase::compute, [&] {
-               if (region.empty()) return;
-               square.resize(static_cast<std::size_t>(region.cells()));
-               if (block.narrow(reinterpret_cast<std::byte*>(square.data()), 8,
-                                std::numeric_limits<std::uint64_t>::max())) {
-                 throw std::runtime_error("the square of the matrix exceeds 64 bits");
-               }
-               add_products(square, mirror.data(), cell, region, sum);
-               if (undirected) sum.one_way += one_way(cells.data(), mirror.data(), cell, region);
-             });
-           });
+  multiply(team, plan, access.pattern, graph, graph, [&](const Region& region, Accumulator& block) {
+    read({region.col0, region.col1, region.row0, region.row1}, mirror);
+    if (undirected) read(region, cells);
+    team.guard(Phase::compute, [&] {
+      if (region.empty()) return;
+      square.resize(static_cast<std::size_t>(region.cells()));
+      if (block.narrow(reinterpret_cast<std::byte*>(square.data()), 8,
+                       std::numeric_limits<std::uint64_t>::max())) {
+        throw std::runtime_error("the square of the matrix exceeds 64 bits");
+      }
+      add_products(square, mirror.data(), cell, region, sum);
+      if (undirected) sum.one_way += one_way(cells.data(), mirror.data(), cell, region);
+    });
+  });
   constexpr auto kHalf = 32;
   const auto low_mask = (std::uint64_t{1} << kHalf) - 1;
   // 128 bits in pieces whose sums over all ranks fit 64.
