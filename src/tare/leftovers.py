@@ -67,12 +67,23 @@ class Registry(AbstractContextManager["Registry"]):
             )
 
     def add(self, kind: Kind, name: str, detail: str = "") -> Entry:
-        """Write down an intent. Call it *before* making the thing."""
+        """Write down an intent. Call it *before* making the thing.
+
+        Raises:
+            TareError: it cannot be written, so the thing may not be made.
+        """
         if not is_name(kind, name):
             raise ValueError(f"{name!r} cannot name a {kind}")
         entry = Entry(kind, name, detail)
         line = json.dumps({"kind": kind, "name": name, "detail": detail}) + "\n"
-        os.write(self._list, line.encode())
+        end = os.fstat(self._list).st_size
+        try:
+            whole = os.write(self._list, line.encode()) == len(line.encode())
+        except OSError:
+            whole = False
+        if not whole:
+            os.ftruncate(self._list, end)  # so that the next line stands alone
+            raise TareError(f"cannot write to {self.directory}: the disk is full", "make room")
         self._entries.append(entry)
         return entry
 

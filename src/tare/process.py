@@ -25,39 +25,20 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from tare.command import PATH, Command
 from tare.errors import TrialError
+from tare.failures import ProcessError, ended, last_words
 
 __all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait_pidfd"]
 
 _LOG = logging.getLogger(__name__)
 _LINE_LIMIT = 1 << 20
-_STDERR_TAIL_LINES = 8
-_STDERR_TAIL_BYTES = 4096
 
 # The kernel sends the parent-death signal when the *thread* that spawned the child ends, so that
 # a child of some short-lived worker would die with it. One thread spawns them all.
 _SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-spawner")
-
-Failure = Literal["not found", "exit", "signal", "timeout", "protocol"]
-
-
-class ProcessError(TrialError):
-    """A process could not be started, failed, was killed, took too long or talked nonsense.
-
-    Attributes:
-        kind: which of these.
-        code: for "exit" the exit code, for "signal" minus the signal's number, else None.
-    """
-
-    def __init__(
-        self, kind: Failure, what: str, remedy: str | None = None, code: int | None = None
-    ) -> None:
-        super().__init__(what, remedy)
-        self.kind: Failure = kind
-        self.code = code
 
 
 @dataclass(frozen=True)
@@ -248,7 +229,7 @@ class Running(AbstractContextManager["Running"]):
         return f"{self.command.name} (pid {self.pid})"
 
     def _last_words(self) -> str:
-        return _tail(self._files.read_stderr())
+        return last_words(self._files.read_stderr())
 
     def _failure(self, circumstance: str) -> ProcessError:
         if self.alive():
@@ -257,7 +238,7 @@ class Running(AbstractContextManager["Running"]):
                 f"{self._whoami()} closed its output {circumstance}{self._last_words()}",
             )
         self.kill()
-        return _ended(
+        return ended(
             self._whoami(), self.command, self._popen.returncode, circumstance, self._last_words()
         )
 
@@ -271,14 +252,21 @@ class _Files:
             if log_dir is None:
                 self.stderr: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
             else:
-                log_dir.mkdir(parents=True, exist_ok=True)
-                self.stderr = stack.enter_context((log_dir / f"{name}.stderr").open("w+b"))
-                self._stdout = stack.enter_context((log_dir / f"{name}.stdout").open("wb"))
+                try:
+                    log_dir.mkdir(parents=True, exist_ok=True)
+                    self.stderr = stack.enter_context((log_dir / f"{name}.stderr").open("w+b"))
+                    self._stdout = stack.enter_context(
+                        (log_dir / f"{name}.stdout").open("wb", buffering=0)
+                    )
+                except OSError as error:
+                    what = f"cannot keep what {name} writes below {log_dir}: {error.strerror}"
+                    raise TrialError(what, "make room") from error
             self._stack = stack.pop_all()
 
     def keep_stdout(self, chunk: bytes) -> None:
         if self._stdout is not None:
-            self._stdout.write(chunk)
+            with suppress(OSError):  # a log that is cut short, on a full disk, spoils no trial
+                self._stdout.write(chunk)
 
     def read_stderr(self) -> bytes:
         size = os.fstat(self.stderr.fileno()).st_size
@@ -345,14 +333,14 @@ def run(
             raise ProcessError(
                 "timeout",
                 f"{command.name} did not end within {timeout_s:g} s and was killed"
-                f"{_tail(error.stderr or b'')}",
+                f"{last_words(error.stderr or b'')}",
             ) from None
         finally:
             if popen.returncode is None:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(popen.pid, signal.SIGKILL)
     if popen.returncode not in accept:
-        raise _ended(command.name, command, popen.returncode, "", _tail(err))
+        raise ended(command.name, command, popen.returncode, "", last_words(err))
     return Output(out.decode(errors="replace"), err.decode(errors="replace"))
 
 
@@ -388,22 +376,3 @@ def _check_found(command: Command) -> None:
             f"{program} cannot be started: {'not executable' if exists else 'no such program'}",
             "run `tare doctor`: it names the missing package or build step",
         )
-
-
-def _ended(
-    who: str, command: Command, code: int, circumstance: str, last_words: str
-) -> ProcessError:
-    tail = f" {circumstance}" if circumstance else ""
-    if code < 0:
-        name = signal.strsignal(-code) or "a real-time signal"
-        what = f"{who} was killed by signal {-code} ({name}){tail}{last_words}"
-        return ProcessError("signal", what, code=code)
-    what = f"{who} ended with exit code {code}{tail}{last_words}"
-    return ProcessError("exit", what, f"try it by hand: {command}" if code else None, code)
-
-
-def _tail(stderr: bytes) -> str:
-    """Put the last lines of standard error into words, or nothing if there are none."""
-    text = stderr[-_STDERR_TAIL_BYTES:].decode(errors="replace").rstrip()
-    lines = text.splitlines()[-_STDERR_TAIL_LINES:]
-    return "; its last words: " + " | ".join(lines) if lines else ""

@@ -61,7 +61,11 @@ class Container:
             for cgroup in _cgroups(name):
                 stack.enter_context(site.leftovers.owing("cgroup", str(cgroup)))
             stack.enter_context(site.leftovers.owing("container", name, str(state)))
-            oci.write_bundle(bundle, name, site)
+            try:
+                oci.write_bundle(bundle, name, site)
+            except OSError as error:
+                what = f"cannot write the container's bundle {bundle}: {error.strerror}"
+                raise TrialError(what, "make room") from error
             stack.enter_context(_started(name, bundle, state, site.scratch / "logs"))
             yield _InsideContainer(site, name, bundle, state)
 
