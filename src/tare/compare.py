@@ -172,7 +172,9 @@ def table(found: Comparison) -> RenderableType:
     rows = Table(box=None, pad_edge=False)
     for heading in ("verdict", "cell", "ratio [95 %]", "later", "earlier", "p (Holm)"):
         left = heading in ("verdict", "cell")
-        rows.add_column(heading, justify="left" if left else "right", no_wrap=not left)
+        rows.add_column(
+            heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
+        )
     for cell in found.cells:
         verdict = cell.judgement.verdict
         style = {Verdict.SLOWER: "red", Verdict.FASTER: "green", Verdict.EQUIVALENT: "cyan"}

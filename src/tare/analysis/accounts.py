@@ -1,8 +1,15 @@
-"""The closing account: where every thread was during a request, and what else it consumed."""
+"""The closing account: where every thread was during a request, and what else it consumed.
+
+On-CPU times add up. Run-queue waits do not: a server that was woken waits on the same core while
+its client still runs, and that time is in the account already, as the client's. What a wait adds
+for certain is what the account's other threads cannot have filled: other programs ran then. The
+largest such remainder of any thread is the line `WAITED`, a lower bound; `waits` holds the waits
+themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tare.accounting import Account, Role, ThreadTime
@@ -12,10 +19,13 @@ from tare.record import Trial
 from tare.stats import Estimate, across
 from tare.stats.causes import ClosingAccount, closing_account
 
-__all__ = ["CellAccount", "account_for"]
+__all__ = ["LINES", "WAITED", "CellAccount", "account_for"]
 
 _ROLES: tuple[Role, ...] = ("client", "server", "vmm", "vcpu", "kernel")
 """Whose times add up. A guest's own rows are the same time seen from inside, and stay out."""
+WAITED = "waiting for other programs, at least"
+LINES = (*(f"{role} on CPU" for role in _ROLES), WAITED)
+"""Names of an account's lines, in order."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +36,12 @@ class CellAccount:
     closing: ClosingAccount | None
     """Time of all threads against the mean response, ns for each request; None without accounts."""
     closes: bool
-    """Whether the account can be expected to close: one request at a time. With several, threads
-    work for more than one; in open loop a response also waits for requests before it."""
+    """Whether the account can be expected to close: one request at a time, and both ends accounted
+    for. With several requests, threads work for more than one; in open loop a response also waits
+    for requests before it; where a guest's kernel answers by itself, nobody accounts for it."""
+    waits: Mapping[Role, Estimate]
+    """Role -> run-queue wait of its threads, ns for each request; they overlap with each other and
+    with on-CPU times, and are not in the sum."""
     guest: Mapping[str, Estimate]
     """The guest's own view of its server, ns for each request: overlaps with vcpu, never added."""
     cpu_ns: Estimate
@@ -54,11 +68,18 @@ def account_for(cell: Cell, sessions: Sessions) -> CellAccount | None:
         return column
 
     roles = {thread.role for trial in trials.values() for thread in _threads(trial)}
-    lines = {}
-    for role in _ROLES:
-        if role in roles:
-            lines[f"{role} on CPU"] = per_request(_sum_of(role, lambda t: t.cpu_ns))
-            lines[f"{role} waiting for a CPU"] = per_request(_sum_of(role, lambda t: t.wait_ns))
+    lines = {
+        f"{role} on CPU": per_request(_sum_of(role, lambda t: t.cpu_ns))
+        for role in _ROLES
+        if role in roles
+    }
+    waits = {
+        role: across(_positive(per_request(_sum_of(role, lambda t: t.wait_ns))))
+        for role in _ROLES
+        if role in roles
+    }
+    if lines:
+        lines[WAITED] = per_request(_waited)
     guest = {}
     if "guest" in roles:
         guest["on CPU"] = across(_positive(per_request(_sum_of("guest", lambda t: t.cpu_ns))))
@@ -66,8 +87,8 @@ def account_for(cell: Cell, sessions: Sessions) -> CellAccount | None:
     return CellAccount(
         cell=cell,
         closing=closing_account(lines, sessions.column(cell.id, "mean")) if lines else None,
-        closes=cell.levels.get("mode", "closed") == "closed"
-        and cell.levels.get("clients", "1") == "1",
+        closes=_closes(cell, roles, trials.values()),
+        waits=waits,
         guest=guest,
         cpu_ns=across(_positive(per_request(_cpu))),
         memory_bytes=across(
@@ -75,6 +96,23 @@ def account_for(cell: Cell, sessions: Sessions) -> CellAccount | None:
         ),
         wire_bytes=across(_positive(per_request(_wire))),
     )
+
+
+def _closes(cell: Cell, roles: Collection[Role], trials: Iterable[Trial]) -> bool:
+    one_at_a_time = (
+        cell.levels.get("mode", "closed") == "closed" and cell.levels.get("clients", "1") == "1"
+    )
+    in_a_guest = any(trial.facts.get("accelerator") for trial in trials)
+    return one_at_a_time and (not in_a_guest or "vcpu" in roles)
+
+
+def _waited(trial: Trial) -> float | None:
+    # Kernel threads serve the whole machine, and wait off the response's path.
+    threads = [t for t in _threads(trial) if t.role in _ROLES and t.role != "kernel"]
+    if not threads:
+        return None
+    busy = sum(thread.cpu_ns for thread in threads)
+    return float(max(0, *(t.wait_ns - (busy - t.cpu_ns) for t in threads)))
 
 
 def _requests(trial: Trial) -> int:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tare.errors import UsageError
 from tare.record import Record, Trial
-from tare.stats import Summary, summarise
+from tare.stats import Summary, samples_needed, summarise
 
 __all__ = ["GRID", "Session", "Sessions", "summarise_session"]
 
@@ -30,6 +30,7 @@ GRID = (
 )
 """Shares of the replies at which a session's distribution is kept for drawing."""
 
+_NEEDED = {share: samples_needed(100.0 * share) for share in GRID}
 _COLUMNS = ("intended_ns", "sent_ns", "received_ns")
 _BATCH = 1 << 18  # rows
 _LOST = -1
@@ -50,7 +51,8 @@ class Session:
     summary: Summary
     """Of the replies, in the order of their intended sends."""
     quantiles: tuple[float | None, ...]
-    """Response time at each share of `GRID`; None where fewer than one reply lies beyond it."""
+    """Response time at each share of `GRID`, an observed value; None where the replies, taken as
+    independent, are fewer than `tare.stats.samples_needed`."""
     lag_mean_ns: float
     """Mean time by which requests left after their intended send; 0 in closed loop."""
     lag_max_ns: float
@@ -68,8 +70,9 @@ class Session:
             statistic: min, mean, max, jitter (all ns), throughput (1/s), or pNN (ns).
 
         Returns:
-            None where the session cannot give it: unresolved, or a zero, which a response time
-            cannot be and a clock too coarse for it shows.
+            None where the session cannot give it: a percentile other than the median that its
+            effective samples do not resolve, or a zero, which a response time cannot be and a
+            clock too coarse for it shows.
 
         Raises:
             KeyError: there is no such statistic.
@@ -81,7 +84,12 @@ class Session:
             "jitter": self.summary.jitter_ns,
             "throughput": self.summary.throughput_per_s,
         }
-        if statistic in direct:
+        if statistic == "p50":
+            # The session's own median, however its samples hang together: to leave out a session
+            # that drifted would be to choose among sessions. How far it strays is for the
+            # interval over sessions to say.
+            found = self.quantiles[GRID.index(0.5)]
+        elif statistic in direct:
             found = direct[statistic]
         elif statistic.startswith("p"):
             found = self.summary.percentile(float(statistic[1:])).value
@@ -223,8 +231,7 @@ def _gather(file: pq.ParquetFile, path: Path) -> _Raw:
 
 def _quantiles(responses: _Column) -> tuple[float | None, ...]:
     n = responses.size
-    # Only the tails that hold at least one reply: beyond them the extreme would repeat itself.
-    shares = [share for share in GRID if min(share, 1.0 - share) * n >= 1.0 - 1e-9]
+    shares = [share for share, needed in _NEEDED.items() if n >= needed]
     ranks = [min(n - 1, int(np.ceil(share * n - 1e-9)) - 1) for share in shares]
     ordered = np.partition(responses, ranks) if ranks else responses
     found = {share: float(ordered[rank]) for share, rank in zip(shares, ranks, strict=True)}

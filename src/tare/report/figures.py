@@ -15,6 +15,7 @@ import altair as alt
 import vl_convert
 
 from tare.analysis import Analysis
+from tare.analysis.accounts import WAITED
 from tare.analysis.sessions import GRID
 from tare.report.numbers import TIME_UNITS
 from tare.report.wording import Names, absolute, interval_text, ratio_text
@@ -61,14 +62,19 @@ class Figure:
     """Compiled Vega, for where scripts run; None where the figure stays static."""
 
 
-def draw(analysis: Analysis, names: Names) -> dict[str, Figure]:
-    """Draw every figure that the analysis has data for, by id."""
-    makers = (
-        *(_effects, _levels, _distributions, _by_block),
-        *(_deadlines, _budgets, _accounts, _paper),
-    )
-    found = (make(analysis, names) for make in makers)
-    return {figure.id: figure for figure in found if figure is not None}
+def draw(analysis: Analysis, names: Names) -> dict[str, Figure | None]:
+    """Draw every figure, by id; None where the analysis has no data for it."""
+    makers = {
+        "effects": _effects,
+        "levels": _levels,
+        "distributions": _distributions,
+        "sessions": _by_block,
+        "budget": _budgets,
+        "account": _accounts,
+        "deadlines": _deadlines,
+        "paper": _paper,
+    }
+    return {figure_id: make(analysis, names) for figure_id, make in makers.items()}
 
 
 def _effects(analysis: Analysis, names: Names) -> Figure | None:
@@ -271,8 +277,8 @@ def _distributions(analysis: Analysis, names: Names) -> Figure | None:
         "distributions",
         "Distribution of the response times",
         "Each line is the median over sessions of the session's quantile; the band reaches from the"
-        " lowest to the highest session. At 1 % lies p99. Tails that a session cannot resolve are"
-        " not drawn. Both axes are logarithmic, and the columns differ in their time axis.",
+        " lowest to the highest session. At 1 % lies p99. A tail is drawn as far as every session"
+        " has the samples for it. Both axes are logarithmic; each column has its own time axis.",
         _grid(layers, rows).resolve_scale(x="independent", fill="independent"),
         rows,
         "Share of replies slower than a time, for every cell.",
@@ -475,7 +481,7 @@ _LINES = {
     "vmm on CPU": "#CC79A7",
     "vcpu on CPU": "#009E73",
     "kernel on CPU": "#999999",
-    "waiting for a CPU": "#D55E00",
+    WAITED: "#D55E00",
 }
 
 
@@ -485,15 +491,10 @@ def _accounts(analysis: Analysis, names: Names) -> Figure | None:
         if account.closing is None or not account.closes:
             continue
         place, end = names.place(account.cell).full, 0.0
-        waiting = 0.0
         for line in account.closing.lines:
             share = line.share.estimate or 0.0
-            if line.name in _LINES:
-                rows.append({"row": place, "part": line.name, "start": end, "end": end + share})
-                end += share
-            else:
-                waiting += share
-        rows.append({"row": place, "part": "waiting for a CPU", "start": end, "end": end + waiting})
+            rows.append({"row": place, "part": line.name, "start": end, "end": end + share})
+            end += share
         closure = account.closing.closure
         if closure.low is not None:
             text = str(interval_text(closure, "share"))
@@ -530,9 +531,10 @@ def _accounts(analysis: Analysis, names: Names) -> Figure | None:
     return _figure(
         "account",
         "Does the account close?",
-        "On-CPU time of every thread involved, and its wait for a processor, for each request, over"
-        " the mean response. The black line at a bar's end is the 95 % interval of their sum; at"
-        " the dashed line the account closes.",
+        "On-CPU time of every thread involved for each request, and what they waited while other"
+        " programs ran, over the mean response. The black line at a bar's end is the 95 % interval"
+        " of their sum; at the dashed line the account closes. Kernel threads serve the whole"
+        " machine: theirs is an upper bound.",
         chart,
         rows,
         "Shares of the mean response that each class of threads accounts for.",
@@ -693,6 +695,7 @@ def _figure(
     spec = chart.to_dict(validate=False)
     spec["datasets"] = {"rows": rows}
     vega = vl_convert.vegalite_to_vega(json.dumps(spec))
+    del vega["$schema"]  # an address, and the page names none
     svg = vl_convert.vega_to_svg(vega)
     return Figure(
         figure_id, title, caption, alternative, svg, vega if len(rows) <= _MOST_ROWS else None

@@ -128,17 +128,14 @@ def count(number: int) -> str:
 
 def _error_digits(half_width: float) -> int:
     """How many digits of a half-width are worth printing."""
-    leading = half_width / 10.0 ** (math.floor(math.log10(half_width)) - 2)
-    return 1 if leading >= 354.5 and leading < 949.5 else 2
+    leading = float(f"{half_width:.5e}".partition("e")[0])
+    return 1 if 3.545 <= leading < 9.495 else 2
 
 
 def _decimals(value: float, digits: int) -> int:
     """Decimal places that show so many significant digits of a value."""
-    if value == 0.0:
-        return 0
-    # 9.96 with two digits is 10, which has one digit more before the point.
-    exponent = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
-    return digits - 1 - exponent
+    # Rounded before its exponent is taken: 9.96 with two digits is 10.
+    return digits - 1 - int(f"{value:.{digits - 1}e}".partition("e")[2]) if value else 0
 
 
 def _text(value: float, decimals: int, signed: bool) -> str:

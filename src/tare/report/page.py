@@ -13,7 +13,6 @@ from typing import Any
 
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
 
 import tare
 from tare.analysis import Analysis
@@ -42,7 +41,7 @@ def render(analysis: Analysis) -> str:
     """
     names = wording.names_of(analysis)
     drawn = figures.draw(analysis, names)
-    specs = {figure.id: figure.spec for figure in drawn.values() if figure.spec is not None}
+    specs = {key: figure.spec for key, figure in drawn.items() if figure and figure.spec}
     script = _script() if specs else ""
     judged = [q for q in analysis.questions if q.judgement is not None]
     rest = [q for q in analysis.questions if q.judgement is None]
@@ -50,8 +49,8 @@ def render(analysis: Analysis) -> str:
     failures = remarks.failures(analysis, names)
     context: dict[str, Any] = {
         "version": tare.__version__,
-        "style": Markup(_file("style.css")),  # noqa: S704 - our own file
-        "script": Markup(script),  # noqa: S704 - our own file and an installed library
+        "style": _file("style.css"),
+        "script": script,
         "script_hash": _hash(script),
         "specs": specs,
         "experiment": analysis.experiment,
@@ -64,6 +63,7 @@ def render(analysis: Analysis) -> str:
         "conditions": conditions(analysis),
         "outcome": remarks.outcome(analysis),
         "provisional": analysis.complete_blocks < analysis.plan.min_blocks,
+        "cautions": remarks.busy(analysis),
         "cuts": analysis.plan.cuts,
         "reading": _reading(analysis),
         "answers": _grouped(judged, names, margin),
@@ -74,16 +74,7 @@ def render(analysis: Analysis) -> str:
         "observations": remarks.observations(analysis, names),
         "noise": remarks.noise(analysis),
         "floor": _levels(analysis.experiment.floor or {}, names),
-        "figures": {
-            key: {
-                "id": figure.id,
-                "title": figure.title,
-                "caption": figure.caption,
-                "alternative": figure.alternative,
-                "svg": Markup(figure.svg),  # noqa: S704 - vl-convert escapes what it draws
-            }
-            for key, figure in drawn.items()
-        },
+        "figures": drawn,
         "tables": _tables(analysis, names),
         "paper": papers()["A"],
         "apparatus": "; ".join(f"{k}: {v}" for k, v in papers()["A"].apparatus.items()),

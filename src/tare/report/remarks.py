@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
+from statistics import median
 
-from tare.analysis import Analysis
+from tare.analysis import Analysis, CellView
 from tare.report import numbers
 from tare.report.wording import Names, interval_text
 from tare.stats import Verdict
 
-__all__ = ["failures", "noise", "observations", "outcome"]
+__all__ = ["busy", "failures", "noise", "observations", "outcome"]
 
 
 def outcome(analysis: Analysis) -> str:
@@ -24,7 +25,9 @@ def outcome(analysis: Analysis) -> str:
             f"{blocks} of at least {analysis.plan.min_blocks} planned blocks are on record: the"
             " run has not ended, and its verdicts are provisional."
         )
-    reached = f"{blocks} complete blocks (planned: {analysis.plan.min_blocks} to {most})"
+    least = analysis.plan.min_blocks
+    planned = str(least) if least == most else f"{least} to {most}"
+    reached = f"{blocks} complete blocks (planned: {planned})"
     if not family:
         return f"{reached}; no comparison is judged."
     if not wide:
@@ -37,20 +40,24 @@ def outcome(analysis: Analysis) -> str:
 
 
 def failures(analysis: Analysis, names: Names) -> list[tuple[str, str, str]]:
-    """Cells and blocks that failed, grouped by reason: (cell, blocks, reason)."""
-    found = []
-    by_cell = sorted(analysis.failures, key=lambda t: (t.cell, t.error or "", t.block))
-    for (cell, error), trials in groupby(by_cell, key=lambda t: (t.cell, t.error)):
-        view = analysis.view(cell)
-        second = " (second arm of A/A)" if view.cell.replica > 1 else ""
-        found.append(
-            (
-                names.place(view.cell).full + second,
-                _blocks(trial.block for trial in trials),
-                error or "no reason on record",
-            )
-        )
-    return found
+    """What failed, grouped by reason: (cells, blocks, reason), one cell a line."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for trial in analysis.failures:
+        name = _name(analysis.view(trial.cell), names)
+        by_cell = found.setdefault(trial.error or "no reason on record", {})
+        by_cell.setdefault(name, []).append(trial.block)
+    rows = []
+    for reason, by_cell in found.items():
+        by_blocks: dict[str, list[str]] = {}
+        for name, blocks in by_cell.items():
+            by_blocks.setdefault(_blocks(blocks), []).append(name)
+        rows += [("\n".join(cells), blocks, reason) for blocks, cells in by_blocks.items()]
+    return rows
+
+
+def _name(view: CellView, names: Names) -> str:
+    second = " (second arm of A/A)" if view.cell.replica > 1 else ""
+    return names.place(view.cell).full + second
 
 
 def noise(analysis: Analysis) -> list[str]:
@@ -80,9 +87,7 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
     found = []
     statistic = analysis.experiment.statistic
     for view in analysis.cells:
-        name = names.place(view.cell).full
-        if view.cell.replica > 1:
-            name += " (second arm of A/A)"
+        name = _name(view, names)
         if view.modes is not None and view.modes.flagged:
             low, high = (numbers.time(mode).bare for mode in (view.modes.low, view.modes.high))
             slow = round(view.modes.share_high * view.modes.n)
@@ -90,11 +95,6 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
                 f"{name} starts in one of two modes: {low}, or {high} in {slow} of"
                 f" {view.modes.n} sessions."
                 " Its mean depends on the mix."
-            )
-        if view.drifting:
-            found.append(
-                f"{name} changes within a session ({_blocks(view.drifting)}): its second half"
-                " differs from its first by more than 1 %."
             )
         if view.trend.flagged and view.trend.percent_per_block is not None:
             slope = numbers.percent(view.trend.percent_per_block, signed=True)
@@ -109,8 +109,45 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
                 f"{name} saw {numbers.count(view.duplicated)} replies twice and"
                 f" {numbers.count(view.reordered)} out of order."
             )
+    drifting = [f"{_name(v, names)} ({_blocks(v.drifting)})" for v in analysis.cells if v.drifting]
+    if drifting:
+        found.append(
+            "The medians of a session's halves differ by more than 1 %, and not by chance"
+            f" (p < 0.01), in: {'; '.join(drifting)}. It was still warming up, or was disturbed."
+        )
     found += [_refused(q.comparison.id) for q in analysis.questions if _below(q.judgement)]
     return found + _unclosed(analysis, names)
+
+
+def busy(analysis: Analysis) -> list[str]:
+    """Whether the machine had other work to do, as its load and its hypervisor tell."""
+    states = [trial.machine for trial in analysis.trials if trial.machine.get("seconds")]
+    if not states:
+        return []
+    found = []
+    load = median(float(state.get("load_1min") or 0.0) for state in states)
+    cpu = analysis.fingerprint.get("cpu")
+    processors = cpu.get("usable") if isinstance(cpu, Mapping) else None
+    if isinstance(processors, int) and load > _BUSY * processors:
+        found.append(
+            f"The machine was busy with other work: its load average was {load:.3g} in the median"
+            f" of the trials, on {processors} processors. Intervals are wide for it, and means and"
+            " tails are not those of a quiet machine."
+        )
+    steal = median(
+        float(state.get("steal_ns") or 0) / (1e9 * float(state["seconds"])) for state in states
+    )
+    if steal > _STOLEN:
+        found.append(
+            f"The hypervisor below took {numbers.share(steal).bare} of a processor's time in the"
+            " median of the trials."
+        )
+    return found
+
+
+_BUSY = 2.0
+"""Runnable threads a processor: one trial alone keeps it below."""
+_STOLEN = 0.01
 
 
 def _below(judgement: object) -> bool:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from tare.analysis import Analysis, CellAccount, CellView, Question
+from tare.analysis.accounts import LINES
 from tare.analysis.questions import DESCRIPTIVE
 from tare.report import numbers
 from tare.report.numbers import Value
 from tare.report.wording import Names, interval_text
 from tare.stats import DeadlineView, Estimate, Interval
+from tare.stats.budget import Part
 
 __all__ = [
     "Table",
@@ -130,7 +132,7 @@ def levels(analysis: Analysis, names: Names) -> Table:
     )
     return Table(
         "Response times: geometric mean over sessions [95 % interval]",
-        ("environment", "transport", "sessions", *_MIDDLE, "replies a second"),
+        ("environment", "transport", "sessions", *_MIDDLE, "thousand replies a second"),
         rows,
         note="min is the shortest response of a session, jitter the mean absolute difference of"
         " successive responses (RFC 3550, section 6.4.1).",
@@ -212,8 +214,7 @@ def budgets(analysis: Analysis, names: Names) -> Table | None:
                 place.environment,
                 _what(place.series, place.panel),
                 *(
-                    f"{interval_text(part.time, 'difference', like=total.estimate)}\n"
-                    f"{interval_text(part.share, 'share')}"
+                    f"{_part(part, total.estimate)}\n{interval_text(part.share, 'share')}"
                     for part in budget.split.parts
                 ),
                 str(interval_text(total, "time")),
@@ -232,10 +233,16 @@ def budgets(analysis: Analysis, names: Names) -> Table | None:
     )
 
 
+def _part(part: Part, total_ns: float | None) -> Value:
+    kind = "time" if part.name == "floor" else "difference"
+    return interval_text(part.time, kind, like=total_ns)
+
+
 def accounts(analysis: Analysis, names: Names) -> Table | None:
     """The closing account, line by line."""
     found = [a for a in analysis.accounts if a.closing is not None]
-    lines = list(dict.fromkeys(line.name for a in found if a.closing for line in a.closing.lines))
+    used = {line.name for a in found if a.closing for line in a.closing.lines}
+    lines = [name for name in LINES if name in used]
     rows = [_account(account, names, lines) for account in found]
     if not rows:
         return None
@@ -245,8 +252,8 @@ def accounts(analysis: Analysis, names: Names) -> Table | None:
         ("environment", "transport", *lines, "sum", "mean response", "sum / response"),
         tuple(rows),
         note="From the scheduler's own accounts (schedstat), read before and after the measured"
-        " part. Above 100 % threads ran at the same time. In open loop or with several clients it"
-        " need not close.",
+        " part. Above 100 % threads ran at the same time, or for something else. In open loop, with"
+        " several clients, or where a guest's kernel answers by itself, it need not close.",
     )
 
 
@@ -280,6 +287,8 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
                 _what(place.series, place.panel),
                 str(_time(account.cpu_ns)),
                 str(_time(guest)) if guest else _DASH,
+                "\n".join(f"{role} {_time(wait)}" for role, wait in account.waits.items() if wait.n)
+                or _DASH,
                 numbers.memory(account.memory_bytes.value),
                 str(numbers.fixed(account.wire_bytes.value, unit="B")),
             )
@@ -292,13 +301,15 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
             "environment",
             "transport",
             "CPU time on the host",
-            "of it, as the guest sees its server",
+            "the server's, as the guest sees it",
+            "waits for a processor, overlapping",
             "peak memory of the server's side",
             "bytes on its interface",
         ),
         tuple(rows),
         note="The guest's own view overlaps with its virtual CPU's time on the host and is never"
-        " added to it. Memory of a guest is QEMU's.",
+        " added to it. Waits overlap with each other and with CPU times: while one thread waits,"
+        " another of the same request may run. Memory of a guest is QEMU's.",
     )
 
 
@@ -402,8 +413,12 @@ def _time(estimate: Estimate) -> Value:
 
 
 def _share(estimate: Estimate) -> str:
-    return str(numbers.share(estimate.value, estimate.low, estimate.high))
+    ends = (estimate.value, estimate.low, estimate.high)
+    value, low, high = (None if end is None else 100.0 * end for end in ends)
+    return str(numbers.fixed(value, low, high, "%", most=2))
 
 
 def _rate(estimate: Estimate) -> str:
-    return str(numbers.fixed(estimate.value, estimate.low, estimate.high))
+    ends = (estimate.value, estimate.low, estimate.high)
+    value, low, high = (None if end is None else end / 1e3 for end in ends)
+    return str(numbers.fixed(value, low, high, most=3))

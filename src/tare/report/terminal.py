@@ -12,6 +12,7 @@ from tare.report.page import conditions
 
 __all__ = ["summary"]
 
+_LONGEST = 200
 _STYLES = {
     "slower": "red",
     "faster": "green",
@@ -27,7 +28,9 @@ def summary(analysis: Analysis) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     for heading in ("verdict", "response", "ratio [95 %]", "here", "baseline"):
         left = heading in ("verdict", "response")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
+        table.add_column(
+            heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
+        )
     for question in analysis.questions:
         verdict = str(question.judgement.verdict) if question.judgement else "descriptive"
         table.add_row(
@@ -46,9 +49,15 @@ def summary(analysis: Analysis) -> RenderableType:
     if analysis.noise.pairs:
         largest = numbers.percent(analysis.noise.largest_percent)
         lines.append(Text(f"Noise floor: the same cell twice differed by at most {largest}."))
-    lines += [
-        Text(f"failed: {cell}, {blocks}: {reason}", "yellow")
-        for cell, blocks, reason in remarks.failures(analysis, names)
-    ]
+    for cells, blocks, reason in remarks.failures(analysis, names):
+        which = "; ".join(cells.splitlines())
+        lines.append(Text(f"failed in {blocks}: {which}: {_short(reason)}", "yellow"))
+    lines += [Text(f"caution: {caution}", "yellow") for caution in remarks.busy(analysis)]
     lines += [Text(f"note: {note}", "dim") for note in remarks.observations(analysis, names)]
     return Group(*lines)
+
+
+def _short(reason: str) -> str:
+    """The end of a long reason, where programs say what is wrong; the page has all of it."""
+    line = " ".join(reason.split())
+    return line if len(line) <= _LONGEST else "\N{HORIZONTAL ELLIPSIS}" + line[-_LONGEST:]

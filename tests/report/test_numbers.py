@@ -1,0 +1,90 @@
+"""Numbers carry a unit and no digit that their interval does not bear."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tare.report import numbers
+
+STEADY = settings(deadline=None, derandomize=True, max_examples=300)
+SIZES = st.floats(1e-6, 1e12)
+
+
+def plain(value):
+    return str(value).replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.parametrize(
+    ("estimate", "low", "high", "said"),
+    [
+        (26.7431, 24.9312, 28.5123, "26.7 [24.9, 28.5] \N{MULTIPLICATION SIGN}"),
+        (1.00034, 0.99412, 1.01234, "1.000 [0.994, 1.012] \N{MULTIPLICATION SIGN}"),
+        (52.3, 17.2, 213.4, "52 [17, 213] \N{MULTIPLICATION SIGN}"),
+        (1234.5, 900.0, 1600.0, "1230 [900, 1600] \N{MULTIPLICATION SIGN}"),
+        (3.0, None, None, "3.00 \N{MULTIPLICATION SIGN}"),
+        (3.0, 3.0, 3.0, "3.000 [3.000, 3.000] \N{MULTIPLICATION SIGN}"),
+        (None, None, None, "\N{EM DASH}"),
+        (math.inf, None, None, "\N{EM DASH}"),
+    ],
+)
+def test_a_ratio_is_rounded_to_what_its_interval_bears(estimate, low, high, said):
+    assert plain(numbers.ratio(estimate, low, high)) == said
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [
+        (0.0, "0 ns"),
+        (87.0, "87.0 ns"),
+        (6900.0, "6.90 µs"),
+        (448_000.0, "448 µs"),
+        (1_094_000.0, "1090 µs"),
+        (33_600_000.0, "33.6 ms"),
+        (2.5e10, "25.0 s"),
+    ],
+)
+def test_a_time_has_the_unit_of_its_size(ns, said):
+    assert plain(numbers.time(ns)) == said
+
+
+def test_a_small_part_can_take_the_unit_of_its_whole():
+    assert plain(numbers.time(-30.0, -90.0, 40.0, signed=True, like=17e3)) == (
+        "\N{MINUS SIGN}0.03 [\N{MINUS SIGN}0.09, +0.04] µs"
+    )
+
+
+def test_a_number_never_breaks_from_its_unit_or_its_interval():
+    assert " " not in str(numbers.time(6900.0, 6800.0, 7000.0))
+
+
+def value_of(text):
+    return float(text.replace("\N{MINUS SIGN}", "-").replace("+", ""))
+
+
+@STEADY
+@given(low=SIZES, below=SIZES, above=SIZES)
+def test_rounding_moves_nothing_by_a_sixth_of_the_half_width(low, below, above):
+    estimate, high = low + below, low + below + above
+    shown = numbers.fixed(estimate, low, high, most=12)
+    for text, value in ((shown.number, estimate), (shown.low, low), (shown.high, high)):
+        assert abs(value_of(text) - value) <= (high - low) / 12 + 1e-9 * high
+
+
+@STEADY
+@given(estimate=SIZES, share=st.floats(1e-9, 0.9))
+def test_an_interval_never_earns_more_than_four_digits(estimate, share):
+    shown = numbers.fixed(estimate, estimate * (1 - share), estimate * (1 + share))
+    digits = shown.high.replace(".", "").lstrip("0")
+    assert len(digits.rstrip("0") or "0") <= 4
+
+
+@STEADY
+@given(st.one_of(st.none(), st.floats(-1e15, 1e15)), st.one_of(st.none(), st.floats(-1e15, 1e15)))
+def test_any_number_can_be_shown(estimate, end):
+    assert str(numbers.fixed(estimate, end, end))
+
+
+def test_thousands_are_set_apart():
+    assert numbers.count(1234567) == "1\u202f234\u202f567"

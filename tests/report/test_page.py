@@ -1,0 +1,211 @@
+"""The page: self-contained, safe whatever a title says, and honest about what is missing."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+
+import pytest
+import rich
+
+import records
+from tare import analysis, report
+from tare.report import remarks, wording
+
+LIMIT = 5_000_000
+HOSTILE = (
+    """</title></style></script><script>alert('x')</script><img src=x onerror=alert(1)>{{ 7*7 }}"""
+)
+TEXT = """\
+title: %s
+description: %s
+factors: {environment: [native, qemu], transport: [udp, cyclonedds]}
+baseline: {environment: native}
+floor: {transport: udp}
+deadlines: [10 ms]
+blocks: {min: 8, max: 8}
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    recipe = records.Recipe(failing=frozenset({(3, "container/udp")}), lost={"qemu/fastdds": 2})
+    return analysis.analyse(records.make(tmp_path_factory.mktemp("page") / "r", recipe))
+
+
+@pytest.fixture(scope="module")
+def page(found):
+    return report.render(found)
+
+
+def without_library(page):
+    """The page but for the script that draws live figures, which is an installed library's."""
+    return re.sub(r'<script type="module">.*?</script>', "", page, flags=re.DOTALL)
+
+
+def words(page):
+    """What a reader reads: no markup, no script, no style, one space."""
+    text = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))
+
+
+def test_a_verdict_is_a_plain_sentence_with_numbers_and_intervals(page):
+    assert re.search(
+        "A response through Cyclone DDS takes 2\\d\\.\\d \N{MULTIPLICATION SIGN} "
+        r"\[2\d\.\d, 2\d\.\d\] as long in the QEMU"
+        r" guest \(TCG\) as on the host: 4\d\d µs against 1[67]\.\d+ µs",
+        words(page),
+    )
+
+
+def test_the_page_loads_nothing(page):
+    outside = without_library(page)
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#|data:,)""", outside)
+    assert not re.search(r"@import|url\(", outside)
+    addresses = set(re.findall(r"https?://[^\s\"'<]+", outside))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+
+
+def test_the_page_is_under_five_megabytes(page):
+    assert len(page.encode()) < LIMIT
+
+
+def test_only_our_own_script_may_run(page):
+    script = re.search(r'<script type="module">(.*?)</script>', page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+
+
+def test_every_figure_is_drawn_and_described(page):
+    for name in (
+        *("effects", "levels", "distributions", "sessions"),
+        *("budget", "account", "deadlines", "paper"),
+    ):
+        figure = re.search(rf'<figure id="figure-{name}".*?</figure>', page, re.DOTALL)[0]
+        assert "<svg" in figure
+        assert 'role="img" aria-label="' in figure
+        assert "<figcaption>" in figure
+
+
+def test_accelerator_and_mode_stand_below_every_table_of_measurements(page):
+    notes = re.findall(r'<p class="note">(.*?)</p>', page)
+    assert sum(note.startswith("Guest under TCG. Closed loop") for note in notes) >= 8
+
+
+def test_what_failed_is_told_with_its_reason(page):
+    assert "1 of 112 trials failed" in words(page)
+    assert "cannot bind 10.0.0.2:7400" in words(page)
+
+
+def test_what_cannot_be_resolved_is_called_so(page):
+    assert "unresolved" in words(page)
+
+
+def test_published_figures_stand_beside_ours(page):
+    assert "about 120 to 300 %" in words(page)
+
+
+def test_the_command_that_repeats_the_run_is_given(page, found):
+    assert f"tare run experiment.yaml --seed {found.plan.seed}" in words(page)
+
+
+def test_hostile_text_stays_text(tmp_path):
+    quoted = json.dumps(HOSTILE)
+    recipe = records.Recipe(
+        requests=100, blocks=2, failing=frozenset({(0, "qemu/udp")}), error=HOSTILE
+    )
+    text = TEXT % (quoted, quoted)
+    fingerprint = {**records.FINGERPRINT, "system": HOSTILE, HOSTILE: HOSTILE}
+    record = records.make(tmp_path / "r", recipe, text, fingerprint)
+    page = without_library(report.render(analysis.analyse(record)))
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert len(re.findall("<script", page, re.IGNORECASE)) == len(re.findall("</script", page))
+    assert "{{ 7*7 }}" in html.unescape(page)
+
+
+def test_text_in_figures_is_escaped_too(found, monkeypatch):
+    monkeypatch.setattr(wording, "_TRANSPORTS", {"udp": HOSTILE})
+    page = without_library(report.render(found))
+    assert "<script>alert" not in page
+    assert "<img" not in page
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+def test_a_run_that_has_only_begun_has_a_page_that_says_so(tmp_path, blocks):
+    text = TEXT % ("Begun", "Not yet done.")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=blocks, requests=100), text)
+    shown = words(report.render(analysis.analyse(record)))
+    assert f"{blocks} of at least 8 planned blocks are on record" in shown
+    assert "provisional" in shown
+
+
+def test_all_that_failed_is_a_page_too(tmp_path):
+    text = TEXT % ("Failed", "Nothing worked.")
+    cells = ("native/udp", "native/cyclonedds", "qemu/udp", "qemu/cyclonedds")
+    cells += ("native/udp#2", "qemu/udp#2")
+    failing = frozenset((block, cell) for block in range(2) for cell in cells)
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, failing=failing), text)
+    found = analysis.analyse(record)
+    assert f"{len(found.trials)} of {len(found.trials)} trials failed" in words(
+        report.render(found)
+    )
+
+
+def test_a_large_experiment_stays_under_five_megabytes(tmp_path):
+    text = """\
+title: Large
+factors:
+  environment: [native, container, qemu]
+  transport: [icmp, udp, cyclonedds, fastdds]
+  reception: [listener, waitset]
+  payload: [64 B, 512 B]
+  server_work: [0 us, 100 us]
+baseline: {environment: native}
+floor: {transport: udp}
+family: {transport: [cyclonedds], payload: 64 B, server_work: 0 us, reception: listener}
+deadlines: [10 ms, 100 ms]
+blocks: {min: 8, max: 30}
+"""
+    record = records.make(tmp_path / "r", records.Recipe(blocks=4, requests=60), text)
+    found = analysis.analyse(record)
+    assert len(found.cells) > 60
+    assert len(report.render(found).encode()) < LIMIT
+
+
+def test_the_json_is_plain(found):
+    plain = report.as_json(found)
+    again = json.loads(json.dumps(plain, allow_nan=False))
+    assert again["questions"][0]["ratio"]["ratio"]["confidence"] == 0.95
+
+
+def test_the_summary_for_the_terminal_has_every_verdict(found, capsys):
+    rich.print(report.summary(found))
+    shown = capsys.readouterr().out
+    for question in found.questions:
+        if question.judgement is not None:
+            assert str(question.judgement.verdict) in shown
+    assert "Noise floor" in shown
+
+
+def test_a_report_is_written_whole_or_not_at_all(found, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("the last one")
+
+    def breaks(_):
+        raise RuntimeError("cannot draw")
+
+    monkeypatch.setattr(report, "render", breaks)
+    with pytest.raises(RuntimeError):
+        report.write(found, path)
+    assert path.read_text() == "the last one"
+
+
+def test_a_busy_machine_is_told_at_the_top(tmp_path):
+    text = TEXT % ("Busy", "Others worked.")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), text)
+    path = record.folder / "trials.ndjson"
+    path.write_text(path.read_text().replace('"load_1min":0.8', '"load_1min":17.0'))
+    (record.folder / "environment.json").write_text('{"cpu": {"usable": 2}}')
+    assert "17" in remarks.busy(analysis.analyse(record))[0]

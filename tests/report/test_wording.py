@@ -1,0 +1,90 @@
+"""Sentences say neither more nor less than the verdict allows."""
+
+from tare.analysis import Question
+from tare.plan import Cell, Comparison
+from tare.report import wording
+from tare.stats import Judgement, Verdict, paired_ratio
+
+LEVELS = {"transport": "cyclonedds", "mode": "closed"}
+NATIVE = Cell(id="n", levels={"environment": "native", **LEVELS})
+GUEST = Cell(id="q", levels={"environment": "qemu", **LEVELS})
+B = [16.8e3, 16.9e3, 16.7e3, 16.8e3, 16.85e3, 16.75e3, 16.9e3, 16.7e3]
+
+
+class View:
+    def __init__(self, cell, accelerator=None):
+        self.cell = cell
+        self.accelerator = accelerator
+
+
+NAMES = wording.Names([View(NATIVE), View(GUEST, "tcg")], {"environment": "native"})
+
+
+def say(verdict, factor, numerator=GUEST):
+    a = [value * factor * shift for value, shift in zip(B, [1.01, 0.99] * 4, strict=True)]
+    question = Question(
+        comparison=Comparison(id="x", kind="effect", cell="q", against="n", family=True),
+        cell=numerator,
+        against=NATIVE,
+        ratio=paired_ratio(a, B),
+        judgement=Judgement(verdict, "because", 0.01) if verdict else None,
+        others={},
+        instrument_floor_ns=None,
+    )
+    return str(wording.sentence(question, NAMES, 0.03)).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_slower():
+    said = say(Verdict.SLOWER, 26.7)
+    assert said.startswith("A response through Cyclone DDS takes 26.7")
+    assert "as long in the QEMU guest (TCG) as on the host: 449 µs against 16.80 µs" in said
+
+
+def test_faster():
+    assert "takes only 0.500 \N{MULTIPLICATION SIGN} [0.495, 0.505] as long" in say(
+        Verdict.FASTER, 0.5
+    )
+
+
+def test_equivalent_names_the_margin():
+    assert "takes as long in the QEMU guest (TCG) as on the host, within ±3 %" in say(
+        Verdict.EQUIVALENT, 1.0
+    )
+
+
+def test_inconclusive_claims_nothing():
+    said = say(Verdict.INCONCLUSIVE, 1.02)
+    assert said.startswith("Whether a response through Cyclone DDS takes longer")
+    assert "stays open" in said
+
+
+def test_below_the_instrument_claims_nothing():
+    assert "below what the instrument can tell" in say(Verdict.BELOW_INSTRUMENT, 1.0)
+
+
+def test_without_a_block_there_is_no_number():
+    question = Question(
+        comparison=Comparison(id="x", kind="effect", cell="q", against="n", family=True),
+        cell=GUEST,
+        against=NATIVE,
+        ratio=paired_ratio([], []),
+        judgement=Judgement(Verdict.INCONCLUSIVE, "0 complete blocks give no interval", 1.0),
+        others={},
+        instrument_floor_ns=None,
+    )
+    assert "nothing can be said" in str(wording.sentence(question, NAMES, 0.03))
+
+
+def test_other_factors_than_the_environment_are_compared_in_their_own_words():
+    levels = {"environment": "native", "transport": "udp"}
+    base = Cell(id="a", levels={**levels, "interference": "none"})
+    busy = Cell(id="b", levels={**levels, "interference": "host cpu 50 %"})
+    names = wording.Names([View(base), View(busy)], {"interference": "none"})
+    assert names.main(busy) == ("interference: host cpu 50 %", "with interference: host cpu 50 %")
+    assert names.place(busy).series == "UDP"
+
+
+def test_a_level_that_nobody_named_is_shown_as_it_is():
+    cells = [View(Cell(id=x, levels={"environment": x, "transport": "udp"})) for x in ("m", "n")]
+    names = wording.Names(cells, {"environment": "m"})
+    assert names.main(cells[1].cell) == ("n", "in n")

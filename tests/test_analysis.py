@@ -1,0 +1,271 @@
+"""What an analysis says of records whose truth is known."""
+
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import records
+from tare import analysis
+from tare.accounting import Account, ThreadTime
+from tare.analysis import sessions
+from tare.analysis.accounts import WAITED
+from tare.errors import TareError, UsageError
+from tare.record import Record
+from tare.stats import Verdict
+
+SMALL = """\
+title: Two environments
+factors:
+  environment: [native, container]
+  transport: [udp, cyclonedds]
+baseline: {environment: native}
+floor: {transport: udp}
+deadlines: [20 us, 10 ms]
+blocks: {min: 8, max: 10}
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    recipe = records.Recipe(failing=frozenset({(3, "container/udp")}), lost={"qemu/fastdds": 2})
+    return records.make(tmp_path_factory.mktemp("whole") / "record", recipe)
+
+
+@pytest.fixture(scope="module")
+def found(whole):
+    return analysis.analyse(whole)
+
+
+def question(found, cell):
+    return next(q for q in found.questions if q.cell.id == cell)
+
+
+def test_an_interval_holds_the_ratio_that_was_put_in(found):
+    for cell in ("container/cyclonedds", "qemu/cyclonedds", "qemu/udp"):
+        asked = question(found, cell)
+        truth = records.response_us(asked.cell) / records.response_us(asked.against)
+        assert asked.ratio.ratio.low <= truth <= asked.ratio.ratio.high
+
+
+def test_verdicts_follow_the_truth(found):
+    assert question(found, "qemu/cyclonedds").judgement.verdict is Verdict.SLOWER
+    assert question(found, "container/cyclonedds").judgement.verdict is Verdict.EQUIVALENT
+
+
+def test_what_is_outside_of_the_family_gets_no_verdict(found):
+    assert question(found, "qemu/icmp").judgement is None
+
+
+def test_a_failed_trial_is_absent_and_named(found):
+    view = found.view("container/udp")
+    assert 3 not in view.sessions
+    assert view.failed == 1
+    assert question(found, "container/udp").ratio.n_used == 7
+    assert [(t.block, t.cell) for t in found.failures] == [(3, "container/udp")]
+
+
+def test_lost_requests_are_counted_and_have_no_response_time(found):
+    view = found.view("qemu/fastdds")
+    assert view.lost == 16
+    assert view.requests == 8000
+    assert all(session.replies == 998 for session in view.sessions.values())
+
+
+def test_the_parts_of_a_budget_add_up(found):
+    for budget in found.budgets:
+        parts = sum(part.time.estimate for part in budget.split.parts)
+        assert parts == pytest.approx(budget.split.total.estimate)
+
+
+def test_nothing_is_split_that_no_server_answered(found):
+    assert {budget.cell.levels["transport"] for budget in found.budgets} == {
+        "cyclonedds",
+        "fastdds",
+    }
+
+
+def test_an_account_closes_without_the_guests_own_view(found):
+    account = next(a for a in found.accounts if a.cell.id == "qemu/udp")
+    assert account.closing.closure.estimate == pytest.approx(0.95, abs=0.001)
+    assert account.guest["on CPU"].value > 0
+
+
+def test_a_wait_that_the_account_itself_fills_is_not_counted_twice(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=100), SMALL)
+
+    def with_waits(client_wait, server_wait):
+        for trial in record.trials():
+            threads = [
+                ThreadTime("client", "c", 1, 500_000, client_wait, 0, 0),
+                ThreadTime("server", "s", 2, 400_000, server_wait, 0, 0),
+            ]
+            changed = {"client": Account((threads[0],)), "server": Account((threads[1],))}
+            with record.writing() as writer:
+                writer.append(trial.model_copy(update=changed))
+        account = analysis.analyse(record).accounts[0]
+        return {line.name: line.time.estimate for line in account.closing.lines}[WAITED]
+
+    assert with_waits(client_wait=0, server_wait=500_000) == 0
+    assert with_waits(client_wait=0, server_wait=700_000) == (700_000 - 500_000) / 100
+
+
+def test_several_requests_at_a_time_need_not_close(tmp_path):
+    text = SMALL.replace("transport: [udp, cyclonedds]", "clients: [1, 4]")
+    text = text.replace("floor: {transport: udp}\n", "")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), text)
+    closes = {a.cell.levels["clients"]: a.closes for a in analysis.analyse(record).accounts}
+    assert closes == {"1": True, "4": False}
+
+
+def test_published_figures_stand_beside_ours(found):
+    beside = {b.figure.id: b for b in found.beside}
+    extra = beside["virtualisation-extra"]
+    cyclone = next(o for o in extra.ours if o.cell.id == "qemu/cyclonedds")
+    ratio = question(found, "qemu/cyclonedds").others["mean"].ratio.estimate
+    assert cyclone.estimate == pytest.approx(100 * (ratio - 1))
+
+
+def test_late_replies_are_counted_against_each_deadline(tmp_path):
+    path = tmp_path / "s.parquet"
+    records.write_samples(path, np.array([10_000, 30_000, 20_000, 99_000], dtype=np.int64), lost=1)
+    session = analysis.summarise_session(path, (20_000, 50_000))
+    assert session.late == (2, 1)
+    assert (session.requests, session.lost, session.replies) == (4, 1, 3)
+
+
+def test_a_session_that_drifts_keeps_its_median(tmp_path):
+    path = tmp_path / "s.parquet"
+    records.write_samples(path, np.repeat(np.array([10_000, 20_000], dtype=np.int64), 500))
+    session = analysis.summarise_session(path)
+    assert session.summary.percentile(50.0).value is None
+    assert session.value("p50") == 10_000
+
+
+def test_samples_of_several_clients_are_put_in_the_order_of_time(tmp_path):
+    ramp = np.arange(1, 201, dtype=np.int64) * 100
+    sent = np.arange(200, dtype=np.int64) * 1_000_000
+    order = np.concatenate([np.arange(0, 200, 2), np.arange(1, 200, 2)])
+    columns = {"intended_ns": sent[order], "sent_ns": sent[order]}
+    table = pa.table({**columns, "received_ns": (sent + ramp)[order]})
+    pq.write_table(table, tmp_path / "s.parquet")
+    assert analysis.summarise_session(tmp_path / "s.parquet").summary.jitter_ns == 100
+
+
+def test_open_loop_counts_from_the_intended_send(tmp_path):
+    columns = {"intended_ns": [0, 1000], "sent_ns": [50, 1300], "received_ns": [500, 2000]}
+    pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+    session = analysis.summarise_session(tmp_path / "s.parquet")
+    assert session.summary.max_ns == 1000
+    assert (session.lag_mean_ns, session.lag_max_ns) == (175, 300)
+
+
+def columns_with(**changed):
+    return {"intended_ns": [0, 10], "sent_ns": [0, 10], "received_ns": [5, 15]} | changed
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (columns_with(received_ns=[5, 3]), "backwards"),
+        (columns_with(sent_ns=[0, 5]), "backwards"),
+        (columns_with(sent_ns=[0, None]), "lacks the time"),
+        (columns_with(sent_ns=["a", "b"]), "64-bit"),
+        ({"intended_ns": [1]}, "64-bit"),
+        ({name: pa.array([], pa.int64()) for name in columns_with()}, "no request"),
+    ],
+)
+def test_samples_that_cannot_be_a_measurement_are_refused(tmp_path, columns, said):
+    path = tmp_path / "s.parquet"
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(UsageError, match=said) as caught:
+        analysis.summarise_session(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_sample_file_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"gone\.parquet"):
+        analysis.summarise_session(tmp_path / "gone.parquet")
+
+
+@settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_damaged_samples_give_one_clear_error(tmp_path, data):
+    good = tmp_path / "good.parquet"
+    if not good.exists():
+        responses = records.draw_responses(np.random.default_rng(5), 9e3, 300, 0.1)
+        records.write_samples(good, responses, lost=3)
+    damaged = bytearray(good.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(damaged)))
+    path = tmp_path / "damaged.parquet"
+    path.write_bytes(damaged[:cut] if data.draw(st.booleans()) else damaged)
+    sessions._summarise.cache_clear()
+    try:
+        found = analysis.summarise_session(path)
+    except TareError as error:
+        assert str(path) in error.what
+    else:
+        assert found.requests >= found.replies
+
+
+def test_sessions_are_read_once_however_often_they_are_asked_for(tmp_path, monkeypatch):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=100), SMALL)
+    reads = []
+    read = sessions._read
+    monkeypatch.setattr(sessions, "_read", lambda path: reads.append(path) or read(path))
+    analysis.half_widths(record)
+    first = len(reads)
+    analysis.half_widths(record)
+    analysis.analyse(record)
+    assert first == sum(1 for trial in record.trials() if trial.samples)
+    assert len(reads) == first
+
+
+def test_a_trial_measured_again_is_read_again(tmp_path):
+    path = tmp_path / "s.parquet"
+    records.write_samples(path, np.full(100, 5000, dtype=np.int64))
+    assert analysis.summarise_session(path).value("p50") == 5000
+    records.write_samples(path, np.full(101, 7000, dtype=np.int64))
+    assert analysis.summarise_session(path).value("p50") == 7000
+
+
+def test_half_widths_are_those_of_the_family_and_absent_before_there_are_blocks(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), SMALL)
+    widths = analysis.half_widths(record)
+    assert set(widths) == {c.id for c in record.plan.family}
+    assert set(widths.values()) == {None}
+
+
+def test_a_run_that_has_only_begun_can_be_analysed(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=0), SMALL)
+    found = analysis.analyse(record)
+    assert found.complete_blocks == 0
+    assert all(q.judgement.verdict is Verdict.INCONCLUSIVE for q in found.questions)
+
+
+def test_an_incomplete_block_does_not_count_as_complete(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=100), SMALL)
+    lines = (record.folder / "trials.ndjson").read_bytes().splitlines(keepends=True)
+    (record.folder / "trials.ndjson").write_bytes(b"".join(lines[:-1]))
+    assert analysis.analyse(Record(record.folder)).complete_blocks == 1
+
+
+def test_a_margin_below_the_instruments_floor_is_refused(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(requests=200), SMALL)
+    coarse = tmp_path / "coarse"
+    shutil.copytree(record.folder, coarse)
+    text = (coarse / "trials.ndjson").read_text().replace('"floor_ns":60.0', '"floor_ns":5000.0')
+    (coarse / "trials.ndjson").write_text(text)
+    verdicts = {q.judgement.verdict for q in analysis.analyse(Record(coarse)).questions}
+    assert verdicts == {Verdict.BELOW_INSTRUMENT}

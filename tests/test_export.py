@@ -1,0 +1,75 @@
+"""Exports hold every trial, and absence as absence."""
+
+import json
+
+import duckdb
+import pytest
+
+import records
+from tare import export
+from tare.errors import TareError, UsageError
+
+TEXT = """\
+title: "A title"
+factors: {environment: [native, container], transport: [icmp, udp]}
+baseline: {environment: native}
+blocks: {min: 8, max: 8}
+"""
+NASTY = "it said \"no\", then; \N{BLACK HEART SUIT}\nand 'ended'"
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    failing = frozenset({(1, "container/udp")})
+    recipe = records.Recipe(blocks=3, requests=400, failing=failing, error=NASTY)
+    return records.make(tmp_path_factory.mktemp("export") / "r", recipe, TEXT)
+
+
+def read(path, format_):
+    reader = {"csv": "read_csv_auto", "parquet": "read_parquet", "json": "read_json_auto"}[format_]
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT * EXCLUDE (started) FROM {reader}(?)", [str(path)])
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+@pytest.mark.parametrize("format_", sorted(export.FORMATS))
+def test_what_is_written_is_what_is_on_record(record, tmp_path, format_):
+    path = tmp_path / f"it's an export.{format_}"
+    export.export(record, format_, path)
+    rows = read(path, format_)
+    assert len(rows) == len(record.trials())
+    failed = next(row for row in rows if row["status"] == "failed")
+    assert failed["error"] == NASTY
+    assert failed["p50_ns"] is None
+    whole = next(row for row in rows if row["cell"] == "native/udp")
+    assert whole["p50_ns"] == pytest.approx(6900, rel=0.1)
+    assert whole["p99_ns"] > whole["p50_ns"]
+    assert whole["p99.99_ns"] is None, "400 samples cannot resolve it"
+
+
+def test_a_factor_that_does_not_apply_is_null(record):
+    rows = export.rows(record)
+    assert {row["server_work"] for row in rows if row["transport"] == "icmp"} == {None}
+
+
+def test_json_goes_to_standard_output(record, capfdbinary):
+    export.export(record, "json", None)
+    assert len(json.loads(capfdbinary.readouterr().out)) == len(record.trials())
+
+
+def test_a_run_without_trials_exports_an_empty_table(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=0), TEXT)
+    export.export(record, "csv", tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == "block,cell,status\n"
+
+
+def test_an_unknown_format_is_refused(record, tmp_path):
+    with pytest.raises(UsageError, match="xlsx") as caught:
+        export.export(record, "xlsx", tmp_path / "x")
+    assert "csv" in caught.value.remedy
+
+
+def test_a_folder_that_is_not_there_is_an_error_that_names_it(record, tmp_path):
+    with pytest.raises(TareError, match="nowhere"):
+        export.export(record, "csv", tmp_path / "nowhere" / "out.csv")
