@@ -10,7 +10,16 @@ constexpr std::uint32_t kEvery = 64;
 // A call through the cache costs about a microsecond, its share of a fetch or a write-back some
 // more: below this a file is as good as its cache.
 constexpr float kSlowSeconds = 15e-6F;
-constexpr float kWeight = 0.125F;  // of a new sample in the running mean
+// By the share of slow calls and not by their mean: where ranks share cores, a call of a
+// microsecond now and then takes a time slice.
+constexpr float kSlowShare = 0.25F;
+constexpr float kWeight = 0.0625F;  // of a new sample in the running means
+
+void blend(std::atomic<float>& mean, float sample, std::uint32_t before) {
+  const float weight = std::max(kWeight, 1.0F / static_cast<float>(before + 1));
+  const float old = mean.load(std::memory_order_relaxed);
+  mean.store(old + weight * (sample - old), std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -26,19 +35,18 @@ void SampledTimer::note(FileEntry& entry, Direction direction, std::uint64_t len
   const float seconds = std::max(0.0F, passed.count() - static_cast<float>(length) * 1e-9F);
   const bool is_read = direction == Direction::read;
   auto& samples = is_read ? entry.read_samples : entry.write_samples;
-  auto& mean = is_read ? entry.read_seconds : entry.write_seconds;
   const std::uint32_t before = samples.fetch_add(1, std::memory_order_relaxed);
-  const float old = mean.load(std::memory_order_relaxed);
-  const float weight = before < kFirstSamples ? 1.0F / static_cast<float>(before + 1) : kWeight;
-  mean.store(old + weight * (seconds - old), std::memory_order_relaxed);
+  blend(is_read ? entry.read_seconds : entry.write_seconds, seconds, before);
+  blend(is_read ? entry.slow_reads : entry.slow_writes, seconds > kSlowSeconds ? 1.0F : 0.0F,
+        before);
 }
 
 bool is_slow(const FileEntry& entry, Direction direction) {
   const bool is_read = direction == Direction::read;
   const auto& samples = is_read ? entry.read_samples : entry.write_samples;
-  const auto& mean = is_read ? entry.read_seconds : entry.write_seconds;
+  const auto& share = is_read ? entry.slow_reads : entry.slow_writes;
   return samples.load(std::memory_order_relaxed) >= kFirstSamples &&
-         mean.load(std::memory_order_relaxed) > kSlowSeconds;
+         share.load(std::memory_order_relaxed) > kSlowShare;
 }
 
 void ReadPattern::note(std::uint64_t offset, std::uint64_t length) {

@@ -299,6 +299,12 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
   std::uint64_t done = 0;
   const std::uint64_t start = base + first * kBlockSize;
   if (start < entry_.real_size.load(std::memory_order_acquire)) {
+    // Network file systems read on in small requests, one after the other; told beforehand, they
+    // send them all at once.
+    if (blocks > 1) {
+      posix_fadvise(read_fd_, static_cast<off_t>(start), static_cast<off_t>(wanted),
+                    POSIX_FADV_WILLNEED);
+    }
     iovec rest[kGroupBlocks];
     while (done < wanted) {
       const auto skip = static_cast<std::uint64_t>(done / kBlockSize);

@@ -51,9 +51,11 @@ struct FileEntry {
   std::atomic<std::uint32_t> passive_writers;  // writes under way that saw Mode::passive
   std::atomic<std::uint32_t> aside;            // 1: stay out of this file for good
   std::atomic<std::uint32_t> deleted;          // 1: the job unlinked it
-  // Admission (admission.h): mean service times of calls that went to the file.
+  // Admission (admission.h): of the sampled calls that went to the file, the mean service time and
+  // the share of slow ones.
   std::atomic<std::uint32_t> read_samples, write_samples;
   std::atomic<float> read_seconds, write_seconds;
+  std::atomic<float> slow_reads, slow_writes;
   // Redo log (recovery/): where the next record goes, and in which epoch.
   LogPosition log;
   std::uint32_t log_uncommitted;  // 1: the log holds records after its last commit

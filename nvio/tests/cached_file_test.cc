@@ -79,7 +79,7 @@ std::size_t random_length(std::mt19937_64& random) {
 }
 
 TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (std::uint64_t seed = 0; seed < 9; ++seed) {
     fs::remove(path_);
     std::mt19937_64 random(seed);
     settings_.file.admit = seed % 3 == 0 ? Admit::automatic : Admit::always;
