@@ -202,10 +202,16 @@ def test_a_program_that_a_guest_lacks_is_named(inside: _InsideQemu) -> None:
 
 
 def test_a_program_that_fails_or_hangs_is_an_error(inside: _InsideQemu) -> None:
-    with pytest.raises(TrialError, match="code 3 in the guest: it broke"):
+    with pytest.raises(TrialError, match=r"^sh ended with code 3 in the guest: it broke$"):
         inside.run(["sh", "-c", "echo it broke >&2; exit 3"], 10)
     with pytest.raises(TrialError, match=r"did not end within 0\.2 s"):
         inside.run(["sleep", "1000"], 0.2)
+
+
+def test_a_kernels_complaint_is_told_beside_a_programs_failure(inside: _InsideQemu) -> None:
+    complain = 'echo "<1>Out of memory: Killed process 7" >/dev/kmsg; exit 1'
+    with pytest.raises(TrialError, match=r"code 1 .*console says: .*Out of memory"):
+        inside.run(["sh", "-c", complain], 10)
 
 
 def test_tools_of_the_system_run_in_a_guest_too(inside: _InsideQemu) -> None:

@@ -209,25 +209,29 @@ class Machine(AbstractContextManager["Machine"]):
 
     @contextmanager
     def explained(self, phase: str) -> Iterator[None]:
-        """Add to an error of the guest what is known of it: whether QEMU runs, its last words."""
+        """Add to an error what is known of the guest: whether QEMU runs, its last words.
+
+        Of a guest that answers, only what may be a cause is told: a program may fail by itself.
+        """
         try:
             yield
-        except TrialError as error:
-            state = "QEMU still runs" if self._lives_on(error) else "QEMU has ended"
+        except MonitorError as error:
+            state = "QEMU still runs" if self._lives_on() else "QEMU has ended"
             told = [f"{self.name} failed {phase}: {error.what} ({state})"]
-            if console := _tail(self.console):
+            if console := " | ".join(_causes_and_tail(_read_end(self.console))):
                 told.append(f"the guest's console ends: {console}")
-            if stderr := _tail_of(self._qemu.stderr()):
+            if stderr := " | ".join(_lines(self._qemu.stderr())[-_TAIL_LINES:]):
                 told.append(f"QEMU said: {stderr}")
             raise TrialError("; ".join(told), error.remedy) from error
+        except TrialError as error:
+            if causes := _causes(_read_end(self.console)):
+                what = f"{error.what}; the guest's console says: {' | '.join(causes)}"
+                raise TrialError(what, error.remedy) from error
+            raise
 
-    def _lives_on(self, error: TrialError) -> bool:
+    def _lives_on(self) -> bool:
         """Whether QEMU runs; one that has just hung up is given a moment to end."""
-        if isinstance(error, MonitorError):
-            for _ in pauses(_END_PATIENCE_S):
-                if not self._qemu.alive():
-                    break
-        return self._qemu.alive()
+        return all(self._qemu.alive() for _ in pauses(_END_PATIENCE_S))
 
     def _command_line(self, qmp: Monitor, channel: Monitor) -> tuple[str, ...]:
         kernel, image, network, tools = self._boot
@@ -291,19 +295,25 @@ def _escaped(path: Path) -> str:
     return str(path).replace(",", ",,")
 
 
-def _tail(console: Path) -> str:
-    """Return a console's last lines, and above them those that tell why the kernel died."""
+def _read_end(console: Path) -> str:
     try:
         with console.open("rb") as file:
             file.seek(max(0, console.stat().st_size - _CONSOLE_TAIL_BYTES))
-            text = file.read().decode(errors="replace")
+            return file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
-    causes = [line for line in text.splitlines() if _CAUSE.search(line)][-_CAUSES:]
-    tail = _tail_of(text)
-    return " | ".join([*(cause.strip() for cause in causes if cause.strip() not in tail), tail])
 
 
-def _tail_of(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
-    return " | ".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+def _causes_and_tail(console: str) -> list[str]:
+    """Return a console's last lines, and above them those that tell why the kernel died."""
+    tail = _lines(console)[-_TAIL_LINES:]
+    return [cause for cause in _causes(console) if cause not in tail] + tail
+
+
+def _causes(console: str) -> list[str]:
+    return [line for line in _lines(console) if _CAUSE.search(line)][-_CAUSES:]
+
+
+def _lines(text: str) -> list[str]:
+    lines = (line.strip() for line in text.splitlines())
+    return ["".join(c if c.isprintable() else "?" for c in line) for line in lines if line]
