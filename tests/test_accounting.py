@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tare import accounting
 from tare.accounting import (
     Account,
     ThreadTime,
@@ -128,3 +129,10 @@ def test_interface_bytes_reads_the_kernels_table() -> None:
 def test_interface_bytes_survives_any_text_without_digits(text: str) -> None:
     text = "".join(c for c in text if not c.isdigit())
     assert interface_bytes(text, "eth0") == (None, None)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=15), counters, counters)
+def test_any_name_of_a_thread_is_read_past(name: str, user: int, system: int) -> None:
+    stat = f"12 ({name}) R 1 2 3 4 5 6 7 8 9 10 {user} {system} 0 0"
+    found, user_ns, system_ns = accounting._parse_stat(stat)
+    assert (found, user_ns % 1000, system_ns % 1000) == (name, 0, 0)

@@ -55,6 +55,8 @@ def test_nothing_is_inherited_but_what_the_command_names(monkeypatch: pytest.Mon
     [
         (Command(("no-such-program",)), "not found", "no such program"),
         (Command((__file__,)), "not found", "not executable"),
+        (Command(("true",), cwd=Path("/no/such/place")), "not found", "/no/such/place"),
+        (Command(("true", "x" * (1 << 20))), "not found", "too long"),
         (python("import sys; sys.exit('it is broken')"), "exit", "it is broken"),
         (python("import os; os.kill(os.getpid(), 9)"), "signal", "Killed"),
         (python("import time; time.sleep(60)"), "timeout", "within 0.2 s"),

@@ -364,7 +364,13 @@ def _spawn(
             bufsize=-1,
         )
 
-    return _SPAWNER.submit(spawn).result()
+    try:
+        return _SPAWNER.submit(spawn).result()
+    except (
+        OSError
+    ) as error:  # no such working directory, too long a command line, no more processes
+        what = f"{command.name} cannot be started: {error.strerror}: {error.filename or command}"
+        raise ProcessError("not found", what) from error
 
 
 def _check_found(command: Command) -> None:
