@@ -30,8 +30,7 @@ std::int64_t strip_rows(std::int64_t rows) {
 
 // Calls action(first row, rows) for every strip, on all threads; rethrows the first error.
 template <typename Action>
-void for_strips(std::int64_t rows, const Action& action) {
-  const std::int64_t height = strip_rows(rows);
+void for_strips(std::int64_t rows, std::int64_t height, const Action& action) {
   std::exception_ptr error;
 #pragma omp parallel for schedule(dynamic)
   for (std::int64_t row = 0; row < rows; row += height) {
@@ -139,13 +138,16 @@ void Accumulator::add_single(const Planes& a, const Planes& b) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
   const std::uint64_t term = a.bound() * b.bound();
   const auto most_terms = static_cast<std::int64_t>(kMost / term);
+  // Nothing is widened after each strip here: one strip a thread, so that B is packed least often.
+  const std::int64_t threads = omp_get_max_threads();
+  const std::int64_t height = (rows_ + threads - 1) / threads;
   for (std::int64_t k0 = 0; k0 < a.cols();) {
     const std::int64_t k = std::min(most_terms, a.cols() - k0);
     const std::uint64_t grows_by = term * static_cast<std::uint64_t>(k);
     if (narrow_bound_ + grows_by > kMost) spill();
     std::int32_t* const sums = narrow_.reserve(rows_ * cols_);
     const float beta = has_narrow_ ? 1.0F : 0.0F;
-    for_strips(rows_, [&](std::int64_t row, std::int64_t rows) {
+    for_strips(rows_, height, [&](std::int64_t row, std::int64_t rows) {
       gemm(rows, cols_, k, a.plane(0) + row * a.cols() + k0, a.cols(), b.plane(0) + k0 * cols_,
            beta, sums + row * cols_);
     });
@@ -162,7 +164,7 @@ void Accumulator::add_pairs(const Planes& a, const Planes& b) {
   const std::int64_t height = strip_rows(rows_);
   std::int32_t* const all_sums = strip_.reserve(omp_get_max_threads() * height * cols_);
   std::uint64_t* const wide = widened();
-  for_strips(rows_, [&](std::int64_t row, std::int64_t rows) {
+  for_strips(rows_, height, [&](std::int64_t row, std::int64_t rows) {
     std::int32_t* const sums = all_sums + omp_get_thread_num() * height * cols_;
     for (std::int64_t k0 = 0; k0 < a.cols(); k0 += most_terms) {
       const std::int64_t k = std::min(most_terms, a.cols() - k0);
@@ -186,7 +188,7 @@ void Accumulator::spill() {
   narrow_bound_ = 0;
   std::uint64_t* const wide = widened();
   const std::int32_t* const sums = narrow_.data();
-  for_strips(rows_, [&](std::int64_t row, std::int64_t rows) {
+  for_strips(rows_, strip_rows(rows_), [&](std::int64_t row, std::int64_t rows) {
     widen(wide, row, rows, sums + row * cols_, 0);
   });
 }
