@@ -6,6 +6,7 @@ named, sums above the response are shown, and nothing is got by subtraction.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -139,6 +140,7 @@ class _Measured:
         return Operation(
             name=name,
             unit_cost_ns=[session.unit_costs_ns[cost] for session in self._counted],
-            count_per_request=[count(session.counts) for session in self._counted],
+            # Who is not there does nothing: the kernel answers ICMP without a server.
+            count_per_request=[count(defaultdict(float, c.counts)) for c in self._counted],
             overlaps=overlaps,
         )

@@ -1,0 +1,146 @@
+"""`tare run` for real: small experiments from their file to their report, and what befalls them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import needs_root
+
+from tare import leftovers
+from tare.claims.crash import killed_run
+from tare.command import Command
+from tare.errors import Exit
+from tare.process import run
+from tare.record import Record
+
+pytestmark = [pytest.mark.system, needs_root]
+HOME = Path(__file__).parents[2]
+
+SMALL = """\
+title: A small question
+factors: {environment: [native, container], transport: [udp, icmp]}
+baseline: {environment: native}
+family: {transport: tcp} # nothing is judged, so two blocks may do
+blocks: {min: 2, max: 2}
+session: {requests: 300, warmup: 30, timeout: 1 s}
+"""
+
+
+def tare(*argv: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "tare", *argv],
+        cwd=cwd, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_an_experiment_becomes_a_report(small, tmp_path):
+    found = tare("run", str(small), "--json", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    said = json.loads(found.stdout)
+    record = Record(tmp_path / said["result"])
+    assert len(record.trials()) == len(record.plan.cells) * 2
+    assert all(t.status == "ok" and t.counters["lost"] == 0 for t in record.trials())
+    assert all(t.calibration["floor_ns"] > 0 for t in record.trials())
+    page = (tmp_path / said["report"]).read_text()
+    assert "A small question" in page
+
+
+def test_counting_sessions_are_kept_apart_from_trials(tmp_path):
+    path = tmp_path / "counted.yaml"
+    path.write_text(SMALL + "causes: 2\n")
+    found = tare("run", str(path), "--json", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    record = Record(tmp_path / json.loads(found.stdout)["result"])
+    udp = [c for c in record.causes() if c.cell == "native/udp"]
+    assert [c.repeat for c in udp] == [0, 1]
+    for session in udp:
+        assert session.error is None
+        assert session.counts["client sends"] == pytest.approx(1, abs=0.1)
+        assert session.counts["server receives"] == pytest.approx(1, abs=0.1)
+        assert session.unit_costs_ns["send"] > session.unit_costs_ns["receive"] > 0
+
+
+def test_kill_9_loses_no_trial_and_repeats_none(tmp_path):
+    found = killed_run(tmp_path, kills=3, seed=7)
+    assert found["kills"] >= 1
+    assert found["found"] == found["expected"]
+    assert found["failed"] == found["repeated"] == found["left"] == 0
+
+
+def test_ctrl_c_cleans_up_and_says_how_to_go_on(small, tmp_path):
+    out = tmp_path / "result"
+    victim = subprocess.Popen(
+        [sys.executable, "-m", "tare", "run", str(small), "--out", str(out)],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (out / "trials.ndjson").exists() or not Record(out).trials():
+        assert time.monotonic() < deadline, "no trial within a minute"
+        assert victim.poll() is None, victim.stderr
+        time.sleep(0.05)
+    os.kill(victim.pid, signal.SIGINT)
+    _, err = victim.communicate(timeout=60)
+    assert victim.returncode == Exit.INTERRUPTED
+    assert f"--resume {out}" in " ".join(err.split())
+    assert leftovers.clean() == []
+    before = len(Record(out).trials())
+    resumed = tare("run", "--resume", str(out), "--json", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert before <= len(Record(out).trials()) == len(Record(out).plan.cells) * 2
+
+
+def test_two_runs_at_once_do_not_meet(small, tmp_path):
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tare", "run", str(small), "--out", str(tmp_path / name)],
+            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for name in ("one", "two")
+    ]  # fmt: skip
+    for running in both:
+        _, err = running.communicate(timeout=250)
+        assert running.returncode == 0, err
+    for name in ("one", "two"):
+        assert all(t.status == "ok" for t in Record(tmp_path / name).trials())
+
+
+def test_two_runs_into_one_folder_are_refused(small, tmp_path):
+    out = tmp_path / "result"
+    assert tare("run", str(small), "--out", str(out), cwd=tmp_path).returncode == 0
+    with Record(out).writing():
+        found = tare("run", "--resume", str(out), cwd=tmp_path)
+    assert found.returncode == Exit.FAILED
+    assert "another tare is writing" in " ".join(found.stderr.split())
+
+
+def test_a_full_disk_stops_the_run_and_it_goes_on_when_there_is_room(small, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    run(Command(("mount", "-t", "tmpfs", "-o", "size=220k", "tmpfs", str(disk))), timeout_s=10)
+    try:
+        found = tare("run", str(small), "--out", str(disk / "r"), cwd=tmp_path)
+        assert found.returncode == Exit.FAILED
+        said = " ".join(found.stderr.split())
+        assert "No space left" in said
+        assert "Traceback" not in said
+        kept = len(Record(disk / "r").trials())
+        run(Command(("mount", "-o", "remount,size=64m", str(disk))), timeout_s=10)
+        resumed = tare("run", "--resume", str(disk / "r"), cwd=tmp_path)
+        assert resumed.returncode == 0, resumed.stderr
+        trials = Record(disk / "r").trials()
+        assert len(trials) == len(Record(disk / "r").plan.cells) * 2
+        assert kept > 0
+    finally:
+        run(Command(("umount", str(disk))), timeout_s=10)

@@ -1,0 +1,84 @@
+"""Conventions that matter, as tests."""
+
+import ast
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tare import claims
+from tare.claims import ledger
+
+HOME = Path(__file__).parents[1]
+SOURCES = sorted((HOME / "src" / "tare").rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def test_only_process_spawns():
+    spawning = {p.relative_to(HOME / "src/tare").as_posix() for p in SOURCES
+                if imports(p) & {"subprocess", "os.system", "asyncio.subprocess"}}  # fmt: skip
+    # claims/crash.py kills tare itself, which process.py would not let it survive.
+    assert spawning <= {"process.py", "claims/crash.py"}
+
+
+def test_statistics_know_no_files_and_nothing_else_of_tare():
+    for path in (HOME / "src/tare/stats").glob("*.py"):
+        foreign = {i for i in imports(path) if i.startswith("tare") and "tare.stats" not in i}
+        assert not foreign, path
+        assert not imports(path) & {"pathlib", "os", "io", "json"}, path
+
+
+def test_analysis_draws_nothing():
+    for path in (HOME / "src/tare/analysis").glob("*.py"):
+        assert not imports(path) & {"altair", "jinja2", "rich"}, path
+
+
+def test_no_room_is_called_util():
+    names = {part for p in SOURCES for part in p.relative_to(HOME).with_suffix("").parts}
+    assert not names & {"util", "utils", "common", "helpers", "misc"}
+
+
+@pytest.mark.parametrize(
+    "path", [HOME / "README.md", HOME / "ARCHITECTURE.md"], ids=lambda p: p.name
+)
+def test_what_the_documents_point_to_is_there(path):
+    text = path.read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if "://" not in target:
+            assert (HOME / target).exists(), target
+
+
+def test_the_results_in_claims_md_are_the_recorded_ones():
+    assert ledger.table(HOME, claims.every()) in (HOME / "CLAIMS.md").read_text(), (
+        "run `tare claim table --write`"
+    )
+
+
+def test_every_recorded_result_belongs_to_a_claim():
+    known = {claim.id for claim in claims.every()}
+    for path in (HOME / "claims").glob("*.json"):
+        assert json.loads(path.read_text())["id"] in known
+
+
+def test_every_package_that_is_installed_has_its_reason():
+    for path in (HOME / "setup/apt").glob("*.txt"):
+        for line in path.read_text().splitlines():
+            if line and not line.startswith("#"):
+                assert re.fullmatch(r"[a-z0-9.+-]+ +# .+", line), f"{path.name}: {line}"
+
+
+def test_the_makefile_explains_each_target():
+    said = subprocess.run(["make", "help"], cwd=HOME, capture_output=True, text=True, check=True)
+    for target in ("run", "test", "lint", "fmt", "bench", "claims", "help"):
+        assert re.search(rf"^{target} +\S", said.stdout, re.MULTILINE), target
