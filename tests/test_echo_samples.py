@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tare.errors import TrialError
 from tare.workloads import echo_samples
 
-GOLDEN = sorted((Path(__file__).parents[1] / "testdata" / "echo").glob("*.samples"))
+GOLDEN = sorted((Path(__file__).parents[1] / "testdata" / "echo").glob("*.bin"))
 
 
 def file(records: list[tuple[int, int, int, int, int]], mode: int = 1, **change: int) -> bytes:

@@ -18,15 +18,18 @@ def _check(workshop: Workshop) -> Result:
     )
     data = json.loads(said.stdout)
     largest = max(data["runs"], key=lambda run: run["samples"])
+    both = (largest, data["one_session"])
+    seconds = max(run["seconds"] for run in both)
+    peak = max(run["peak_rss_bytes"] for run in both)
     figure = (
-        f"{largest['samples'] / 1e6:.0f} million samples in {largest['seconds']:.1f} s with"
-        f" {largest['peak_rss_bytes'] / 2**20:.0f} MiB; cost grows as samples to the power"
-        f" {data['exponent']:.2f}"
+        f"{largest['samples'] / 1e6:.0f} million samples in {seconds:.1f} s with"
+        f" {peak / 2**20:.0f} MiB at worst (many sessions, or one); CPU time grows as samples to the"
+        f" power {data['exponent']:.2f}"
     )
     holds = (
-        largest["samples"] >= 10_000_000
-        and largest["seconds"] <= 10
-        and largest["peak_rss_bytes"] <= 2**30
+        min(run["samples"] for run in both) >= 10_000_000
+        and seconds <= 10
+        and peak <= 2**30
         and data["exponent"] <= 1.1
     )
     return Result(holds, figure, data)
