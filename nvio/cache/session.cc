@@ -122,6 +122,29 @@ std::string session_name(const Settings& settings) {
   return name;
 }
 
+bool is_one_node_job(std::string& why) {
+  struct Launcher {
+    const char* all;    // ranks (or nodes) of the job
+    const char* local;  // of them, on this node; null: `all` counts nodes
+  };
+  constexpr Launcher kLaunchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                     {"PMI_SIZE", "MPI_LOCALNRANKS"},
+                                     {"SLURM_STEP_NUM_NODES", nullptr}};
+  for (const Launcher& launcher : kLaunchers) {
+    const char* all = environment(launcher.all);
+    const char* local = launcher.local != nullptr ? environment(launcher.local) : "1";
+    if (all == nullptr || local == nullptr) continue;
+    if (std::atol(all) == std::atol(local)) return true;
+    why = "the job runs on several nodes, which this version of nvio does not cache for";
+    return false;
+  }
+  if (environment("PMI_RANK") == nullptr && environment("PMIX_RANK") == nullptr) return true;
+  if (const char* told = environment("NVIO_ONE_NODE"); told != nullptr && *told == '1') return true;
+  why = "this launcher does not tell whether the job runs on one node; if it does, set "
+        "NVIO_ONE_NODE=1";
+  return false;
+}
+
 std::string absolute_path(const char* path) {
   const std::string text(path);
   const std::size_t slash = text.rfind('/');
@@ -134,6 +157,7 @@ std::string absolute_path(const char* path) {
 }
 
 std::unique_ptr<Session> Session::join(const Settings& settings, std::string& why) {
+  if (!is_one_node_job(why)) return nullptr;
   std::unique_ptr<Session> session(new Session);
   session->settings_ = settings;
   session->folder_ = settings.store + "/nvio-" + std::to_string(geteuid()) + "-" +

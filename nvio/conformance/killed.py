@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Kill -9 one rank of a real MPI program under nvio, recover its store, and check every cell.
+
+    killed.py --build DIR --mpi mpich|openmpi --kills 5 [--set NVIO_X=VALUE ...]
+
+A cell must hold the round of its last synced write, or a later round that was written to it.
+Recovery runs twice: the second time must change nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from compare import LAUNCHERS, Launch
+
+CELL_BYTES = 1024
+WRITES_A_ROUND = 16
+
+
+def draws(seed: int, rank: int):
+    """The numbers that rank `rank` of killed.cc draws."""
+    state = (seed * 1000 + rank) & (2**64 - 1)
+    while True:
+        state = (state * 6364136223846793005 + 1442695040888963407) & (2**64 - 1)
+        yield (state >> 33) & 0xFFFFFFFF
+
+
+def allowed_rounds(seed: int, ranks: int, cells: int, synced: list[int]) -> list[set[int]]:
+    """For each cell of the file, the rounds it may hold after a crash."""
+    allowed: list[set[int]] = [{0} for _ in range(cells * ranks)]
+    for rank in range(ranks):
+        numbers = draws(seed, rank)
+        # A round can be whole and not yet noted, and another under way.
+        for round_number in range(1, synced[rank] + 3):
+            for _ in range(WRITES_A_ROUND):
+                cell = (next(numbers) % cells) * ranks + rank
+                if round_number <= synced[rank]:
+                    allowed[cell] = {round_number}
+                else:
+                    allowed[cell].add(round_number)
+    return allowed
+
+
+def check(content: bytes, allowed: list[set[int]]) -> str | None:
+    for cell, rounds in enumerate(allowed):
+        raw = content[cell * CELL_BYTES:(cell + 1) * CELL_BYTES].ljust(CELL_BYTES, b"\0")
+        found = set(struct.unpack(f"<{CELL_BYTES // 4}I", raw))
+        if not found <= rounds:
+            return f"cell {cell} holds rounds {sorted(found)}, may hold {sorted(rounds)}"
+    return None
+
+
+def ranks_of(launcher: subprocess.Popen[bytes], program: str) -> list[int]:
+    """Process identifiers of our own job's ranks: descendants of the launcher running `program`."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, queue = [], [launcher.pid]
+    while queue:
+        pid = queue.pop()
+        queue.extend(children.get(pid, []))
+        try:
+            if Path(f"/proc/{pid}/exe").resolve() == Path(program):
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def read_progress(path: Path, ranks: int) -> list[int]:
+    rounds = []
+    for rank in range(ranks):
+        try:
+            raw = Path(f"{path}.{rank}").read_bytes()
+        except FileNotFoundError:
+            raw = b""
+        rounds.append(struct.unpack("<I", raw)[0] if len(raw) == 4 else 0)
+    return rounds
+
+
+def one_kill(launch: Launch, seed: int, settings: dict[str, str], folder: Path) -> str | None:
+    """Returns what went wrong, or None."""
+    chance = random.Random(seed)
+    cells = 2000
+    store = folder / "store"
+    store.mkdir()
+    nvio = {"NVIO_STORE": str(store), "NVIO_SESSION": "kill", "NVIO_ADMIT": "always",
+            "NVIO_CAPACITY": "4M", **settings}
+    program = str((launch.build / f"killed-{launch.mpi}").resolve())
+    command = launch.command([program, str(folder / "file"), str(folder / "progress"),
+                              str(cells), str(seed)])
+    job = subprocess.Popen(command, env=launch.environment(nvio), stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                           start_new_session=True)
+    try:
+        enough, deadline = chance.randint(1, 40), time.monotonic() + 60
+        while min(read_progress(folder / "progress", launch.ranks)) < enough:
+            if job.poll() is not None:
+                return f"the program ended by itself with status {job.returncode}"
+            if time.monotonic() > deadline:
+                return "the program did not come far enough in 60 s"
+        victims = ranks_of(job, program)
+        if len(victims) != launch.ranks:
+            return f"found {len(victims)} ranks of {launch.ranks}"
+        os.kill(chance.choice(victims), signal.SIGKILL)
+        try:
+            job.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+        for pid in victims:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+    synced = read_progress(folder / "progress", launch.ranks)
+    (session,) = store.iterdir()
+    tool = str(launch.build / "nvio")
+    # Ranks that were killed a moment ago may hold the store's lock until they are gone.
+    for _ in range(100):
+        first = subprocess.run([tool, "recover", "--keep", str(session)], text=True,
+                               capture_output=True, check=False)
+        if "still running" not in first.stderr:
+            break
+        time.sleep(0.1)
+    if first.returncode != 0:
+        return f"recovery failed: {first.stdout}{first.stderr}"
+    content = (folder / "file").read_bytes()
+    second = subprocess.run([tool, "recover", str(session)], text=True, capture_output=True,
+                            check=False)
+    if second.returncode != 0 or session.exists():
+        return f"the second recovery failed: {second.stdout}{second.stderr}"
+    if (folder / "file").read_bytes() != content:
+        return "the second recovery changed the file"
+    return check(content, allowed_rounds(seed, launch.ranks, cells, synced))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
+    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first kill")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    options = parser.parse_args()
+    launch = Launch(options.mpi, options.build.resolve(), 4)
+    settings = dict(pair.split("=", 1) for pair in options.set)
+    failures = 0
+    for seed in range(options.first, options.first + options.kills):
+        folder = Path(tempfile.mkdtemp(prefix="nvio-killed-"))
+        try:
+            problem = one_kill(launch, seed, settings, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if problem is not None:
+            print(f"kill {seed}: {problem}")
+            failures += 1
+    print(f"{options.kills} kills, {failures} files inconsistent with their last sync")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
