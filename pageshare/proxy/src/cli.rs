@@ -1,0 +1,65 @@
+//! What an operator can say, and the way from there to the parts.
+
+mod args;
+mod index;
+mod proxies;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing::error;
+use tracing_subscriber::EnvFilter;
+
+use args::{Cli, Command, LogFormat};
+
+use crate::error::Error;
+
+/// Parses the command line, does what it says, and reports what went wrong.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(cli.log_format);
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(failure) => {
+            error!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Send(arguments) => proxies::send(arguments),
+        Command::Receive(arguments) => proxies::receive(arguments),
+        Command::Index(arguments) => index::run(arguments),
+        Command::Scope { name, file } => {
+            crate::scope::Scope::generate(&name)?.save(&file)?;
+            println!("Scope `{name}` is in {}. Copy it to the other host.", file.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Inspect { stream, json } => {
+            let inspection = crate::inspect::inspect(&stream)?;
+            if json {
+                println!("{}", to_json(&inspection)?);
+            } else {
+                print!("{}", inspection.text());
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::Refused(error.to_string()))
+}
+
+fn start_log(format: LogFormat) {
+    let filter =
+        EnvFilter::try_from_env("PAGESHARE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_target(false).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}

@@ -1,0 +1,186 @@
+//! The command line, with the help that it teaches by.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::address::Address;
+use crate::sources::SourceSpec;
+
+/// Migrates running QEMU virtual machines without sending what the destination already has.
+///
+/// One proxy runs on each host, between the two QEMUs:
+///
+///   destination$ pageshare receive --listen tcp:0.0.0.0:4455 --qemu unix:/run/vm-in.sock
+///   source$      pageshare send    --listen unix:/run/vm-out.sock --to tcp:DESTINATION:4455
+///
+/// Then migrate as always: the destination QEMU with `-incoming unix:/run/vm-in.sock`, the source
+/// with `migrate unix:/run/vm-out.sock`, or with libvirt's `--migrateuri`. Turn the capability
+/// `return-path` on. To share memory with what the destination has, give both proxies a `--scope`,
+/// and the receiver one `--source` or more.
+#[derive(Debug, Parser)]
+#[command(version, verbatim_doc_comment)]
+pub(super) struct Cli {
+    /// Form of the log on standard error; PAGESHARE_LOG=debug says more.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, global = true)]
+    pub(super) log_format: LogFormat,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the proxy on the host that the VM leaves.
+    Send(SendArgs),
+    /// Run the proxy on the host that the VM goes to.
+    Receive(ReceiveArgs),
+    /// Index memory and images into a file that `receive --index` reads.
+    Index(IndexArgs),
+    /// Make a new scope: a name and a secret key, for the proxies of hosts that trust each other.
+    Scope {
+        /// Its name, such as the tenant's.
+        name: String,
+        /// The file to write; nobody else will be able to read it.
+        file: PathBuf,
+    },
+    /// Say what a recorded migration stream consists of.
+    Inspect {
+        /// The stream of one channel; `-` is standard input.
+        stream: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// TLS between the proxies.
+#[derive(Debug, Args)]
+pub(super) struct TlsArgs {
+    /// Directory with ca-cert.pem and, for this side, server-cert.pem and server-key.pem
+    /// (receive) or client-cert.pem and client-key.pem (send), as QEMU and libvirt use them.
+    #[arg(long, value_name = "DIR", default_value = "/etc/pki/qemu")]
+    pub(super) tls_dir: PathBuf,
+    /// Go without TLS: guest memory crosses the network readable, anyone who can connect can
+    /// migrate a VM in, and only accidental damage is noticed.
+    #[arg(long)]
+    pub(super) insecure: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SendArgs {
+    /// Where to listen for the source QEMU: unix:PATH or tcp:HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Address,
+    /// Where the receiving proxy listens.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) to: Address,
+    /// Name that the receiver's certificate must bear, if not the host in --to.
+    #[arg(long, value_name = "NAME")]
+    pub(super) tls_name: Option<String>,
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
+    /// File of the scope to ask in (see `pageshare scope`). Without it, only pages that this
+    /// migration itself has sent already are shared.
+    #[arg(long, value_name = "FILE")]
+    pub(super) scope: Option<PathBuf>,
+    /// Whether to ask the receiver for pages.
+    #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
+    pub(super) ask: PolicyArg,
+    /// Whether to compress what the receiver does not have.
+    #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
+    pub(super) compress: PolicyArg,
+    /// Level of zstd.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) level: i32,
+    /// Threads that compress; 0 for one a core.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) threads: usize,
+    /// QEMU's downtime-limit, in milliseconds: bounds how much is kept in flight.
+    #[arg(long, value_name = "MS", default_value_t = 300)]
+    pub(super) downtime_limit: u64,
+    #[command(flatten)]
+    pub(super) life: LifeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReceiveArgs {
+    /// Where to listen for the sending proxy: tcp:HOST:PORT or unix:PATH.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Address,
+    /// Where the destination QEMU awaits its migration (its -incoming).
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) qemu: Address,
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
+    /// Name of which the sender's certificate must bear one; repeat for more. Without it any
+    /// client of the authorities may connect.
+    #[arg(long, value_name = "NAME")]
+    pub(super) peer: Vec<String>,
+    /// File of the scope in which pages may be asked for (see `pageshare scope`).
+    #[arg(long, value_name = "FILE")]
+    pub(super) scope: Option<PathBuf>,
+    /// Where to find pages: qemu (the memory of every QEMU here), pid:N, image:PATH (raw, or
+    /// qcow2 without compression). Repeat for more.
+    #[arg(long, value_name = "SOURCE", requires = "scope", conflicts_with = "index")]
+    pub(super) source: Vec<SourceSpec>,
+    /// Index the sources again this many seconds after the last time; 0 for never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(super) refresh: u64,
+    /// Read the index from a file that `pageshare index` keeps.
+    #[arg(long, value_name = "FILE", requires = "scope")]
+    pub(super) index: Option<PathBuf>,
+    /// Threads that index; 0 for one a core.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) threads: usize,
+    /// MiB of pages just received to keep for references.
+    #[arg(long, value_name = "MIB", default_value_t = 32)]
+    pub(super) recent: usize,
+    #[command(flatten)]
+    pub(super) life: LifeArgs,
+}
+
+/// When to end, and what to leave behind.
+#[derive(Debug, Args)]
+pub(super) struct LifeArgs {
+    /// End after one migration, with exit code 1 if it failed.
+    #[arg(long)]
+    pub(super) once: bool,
+    /// Append a JSON record of every migration to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) record: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct IndexArgs {
+    /// File of the scope in which pages may be asked for.
+    #[arg(long, value_name = "FILE")]
+    pub(super) scope: PathBuf,
+    /// What to index: qemu, pid:N, image:PATH. Repeat for more.
+    #[arg(long, value_name = "SOURCE", required = true)]
+    pub(super) source: Vec<SourceSpec>,
+    /// The index file; replaced as a whole, so that readers always see a complete one.
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: PathBuf,
+    /// Stay, and index again this many seconds after the last time.
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) every: Option<u64>,
+    /// Threads; 0 for one a core.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) threads: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PolicyArg {
+    /// While it pays on this link with this memory.
+    Adaptive,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}

@@ -1,0 +1,42 @@
+//! `pageshare index`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tracing::info;
+
+use super::args::IndexArgs;
+use super::proxies::threads;
+use crate::error::Error;
+use crate::scope::Scope;
+use crate::sources::{Scanned, scan};
+
+pub(super) fn run(arguments: IndexArgs) -> Result<ExitCode, Error> {
+    let key = Scope::load(&arguments.scope)?.key.hash_key();
+    loop {
+        let scanned = scan(&arguments.source, &key, threads(arguments.threads))?;
+        replace(&arguments.out, &scanned)?;
+        let Some(seconds) = arguments.every else { return Ok(ExitCode::SUCCESS) };
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
+}
+
+fn replace(path: &Path, scanned: &Scanned) -> Result<(), Error> {
+    let bytes = scanned.library.encode();
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    std::fs::write(&new, &bytes).and_then(|()| std::fs::rename(&new, path)).map_err(|error| {
+        Error::File { what: "index", path: path.display().to_string(), reason: error.to_string() }
+    })?;
+    info!(
+        "{}: {} pages out of {} MiB read in {:.2} s, {} KiB",
+        path.display(),
+        scanned.library.pages(),
+        scanned.bytes >> 20,
+        scanned.seconds,
+        bytes.len() >> 10
+    );
+    Ok(())
+}

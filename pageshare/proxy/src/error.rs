@@ -1,0 +1,72 @@
+//! What can go wrong with a channel, in sentences for operators.
+
+use std::io;
+
+use pageshare_wire::WireError;
+
+use crate::address::Address;
+
+/// Why a channel, and with it the migration, did not go through.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody accepts connections there.
+    #[error("cannot connect to {what} at {address}: {source}")]
+    Connect {
+        /// Whom we wanted to reach.
+        what: &'static str,
+        /// Where.
+        address: Address,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The socket cannot be listened on.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: Address,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A connection broke.
+    #[error("lost the connection to {what} while {doing}: {source}")]
+    Lost {
+        /// Whom it led to.
+        what: &'static str,
+        /// What we were doing.
+        doing: &'static str,
+        /// How it broke.
+        source: io::Error,
+    },
+    /// A connection closed before its time.
+    #[error("{what} closed the connection in the middle of the migration")]
+    Closed {
+        /// Whom it led to.
+        what: &'static str,
+    },
+    /// The peer's bytes are not as they should be.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// TLS could not be set up.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// A file that is needed cannot be used.
+    #[error("{what} {path}: {reason}")]
+    File {
+        /// What the file is for.
+        what: &'static str,
+        /// Where it is.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// What was asked for cannot be done.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Error {
+    /// A connection to `what` that broke while `doing`.
+    pub(crate) fn lost(what: &'static str, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Lost { what, doing, source }
+    }
+}

@@ -1,0 +1,51 @@
+//! One failure ends a channel: its sockets are shut, so that every thread that waits on one of
+//! them wakes up and ends too.
+
+use std::net::Shutdown;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::Error;
+use crate::socket::Socket;
+
+/// Holds the first error of a channel, and the sockets to shut when it comes.
+pub struct Fuse {
+    blown: Mutex<Option<Error>>,
+    sockets: Mutex<Vec<Socket>>,
+}
+
+impl Fuse {
+    /// A fuse on these sockets.
+    #[must_use]
+    pub fn new(sockets: Vec<Socket>) -> Self {
+        Self { blown: Mutex::new(None), sockets: Mutex::new(sockets) }
+    }
+
+    /// Adds a socket; shuts it at once if the fuse has blown already.
+    pub fn protect(&self, socket: Socket) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_blown() {
+            socket.shutdown(Shutdown::Both);
+        }
+        sockets.push(socket);
+    }
+
+    /// Ends the channel with this error, unless it has ended with another already.
+    pub fn blow(&self, error: Error) {
+        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        self.blown.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        for socket in sockets.iter() {
+            socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Whether the channel has failed.
+    #[must_use]
+    pub fn has_blown(&self) -> bool {
+        self.blown.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The error, if there was one.
+    pub fn error(self) -> Option<Error> {
+        self.blown.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}

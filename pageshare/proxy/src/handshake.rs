@@ -1,0 +1,145 @@
+//! The two sides of the handshake, over a link.
+
+use std::time::Duration;
+
+use pageshare_index::{HashKey, ScopeKey};
+use pageshare_wire::WireError;
+use pageshare_wire::hello::{
+    CONFIRM_BYTES, Confirm, HELLO_BYTES, Hello, MigrationId, Side, WELCOME_BYTES, Welcome, proof,
+    same_proof,
+};
+use tracing::warn;
+
+use crate::error::Error;
+use crate::link::Link;
+use crate::scope::Scope;
+
+/// A peer that says nothing for this long is not one.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What both sides agreed on.
+#[derive(Debug)]
+pub struct Agreed {
+    /// Which migration the channel belongs to.
+    pub migration: MigrationId,
+    /// Its number within it.
+    pub channel: u32,
+    /// Expanded bytes in flight, at most.
+    pub window: u32,
+    /// The key to hash pages with.
+    pub hash_key: HashKey,
+    /// Name of the scope, if both hold it.
+    pub scope: Option<String>,
+}
+
+/// Random bytes from the system.
+///
+/// # Errors
+/// If it gives none.
+pub fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::Refused(format!("the system gives no randomness: {error}")))?;
+    Ok(bytes)
+}
+
+/// The sender's side. A receiver that does not hold the scope is no error: the migration goes on
+/// with what it can share within itself.
+///
+/// # Errors
+/// If the peer refuses, is something else, or does not answer.
+pub fn send(
+    link: &mut Link,
+    migration: MigrationId,
+    channel: u32,
+    window: u32,
+    scope: Option<&Scope>,
+) -> Result<Agreed, Error> {
+    let hello = Hello {
+        migration,
+        channel,
+        checksums: link.checksums(),
+        window,
+        nonce: random()?,
+        scope: scope.map(|scope| scope.name.clone()).unwrap_or_default(),
+    };
+    link.reader.limit_wait(Some(PATIENCE))?;
+    link.writer.write(&[&hello.encode()])?;
+    let mut answer = [0; WELCOME_BYTES];
+    link.reader.fill(&mut answer)?;
+    let (in_scope, offered, nonce, theirs) = match Welcome::decode(&answer)? {
+        Welcome::Accepted { in_scope, window, nonce, proof } => (in_scope, window, nonce, proof),
+        Welcome::Refused(reason) => return Err(WireError::Refused(reason).into()),
+    };
+    let shared = scope.filter(|scope| {
+        let holds =
+            in_scope && same_proof(&theirs, &proof(&scope.key, Side::Receiver, &hello, &nonce));
+        if !holds {
+            let why = if in_scope { "has another key for" } else { "does not serve" };
+            warn!("the receiver {why} scope `{}`; going on without its pages", scope.name);
+        }
+        holds
+    });
+    let ours = shared.map(|scope| proof(&scope.key, Side::Sender, &hello, &nonce));
+    link.writer.write(&[&Confirm { proof: ours }.encode()])?;
+    link.reader.limit_wait(None)?;
+    Ok(Agreed {
+        migration,
+        channel,
+        window: window.min(offered),
+        hash_key: hash_key(shared.map(|scope| &scope.key), migration),
+        scope: shared.map(|scope| scope.name.clone()),
+    })
+}
+
+/// The receiver's side.
+///
+/// # Errors
+/// If the peer is no sender of this version, claims a scope whose key it has not, or is silent.
+pub fn receive(link: &mut Link, window: u32, scope: Option<&Scope>) -> Result<Agreed, Error> {
+    link.reader.limit_wait(Some(PATIENCE))?;
+    let mut greeting = [0; HELLO_BYTES];
+    link.reader.fill(&mut greeting)?;
+    let refuse = |reason: &str| {
+        // The peer may not wait for the reason.
+        let _ = link.writer.write(&[&Welcome::Refused(reason.to_owned()).encode()]);
+        Error::Refused(reason.to_owned())
+    };
+    let hello = Hello::decode(&greeting).map_err(|error| refuse(&error.to_string()))?;
+    if hello.checksums != link.checksums() {
+        return Err(refuse("one side uses TLS and the other does not"));
+    }
+    let scope = scope.filter(|scope| scope.name == hello.scope);
+    let nonce = random()?;
+    let ours = scope.map(|scope| proof(&scope.key, Side::Receiver, &hello, &nonce));
+    let welcome = Welcome::Accepted {
+        in_scope: scope.is_some(),
+        window,
+        nonce,
+        proof: ours.unwrap_or_default(),
+    };
+    link.writer.write(&[&welcome.encode()])?;
+    let mut answer = [0; CONFIRM_BYTES];
+    link.reader.fill(&mut answer)?;
+    let shared = match (Confirm::decode(&answer).proof, scope) {
+        (None, _) => None,
+        (Some(theirs), Some(scope))
+            if same_proof(&theirs, &proof(&scope.key, Side::Sender, &hello, &nonce)) =>
+        {
+            Some(scope)
+        }
+        (Some(_), _) => return Err(WireError::Protocol("proof of the scope").into()),
+    };
+    link.reader.limit_wait(None)?;
+    Ok(Agreed {
+        migration: hello.migration,
+        channel: hello.channel,
+        window: window.min(hello.window),
+        hash_key: hash_key(shared.map(|scope| &scope.key), hello.migration),
+        scope: shared.map(|scope| scope.name.clone()),
+    })
+}
+
+fn hash_key(shared: Option<&ScopeKey>, migration: MigrationId) -> HashKey {
+    shared.map_or_else(|| migration.hash_key(), ScopeKey::hash_key)
+}

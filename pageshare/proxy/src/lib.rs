@@ -1,0 +1,22 @@
+//! Live migration of QEMU guests that does not send what the destination already has.
+//!
+//! Read in this order: [`cli`] is what an operator can say; [`send`] and [`receive`] are the two
+//! proxies; [`link`](mod@link) is the connection between them; [`sources`] is where the receiver
+//! looks for pages. The protocol is `pageshare_wire`, the stream format `pageshare_stream`.
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod cli;
+pub mod error;
+pub mod fuse;
+pub mod handshake;
+pub mod inspect;
+pub mod link;
+pub mod qmp;
+pub mod receive;
+pub mod record;
+pub mod scope;
+pub mod send;
+pub mod socket;
+pub mod sources;

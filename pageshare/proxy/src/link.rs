@@ -1,0 +1,203 @@
+//! The connection between the proxies: whole records in and out, plain or in TLS.
+
+mod tls;
+
+use std::io::{self, BufReader, Read};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pageshare_wire::record::{HEADER_BYTES, Header, Kind};
+
+use crate::error::Error;
+use crate::socket::Socket;
+
+pub use tls::{ClientTls, ServerTls, TlsFiles};
+
+const PEER: &str = "the other proxy";
+
+/// How long a last word may take.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// What becomes of a socket once TLS, if any, is set up: the two directions of a link.
+pub struct Link {
+    /// Receives records.
+    pub reader: LinkReader,
+    /// Sends records.
+    pub writer: LinkWriter,
+}
+
+/// The receiving direction.
+pub struct LinkReader {
+    inner: BufReader<ReadHalf>,
+    checksums: bool,
+    bytes: u64,
+}
+
+/// The sending direction, which several threads share: each record goes out whole.
+pub struct LinkWriter {
+    inner: Mutex<WriteHalf>,
+    socket: Socket,
+    checksums: bool,
+    bytes: AtomicU64,
+}
+
+enum ReadHalf {
+    Plain(Socket),
+    Tls(tls::TlsReader),
+}
+
+enum WriteHalf {
+    Plain(Socket),
+    Tls(tls::TlsWriter),
+}
+
+impl Link {
+    /// A link without TLS; its records carry checksums.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn plain(socket: Socket) -> Result<Self, Error> {
+        let clone = || socket.try_clone().map_err(Error::lost(PEER, "setting up the connection"));
+        let (read, write) = (ReadHalf::Plain(clone()?), WriteHalf::Plain(clone()?));
+        Ok(Self::of(read, write, socket, true))
+    }
+
+    fn of(read: ReadHalf, write: WriteHalf, socket: Socket, checksums: bool) -> Self {
+        let reader =
+            LinkReader { inner: BufReader::with_capacity(64 << 10, read), checksums, bytes: 0 };
+        let bytes = AtomicU64::new(0);
+        let writer = LinkWriter { inner: Mutex::new(write), socket, checksums, bytes };
+        Self { reader, writer }
+    }
+
+    /// Whether records carry a CRC32C, which they do when there is no TLS.
+    #[must_use]
+    pub fn checksums(&self) -> bool {
+        self.writer.checksums
+    }
+}
+
+impl LinkReader {
+    /// The next record; nothing when the peer has closed the connection between records.
+    ///
+    /// # Errors
+    /// If the connection breaks, closes within a record, or brings what is no record.
+    pub fn receive(&mut self, body: &mut Vec<u8>) -> Result<Option<Header>, Error> {
+        let mut head = [0; HEADER_BYTES];
+        let lost = Error::lost(PEER, "waiting for its next record");
+        match self.inner.read(&mut head[..1]) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(lost(error)),
+        }
+        self.fill(&mut head[1..])?;
+        let header = Header::decode(&head)?;
+        body.resize(header.length as usize, 0);
+        self.fill(body)?;
+        header.check(body, self.checksums)?;
+        self.bytes += (HEADER_BYTES + body.len()) as u64;
+        Ok(Some(header))
+    }
+
+    /// Fills a fixed message of the handshake.
+    ///
+    /// # Errors
+    /// If the connection breaks or closes first.
+    pub fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Error> {
+        self.inner.read_exact(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Error::Closed { what: PEER },
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                Error::Refused(format!("{PEER} does not answer (is it pageshare?)"))
+            }
+            _ => Error::Lost { what: PEER, doing: "receiving", source: error },
+        })
+    }
+
+    /// Bytes of records received.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Lets the handshake fail that takes longer than this; `None` lifts the limit.
+    ///
+    /// # Errors
+    /// If the connection is gone.
+    pub fn limit_wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        let socket = match self.inner.get_ref() {
+            ReadHalf::Plain(socket) => socket,
+            ReadHalf::Tls(reader) => reader.socket(),
+        };
+        socket.set_read_timeout(timeout).map_err(Error::lost(PEER, "setting up the connection"))
+    }
+}
+
+impl LinkWriter {
+    /// Sends one record whose body comes in parts; returns how long the write took.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn send(&self, kind: Kind, sequence: u32, body: &[&[u8]]) -> Result<Duration, Error> {
+        let header = Header::of(kind, sequence, body, self.checksums).encode();
+        let mut parts: Vec<&[u8]> = vec![&header];
+        parts.extend(body);
+        self.write(&parts)
+    }
+
+    /// Sends bytes as they are: a message of the handshake.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn write(&self, parts: &[&[u8]]) -> Result<Duration, Error> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = Instant::now();
+        inner.write_parts(parts).map_err(Error::lost(PEER, "sending"))?;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(begin.elapsed())
+    }
+
+    /// Says why the channel ends, if the peer takes it at once, and closes the connection. A
+    /// thread that is stuck in a write, holding the lock, is woken by that.
+    pub fn abort(&self, reason: &str) {
+        if let Ok(mut inner) = self.inner.try_lock() {
+            let body = [reason.as_bytes()];
+            let header = Header::of(Kind::Abort, 0, &body, self.checksums).encode();
+            // The peer may be the one that is gone.
+            let _ = self.socket.set_write_timeout(Some(PARTING));
+            let _ = inner.write_parts(&[&header, body[0]]);
+        }
+        self.close();
+    }
+
+    /// Closes both directions at once.
+    pub fn close(&self) {
+        self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Bytes of records and of the handshake sent, without TLS's own.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl WriteHalf {
+    fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.write_parts(parts),
+            Self::Tls(writer) => writer.write_parts(parts),
+        }
+    }
+}
+
+impl Read for ReadHalf {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(buffer),
+            Self::Tls(reader) => reader.read(buffer),
+        }
+    }
+}

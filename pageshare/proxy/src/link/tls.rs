@@ -1,0 +1,265 @@
+//! TLS with certificates on both sides. Reading and writing run in different threads, so the
+//! session stands behind a lock that nobody holds while waiting for the network.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore};
+use rustls::{ServerConfig, ServerConnection};
+
+use super::{Link, PEER, ReadHalf, WriteHalf};
+use crate::error::Error;
+use crate::socket::Socket;
+
+/// Where this host's certificates lie.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// Certificate authorities that the peer's certificate may come from.
+    pub authorities: PathBuf,
+    /// This host's certificate, with intermediates behind it.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// How to connect.
+pub struct ClientTls(Arc<ClientConfig>);
+
+/// How to accept.
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    /// Names of which the client's certificate must bear one; empty for any client of the
+    /// authorities.
+    peers: Vec<String>,
+}
+
+impl TlsFiles {
+    /// The three files as QEMU and libvirt lay them out: `ca-cert.pem`, and `SIDE-cert.pem` and
+    /// `SIDE-key.pem` for `server` or `client`.
+    #[must_use]
+    pub fn in_directory(directory: &Path, side: &str) -> Self {
+        Self {
+            authorities: directory.join("ca-cert.pem"),
+            certificate: directory.join(format!("{side}-cert.pem")),
+            key: directory.join(format!("{side}-key.pem")),
+        }
+    }
+
+    /// The configuration of the side that connects.
+    ///
+    /// # Errors
+    /// If a file cannot be read or does not hold what it should.
+    pub fn client(&self) -> Result<ClientTls, Error> {
+        let (chain, key) = (self.chain()?, self.private_key()?);
+        ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(tls)?
+            .with_root_certificates(self.roots()?)
+            .with_client_auth_cert(chain, key)
+            .map(|config| ClientTls(Arc::new(config)))
+            .map_err(tls)
+    }
+
+    /// The configuration of the side that accepts.
+    ///
+    /// # Errors
+    /// If a file cannot be read or does not hold what it should.
+    pub fn server(&self, peers: Vec<String>) -> Result<ServerTls, Error> {
+        let (chain, key) = (self.chain()?, self.private_key()?);
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()?), provider())
+                .build()
+                .map_err(|error| Error::Tls(error.to_string()))?;
+        ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(tls)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .map(|config| ServerTls { config: Arc::new(config), peers })
+            .map_err(tls)
+    }
+
+    fn roots(&self) -> Result<RootCertStore, Error> {
+        let mut roots = RootCertStore::empty();
+        let path = &self.authorities;
+        for certificate in certificates(path)? {
+            roots.add(certificate).map_err(|error| unusable(path, &error))?;
+        }
+        Ok(roots)
+    }
+
+    fn chain(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+        certificates(&self.certificate)
+    }
+
+    fn private_key(&self) -> Result<PrivateKeyDer<'static>, Error> {
+        PrivateKeyDer::from_pem_file(&self.key).map_err(|error| unusable(&self.key, &error))
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let file = File::open(path).map_err(|error| unusable(path, &error))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(BufReader::new(file)).collect();
+    let found = found.map_err(|error| unusable(path, &error))?;
+    if found.is_empty() {
+        return Err(unusable(path, &"it holds no certificate in PEM"));
+    }
+    Ok(found)
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> Error {
+    Error::File {
+        what: "TLS needs",
+        path: path.display().to_string(),
+        reason: format!("{reason} (see --tls-dir, or --insecure to go without)"),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // As `map_err` wants it.
+fn tls(error: rustls::Error) -> Error {
+    Error::Tls(error.to_string())
+}
+
+impl ClientTls {
+    /// Makes a link of a fresh connection to a host whose certificate must bear `name`.
+    ///
+    /// # Errors
+    /// If the handshake fails on either side.
+    pub fn link(&self, socket: Socket, name: &str) -> Result<Link, Error> {
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| Error::Tls(format!("`{name}` can be no certificate's name")))?;
+        let connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(tls)?;
+        let (mut socket, mut connection) = (socket, Connection::Client(connection));
+        shake(&mut socket, &mut connection)?;
+        link(socket, connection)
+    }
+}
+
+impl ServerTls {
+    /// Makes a link of an accepted connection.
+    ///
+    /// # Errors
+    /// If the handshake fails on either side, or the client is none of the peers.
+    pub fn link(&self, socket: Socket) -> Result<Link, Error> {
+        let connection = ServerConnection::new(Arc::clone(&self.config)).map_err(tls)?;
+        let (mut socket, mut connection) = (socket, Connection::Server(connection));
+        shake(&mut socket, &mut connection)?;
+        self.check_name(&connection)?;
+        link(socket, connection)
+    }
+
+    fn check_name(&self, connection: &Connection) -> Result<(), Error> {
+        if self.peers.is_empty() {
+            return Ok(());
+        }
+        let certificate = connection.peer_certificates().and_then(<[_]>::first);
+        let certificate = certificate.ok_or_else(|| Error::Tls("the peer has no name".into()))?;
+        let certificate = rustls::server::ParsedCertificate::try_from(certificate).map_err(tls)?;
+        let known = self.peers.iter().any(|peer| {
+            ServerName::try_from(peer.as_str())
+                .is_ok_and(|name| rustls::client::verify_server_name(&certificate, &name).is_ok())
+        });
+        if known {
+            return Ok(());
+        }
+        Err(Error::Tls(format!(
+            "the peer's certificate bears none of the names that may connect ({})",
+            self.peers.join(", ")
+        )))
+    }
+}
+
+/// Runs the handshake to its end.
+fn shake(socket: &mut Socket, connection: &mut Connection) -> Result<(), Error> {
+    while connection.is_handshaking() {
+        connection
+            .complete_io(socket)
+            .map_err(|error| Error::Tls(format!("the handshake with {PEER} failed: {error}")))?;
+    }
+    Ok(())
+}
+
+fn link(socket: Socket, mut connection: Connection) -> Result<Link, Error> {
+    connection.set_buffer_limit(None);
+    let clone = || socket.try_clone().map_err(Error::lost(PEER, "setting up the connection"));
+    let session = Arc::new(Mutex::new(connection));
+    let reader = TlsReader {
+        session: Arc::clone(&session),
+        socket: clone()?,
+        sealed: vec![0; 64 << 10],
+        fresh: 0..0,
+    };
+    let writer = TlsWriter { session, socket: clone()?, sealed: Vec::new() };
+    Ok(Link::of(ReadHalf::Tls(reader), WriteHalf::Tls(writer), socket, false))
+}
+
+fn locked(session: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes sealed bytes off the socket and opens them.
+pub(super) struct TlsReader {
+    session: Arc<Mutex<Connection>>,
+    socket: Socket,
+    sealed: Vec<u8>,
+    /// Sealed bytes that the session has not taken yet: it takes no more than it can keep open.
+    fresh: Range<usize>,
+}
+
+impl TlsReader {
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+impl Read for TlsReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match locked(&self.session).reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            if self.fresh.is_empty() {
+                self.fresh = 0..self.socket.read(&mut self.sealed)?;
+            }
+            let mut sealed = &self.sealed[self.fresh.clone()];
+            let mut session = locked(&self.session);
+            // An end of file is passed on too: the session tells a clean end from a cut.
+            self.fresh.start += session.read_tls(&mut sealed)?;
+            session.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+}
+
+/// Seals bytes and puts them on the socket.
+pub(super) struct TlsWriter {
+    session: Arc<Mutex<Connection>>,
+    socket: Socket,
+    sealed: Vec<u8>,
+}
+
+impl TlsWriter {
+    pub(super) fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        self.sealed.clear();
+        {
+            let mut session = locked(&self.session);
+            for part in parts {
+                session.writer().write_all(part)?;
+            }
+            while session.wants_write() {
+                session.write_tls(&mut self.sealed)?;
+            }
+        }
+        self.socket.write_all(&self.sealed)
+    }
+}

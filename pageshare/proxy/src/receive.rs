@@ -1,0 +1,105 @@
+//! The proxy on the host that the VM goes to.
+//!
+//! It listens for the sender, rebuilds the streams, and writes them to QEMU where QEMU awaits its
+//! migration. It connects to QEMU only when the first bytes are there: a connection is all that
+//! QEMU waits for.
+
+mod answer;
+mod channel;
+mod session;
+mod shelf;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use pageshare_wire::hello::MigrationId;
+use tracing::{error, warn};
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::handshake;
+use crate::link::{Link, ServerTls};
+use crate::record::Record;
+use crate::scope::Scope;
+use crate::socket::{Listener, Socket};
+use session::Session;
+
+pub use shelf::Shelf;
+
+/// How to receive.
+pub struct Receiver {
+    /// Where the destination QEMU awaits its migration.
+    pub qemu: Address,
+    /// TLS; nothing with `--insecure`.
+    pub tls: Option<ServerTls>,
+    /// The scope to answer in, and the pages that may be shared in it.
+    pub shelf: Option<(Scope, Arc<Shelf>)>,
+    /// Bytes of pages just received that are kept for references.
+    pub recent_bytes: usize,
+    /// Upper bound on expanded bytes in flight.
+    pub window: u32,
+}
+
+type Sessions = Arc<Mutex<HashMap<MigrationId, Arc<Session>>>>;
+
+/// Serves senders in threads of its own. The records of migrations arrive as they end.
+#[must_use]
+pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> mpsc::Receiver<Record> {
+    let receiver = Arc::new(receiver);
+    let (ended, records) = mpsc::channel();
+    std::thread::spawn(move || {
+        let sessions = Sessions::default();
+        loop {
+            match listener.accept() {
+                Ok(socket) => {
+                    let (receiver, sessions) = (Arc::clone(&receiver), Arc::clone(&sessions));
+                    let ended = ended.clone();
+                    std::thread::spawn(move || greet(socket, &receiver, &sessions, &ended));
+                }
+                Err(error) => {
+                    error!("{error}");
+                    return;
+                }
+            }
+        }
+    });
+    records
+}
+
+/// One connection from its handshake to its end.
+fn greet(
+    socket: Socket,
+    receiver: &Arc<Receiver>,
+    sessions: &Sessions,
+    ended: &mpsc::Sender<Record>,
+) {
+    let greeted = || -> Result<_, Error> {
+        let mut link = match &receiver.tls {
+            Some(tls) => tls.link(socket)?,
+            None => Link::plain(socket)?,
+        };
+        let scope = receiver.shelf.as_ref().map(|(scope, _)| scope);
+        let agreed = handshake::receive(&mut link, receiver.window, scope)?;
+        Ok((link, agreed))
+    };
+    let (link, agreed) = match greeted() {
+        Ok(greeted) => greeted,
+        Err(error) => return warn!("a connection was turned away: {error}"),
+    };
+    let id = agreed.migration;
+    let session = {
+        let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = sessions
+            .entry(id)
+            .or_insert_with(|| Arc::new(Session::begin(Arc::clone(receiver), &agreed)));
+        session.open_channel();
+        Arc::clone(session)
+    };
+    channel::run(link, &agreed, &session);
+    let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+    if session.close_channel() {
+        sessions.remove(&id);
+        // Nobody listens any more when the program is about to end.
+        let _ = ended.send(session.account.record("receive", id.0));
+    }
+}

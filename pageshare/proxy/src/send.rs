@@ -1,0 +1,103 @@
+//! The proxy on the host that the VM leaves.
+//!
+//! It listens where QEMU is told to migrate to. Every connection of QEMU's becomes a channel to
+//! the receiver; channels that are open at the same time are one migration.
+
+mod channel;
+mod ingest;
+mod migration;
+mod workers;
+
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use pageshare_wire::adaptive::Policy;
+use tracing::error;
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::link::{ClientTls, Link};
+use crate::record::Record;
+use crate::scope::Scope;
+use crate::socket::{Listener, Socket};
+use migration::Migration;
+use workers::Workers;
+
+/// How to send.
+pub struct Sender {
+    /// Where the receiver listens.
+    pub peer: Address,
+    /// TLS, and the name that the receiver's certificate must bear; nothing with `--insecure`.
+    pub tls: Option<(ClientTls, String)>,
+    /// The scope to ask in.
+    pub scope: Option<Scope>,
+    /// Whether to ask for pages.
+    pub ask: Policy,
+    /// Whether to compress what is not referenced.
+    pub compress: Policy,
+    /// zstd's level.
+    pub level: i32,
+    /// Threads that compress.
+    pub threads: usize,
+    /// QEMU's `downtime-limit`, which bounds what is kept in flight.
+    pub downtime_limit: Duration,
+    /// Upper bound on expanded bytes in flight.
+    pub window: u32,
+}
+
+impl Sender {
+    /// Connects to the receiver, in TLS or plainly.
+    fn connect(&self) -> Result<Link, Error> {
+        let socket = Socket::connect("the receiving proxy", &self.peer)?;
+        match &self.tls {
+            Some((tls, name)) => tls.link(socket, name),
+            None => Link::plain(socket),
+        }
+    }
+}
+
+/// Serves QEMU's connections in threads of its own. The records of migrations arrive as they end.
+///
+/// # Errors
+/// If the compressing threads cannot be started.
+pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<Record>, Error> {
+    let workers = Workers::start(sender.threads, sender.level)?;
+    let sender = Arc::new(sender);
+    let (ended, records) = mpsc::channel();
+    std::thread::spawn(move || {
+        let current: Arc<Mutex<Option<Arc<Migration>>>> = Arc::default();
+        loop {
+            let qemu = match listener.accept() {
+                Ok(qemu) => qemu,
+                Err(error) => {
+                    error!("{error}");
+                    return;
+                }
+            };
+            let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
+            let migration = match &*slot {
+                Some(migration) => Arc::clone(migration),
+                None => match Migration::begin(Arc::clone(&sender), workers.clone()) {
+                    Ok(migration) => Arc::clone(slot.insert(Arc::new(migration))),
+                    Err(error) => {
+                        error!("{error}");
+                        continue;
+                    }
+                },
+            };
+            let number = migration.open_channel();
+            drop(slot);
+            let (current, ended) = (Arc::clone(&current), ended.clone());
+            std::thread::spawn(move || {
+                channel::run(qemu, &migration, number);
+                let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
+                if migration.close_channel() {
+                    *slot = None;
+                    // Nobody listens any more when the program is about to end.
+                    let _ = ended.send(migration.record());
+                }
+            });
+        }
+    });
+    Ok(records)
+}

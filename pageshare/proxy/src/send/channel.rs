@@ -1,0 +1,194 @@
+//! One channel at the sender: three threads between QEMU and the other proxy.
+//!
+//! ```text
+//! QEMU ──▶ ingest ──(ask)──────────────▶ other proxy
+//!             │ segments, in order          │
+//!             ▼                             ▼
+//!          writer ◀── encode ◀── answers ── listen ──▶ QEMU (return path)
+//! ```
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use pageshare_index::PAGE_SIZE;
+use pageshare_wire::record::{Kind, decode_credit};
+use pageshare_wire::{Chain, PageSet, WireError};
+use tracing::{debug, warn};
+
+use super::ingest::{Asked, Credit, Ingest, Next, encode};
+use super::migration::Migration;
+use crate::error::Error;
+use crate::fuse::Fuse;
+use crate::handshake;
+use crate::link::{Link, LinkReader, LinkWriter};
+use crate::record::add;
+use crate::socket::Socket;
+
+const QEMU: &str = "the source QEMU";
+
+/// Carries one connection of QEMU's to its end. Whatever fails, QEMU sees a closed connection,
+/// takes the migration for failed, and keeps its VM.
+pub(super) fn run(qemu: Socket, migration: &Migration, number: u32) {
+    let closing = qemu.try_clone();
+    if let Err(error) = carry(qemu, migration, number) {
+        warn!("channel {number}: {error}");
+        migration.account.broke(&error.to_string());
+    }
+    if let Ok(qemu) = closing {
+        qemu.shutdown(Shutdown::Both);
+    }
+}
+
+fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> {
+    let sender = &migration.sender;
+    let mut link = sender.connect()?;
+    let agreed =
+        handshake::send(&mut link, migration.id, number, sender.window, sender.scope.as_ref())?;
+    debug!("channel {number} open, scope {:?}, window {}", agreed.scope, agreed.window);
+    let clone = || qemu.try_clone().map_err(Error::lost(QEMU, "setting up the channel"));
+    let (mut from_qemu, to_qemu) = (clone()?, clone()?);
+    let Link { reader, writer } = link;
+    let fuse = Fuse::new(vec![clone()?]);
+    let credit = Credit::new(agreed.window, sender.downtime_limit);
+    let asked: Asked = Mutex::new(Some(HashMap::new()));
+    let ended = AtomicBool::new(false);
+    let (queue, segments) = mpsc::channel();
+
+    let fail = |error: Error| {
+        writer.abort(&error.to_string());
+        fuse.blow(error);
+        credit.wake();
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let queue = queue;
+            let ingest = Ingest {
+                migration,
+                channel: number,
+                key: &agreed.hash_key,
+                credit: &credit,
+                asked: &asked,
+                link: &writer,
+                fuse: &fuse,
+            };
+            ingest.run(&mut from_qemu, &queue).unwrap_or_else(fail);
+        });
+        threads.spawn(|| {
+            let segments = segments;
+            write(migration, &writer, &segments, &ended).unwrap_or_else(fail);
+        });
+        let listen = Listen { migration, credit: &credit, asked: &asked, ended: &ended };
+        listen.run(reader, to_qemu).unwrap_or_else(fail);
+        // Nobody will answer any more: whoever waits for an answer waits in vain.
+        *asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    });
+    add(&migration.account.wire_sent, usize::try_from(writer.bytes()).unwrap_or(usize::MAX));
+    fuse.error().map_or(Ok(()), Err)
+}
+
+/// Sends the segments in order as they become ready.
+fn write(
+    migration: &Migration,
+    link: &LinkWriter,
+    segments: &mpsc::Receiver<Next>,
+    ended: &AtomicBool,
+) -> Result<(), Error> {
+    let mut chain = Chain::default();
+    for sequence in 0_u32.. {
+        match segments.recv() {
+            Ok(Next::Segment(encoded)) => {
+                // The encoder lets go of a segment only when the channel is over.
+                let Ok(done) = encoded.recv() else { return Ok(()) };
+                let head = done.encoded.seal(sequence, &mut chain);
+                let payload = done.encoded.payload();
+                let took = link.send(Kind::Segment, sequence, &[&head, payload])?;
+                account(migration, &done, head.len() + payload.len(), took.as_secs_f64());
+            }
+            Ok(Next::End) => {
+                ended.store(true, Ordering::SeqCst);
+                link.send(Kind::End, sequence, &[])?;
+                return Ok(());
+            }
+            Err(mpsc::RecvError) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn account(migration: &Migration, done: &super::workers::Done, sent: usize, seconds: f64) {
+    let account = &migration.account;
+    add(&account.pages_referenced, done.encoded.references());
+    let mut gains = migration.gains();
+    gains.link.wrote(sent, seconds);
+    if let Some((from, to)) = done.encoded.compression() {
+        gains.compress.cost(from, done.seconds);
+        gains.compress.outcome(from, from - to);
+        add(&account.compressed_from, from);
+        add(&account.compressed_to, to);
+    }
+}
+
+/// Takes what the receiver says.
+struct Listen<'a> {
+    migration: &'a Migration,
+    credit: &'a Credit,
+    asked: &'a Asked,
+    /// The End has been sent.
+    ended: &'a AtomicBool,
+}
+
+impl Listen<'_> {
+    fn run(&self, mut link: LinkReader, mut qemu: Socket) -> Result<(), Error> {
+        let mut body = Vec::new();
+        let mut reverse_ended = false;
+        // The receiver closes the connection once both directions have ended.
+        while let Some(header) = link.receive(&mut body)? {
+            match header.kind {
+                Kind::Answer => self.answer(header.sequence, &body)?,
+                Kind::Credit => {
+                    if !self.credit.accepted(decode_credit(&body)?) {
+                        return Err(WireError::Protocol("more accepted than sent").into());
+                    }
+                }
+                Kind::Reverse => match qemu.write_all(&body) {
+                    // QEMU has ended the migration and no longer listens.
+                    Err(_) if self.ended.load(Ordering::SeqCst) => {}
+                    other => other.map_err(Error::lost(QEMU, "writing its return path"))?,
+                },
+                Kind::ReverseEnd => {
+                    qemu.shutdown(Shutdown::Write);
+                    reverse_ended = true;
+                }
+                Kind::Abort => {
+                    let reason = String::from_utf8_lossy(&body).into_owned();
+                    return Err(WireError::Aborted(reason).into());
+                }
+                Kind::Ask | Kind::Segment | Kind::End => {
+                    return Err(WireError::Protocol("a sender's record from a receiver").into());
+                }
+            }
+        }
+        if !(reverse_ended && self.ended.load(Ordering::SeqCst)) {
+            return Err(Error::Closed { what: "the receiving proxy" });
+        }
+        let received = usize::try_from(link.bytes()).unwrap_or(usize::MAX);
+        add(&self.migration.account.wire_received, received);
+        Ok(())
+    }
+
+    fn answer(&self, number: u32, body: &[u8]) -> Result<(), Error> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = asked.as_mut().and_then(|asked| asked.remove(&number));
+        drop(asked);
+        let waiting = waiting.ok_or(WireError::Protocol("an answer to no question"))?;
+        let known = PageSet::from_bytes(body, waiting.hashes.len())
+            .ok_or(WireError::Protocol("length of an answer"))?;
+        let (bytes, saved) = (waiting.hashes.len() * PAGE_SIZE, known.count() * PAGE_SIZE);
+        self.migration.gains().ask.outcome(bytes, saved);
+        encode(self.migration, waiting, known);
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! Unix and TCP sockets behind one type.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+use crate::address::Address;
+use crate::error::Error;
+
+/// A peer that acknowledges nothing for this long is dead.
+const DEAD_AFTER: Duration = Duration::from_secs(20);
+
+/// Kernel buffers hold stream bytes too, so they are kept small.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A connected stream socket.
+#[derive(Debug)]
+pub enum Socket {
+    /// A Unix socket.
+    Unix(UnixStream),
+    /// A TCP connection.
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    /// Connects to `what` at `address`.
+    ///
+    /// # Errors
+    /// If nobody accepts there.
+    pub fn connect(what: &'static str, address: &Address) -> Result<Self, Error> {
+        let connected = match address {
+            Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
+            Address::Tcp(host) => TcpStream::connect(host).map(Self::Tcp),
+        };
+        let socket = connected.map_err(|source| Error::Connect {
+            what,
+            address: address.clone(),
+            source,
+        })?;
+        socket.tune().map_err(|source| Error::Connect {
+            what,
+            address: address.clone(),
+            source,
+        })?;
+        Ok(socket)
+    }
+
+    /// A second handle on the same connection.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Unix(socket) => socket.try_clone().map(Self::Unix),
+            Self::Tcp(socket) => socket.try_clone().map(Self::Tcp),
+        }
+    }
+
+    /// Closes one direction or both. A connection that is gone already is no error.
+    pub fn shutdown(&self, how: Shutdown) {
+        // It fails only when there is nothing left to shut.
+        let _ = match self {
+            Self::Unix(socket) => socket.shutdown(how),
+            Self::Tcp(socket) => socket.shutdown(how),
+        };
+    }
+
+    /// Lets a read fail that waits longer than this.
+    ///
+    /// # Errors
+    /// If the socket is closed.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Unix(socket) => socket.set_read_timeout(timeout),
+            Self::Tcp(socket) => socket.set_read_timeout(timeout),
+        }
+    }
+
+    /// Lets a write fail that waits longer than this.
+    ///
+    /// # Errors
+    /// If the socket is closed.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Unix(socket) => socket.set_write_timeout(timeout),
+            Self::Tcp(socket) => socket.set_write_timeout(timeout),
+        }
+    }
+
+    /// Writes all of these parts, one behind the other.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> =
+            parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
+        let mut rest = slices.as_mut_slice();
+        while !rest.is_empty() {
+            match self.write_vectored(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut rest, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn tune(&self) -> io::Result<()> {
+        let reference = match self {
+            Self::Unix(socket) => SockRef::from(socket),
+            Self::Tcp(socket) => {
+                socket.set_nodelay(true)?;
+                let reference = SockRef::from(socket);
+                let keepalive = TcpKeepalive::new()
+                    .with_time(Duration::from_secs(5))
+                    .with_interval(Duration::from_secs(5));
+                reference.set_tcp_keepalive(&keepalive)?;
+                reference.set_tcp_user_timeout(Some(DEAD_AFTER))?;
+                reference
+            }
+        };
+        reference.set_send_buffer_size(BUFFER_BYTES)
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(socket) => socket.read(buffer),
+            Self::Tcp(socket) => socket.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(socket) => socket.write(bytes),
+            Self::Tcp(socket) => socket.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Unix(socket) => socket.write_vectored(parts),
+            Self::Tcp(socket) => socket.write_vectored(parts),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    inner: Inner,
+    address: Address,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listens at `address`. The file of a Unix socket on which nobody listens any more is
+    /// replaced.
+    ///
+    /// # Errors
+    /// If the address is taken or not ours.
+    pub fn bind(address: &Address) -> Result<Self, Error> {
+        let failed = |source| Error::Listen { address: address.clone(), source };
+        let inner = match address {
+            Address::Unix(path) => {
+                let stale = path.symlink_metadata().is_ok_and(|it| it.file_type().is_socket())
+                    && UnixStream::connect(path).is_err();
+                if stale {
+                    std::fs::remove_file(path).map_err(failed)?;
+                }
+                Inner::Unix(UnixListener::bind(path).map_err(failed)?)
+            }
+            Address::Tcp(host) => Inner::Tcp(TcpListener::bind(host).map_err(failed)?),
+        };
+        let address = match &inner {
+            // Port 0 has become a real one.
+            Inner::Tcp(listener) => {
+                Address::Tcp(listener.local_addr().map_err(failed)?.to_string())
+            }
+            Inner::Unix(_) => address.clone(),
+        };
+        Ok(Self { inner, address })
+    }
+
+    /// Where it really listens.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Removes the file of a Unix socket, so that nobody connects to it any more.
+    pub fn remove(&self) {
+        if let Address::Unix(path) = &self.address {
+            // Someone may have removed it before us.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn accept(&self) -> Result<Socket, Error> {
+        let accepted = match &self.inner {
+            Inner::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
+            Inner::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
+        };
+        accepted
+            .and_then(|socket| socket.tune().map(|()| socket))
+            .map_err(|source| Error::Listen { address: self.address.clone(), source })
+    }
+}

@@ -1,0 +1,13 @@
+//! Where the receiver looks for pages: memory of other QEMU processes, and image files.
+//!
+//! [`scan`] reads them once and makes a [`Library`]; the library answers "do you have a page with
+//! this hash" by copying a candidate and hashing the copy.
+
+mod library;
+mod process;
+mod scan;
+mod spec;
+
+pub use library::Library;
+pub use scan::{Scanned, scan};
+pub use spec::SourceSpec;

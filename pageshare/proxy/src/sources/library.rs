@@ -1,0 +1,77 @@
+//! Pages that this host has, by hash.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use pageshare_index::snapshot;
+use pageshare_index::{Catalogue, HashKey, Origin, PAGE_SIZE, PageHash, Table};
+
+use super::process;
+use crate::error::Error;
+
+/// A table with its origins open for reading.
+pub struct Library {
+    catalogue: Catalogue,
+    table: Table,
+    /// By origin number; nothing where the process has ended or the file is gone.
+    readers: Vec<Option<File>>,
+    key: HashKey,
+}
+
+impl Library {
+    /// Opens every origin that is still the one that was indexed.
+    #[must_use]
+    pub fn open(catalogue: Catalogue, table: Table, key: HashKey) -> Self {
+        let readers = catalogue.origins().iter().map(open).collect();
+        Self { catalogue, table, readers, key }
+    }
+
+    /// Reads an index file and opens its origins.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no index of this scope.
+    pub fn load(path: &Path, key: HashKey) -> Result<Self, Error> {
+        let unusable = |reason: String| Error::File {
+            what: "index",
+            path: path.display().to_string(),
+            reason,
+        };
+        let bytes = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+        let (catalogue, table) =
+            snapshot::decode(&key, &bytes).map_err(|error| unusable(error.to_string()))?;
+        Ok(Self::open(catalogue, table, key))
+    }
+
+    /// The bytes of an index file.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        snapshot::encode(&self.key, &self.catalogue, &self.table)
+    }
+
+    /// Copies a page with this hash to `copy`, if there still is one. What was copied is hashed
+    /// again, so that `copy` holds the page asked for or the answer is no.
+    pub fn copy(&self, hash: PageHash, copy: &mut [u8; PAGE_SIZE]) -> bool {
+        self.table.find(hash).any(|page| {
+            let Some(place) = self.catalogue.place(page) else { return false };
+            let Some(Some(reader)) = self.readers.get(place.origin as usize) else { return false };
+            reader.read_exact_at(copy, place.address).is_ok() && self.key.hash(copy) == hash
+        })
+    }
+
+    /// Number of pages indexed.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.table.len()
+    }
+}
+
+fn open(origin: &Origin) -> Option<File> {
+    match origin {
+        Origin::Process { pid, started } => {
+            let memory = process::memory(*pid).ok()?;
+            (process::started(*pid).ok()? == *started).then_some(memory)
+        }
+        Origin::File { path } => File::open(path).ok(),
+    }
+}

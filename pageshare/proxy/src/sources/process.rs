@@ -1,0 +1,135 @@
+//! Another process's memory, through `/proc/PID`: which pages are there, and what they hold.
+//!
+//! Only pages that the process has touched are ever read, as its page tables (`pagemap`) say:
+//! reading an untouched page of a shared mapping would allocate it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Smaller mappings hold no guest's memory worth indexing.
+const SMALLEST_MAPPING: u64 = 2 << 20;
+const PAGE: u64 = 4096;
+const PRESENT: u64 = 1 << 63;
+
+/// A run of touched pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) address: u64,
+    pub(super) pages: u32,
+}
+
+/// When a process started, in clock ticks since boot; together with its id, its identity.
+pub(super) fn started(pid: u32) -> io::Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace());
+    let started = fields.and_then(|mut fields| fields.nth(19)?.parse().ok());
+    started.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has another form")))
+}
+
+/// Opens the memory of a process.
+pub(super) fn memory(pid: u32) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/mem"))
+}
+
+/// All processes whose program is a QEMU system emulator.
+pub(super) fn qemus() -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process that is gone or not ours has no readable program.
+        let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { continue };
+        if is_qemu(&program) {
+            found.push(pid);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn is_qemu(program: &Path) -> bool {
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("qemu-system-") || name.starts_with("qemu-kvm")
+}
+
+/// Touched pages of the large writable mappings: anonymous memory and memory files.
+pub(super) fn touched(pid: u32) -> io::Result<Vec<Run>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+    let mut runs = Vec::new();
+    for (from, to) in maps.lines().filter_map(guest_memory) {
+        touched_in(&pagemap, from, to, &mut runs)?;
+    }
+    Ok(runs)
+}
+
+/// The bounds of a line of `maps`, if it may be a guest's memory.
+fn guest_memory(line: &str) -> Option<(u64, u64)> {
+    let mut fields = line.split_whitespace();
+    let (from, to) = fields.next()?.split_once('-')?;
+    let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
+    let writable = fields.next()?.starts_with("rw");
+    let path = fields.nth(3).unwrap_or_default();
+    let memory = path.is_empty()
+        || path.starts_with("/memfd:")
+        || path.starts_with("/dev/shm/")
+        || path.starts_with("/dev/hugepages/");
+    (writable && memory && to - from >= SMALLEST_MAPPING).then_some((from, to))
+}
+
+fn touched_in(pagemap: &File, from: u64, to: u64, runs: &mut Vec<Run>) -> io::Result<()> {
+    const ENTRIES: usize = 8192;
+    let mut buffer = vec![0_u8; ENTRIES * 8];
+    let mut address = from;
+    while address < to {
+        let entries = usize::try_from((to - address) / PAGE).unwrap_or(ENTRIES).min(ENTRIES);
+        let length = pagemap.read_at(&mut buffer[..entries * 8], address / PAGE * 8)?;
+        if length == 0 {
+            break;
+        }
+        for entry in buffer[..length].chunks_exact(8) {
+            let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
+            if entry & PRESENT != 0 {
+                match runs.last_mut() {
+                    Some(run)
+                        if run.address + u64::from(run.pages) * PAGE == address
+                            && run.pages < u32::MAX =>
+                    {
+                        run.pages += 1;
+                    }
+                    _ => runs.push(Run { address, pages: 1 }),
+                }
+            }
+            address += PAGE;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touched_pages_of_this_process_are_found_and_untouched_ones_are_not() {
+        let mut memory = vec![0_u8; 64 << 20];
+        memory[1 << 20] = 1;
+        let at = &raw const memory[1 << 20] as u64;
+        let pages = |at: u64| {
+            let runs = touched(std::process::id()).unwrap();
+            runs.iter()
+                .any(|run| (run.address..run.address + u64::from(run.pages) * PAGE).contains(&at))
+        };
+        assert!(pages(at));
+        assert!(!pages(at + (40 << 20)));
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        assert!(started(u32::MAX).is_err());
+        assert!(touched(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,224 @@
+//! Reads sources and hashes their pages, in parallel.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use pageshare_index::{Catalogue, HashKey, Origin, PAGE_SIZE, Span, Table, TableBuilder};
+use tracing::warn;
+
+use super::library::Library;
+use super::process;
+use super::spec::SourceSpec;
+use crate::error::Error;
+
+/// Pages that one thread takes at a time: 1 MiB, at which `/proc/PID/mem` is fastest.
+const STRETCH: u32 = 256;
+
+/// A library and what it took to make it.
+pub struct Scanned {
+    /// The result.
+    pub library: Library,
+    /// Bytes read, zero pages included.
+    pub bytes: u64,
+    /// Time it took.
+    pub seconds: f64,
+}
+
+/// Indexes these sources with `threads` threads. A process that ends or a file that cannot be
+/// read while this goes on is left out, with a warning.
+///
+/// # Errors
+/// If a source that was named is not there or may not be read.
+pub fn scan(sources: &[SourceSpec], key: &HashKey, threads: usize) -> Result<Scanned, Error> {
+    let begin = Instant::now();
+    let mut catalogue = Catalogue::default();
+    for source in sources {
+        match source {
+            SourceSpec::AllQemus => {
+                let found = process::qemus().map_err(|error| unusable("/proc", &error))?;
+                for pid in found {
+                    if let Err(error) = add_process(&mut catalogue, pid) {
+                        warn!("memory of QEMU process {pid} is left out: {error}");
+                    }
+                }
+            }
+            SourceSpec::Pid(pid) => add_process(&mut catalogue, *pid)
+                .map_err(|error| unusable(&format!("memory of process {pid}"), &error))?,
+            SourceSpec::Image(path) => add_image(&mut catalogue, path)
+                .map_err(|error| unusable(&path.display().to_string(), &error))?,
+        }
+    }
+    let readers: Vec<Option<File>> = catalogue.origins().iter().map(open).collect();
+    let stretches = stretches(&catalogue);
+    let bytes = u64::from(catalogue.pages()) * PAGE_SIZE as u64;
+    let table = hash_all(&stretches, &readers, key, threads);
+    let library = Library::open(catalogue, table, key.clone());
+    Ok(Scanned { library, bytes, seconds: begin.elapsed().as_secs_f64() })
+}
+
+fn unusable(path: &str, error: &io::Error) -> Error {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => " (run as root or as the user that owns it)",
+        _ => "",
+    };
+    Error::File { what: "source", path: path.to_owned(), reason: format!("{error}{hint}") }
+}
+
+fn open(origin: &Origin) -> Option<File> {
+    match origin {
+        Origin::Process { pid, .. } => process::memory(*pid).ok(),
+        Origin::File { path } => File::open(path).ok(),
+    }
+}
+
+fn add_process(catalogue: &mut Catalogue, pid: u32) -> io::Result<()> {
+    let started = process::started(pid)?;
+    process::memory(pid)?;
+    let touched = process::touched(pid)?;
+    let origin = catalogue.add_origin(Origin::Process { pid, started });
+    for run in touched {
+        catalogue.add_span(origin, run.address, run.pages).ok_or_else(full)?;
+    }
+    Ok(())
+}
+
+fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    let pages = File::open(&path)?.metadata()?.len() / PAGE_SIZE as u64;
+    let origin = catalogue.add_origin(Origin::File { path });
+    let pages = u32::try_from(pages).map_err(|_| full())?;
+    catalogue.add_span(origin, 0, pages).ok_or_else(full)?;
+    Ok(())
+}
+
+fn full() -> io::Error {
+    io::Error::other("the index holds at most 16 TiB")
+}
+
+fn stretches(catalogue: &Catalogue) -> Vec<Span> {
+    let mut out = Vec::new();
+    for span in catalogue.spans() {
+        for from in (0..span.pages).step_by(STRETCH as usize) {
+            out.push(Span {
+                origin: span.origin,
+                address: span.address + u64::from(from) * PAGE_SIZE as u64,
+                first: span.first + from,
+                pages: STRETCH.min(span.pages - from),
+            });
+        }
+    }
+    out
+}
+
+fn hash_all(stretches: &[Span], readers: &[Option<File>], key: &HashKey, threads: usize) -> Table {
+    let next = AtomicUsize::new(0);
+    let mut all = TableBuilder::default();
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut found = TableBuilder::default();
+            let mut buffer = vec![0; STRETCH as usize * PAGE_SIZE];
+            while let Some(stretch) = stretches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                hash_stretch(stretch, readers, key, &mut buffer, &mut found);
+            }
+            found
+        };
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            // A worker has no reason to panic; if one does, its pages are not indexed.
+            all.append(worker.join().unwrap_or_default());
+        }
+    });
+    all.build()
+}
+
+fn hash_stretch(
+    stretch: &Span,
+    readers: &[Option<File>],
+    key: &HashKey,
+    buffer: &mut [u8],
+    found: &mut TableBuilder,
+) {
+    let Some(Some(reader)) = readers.get(stretch.origin as usize) else { return };
+    let wanted = &mut buffer[..stretch.pages as usize * PAGE_SIZE];
+    // What cannot be read (a process that has just ended) is not indexed.
+    let Ok(length) = reader.read_at(wanted, stretch.address) else { return };
+    for (page, content) in (stretch.first..).zip(wanted[..length].chunks_exact(PAGE_SIZE)) {
+        if content != ZERO_PAGE {
+            found.insert(key.hash(content), page);
+        }
+    }
+}
+
+/// Zero pages travel as runs and are never asked for.
+static ZERO_PAGE: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+
+#[cfg(test)]
+mod tests {
+    use pageshare_index::ScopeKey;
+
+    use super::*;
+
+    fn key() -> HashKey {
+        ScopeKey([1; 32]).hash_key()
+    }
+
+    fn page(byte: u8) -> [u8; PAGE_SIZE] {
+        [byte; PAGE_SIZE]
+    }
+
+    #[test]
+    fn pages_of_an_image_are_found_until_the_image_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image.raw");
+        let mut content = vec![0; 3 * PAGE_SIZE];
+        content[PAGE_SIZE..2 * PAGE_SIZE].copy_from_slice(&page(7));
+        std::fs::write(&path, &content).unwrap();
+        let scanned = scan(&[SourceSpec::Image(path.clone())], &key(), 2).unwrap();
+        assert_eq!(scanned.bytes, 3 * PAGE_SIZE as u64);
+        assert_eq!(scanned.library.pages(), 1, "zero pages are not indexed");
+
+        let mut copy = page(0);
+        assert!(scanned.library.copy(key().hash(&page(7)), &mut copy));
+        assert_eq!(copy, page(7));
+        assert!(!scanned.library.copy(key().hash(&page(8)), &mut copy));
+
+        content[PAGE_SIZE] = 9;
+        std::fs::write(&path, &content).unwrap();
+        assert!(!scanned.library.copy(key().hash(&page(7)), &mut copy), "the copy is hashed again");
+    }
+
+    #[test]
+    fn pages_of_a_live_process_are_found() {
+        let mut memory = vec![0_u8; 8 << 20];
+        let at = (4096 - (memory.as_ptr() as usize) % 4096) % 4096;
+        memory[at..at + PAGE_SIZE].copy_from_slice(&page(0xa5));
+        let scanned = scan(&[SourceSpec::Pid(std::process::id())], &key(), 1).unwrap();
+        let mut copy = page(0);
+        assert!(scanned.library.copy(key().hash(&page(0xa5)), &mut copy));
+        assert_eq!(copy[..], memory[at..at + PAGE_SIZE]);
+    }
+
+    #[test]
+    fn a_library_is_written_to_a_file_and_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let (image, index) = (directory.path().join("image"), directory.path().join("index"));
+        std::fs::write(&image, page(3)).unwrap();
+        let scanned = scan(&[SourceSpec::Image(image)], &key(), 1).unwrap();
+        std::fs::write(&index, scanned.library.encode()).unwrap();
+        let read = Library::load(&index, key()).unwrap();
+        assert!(read.copy(key().hash(&page(3)), &mut page(0)));
+        let other = ScopeKey([2; 32]).hash_key();
+        assert!(Library::load(&index, other).is_err());
+    }
+
+    #[test]
+    fn a_source_that_is_not_there_is_an_error_that_names_it() {
+        let missing = SourceSpec::Image("/nowhere/image".into());
+        let error = scan(&[missing], &key(), 1).err().unwrap().to_string();
+        assert!(error.contains("/nowhere/image"), "{error}");
+    }
+}

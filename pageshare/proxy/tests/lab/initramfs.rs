@@ -1,0 +1,79 @@
+//! Builds the guest's initramfs: busybox, a script, and data that all guests have alike.
+
+use std::path::Path;
+
+/// MiB of data that are the same in every guest.
+const ALIKE_MIB: usize = 8;
+
+/// What the guest does: obeys one-word commands on its console.
+const INIT: &str = r#"#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /dev /own
+/bin/busybox mount -t devtmpfs dev /dev
+/bin/busybox mount -t tmpfs own /own
+exec </dev/ttyS0 >/dev/ttyS0 2>&1
+/bin/busybox stty -echo
+/bin/busybox dd if=/dev/urandom of=/own/data bs=1M count=8 2>/dev/null
+echo READY
+while read command; do
+    case "$command" in
+    sum) echo "SUM $(/bin/busybox cat /alike /own/data | /bin/busybox sha256sum)" ;;
+    dirty)
+        while :; do
+            /bin/busybox dd if=/dev/urandom of=/own/dirty bs=64k count=32 conv=notrunc 2>/dev/null
+            /bin/busybox usleep 50000
+        done &
+        echo DIRTYING ;;
+    "") ;;
+    ping) echo PONG ;;
+    random) /bin/busybox dd if=/dev/urandom of=/own/more bs=1M count=12 2>/dev/null; echo FILLED ;;
+    esac
+done
+"#;
+
+/// Writes the archive.
+pub fn build(path: &Path) {
+    let busybox = super::required("/bin/busybox", "busybox-static");
+    let busybox = std::fs::read(busybox).expect("busybox is readable");
+    let mut archive = Vec::new();
+    for (number, (name, mode, content)) in [
+        ("bin", 0o040_755, &[][..]),
+        ("dev", 0o040_755, &[][..]),
+        ("bin/busybox", 0o100_755, &busybox[..]),
+        ("init", 0o100_755, INIT.as_bytes()),
+        ("alike", 0o100_644, &alike()[..]),
+        ("TRAILER!!!", 0, &[][..]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        entry(&mut archive, number, name, mode, content);
+    }
+    std::fs::write(path, archive).expect("the scratch directory is writable");
+}
+
+/// One entry of the `newc` format.
+fn entry(archive: &mut Vec<u8>, number: usize, name: &str, mode: u32, content: &[u8]) {
+    archive.extend(b"070701");
+    let fields = [number, mode as usize, 0, 0, 1, 0, content.len(), 0, 0, 0, 0, name.len() + 1, 0];
+    for field in fields {
+        archive.extend(format!("{field:08x}").bytes());
+    }
+    archive.extend(name.bytes());
+    archive.push(0);
+    archive.resize(archive.len().next_multiple_of(4), 0);
+    archive.extend(content);
+    archive.resize(archive.len().next_multiple_of(4), 0);
+}
+
+/// Bytes that do not compress, from xorshift.
+fn alike() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut out = Vec::with_capacity(ALIKE_MIB << 20);
+    while out.len() < ALIKE_MIB << 20 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend(state.to_le_bytes());
+    }
+    out
+}

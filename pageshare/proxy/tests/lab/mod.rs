@@ -1,0 +1,37 @@
+//! A small real guest in real QEMUs, under TCG, and the two proxies between them.
+//!
+//! The guest is Debian's cloud kernel with an initramfs of busybox and a shell script. It is
+//! booted once for each test program and saved; every QEMU then starts from that state.
+
+#![allow(dead_code, unused_imports, unreachable_pub)] // Each test program uses its own part of this.
+
+mod guest;
+mod initramfs;
+mod proxies;
+
+pub use guest::Guest;
+pub use proxies::Pair;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Waits until `done` says something, or fails with `what` after a limit that only a hang exceeds.
+pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        if let Some(result) = done() {
+            return result;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("waited in vain for {what}");
+}
+
+/// A file that a prerequisite package installs.
+pub fn required(path: &str, package: &str) -> PathBuf {
+    assert!(
+        Path::new(path).exists(),
+        "{path} is missing: install {package} (see setup/apt/pageshare.txt)"
+    );
+    PathBuf::from(path)
+}

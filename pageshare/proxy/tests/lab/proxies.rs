@@ -1,0 +1,210 @@
+//! The two proxies, as an operator starts them.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::wait_for;
+
+/// The program under test.
+pub fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_pageshare")
+}
+
+/// One proxy; killed when dropped.
+pub struct Proxy {
+    child: Child,
+    log: PathBuf,
+    record: PathBuf,
+}
+
+impl Proxy {
+    fn start(directory: &Path, role: &str, arguments: &[String]) -> Self {
+        let log = directory.join(format!("{role}.log"));
+        let record = directory.join(format!("{role}.json"));
+        let out = std::fs::File::create(&log).expect("the scratch directory is writable");
+        let child = Command::new(binary())
+            .arg(role)
+            .args(arguments)
+            .arg("--record")
+            .arg(&record)
+            .env("PAGESHARE_LOG", "debug")
+            .stdin(Stdio::null())
+            .stderr(out)
+            .spawn()
+            .expect("the program under test starts");
+        let mut proxy = Self { child, log, record };
+        wait_for(&format!("`pageshare {role}` to listen"), || {
+            let ended = proxy.child.try_wait().expect("our own child");
+            assert!(ended.is_none(), "`pageshare {role}` ended: {}", proxy.log());
+            proxy.log().contains("waiting for").then_some(())
+        });
+        proxy
+    }
+
+    /// What it has said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("our own child");
+        self.child.wait().expect("our own child");
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end of a proxy with `--once`.
+    pub fn end(&mut self) -> ExitStatus {
+        wait_for("the proxy to end", || self.child.try_wait().expect("our own child"))
+    }
+
+    /// The record of the one migration that it wrote down.
+    pub fn record(&mut self) -> Value {
+        self.end();
+        let text = std::fs::read_to_string(&self.record)
+            .unwrap_or_else(|_| panic!("no record was written: {}", self.log()));
+        assert_eq!(text.lines().count(), 1, "one migration, one line: {text}");
+        serde_json::from_str(&text).expect("a record is JSON")
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Passes one connection on to port `to`, but for one bit of byte `at`.
+fn damage(listener: &TcpListener, to: u16, at: usize) {
+    let (mut from, _) = listener.accept().expect("the sending proxy connects");
+    let mut to = TcpStream::connect(("127.0.0.1", to)).expect("the receiving proxy listens");
+    let (mut back_from, mut back_to) =
+        (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
+    std::thread::spawn(move || {
+        // The connections end as the proxies end them.
+        let _ = std::io::copy(&mut back_from, &mut back_to);
+        let _ = back_to.shutdown(Shutdown::Both);
+    });
+    let mut bad = [0];
+    let sound = std::io::copy(&mut Read::by_ref(&mut from).take(at as u64), &mut to);
+    if sound.is_ok() && from.read_exact(&mut bad).is_ok() {
+        let _ = to.write_all(&[bad[0] ^ 1]);
+        let _ = std::io::copy(&mut from, &mut to);
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+/// Both proxies, for one migration.
+pub struct Pair {
+    /// At the source.
+    pub send: Proxy,
+    /// At the destination.
+    pub receive: Proxy,
+    /// What the source migrates to.
+    pub to: String,
+    /// What the destination awaits.
+    pub from: String,
+    directory: TempDir,
+}
+
+impl Pair {
+    /// Unix sockets towards both QEMUs.
+    pub fn unix(send: &[&str], receive: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let at = |name: &str| format!("unix:{}", directory.path().join(name).display());
+        let (to, from) = (at("out"), at("in"));
+        Self::start(
+            directory,
+            to,
+            from,
+            &[&["--insecure"], send].concat(),
+            &[&["--insecure"], receive].concat(),
+        )
+    }
+
+    /// TCP towards both QEMUs.
+    pub fn tcp(send: &[&str], receive: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let [out, inward] = super::guest::ports();
+        let (to, from) = (format!("tcp:127.0.0.1:{out}"), format!("tcp:127.0.0.1:{inward}"));
+        Self::start(
+            directory,
+            to,
+            from,
+            &[&["--insecure"], send].concat(),
+            &[&["--insecure"], receive].concat(),
+        )
+    }
+
+    /// Unix sockets towards both QEMUs, and nothing said about TLS.
+    pub fn secure(send: &[&str], receive: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let at = |name: &str| format!("unix:{}", directory.path().join(name).display());
+        let (to, from) = (at("out"), at("in"));
+        Self::start(directory, to, from, send, receive)
+    }
+
+    /// Unix sockets, nothing asked or compressed, and between the proxies a connection that flips
+    /// one bit of byte `at`.
+    pub fn damaged(at: usize) -> Self {
+        let [broken, sound] = super::guest::ports();
+        let listener = TcpListener::bind(("127.0.0.1", broken)).expect("a free port");
+        std::thread::spawn(move || damage(&listener, sound, at));
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let at = |name: &str| format!("unix:{}", directory.path().join(name).display());
+        let (to, from) = (at("out"), at("in"));
+        let off = ["--insecure", "--ask", "never", "--compress", "never"];
+        Self::wired(directory, to, from, (&off, &["--insecure"]), (broken, sound))
+    }
+
+    fn start(
+        directory: TempDir,
+        to: String,
+        from: String,
+        send: &[&str],
+        receive: &[&str],
+    ) -> Self {
+        let [port] = super::guest::ports();
+        Self::wired(directory, to, from, (send, receive), (port, port))
+    }
+
+    fn wired(
+        directory: TempDir,
+        to: String,
+        from: String,
+        (send, receive): (&[&str], &[&str]),
+        (sends_to, listens_at): (u16, u16),
+    ) -> Self {
+        let wire = format!("tcp:127.0.0.1:{listens_at}");
+        let words = |given: &[&str], more: &[&str]| -> Vec<String> {
+            given.iter().chain(more).map(|word| (*word).to_owned()).collect()
+        };
+        let receiving = words(&["--once", "--listen", &wire, "--qemu", &from], receive);
+        let receive = Proxy::start(directory.path(), "receive", &receiving);
+        let wire = format!("tcp:127.0.0.1:{sends_to}");
+        let sending = words(&["--once", "--listen", &to, "--to", &wire], send);
+        let send = Proxy::start(directory.path(), "send", &sending);
+        Self { send, receive, to, from, directory }
+    }
+
+    /// What both say, for a failing test.
+    pub fn logs(&self) -> String {
+        format!("send:\n{}\nreceive:\n{}", self.send.log(), self.receive.log())
+    }
+
+    /// Where their files lie.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}

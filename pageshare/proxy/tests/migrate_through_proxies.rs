@@ -1,0 +1,146 @@
+//! Real guests, migrated by real QEMUs through the two proxies.
+
+mod lab;
+
+use lab::{Guest, Pair};
+use pageshare::scope::Scope;
+use serde_json::{Value, json};
+
+/// Migrates the guest through the pair and lets it run at the destination.
+fn migrate(source: &mut Guest, destination: &mut Guest, pair: &Pair) {
+    destination.listen(&pair.from);
+    source.migrate(&pair.to);
+    let status = source.migration_end();
+    assert_eq!(status, "completed", "{}", pair.logs());
+    destination.resume();
+    assert_eq!(destination.state(), "running");
+    assert_eq!(source.state(), "postmigrate");
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().expect("a number in the record")
+}
+
+fn unlimited(guest: &mut Guest) {
+    guest.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
+}
+
+#[test]
+fn a_guest_arrives_with_its_memory_over_unix_sockets() {
+    let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
+    let mut pair = Pair::unix(&["--ask", "never", "--compress", "never"], &[]);
+    let before = source.checksum();
+    for guest in [&mut source, &mut destination] {
+        guest.capabilities(&["return-path"]);
+    }
+    unlimited(&mut source);
+    migrate(&mut source, &mut destination, &pair);
+    assert_eq!(destination.checksum(), before);
+
+    let (sent, received) = (pair.send.record(), pair.receive.record());
+    assert_eq!(sent["error"], json!(null), "{}", pair.logs());
+    assert_eq!(received["error"], json!(null), "{}", pair.logs());
+    assert_eq!(sent["stream_bytes"], received["stream_bytes"]);
+    assert_eq!(sent["verbatim"][0]["why"], "RAM is complete, device state follows");
+    assert!(sent["zero_pages"].as_u64() > Some(1000), "{sent}");
+    let (wire, stream) = (number(&sent["wire_sent"]), number(&sent["stream_bytes"]));
+    assert!(wire <= stream * 1.005, "never worse: {sent}");
+}
+
+#[test]
+fn a_guest_arrives_over_tcp_with_multifd_channels() {
+    let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
+    let mut pair = Pair::tcp(&["--ask", "always"], &[]);
+    let before = source.checksum();
+    for guest in [&mut source, &mut destination] {
+        guest.capabilities(&["return-path", "multifd"]);
+        guest.execute("migrate-set-parameters", json!({"multifd-channels": 2}));
+    }
+    unlimited(&mut source);
+    migrate(&mut source, &mut destination, &pair);
+    assert_eq!(destination.checksum(), before);
+
+    let sent = pair.send.record();
+    assert_eq!(sent["error"], json!(null), "{}", pair.logs());
+    let verbatim = sent["verbatim"].as_array().expect("a list");
+    assert_eq!(verbatim.len(), 1, "only the main channel ends verbatim: {sent}");
+    assert!(number(&sent["pages"]) > 1000.0, "pages travel in multifd's packets: {sent}");
+}
+
+#[test]
+fn what_another_guest_at_the_destination_has_is_not_sent() {
+    let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
+    let neighbour = Guest::running();
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let file = directory.path().join("scope.json");
+    Scope::generate("test").and_then(|scope| scope.save(&file)).expect("a new scope");
+    let scope = file.to_str().expect("a plain path");
+    let neighbour_memory = format!("pid:{}", neighbour.pid());
+    let mut pair = Pair::unix(
+        &["--scope", scope, "--ask", "always", "--compress", "always"],
+        &["--scope", scope, "--source", &neighbour_memory],
+    );
+    source.command("random", "FILLED");
+    let before = source.checksum();
+    for guest in [&mut source, &mut destination] {
+        guest.capabilities(&["return-path"]);
+    }
+    unlimited(&mut source);
+    migrate(&mut source, &mut destination, &pair);
+    assert_eq!(destination.checksum(), before);
+
+    let sent = pair.send.record();
+    // 12 MiB of the guest's memory are new; most of the rest the neighbour has.
+    let (asked, found) = (number(&sent["pages_asked"]), number(&sent["pages_referenced"]));
+    assert!(found > asked / 3.0, "{sent}");
+    assert!(found < asked - 10.0 * 256.0, "the new pages cannot be known: {sent}");
+    let (wire, stream) = (number(&sent["wire_sent"]), number(&sent["stream_bytes"]));
+    assert!(wire < stream * 0.7, "{sent}");
+}
+
+#[test]
+fn a_guest_that_keeps_writing_arrives_and_keeps_writing() {
+    let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
+    let pair = Pair::unix(&["--ask", "always", "--compress", "always"], &[]);
+    let before = source.checksum();
+    source.command("dirty", "DIRTYING");
+    for guest in [&mut source, &mut destination] {
+        guest.capabilities(&["return-path", "xbzrle"]);
+    }
+    migrate(&mut source, &mut destination, &pair);
+    assert_eq!(destination.checksum(), before);
+}
+
+#[test]
+fn the_source_keeps_its_guest_when_the_receiving_proxy_dies() {
+    let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
+    let mut pair = Pair::unix(&[], &[]);
+    for guest in [&mut source, &mut destination] {
+        guest.capabilities(&["return-path"]);
+    }
+    source.execute("migrate-set-parameters", json!({"max-bandwidth": 8_u64 << 20}));
+    destination.listen(&pair.from);
+    source.migrate(&pair.to);
+    lab::wait_for("bytes to flow", || {
+        let info = source.execute("query-migrate", json!({}));
+        (info["ram"]["transferred"].as_u64() > Some(1 << 20)).then_some(())
+    });
+    pair.receive.kill();
+    assert_eq!(source.migration_end(), "failed", "{}", pair.logs());
+    lab::wait_for("the guest to run on", || (source.state() == "running").then_some(()));
+    let sent = pair.send.record();
+    assert_ne!(sent["error"], json!(null), "the record says what happened");
+}
+
+#[test]
+fn the_source_keeps_its_guest_when_nobody_receives() {
+    let mut source = Guest::running();
+    let mut pair = Pair::unix(&[], &[]);
+    pair.receive.kill();
+    source.capabilities(&["return-path"]);
+    source.migrate(&pair.to);
+    assert_eq!(source.migration_end(), "failed");
+    assert_eq!(source.state(), "running");
+    let error = pair.send.record()["error"].to_string();
+    assert!(error.contains("cannot connect to the receiving proxy"), "{error}");
+}
