@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
-from statistics import median
 from typing import Any
 
 import vl_convert
@@ -78,6 +77,7 @@ def render(analysis: Analysis) -> str:
         "tables": _tables(analysis, names),
         "paper": papers()["A"],
         "apparatus": "; ".join(f"{k}: {v}" for k, v in papers()["A"].apparatus.items()),
+        "identity": _identity(analysis),
         "fingerprints": _fingerprints(analysis, names),
     }
     return _environment().get_template("page.html.j2").render(context)
@@ -145,74 +145,39 @@ def _tables(analysis: Analysis, names: Names) -> dict[str, Table | None]:
         "tails": tables.tails(analysis, names),
         "budgets": tables.budgets(analysis, names),
         "accounts": tables.accounts(analysis, names),
+        "causes": tables.causes(analysis, names),
         "resources": tables.resources(analysis, names),
         "deadlines": tables.deadlines(analysis, names),
         "calibration": tables.calibration(analysis, names),
-        "machine": _machine_table(analysis),
+        "machine": tables.machine(analysis),
         "paper": tables.paper(analysis, names),
     }
 
 
-def _machine_table(analysis: Analysis) -> Table | None:
-    """What the machine did beside the trials."""
-    states = [trial.machine for trial in analysis.trials if trial.machine.get("seconds")]
-    if not states:
-        return None
-    columns = {
-        "load average over 1 min": [state.get("load_1min") for state in states],
-        "time stolen by the hypervisor below, % of one processor": [
-            _share(state.get("steal_ns"), 1e9 * state["seconds"]) for state in states
-        ],
-        **{
-            f"time in which some task waited for {what}, %": [
-                _share((state.get("pressure_us") or {}).get(what), 1e6 * state["seconds"])
-                for state in states
-            ]
-            for what in ("cpu", "memory", "io")
-        },
-    }
-    rows = []
-    for name, column in columns.items():
-        known = sorted(value for value in column if value is not None)
-        if known:
-            shown = (median(known), known[int(0.95 * (len(known) - 1))], known[-1])
-            rows.append((name, *(numbers.fixed(value).bare for value in shown)))
-    if not rows:
-        return None
-    return Table(
-        f"What else the machine did, over {numbers.count(len(states))} trials",
-        ("", "median", "95th percentile", "most"),
-        tuple(rows),
-        heads=1,
-        conditioned=False,
-    )
+def _identity(analysis: Analysis) -> list[tuple[str, str]]:
+    """The lines of the fingerprint that a reader asks for first."""
+    return [(key, value) for key, value in _flat(analysis.fingerprint) if key in _FIRST]
 
 
-def _share(part: float | None, whole: float) -> float | None:
-    return None if part is None or whole <= 0 else 100.0 * part / whole
+_FIRST = {
+    *("cpu.model", "cpu.usable", "cpu.virtual", "memory_bytes", "system", "kernel.release"),
+    *("kernel.clock_source", "tare.version", "tare.commit"),
+}
 
 
-def _fingerprints(
-    analysis: Analysis, names: Names
-) -> list[tuple[str, list[tuple[str, str]], bool]]:
-    found = [("Fingerprint", _flat(analysis.fingerprint), True)]
-    seen: dict[str, tuple[tuple[str, str], ...]] = {}
+def _fingerprints(analysis: Analysis, names: Names) -> list[tuple[str, list[tuple[str, str]]]]:
+    found = [("The whole fingerprint", _flat(analysis.fingerprint))]
+    seen: dict[str, list[tuple[str, str]]] = {}
     for view in analysis.cells:
-        heading = names.main(view.cell)[0]
+        heading = f"{names.main(view.cell)[0]}: what it said of itself"
         if view.facts and heading not in seen:
-            seen[heading] = tuple(_flat(view.facts))
-    found += [
-        (f"{heading}: what it said of itself", list(rows), False) for heading, rows in seen.items()
-    ]
-    settings: dict[str, list[tuple[str, str]]] = {}
+            seen[heading] = _flat(view.facts)
     for trial in analysis.trials:
         series = names.place(analysis.view(trial.cell).cell).series
-        if trial.status == "ok" and trial.settings and series not in settings:
-            settings[series] = _flat(trial.settings)
-    found += [
-        (f"{series}: settings of both ends", rows, False) for series, rows in settings.items()
-    ]
-    return found
+        heading = f"{series}: settings of both ends"
+        if trial.status == "ok" and trial.settings and heading not in seen:
+            seen[heading] = _flat(trial.settings)
+    return found + list(seen.items())
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

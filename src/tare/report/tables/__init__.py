@@ -1,0 +1,23 @@
+"""The report's tables as rows of text: every number rounded, every interval beside its number."""
+
+from tare.report.tables.costs import accounts, budgets, causes, resources
+from tare.report.tables.effects import effects, other_statistics, paper
+from tare.report.tables.instrument import calibration, machine
+from tare.report.tables.table import Table
+from tare.report.tables.times import deadlines, levels, tails
+
+__all__ = [  # noqa: RUF022 (in the order of the page)
+    "Table",
+    "effects",
+    "other_statistics",
+    "levels",
+    "tails",
+    "budgets",
+    "accounts",
+    "causes",
+    "resources",
+    "deadlines",
+    "calibration",
+    "machine",
+    "paper",
+]

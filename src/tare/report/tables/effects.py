@@ -1,0 +1,117 @@
+"""Comparisons: verdicts, other statistics, and the paper beside this run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tare.analysis import Analysis, Question
+from tare.analysis.questions import DESCRIPTIVE
+from tare.report import numbers
+from tare.report.tables.table import DASH, Table, what
+from tare.report.wording import Names, interval_text
+from tare.stats import Interval
+
+
+def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> Table | None:
+    """Every comparison: the ratio, and both ends of it."""
+    statistic = analysis.experiment.statistic
+    rows = []
+    for question in questions:
+        place, ratio = names.place(question.cell), question.ratio
+        judged = question.judgement
+        rows.append(
+            (
+                place.environment,
+                what(place.series, place.panel),
+                str(judged.verdict) if judged else "descriptive",
+                _ratio(ratio.ratio),
+                interval_text(ratio.a, "time").bare,
+                interval_text(ratio.b, "time").bare,
+                str(interval_text(ratio.difference, "difference")),
+                f"{judged.adjusted_p:.2g}" if judged else DASH,
+                _blocks(question),
+            )
+        )
+    if not rows:
+        return None
+    return Table(
+        f"Ratio of {statistic}, paired by block, geometric mean [95 % interval]",
+        (
+            "environment",
+            "transport",
+            "verdict",
+            f"ratio of {statistic}",
+            "here",
+            "baseline",
+            "difference",
+            "adjusted p",
+            "blocks",
+        ),
+        tuple(rows),
+        heads=3,
+        note="Adjusted p: sign-flip test, Holm over the family. Descriptive comparisons stand"
+        " outside of the family: their intervals are each 95 % by themselves.",
+    )
+
+
+def other_statistics(analysis: Analysis, names: Names) -> Table | None:
+    """The same comparisons by other summaries of a session: descriptive."""
+    others = [name for name in DESCRIPTIVE if name != analysis.experiment.statistic]
+    rows = []
+    for question in analysis.questions:
+        place = names.place(question.cell)
+        columns: list[str] = []
+        for name in others:
+            ratio = question.others[name]
+            columns += [
+                _ratio(ratio.ratio),
+                interval_text(ratio.a, "time").bare,
+                interval_text(ratio.b, "time").bare,
+            ]
+        rows.append((place.environment, what(place.series, place.panel), *columns))
+    if not rows:
+        return None
+    return Table(
+        f"Ratios by other statistics than {analysis.experiment.statistic} [95 % interval]",
+        (
+            "environment",
+            "transport",
+            *(column for name in others for column in (f"ratio of {name}", "here", "baseline")),
+        ),
+        tuple(rows),
+        note="Descriptive: each interval is 95 % by itself, and none carries a verdict.",
+    )
+
+
+def paper(analysis: Analysis, names: Names) -> Table | None:
+    """The published figures, each beside ours."""
+    rows = []
+    for beside in analysis.beside:
+        unit = beside.figure.unit.replace("us", "\N{MICRO SIGN}s")
+        ours = "\n".join(
+            f"{names.place(one.cell).full}: "
+            f"{numbers.fixed(one.estimate, one.low, one.high, unit, most=3)}"
+            for one in beside.ours
+        )
+        figure = beside.figure
+        published = figure.text.replace(" us", " \N{MICRO SIGN}s")
+        rows.append((figure.measured, figure.where, published, ours, beside.what))
+    if not rows:
+        return None
+    return Table(
+        "The paper's figures, and this run's",
+        ("the paper measured", "where", "published", "here [95 % interval]", "what ours is"),
+        tuple(rows),
+        heads=3,
+        words=(4,),
+    )
+
+
+def _ratio(interval: Interval) -> str:
+    value = interval_text(interval, "ratio")
+    return f"{value.number} {value.interval}"
+
+
+def _blocks(question: Question) -> str:
+    dropped = question.ratio.n_dropped
+    return f"{question.ratio.n_used}" + (f" ({dropped} incomplete)" if dropped else "")

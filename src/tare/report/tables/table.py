@@ -1,0 +1,48 @@
+"""What all tables share: their shape, and how cells are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tare.analysis import CellView
+from tare.report import numbers
+from tare.report.numbers import Value
+from tare.report.wording import Names
+from tare.stats import Estimate
+
+UNRESOLVED = "unresolved"
+
+
+DASH = "\N{EM DASH}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first `heads` columns are row headings, the rest numbers."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    heads: int = 2
+    note: str = ""
+    words: tuple[int, ...] = ()
+    """Columns of running text, from 0."""
+    conditioned: bool = True
+    """Whether accelerator and mode matter to it, and stand below it."""
+
+
+def cell_heads(view: CellView, names: Names) -> tuple[str, str]:
+    """The two row headings of a cell."""
+    place = names.place(view.cell)
+    second = " (second arm of A/A)" if view.cell.replica > 1 else ""
+    return place.environment, what(place.series, place.panel) + second
+
+
+def what(series: str, panel: str) -> str:
+    """What travels, with the other levels that vary."""
+    return ", ".join(part for part in (series, panel) if part)
+
+
+def time(estimate: Estimate) -> Value:
+    """An estimate in ns, rounded."""
+    return numbers.time(estimate.value, estimate.low, estimate.high)
