@@ -132,7 +132,8 @@ MatrixFile MatrixFile::create(Team& team, const std::string& path, const Header&
   MatrixFile matrix(team, path, header);
   matrix.open_again(MPI_MODE_CREATE | MPI_MODE_RDWR | (scratch ? MPI_MODE_DELETE_ON_CLOSE : 0));
   team.guard(Phase::open, [&] {
-    const auto size = static_cast<MPI_Offset>(kHeaderBytes + header.n * header.n * header.cell);
+    const std::uint64_t bytes = kHeaderBytes + header.n * header.n * header.cell;
+    const auto size = static_cast<MPI_Offset>(bytes);
     check(MPI_File_set_size(matrix.file_, size), "cannot make room for " + path);
   });
   team.agree();
