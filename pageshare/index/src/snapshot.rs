@@ -74,9 +74,14 @@ pub fn encode(key: &HashKey, catalogue: &Catalogue, table: &Table) -> Vec<u8> {
         out.extend(prefix.to_le_bytes());
         out.extend(page.to_le_bytes());
     }
-    let checksum = blake3::hash(&out);
-    out.extend(checksum.as_bytes());
+    seal(&mut out);
     out
+}
+
+/// Appends the checksum of what is there.
+pub fn seal(content: &mut Vec<u8>) {
+    let checksum = blake3::hash(content);
+    content.extend(checksum.as_bytes());
 }
 
 /// Reads both back.

@@ -2,6 +2,7 @@
 
 mod args;
 mod index;
+mod migrate;
 mod proxies;
 
 use std::process::ExitCode;
@@ -30,7 +31,8 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
-        Command::Send(arguments) => proxies::send(arguments),
+        Command::Send(arguments) => proxies::send(&arguments),
+        Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Receive(arguments) => proxies::receive(arguments),
         Command::Index(arguments) => index::run(arguments),
         Command::Scope { name, file } => {

@@ -8,6 +8,7 @@
 
 pub mod address;
 pub mod cli;
+pub mod drive;
 pub mod error;
 pub mod fuse;
 pub mod handshake;

@@ -38,6 +38,9 @@ pub(super) enum LogFormat {
 pub(super) enum Command {
     /// Run the proxy on the host that the VM leaves.
     Send(SendArgs),
+    /// Migrate a VM through its own and the destination's QEMU monitor, and make sure that it runs
+    /// exactly once, whatever fails.
+    Migrate(MigrateArgs),
     /// Run the proxy on the host that the VM goes to.
     Receive(ReceiveArgs),
     /// Index memory and images into a file that `receive --index` reads.
@@ -77,6 +80,15 @@ pub(super) struct SendArgs {
     /// Where to listen for the source QEMU: unix:PATH or tcp:HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen: Address,
+    #[command(flatten)]
+    pub(super) sending: SendingArgs,
+    #[command(flatten)]
+    pub(super) life: LifeArgs,
+}
+
+/// What a sender does, whoever starts the migration.
+#[derive(Debug, Args)]
+pub(super) struct SendingArgs {
     /// Where the receiving proxy listens.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) to: Address,
@@ -104,8 +116,32 @@ pub(super) struct SendArgs {
     /// QEMU's downtime-limit, in milliseconds: bounds how much is kept in flight.
     #[arg(long, value_name = "MS", default_value_t = 300)]
     pub(super) downtime_limit: u64,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MigrateArgs {
+    /// The source QEMU's monitor: unix:PATH of its -qmp socket. One client at a time can use it.
+    pub(super) vm: Address,
+    /// The destination QEMU's monitor; a path on another host comes here with
+    /// `ssh -L /run/there.qmp:/run/vm.qmp HOST`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) to_qmp: Address,
+    /// Where the destination QEMU, started with `-incoming defer`, shall await the migration: the
+    /// --qemu of the receiving proxy. Leave it out if it awaits it already.
+    #[arg(long, value_name = "URI")]
+    pub(super) incoming: Option<String>,
+    /// Where this host's QEMU shall find this program; needed if QEMU runs as another user.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Option<Address>,
+    /// Finish what a driver left that was killed: let the destination run if the source has
+    /// completed, else end it and leave the guest to the source.
+    #[arg(long)]
+    pub(super) resume: bool,
     #[command(flatten)]
-    pub(super) life: LifeArgs,
+    pub(super) sending: SendingArgs,
+    /// Append a JSON record of the migration to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) record: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use pageshare_wire::adaptive::Policy;
 use pageshare_wire::window::LARGEST;
 use tracing::{info, warn};
 
-use super::args::{LifeArgs, PolicyArg, ReceiveArgs, SendArgs};
+use super::args::{LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs};
 use super::to_json;
 use crate::error::Error;
 use crate::link::TlsFiles;
@@ -20,19 +20,30 @@ use crate::scope::Scope;
 use crate::send::{self, Sender};
 use crate::socket::Listener;
 
-pub(super) fn send(arguments: SendArgs) -> Result<ExitCode, Error> {
-    let SendArgs { listen, to, tls, tls_name, .. } = arguments;
-    let tls = if tls.insecure {
+pub(super) fn send(arguments: &SendArgs) -> Result<ExitCode, Error> {
+    let sender = sender(&arguments.sending)?;
+    let listener = Arc::new(Listener::bind(&arguments.listen)?);
+    info!("waiting for QEMU at {}, sending to {}", listener.address(), sender.peer);
+    let records = send::serve(sender, Arc::clone(&listener))?;
+    stay(&arguments.life, &listener, &records)
+}
+
+/// A sender as the command line describes it.
+pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
+    let peer = arguments.to.clone();
+    let tls = if arguments.tls.insecure {
         warn_insecure();
         None
     } else {
-        let name = tls_name.or_else(|| to.host().map(str::to_owned)).ok_or_else(|| {
+        let host = || peer.host().map(str::to_owned);
+        let name = arguments.tls_name.clone().or_else(host).ok_or_else(|| {
             Error::Refused("give --tls-name: a Unix socket has no host to check".into())
         })?;
-        Some((TlsFiles::in_directory(&tls.tls_dir, "client").client()?, name))
+        let files = TlsFiles::in_directory(&arguments.tls.tls_dir, "client");
+        Some((files.client()?, name))
     };
-    let sender = Sender {
-        peer: to,
+    Ok(Sender {
+        peer,
         tls,
         scope: arguments.scope.as_deref().map(Scope::load).transpose()?,
         ask: arguments.ask.into(),
@@ -41,11 +52,7 @@ pub(super) fn send(arguments: SendArgs) -> Result<ExitCode, Error> {
         threads: threads(arguments.threads),
         downtime_limit: Duration::from_millis(arguments.downtime_limit),
         window: LARGEST,
-    };
-    let listener = Arc::new(Listener::bind(&listen)?);
-    info!("waiting for QEMU at {}, sending to {}", listener.address(), sender.peer);
-    let records = send::serve(sender, Arc::clone(&listener))?;
-    stay(&arguments.life, &listener, &records)
+    })
 }
 
 pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
@@ -115,7 +122,7 @@ fn stay(
             Some(error) => warn!("migration {} failed: {error}", record.migration),
         }
         if let Some(path) = &life.record {
-            append(path, &record)?;
+            append(path, &to_json(&record)?)?;
         }
         if life.once {
             listener.remove();
@@ -126,8 +133,9 @@ fn stay(
     Err(Error::Refused("the listening socket failed".into()))
 }
 
-fn append(path: &Path, record: &Record) -> Result<(), Error> {
-    let line = to_json(record)? + "\n";
+/// Adds a line to a file of records.
+pub(super) fn append(path: &Path, record: &str) -> Result<(), Error> {
+    let line = format!("{record}\n");
     let write = || {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
         file.write_all(line.as_bytes())

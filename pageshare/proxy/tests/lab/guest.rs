@@ -88,6 +88,8 @@ impl Guest {
             .args(["-display", "none", "-vga", "none"])
             .arg("-qmp")
             .arg(format!("unix:{},server=on,wait=off", at("qmp").display()))
+            .arg("-qmp")
+            .arg(format!("unix:{},server=on,wait=off", at("operator").display()))
             .arg("-chardev")
             .arg(format!("socket,id=c,path={},server=on,wait=off", at("console").display()))
             .args(["-serial", "chardev:c"]);
@@ -132,9 +134,9 @@ impl Guest {
         self.child.id()
     }
 
-    /// Where its monitor listens.
+    /// Where its second monitor listens, for the program under test.
     pub fn monitor(&self) -> Address {
-        Address::Unix(self.directory.path().join("qmp"))
+        Address::Unix(self.directory.path().join("operator"))
     }
 
     /// Runs a monitor command.

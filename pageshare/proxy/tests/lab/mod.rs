@@ -10,7 +10,7 @@ mod initramfs;
 mod proxies;
 
 pub use guest::Guest;
-pub use proxies::Pair;
+pub use proxies::{Pair, Proxy, binary};
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

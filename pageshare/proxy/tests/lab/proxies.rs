@@ -23,6 +23,14 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// A receiver alone, listening at the address returned, for a QEMU at `qemu`.
+    pub fn receiver(directory: &Path, qemu: &str) -> (Self, String) {
+        let [port] = super::guest::ports();
+        let wire = format!("tcp:127.0.0.1:{port}");
+        let words = ["--insecure", "--listen", &wire, "--qemu", qemu].map(str::to_owned);
+        (Self::start(directory, "receive", &words), wire)
+    }
+
     fn start(directory: &Path, role: &str, arguments: &[String]) -> Self {
         let log = directory.join(format!("{role}.log"));
         let record = directory.join(format!("{role}.json"));

@@ -71,6 +71,14 @@ impl<'a> SegmentView<'a> {
         self.expanded as usize
     }
 
+    /// The chain after this segment, if `before` is the chain before it.
+    #[must_use]
+    pub fn chain_after(&self, sequence: u32, asked: &[PageHash], before: Chain) -> Chain {
+        let mut chain = before;
+        chain.extend(sequence, self.expanded, self.ops, asked);
+        chain
+    }
+
     /// Appends the segment's stream bytes to `out`, and calls `arrived` for every page that was
     /// asked for and came as content. Nothing is appended unless the whole segment is sound.
     ///
@@ -86,7 +94,7 @@ impl<'a> SegmentView<'a> {
         out: &mut Vec<u8>,
         mut arrived: impl FnMut(PageHash, &[u8]),
     ) -> Result<(), WireError> {
-        chain.extend(sequence, self.expanded, self.ops, &held.hashes);
+        *chain = self.chain_after(sequence, &held.hashes, *chain);
         if chain.value() != self.chain {
             return Err(WireError::Damaged("chained digest of a segment"));
         }

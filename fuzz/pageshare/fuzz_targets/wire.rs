@@ -1,0 +1,47 @@
+//! No bytes from a peer make the receiver panic or expand more than a segment.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pageshare_index::{HashKey, ScopeKey};
+use pageshare_wire::hello::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
+use pageshare_wire::record::{HEADER_BYTES, Header, decode_ask, decode_credit};
+use pageshare_wire::segment::{Held, SegmentView};
+use pageshare_wire::{Chain, PageSet};
+
+fuzz_target!(|input: (u8, u8, &[u8])| {
+    let (pages, known, bytes) = (usize::from(input.0 % 8), input.1, input.2);
+    let key: HashKey = ScopeKey([1; 32]).hash_key();
+    if let Some(head) = bytes.first_chunk::<HEADER_BYTES>() {
+        let _ = Header::decode(head);
+    }
+    if let Some(hello) = bytes.first_chunk::<HELLO_BYTES>() {
+        let _ = Hello::decode(hello);
+    }
+    if let Some(welcome) = bytes.first_chunk::<WELCOME_BYTES>() {
+        let _ = Welcome::decode(welcome);
+    }
+    let _ = (decode_ask(bytes), decode_credit(bytes));
+    let mut held = Held { known: PageSet::empty(pages), ..Held::default() };
+    for page in 0..pages {
+        held.hashes.push(key.hash(&[0; 4096]));
+        if known >> page & 1 == 1 {
+            held.known.insert(page);
+            held.contents.extend([0; 4096]);
+        }
+    }
+    // The chain protects what lies behind it; here it is made to fit, so that fuzzing gets there.
+    let mut bytes = bytes.to_vec();
+    if let Ok(view) = SegmentView::parse(&bytes) {
+        let chain = view.chain_after(0, &held.hashes, Chain::default());
+        bytes[16..32].copy_from_slice(&chain.value());
+    }
+    if let Ok(view) = SegmentView::parse(&bytes) {
+        let mut out = Vec::new();
+        let expanded =
+            view.expand(0, &held, &key, &mut Chain::default(), &mut out, |hash, content| {
+                assert_eq!(key.hash(content), hash);
+            });
+        assert!(out.len() <= 1 << 20);
+        assert_eq!(out.len(), if expanded.is_ok() { view.stream_bytes() } else { 0 });
+    }
+});

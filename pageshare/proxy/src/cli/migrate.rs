@@ -1,0 +1,158 @@
+//! `pageshare migrate`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use tracing::info;
+
+use super::args::MigrateArgs;
+use super::proxies::sender;
+use super::to_json;
+use crate::address::Address;
+use crate::drive::{Driver, Outcome, Progress};
+use crate::error::Error;
+use crate::qmp::Qmp;
+use crate::record::Record;
+use crate::send;
+use crate::socket::Listener;
+
+/// How long the proxy's own account may come after QEMU's.
+const ACCOUNT: Duration = Duration::from_secs(10);
+
+pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
+    let source = Qmp::connect(&arguments.vm)?;
+    if arguments.resume {
+        // A destination whose monitor is gone is what there may be to decide about.
+        let destination = Qmp::connect(&arguments.to_qmp).ok();
+        let outcome = Driver::new(source, destination).finish()?;
+        return Ok(say(outcome));
+    }
+    let mut driver = Driver::new(source, Some(Qmp::connect(&arguments.to_qmp)?));
+    let downtime_limit = Duration::from_millis(arguments.sending.downtime_limit);
+    let sender = sender(&arguments.sending)?;
+    let place = Place::new(arguments.listen.clone())?;
+    let listener = Arc::new(Listener::bind(&place.address)?);
+    driver.prepare(arguments.incoming.as_deref(), downtime_limit)?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let at_signal = Arc::clone(&stop);
+    ctrlc::set_handler(move || at_signal.store(true, Ordering::SeqCst))
+        .map_err(|error| Error::Refused(format!("cannot catch signals: {error}")))?;
+    let records = send::serve(sender, Arc::clone(&listener))?;
+    let bar = bar();
+    let mut last = Progress::default();
+    let mut cancelled = false;
+    driver.start(&listener.address().to_string())?;
+    let begin = Instant::now();
+    let outcome = loop {
+        let step = driver.step(|progress| {
+            last = progress;
+            bar.set_length(progress.total);
+            bar.set_position(progress.total.saturating_sub(progress.remaining));
+            bar.set_message(format!("round {}", progress.rounds.max(1)));
+        })?;
+        if let Some(outcome) = step {
+            break outcome;
+        }
+        if stop.load(Ordering::SeqCst) && !cancelled {
+            cancelled = true;
+            driver.cancel()?;
+        }
+    };
+    let seconds = begin.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+    listener.remove();
+    let record = records.recv_timeout(ACCOUNT).ok();
+    if let Some(record) = &record {
+        print!("{}", summary(record, last, seconds));
+    }
+    if let Some(path) = &arguments.record {
+        let whole = json!({
+            "version": 1,
+            "outcome": if outcome == Outcome::Arrived { "arrived" } else { "stayed" },
+            "cancelled": cancelled,
+            "seconds": seconds,
+            "downtime_ms": last.downtime,
+            "rounds": last.rounds,
+            "proxy": record,
+        });
+        super::proxies::append(path, &to_json(&whole)?)?;
+    }
+    Ok(say(outcome))
+}
+
+fn say(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Outcome::Arrived => {
+            info!("the guest runs at the destination");
+            ExitCode::SUCCESS
+        }
+        Outcome::Stayed => {
+            info!("the guest is at the source, as before; the destination's QEMU has been ended");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where the source QEMU finds the proxy: as told, or a socket in a fresh private directory that
+/// is removed when the migration is over.
+struct Place {
+    address: Address,
+    directory: Option<std::path::PathBuf>,
+}
+
+impl Place {
+    fn new(told: Option<Address>) -> Result<Self, Error> {
+        use std::os::unix::fs::DirBuilderExt;
+        if let Some(address) = told {
+            return Ok(Self { address, directory: None });
+        }
+        let directory = std::env::temp_dir().join(format!("pageshare-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&directory).map_err(|error| Error::File {
+            what: "directory",
+            path: directory.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self { address: Address::Unix(directory.join("migrate")), directory: Some(directory) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            // Someone may have removed it before us.
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let style = "{bar:30} {bytes}/{total_bytes} of guest memory, {msg}, {elapsed}";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// A table for people.
+fn summary(record: &Record, last: Progress, seconds: f64) -> String {
+    #[allow(clippy::cast_precision_loss)] // For people.
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let saved = 100 - (record.wire_sent * 100).checked_div(record.stream_bytes).unwrap_or(100);
+    let downtime = last.downtime.map_or_else(|| "unknown".into(), |ms| format!("{ms} ms"));
+    let rows = [
+        ("time", format!("{seconds:.2} s, {} rounds", last.rounds)),
+        ("downtime", format!("{downtime} (as the source QEMU counts it)")),
+        ("QEMU's stream", mib(record.stream_bytes)),
+        ("sent", format!("{} ({saved} % saved)", mib(record.wire_sent))),
+        ("received", mib(record.wire_received)),
+        ("pages", format!("{}, and {} zero", record.pages, record.zero_pages)),
+        ("found there", format!("{} of {} asked", record.pages_referenced, record.pages_asked)),
+    ];
+    rows.iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
+}
