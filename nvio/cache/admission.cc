@@ -24,8 +24,7 @@ void blend(std::atomic<float>& mean, float sample, std::uint32_t before) {
 }  // namespace
 
 SampledTimer::SampledTimer(std::uint32_t& calls, const std::atomic<std::uint32_t>& samples)
-    : sampling_(++calls % kEvery == 0 ||
-                samples.load(std::memory_order_relaxed) < kFirstSamples) {
+    : sampling_(++calls % kEvery == 0 || samples.load(std::memory_order_relaxed) < kFirstSamples) {
   if (sampling_) start_ = std::chrono::steady_clock::now();
 }
 

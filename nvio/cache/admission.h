@@ -2,12 +2,12 @@
 // calls that went to the file, and the pattern of a process's calls.
 #pragma once
 
-#include "segment.h"
-#include "../settings/settings.h"
-
 #include <array>
 #include <chrono>
 #include <cstdint>
+
+#include "../settings/settings.h"
+#include "segment.h"
 
 namespace nvio {
 

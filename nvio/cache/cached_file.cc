@@ -1,15 +1,16 @@
 // Reading and writing; write_back.cc and durability.cc hold the rest of the class.
 #include "cached_file.h"
 
-#include "../posix/real.h"
-#include "slots.h"
+#include <fcntl.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <sched.h>
 #include <vector>
+
+#include "../posix/real.h"
+#include "slots.h"
 
 namespace nvio {
 namespace {
@@ -432,8 +433,8 @@ CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* bu
       return write_run(at) ? Outcome::need_room : Outcome::not_served;
     }
     char* place = slot == kNone ? nullptr : segment_.block(slot) + piece.begin;
-    const bool must_cache = slot != kNone && (segment_.slot(slot).dirty_pages != 0 ||
-                                              has_records(segment_.slot(slot)));
+    const bool must_cache =
+        slot != kNone && (segment_.slot(slot).dirty_pages != 0 || has_records(segment_.slot(slot)));
     if (slot != kNone && (admit || must_cache)) {
       if (!write_run(at)) return Outcome::not_served;
       direct_from = piece.next;

@@ -5,12 +5,12 @@
 // value; transfers return like pread and pwrite.
 #pragma once
 
+#include <mutex>
+
 #include "admission.h"
 #include "counters.h"
 #include "segment.h"
 #include "session.h"
-
-#include <mutex>
 
 namespace nvio {
 

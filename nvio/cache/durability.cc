@@ -1,10 +1,10 @@
 // What survives: sync, checkpoint, truncation, stepping aside, and the end of a file's stay.
+#include <cerrno>
+#include <mutex>
+
 #include "../posix/real.h"
 #include "each_group.h"
 #include "slots.h"
-
-#include <cerrno>
-#include <mutex>
 
 namespace nvio {
 

@@ -1,10 +1,10 @@
 // CachedFile::each_group, for the two files that walk over all groups of a file.
 #pragma once
 
-#include "cached_file.h"
-
 #include <algorithm>
 #include <vector>
+
+#include "cached_file.h"
 
 namespace nvio {
 

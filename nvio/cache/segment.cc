@@ -1,14 +1,15 @@
 #include "segment.h"
 
-#include "../posix/real.h"
-
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "../posix/real.h"
 
 namespace nvio {
 namespace {
@@ -50,9 +51,8 @@ std::string boot_identifier() {
 }
 
 bool Segment::map(int fd, std::uint64_t bytes, bool writable, std::string& why) {
-  void* memory =
-      mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ | PROT_WRITE,
-           writable ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  void* memory = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ | PROT_WRITE,
+                      writable ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   if (memory == MAP_FAILED) {
     why = std::string("cannot map the store: ") + std::strerror(errno);
     return false;
@@ -174,13 +174,13 @@ std::unique_ptr<Segment> Segment::open_existing(const std::string& path, std::st
   }
   const SegmentHeader& header = segment->header();
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  const bool whole =
-      std::memcmp(header.magic, kSegmentMagic, sizeof kSegmentMagic) == 0 &&
-      header.version == kSegmentVersion && header.slots == header.groups &&
-      header.slots <= size / kBlockSize && header.buckets <= 65536 && header.buckets > 0 &&
-      Layout(header.slots, header.groups, header.buckets).end == size &&
-      header.fresh_slot <= header.slots && header.fresh_group <= header.groups &&
-      std::memchr(header.boot_id, '\0', sizeof header.boot_id) != nullptr;
+  const bool whole = std::memcmp(header.magic, kSegmentMagic, sizeof kSegmentMagic) == 0 &&
+                     header.version == kSegmentVersion && header.slots == header.groups &&
+                     header.slots <= size / kBlockSize && header.buckets <= 65536 &&
+                     header.buckets > 0 &&
+                     Layout(header.slots, header.groups, header.buckets).end == size &&
+                     header.fresh_slot <= header.slots && header.fresh_group <= header.groups &&
+                     std::memchr(header.boot_id, '\0', sizeof header.boot_id) != nullptr;
   if (!whole) {
     why = path + " is no nvio segment of this version";
     return nullptr;
@@ -288,7 +288,8 @@ std::uint32_t Segment::take_slot() {
   header.allocation.unlock();
   if (taken == kNone) return kNone;
   Slot& slot = slots_[taken];
-  slot.valid_pages = slot.dirty_pages = slot.unlogged_pages = slot.logging_pages = slot.logged_pages = 0;
+  slot.valid_pages = slot.dirty_pages = slot.unlogged_pages = slot.logging_pages =
+      slot.logged_pages = 0;
   slot.recent.store(1, std::memory_order_relaxed);
   std::memset(bitmap(taken), 0, 2 * kBitmapWords * 8);
   return taken;

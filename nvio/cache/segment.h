@@ -7,14 +7,14 @@
 // written since.
 #pragma once
 
-#include "../recovery/log_writer.h"
-#include "bits.h"
-#include "shared_lock.h"
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+
+#include "../recovery/log_writer.h"
+#include "bits.h"
+#include "shared_lock.h"
 
 namespace nvio {
 
@@ -45,9 +45,9 @@ struct FileEntry {
   std::atomic<std::uint64_t> real_size;  // the real file holds nothing of ours beyond this
   // Counts blocks that left the cache: a read that went round the cache meanwhile starts again.
   std::atomic<std::uint64_t> evictions;
-  std::atomic<std::uint32_t> blocks;         // blocks cached
-  std::atomic<std::uint32_t> direct_writes;  // 1: the real file was written since its last fsync
-  std::atomic<std::uint32_t> mode;  // a Mode
+  std::atomic<std::uint32_t> blocks;           // blocks cached
+  std::atomic<std::uint32_t> direct_writes;    // 1: the real file was written since its last fsync
+  std::atomic<std::uint32_t> mode;             // a Mode
   std::atomic<std::uint32_t> passive_writers;  // writes under way that saw Mode::passive
   std::atomic<std::uint32_t> aside;            // 1: stay out of this file for good
   std::atomic<std::uint32_t> deleted;          // 1: the job unlinked it
@@ -59,7 +59,7 @@ struct FileEntry {
   // Redo log (recovery/): where the next record goes, and in which epoch.
   LogPosition log;
   std::uint32_t log_uncommitted;  // 1: the log holds records after its last commit
-  std::uint32_t log_number;  // its name: NUMBER.redo
+  std::uint32_t log_number;       // its name: NUMBER.redo
   std::uint8_t admit, sync, close, prefetch;
   std::uint64_t bypass_size;
   std::atomic<std::int32_t> error;  // errno of a write-back that failed, till it is reported
@@ -94,9 +94,9 @@ struct SegmentHeader {
   char magic[8];
   std::uint32_t version;
   std::uint32_t slots, groups, buckets;
-  char boot_id[40];               // of the machine when it was made
-  std::atomic<std::uint32_t> ready;  // 1: initialised
-  SharedLock allocation;          // guards the fields below
+  char boot_id[40];                       // of the machine when it was made
+  std::atomic<std::uint32_t> ready;       // 1: initialised
+  SharedLock allocation;                  // guards the fields below
   std::uint32_t free_slot, free_group;    // heads of free lists
   std::uint32_t fresh_slot, fresh_group;  // never used from here on
   std::uint32_t reserved_slots;           // storage is reserved for slots below this

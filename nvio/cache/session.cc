@@ -1,22 +1,23 @@
 #include "session.h"
 
-#include "../posix/real.h"
-#include "cached_file.h"
-#include "slots.h"
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/statfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
 #include <fstream>
-#include <linux/magic.h>
 #include <sstream>
-#include <sys/file.h>
-#include <sys/statfs.h>
-#include <unistd.h>
 #include <vector>
+
+#include "../posix/real.h"
+#include "cached_file.h"
+#include "slots.h"
 
 namespace nvio {
 namespace {
@@ -64,8 +65,8 @@ std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string&
     why = failed("cannot look at the store " + settings.store);
     return 0;
   }
-  const auto room = static_cast<std::uint64_t>(status.f_bavail) *
-                    static_cast<std::uint64_t>(status.f_bsize);
+  const auto room =
+      static_cast<std::uint64_t>(status.f_bavail) * static_cast<std::uint64_t>(status.f_bsize);
   std::uint64_t most = room / 2;
   if (tmpfs) most = std::min(most, memory_limit() / 2);
   if (settings.capacity > most) {
@@ -77,8 +78,8 @@ std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string&
   }
   const std::uint64_t capacity = settings.capacity != 0 ? settings.capacity : most / 2;
   if (capacity < kGroupSize) {
-    why = "there is no room for a store at " + settings.store + " (" +
-          std::to_string(most >> 10) + " KiB to use)";
+    why = "there is no room for a store at " + settings.store + " (" + std::to_string(most >> 10) +
+          " KiB to use)";
     return 0;
   }
   return capacity;
@@ -140,8 +141,9 @@ bool is_one_node_job(std::string& why) {
   }
   if (environment("PMI_RANK") == nullptr && environment("PMIX_RANK") == nullptr) return true;
   if (const char* told = environment("NVIO_ONE_NODE"); told != nullptr && *told == '1') return true;
-  why = "this launcher does not tell whether the job runs on one node; if it does, set "
-        "NVIO_ONE_NODE=1";
+  why =
+      "this launcher does not tell whether the job runs on one node; if it does, set "
+      "NVIO_ONE_NODE=1";
   return false;
 }
 
@@ -160,8 +162,8 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   if (!is_one_node_job(why)) return nullptr;
   std::unique_ptr<Session> session(new Session);
   session->settings_ = settings;
-  session->folder_ = settings.store + "/nvio-" + std::to_string(geteuid()) + "-" +
-                     session_name(settings);
+  session->folder_ =
+      settings.store + "/nvio-" + std::to_string(geteuid()) + "-" + session_name(settings);
   const std::string& folder = session->folder_;
   const bool tmpfs = settings.kind == StoreKind::tmpfs ||
                      (settings.kind == StoreKind::automatic && is_tmpfs(settings.store));
@@ -277,8 +279,8 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.deleted.store(0);
     entry.read_samples.store(0);
     entry.write_samples.store(0);
-    for (auto* mean : {&entry.read_seconds, &entry.write_seconds, &entry.slow_reads,
-                       &entry.slow_writes}) {
+    for (auto* mean :
+         {&entry.read_seconds, &entry.write_seconds, &entry.slow_reads, &entry.slow_writes}) {
       mean->store(0);
     }
     entry.log = LogPosition{};
@@ -399,7 +401,7 @@ bool Session::drop_slot(std::uint32_t index) {
 }
 
 bool Session::make_room() {
-  constexpr std::uint32_t kEnough = 32;   // blocks freed at a time
+  constexpr std::uint32_t kEnough = 32;  // blocks freed at a time
   constexpr std::uint32_t kLook = 4096;  // slots looked at for each
   constexpr std::size_t kVictims = 16;
   const std::uint32_t used = segment_->used_slots();
@@ -448,10 +450,13 @@ bool Session::make_room() {
 std::unique_ptr<Medium> Session::open_log(const FileEntry& entry, std::string& why) {
   const std::string path = folder_ + "/" + std::to_string(entry.log_number) + ".redo";
   switch (settings_.kind) {
-    case StoreKind::pmem: return open_pmem_medium(path, why);
-    case StoreKind::file: return open_file_medium(path, why);
+    case StoreKind::pmem:
+      return open_pmem_medium(path, why);
+    case StoreKind::file:
+      return open_file_medium(path, why);
     case StoreKind::tmpfs:
-    case StoreKind::automatic: break;
+    case StoreKind::automatic:
+      break;
   }
   return open_tmpfs_medium(path, why);
 }

@@ -7,16 +7,17 @@
 //     N.redo                       recovery/log_format.h, one a file that was synced
 #pragma once
 
-#include "../settings/settings.h"
-#include "../store/medium.h"
-#include "counters.h"
-#include "segment.h"
+#include <sys/stat.h>
 
 #include <array>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <sys/stat.h>
+
+#include "../settings/settings.h"
+#include "../store/medium.h"
+#include "counters.h"
+#include "segment.h"
 
 namespace nvio {
 

@@ -1,8 +1,9 @@
 // A mutex in memory shared by processes that may be killed while they hold it.
 #pragma once
 
-#include <cerrno>
 #include <pthread.h>
+
+#include <cerrno>
 
 namespace nvio {
 

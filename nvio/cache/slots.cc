@@ -65,8 +65,8 @@ void cut(Segment& segment, std::uint32_t slot, std::uint64_t begin) {
     dropped &= static_cast<std::uint16_t>(~(1U << page));
   }
   state.dirty_pages &= static_cast<std::uint16_t>(~dropped);
-  state.unlogged_pages &= static_cast<std::uint16_t>(state.dirty_pages | state.logged_pages |
-                                                     state.logging_pages);
+  state.unlogged_pages &=
+      static_cast<std::uint16_t>(state.dirty_pages | state.logged_pages | state.logging_pages);
 }
 
 }  // namespace nvio

@@ -1,11 +1,11 @@
 // From the cache to the file: what is dirty, as few and as long writes as it pays to make.
-#include "../posix/real.h"
-#include "each_group.h"
-#include "slots.h"
-
 #include <cerrno>
 #include <cstring>
 #include <vector>
+
+#include "../posix/real.h"
+#include "each_group.h"
+#include "slots.h"
 
 namespace nvio {
 namespace {
@@ -87,7 +87,8 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
     if (got >= 0) {
       std::memset(whole.data() + got, 0, length - static_cast<std::uint64_t>(got));
       for (const Run& run : runs) gather(segment_, group, run, &whole[run.begin - span.begin]);
-      done = write_fully(write_fd_, whole.data(), length, static_cast<off_t>(base + span.begin)) >= 0;
+      done =
+          write_fully(write_fd_, whole.data(), length, static_cast<off_t>(base + span.begin)) >= 0;
     } else {
       done = false;
     }

@@ -1,13 +1,12 @@
 // nvio: run a program with the cache, rebuild files after a crash, look into a store.
-#include "run.h"
-
-#include "../recovery/recover.h"
-#include "../settings/settings.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <string>
+
+#include "../recovery/recover.h"
+#include "../settings/settings.h"
+#include "run.h"
 
 namespace {
 
@@ -49,7 +48,8 @@ int main_throwing(int argc, char** argv) {
   RecoverOptions options;
   CLI::App* recover_command = app.add_subcommand(
       "recover", "Rebuild every file of a store to its last synced state; harmless to repeat");
-  recover_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")->required();
+  recover_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")
+      ->required();
   recover_command->add_flag("--latest", options.latest,
                             "Also write what came after the last sync, if the machine is still up");
   recover_command->add_flag("--dry-run", options.dry_run, "Say what would be done, change nothing");
@@ -57,7 +57,8 @@ int main_throwing(int argc, char** argv) {
 
   CLI::App* inspect_command =
       app.add_subcommand("inspect", "Describe a store's folder; changes nothing");
-  inspect_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")->required();
+  inspect_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")
+      ->required();
 
   CLI11_PARSE(app, argc, argv);
   if (run_command->parsed()) return nvio::run(run);

@@ -1,7 +1,8 @@
 #include "run.h"
 
-#include "../cache/session.h"
-#include "../recovery/recover.h"
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cctype>
@@ -11,10 +12,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
+
+#include "../cache/session.h"
+#include "../recovery/recover.h"
 
 namespace nvio {
 namespace {
@@ -31,9 +32,8 @@ std::string find_library() {
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) return {};
   const std::string path = self.data();
   const std::string folder = path.substr(0, path.rfind('/'));
-  for (const std::string& candidate :
-       {folder + "/libnvio.so", folder + "/../lib/nvio/libnvio.so",
-        folder + "/../" NVIO_LIBDIR "/nvio/libnvio.so"}) {
+  for (const std::string& candidate : {folder + "/libnvio.so", folder + "/../lib/nvio/libnvio.so",
+                                       folder + "/../" NVIO_LIBDIR "/nvio/libnvio.so"}) {
     if (access(candidate.c_str(), R_OK) == 0) return candidate;
   }
   return {};
@@ -85,8 +85,9 @@ int finish_store(const std::string& folder) {
 int run(const RunOptions& options) {
   const std::string library = find_library();
   if (library.empty()) {
-    std::fprintf(stderr, "nvio run: libnvio.so is neither beside this program nor in its lib "
-                         "folder: is nvio installed whole?\n");
+    std::fprintf(stderr,
+                 "nvio run: libnvio.so is neither beside this program nor in its lib "
+                 "folder: is nvio installed whole?\n");
     return 1;
   }
   for (const std::string& pair : options.settings) {
@@ -125,7 +126,8 @@ int run(const RunOptions& options) {
   if (child == 0) {
     setenv("LD_PRELOAD", preload.c_str(), 1);
     std::vector<char*> words;
-    for (const std::string& word : options.command) words.push_back(const_cast<char*>(word.c_str()));
+    for (const std::string& word : options.command)
+      words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
     execvp(words[0], words.data());
     std::fprintf(stderr, "nvio run: cannot run %s: %s\n", words[0], std::strerror(errno));

@@ -34,6 +34,7 @@ class Launch:
     extra: tuple[str, ...] = ()
 
     def command(self, program: list[str]) -> list[str]:
+        """The command line that starts `program` on all ranks."""
         return [*LAUNCHERS[self.mpi], "-n", str(self.ranks), *self.extra, *program]
 
     def environment(self, nvio: dict[str, str] | None) -> dict[str, str]:
@@ -48,7 +49,7 @@ class Launch:
         return kept
 
 
-class Failed(Exception):
+class RunError(Exception):
     """A run ended otherwise than it should; the message says how."""
 
 
@@ -68,34 +69,46 @@ def run(command: list[str], environment: dict[str, str], timeout: float) -> str:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        raise Failed(f"no end within {timeout:.0f} s: {' '.join(command)}\n{output}") from None
+        raise RunError(f"no end within {timeout:.0f} s: {' '.join(command)}\n{output}") from None
     if process.returncode != 0:
-        raise Failed(f"exit status {process.returncode}: {' '.join(command)}\n{output}")
+        raise RunError(f"exit status {process.returncode}: {' '.join(command)}\n{output}")
     return output
 
 
+def say(text: str) -> None:
+    """One line for whoever runs this."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def observations(folder: Path, ranks: int) -> list[list[str]]:
+    """What each rank wrote down, by line."""
     return [(folder / f"out.{rank}").read_text().splitlines() for rank in range(ranks)]
 
 
-def history(launch: Launch, seed: int, steps: int, data: Path, nvio: dict[str, str] | None,
-            timeout: float) -> tuple[list[list[str]], str]:
+def history(
+    launch: Launch, seed: int, steps: int, data: Path, nvio: dict[str, str] | None, timeout: float
+) -> tuple[list[list[str]], str]:
     """What every rank of one random program wrote down, and what it printed."""
     with tempfile.TemporaryDirectory(dir=data) as name:
         folder = Path(name)
         program = [
-            str(launch.build / f"histories-{launch.mpi}"), str(seed), str(steps),
-            str(folder / "file"), str(folder / "out"),
+            str(launch.build / f"histories-{launch.mpi}"),
+            str(seed),
+            str(steps),
+            str(folder / "file"),
+            str(folder / "out"),
         ]
         output = run(launch.command(program), launch.environment(nvio), timeout)
         return observations(folder, launch.ranks), output
 
 
 def first_difference(plain: list[list[str]], cached: list[list[str]]) -> str | None:
+    """The first line in which a rank saw something else, with the lines before it."""
     for rank, (want, got) in enumerate(zip(plain, cached, strict=True)):
-        for line, (a, b) in enumerate(zip(want, got)):
+        for line, (a, b) in enumerate(zip(want, got, strict=False)):
             if a != b:
-                before = "\n".join(f"      {text}" for text in want[max(0, line - 6):line])
+                before = "\n".join(f"      {text}" for text in want[max(0, line - 6) : line])
                 return f"rank {rank}, line {line + 1}:\n{before}\n  plain {a}\n  nvio  {b}"
         if len(want) != len(got):
             return f"rank {rank} wrote {len(want)} lines with plain MPI and {len(got)} under nvio"
@@ -103,22 +116,30 @@ def first_difference(plain: list[list[str]], cached: list[list[str]]) -> str | N
 
 
 def arguments() -> argparse.Namespace:
+    """The command line, parsed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
     parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
     parser.add_argument("--seeds", default="0:10", help="FIRST:STOP (default 0:10)")
     parser.add_argument("--steps", type=int, default=30, help="phases of a program (default 30)")
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
-                        help="a setting of nvio, NVIO_...; may be repeated")
-    parser.add_argument("--mca", action="append", default=[], metavar="NAME=VALUE",
-                        help="a parameter of Open MPI")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of nvio, NVIO_...; may be repeated",
+    )
+    parser.add_argument(
+        "--mca", action="append", default=[], metavar="NAME=VALUE", help="a parameter of Open MPI"
+    )
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one run")
     parser.add_argument("--data", type=Path, help="folder for the files (default: a temporary one)")
     return parser.parse_args()
 
 
 def main() -> int:
+    """Compare all programs asked for; 0 when all were equal."""
     options = arguments()
     extra = [word for pair in options.mca for word in ("--mca", *pair.split("=", 1))]
     launch = Launch(options.mpi, options.build.resolve(), options.ranks, tuple(extra))
@@ -133,35 +154,40 @@ def main() -> int:
             nvio = {"NVIO_STATS": "1", **settings}
             try:
                 plain, _ = history(launch, seed, options.steps, data, None, options.timeout)
-            except Failed as failure:
+            except RunError as failure:
                 # The MPI's own bugs (Open MPI 4.1's vulcan component crashes now and then) leave
                 # nothing to compare with; too many of them are a failure of the test.
-                print(f"seed {seed}: no oracle, plain MPI failed: {str(failure).splitlines()[0]}")
+                say(f"seed {seed}: no oracle, plain MPI failed: {str(failure).splitlines()[0]}")
                 without_oracle += 1
                 continue
             try:
                 cached, report = history(launch, seed, options.steps, data, nvio, options.timeout)
-            except Failed as failure:
-                print(f"seed {seed}: {failure}")
+            except RunError as failure:
+                say(f"seed {seed}: {failure}")
                 failures += 1
                 continue
             # Equal because nvio was never there would prove nothing.
             if "nvio: process" not in report or "without the cache" in report:
-                print(f"seed {seed}: nvio did not serve this program:\n{report}")
+                say(f"seed {seed}: nvio did not serve this program:\n{report}")
                 failures += 1
                 continue
-            served += sum(int(line.split()[1]) for line in report.splitlines()
-                          if line.split()[:1] in (["read_hits"], ["writes_cached"]))
+            served += sum(
+                int(line.split()[1])
+                for line in report.splitlines()
+                if line.split()[:1] in (["read_hits"], ["writes_cached"])
+            )
             difference = first_difference(plain, cached)
             if difference is not None:
-                print(f"seed {seed}: {difference}")
+                say(f"seed {seed}: {difference}")
                 failures += 1
     finally:
         if options.data is None:
             shutil.rmtree(data, ignore_errors=True)
     programs = stop - first
-    print(f"{programs} programs, {without_oracle} without an oracle, {failures} failures, "
-          f"{served} pieces served from the store")
+    say(
+        f"{programs} programs, {without_oracle} without an oracle, {failures} failures, "
+        f"{served} pieces served from the store"
+    )
     return 1 if failures or without_oracle > programs // 4 else 0
 
 

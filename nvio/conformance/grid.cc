@@ -7,12 +7,13 @@
 // their size. The file must exist for reads. Prints one JSON line: seconds of the slowest rank for
 // open, work and close, operations, and the p50 of single operations in microseconds.
 
+#include <mpi.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mpi.h>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,8 +34,10 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (argc != 7) {
     if (rank == 0) {
-      std::fprintf(stderr, "usage: %s FILE read|write random|sequential|strided PIECE FILE_BYTES "
-                           "TOUCHES\n", argv[0]);
+      std::fprintf(stderr,
+                   "usage: %s FILE read|write random|sequential|strided PIECE FILE_BYTES "
+                   "TOUCHES\n",
+                   argv[0]);
     }
     MPI_Finalize();
     return 2;
@@ -67,12 +70,11 @@ int main(int argc, char** argv) {
       at = (rank * (pieces / ranks) + i) % pieces;
     }
     const double before = (i & 15) == 0 ? now() : 0;
-    const int error = reading ? MPI_File_read_at(file, at * piece, buffer.data(),
-                                                 static_cast<int>(piece), MPI_BYTE,
-                                                 MPI_STATUS_IGNORE)
-                              : MPI_File_write_at(file, at * piece, buffer.data(),
-                                                  static_cast<int>(piece), MPI_BYTE,
-                                                  MPI_STATUS_IGNORE);
+    const int error = reading
+                          ? MPI_File_read_at(file, at * piece, buffer.data(),
+                                             static_cast<int>(piece), MPI_BYTE, MPI_STATUS_IGNORE)
+                          : MPI_File_write_at(file, at * piece, buffer.data(),
+                                              static_cast<int>(piece), MPI_BYTE, MPI_STATUS_IGNORE);
     if (error != MPI_SUCCESS) MPI_Abort(MPI_COMM_WORLD, 3);
     if ((i & 15) == 0) times.push_back(now() - before);
   }
@@ -85,10 +87,11 @@ int main(int argc, char** argv) {
   MPI_Reduce(own, all, 4, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   std::sort(times.begin(), times.end());
   if (rank == 0) {
-    std::printf("{\"open\": %.6f, \"work\": %.6f, \"close\": %.6f, \"total\": %.6f, "
-                "\"operations\": %lld, \"p50_us\": %.3f}\n",
-                all[0], all[1], all[2], all[3], operations * ranks,
-                times.empty() ? 0.0 : times[times.size() / 2] * 1e6);
+    std::printf(
+        "{\"open\": %.6f, \"work\": %.6f, \"close\": %.6f, \"total\": %.6f, "
+        "\"operations\": %lld, \"p50_us\": %.3f}\n",
+        all[0], all[1], all[2], all[3], operations * ranks,
+        times.empty() ? 0.0 : times[times.size() / 2] * 1e6);
   }
   MPI_Finalize();
   return 0;

@@ -6,18 +6,19 @@
 // A program is a list of phases. Within a phase ranks write disjoint bytes or only read; between
 // phases they synchronise as MPI asks (sync, barrier, sync), so that every observation is defined.
 
+#include <fcntl.h>
+#include <mpi.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <mpi.h>
 #include <random>
 #include <string>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -53,15 +54,18 @@ class Program {
     open(MPI_MODE_CREATE | MPI_MODE_RDWR);
     for (step_ = 0; step_ < steps; ++step_) {
       using Phase = void (Program::*)();
-      static constexpr Phase kPhases[] = {
-          &Program::explicit_writes, &Program::explicit_writes, &Program::explicit_reads,
-          &Program::explicit_reads,  &Program::pointer_writes,  &Program::pointer_reads,
-          &Program::views,           &Program::views,           &Program::collective,
-          &Program::nonblocking,     &Program::ordered,         &Program::split,
-          &Program::sizes,           &Program::atomic,          &Program::reopen,
-          &Program::twice,           &Program::posix,           &Program::errors,
-          &Program::mixed_pointers,  &Program::large,           &Program::displaced,
-          &Program::split_communicator, &Program::shared_pointer};
+      static constexpr Phase kPhases[] = {&Program::explicit_writes, &Program::explicit_writes,
+                                          &Program::explicit_reads,  &Program::explicit_reads,
+                                          &Program::pointer_writes,  &Program::pointer_reads,
+                                          &Program::views,           &Program::views,
+                                          &Program::collective,      &Program::nonblocking,
+                                          &Program::ordered,         &Program::split,
+                                          &Program::sizes,           &Program::atomic,
+                                          &Program::reopen,          &Program::twice,
+                                          &Program::posix,           &Program::errors,
+                                          &Program::mixed_pointers,  &Program::large,
+                                          &Program::displaced,       &Program::split_communicator,
+                                          &Program::shared_pointer};
       const auto pick = draw(shared_, std::size(kPhases));
       (this->*kPhases[pick])();
       settle();
@@ -102,9 +106,7 @@ class Program {
     MPI_File_sync(file_);
   }
 
-  void reset_view() {
-    MPI_File_set_view(file_, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
-  }
+  void reset_view() { MPI_File_set_view(file_, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL); }
 
   Bytes random_bytes(std::size_t length) {
     Bytes bytes(length);
@@ -170,8 +172,8 @@ class Program {
       Bytes bytes(length);
       MPI_Status status;
       const auto at = static_cast<MPI_Offset>(draw(own_, kRegion * 3 / 2));
-      const int error = MPI_File_read_at(file_, at, bytes.data(), static_cast<int>(length),
-                                         MPI_BYTE, &status);
+      const int error =
+          MPI_File_read_at(file_, at, bytes.data(), static_cast<int>(length), MPI_BYTE, &status);
       note_read("read_at", error, status, bytes);
     }
   }
@@ -182,8 +184,8 @@ class Program {
     for (int i = 0; i < 5; ++i) {
       const Bytes bytes = random_bytes(length);
       MPI_Status status;
-      int error = MPI_File_write(file_, bytes.data(), static_cast<int>(length / 8), MPI_DOUBLE,
-                                 &status);
+      int error =
+          MPI_File_write(file_, bytes.data(), static_cast<int>(length / 8), MPI_DOUBLE, &status);
       note_write("write", error, status);
       MPI_File_seek(file_, static_cast<MPI_Offset>(length) * (ranks_ - 1), MPI_SEEK_CUR);
       MPI_Offset position = 0;
@@ -216,7 +218,8 @@ class Program {
     MPI_Offset size = 0;
     MPI_File_get_size(file_, &size);
     if (size < 100000) return;
-    MPI_File_seek(file_, static_cast<MPI_Offset>(draw(own_, static_cast<std::uint64_t>(size) - 50000)),
+    MPI_File_seek(file_,
+                  static_cast<MPI_Offset>(draw(own_, static_cast<std::uint64_t>(size) - 50000)),
                   MPI_SEEK_SET);
     MPI_Datatype pairs;
     MPI_Type_vector(50, 3, 5, MPI_BYTE, &pairs);
@@ -243,8 +246,8 @@ class Program {
     MPI_Datatype filetype;
     MPI_Type_vector(blocks, block, block * ranks_, MPI_INT, &filetype);
     MPI_Datatype resized;
-    MPI_Type_create_resized(filetype, 0,
-                            static_cast<MPI_Aint>(blocks) * block * ranks_ * 4, &resized);
+    MPI_Type_create_resized(filetype, 0, static_cast<MPI_Aint>(blocks) * block * ranks_ * 4,
+                            &resized);
     MPI_Type_commit(&resized);
     int error = MPI_File_set_view(file_, displacement + rank_ * block * 4, MPI_INT, resized,
                                   "native", MPI_INFO_NULL);
@@ -308,8 +311,8 @@ class Program {
     const MPI_Offset at = piece(random_base(), length, 0, static_cast<int>(draw(shared_, 4)));
     const Bytes bytes = random_bytes(length);
     MPI_Status status;
-    int error = MPI_File_write_at_all(file_, at, bytes.data(), static_cast<int>(length), MPI_BYTE,
-                                      &status);
+    int error =
+        MPI_File_write_at_all(file_, at, bytes.data(), static_cast<int>(length), MPI_BYTE, &status);
     note_write("write_at_all", error, status);
     settle();
     // Within the file: across its end, OMPIO counts bytes that it did not read.
@@ -318,8 +321,8 @@ class Program {
     Bytes back(length);
     const auto from =
         static_cast<MPI_Offset>(draw(own_, static_cast<std::uint64_t>(size) - length + 1));
-    error = MPI_File_read_at_all(file_, from, back.data(), static_cast<int>(length), MPI_BYTE,
-                                 &status);
+    error =
+        MPI_File_read_at_all(file_, from, back.data(), static_cast<int>(length), MPI_BYTE, &status);
     note_read("read_at_all", error, status, back);
   }
 
@@ -330,8 +333,9 @@ class Program {
     std::vector<MPI_Request> requests(4);
     for (int i = 0; i < 4; ++i) sources.push_back(random_bytes(length));
     for (int i = 0; i < 4; ++i) {
-      MPI_File_iwrite_at(file_, piece(base, length, i, 0), sources[static_cast<std::size_t>(i)].data(),
-                         static_cast<int>(length), MPI_BYTE, &requests[static_cast<std::size_t>(i)]);
+      MPI_File_iwrite_at(file_, piece(base, length, i, 0),
+                         sources[static_cast<std::size_t>(i)].data(), static_cast<int>(length),
+                         MPI_BYTE, &requests[static_cast<std::size_t>(i)]);
     }
     std::vector<MPI_Status> statuses(4);
     note("waitall %d", error_class(MPI_Waitall(4, requests.data(), statuses.data())));
@@ -350,8 +354,8 @@ class Program {
     const std::size_t length = random_length() % 30000 + 1 + static_cast<std::size_t>(rank_) * 13;
     const Bytes bytes = random_bytes(length);
     MPI_Status status;
-    const int error = MPI_File_write_ordered(file_, bytes.data(), static_cast<int>(length),
-                                             MPI_BYTE, &status);
+    const int error =
+        MPI_File_write_ordered(file_, bytes.data(), static_cast<int>(length), MPI_BYTE, &status);
     note_write("write_ordered", error, status);
     MPI_Offset position = 0;
     MPI_Barrier(MPI_COMM_WORLD);
@@ -471,8 +475,8 @@ class Program {
     const MPI_Offset at = piece(random_base(), length, 0, 0);
     const Bytes bytes = random_bytes(length);
     MPI_Status status;
-    const int error = MPI_File_write_at_all(file_, at, bytes.data(), static_cast<int>(length),
-                                            MPI_BYTE, &status);
+    const int error =
+        MPI_File_write_at_all(file_, at, bytes.data(), static_cast<int>(length), MPI_BYTE, &status);
     note_write("half write", error, status);
     close();
     MPI_Comm_free(&half);
@@ -500,7 +504,8 @@ class Program {
         Bytes back(9000);
         const ssize_t got = pread(fd, back.data(), back.size(), cut / 2);
         note("pread %zd %016llx", got,
-             static_cast<unsigned long long>(digest(back.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)))));
+             static_cast<unsigned long long>(
+                 digest(back.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)))));
         note("end %lld", static_cast<long long>(lseek(fd, 0, SEEK_END)));
         ::close(fd);
       } else {
@@ -520,9 +525,8 @@ class Program {
     note("negative count class %d",
          error_class(MPI_File_write_at(file_, 0, bytes.data(), -1, MPI_BYTE, &status)));
     MPI_File none;
-    note("missing class %d",
-         error_class(MPI_File_open(MPI_COMM_SELF, (path_ + ".missing").c_str(), MPI_MODE_RDONLY,
-                                   MPI_INFO_NULL, &none)));
+    note("missing class %d", error_class(MPI_File_open(MPI_COMM_SELF, (path_ + ".missing").c_str(),
+                                                       MPI_MODE_RDONLY, MPI_INFO_NULL, &none)));
     MPI_Info info;
     MPI_File_get_info(file_, &info);
     MPI_Info_free(&info);
@@ -545,10 +549,10 @@ class Program {
     }
     settle();
     Bytes back(length);
-    note_read("large read",
-              MPI_File_read_at(file_, 777, back.data(), static_cast<int>(length), MPI_BYTE,
-                               &status),
-              status, back);
+    note_read(
+        "large read",
+        MPI_File_read_at(file_, 777, back.data(), static_cast<int>(length), MPI_BYTE, &status),
+        status, back);
   }
 
   void read_back() {
@@ -556,8 +560,8 @@ class Program {
     MPI_File_get_size(file_, &size);
     Bytes bytes(static_cast<std::size_t>(size) + 100);
     MPI_Status status;
-    const int error = MPI_File_read_at(file_, 0, bytes.data(), static_cast<int>(bytes.size()),
-                                       MPI_BYTE, &status);
+    const int error =
+        MPI_File_read_at(file_, 0, bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, &status);
     note_read("whole", error, status, bytes);
   }
 

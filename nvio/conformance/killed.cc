@@ -5,14 +5,15 @@
 //
 // killed.py replays the same draws and says which rounds each cell may hold.
 
+#include <fcntl.h>
+#include <mpi.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
-#include <mpi.h>
 #include <random>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 int main(int argc, char** argv) {
@@ -23,8 +24,8 @@ int main(int argc, char** argv) {
   const std::uint32_t cells = static_cast<std::uint32_t>(std::atol(argv[3]));
   constexpr std::uint32_t kCellWords = 256;  // 1 KiB: four ranks share every page
   // A generator that Python writes in one line, too.
-  std::uint64_t state = static_cast<std::uint64_t>(std::atol(argv[4])) * 1000 +
-                        static_cast<std::uint64_t>(rank);
+  std::uint64_t state =
+      static_cast<std::uint64_t>(std::atol(argv[4])) * 1000 + static_cast<std::uint64_t>(rank);
   const auto draw = [&state] {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     return static_cast<std::uint32_t>(state >> 33);

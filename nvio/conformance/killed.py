@@ -10,6 +10,7 @@ Recovery runs twice: the second time must change nothing.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -19,15 +20,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch
+from compare import LAUNCHERS, Launch, RunError, say
 
 CELL_BYTES = 1024
 WRITES_A_ROUND = 16
 
 
-def draws(seed: int, rank: int):
+def draws(seed: int, rank: int) -> Iterator[int]:
     """The numbers that rank `rank` of killed.cc draws."""
     state = (seed * 1000 + rank) & (2**64 - 1)
     while True:
@@ -51,13 +53,13 @@ def allowed_rounds(seed: int, ranks: int, cells: int, synced: list[int]) -> list
     return allowed
 
 
-def check(content: bytes, allowed: list[set[int]]) -> str | None:
+def check(content: bytes, allowed: list[set[int]]) -> None:
+    """Raise RunError at the first cell that holds what it may not."""
     for cell, rounds in enumerate(allowed):
-        raw = content[cell * CELL_BYTES:(cell + 1) * CELL_BYTES].ljust(CELL_BYTES, b"\0")
+        raw = content[cell * CELL_BYTES : (cell + 1) * CELL_BYTES].ljust(CELL_BYTES, b"\0")
         found = set(struct.unpack(f"<{CELL_BYTES // 4}I", raw))
         if not found <= rounds:
-            return f"cell {cell} holds rounds {sorted(found)}, may hold {sorted(rounds)}"
-    return None
+            raise RunError(f"cell {cell} holds rounds {sorted(found)}, may hold {sorted(rounds)}")
 
 
 def ranks_of(launcher: subprocess.Popen[bytes], program: str) -> list[int]:
@@ -83,6 +85,7 @@ def ranks_of(launcher: subprocess.Popen[bytes], program: str) -> list[int]:
 
 
 def read_progress(path: Path, ranks: int) -> list[int]:
+    """The last round that each rank noted as synced; 0 before the first."""
     rounds = []
     for rank in range(ranks):
         try:
@@ -93,68 +96,78 @@ def read_progress(path: Path, ranks: int) -> list[int]:
     return rounds
 
 
-def one_kill(launch: Launch, seed: int, settings: dict[str, str], folder: Path) -> str | None:
-    """Returns what went wrong, or None."""
-    chance = random.Random(seed)
+def run_until(job: subprocess.Popen[bytes], progress: Path, ranks: int, rounds: int) -> None:
+    """Wait until every rank has synced that many rounds."""
+    deadline = time.monotonic() + 60
+    while min(read_progress(progress, ranks)) < rounds:
+        if job.poll() is not None:
+            raise RunError(f"the program ended by itself with status {job.returncode}")
+        if time.monotonic() > deadline:
+            raise RunError("the program did not come far enough in 60 s")
+
+
+def kill_one_rank(launch: Launch, job: subprocess.Popen[bytes], program: str, pick: int) -> None:
+    """Kill -9 one rank, let the launcher end the job, and see that no rank is left."""
+    victims = ranks_of(job, program)
+    if len(victims) != launch.ranks:
+        raise RunError(f"found {len(victims)} ranks of {launch.ranks}")
+    os.kill(victims[pick % len(victims)], signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.wait(timeout=20)
+    for pid in victims:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def recover(tool: Path, session: Path, *options: str) -> None:
+    """Run `nvio recover`; ranks killed a moment ago may hold the store until they are gone."""
+    for _ in range(100):
+        done = subprocess.run(
+            [tool, "recover", *options, session], text=True, capture_output=True, check=False
+        )
+        if "still running" not in done.stderr:
+            break
+        time.sleep(0.1)
+    if done.returncode != 0:
+        raise RunError(f"recovery failed: {done.stdout}{done.stderr}")
+
+
+def one_kill(launch: Launch, seed: int, settings: dict[str, str], folder: Path) -> None:
+    """One program, one kill, two recoveries; raises RunError when something is wrong."""
+    chance = random.Random(seed)  # noqa: S311 - a repeatable test, no secret
     cells = 2000
     store = folder / "store"
     store.mkdir()
-    nvio = {"NVIO_STORE": str(store), "NVIO_SESSION": "kill", "NVIO_ADMIT": "always",
-            "NVIO_CAPACITY": "4M", **settings}
+    nvio = {"NVIO_STORE": str(store), "NVIO_SESSION": "kill", "NVIO_ADMIT": "always"}
+    nvio |= {"NVIO_CAPACITY": "4M", **settings}
     program = str((launch.build / f"killed-{launch.mpi}").resolve())
-    command = launch.command([program, str(folder / "file"), str(folder / "progress"),
-                              str(cells), str(seed)])
-    job = subprocess.Popen(command, env=launch.environment(nvio), stdin=subprocess.DEVNULL,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                           start_new_session=True)
+    progress = folder / "progress"
+    job = subprocess.Popen(
+        launch.command([program, str(folder / "file"), str(progress), str(cells), str(seed)]),
+        env=launch.environment(nvio),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
-        enough, deadline = chance.randint(1, 40), time.monotonic() + 60
-        while min(read_progress(folder / "progress", launch.ranks)) < enough:
-            if job.poll() is not None:
-                return f"the program ended by itself with status {job.returncode}"
-            if time.monotonic() > deadline:
-                return "the program did not come far enough in 60 s"
-        victims = ranks_of(job, program)
-        if len(victims) != launch.ranks:
-            return f"found {len(victims)} ranks of {launch.ranks}"
-        os.kill(chance.choice(victims), signal.SIGKILL)
-        try:
-            job.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(job.pid, signal.SIGKILL)
-            job.wait()
-        for pid in victims:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        run_until(job, progress, launch.ranks, chance.randint(1, 40))
+        kill_one_rank(launch, job, program, chance.randrange(launch.ranks))
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-    synced = read_progress(folder / "progress", launch.ranks)
     (session,) = store.iterdir()
-    tool = str(launch.build / "nvio")
-    # Ranks that were killed a moment ago may hold the store's lock until they are gone.
-    for _ in range(100):
-        first = subprocess.run([tool, "recover", "--keep", str(session)], text=True,
-                               capture_output=True, check=False)
-        if "still running" not in first.stderr:
-            break
-        time.sleep(0.1)
-    if first.returncode != 0:
-        return f"recovery failed: {first.stdout}{first.stderr}"
+    recover(launch.build / "nvio", session, "--keep")
     content = (folder / "file").read_bytes()
-    second = subprocess.run([tool, "recover", str(session)], text=True, capture_output=True,
-                            check=False)
-    if second.returncode != 0 or session.exists():
-        return f"the second recovery failed: {second.stdout}{second.stderr}"
-    if (folder / "file").read_bytes() != content:
-        return "the second recovery changed the file"
-    return check(content, allowed_rounds(seed, launch.ranks, cells, synced))
+    recover(launch.build / "nvio", session)
+    if session.exists() or (folder / "file").read_bytes() != content:
+        raise RunError("the second recovery changed the file, or left the store")
+    check(content, allowed_rounds(seed, launch.ranks, cells, read_progress(progress, launch.ranks)))
 
 
 def main() -> int:
+    """Kill as often as asked; 0 when nothing that was synced was lost."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
     parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
@@ -168,13 +181,13 @@ def main() -> int:
     for seed in range(options.first, options.first + options.kills):
         folder = Path(tempfile.mkdtemp(prefix="nvio-killed-"))
         try:
-            problem = one_kill(launch, seed, settings, folder)
+            one_kill(launch, seed, settings, folder)
+        except RunError as problem:
+            say(f"kill {seed}: {problem}")
+            failures += 1
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        if problem is not None:
-            print(f"kill {seed}: {problem}")
-            failures += 1
-    print(f"{options.kills} kills, {failures} files inconsistent with their last sync")
+    say(f"{options.kills} kills, {failures} files inconsistent with their last sync")
     return 1 if failures else 0
 
 

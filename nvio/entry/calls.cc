@@ -1,12 +1,12 @@
 #include "calls.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include "../posix/hooks.h"
 #include "../posix/real.h"
 #include "mpi_functions.h"
 #include "report.h"
-
-#include <cerrno>
-#include <cstring>
 
 namespace nvio {
 namespace {
@@ -16,12 +16,17 @@ thread_local std::size_t g_index = 0;
 
 int mpi_error(int error) {
   switch (error) {
-    case ENOSPC: return MPI_ERR_NO_SPACE;
-    case EDQUOT: return MPI_ERR_QUOTA;
+    case ENOSPC:
+      return MPI_ERR_NO_SPACE;
+    case EDQUOT:
+      return MPI_ERR_QUOTA;
     case EACCES:
-    case EPERM: return MPI_ERR_ACCESS;
-    case EROFS: return MPI_ERR_READ_ONLY;
-    default: return MPI_ERR_IO;
+    case EPERM:
+      return MPI_ERR_ACCESS;
+    case EROFS:
+      return MPI_ERR_READ_ONLY;
+    default:
+      return MPI_ERR_IO;
   }
 }
 
@@ -88,8 +93,8 @@ bool serve(MPI_File fh, int access, bool explicit_offset, MPI_Offset offset, con
   if (!explicit_offset) pointer.lock();
   const MPI_Offset at = byte_offset(fh, *handle, explicit_offset, offset, bytes);
   if (at < 0) return false;
-  const ssize_t done = transfer(*handle->file, static_cast<std::uint64_t>(at),
-                                static_cast<std::size_t>(bytes));
+  const ssize_t done =
+      transfer(*handle->file, static_cast<std::uint64_t>(at), static_cast<std::size_t>(bytes));
   // Errors, and ends of file inside an element, are the MPI's to tell: it does the same again.
   // And MPIs differ in where a read across the end of file leaves the individual pointer.
   if (done < 0 || done % size != 0 || (!explicit_offset && done != bytes)) return false;
@@ -130,7 +135,8 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
                  const char* filename, int amode, MPI_Info info, MPI_File* fh) {
   Process& process = Process::the();
   const FileSettings settings = settings_of(info);
-  if (!settings.enabled || process.session() == nullptr) return next(comm, filename, amode, info, fh);
+  if (!settings.enabled || process.session() == nullptr)
+    return next(comm, filename, amode, info, fh);
   process.remember_opened();
   const int result = next(comm, filename, amode, info, fh);
   if (result != MPI_SUCCESS) {

@@ -5,11 +5,11 @@
 // returns to the program.
 #pragma once
 
-#include "handles.h"
+#include <mpi.h>
 
 #include <cstddef>
 
-#include <mpi.h>
+#include "handles.h"
 
 namespace nvio {
 
@@ -95,13 +95,37 @@ int on_write(Next next, MPI_File fh, const void* buf, Count count, MPI_Datatype 
 }
 
 // The names the generated shims call.
-template <typename... A> int on_File_read_at(A... a) { return on_read_at(a...); }
-template <typename... A> int on_File_read_at_c(A... a) { return on_read_at(a...); }
-template <typename... A> int on_File_write_at(A... a) { return on_write_at(a...); }
-template <typename... A> int on_File_write_at_c(A... a) { return on_write_at(a...); }
-template <typename... A> int on_File_read(A... a) { return on_read(a...); }
-template <typename... A> int on_File_read_c(A... a) { return on_read(a...); }
-template <typename... A> int on_File_write(A... a) { return on_write(a...); }
-template <typename... A> int on_File_write_c(A... a) { return on_write(a...); }
+template <typename... A>
+int on_File_read_at(A... a) {
+  return on_read_at(a...);
+}
+template <typename... A>
+int on_File_read_at_c(A... a) {
+  return on_read_at(a...);
+}
+template <typename... A>
+int on_File_write_at(A... a) {
+  return on_write_at(a...);
+}
+template <typename... A>
+int on_File_write_at_c(A... a) {
+  return on_write_at(a...);
+}
+template <typename... A>
+int on_File_read(A... a) {
+  return on_read(a...);
+}
+template <typename... A>
+int on_File_read_c(A... a) {
+  return on_read(a...);
+}
+template <typename... A>
+int on_File_write(A... a) {
+  return on_write(a...);
+}
+template <typename... A>
+int on_File_write_c(A... a) {
+  return on_write(a...);
+}
 
 }  // namespace nvio

@@ -6,11 +6,12 @@
 #pragma once
 
 #include <aio.h>
-#include <cstddef>
-#include <cstdint>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
 
 namespace nvio {
 

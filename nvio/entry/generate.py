@@ -32,6 +32,7 @@ class Function:
 
     @property
     def arguments(self) -> str:
+        """The names of its parameters, as a call passes them on."""
         if self.parameters == "void":
             return ""
         names = [re.split(r"[ *]+", part.strip())[-1] for part in self.parameters.split(",")]
@@ -39,10 +40,12 @@ class Function:
 
     @property
     def short(self) -> str:
+        """Its name without MPI_."""
         return self.name.removeprefix("MPI_")
 
 
 def read_table(path: Path) -> list[Function]:
+    """All rows, checked."""
     with path.open(newline="") as table:
         functions = [Function(**row) for row in csv.DictReader(table)]
     for function in functions:
@@ -54,10 +57,12 @@ def read_table(path: Path) -> list[Function]:
 
 
 def entries(functions: list[Function]) -> str:
+    """The table as X(index, name), for the loader."""
     return "".join(f"X({i}, {f.name})\n" for i, f in enumerate(functions))
 
 
 def shim(index: int, function: Function) -> str:
+    """One function at both levels."""
     call = f"next({function.arguments})"
     if function.handling == "wrap":
         joined = ", ".join(filter(None, ["next", function.arguments]))
@@ -80,6 +85,7 @@ def shim(index: int, function: Function) -> str:
 
 
 def shims(functions: list[Function], abi: str) -> str:
+    """All shims of one MPI, and the tables of their addresses."""
     present = [(i, f) for i, f in enumerate(functions) if f.abi in ("both", abi)]
     text = "".join(shim(i, f) for i, f in present)
     text += f"constexpr std::size_t kEntryCount = {len(functions)};\n"
@@ -94,6 +100,7 @@ def shims(functions: list[Function], abi: str) -> str:
 
 
 def main() -> None:
+    """Write one of the outputs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table", type=Path, help="functions.csv")
     parser.add_argument("kind", choices=("entries", "mpich", "openmpi"))

@@ -1,10 +1,10 @@
 #include "handles.h"
 
-#include "mpi_functions.h"
-
 #include <cstring>
 #include <shared_mutex>
 #include <unordered_map>
+
+#include "mpi_functions.h"
 
 namespace nvio {
 namespace {

@@ -1,11 +1,12 @@
 // What nvio knows of an open MPI_File: by lookup, since the handle itself stays the MPI's.
 #pragma once
 
-#include "../cache/cached_file.h"
+#include <mpi.h>
 
 #include <memory>
 #include <mutex>
-#include <mpi.h>
+
+#include "../cache/cached_file.h"
 
 namespace nvio {
 

@@ -1,11 +1,10 @@
 // The library for one MPI: its shims, made from the table, and the one symbol it exports.
+#include <atomic>
+
+#include "../posix/hooks.h"
 #include "calls.h"
 #include "mpi_functions.h"
 #include "report.h"
-
-#include "../posix/hooks.h"
-
-#include <atomic>
 
 namespace nvio {
 namespace {
@@ -34,7 +33,7 @@ void* next_of(Level level, std::size_t index) {
 }  // namespace nvio
 
 extern "C" __attribute__((visibility("default"))) bool nvio_attach(const nvio::FromLoader* loader,
-                                                                  nvio::FromLibrary* library) {
+                                                                   nvio::FromLibrary* library) {
   using namespace nvio;
   if (loader->version != kContractVersion) return false;
   static FromLoader kept = *loader;

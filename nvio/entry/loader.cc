@@ -6,13 +6,14 @@
 
 #include "loader.h"
 
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
-#include <link.h>
-#include <pthread.h>
 
 namespace nvio {
 
@@ -77,8 +78,7 @@ void* mpi_library() {
 bool is_ours(void* symbol) {
   Dl_info there{};
   Dl_info here{};
-  return dladdr(symbol, &there) != 0 &&
-         dladdr(reinterpret_cast<void*>(&is_ours), &here) != 0 &&
+  return dladdr(symbol, &there) != 0 && dladdr(reinterpret_cast<void*>(&is_ours), &here) != 0 &&
          there.dli_fbase == here.dli_fbase;
 }
 
@@ -181,16 +181,16 @@ AnyEntry entry(Level level, std::size_t index) {
 }  // namespace
 }  // namespace nvio
 
-#define X(index, name)                                                                           \
-  extern "C" __attribute__((visibility("default"))) std::intptr_t name(                          \
-      std::intptr_t a, std::intptr_t b, std::intptr_t c, std::intptr_t d, std::intptr_t e,       \
-      std::intptr_t f) {                                                                         \
-    return nvio::entry(nvio::kMpi, index)(a, b, c, d, e, f);                                     \
-  }                                                                                              \
-  extern "C" __attribute__((visibility("default"))) std::intptr_t P##name(                       \
-      std::intptr_t a, std::intptr_t b, std::intptr_t c, std::intptr_t d, std::intptr_t e,       \
-      std::intptr_t f) {                                                                         \
-    return nvio::entry(nvio::kPmpi, index)(a, b, c, d, e, f);                                    \
+#define X(index, name)                                                                      \
+  extern "C" __attribute__((visibility("default"))) std::intptr_t name(                     \
+      std::intptr_t a, std::intptr_t b, std::intptr_t c, std::intptr_t d, std::intptr_t e,  \
+      std::intptr_t f) {                                                                    \
+    return nvio::entry(nvio::kMpi, index)(a, b, c, d, e, f);                                \
+  }                                                                                         \
+  extern "C" __attribute__((visibility("default")))                                         \
+  std::intptr_t P##name(std::intptr_t a, std::intptr_t b, std::intptr_t c, std::intptr_t d, \
+                        std::intptr_t e, std::intptr_t f) {                                 \
+    return nvio::entry(nvio::kPmpi, index)(a, b, c, d, e, f);                               \
   }
 #include "entries.inc"
 #undef X

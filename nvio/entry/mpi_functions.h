@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mpi.h>
+
 #include <type_traits>
 
 namespace nvio {

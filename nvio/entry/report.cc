@@ -1,11 +1,12 @@
 #include "report.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cinttypes>
 #include <cstdio>
 #include <string>
-#include <unistd.h>
 
 namespace nvio {
 namespace {

@@ -1,9 +1,9 @@
 // Counts of MPI calls by name, and the report that NVIO_STATS=1 asks for.
 #pragma once
 
-#include "../cache/counters.h"
-
 #include <cstddef>
+
+#include "../cache/counters.h"
 
 namespace nvio {
 

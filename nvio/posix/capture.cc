@@ -4,27 +4,28 @@
 // All variants of a call come down to a few hooks (contract.h). What cannot be served (a mapping,
 // sendfile, stdio) makes the cache write back and step aside for that file first.
 
-#include "../entry/loader.h"
-
-#include <cerrno>
-#include <climits>
-#include <cstdarg>
-#include <cstdio>
-#include <cstdlib>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include "../entry/loader.h"
+
 #define NVIO_EXPORT extern "C" __attribute__((visibility("default")))
 
 // The next definition of the call we stand in for. Resolved at first use: other preloaded
 // libraries may call us before our constructor would have run.
-#define NEXT(name)                                                                  \
-  ([]() {                                                                           \
+#define NEXT(name)                                                                         \
+  ([]() {                                                                                  \
     static const auto next = reinterpret_cast<decltype(&::name)>(dlsym(RTLD_NEXT, #name)); \
-    return next;                                                                    \
+    return next;                                                                           \
   }())
 
 namespace nvio {
@@ -166,7 +167,8 @@ NVIO_EXPORT ssize_t pread64(int fd, void* buffer, size_t length, off64_t offset)
 NVIO_EXPORT ssize_t pread(int fd, void* buffer, size_t length, off_t offset) {
   return pread64(fd, buffer, length, offset);
 }
-NVIO_EXPORT ssize_t __pread64_chk(int fd, void* buffer, size_t length, off64_t offset, size_t room) {
+NVIO_EXPORT ssize_t __pread64_chk(int fd, void* buffer, size_t length, off64_t offset,
+                                  size_t room) {
   if (length > room) abort();  // what glibc's own check does
   return pread64(fd, buffer, length, offset);
 }
@@ -237,16 +239,11 @@ NVIO_EXPORT ssize_t pwritev2(int fd, const iovec* vectors, int count, off_t offs
 NVIO_EXPORT int aio_read64(aiocb64* block) {
   return nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_READ) ? 0 : NEXT(aio_read64)(block);
 }
-NVIO_EXPORT int aio_read(aiocb* block) {
-  return aio_read64(reinterpret_cast<aiocb64*>(block));
-}
+NVIO_EXPORT int aio_read(aiocb* block) { return aio_read64(reinterpret_cast<aiocb64*>(block)); }
 NVIO_EXPORT int aio_write64(aiocb64* block) {
-  return nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_WRITE) ? 0
-                                                                     : NEXT(aio_write64)(block);
+  return nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_WRITE) ? 0 : NEXT(aio_write64)(block);
 }
-NVIO_EXPORT int aio_write(aiocb* block) {
-  return aio_write64(reinterpret_cast<aiocb64*>(block));
-}
+NVIO_EXPORT int aio_write(aiocb* block) { return aio_write64(reinterpret_cast<aiocb64*>(block)); }
 NVIO_EXPORT int aio_fsync64(int operation, aiocb64* block) {
   if (nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_NOP)) return 0;
   return NEXT(aio_fsync64)(operation, block);
@@ -256,7 +253,8 @@ NVIO_EXPORT int aio_fsync(int operation, aiocb* block) {
 }
 NVIO_EXPORT int lio_listio64(int mode, aiocb64* const list[], int count, sigevent* event) {
   bool any = false;
-  for (int i = 0; i < count; ++i) any = any || (list[i] != nullptr && is_tracked(list[i]->aio_fildes));
+  for (int i = 0; i < count; ++i)
+    any = any || (list[i] != nullptr && is_tracked(list[i]->aio_fildes));
   if (!any) return NEXT(lio_listio64)(mode, list, count, event);
   // The entries of other files go to the C library one by one, and are waited for together.
   bool failed = false;
@@ -353,7 +351,8 @@ NVIO_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
   const int result = NEXT(statx)(folder, path, flags, mask, status);
   if (result == 0 && g_hooks != nullptr && (mask & STATX_SIZE) != 0) {
     struct stat plain {};
-    if (NEXT(fstatat64)(folder, path, reinterpret_cast<struct stat64*>(&plain), flags & 0xffff) == 0) {
+    if (NEXT(fstatat64)(folder, path, reinterpret_cast<struct stat64*>(&plain), flags & 0xffff) ==
+        0) {
       plain.st_size = static_cast<off_t>(status->stx_size);
       nvio::corrected(0, &plain);
       status->stx_size = static_cast<std::uint64_t>(plain.st_size);

@@ -1,10 +1,11 @@
 #include "hooks.h"
 
-#include "real.h"
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <sys/stat.h>
+
+#include "real.h"
 
 namespace nvio {
 namespace {

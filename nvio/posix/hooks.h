@@ -2,12 +2,12 @@
 // MPI entries both stand on.
 #pragma once
 
-#include "../cache/cached_file.h"
-#include "../entry/contract.h"
-
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "../cache/cached_file.h"
+#include "../entry/contract.h"
 
 namespace nvio {
 

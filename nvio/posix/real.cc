@@ -1,14 +1,15 @@
 #include "real.h"
 
-#include <cerrno>
 #include <fcntl.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 namespace nvio {
 namespace {
 
-const RealPosix kOwn{::pread, ::pwrite,    ::preadv, ::pwritev, ::ftruncate, ::fsync,
-                     ::fdatasync, ::open, ::close,  ::dup, ::unlink, ::fstat, ::stat};
+const RealPosix kOwn{::pread, ::pwrite, ::preadv, ::pwritev, ::ftruncate, ::fsync, ::fdatasync,
+                     ::open,  ::close,  ::dup,    ::unlink,  ::fstat,     ::stat};
 const RealPosix* g_real = &kOwn;
 
 }  // namespace

@@ -29,11 +29,11 @@ struct Superblock {
   std::uint64_t epoch;   // records of other epochs are from before, and void
   std::uint64_t device;  // of the file the log is for
   std::uint64_t inode;
-  std::uint32_t flags;        // kFileDeleted
-  std::uint32_t path_length;  // bytes of `path`
-  char path[1024];            // absolute; no terminating zero
+  std::uint32_t flags;                                           // kFileDeleted
+  std::uint32_t path_length;                                     // bytes of `path`
+  char path[1024];                                               // absolute; no terminating zero
   char unused[4096 - 8 - 4 - 4 - 8 - 8 - 8 - 4 - 4 - 1024 - 4];  // zeros
-  std::uint32_t checksum;     // CRC32C of all before
+  std::uint32_t checksum;                                        // CRC32C of all before
 };
 static_assert(sizeof(Superblock) == kSuperblockSize);
 

@@ -1,9 +1,9 @@
 #include "log_reader.h"
 
-#include "crc32c.h"
-
 #include <cstring>
 #include <optional>
+
+#include "crc32c.h"
 
 namespace nvio {
 namespace {
@@ -27,12 +27,11 @@ std::optional<Record> read_record(std::span<const std::byte> bytes, std::uint64_
   Record record;
   std::memcpy(&record, bytes.data() + at, sizeof record);
   const std::uint64_t room = bytes.size() - at - sizeof record;
-  const bool good = record.magic == kRecordMagic && record.epoch == epoch &&
-                    record.sequence == sequence &&
-                    record.checksum == crc32c(&record, offsetof(Record, checksum), chain) &&
-                    record.length <= room && padded(record.length) <= room &&
-                    record.payload_checksum ==
-                        crc32c(bytes.data() + at + sizeof record, record.length);
+  const bool good =
+      record.magic == kRecordMagic && record.epoch == epoch && record.sequence == sequence &&
+      record.checksum == crc32c(&record, offsetof(Record, checksum), chain) &&
+      record.length <= room && padded(record.length) <= room &&
+      record.payload_checksum == crc32c(bytes.data() + at + sizeof record, record.length);
   return good ? std::optional(record) : std::nullopt;
 }
 
@@ -40,9 +39,11 @@ bool is_sane(const Record& record) {
   constexpr std::uint64_t kMost = INT64_MAX;
   if (record.offset > kMost || record.length > kMost - record.offset) return false;
   switch (record.type) {
-    case RecordType::extent: return true;
+    case RecordType::extent:
+      return true;
     case RecordType::truncate:
-    case RecordType::commit: return record.length == 0;
+    case RecordType::commit:
+      return record.length == 0;
   }
   return false;
 }

@@ -1,13 +1,13 @@
 // Reads a redo log's bytes. Pure: no files, no trust in a single byte of the input.
 #pragma once
 
-#include "log_format.h"
-#include "log_writer.h"
-
 #include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "log_format.h"
+#include "log_writer.h"
 
 namespace nvio {
 
@@ -19,15 +19,15 @@ struct RedoStep {
 };
 
 struct ParsedLog {
-  bool usable = false;      // false: `why` says what is wrong, nothing else is set
+  bool usable = false;  // false: `why` says what is wrong, nothing else is set
   std::string why;
   LogState state = LogState::live;
   std::uint64_t epoch = 0;
   FileIdentity file;
   std::vector<RedoStep> steps;  // of all completed syncs, in order
   std::uint64_t syncs = 0;
-  std::uint64_t file_size = 0;  // at the last completed sync; meaningless when syncs == 0
-  std::uint64_t bytes = 0;      // payload in `steps`
+  std::uint64_t file_size = 0;   // at the last completed sync; meaningless when syncs == 0
+  std::uint64_t bytes = 0;       // payload in `steps`
   std::uint64_t unfinished = 0;  // whole records after the last commit: a sync that never ended
 };
 

@@ -1,15 +1,15 @@
 #include "log_writer.h"
 
-#include "crc32c.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "crc32c.h"
+
 namespace nvio {
 namespace {
 
-constexpr std::size_t kBatch = 1 << 20;           // bytes handed to the medium at once
+constexpr std::size_t kBatch = 1 << 20;          // bytes handed to the medium at once
 constexpr std::uint64_t kReserveStep = 4 << 20;  // the log grows by this much at least
 
 }  // namespace
@@ -56,8 +56,7 @@ int LogWriter::mark(LogState state, const FileIdentity& file) {
   return place(block, position_.epoch % 2);
 }
 
-int LogWriter::append(RecordType type, std::uint64_t offset, const void* data,
-                      std::size_t length) {
+int LogWriter::append(RecordType type, std::uint64_t offset, const void* data, std::size_t length) {
   Record record{};
   record.magic = kRecordMagic;
   record.type = type;

@@ -3,11 +3,11 @@
 // then written over, and its leftovers are told apart by the chain of checksums.
 #pragma once
 
-#include "../store/medium.h"
-#include "log_format.h"
-
 #include <string>
 #include <vector>
+
+#include "../store/medium.h"
+#include "log_format.h"
 
 namespace nvio {
 

@@ -1,17 +1,18 @@
 #include "recover.h"
 
-#include "../cache/segment.h"
-#include "../posix/real.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <dirent.h>
-#include <fcntl.h>
 #include <map>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "../cache/segment.h"
+#include "../posix/real.h"
 
 namespace nvio {
 namespace {
@@ -113,18 +114,18 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
           if ((pages >> page & 1) == 0) continue;
           // The log, just replayed, may be older than what was written back of its pages.
           const Bits bits = (logged >> page & 1) != 0 ? segment.valid(slot) : segment.dirty(slot);
-          bits.each_run(page * kPageSize, (page + 1) * kPageSize, [&](std::size_t from,
-                                                                      std::size_t to) {
-            const std::uint64_t offset = base + from;
-            const std::uint64_t size = entry.size.load();
-            if (offset >= size) return;
-            const std::size_t length = std::min<std::uint64_t>(to - from, size - offset);
-            if (!options.dry_run && write_fully(fd, segment.block(slot) + from, length,
-                                                static_cast<off_t>(offset)) < 0) {
-              line->problem = failed("cannot write it");
-            }
-            line->latest_bytes += length;
-          });
+          bits.each_run(
+              page * kPageSize, (page + 1) * kPageSize, [&](std::size_t from, std::size_t to) {
+                const std::uint64_t offset = base + from;
+                const std::uint64_t size = entry.size.load();
+                if (offset >= size) return;
+                const std::size_t length = std::min<std::uint64_t>(to - from, size - offset);
+                if (!options.dry_run && write_fully(fd, segment.block(slot) + from, length,
+                                                    static_cast<off_t>(offset)) < 0) {
+                  line->problem = failed("cannot write it");
+                }
+                line->latest_bytes += length;
+              });
         }
       }
     }
@@ -225,8 +226,7 @@ RecoverReport recover(const std::string& folder, const RecoverOptions& options) 
   const std::string segment_path = folder + "/segment";
   struct stat segment_status {};
   const bool has_segment = lstat(segment_path.c_str(), &segment_status) == 0;
-  if (!has_segment && logs.empty() &&
-      lstat((folder + "/alive").c_str(), &segment_status) != 0) {
+  if (!has_segment && logs.empty() && lstat((folder + "/alive").c_str(), &segment_status) != 0) {
     report.problem = folder + " is no store of nvio: it holds neither a segment nor a log";
     return report;
   }

@@ -1,11 +1,11 @@
 // Rebuilding files from what a job left in its store's folder (cache/session.h has its layout).
 #pragma once
 
-#include "log_reader.h"
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "log_reader.h"
 
 namespace nvio {
 
@@ -20,11 +20,11 @@ struct RecoverOptions {
 // What was done to one file.
 struct RecoveredFile {
   std::string path;
-  std::uint64_t syncs = 0;           // completed syncs that were replayed
-  std::uint64_t synced_bytes = 0;    // payload of their records
-  std::uint64_t latest_bytes = 0;    // of the working memory, with `latest`
-  bool was_flushing = false;         // a write-back was under way when the job ended
-  std::string problem;               // a sentence when the file could not be rebuilt
+  std::uint64_t syncs = 0;         // completed syncs that were replayed
+  std::uint64_t synced_bytes = 0;  // payload of their records
+  std::uint64_t latest_bytes = 0;  // of the working memory, with `latest`
+  bool was_flushing = false;       // a write-back was under way when the job ended
+  std::string problem;             // a sentence when the file could not be rebuilt
 };
 
 struct RecoverReport {

@@ -26,7 +26,7 @@ struct Word {
   Value value;
 };
 
-constexpr Word<bool> kSwitch[] = {{"1", true}, {"on", true}, {"yes", true}, {"true", true},
+constexpr Word<bool> kSwitch[] = {{"1", true},  {"on", true},   {"yes", true}, {"true", true},
                                   {"0", false}, {"off", false}, {"no", false}, {"false", false}};
 constexpr Word<Admit> kAdmit[] = {
     {"auto", Admit::automatic}, {"always", Admit::always}, {"never", Admit::never}};
@@ -69,8 +69,7 @@ constexpr FileRow kFileRows[] = {
     {"close", [](FileSettings& s, std::string_view v) { return choose(v, kClose, s.close); }},
     {"prefetch",
      [](FileSettings& s, std::string_view v) { return choose(v, kPrefetch, s.prefetch); }},
-    {"bypass_size",
-     [](FileSettings& s, std::string_view v) { return set_size(v, s.bypass_size); }},
+    {"bypass_size", [](FileSettings& s, std::string_view v) { return set_size(v, s.bypass_size); }},
 };
 
 struct ProcessRow {

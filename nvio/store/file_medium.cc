@@ -1,11 +1,11 @@
-#include "medium.h"
-
-#include "../posix/real.h"
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <unistd.h>
+
+#include "../posix/real.h"
+#include "medium.h"
 
 namespace nvio {
 namespace {

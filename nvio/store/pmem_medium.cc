@@ -1,12 +1,12 @@
-#include "medium.h"
-
-#include "../posix/real.h"
-
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "../posix/real.h"
+#include "medium.h"
 
 #ifdef NVIO_HAVE_PMEM2
 #include <dlfcn.h>
@@ -43,7 +43,7 @@ Pmem2 find_pmem2() {
   void* library = dlopen("libpmem2.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return found;
   found.complete = true;
-#define NVIO_PMEM2(name)                                                              \
+#define NVIO_PMEM2(name)                                                                  \
   found.name = reinterpret_cast<decltype(&pmem2_##name)>(dlsym(library, "pmem2_" #name)); \
   found.complete = found.complete && found.name != nullptr
   NVIO_PMEM2(config_new);

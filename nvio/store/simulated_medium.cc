@@ -20,8 +20,7 @@ int SimulatedMedium::write(std::uint64_t offset, const void* data, std::size_t l
   if (stopped_) return EIO;
   if (offset > volatile_.size() || length > volatile_.size() - offset) return ENOSPC;
   const auto* bytes = static_cast<const std::byte*>(data);
-  seconds_ += latencies_.access_seconds +
-              static_cast<double>(length) / latencies_.bytes_per_second;
+  seconds_ += latencies_.access_seconds + static_cast<double>(length) / latencies_.bytes_per_second;
   for (std::uint64_t at = offset; at < offset + length;) {
     if (lines_written_ == stop_after_) {
       stopped_ = true;

@@ -6,12 +6,12 @@
 // takes much longer, so a delay would measure the machine and not the memory.
 #pragma once
 
-#include "medium.h"
-
 #include <map>
 #include <random>
 #include <span>
 #include <vector>
+
+#include "medium.h"
 
 namespace nvio {
 

@@ -1,6 +1,7 @@
 #include "../cache/bits.h"
 
 #include <gtest/gtest.h>
+
 #include <random>
 #include <vector>
 

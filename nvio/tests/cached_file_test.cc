@@ -1,20 +1,22 @@
 // The cache against a plain array: random reads, writes, truncations, syncs, write-backs, several
 // handles, a store much smaller than the file; and what a crash of the processes leaves.
 #include "../cache/cached_file.h"
-#include "../recovery/recover.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <random>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "../recovery/recover.h"
 
 namespace nvio {
 namespace {
@@ -95,8 +97,7 @@ TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
       if (what < 50) {
         const std::string data = random_string(random, random_length(random));
         model.write(offset, data);
-        ASSERT_EQ(file->write(offset, data.data(), data.size()),
-                  static_cast<ssize_t>(data.size()));
+        ASSERT_EQ(file->write(offset, data.data(), data.size()), static_cast<ssize_t>(data.size()));
       } else if (what < 90) {
         std::string got(random_length(random), 'x');
         const ssize_t done = file->read(offset, got.data(), got.size());

@@ -1,13 +1,14 @@
 // The redo log: what it writes is what the format says, and what a crash leaves is the last sync.
-#include "../recovery/crc32c.h"
-#include "../recovery/log_reader.h"
-#include "../store/simulated_medium.h"
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <iterator>
+
+#include "../recovery/crc32c.h"
+#include "../recovery/log_reader.h"
+#include "../store/simulated_medium.h"
 
 namespace nvio {
 namespace {
@@ -154,9 +155,9 @@ TEST(RedoLog, LeavesTheLastSyncAtEveryCrashPoint) {
     LogPosition position;
     LogWriter writer(medium, position);
     const FileIdentity file{1, 2, "/scratch/f", false};
-    Bytes synced;      // what the last completed sync promised
-    Bytes promising;   // what the one under way will
-    Bytes on_disk;     // the file system's content: grows at checkpoints only
+    Bytes synced;     // what the last completed sync promised
+    Bytes promising;  // what the one under way will
+    Bytes on_disk;    // the file system's content: grows at checkpoints only
     Bytes current;
     std::uint64_t lines = 0;
     {

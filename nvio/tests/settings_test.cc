@@ -1,6 +1,7 @@
 #include "../settings/settings.h"
 
 #include <gtest/gtest.h>
+
 #include <map>
 
 namespace nvio {
