@@ -172,8 +172,19 @@ impl LinkWriter {
         self.close();
     }
 
+    /// Closes the connection in order: the peer can tell it from one that was cut.
+    pub fn finish(&self) {
+        if let Ok(mut inner) = self.inner.lock() {
+            if let WriteHalf::Tls(writer) = &mut *inner {
+                // A peer that is gone needs no goodbye.
+                let _ = writer.say_goodbye();
+            }
+        }
+        self.close();
+    }
+
     /// Closes both directions at once.
-    pub fn close(&self) {
+    fn close(&self) {
         self.socket.shutdown(Shutdown::Both);
     }
 

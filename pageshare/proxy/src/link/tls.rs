@@ -250,16 +250,27 @@ pub(super) struct TlsWriter {
 
 impl TlsWriter {
     pub(super) fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
-        self.sealed.clear();
-        {
-            let mut session = locked(&self.session);
-            for part in parts {
-                session.writer().write_all(part)?;
-            }
-            while session.wants_write() {
-                session.write_tls(&mut self.sealed)?;
-            }
+        let mut session = locked(&self.session);
+        for part in parts {
+            session.writer().write_all(part)?;
         }
+        drop(session);
+        self.flush()
+    }
+
+    /// TLS's own end, without which a connection counts as cut.
+    pub(super) fn say_goodbye(&mut self) -> io::Result<()> {
+        locked(&self.session).send_close_notify();
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sealed.clear();
+        let mut session = locked(&self.session);
+        while session.wants_write() {
+            session.write_tls(&mut self.sealed)?;
+        }
+        drop(session);
         self.socket.write_all(&self.sealed)
     }
 }

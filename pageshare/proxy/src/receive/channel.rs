@@ -67,7 +67,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
         };
         take.run(reader, start_reverse).unwrap_or_else(fail);
     });
-    writer.close();
+    writer.finish();
     add(&session.account.wire_sent, usize::try_from(writer.bytes()).unwrap_or(usize::MAX));
     if let Some(error) = fuse.error() {
         warn!("channel {}: {error}", agreed.channel);

@@ -1,0 +1,132 @@
+//! TLS between the proxies is the default, and both sides must show a certificate.
+
+mod lab;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use lab::Pair;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+/// Writes a certificate authority and one certificate for each side, as QEMU lays them out.
+fn certificates(directory: &Path, server: &str, client: &str) {
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("randomness");
+    let authority = CertifiedIssuer::self_signed(authority, key).expect("a sound certificate");
+    let write = |name: &str, text: &str| {
+        std::fs::write(directory.join(name), text).expect("writable");
+    };
+    write("ca-cert.pem", &authority.pem());
+    for (side, name) in [("server", server), ("client", client)] {
+        let key = KeyPair::generate().expect("randomness");
+        let certificate = CertificateParams::new([name.to_owned()])
+            .and_then(|parameters| parameters.signed_by(&key, &authority))
+            .expect("a sound certificate");
+        write(&format!("{side}-cert.pem"), &certificate.pem());
+        write(&format!("{side}-key.pem"), &key.serialize_pem());
+    }
+}
+
+fn path(address: &str) -> PathBuf {
+    PathBuf::from(address.strip_prefix("unix:").expect("a Unix socket"))
+}
+
+/// Sends `stream` through the pair; returns what arrived, or nothing if it was cut.
+fn through(pair: &Pair, stream: &[u8]) -> Option<Vec<u8>> {
+    let destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
+    destination.set_nonblocking(true).expect("a socket");
+    let mut source = UnixStream::connect(path(&pair.to)).expect("the proxy listens");
+    let mut writing = source.try_clone().expect("a socket");
+    std::thread::scope(|threads| {
+        threads.spawn(move || {
+            // A pair that refuses closes while this writes.
+            let _ = writing.write_all(stream);
+            let _ = writing.shutdown(Shutdown::Write);
+        });
+        let arrived = threads.spawn(|| {
+            let mut end =
+                lab::wait_for("QEMU's connection or the refusal", || match destination.accept() {
+                    Ok((end, _)) => Some(Some(end)),
+                    Err(_) if pair.send.log().contains("failed:") => Some(None),
+                    Err(_) => None,
+                })?;
+            end.set_nonblocking(false).expect("a socket");
+            let mut arrived = Vec::new();
+            end.read_to_end(&mut arrived).ok()?;
+            Some(arrived)
+        });
+        let arrived = arrived.join().expect("no panic");
+        let _ = source.read_to_end(&mut Vec::new());
+        arrived
+    })
+}
+
+fn noise() -> Vec<u8> {
+    (0..4_000_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+#[test]
+fn a_stream_arrives_between_hosts_that_know_each_other() {
+    let pki = tempfile::tempdir().expect("a scratch directory");
+    certificates(pki.path(), "destination.example", "source.example");
+    let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
+    let mut pair = Pair::secure(
+        &[&tls[..], &["--tls-name", "destination.example"]].concat(),
+        &[&tls[..], &["--peer", "source.example"]].concat(),
+    );
+    assert!(through(&pair, &noise()) == Some(noise()), "{}", pair.logs());
+    assert!(pair.send.record()["error"].is_null(), "{}", pair.logs());
+    assert!(pair.receive.record()["error"].is_null(), "{}", pair.logs());
+}
+
+#[test]
+fn a_host_with_another_name_is_refused_by_either_side() {
+    let pki = tempfile::tempdir().expect("a scratch directory");
+    certificates(pki.path(), "destination.example", "source.example");
+    let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
+    for (name, peer) in
+        [("elsewhere.example", "source.example"), ("destination.example", "another.example")]
+    {
+        let mut pair = Pair::secure(
+            &[&tls[..], &["--tls-name", name]].concat(),
+            &[&tls[..], &["--peer", peer]].concat(),
+        );
+        assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
+        assert!(!pair.send.record()["error"].is_null());
+    }
+}
+
+#[test]
+fn a_client_of_another_authority_is_refused() {
+    let (ours, theirs) = (tempfile::tempdir(), tempfile::tempdir());
+    let (ours, theirs) = (ours.expect("a directory"), theirs.expect("a directory"));
+    certificates(ours.path(), "destination.example", "source.example");
+    certificates(theirs.path(), "destination.example", "source.example");
+    // The client trusts the server's authority, not the other way round.
+    std::fs::copy(ours.path().join("ca-cert.pem"), theirs.path().join("ca-cert.pem"))
+        .expect("writable");
+    let mut pair = Pair::secure(
+        &[
+            "--tls-dir",
+            theirs.path().to_str().expect("a plain path"),
+            "--tls-name",
+            "destination.example",
+        ],
+        &["--tls-dir", ours.path().to_str().expect("a plain path")],
+    );
+    assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
+    assert!(!pair.send.record()["error"].is_null());
+}
+
+#[test]
+fn a_sender_without_tls_is_refused_by_a_receiver_with_it() {
+    let pki = tempfile::tempdir().expect("a scratch directory");
+    certificates(pki.path(), "destination.example", "source.example");
+    let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
+    let mut pair = Pair::secure(&["--insecure"], &tls);
+    assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
+    assert!(!pair.send.record()["error"].is_null());
+}
