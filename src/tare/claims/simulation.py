@@ -42,19 +42,19 @@ def _check_false_positives(workshop: Workshop) -> Result:
 
 
 def _check_coverage(workshop: Workshop) -> Result:
-    data = {}
+    data: dict[str, float] = {}
     for name, sessions in _SETTINGS.items():
         for blocks in _BLOCKS:
             for effect in _EFFECTS:
                 workshop.say(f"effect {effect}, {name} sessions, {blocks} blocks")
-                found = coverage(sessions, blocks, effect=effect)
-                data[f"{name}, {blocks} blocks, x {effect}"] = found.share or 0.0
+                covered = coverage(sessions, blocks, effect=effect)
+                data[f"{name}, {blocks} blocks, x {effect}"] = covered.share or 0.0
     low, high = min(data.values()), max(data.values())
     with TemporaryDirectory(prefix="tare-claim-") as folder:
         found = run_shipped(workshop, "injected-effect.yaml", Path(folder))
     real = {q.comparison.id: (q.ratio.ratio, q.judgement) for q in found.questions}
     seen = all(judgement and judgement.verdict is Verdict.SLOWER for _, judgement in real.values())
-    figure = f"intervals cover {100 * low:.1f} to {100 * high:.1f} times in 100; +5 % of real work: "
+    figure = f"intervals cover {100 * low:.1f} to {100 * high:.1f} times in 100; +5 % of work: "
     figure += ", ".join(f"{name} {shown(ratio)}" for name, (ratio, _) in real.items())
     return Result(low >= 0.93 and high <= 0.98 and seen, figure, data)
 

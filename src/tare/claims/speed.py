@@ -23,8 +23,8 @@ def _check(workshop: Workshop) -> Result:
     peak = max(run["peak_rss_bytes"] for run in both)
     figure = (
         f"{largest['samples'] / 1e6:.0f} million samples in {seconds:.1f} s with"
-        f" {peak / 2**20:.0f} MiB at worst (many sessions, or one); CPU time grows as samples to the"
-        f" power {data['exponent']:.2f}"
+        f" {peak / 2**20:.0f} MiB at worst (many sessions, or one); CPU time grows as samples to"
+        f" the power {data['exponent']:.2f}"
     )
     holds = (
         min(run["samples"] for run in both) >= 10_000_000
