@@ -101,7 +101,7 @@ void AwaitLine() {
   }
 }
 
-void Announce(nlohmann::json event, const AskOptions& options) {
+void Announce(const nlohmann::json& event, const AskOptions& options) {
   PrintEvent(event);
   if (options.start_on_stdin) AwaitLine();
 }

@@ -36,16 +36,17 @@ Service::Service() {
 
 Service::~Service() { close(waits_[1].fd); }
 
-bool Service::WaitFor(int fd) {
-  waits_[0].fd = fd;
+bool Service::WaitFor(int fd) const {
+  std::array<pollfd, 3> waits = waits_;
+  waits[0].fd = fd;
   while (true) {
-    if (poll(waits_.data(), waits_.size(), -1) < 0) continue;
-    if (waits_[1].revents != 0) return false;
-    if (waits_[2].revents != 0) {
+    if (poll(waits.data(), waits.size(), -1) < 0) continue;
+    if (waits[1].revents != 0) return false;
+    if (waits[2].revents != 0) {
       char ignored[256];
       if (read(STDIN_FILENO, ignored, sizeof ignored) <= 0) return false;
     }
-    if (waits_[0].revents != 0) return true;
+    if (waits[0].revents != 0) return true;
   }
 }
 

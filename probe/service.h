@@ -18,10 +18,10 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   /// Waits until `fd` is readable (true) or the end is asked for (false). -1: only the end.
-  bool WaitFor(int fd);
+  bool WaitFor(int fd) const;
 
  private:
-  std::array<pollfd, 3> waits_;  // what is waited for, the signals, stdin
+  std::array<pollfd, 3> waits_;  // whatever is waited for, the signals, stdin
 };
 
 /// Prints one JSON line, at once.
