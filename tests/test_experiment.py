@@ -107,7 +107,7 @@ def test_no_structure_does_worse_than_a_usage_error(structure):
 
 
 def test_an_absent_file_is_said_to_be_absent(tmp_path):
-    with pytest.raises(UsageError, match="cannot read .*No such file"):
+    with pytest.raises(UsageError, match=r"cannot read .*No such file"):
         experiment.load(tmp_path / "none.yaml")
 
 

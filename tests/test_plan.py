@@ -2,10 +2,11 @@ from collections import Counter
 
 import pytest
 
-from tare import experiment, plan, workloads
+from tare import experiment, plan
 from tare.errors import UsageError
+from tare.workloads import registry
 
-WORKLOAD = workloads.by_name()["request-reply"]
+WORKLOAD = registry.by_name()["request-reply"]
 
 
 def parse(text: str) -> experiment.Experiment:
@@ -90,7 +91,7 @@ def test_a_a_pairs_are_always_there():
 
 def test_a_family_that_the_blocks_cannot_resolve_is_refused_with_the_number_that_would_do():
     # The smallest two-sided sign-flip p at 6 blocks is 2/64 = 0.031: too large for two comparisons.
-    with pytest.raises(UsageError, match="6 blocks cannot resolve 2 comparisons.*0.031") as caught:
+    with pytest.raises(UsageError, match=r"6 blocks cannot resolve 2 comparisons.*0\.031") as caught:
         plan.make(small("blocks: {min: 6, max: 9}"), WORKLOAD)
     assert "blocks.min to 7" in str(caught.value.remedy)
 

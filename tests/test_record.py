@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tare.cell import Cell
+from tare.command import Command
 from tare.errors import TareError, UsageError
-from tare.plan import Cell, Plan, Visit
+from tare.plan import Plan, Visit
+from tare.process import run
 from tare.record import Record, Trial
 
 PLAN = Plan(
@@ -78,9 +81,12 @@ def test_a_damaged_whole_line_is_named(record):
 
 
 def test_two_writers_at_once_are_refused(record):
-    with record.writing(), pytest.raises(TareError, match="another tare is writing"):
-        with record.writing():
-            pass
+    with (
+        record.writing(),
+        pytest.raises(TareError, match="another tare is writing"),
+        record.writing(),
+    ):
+        pass
 
 
 def test_samples_that_are_not_there_make_no_trial(record):
@@ -92,18 +98,17 @@ def test_samples_that_are_not_there_make_no_trial(record):
 def test_a_full_disk_loses_nothing_that_was_recorded(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("mounts a small file system: needs root")
-    from tare.command import Command
-    from tare.process import run
-
     mount = tmp_path / "small"
     mount.mkdir()
     run(Command(("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mount))), timeout_s=10)
     try:
         record = Record.create(mount / "r", "title: t\n", PLAN, {})
-        with record.writing() as writer:
-            with pytest.raises(TareError, match="No space left") as caught:
-                for block in range(10_000):
-                    writer.append(trial(block, error="x" * 500))
+        with (
+            record.writing() as writer,
+            pytest.raises(TareError, match="No space left") as caught,
+        ):
+            for block in range(10_000):
+                writer.append(trial(block, error="x" * 500))
         assert "--resume" in str(caught.value.remedy)
         found = record.trials()
         assert [t.block for t in found] == list(range(len(found)))

@@ -44,7 +44,7 @@ def test_quantities_are_read_as_people_write_them(parse, written, value):
     ],
 )
 def test_what_is_no_quantity_is_refused_with_an_example(parse, written):
-    with pytest.raises(UsageError, match="such as|out of range"):
+    with pytest.raises(UsageError, match=r"such as|out of range"):
         parse(written)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tare import units, workloads
+from tare import units
 from tare.errors import UsageError
-from tare.workloads import Factor, Workload
+from tare.workloads import Factor, Workload, registry
 
 Path = tuple[str | int, ...]
 """Keys and indices from the document's root to a node."""
@@ -39,7 +39,7 @@ def canonical(
     Returns:
         What is wrong, and the content with canonical levels (of no use where something is).
     """
-    kinds = workloads.by_name()
+    kinds = registry.by_name()
     name = document.get("workload", "request-reply")
     workload = kinds.get(name) if isinstance(name, str) else None
     if workload is None:

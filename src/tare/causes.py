@@ -30,7 +30,7 @@ from tare.errors import TrialError, UnavailableError
 if TYPE_CHECKING:
     from tare.accounting import Account
     from tare.environments import Inside, Site
-    from tare.record import Measurement
+    from tare.workloads import Measurement
 
 __all__ = ["Counter", "require_perf", "unit_costs"]
 

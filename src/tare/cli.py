@@ -318,10 +318,11 @@ def claim_check(
 
 
 def _load(path: Path) -> tuple[Experiment, Workload]:
-    from tare import experiment, workloads  # noqa: PLC0415
+    from tare import experiment  # noqa: PLC0415
+    from tare.workloads import registry  # noqa: PLC0415
 
     found = experiment.load(path)
-    return found, workloads.by_name()[found.workload]
+    return found, registry.by_name()[found.workload]
 
 
 def _plan(experiment: Experiment, workload: Workload, seed: int | None, budget: str | None) -> Plan:

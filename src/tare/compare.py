@@ -27,8 +27,9 @@ from scipy import stats
 from tare import experiment as experiments
 from tare import machine
 from tare.analysis.sessions import Sessions
+from tare.cell import Cell
 from tare.errors import UsageError
-from tare.plan import ALPHA, Cell
+from tare.plan import ALPHA
 from tare.record import Record
 from tare.report.wording import interval_text, ratio_text
 from tare.stats import Interval, Judgement, Method, Ratio, Verdict, holm, judge, mean_interval

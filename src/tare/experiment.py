@@ -15,10 +15,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from tare import units, workloads
+from tare import units
 from tare.canonical import Problem, canonical
 from tare.errors import UsageError
-from tare.workloads import Factor
+from tare.workloads import Factor, registry
 
 _SIZE_LIMIT = 1 << 20
 
@@ -160,7 +160,7 @@ def parse(text: str, name: str) -> Experiment:
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of an experiment file, for editors."""
     schema = Experiment.model_json_schema()
-    kinds = workloads.by_name()
+    kinds = registry.by_name()
     schema["properties"]["workload"]["enum"] = list(kinds)
     rows: dict[str, Any] = {}
     settings: dict[str, Any] = {}

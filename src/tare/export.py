@@ -14,8 +14,8 @@ import pyarrow as pa
 from tare.accounting import Account
 from tare.analysis.cells import PERCENTILES
 from tare.analysis.sessions import Session, Sessions
+from tare.cell import Cell
 from tare.errors import TareError, UsageError
-from tare.plan import Cell
 from tare.record import Record, Trial
 
 __all__ = ["FORMATS", "export", "rows"]
@@ -100,13 +100,17 @@ def _row(trial: Trial, cell: Cell, factors: list[str], session: Session | None) 
         **{name: trial.counters.get(name) for name in _COUNTERS},
         "duration_ns": trial.duration_ns,
         "effective_samples": session.summary.effective if session else None,
-        **{f"{name}_ns": session.value(name) if session else None for name in _TIMES},
+        **{f"{name}_ns": _resolved(session, name) for name in _TIMES},
         "throughput_per_s": session.value("throughput") if session else None,
         "drift_p": drift.p if drift else None,
         "drift_flagged": drift.flagged if drift else None,
         "client_cpu_ns": _cpu(trial.client),
         "server_cpu_ns": _cpu(trial.server),
     }
+
+
+def _resolved(session: Session | None, statistic: str) -> float | None:
+    return session.value(statistic) if session and session.resolves(statistic) else None
 
 
 def _cpu(account: Account | None) -> int | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tare.cell import Cell
 from tare.errors import UsageError
 from tare.stats.family import Resolvability, family_resolvable
 
@@ -24,21 +25,6 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 """Family-wise error rate of every verdict."""
-
-
-class Cell(BaseModel):
-    """One combination of levels; a replica beyond the first is the second arm of an A/A pair."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: str
-    levels: Mapping[str, str]
-    """Factor -> canonical level, in the workload's order; factors that do not apply are absent."""
-    replica: int = 1
-
-    def without(self, *factors: str) -> tuple[tuple[str, str], ...]:
-        """The levels but for some factors, as a key."""
-        return tuple((k, v) for k, v in self.levels.items() if k not in factors)
 
 
 class Comparison(BaseModel):

@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -24,20 +23,6 @@ from tare.errors import TareError, UsageError
 from tare.plan import Plan
 
 SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What a workload returns of one trial, beside the samples that it has written."""
-
-    counters: Mapping[str, int]
-    """sent, received, lost, duplicated, reordered, corrupted; late: after they counted as lost."""
-    settings: Mapping[str, Any]
-    """What both programs said of themselves: quality of service, transport options."""
-    client: Account
-    server: Account
-    duration_ns: int
-    """Of the measured part."""
 
 
 class Trial(BaseModel):

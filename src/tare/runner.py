@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tare import analysis, causes, clocks, environments, leftovers, machine
+from tare.cell import Cell
 from tare.environments import Inside, Site
 from tare.errors import TareError, TrialError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
-from tare.plan import Cell, Plan, Visit
+from tare.plan import Plan, Visit
 from tare.record import CauseSession, Record, Trial, Writer
 from tare.stats.stopping import Action, Decision, decide
 from tare.workloads import Workload

@@ -1,7 +1,8 @@
 """Sentences say neither more nor less than the verdict allows."""
 
 from tare.analysis import Question
-from tare.plan import Cell, Comparison
+from tare.cell import Cell
+from tare.plan import Comparison
 from tare.report import wording
 from tare.stats import Judgement, Verdict, paired_ratio
 
@@ -80,7 +81,8 @@ def test_other_factors_than_the_environment_are_compared_in_their_own_words():
     base = Cell(id="a", levels={**levels, "interference": "none"})
     busy = Cell(id="b", levels={**levels, "interference": "host cpu 50 %"})
     names = wording.Names([View(base), View(busy)], {"interference": "none"})
-    assert names.main(busy) == ("interference: host cpu 50 %", "with interference: host cpu 50 %")
+    assert names.main(busy) == ("host cpu 50 %", "with host cpu 50 %")
+    assert names.main(base) == ("undisturbed", "undisturbed")
     assert names.place(busy).series == "UDP"
 
 

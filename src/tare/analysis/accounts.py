@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tare.accounting import Account, Role, ThreadTime
 from tare.analysis.sessions import Sessions
-from tare.plan import Cell
+from tare.cell import Cell
 from tare.record import Trial
 from tare.stats import Estimate, across
 from tare.stats.causes import ClosingAccount, closing_account

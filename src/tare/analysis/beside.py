@@ -10,7 +10,7 @@ from tare.analysis.budgets import Budget
 from tare.analysis.cells import CellView
 from tare.analysis.questions import Question
 from tare.analysis.sessions import Sessions
-from tare.plan import Cell
+from tare.cell import Cell
 from tare.published import Figure, papers
 from tare.stats import Interval, paired_ratio
 

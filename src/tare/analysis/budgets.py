@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tare.analysis.sessions import Sessions
+from tare.cell import Cell
 from tare.experiment import Experiment
-from tare.plan import Cell, Plan
+from tare.plan import Plan
 from tare.stats.budget import ContrastBudget, contrast_budget
 
 __all__ = ["Budget", "split_by_contrast"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tare import units
 from tare.accounting import Role
 from tare.analysis.sessions import Sessions
-from tare.plan import Cell
+from tare.cell import Cell
 from tare.record import CauseSession, Trial
 from tare.stats.unit_costs import Explanation, Operation, explain
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tare.analysis.sessions import Session, Sessions
-from tare.plan import Cell
+from tare.cell import Cell
 from tare.record import Trial
 from tare.stats import (
     PERCENTS,
@@ -84,8 +84,14 @@ def view_cell(
     """
     found = sessions.of(cell.id)
     trials = sessions.trials_of(cell.id)
-    columns = {name: sessions.column(cell.id, name) for name in _STATISTICS}
-    declared = columns.get(statistic) or sessions.column(cell.id, statistic)
+    columns = {
+        name: [
+            found[block].value(name) if block in found and found[block].resolves(name) else None
+            for block in sessions.blocks
+        ]
+        for name in _STATISTICS
+    }
+    declared = sessions.column(cell.id, statistic)
     members = list(found.values())
     return CellView(
         cell=cell,
@@ -93,7 +99,7 @@ def view_cell(
         failed=sum(trial.status == "failed" for trial in trials.values()),
         estimates={name: across(column) for name, column in columns.items()},
         unresolved={
-            name: sum(session.value(name) is None for session in members) for name in PERCENTILES
+            name: sum(not session.resolves(name) for session in members) for name in PERCENTILES
         },
         lost=sum(session.lost for session in members),
         requests=sum(session.requests for session in members),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from tare.analysis.sessions import Sessions
-from tare.plan import ALPHA, Cell, Comparison, Plan
+from tare.cell import Cell
+from tare.plan import ALPHA, Comparison, Plan
 from tare.stats import Judgement, Ratio, holm, judge, paired_ratio
 
 __all__ = ["DESCRIPTIVE", "Question", "ask", "half_widths"]
@@ -30,7 +31,7 @@ class Question:
     judgement: Judgement | None
     """None where the comparison is outside of the family: its interval is descriptive."""
     others: Mapping[str, Ratio]
-    """Statistic -> ratio, descriptive; over the blocks in which both sessions resolve it."""
+    """Statistic -> ratio, descriptive."""
     instrument_floor_ns: float | None
     """Smallest difference that the calibrated instrument can tell at the coarser of both ends;
     None where neither was calibrated."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tare.errors import UsageError
 from tare.record import Record, Trial
-from tare.stats import Summary, samples_needed, summarise
+from tare.stats import PERCENTS, Summary, samples_needed, summarise
 
 __all__ = ["GRID", "Session", "Sessions", "summarise_session"]
 
@@ -64,38 +64,47 @@ class Session:
         return self.summary.n
 
     def value(self, statistic: str) -> float | None:
-        """Return one of the scalars that a session can be summarised by.
+        """Return one of the scalars that a session can be summarised by, for comparing sessions.
+
+        A percentile is the session's own sample quantile, however its samples hang together: to
+        leave out a session that drifted would be to choose among sessions. How far it strays is
+        for the interval over sessions to say. `resolves` tells whether it may be printed.
 
         Args:
-            statistic: min, mean, max, jitter (all ns), throughput (1/s), or pNN (ns).
+            statistic: min, mean, max, jitter (all ns), throughput (1/s), or one of the percentiles
+                p50, p90, p99, p99.9, p99.99 (ns).
 
         Returns:
-            None where the session cannot give it: a percentile other than the median that its
-            effective samples do not resolve, or a zero, which a response time cannot be and a
-            clock too coarse for it shows.
+            None where the replies, taken as independent, are too few, or for a zero, which a
+            response time cannot be and a clock too coarse for it shows.
 
         Raises:
             KeyError: there is no such statistic.
         """
-        direct = {
-            "min": self.summary.min_ns,
-            "mean": self.summary.mean_ns,
-            "max": self.summary.max_ns,
-            "jitter": self.summary.jitter_ns,
-            "throughput": self.summary.throughput_per_s,
-        }
-        if statistic == "p50":
-            # The session's own median, however its samples hang together: to leave out a session
-            # that drifted would be to choose among sessions. How far it strays is for the
-            # interval over sessions to say.
-            found = self.quantiles[GRID.index(0.5)]
-        elif statistic in direct:
-            found = direct[statistic]
-        elif statistic.startswith("p"):
-            found = self.summary.percentile(float(statistic[1:])).value
+        if statistic in _SHARES:
+            found = self.quantiles[GRID.index(_SHARES[statistic])]
         else:
-            raise KeyError(statistic)
+            found = {
+                "min": self.summary.min_ns,
+                "mean": self.summary.mean_ns,
+                "max": self.summary.max_ns,
+                "jitter": self.summary.jitter_ns,
+                "throughput": self.summary.throughput_per_s,
+            }[statistic]
         return found or None
+
+    def resolves(self, statistic: str) -> bool:
+        """Whether the session can give a statistic that is worth printing.
+
+        The median and all that is no percentile always; another percentile where its effective
+        samples can tell it from the extremes (`tare.stats.percentiles`).
+        """
+        if statistic == "p50" or statistic not in _SHARES:
+            return self.value(statistic) is not None
+        return self.summary.percentile(float(statistic[1:])).resolved
+
+
+_SHARES = {f"p{percent:g}": round(percent / 100.0, 6) for percent in PERCENTS}
 
 
 class Sessions:

@@ -17,8 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tare import leftovers, process, workloads
+from tare import leftovers, process
 from tare.analysis import summarise_session
+from tare.cell import Cell
 from tare.claims import Claim, Result, Workshop, shown
 from tare.command import Command
 from tare.environments import Inside, Site
@@ -26,8 +27,8 @@ from tare.environments.native import Native
 from tare.errors import TrialError
 from tare.hosts import Hosts
 from tare.placement import Placement
-from tare.plan import Cell
 from tare.stats import paired_ratio
+from tare.workloads import registry
 
 if TYPE_CHECKING:
     from tare.stats import Ratio
@@ -45,7 +46,7 @@ Measure = Callable[[Site, Inside], float]
 
 def _ours(transport: str, reception: str | None = None) -> Measure:
     """Median round trip of a session of our own, in ns."""
-    workload = workloads.by_name()["request-reply"]
+    workload = registry.by_name()["request-reply"]
     every = {name: factor.level(factor.default) for name, factor in workload.factors.items()}
     every |= {"transport": transport, "payload": f"{_PAYLOAD} B"}
     if reception is not None:
@@ -110,14 +111,14 @@ def _interleave(workshop: Workshop, arms: dict[str, Measure]) -> dict[str, list[
     found: dict[str, list[float]] = {name: [] for name in arms}
     order = random.Random(1)  # noqa: S311 - an order, not a secret
     with ExitStack() as stack:
-        registry = stack.enter_context(leftovers.Registry())
+        made = stack.enter_context(leftovers.Registry())
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tare-claim-")))
         site = Site(
-            hosts=stack.enter_context(Hosts(registry)),
+            hosts=stack.enter_context(Hosts(made)),
             programs=workshop.programs,
             scratch=scratch,
             cache=workshop.cache,
-            leftovers=registry,
+            leftovers=made,
             placement=replace(Placement.parse("same-core"), fifo=_FIFO),
         )
         inside = stack.enter_context(Native().enter(site))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tare import analysis, experiment, machine, plan, runner, workloads
+from tare import analysis, experiment, machine, plan, runner
 from tare.claims import Workshop
 from tare.record import Record
+from tare.workloads import registry
 
 
 def run_shipped(workshop: Workshop, name: str, folder: Path) -> analysis.Analysis:
     """Run `experiments/NAME` to its end below a folder, and analyse it."""
     path = workshop.home / "experiments" / name
     asked = experiment.load(path)
-    workload = workloads.by_name()[asked.workload]
+    workload = registry.by_name()[asked.workload]
     record = Record.create(
         folder / path.stem,
         path.read_text(encoding="utf-8"),

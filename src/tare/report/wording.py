@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tare.analysis import Analysis, Question
 from tare.analysis.cells import CellView
-from tare.plan import Cell
+from tare.cell import Cell
 from tare.report import numbers
-from tare.report.numbers import Value
+from tare.report.numbers import SPACE, Value
 from tare.stats import Interval, Verdict
 
 __all__ = [
@@ -49,17 +49,6 @@ _STATISTICS = {
     "p90": "90th percentile (p90)",
     "p99": "99th percentile (p99)",
     "max": "maximum",
-}
-_PHRASES = {
-    "payload": "{} of payload",
-    "server_work": "{} of work in the server",
-    "reception": "by {}",
-    "placement": "placed {}",
-    "scheduling": "scheduled {}",
-    "mode": "in {} loop",
-    "clients": "{} clients",
-    "interference": "interference: {}",
-    "link": "a link of {}",
 }
 
 
@@ -119,7 +108,9 @@ class Names:
         """The baseline's factor as a heading, and as an adverbial phrase."""
         level = cell.levels.get(self._main, "")
         if self._main != "environment":
-            return self.level(self._main, level), f"with {self.level(self._main, level)}"
+            shown = self.level(self._main, level)
+            undisturbed = self._main == "interference" and level == "none"
+            return shown, shown if undisturbed else f"with {shown}"
         heading, phrase = _ENVIRONMENTS.get(level, (level, f"in {level}"))
         accelerator = self._accelerators.get(cell.id)
         mark = f" ({accelerator.upper()})" if accelerator else ""
@@ -135,12 +126,30 @@ class Names:
 
     def level(self, factor: str, level: str) -> str:
         """One level in plain words."""
-        if factor == "transport":
-            return _TRANSPORTS.get(level, level)
-        if factor == "environment":
-            return _ENVIRONMENTS.get(level, (level, level))[0]
-        shown = level.replace(" us", " \N{MICRO SIGN}s")
-        return _PHRASES.get(factor, factor + " {}").format(shown)
+        shown = level.replace(" us", f"{SPACE}\N{MICRO SIGN}s")
+        if factor in _LEVELS:
+            return _LEVELS[factor](shown)
+        return f"{factor.replace('_', ' ')} {shown}"
+
+
+def _mode(level: str) -> str:
+    word, _, rate = level.partition(" ")
+    return f"{word} loop" + (f" at {rate}" if rate else "")
+
+
+_LEVELS: Mapping[str, Callable[[str], str]] = {
+    "environment": lambda level: _ENVIRONMENTS.get(level, (level, level))[0],
+    "transport": lambda level: _TRANSPORTS.get(level, level),
+    "payload": str,
+    "server_work": lambda level: f"{level} work",
+    "reception": str,
+    "placement": str,
+    "scheduling": lambda level: f"SCHED_{level.upper()}",
+    "mode": _mode,
+    "clients": lambda level: f"{level} client" + ("" if level == "1" else "s"),
+    "interference": lambda level: "undisturbed" if level == "none" else level,
+    "link": lambda level: f"link {level}",
+}
 
 
 def names_of(analysis: Analysis) -> Names:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tare.errors import UsageError
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.accounting import Account
+    from tare.cell import Cell
     from tare.environments import Inside, Site
     from tare.placement import Placement
-    from tare.plan import Cell
-    from tare.record import Measurement
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,20 @@ def choice(name: str, choices: tuple[str, ...], default: str, help: str) -> Fact
         return str(written)
 
     return Factor(name, parse, str, default, help, choices)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a workload returns of one trial, beside the samples that it has written."""
+
+    counters: Mapping[str, int]
+    """sent, received, lost, duplicated, reordered, corrupted; late: after they counted as lost."""
+    settings: Mapping[str, Any]
+    """What both programs said of themselves: quality of service, transport options."""
+    client: Account
+    server: Account
+    duration_ns: int
+    """Of the measured part."""
 
 
 class Workload(Protocol):
@@ -117,11 +129,3 @@ class Workload(Protocol):
         `watching` is open around the measured part; it is given both ends' accounts.
         """
         ...
-
-
-@cache
-def by_name() -> Mapping[str, Workload]:
-    """Every workload of this version."""
-    from tare.workloads.request_reply import RequestReply  # noqa: PLC0415 - they import Factor
-
-    return {"request-reply": RequestReply()}

@@ -16,12 +16,11 @@ from tare import accounting, environments, process, units
 from tare.errors import TareError, TrialError, UsageError
 from tare.interference import Interference
 from tare.placement import Placement
-from tare.record import Measurement
-from tare.workloads import Factor, Watching, choice, echo_samples, unwatched
+from tare.workloads import Factor, Measurement, Watching, choice, echo_samples, unwatched
 
 if TYPE_CHECKING:
+    from tare.cell import Cell
     from tare.environments import Inside, ServerProcess, Site
-    from tare.plan import Cell
 
 _PORT = 7400
 _DOMAINS = {"cyclonedds": 11, "fastdds": 12, "connext": 13}
@@ -139,9 +138,9 @@ _SETTINGS = (
 
 # What a trial costs beside its requests, and what a request costs, in seconds: only for the plan's
 # estimate. The progress bar corrects itself by what it sees.
-_SETUP_S = {"native": 0.4, "container": 0.9, "qemu": 6.5}
-_SESSION_S = {"native": 0.4, "container": 0.6, "qemu": 2.6}
-_REQUEST_S = {"native": 60e-6, "container": 60e-6, "qemu": 700e-6}
+_SETUP_S = {"native": 0.4, "container": 0.9, "uml": 6.0, "qemu": 6.5}
+_SESSION_S = {"native": 0.4, "container": 0.6, "uml": 1.6, "qemu": 2.6}
+_REQUEST_S = {"native": 60e-6, "container": 60e-6, "uml": 400e-6, "qemu": 700e-6}
 _UNKNOWN_SETUP_S = 5.0
 _UNKNOWN_REQUEST_S = 1e-3
 

@@ -1,0 +1,22 @@
+"""One combination of levels: what a plan lays out, a workload measures, an analysis compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Cell(BaseModel):
+    """One combination of levels; a replica beyond the first is the second arm of an A/A pair."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    levels: Mapping[str, str]
+    """Factor -> canonical level, in the workload's order; factors that do not apply are absent."""
+    replica: int = 1
+
+    def without(self, *factors: str) -> tuple[tuple[str, str], ...]:
+        """The levels but for some factors, as a key."""
+        return tuple((k, v) for k, v in self.levels.items() if k not in factors)

@@ -1,0 +1,16 @@
+"""Every workload of this version; adding one is adding a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from tare.workloads import Workload
+from tare.workloads.request_reply import RequestReply
+
+
+@cache
+def by_name() -> Mapping[str, Workload]:
+    """Name, as experiment files write it -> workload."""
+    found: tuple[Workload, ...] = (RequestReply(),)
+    return {workload.name: workload for workload in found}
