@@ -91,7 +91,8 @@ def test_a_a_pairs_are_always_there():
 
 def test_a_family_that_the_blocks_cannot_resolve_is_refused_with_the_number_that_would_do():
     # The smallest two-sided sign-flip p at 6 blocks is 2/64 = 0.031: too large for two comparisons.
-    with pytest.raises(UsageError, match=r"6 blocks cannot resolve 2 comparisons.*0\.031") as caught:
+    refused = r"6 blocks cannot resolve 2 comparisons.*0\.031"
+    with pytest.raises(UsageError, match=refused) as caught:
         plan.make(small("blocks: {min: 6, max: 9}"), WORKLOAD)
     assert "blocks.min to 7" in str(caught.value.remedy)
 
