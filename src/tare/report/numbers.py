@@ -9,7 +9,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["TIME_UNITS", "Value", "count", "fixed", "memory", "percent", "ratio", "share", "time"]
+__all__ = [
+    "SPACE",
+    "TIME_UNITS",
+    "Value",
+    "count",
+    "fixed",
+    "memory",
+    "percent",
+    "ratio",
+    "share",
+    "time",
+]
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"

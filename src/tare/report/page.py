@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -14,15 +17,19 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 import tare
-from tare.analysis import Analysis
+from tare.analysis import Analysis, Question
 from tare.plan import ALPHA
 from tare.published import papers
 from tare.report import figures, numbers, remarks, tables, wording
+from tare.report.figures import Figure
 from tare.report.tables import Table
 from tare.report.wording import Names, Sentence
 
 __all__ = ["render"]
 
+_MOST_ANSWERS = 24
+_LIMIT = 4_500_000
+"""Bytes: live figures are given up, the heaviest first, before a page grows beyond this."""
 _MODES = {
     "closed": "Closed loop: the next request follows the reply (service time).",
     "open": "Open loop: a schedule decides (response time from the intended send).",
@@ -40,7 +47,7 @@ def render(analysis: Analysis) -> str:
     """
     names = wording.names_of(analysis)
     drawn = figures.draw(analysis, names)
-    specs = {key: figure.spec for key, figure in drawn.items() if figure and figure.spec}
+    specs = _live(drawn)
     script = _script() if specs else ""
     judged = [q for q in analysis.questions if q.judgement is not None]
     rest = [q for q in analysis.questions if q.judgement is None]
@@ -83,6 +90,20 @@ def render(analysis: Analysis) -> str:
     return _environment().get_template("page.html.j2").render(context)
 
 
+def _live(drawn: Mapping[str, Figure | None]) -> dict[str, Mapping[str, Any]]:
+    """The figures that become live, as far as the page has room for them."""
+    figures_ = {key: figure for key, figure in drawn.items() if figure is not None}
+    room = _LIMIT - len(_script()) - sum(len(figure.svg) for figure in figures_.values())
+    live: dict[str, Mapping[str, Any]] = {}
+    sizes = {k: len(json.dumps(f.spec)) for k, f in figures_.items() if f.spec is not None}
+    for key in sorted(sizes, key=lambda k: sizes[k]):
+        spec = figures_[key].spec
+        room -= sizes[key]
+        if spec is not None and room > 0:
+            live[key] = spec
+    return live
+
+
 def conditions(analysis: Analysis) -> str:
     """Name what every table must name: the accelerator, and how requests were sent."""
     accelerators = sorted({view.accelerator.upper() for view in analysis.cells if view.accelerator})
@@ -121,15 +142,34 @@ def _reading(analysis: Analysis) -> str:
     return f"Times are the {statistic} of a session; brackets hold 95 % intervals.{everywhere}"
 
 
-def _grouped(
-    questions: Iterable[Any], names: Names, margin: float
-) -> list[tuple[str, list[Sentence]]]:
+@dataclass(frozen=True)
+class _Answers:
+    """The answers on one environment."""
+
+    heading: str
+    tally: str
+    """How many of each verdict."""
+    sentences: tuple[Sentence, ...]
+    open: bool
+    """Shown at once; a long list is folded, and the figure below shows it at a glance."""
+
+
+def _grouped(questions: Iterable[Question], names: Names, margin: float) -> list[_Answers]:
     groups: dict[str, list[Sentence]] = {}
     for question in questions:
         here, there = names.main(question.cell)[0], names.main(question.against)[0]
         found = wording.sentence(question, names, margin)
         groups.setdefault(f"{here} against {there}", []).append(found)
-    return list(groups.items())
+    few = sum(map(len, groups.values())) <= _MOST_ANSWERS
+    return [
+        _Answers(heading, _tally(sentences), tuple(sentences), few)
+        for heading, sentences in groups.items()
+    ]
+
+
+def _tally(sentences: Iterable[Sentence]) -> str:
+    counted = Counter(str(sentence.verdict) for sentence in sentences)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common())
 
 
 def _levels(levels: Mapping[str, str], names: Names) -> str:

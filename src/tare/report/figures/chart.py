@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,7 @@ def compose(
 ) -> Figure:
     """Compile and draw. The rows enter after altair, which refuses more than it thinks wise."""
     chart = chart.configure(
+        aria=False,  # the whole drawing has a name; its marks stand in the table as numbers
         font=_FONT,
         background="white",
         view=alt.ViewConfig(stroke="#dddddd"),
@@ -82,7 +84,7 @@ def compose(
             labelColor="#333333",
             titleColor="#333333",
             titleFontWeight="normal",
-            labelLimit=320,
+            labelLimit=420,
             labelFontSize=11,
             titleFontSize=11,
         ),
@@ -94,7 +96,7 @@ def compose(
     spec["datasets"] = {"rows": rows}
     vega = vl_convert.vegalite_to_vega(json.dumps(spec))
     del vega["$schema"]  # an address, and the page names none
-    svg = vl_convert.vega_to_svg(vega)
+    svg = _lean(vl_convert.vega_to_svg(vega))
     return Figure(
         figure_id, title, caption, alternative, svg, vega if len(rows) <= _MOST_ROWS else None
     )
@@ -166,3 +168,12 @@ def tips(*names: str) -> list[alt.Tooltip]:
 def in_order(values: Iterable[str]) -> list[str]:
     """Each value once, in the order of first appearance."""
     return list(dict.fromkeys(values))
+
+
+def _lean(svg: str) -> str:
+    """Round coordinates to a hundredth of a pixel: they are half of a drawing's size."""
+    return _COORDINATES.sub(lambda found: _LONG_TAIL.sub(r"\1", found[0]), svg)
+
+
+_COORDINATES = re.compile(r'\b(?:d|transform|x|y|x1|x2|y1|y2|width|height)="[^"]*"')
+_LONG_TAIL = re.compile(r"(\.\d\d)\d+(?![\de])")

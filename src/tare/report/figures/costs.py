@@ -144,7 +144,9 @@ def accounts(analysis: Analysis, names: Names) -> Figure | None:
             ),
             tooltip=tips("row", "part", "start", "end"),
         ),
-        base.mark_rule(color="#111111", strokeDash=[3, 3]).encode(x=alt.datum(1)),
+        base.transform_aggregate(rows="count()")
+        .mark_rule(color="#111111", strokeDash=[3, 3])
+        .encode(x=alt.datum(1)),
         base.transform_filter("isValid(datum.low)")
         .mark_rule(strokeWidth=1.8, color="#111111")
         .encode(x=alt.X("low:Q"), x2="high:Q", y=y),
@@ -211,7 +213,9 @@ def causes(analysis: Analysis, names: Names) -> Figure | None:
             x=x, y=y, color=colour, tooltip=tips("panel", "row", "value", "low", "high")
         ),
         base.mark_rule(strokeWidth=1.6, color="#111111").encode(x=alt.X("low:Q"), x2="high:Q", y=y),
-        base.mark_rule(color="#111111", strokeDash=[3, 3]).encode(x=alt.datum(1)),
+        base.transform_aggregate(rows="count()")
+        .mark_rule(color="#111111", strokeDash=[3, 3])
+        .encode(x=alt.datum(1)),
         base.transform_filter("isValid(datum.text)")
         .mark_text(align="left", dx=6, fontSize=10.5, color="#222222")
         .encode(x=alt.value(width), y=y, text="text:N"),

@@ -74,13 +74,16 @@ def effects(analysis: Analysis, names: Names) -> Figure | None:
     )
     base = alt.Chart(ROWS)
     band = (
-        base.transform_calculate(a=str(1 / (1 + margin)), b=str(1 + margin))
-        .mark_rect(color="#0072B2", opacity=0.04)
+        base.transform_aggregate(rows="count()")  # one band a panel, not one a row
+        .transform_calculate(a=str(1 / (1 + margin)), b=str(1 + margin))
+        .mark_rect(color="#0072B2", opacity=0.15)
         .encode(x=alt.X("a:Q"), x2="b:Q")
     )
     layers = alt.layer(
         band,
-        base.mark_rule(color="#555555", strokeDash=[3, 3]).encode(x=alt.datum(1)),
+        base.transform_aggregate(rows="count()")
+        .mark_rule(color="#555555", strokeDash=[3, 3])
+        .encode(x=alt.datum(1)),
         base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour),
         base.mark_point(filled=True, size=70, opacity=1).encode(
             x=x, y=y, color=colour, shape=shape, tooltip=tips("row", "text", "absolute", "verdict")

@@ -270,7 +270,9 @@ def deadlines(analysis: Analysis, names: Names) -> Figure | None:
     )
     base = alt.Chart(ROWS)
     layers = alt.layer(
-        base.mark_rule(color="#D55E00", strokeDash=[3, 3]).encode(x=alt.datum(1)),
+        base.transform_aggregate(rows="count()")
+        .mark_rule(color="#D55E00", strokeDash=[3, 3])
+        .encode(x=alt.datum(1)),
         base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour),
         base.mark_point(filled=True, size=36, opacity=1).encode(
             x=x,

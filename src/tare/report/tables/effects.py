@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tare.analysis import Analysis, Question
 from tare.analysis.questions import DESCRIPTIVE
 from tare.report import numbers
-from tare.report.tables.table import DASH, Table, what
+from tare.report.tables.table import DASH, UNRESOLVED, Table, what
 from tare.report.wording import Names, interval_text
 from tare.stats import Interval
 
@@ -63,6 +63,10 @@ def other_statistics(analysis: Analysis, names: Names) -> Table | None:
         columns: list[str] = []
         for name in others:
             ratio = question.others[name]
+            ends = (analysis.view(cell.id) for cell in (question.cell, question.against))
+            if any(view.unresolved.get(name) for view in ends):
+                columns += [UNRESOLVED, DASH, DASH]
+                continue
             columns += [
                 _ratio(ratio.ratio),
                 interval_text(ratio.a, "time").bare,
