@@ -156,6 +156,10 @@ def compare(
     fail_on: Annotated[
         str | None, typer.Option(help="Exit with 1 on a verdict: slower, faster or different.")
     ] = None,
+    across_machines: Annotated[
+        bool,
+        typer.Option("--across-machines", help="Compare results that come from different machines."),
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Compare two results, cell by cell: what does B take over A?"""
@@ -164,7 +168,7 @@ def compare(
 
     if fail_on not in (None, "slower", "faster", "different"):
         raise UsageError(f"--fail-on takes slower, faster or different, not {fail_on!r}")
-    found = comparing.compare(Record(a), Record(b))
+    found = comparing.compare(Record(a), Record(b), across_machines=across_machines)
     if json_:
         _print_json(comparing.as_json(found))
     else:
