@@ -1,10 +1,10 @@
 // RTI Connext DDS through its modern C++ API, with the type that rtiddsgen made of idl/Echo.idl.
 // Compiled only where CMake is pointed to an installation (RTI_CONNEXT_DIR).
 #include <dds/dds.hpp>
-#include <rti/config/Version.hpp>
-#include <rti/core/policy/CorePolicy.hpp>
 #include <functional>
 #include <map>
+#include <rti/config/Version.hpp>
+#include <rti/core/policy/CorePolicy.hpp>
 #include <thread>
 #include <vector>
 
