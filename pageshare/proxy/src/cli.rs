@@ -1,6 +1,7 @@
 //! What an operator can say, and the way from there to the parts.
 
 mod args;
+mod estimate;
 mod index;
 mod migrate;
 mod proxies;
@@ -40,6 +41,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
             println!("Scope `{name}` is in {}. Copy it to the other host.", file.display());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Inspect { stream, json } => {
             let inspection = crate::inspect::inspect(&stream)?;
             if json {

@@ -174,12 +174,12 @@ impl LinkWriter {
 
     /// Closes the connection in order: the peer can tell it from one that was cut.
     pub fn finish(&self) {
-        if let Ok(mut inner) = self.inner.lock() {
-            if let WriteHalf::Tls(writer) = &mut *inner {
-                // A peer that is gone needs no goodbye.
-                let _ = writer.say_goodbye();
-            }
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let WriteHalf::Tls(writer) = &mut *inner {
+            // A peer that is gone needs no goodbye.
+            let _ = writer.say_goodbye();
         }
+        drop(inner);
         self.close();
     }
 

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use pageshare_wire::hello::MigrationId;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use crate::address::Address;
 use crate::error::Error;
@@ -99,7 +99,11 @@ fn greet(
     let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
     if session.close_channel() {
         sessions.remove(&id);
+        let record = session.account.record("receive", id.0);
+        if record.stream_bytes == 0 && record.pages_asked > 0 && record.error.is_none() {
+            return info!("answered an estimate over {} pages", record.pages_asked);
+        }
         // Nobody listens any more when the program is about to end.
-        let _ = ended.send(session.account.record("receive", id.0));
+        let _ = ended.send(record);
     }
 }

@@ -47,7 +47,10 @@ pub struct Sender {
 
 impl Sender {
     /// Connects to the receiver, in TLS or plainly.
-    fn connect(&self) -> Result<Link, Error> {
+    ///
+    /// # Errors
+    /// If it does not listen, or TLS fails.
+    pub fn connect(&self) -> Result<Link, Error> {
         let socket = Socket::connect("the receiving proxy", &self.peer)?;
         match &self.tls {
             Some((tls, name)) => tls.link(socket, name),

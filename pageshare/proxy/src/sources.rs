@@ -9,5 +9,6 @@ mod scan;
 mod spec;
 
 pub use library::Library;
+pub use process::{Run, memory, touched};
 pub use scan::{Scanned, scan};
 pub use spec::SourceSpec;

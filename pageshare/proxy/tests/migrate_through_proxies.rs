@@ -21,6 +21,17 @@ fn number(value: &Value) -> f64 {
     value.as_f64().expect("a number in the record")
 }
 
+/// What `pageshare estimate` says of the migration to come.
+fn estimate(source: &Guest, pair: &Pair, scope: &str) -> Value {
+    let output = std::process::Command::new(lab::binary())
+        .args(["estimate", &source.pid().to_string(), "--json", "--sample", "4"])
+        .args(["--to", &pair.wire, "--insecure", "--scope", scope])
+        .output()
+        .expect("the program under test starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("an estimate is JSON")
+}
+
 fn unlimited(guest: &mut Guest) {
     guest.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
 }
@@ -82,6 +93,7 @@ fn what_another_guest_at_the_destination_has_is_not_sent() {
     );
     source.command("random", "FILLED");
     let before = source.checksum();
+    let estimate = estimate(&source, &pair, scope);
     for guest in [&mut source, &mut destination] {
         guest.capabilities(&["return-path"]);
     }
@@ -96,6 +108,11 @@ fn what_another_guest_at_the_destination_has_is_not_sent() {
     assert!(found < asked - 10.0 * 256.0, "the new pages cannot be known: {sent}");
     let (wire, stream) = (number(&sent["wire_sent"]), number(&sent["stream_bytes"]));
     assert!(wire < stream * 0.7, "{sent}");
+
+    // The estimate sampled one page in four of a guest that ran on.
+    let share = number(&estimate["found_share"]);
+    assert!((share - found / asked).abs() < 0.1, "{estimate} and then {sent}");
+    assert_eq!(estimate["worth_it"], json!(true));
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //!   Segment n  the stream's next bytes, in order ──▶
 //!   ◀── Credit    stream bytes that the destination QEMU has accepted
 //!   ◀── Reverse   bytes of QEMU's return path
+//!   Probe n    hashes of which the receiver is to keep nothing (an estimate), answered too ──▶
 //!   End        QEMU has closed its writing side ──▶
 //!   ◀── ReverseEnd
 //!   ◀── Abort ──▶ at any time: one sentence, then the connection closes

@@ -21,7 +21,9 @@ pub enum Kind {
     Segment = 2,
     /// Sender: QEMU has closed its writing side.
     End = 3,
-    /// Receiver: one bit for each hash of the Ask with the same number.
+    /// Sender: hashes as in an Ask, of which the receiver keeps nothing: for an estimate.
+    Probe = 4,
+    /// Receiver: one bit for each hash of the Ask or Probe with the same number.
     Answer = 17,
     /// Receiver: stream bytes that QEMU has accepted so far, 64 bits.
     Credit = 18,
@@ -82,6 +84,7 @@ impl Header {
             1 => Kind::Ask,
             2 => Kind::Segment,
             3 => Kind::End,
+            4 => Kind::Probe,
             17 => Kind::Answer,
             18 => Kind::Credit,
             19 => Kind::Reverse,

@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn headers_read_back(kind in prop::sample::select(vec![
-        Kind::Ask, Kind::Segment, Kind::End, Kind::Answer, Kind::Credit, Kind::Reverse,
+        Kind::Ask, Kind::Probe, Kind::Segment, Kind::End, Kind::Answer, Kind::Credit, Kind::Reverse,
         Kind::ReverseEnd, Kind::Abort,
     ]), sequence: u32, body in prop::collection::vec(any::<u8>(), 0..50)) {
         let header = Header::of(kind, sequence, &[&body], true);

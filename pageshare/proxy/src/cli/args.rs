@@ -41,6 +41,8 @@ pub(super) enum Command {
     /// Migrate a VM through its own and the destination's QEMU monitor, and make sure that it runs
     /// exactly once, whatever fails.
     Migrate(MigrateArgs),
+    /// Say what a migration would cost and save, without migrating.
+    Estimate(EstimateArgs),
     /// Run the proxy on the host that the VM goes to.
     Receive(ReceiveArgs),
     /// Index memory and images into a file that `receive --index` reads.
@@ -145,6 +147,23 @@ pub(super) struct MigrateArgs {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct EstimateArgs {
+    /// Process id of the VM's QEMU.
+    pub(super) pid: u32,
+    /// The link's speed, in Mbit/s.
+    #[arg(long, value_name = "MBIT", default_value_t = 1000.0)]
+    pub(super) link: f64,
+    /// Ask for one page in this many.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(super) sample: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) sending: SendingArgs,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct ReceiveArgs {
     /// Where to listen for the sending proxy: tcp:HOST:PORT or unix:PATH.
     #[arg(long, value_name = "ADDRESS")]
@@ -190,6 +209,9 @@ pub(super) struct LifeArgs {
     /// Append a JSON record of every migration to this file.
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
+    /// Serve totals for Prometheus here, over plain HTTP.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) metrics: Option<Address>,
 }
 
 #[derive(Debug, Args)]

@@ -14,6 +14,7 @@ use super::args::{LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs};
 use super::to_json;
 use crate::error::Error;
 use crate::link::TlsFiles;
+use crate::metrics::Metrics;
 use crate::receive::{self, Receiver, Shelf};
 use crate::record::Record;
 use crate::scope::Scope;
@@ -103,6 +104,10 @@ fn stay(
     listener: &Arc<Listener>,
     records: &mpsc::Receiver<Record>,
 ) -> Result<ExitCode, Error> {
+    let metrics = Metrics::default();
+    if let Some(address) = &life.metrics {
+        info!("metrics at {}", metrics.serve(address)?);
+    }
     let at_signal = Arc::clone(listener);
     // 130 is what a shell reports of a program that Ctrl-C has ended.
     ctrlc::set_handler(move || {
@@ -121,6 +126,7 @@ fn stay(
             ),
             Some(error) => warn!("migration {} failed: {error}", record.migration),
         }
+        metrics.add(&record);
         if let Some(path) = &life.record {
             append(path, &to_json(&record)?)?;
         }

@@ -17,6 +17,8 @@ use crate::record::add;
 pub(super) struct Question {
     pub(super) number: u32,
     pub(super) hashes: Vec<PageHash>,
+    /// A segment comes that may refer to what is affirmed.
+    pub(super) keep: bool,
 }
 
 /// What was answered, by segment number.
@@ -46,12 +48,14 @@ pub(super) fn run(
     promises: &Promises,
     link: &LinkWriter,
 ) -> Result<(), Error> {
-    for Question { number, hashes } in questions {
+    for Question { number, hashes, keep } in questions {
         add(&session.account.pages_asked, hashes.len());
         let held = session.hold(hashes);
         let answer = held.known.as_bytes().to_vec();
-        // Kept first: the segment may come as soon as the answer is out.
-        promises.keep(number, held)?;
+        if keep {
+            // Kept first: the segment may come as soon as the answer is out.
+            promises.keep(number, held)?;
+        }
         link.send(Kind::Answer, number, &[&answer])?;
     }
     Ok(())

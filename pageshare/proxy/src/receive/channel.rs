@@ -28,6 +28,8 @@ use crate::record::add;
 use crate::socket::Socket;
 
 const QEMU: &str = "the destination QEMU";
+/// Questions that may wait; behind them the connection itself waits.
+const QUESTIONS: usize = 64;
 const REVERSE_BYTES: usize = 16 << 10;
 
 /// Carries one channel to its end. Whatever fails, QEMU sees its connection closed within the
@@ -42,7 +44,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
         fuse.blow(error);
     };
     std::thread::scope(|threads| {
-        let (ask, questions) = mpsc::channel();
+        let (ask, questions) = mpsc::sync_channel(QUESTIONS);
         threads.spawn(|| {
             let questions = questions;
             answer::run(session, &questions, &promises, &writer).unwrap_or_else(fail);
@@ -100,7 +102,7 @@ struct Take<'a> {
     promises: &'a Promises,
     link: &'a LinkWriter,
     fuse: &'a Fuse,
-    ask: mpsc::Sender<Question>,
+    ask: mpsc::SyncSender<Question>,
     chain: Chain,
     /// Number of the next segment.
     next: u32,
@@ -125,6 +127,14 @@ impl Take<'_> {
             };
             match header.kind {
                 Kind::Ask => self.question(header.sequence, &body)?,
+                Kind::Probe => {
+                    let question = Question {
+                        number: header.sequence,
+                        hashes: decode_ask(&body)?,
+                        keep: false,
+                    };
+                    self.put(question);
+                }
                 Kind::Segment => {
                     self.expand(header, &body, &mut stream)?;
                     let qemu = match &mut self.qemu {
@@ -168,9 +178,13 @@ impl Take<'_> {
         if self.asked > self.window + pageshare_wire::record::LONGEST_SEGMENT as u64 {
             return Err(WireError::Protocol("more asked than fits the window").into());
         }
-        // The thread that answers has failed if it no longer listens; the fuse has the reason.
-        let _ = self.ask.send(Question { number, hashes });
+        self.put(Question { number, hashes, keep: true });
         Ok(())
+    }
+
+    fn put(&self, question: Question) {
+        // The thread that answers has failed if it no longer listens; the fuse has the reason.
+        let _ = self.ask.send(question);
     }
 
     fn expand(&mut self, header: Header, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {

@@ -166,7 +166,7 @@ impl Listen<'_> {
                     let reason = String::from_utf8_lossy(&body).into_owned();
                     return Err(WireError::Aborted(reason).into());
                 }
-                Kind::Ask | Kind::Segment | Kind::End => {
+                Kind::Ask | Kind::Probe | Kind::Segment | Kind::End => {
                     return Err(WireError::Protocol("a sender's record from a receiver").into());
                 }
             }

@@ -15,9 +15,11 @@ const PRESENT: u64 = 1 << 63;
 
 /// A run of touched pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) address: u64,
-    pub(super) pages: u32,
+pub struct Run {
+    /// Address of the first.
+    pub address: u64,
+    /// How many.
+    pub pages: u32,
 }
 
 /// When a process started, in clock ticks since boot; together with its id, its identity.
@@ -29,7 +31,10 @@ pub(super) fn started(pid: u32) -> io::Result<u64> {
 }
 
 /// Opens the memory of a process.
-pub(super) fn memory(pid: u32) -> io::Result<File> {
+///
+/// # Errors
+/// If there is no such process or it may not be read.
+pub fn memory(pid: u32) -> io::Result<File> {
     File::open(format!("/proc/{pid}/mem"))
 }
 
@@ -55,8 +60,11 @@ fn is_qemu(program: &Path) -> bool {
     name.starts_with("qemu-system-") || name.starts_with("qemu-kvm")
 }
 
-/// Touched pages of the large writable mappings: anonymous memory and memory files.
-pub(super) fn touched(pid: u32) -> io::Result<Vec<Run>> {
+/// Touched pages of the large mappings for data: anonymous memory and memory files.
+///
+/// # Errors
+/// If there is no such process or it may not be read.
+pub fn touched(pid: u32) -> io::Result<Vec<Run>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
     let mut runs = Vec::new();
@@ -71,7 +79,7 @@ fn guest_memory(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split_whitespace();
     let (from, to) = fields.next()?.split_once('-')?;
     let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
-    let writable = fields.next()?.starts_with("rw");
+    let writable = fields.next()?.starts_with("rw-");
     let path = fields.nth(3).unwrap_or_default();
     let memory = path.is_empty()
         || path.starts_with("/memfd:")

@@ -123,6 +123,8 @@ pub struct Pair {
     pub to: String,
     /// What the destination awaits.
     pub from: String,
+    /// Where the sender connects.
+    pub wire: String,
     directory: TempDir,
 }
 
@@ -203,7 +205,7 @@ impl Pair {
         let wire = format!("tcp:127.0.0.1:{sends_to}");
         let sending = words(&["--once", "--listen", &to, "--to", &wire], send);
         let send = Proxy::start(directory.path(), "send", &sending);
-        Self { send, receive, to, from, directory }
+        Self { send, receive, to, from, wire, directory }
     }
 
     /// What both say, for a failing test.

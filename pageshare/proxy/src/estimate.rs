@@ -1,0 +1,247 @@
+//! What a migration would cost: a sample of the VM's pages is asked for, and the unknown ones
+//! compressed, without sending any.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+use pageshare_index::{PAGE_SIZE, PageHash};
+use pageshare_wire::hello::MigrationId;
+use pageshare_wire::record::{Kind, encode_ask};
+use pageshare_wire::segment::{Compressor, Draft};
+use pageshare_wire::{PageSet, WireError};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::handshake;
+use crate::link::Link;
+use crate::send::Sender;
+use crate::sources;
+
+/// Pages asked for, or compressed, at a time: as many as a segment of a migration holds.
+const BATCH: usize = 64;
+/// Saving less than this share of the bytes is not worth the processor time.
+const WORTH: f64 = 0.1;
+
+/// The prediction for one pass over the guest's memory. A guest that writes meanwhile adds to
+/// both ways of migrating alike.
+#[derive(Debug, Clone, Serialize)]
+pub struct Estimate {
+    /// Bytes of the guest's memory that it has ever touched.
+    pub memory_bytes: u64,
+    /// Share of those that are zero pages.
+    pub zero_share: f64,
+    /// Pages asked for.
+    pub sampled_pages: usize,
+    /// Share of them that the destination has.
+    pub found_share: f64,
+    /// Bytes that the rest compresses to, each.
+    pub compressed_share: f64,
+    /// Bytes that QEMU alone would send.
+    pub plain_bytes: f64,
+    /// Bytes that the sender would send.
+    pub bytes: f64,
+    /// Seconds that QEMU alone would take at the link's speed.
+    pub plain_seconds: f64,
+    /// Seconds with the proxies: the slowest of link, hashing and compressing.
+    pub seconds: f64,
+    /// Processor seconds of the sender for hashing and compressing.
+    pub cpu_seconds: f64,
+    /// Whether it saves at least a tenth of the bytes and takes no longer.
+    pub worth_it: bool,
+}
+
+/// Samples one page in `sample` of process `pid`, for a link of `link` bytes a second.
+///
+/// # Errors
+/// If the process may not be read, or the receiver cannot be asked.
+pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<Estimate, Error> {
+    let pages = Pages::read(pid, sample.max(1)).map_err(|error| Error::File {
+        what: "memory of process",
+        path: pid.to_string(),
+        reason: format!("{error} (run as root or as the user that owns it)"),
+    })?;
+    let mut wire = sender.connect()?;
+    let id = MigrationId(handshake::random()?);
+    let agreed = handshake::send(&mut wire, id, 0, sender.window, sender.scope.as_ref())?;
+    let mut compressor = Compressor::new(sender.level)
+        .map_err(|error| Error::Refused(format!("zstd level {}: {error}", sender.level)))?;
+
+    let (mut found, mut compressed, mut rest) = (0, 0, 0);
+    let (mut hashing, mut compressing) = (0.0, 0.0);
+    for (number, batch) in (0..).zip(pages.sampled.chunks(BATCH * PAGE_SIZE)) {
+        let begin = Instant::now();
+        let hashes: Vec<PageHash> =
+            batch.chunks(PAGE_SIZE).map(|page| agreed.hash_key.hash(page)).collect();
+        hashing += begin.elapsed().as_secs_f64();
+        let known = ask(&mut wire, number, &hashes)?;
+        found += known.count();
+        let unknown: Vec<u8> = batch
+            .chunks(PAGE_SIZE)
+            .enumerate()
+            .filter(|(index, _)| !known.contains(*index))
+            .flat_map(|(_, page)| page.iter().copied())
+            .collect();
+        rest += unknown.len();
+        let begin = Instant::now();
+        let mut draft = Draft::new(unknown);
+        let length = draft.stream_bytes();
+        draft.add(pageshare_stream::Token::Bytes, length, false);
+        let encoded = draft.encode(Vec::new(), &PageSet::default(), Some(&mut compressor));
+        compressing += begin.elapsed().as_secs_f64();
+        compressed += encoded.payload().len();
+    }
+    wire.writer.send(Kind::End, 0, &[])?;
+
+    let share =
+        |part: usize, whole: usize| if whole == 0 { 0.0 } else { number(part) / number(whole) };
+    let sampled = pages.sampled.len() / PAGE_SIZE;
+    Ok(predict(
+        &Sampled {
+            touched: pages.touched,
+            zero_share: share(pages.zeros, pages.touched),
+            sampled,
+            found_share: share(found, sampled),
+            compressed_share: share(compressed, rest),
+            hash_seconds_a_page: hashing / number(sampled.max(1)),
+            compress_seconds_a_byte: compressing / number(rest.max(1)),
+        },
+        link,
+        sender.threads,
+    ))
+}
+
+struct Sampled {
+    touched: usize,
+    zero_share: f64,
+    sampled: usize,
+    found_share: f64,
+    compressed_share: f64,
+    hash_seconds_a_page: f64,
+    compress_seconds_a_byte: f64,
+}
+
+fn predict(sampled: &Sampled, link: f64, threads: usize) -> Estimate {
+    /// A page's word; a zero page's word and byte; a page's hash in an Ask.
+    const WORD: f64 = 8.0;
+    const ZERO: f64 = 9.0;
+    const HASH: f64 = 16.0;
+    let page = number(PAGE_SIZE);
+    let pages = number(sampled.touched) * (1.0 - sampled.zero_share);
+    let zeros = number(sampled.touched) - pages;
+    let unknown = pages * (1.0 - sampled.found_share) * page;
+    let plain_bytes = pages * (page + WORD) + zeros * ZERO;
+    let bytes = unknown * sampled.compressed_share + pages * HASH;
+    let hashing = pages * sampled.hash_seconds_a_page;
+    let compressing = unknown * sampled.compress_seconds_a_byte;
+    let (plain_seconds, on_link) = (plain_bytes / link, bytes / link);
+    let seconds = on_link.max(hashing).max(compressing / number(threads.max(1)));
+    Estimate {
+        memory_bytes: (sampled.touched * PAGE_SIZE) as u64,
+        zero_share: sampled.zero_share,
+        sampled_pages: sampled.sampled,
+        found_share: sampled.found_share,
+        compressed_share: sampled.compressed_share,
+        plain_bytes,
+        bytes,
+        plain_seconds,
+        seconds,
+        cpu_seconds: hashing + compressing,
+        worth_it: bytes < (1.0 - WORTH) * plain_bytes && seconds <= plain_seconds,
+    }
+}
+
+fn ask(wire: &mut Link, number: u32, hashes: &[PageHash]) -> Result<PageSet, Error> {
+    wire.writer.send(Kind::Probe, number, &[&encode_ask(hashes)])?;
+    let mut body = Vec::new();
+    match wire.reader.receive(&mut body)? {
+        Some(header) if header.kind == Kind::Answer && header.sequence == number => {
+            PageSet::from_bytes(&body, hashes.len())
+                .ok_or_else(|| WireError::Protocol("length of an answer").into())
+        }
+        Some(header) if header.kind == Kind::Abort => {
+            Err(WireError::Aborted(String::from_utf8_lossy(&body).into_owned()).into())
+        }
+        Some(_) => Err(WireError::Protocol("no answer to an estimate's question").into()),
+        None => Err(Error::Closed { what: "the receiving proxy" }),
+    }
+}
+
+/// Pages of a process: all counted, some read.
+struct Pages {
+    touched: usize,
+    zeros: usize,
+    sampled: Vec<u8>,
+}
+
+impl Pages {
+    fn read(pid: u32, sample: usize) -> io::Result<Self> {
+        const STRETCH: usize = 256;
+        let memory = sources::memory(pid)?;
+        let mut pages = Self { touched: 0, zeros: 0, sampled: Vec::new() };
+        let mut buffer = vec![0; STRETCH * PAGE_SIZE];
+        let mut turn = 0;
+        for run in sources::touched(pid)? {
+            let mut at = run.address;
+            let end = run.address + u64::from(run.pages) * PAGE_SIZE as u64;
+            while at < end {
+                let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+                // What the guest gives back meanwhile is no longer there.
+                let Ok(length) = memory.read_at(&mut buffer[..wanted], at) else { break };
+                for page in buffer[..length].chunks_exact(PAGE_SIZE) {
+                    pages.touched += 1;
+                    if page.iter().all(|byte| *byte == 0) {
+                        pages.zeros += 1;
+                        continue;
+                    }
+                    turn = (turn + 1) % sample;
+                    if turn == 0 {
+                        pages.sampled.extend_from_slice(page);
+                    }
+                }
+                at += wanted as u64;
+            }
+        }
+        Ok(pages)
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // A prediction needs no 53 bits.
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampled(found_share: f64, compressed_share: f64) -> Sampled {
+        Sampled {
+            touched: 1 << 18,
+            zero_share: 0.5,
+            sampled: 1000,
+            found_share,
+            compressed_share,
+            hash_seconds_a_page: 2e-6,
+            compress_seconds_a_byte: 3e-9,
+        }
+    }
+
+    #[test]
+    fn half_found_and_half_compressed_takes_a_quarter_of_the_bytes() {
+        let estimate = predict(&sampled(0.5, 0.5), 125e6, 2);
+        let share = estimate.bytes / estimate.plain_bytes;
+        assert!((0.25..0.26).contains(&share), "{share}");
+        assert!(estimate.worth_it);
+    }
+
+    #[test]
+    fn nothing_found_and_nothing_compressed_is_not_worth_it() {
+        assert!(!predict(&sampled(0.0, 1.0), 125e6, 2).worth_it);
+    }
+
+    #[test]
+    fn a_link_faster_than_hashing_is_not_worth_it() {
+        assert!(!predict(&sampled(0.5, 0.5), 10e9, 2).worth_it);
+    }
+}
