@@ -158,7 +158,9 @@ def compare(
     ] = None,
     across_machines: Annotated[
         bool,
-        typer.Option("--across-machines", help="Compare results that come from different machines."),
+        typer.Option(
+            "--across-machines", help="Compare results that come from different machines."
+        ),
     ] = False,
     json_: Json = False,
 ) -> None:
