@@ -120,6 +120,14 @@ class Hosts(AbstractContextManager["Hosts"]):
     ) -> None:
         self._stack.close()
 
+    def turn_off_offloads(self) -> None:
+        """Turn them off on every port, and on those to come; see `offloads`."""
+        self._offloads = False
+        for namespace in (self.client_ns, self.server_ns):
+            self._turn_off_offloads(namespace, _INTERFACE)
+        for port in ("client", "server"):
+            self._turn_off_offloads(self.wire_ns, port)
+
     @contextmanager
     def tap(self, name: str | None = None) -> Iterator[Tap]:
         """Attach a tap for a guest to the bridge, with an address that nobody else has.

@@ -116,7 +116,7 @@ class Environment(Protocol):
         ...
 
 
-NAMES = ("native", "container", "qemu")
+NAMES = ("native", "container", "uml", "qemu")
 """Every environment of this version, the cheapest first."""
 
 
@@ -126,6 +126,7 @@ def by_name() -> Mapping[str, Environment]:
     from tare.environments.container import Container  # noqa: PLC0415 - they import this module
     from tare.environments.native import Native  # noqa: PLC0415
     from tare.environments.qemu import Qemu  # noqa: PLC0415
+    from tare.environments.uml import Uml  # noqa: PLC0415
 
-    found: tuple[Environment, ...] = (Native(), Container(), Qemu())
+    found: tuple[Environment, ...] = (Native(), Container(), Uml(), Qemu())
     return {environment.name: environment for environment in found}

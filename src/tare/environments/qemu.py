@@ -11,15 +11,14 @@ import platform
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
-from types import TracebackType
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from tare import accounting
-from tare.accounting import Account, Role
+from tare.accounting import Role
 from tare.command import PATH
 from tare.environments import Availability, Inside, Site
+from tare.environments.in_guest import GuestServer
 from tare.errors import TrialError, UnavailableError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
 from tare.guests.image import PROGRAMS
@@ -137,11 +136,10 @@ class _InsideQemu:
         self.session = session
         self.facts = facts
 
-    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> _QemuServer:
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> GuestServer:
         with self._guest.explained(f"while {argv[0]} was started in it"):
-            return _QemuServer(
-                self._guest, self._tap, Program(self._guest.agent, self._resolved(argv), env)
-            )
+            program = Program(self._guest.agent, self._resolved(argv), env)
+            return GuestServer(self._guest, self._tap, program, _role)
 
     def run(self, argv: Sequence[str], timeout_s: float) -> str:
         with self._guest.explained(f"while {argv[0]} ran in it"):
@@ -164,72 +162,9 @@ class _InsideQemu:
         return tuple(argv)
 
 
-class _QemuServer(AbstractContextManager["_QemuServer"]):
-    """See `ServerProcess`."""
-
-    def __init__(self, guest: Machine, tap: Tap, program: Program) -> None:
-        self._guest = guest
-        self._tap = tap
-        self._program = program
-        self._own_cost: dict[int, accounting.ThreadTime] = {}
-
-    def event(self, timeout_s: float) -> dict[str, Any]:
-        with self._guest.explained(f"while {self._program.name} was waited for"):
-            return self._program.event(timeout_s)
-
-    def account(self) -> Account:
-        """Snapshot QEMU's threads, those of the host's kernel, and the guest's own view.
-
-        To ask the guest costs its virtual processor some milliseconds. Between two snapshots that
-        cost does not show: it is measured, and left out of all later ones.
-        """
-        with self._guest.explained(f"while the account of {self._program.name} was taken"):
-            first = self._on_host()
-            guest = self._program.consumption()
-            asked = accounting.difference(first, self._on_host())
-        without = accounting.difference(Account(tuple(self._own_cost.values())), first)
-        for thread in asked.threads:
-            earlier = self._own_cost.get(thread.tid)
-            self._own_cost[thread.tid] = thread if earlier is None else _sum(earlier, thread)
-        account = replace(without, sent_bytes=first.sent_bytes, received_bytes=first.received_bytes)
-        return accounting.combined(account, accounting.snapshot_kernel(), guest)
-
-    def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
-        with self._guest.explained(f"while {self._program.name} was stopped"):
-            return self._program.stop(timeout_s)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # A guest that does not answer ends with everything in it when the environment is left.
-        with suppress(TrialError):
-            self._program.kill()
-
-    def _on_host(self) -> Account:
-        account = accounting.snapshot(self._guest.pid, _role, interface=self._tap.name)
-        # The tap counts from the host's side; what it received, the guest sent.
-        return replace(
-            account, sent_bytes=account.received_bytes, received_bytes=account.sent_bytes
-        )
-
-
 def _role(thread: str) -> Role:
     """Tell a thread's role by the name that QEMU gives it: "CPU 0/TCG", "CPU 1/KVM"."""
     return "vcpu" if thread.startswith("CPU ") else "vmm"
-
-
-def _sum(one: accounting.ThreadTime, other: accounting.ThreadTime) -> accounting.ThreadTime:
-    return replace(
-        one,
-        cpu_ns=one.cpu_ns + other.cpu_ns,
-        wait_ns=one.wait_ns + other.wait_ns,
-        user_ns=one.user_ns + other.user_ns,
-        system_ns=one.system_ns + other.system_ns,
-        switches=one.switches + other.switches,
-    )
 
 
 def _network(tap: Tap, hosts: Hosts) -> Network:

@@ -15,6 +15,7 @@ from typing import Literal, Self
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError
+from tare.guests import console as consoles
 from tare.guests.agent import Agent, pauses
 from tare.guests.image import Image
 from tare.guests.kernel import Kernel
@@ -38,10 +39,6 @@ _KERNEL_WORDS = (
 _MONITOR_TIMEOUT_S = 10.0
 _QUIT_TIMEOUT_S = 1.0
 _END_PATIENCE_S = 0.5
-_CONSOLE_TAIL_BYTES = 1 << 16
-_TAIL_LINES = 8
-_CAUSE = re.compile(r"Kernel panic|BUG:|Oops:|Out of memory|init failed")
-_CAUSES = 3
 
 
 @dataclass(frozen=True)
@@ -218,13 +215,13 @@ class Machine(AbstractContextManager["Machine"]):
         except MonitorError as error:
             state = "QEMU still runs" if self._lives_on() else "QEMU has ended"
             told = [f"{self.name} failed {phase}: {error.what} ({state})"]
-            if console := " | ".join(_causes_and_tail(_read_end(self.console))):
+            if console := " | ".join(consoles.causes_and_tail(consoles.read_end(self.console))):
                 told.append(f"the guest's console ends: {console}")
-            if stderr := " | ".join(_lines(self._qemu.stderr())[-_TAIL_LINES:]):
+            if stderr := " | ".join(consoles.lines(self._qemu.stderr())[-consoles.TAIL_LINES :]):
                 told.append(f"QEMU said: {stderr}")
             raise TrialError("; ".join(told), error.remedy) from error
         except TrialError as error:
-            if causes := _causes(_read_end(self.console)):
+            if causes := consoles.causes(consoles.read_end(self.console)):
                 what = f"{error.what}; the guest's console says: {' | '.join(causes)}"
                 raise TrialError(what, error.remedy) from error
             raise
@@ -293,27 +290,3 @@ def version() -> str:
 def _escaped(path: Path) -> str:
     """Return a path as a value in one of QEMU's option lists, where a comma ends the value."""
     return str(path).replace(",", ",,")
-
-
-def _read_end(console: Path) -> str:
-    try:
-        with console.open("rb") as file:
-            file.seek(max(0, console.stat().st_size - _CONSOLE_TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-
-
-def _causes_and_tail(console: str) -> list[str]:
-    """Return a console's last lines, and above them those that tell why the kernel died."""
-    tail = _lines(console)[-_TAIL_LINES:]
-    return [cause for cause in _causes(console) if cause not in tail] + tail
-
-
-def _causes(console: str) -> list[str]:
-    return [line for line in _lines(console) if _CAUSE.search(line)][-_CAUSES:]
-
-
-def _lines(text: str) -> list[str]:
-    lines = (line.strip() for line in text.splitlines())
-    return ["".join(c if c.isprintable() else "?" for c in line) for line in lines if line]

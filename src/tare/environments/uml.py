@@ -1,0 +1,242 @@
+"""The server in a User-Mode Linux: a Linux kernel that is a program of the host.
+
+Debian's kernel (user-mode-linux) boots on the host's own files, read-only, so that the very same
+programs run; it sits on the bridge by a tap and has an address of its own. One boot is one session.
+It is asked through QEMU's guest agent, over a serial line that is a socket of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import TracebackType
+from typing import Any, Self
+
+from tare import process
+from tare.accounting import Role
+from tare.command import PATH, Command
+from tare.environments import Availability, Inside, Site
+from tare.environments.in_guest import GuestServer
+from tare.errors import TrialError
+from tare.guests import console as consoles
+from tare.guests.agent import Agent
+from tare.guests.image import PROGRAMS
+from tare.guests.monitor import Monitor, MonitorError
+from tare.guests.program import Program
+from tare.hosts import PREFIX_LENGTH, Tap
+from tare.process import ProcessError
+
+__all__ = ["Uml"]
+
+_PROGRAM = "linux.uml"
+_PACKAGES = {
+    _PROGRAM: "user-mode-linux",
+    "qemu-ga": "qemu-guest-agent",
+    "ip": "iproute2",
+}
+_VERSION_TIMEOUT_S = 10.0
+_BOOT_TIMEOUT_S = 60.0
+_ANSWER_TIMEOUT_S = 10.0
+_END_PATIENCE_S = 0.5
+_INTERFACE = "eth0"
+
+
+@dataclass(frozen=True)
+class Uml:
+    """A User-Mode Linux.
+
+    Attributes:
+        memory_bytes: of the guest.
+    """
+
+    memory_bytes: int = 512 << 20
+    name = "uml"
+
+    def availability(self) -> Availability:
+        """Tell whether Debian's kernel and what is asked of it are here. It boots nothing."""
+        missing = [_PACKAGES[name] for name in _PACKAGES if not shutil.which(name, path=PATH)]
+        if missing:
+            names = " ".join(missing)
+            return Availability(False, f"not installed: {names}", f"apt-get install {names}")
+        try:
+            detail = f"User-Mode Linux {_kernel()}"
+        except ProcessError as error:
+            return Availability(False, str(error), error.remedy)
+        if os.geteuid() != 0:
+            return Availability(False, f"{detail}, but this user is not root", "run as root")
+        # No disk: hostfs passes everything on to the host, whose page cache answers.
+        return Availability(True, detail, can=frozenset({"network", "pinning", "accounting"}))
+
+    @contextmanager
+    def enter(self, site: Site) -> Iterator[Inside]:
+        """Boot a kernel on the bridge."""
+        name = f"uml-{site.leftovers.run_id}-{secrets.token_hex(2)}"
+        # Its own TCP loses every segment that the host left to a network card to finish.
+        site.hosts.turn_off_offloads()
+        with (
+            site.hosts.tap() as tap,
+            site.leftovers.owing("directory", str(site.scratch / name)),
+            _Guest(site, tap, name, self.memory_bytes) as guest,
+        ):
+            yield _InsideUml(guest, tap, name, self._facts(guest))
+
+    def _facts(self, guest: _Guest) -> dict[str, Any]:
+        clock = guest.agent.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        return {
+            "kernel": _kernel(),
+            "memory_bytes": self.memory_bytes,
+            "vcpus": 1,
+            "root": "the host's by hostfs, read-only",
+            "clocksource": clock.decode(errors="replace").strip(),
+            "network": "vector device on a tap, without offloads on the wire",
+        }
+
+
+class _Guest(AbstractContextManager["_Guest"]):
+    """One running kernel. Entering boots it until its agent answers; leaving kills it."""
+
+    def __init__(self, site: Site, tap: Tap, name: str, memory_bytes: int) -> None:
+        self.name = name
+        self._site = site
+        self._tap = tap
+        self._memory_bytes = memory_bytes
+        self._folder = site.scratch / name
+        self._console = site.scratch / "logs" / f"{name}.console"
+        self._stack = ExitStack()
+
+    @property
+    def pid(self) -> int:
+        """The kernel's process."""
+        return self._kernel.pid
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            try:
+                self._lay_out()
+                console = stack.enter_context(self._console.open("wb"))
+            except OSError as error:
+                what = f"cannot write what {self.name} boots from, {self._folder}: {error.strerror}"
+                raise TrialError(what, "make room") from error
+            channel = stack.enter_context(Monitor("the guest agent", greets=False))
+            self.agent = Agent(channel)
+            line, written = channel.far.fileno(), console.fileno()
+            self._kernel = stack.enter_context(
+                process.start(
+                    Command(
+                        self._command_line(line, written),
+                        netns=self._tap.netns,
+                        cpus=self._site.placement.vcpus,
+                    ),
+                    log_dir=self._site.scratch / "logs",
+                    name=self.name,
+                    pass_fds=(line, written),
+                )
+            )
+            with self.explained("while it booted"):
+                # Not before it is ready: what comes while nobody has the line open is lost.
+                self._kernel.event(_BOOT_TIMEOUT_S)
+                channel.connect(_ANSWER_TIMEOUT_S)
+                self.agent.wait(_ANSWER_TIMEOUT_S)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def explained(self, phase: str) -> Iterator[None]:
+        """Add to an error what is known of the guest: whether it runs, its last words."""
+        try:
+            yield
+        except (MonitorError, ProcessError) as error:
+            ended = self._kernel.ended_within(_END_PATIENCE_S)
+            state = "its kernel has ended" if ended else "its kernel still runs"
+            told = [f"{self.name} failed {phase}: {error.what} ({state})"]
+            tail = consoles.causes_and_tail(consoles.read_end(self._console))
+            if words := " | ".join(tail):
+                told.append(f"its console ends: {words}")
+            raise TrialError("; ".join(told), error.remedy) from error
+        except TrialError as error:
+            if causes := consoles.causes(consoles.read_end(self._console)):
+                what = f"{error.what}; the guest's console says: {' | '.join(causes)}"
+                raise TrialError(what, error.remedy) from error
+            raise
+
+    def _lay_out(self) -> None:
+        """Write what the first process needs, where it sees it: in the host's files."""
+        self._folder.mkdir(parents=True)
+        self._console.parent.mkdir(parents=True, exist_ok=True)
+        for package, script in (("environments", "uml_init.sh"), ("guests", "program.sh")):
+            target = self._folder / script
+            target.write_bytes(resources.files("tare").joinpath(package, script).read_bytes())
+            target.chmod(0o755)
+        (self._folder / "programs").symlink_to(self._site.programs.resolve())
+
+    def _command_line(self, agent: int, console: int) -> tuple[str, ...]:
+        hosts, tap = self._site.hosts, self._tap
+        neighbours = (
+            (hosts.client_address, hosts.client_mac),
+            (hosts.server_address, hosts.server_mac),
+        )
+        return (
+            _PROGRAM,
+            f"mem={self._memory_bytes >> 20}M",
+            "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+            f"init={(self._folder / 'uml_init.sh').resolve()}",
+            f"uml_dir={self._folder}", "umid=uml",  # else below the user's home
+            "con=null", f"con0=null,fd:{console}", "con1=null,fd:1",
+            "ssl=null", f"ssl0=fd:{agent}",
+            f"vec0:transport=tap,ifname={tap.name},mac={tap.mac},depth=128,gro=0",
+            "console=tty0", "quiet", "panic=-1", "ipv6.disable=1",
+            f"tare.address={tap.address}/{PREFIX_LENGTH}",
+            *(f"tare.neighbour={address},{mac}" for address, mac in neighbours),
+        )  # fmt: skip
+
+
+class _InsideUml:
+    def __init__(self, guest: _Guest, tap: Tap, session: str, facts: Mapping[str, Any]) -> None:
+        self._guest = guest
+        self._tap = tap
+        self.address = tap.address
+        self.interface = _INTERFACE
+        self.session = session
+        self.facts = facts
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> GuestServer:
+        with self._guest.explained(f"while {argv[0]} was started in it"):
+            program = Program(self._guest.agent, _resolved(argv), env)
+            return GuestServer(self._guest, self._tap, program, _role)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        with self._guest.explained(f"while {argv[0]} ran in it"):
+            ended = self._guest.agent.run(_resolved(argv), timeout_s)
+            if ended.code != 0:
+                words = " | ".join(ended.stderr.strip().splitlines()[-consoles.TAIL_LINES :])
+                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest: {words}")
+            return ended.stdout
+
+
+def _resolved(argv: Sequence[str]) -> tuple[str, ...]:
+    """Find argv[0]: a path below the build directory, or by its bare name a program of the host."""
+    return (str(PROGRAMS / argv[0]) if "/" in argv[0] else argv[0], *argv[1:])
+
+
+def _role(_thread: str) -> Role:
+    """Tell a thread's role: kernel and programs of a User-Mode Linux are one virtual processor."""
+    return "vcpu"
+
+
+@cache
+def _kernel() -> str:
+    return process.run(Command((_PROGRAM, "--version")), _VERSION_TIMEOUT_S).stdout.strip()
