@@ -160,11 +160,10 @@ def test_who_gets_no_real_time_budget_waits_and_is_told_why(
     if not Path("/sys/fs/cgroup/cpu/cpu.rt_runtime_us").exists():
         pytest.skip("this kernel does not schedule real-time tasks by group")
     site = replace(tidy_site, placement=replace(tidy_site.placement, fifo=50))
-    with Container().enter(site):
-        with monkeypatch.context() as patch:
-            patch.setattr("tare.environments.container._REAL_TIME_PATIENCE_S", 0.0)
-            with pytest.raises(TrialError, match="real-time budget"), Container().enter(site):
-                pass
+    with Container().enter(site), monkeypatch.context() as patch:
+        patch.setattr("tare.environments.container._REAL_TIME_PATIENCE_S", 0.0)
+        with pytest.raises(TrialError, match="real-time budget"), Container().enter(site):
+            pass
     with Container().enter(site) as inside:
         assert inside.run(("true",), 30) == ""
 
