@@ -101,7 +101,9 @@ pub fn decode(key: &HashKey, bytes: &[u8]) -> Result<(Catalogue, Table), Snapsho
     if blake3::hash(content).as_bytes() != checksum {
         return Err(SnapshotError::Damaged);
     }
-    fields.array::<2>("header")?;
+    if fields.array::<2>("header")? != [0; 2] {
+        return Err(SnapshotError::Malformed("header"));
+    }
     if fields.array::<16>("header")? != key.fingerprint() {
         return Err(SnapshotError::Key);
     }

@@ -14,6 +14,7 @@ pub mod estimate;
 pub mod fuse;
 pub mod handshake;
 pub mod inspect;
+pub mod ksm;
 pub mod link;
 pub mod metrics;
 pub mod qmp;

@@ -16,6 +16,7 @@ use tracing::error;
 
 use crate::address::Address;
 use crate::error::Error;
+use crate::ksm::Ksm;
 use crate::link::{ClientTls, Link};
 use crate::record::Record;
 use crate::scope::Scope;
@@ -33,6 +34,8 @@ pub struct Sender {
     pub scope: Option<Scope>,
     /// Whether to ask for pages.
     pub ask: Policy,
+    /// Ask only for pages that KSM has merged in this process, the source QEMU.
+    pub ksm: Option<Ksm>,
     /// Whether to compress what is not referenced.
     pub compress: Policy,
     /// zstd's level.

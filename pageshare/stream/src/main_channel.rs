@@ -47,6 +47,9 @@ pub(crate) struct MainChannel {
     postcopy: bool,
     blocks: Vec<RamBlock>,
     machine: Option<String>,
+    /// Name of the block that the last page belongs to, and the page's offset in it.
+    block: Vec<u8>,
+    offset: u64,
 }
 
 const CONFIGURATION: u8 = 0x07;
@@ -77,6 +80,8 @@ impl MainChannel {
             postcopy: false,
             blocks: Vec::new(),
             machine: None,
+            block: Vec::new(),
+            offset: 0,
         }
     }
 
@@ -84,8 +89,17 @@ impl MainChannel {
         &self.blocks
     }
 
+    pub(crate) fn has_listed_blocks(&self) -> bool {
+        !self.blocks.is_empty() && !matches!(self.at, At::Blocks { left: 1.., .. })
+    }
+
     pub(crate) fn machine(&self) -> Option<&str> {
         self.machine.as_deref()
+    }
+
+    /// Block and offset of the page returned last.
+    pub(crate) fn page(&self) -> (&[u8], u64) {
+        (&self.block, self.offset)
     }
 
     pub(crate) fn step(&mut self, input: &[u8]) -> Parsed {
@@ -216,38 +230,45 @@ impl MainChannel {
         let named = word.flags() & RamWord::CONTINUE == 0;
         match word.flags() & !RamWord::CONTINUE {
             RamWord::PAGE if named => {
-                cursor.name()?;
+                let name = cursor.name()?;
+                self.name_block(name);
+                self.offset = word.address();
                 self.at = At::Content;
             }
             RamWord::PAGE => {
                 cursor.take(PAGE_SIZE)?;
+                self.offset = word.address();
                 return Ok((Token::Page(word), WORD_AND_PAGE));
             }
             RamWord::ZERO => {
-                if named {
-                    cursor.name()?;
+                let name = if named { Some(cursor.name()?) } else { None };
+                let fill = cursor.u8()?;
+                if let Some(name) = name {
+                    self.name_block(name);
                 }
-                if cursor.u8()? == 0 && !named {
+                if fill == 0 && !named {
                     return Ok((Token::Zero(word), cursor.position()));
                 }
             }
             RamWord::XBZRLE => {
-                if named {
-                    cursor.name()?;
-                }
+                let name = if named { Some(cursor.name()?) } else { None };
                 cursor.u8()?;
                 let length = cursor.u16()?;
                 cursor.take(usize::from(length))?;
+                if let Some(name) = name {
+                    self.name_block(name);
+                }
             }
             RamWord::COMPRESS => {
-                if named {
-                    cursor.name()?;
-                }
+                let name = if named { Some(cursor.name()?) } else { None };
                 let length = cursor.u32()?;
                 if length > LONGEST_COMPRESSED {
                     return Err(Why::Length(length.into()).into());
                 }
                 cursor.take(length as usize)?;
+                if let Some(name) = name {
+                    self.name_block(name);
+                }
             }
             RamWord::MEM_SIZE if named => {
                 self.blocks.clear();
@@ -259,6 +280,11 @@ impl MainChannel {
             _ => return Err(Why::RamWord(word.0).into()),
         }
         Ok((Token::Bytes, cursor.position()))
+    }
+
+    fn name_block(&mut self, name: &[u8]) {
+        self.block.clear();
+        self.block.extend_from_slice(name);
     }
 
     /// One block of the list, or the end of the list, which takes no bytes.

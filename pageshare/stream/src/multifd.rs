@@ -18,13 +18,18 @@ enum At {
 
 pub(crate) struct Multifd {
     at: At,
+    /// The last packet's block, the offsets of its pages in it, and how many were returned.
+    block: Vec<u8>,
+    offsets: Vec<u64>,
+    returned: usize,
 }
 
 const HELLO: usize = 64;
 const VERSION: u32 = 1;
 /// Header before the table: magic, version, flags, allocated, normal, next size, number, four
 /// words of which 9.0 uses one, and the block's name.
-const FIXED: usize = 4 * 6 + 8 + 32 + 256;
+const FIXED: usize = 4 * 6 + 8 + 32 + BLOCK_NAME;
+const BLOCK_NAME: usize = 256;
 const MOST_PAGES: u32 = 8192;
 const LONGEST_PAYLOAD: u32 = 2 * MOST_PAGES * 4096;
 
@@ -38,7 +43,13 @@ impl Multifd {
     pub(crate) const MAGIC: [u8; 4] = [0x11, 0x22, 0x33, 0x44];
 
     pub(crate) fn new() -> Self {
-        Self { at: At::Hello }
+        Self { at: At::Hello, block: Vec::new(), offsets: Vec::new(), returned: 0 }
+    }
+
+    /// Block and offset of the page returned last.
+    pub(crate) fn page(&self) -> (&[u8], u64) {
+        let at = self.returned.checked_sub(1).and_then(|at| self.offsets.get(at));
+        (&self.block, at.copied().unwrap_or_default())
     }
 
     pub(crate) fn step(&mut self, input: &[u8]) -> Parsed {
@@ -53,6 +64,7 @@ impl Multifd {
             At::Packet => self.packet(input),
             At::Pages(left) => {
                 Cursor::new(input).take(PAGE_SIZE)?;
+                self.returned += 1;
                 self.at = if left == 1 { At::Packet } else { At::Pages(left - 1) };
                 Ok((Token::Content, PAGE_SIZE))
             }
@@ -64,6 +76,21 @@ impl Multifd {
                 Ok((Token::Bytes, length))
             }
         }
+    }
+
+    /// Notes where the packet's pages belong. `header` is as long as its table says.
+    fn read_table(&mut self, header: &[u8], normal: u32) {
+        let name = &header[FIXED - BLOCK_NAME..FIXED];
+        let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        self.block.clear();
+        self.block.extend_from_slice(&name[..length]);
+        self.offsets.clear();
+        let table = header[FIXED..].chunks_exact(8).take(normal as usize);
+        self.offsets
+            .extend(table.map(|offset| {
+                offset.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+            }));
+        self.returned = 0;
     }
 
     fn magic(cursor: &mut Cursor<'_>) -> Result<(), crate::parser::Stop> {
@@ -101,7 +128,8 @@ impl Multifd {
             return Err(Why::PacketCounts { normal, allocated, bytes }.into());
         }
         let length = FIXED + 8 * allocated as usize;
-        Cursor::new(input).take(length)?;
+        let header = Cursor::new(input).take(length)?;
+        self.read_table(header, normal);
         // A packet without pages repeats the size of the one before it: its own size is nothing.
         self.at = match (normal, method) {
             (0, _) => At::Packet,

@@ -169,12 +169,29 @@ impl Parser {
         self.kind
     }
 
+    /// Whether the list of RAM blocks is complete.
+    #[must_use]
+    pub fn has_listed_blocks(&self) -> bool {
+        matches!(&self.state, State::Main(channel) if channel.has_listed_blocks())
+    }
+
     /// The guest's RAM blocks, once the main channel has listed them.
     #[must_use]
     pub fn blocks(&self) -> &[RamBlock] {
         match &self.state {
             State::Main(channel) => channel.blocks(),
             _ => &self.blocks,
+        }
+    }
+
+    /// The block and the offset in it of the page that the last step returned, as
+    /// [`Token::Page`] or [`Token::Content`].
+    #[must_use]
+    pub fn page(&self) -> (&[u8], u64) {
+        match &self.state {
+            State::Main(channel) => channel.page(),
+            State::Multifd(channel) => channel.page(),
+            State::Start | State::Verbatim => (&[], 0),
         }
     }
 

@@ -207,3 +207,38 @@ proptest! {
         same_as_reference(&noise, &pieces);
     }
 }
+
+#[test]
+fn a_page_knows_its_block_and_offset() {
+    let items = [
+        Item::Page { page: 3, named: true, content: 1 },
+        Item::Page { page: 4, named: false, content: 2 },
+    ];
+    let channel = channel(&items, false);
+    let mut parser = Parser::new();
+    let (mut at, mut pages) = (0, Vec::new());
+    while let Step::Token { token, length } = parser.step(&channel[at..]) {
+        if token.content_at().is_some() {
+            let (block, offset) = parser.page();
+            pages.push((String::from_utf8_lossy(block).into_owned(), offset));
+        }
+        at += length;
+    }
+    assert_eq!(pages, [("pc.ram".to_owned(), 3 << 12), ("pc.ram".to_owned(), 4 << 12)]);
+}
+
+#[test]
+fn a_multifd_page_knows_its_block_and_offset() {
+    let mut channel = multifd(&[(0, 2, 8192, 8192)]);
+    channel[64 + 64..64 + 70].copy_from_slice(b"pc.ram");
+    channel[64 + 320 + 8..64 + 320 + 16].copy_from_slice(&0x7000_u64.to_be_bytes());
+    let mut parser = Parser::new();
+    let (mut at, mut pages) = (0, Vec::new());
+    while let Step::Token { token, length } = parser.step(&channel[at..]) {
+        if token == Token::Content {
+            pages.push((parser.page().0.to_vec(), parser.page().1));
+        }
+        at += length;
+    }
+    assert_eq!(pages, [(b"pc.ram".to_vec(), 0), (b"pc.ram".to_vec(), 0x7000)]);
+}

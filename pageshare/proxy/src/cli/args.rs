@@ -106,6 +106,9 @@ pub(super) struct SendingArgs {
     /// Whether to ask the receiver for pages.
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
     pub(super) ask: PolicyArg,
+    /// Ask only for pages that KSM has merged in this process, the source QEMU (needs root).
+    #[arg(long, value_name = "PID")]
+    pub(super) ksm_pid: Option<u32>,
     /// Whether to compress what the receiver does not have.
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
     pub(super) compress: PolicyArg,

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::args::{LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs};
 use super::to_json;
 use crate::error::Error;
+use crate::ksm::Ksm;
 use crate::link::TlsFiles;
 use crate::metrics::Metrics;
 use crate::receive::{self, Receiver, Shelf};
@@ -48,6 +49,7 @@ pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
         tls,
         scope: arguments.scope.as_deref().map(Scope::load).transpose()?,
         ask: arguments.ask.into(),
+        ksm: arguments.ksm_pid.map(Ksm::open).transpose()?,
         compress: arguments.compress.into(),
         level: arguments.level,
         threads: threads(arguments.threads),

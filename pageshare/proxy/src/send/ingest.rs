@@ -162,11 +162,17 @@ impl Ingest<'_> {
     /// Covers the draft with tokens.
     fn cut(&self, parser: &mut Parser, draft: &mut Draft) {
         let (mut pages, mut zeros) = (0, 0);
+        let mut listed = parser.has_listed_blocks();
         let mut gains = self.migration.gains();
         let gains = &mut *gains;
         while let Step::Token { token, length } = parser.step(draft.uncovered()) {
+            if !listed && parser.has_listed_blocks() {
+                self.migration.learn_blocks(parser.blocks());
+                listed = true;
+            }
             let page = token.content_at().is_some();
-            let ask = page && gains.ask.worth_it(&gains.link);
+            let ask =
+                page && self.migration.may_ask(parser.page()) && gains.ask.worth_it(&gains.link);
             pages += usize::from(page);
             zeros += usize::from(matches!(token, Token::Zero(_)));
             draft.add(token, length, ask);

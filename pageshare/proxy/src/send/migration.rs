@@ -1,15 +1,19 @@
 //! What the channels of one migration share.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use pageshare_stream::RamBlock;
 use pageshare_wire::adaptive::{Link, StepGain};
 use pageshare_wire::hello::MigrationId;
+
+use tracing::warn;
 
 use super::Sender;
 use super::workers::Workers;
 use crate::error::Error;
 use crate::handshake;
+use crate::ksm::Layout;
 use crate::record::{Account, Record};
 
 /// One migration, from its first channel's opening to its last one's end.
@@ -19,6 +23,7 @@ pub(super) struct Migration {
     pub(super) id: MigrationId,
     pub(super) account: Account,
     gains: Mutex<Gains>,
+    layout: OnceLock<Layout>,
     opened: AtomicU32,
     open: AtomicUsize,
 }
@@ -39,6 +44,7 @@ impl Migration {
             id: MigrationId(handshake::random()?),
             account: Account::default(),
             gains: Mutex::new(Gains { link: Link::default(), ask, compress }),
+            layout: OnceLock::new(),
             opened: AtomicU32::new(0),
             open: AtomicUsize::new(0),
         })
@@ -46,6 +52,24 @@ impl Migration {
 
     pub(super) fn gains(&self) -> MutexGuard<'_, Gains> {
         self.gains.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The main channel has listed the guest's RAM blocks.
+    pub(super) fn learn_blocks(&self, blocks: &[RamBlock]) {
+        if let Some(ksm) = self.sender.ksm.as_ref().filter(|_| self.layout.get().is_none()) {
+            match ksm.layout(blocks) {
+                // Another channel cannot have been faster: only the main one lists them.
+                Ok(layout) => drop(self.layout.set(layout)),
+                Err(error) => warn!("the source QEMU's memory is not found: {error}"),
+            }
+        }
+    }
+
+    /// Whether a page may be asked for at all: with KSM's candidates, only if it is merged.
+    pub(super) fn may_ask(&self, (block, offset): (&[u8], u64)) -> bool {
+        self.sender.ksm.as_ref().is_none_or(|ksm| {
+            self.layout.get().is_some_and(|layout| ksm.merged(layout, block, offset))
+        })
     }
 
     /// The number of a new channel.
