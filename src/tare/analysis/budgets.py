@@ -37,8 +37,8 @@ def split_by_contrast(experiment: Experiment, plan: Plan, sessions: Sessions) ->
 
     A cell is left out where the plan lacks one of the other three, or has several that qualify.
     """
-    if not experiment.floor:
-        return ()
+    if not experiment.floor or "environment" not in experiment.baseline:
+        return ()  # what is not an environment does not virtualise
     cells = [cell for cell in plan.cells if cell.replica == 1]
     base, floor = experiment.baseline, experiment.floor
     found = []

@@ -99,9 +99,7 @@ class Names:
     def place(self, cell: Cell) -> Place:
         """Where a cell stands."""
         return Place(
-            self.main(cell)[0],
-            ", ".join(self.level(n, cell.levels[n]) for n in self._series if n in cell.levels),
-            ", ".join(self.level(n, cell.levels[n]) for n in self._panel if n in cell.levels),
+            self.main(cell)[0], self._listed(cell, self._series), self._listed(cell, self._panel)
         )
 
     def main(self, cell: Cell) -> tuple[str, str]:
@@ -112,17 +110,35 @@ class Names:
             undisturbed = self._main == "interference" and level == "none"
             return shown, shown if undisturbed else f"with {shown}"
         heading, phrase = _ENVIRONMENTS.get(level, (level, f"in {level}"))
-        accelerator = self._accelerators.get(cell.id)
-        mark = f" ({accelerator.upper()})" if accelerator else ""
+        mark = self._mark(cell)
         return heading + mark, phrase + mark
 
     def subject(self, cell: Cell) -> str:
         """What the answer is about: "A response through Cyclone DDS with 64 B of payload"."""
         transport = cell.levels.get("transport")
         through = f" through {self.level('transport', transport)}" if transport else ""
-        said = [n for n in (*self._series, *self._panel) if n in cell.levels and n != "transport"]
-        details = ", ".join(self.level(n, cell.levels[n]) for n in said)
+        said = [n for n in (*self._series, *self._panel) if n != "transport"]
+        details = self._listed(cell, said)
         return f"A response{through}" + (f" ({details})" if details else "")
+
+    @property
+    def heading(self) -> str:
+        """What the baseline's factor is called."""
+        return self._main.replace("_", " ")
+
+    def _listed(self, cell: Cell, factors: Iterable[str]) -> str:
+        """A cell's levels of some factors, those that it has."""
+        mark = self._mark(cell)
+        return ", ".join(
+            self.level(name, cell.levels[name]) + (mark if name == "environment" else "")
+            for name in factors
+            if name in cell.levels
+        )
+
+    def _mark(self, cell: Cell) -> str:
+        """The accelerator behind an environment's name, where there is one."""
+        accelerator = self._accelerators.get(cell.id)
+        return f" ({accelerator.upper()})" if accelerator else ""
 
     def level(self, factor: str, level: str) -> str:
         """One level in plain words."""

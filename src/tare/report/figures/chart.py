@@ -34,7 +34,7 @@ TIME_LABELS = (
 )
 
 
-TICKS = [digit * 10.0**power for power in range(-5, 9) for digit in (1, 2, 5)]
+_TICKS = [digit * 10.0**power for power in range(-5, 9) for digit in (1, 2, 5)]
 
 
 DECADES = [10.0**power for power in range(-7, 9)]
@@ -129,14 +129,25 @@ def panel_row(name: str, rows: Rows) -> alt.Row:
     )
 
 
-def time_axis(name: str, title: str) -> alt.X:
+def time_axis(name: str, title: str, rows: Rows) -> alt.X:
     """A logarithmic axis of times in microseconds."""
     return alt.X(
         f"{name}:Q",
         title=title,
         scale=alt.Scale(type="log", nice=False, padding=10),
-        axis=alt.Axis(labelExpr=TIME_LABELS, values=TICKS, labelOverlap="greedy"),
+        axis=alt.Axis(labelExpr=TIME_LABELS, labelOverlap="greedy", **ticks(rows, name)),
     )
+
+
+def ticks(rows: Rows, name: str) -> dict[str, Any]:
+    """Where a logarithmic axis is marked: 1, 2, 5, 10, ...; finer where it spans little."""
+    ends = [row[key] for row in rows for key in (name, "low", "high") if row.get(key)]
+    if max(ends) / min(ends) < _LITTLE:
+        return {"tickCount": 6}
+    return {"values": _TICKS}
+
+
+_LITTLE = 4.0
 
 
 def colours_and_shapes(name: str, domain: Sequence[str]) -> tuple[alt.Color, alt.Shape]:

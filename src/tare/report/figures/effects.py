@@ -10,7 +10,6 @@ from tare.analysis import Analysis
 from tare.report.figures.chart import (
     DECADES,
     ROWS,
-    TICKS,
     WIDTH,
     Figure,
     Rows,
@@ -19,6 +18,7 @@ from tare.report.figures.chart import (
     in_order,
     panel_row,
     scale,
+    ticks,
     tips,
 )
 from tare.report.wording import Names, absolute, ratio_text
@@ -70,7 +70,7 @@ def effects(analysis: Analysis, names: Names) -> Figure | None:
         "ratio:Q",
         title="times as long as the baseline (log scale)",
         scale=alt.Scale(type="log", nice=False, padding=12),
-        axis=alt.Axis(format="~g", values=TICKS),
+        axis=alt.Axis(format="~g", **ticks(rows, "ratio")),
     )
     base = alt.Chart(ROWS)
     band = (

@@ -13,7 +13,6 @@ from tare.report.figures.chart import (
     DECADES,
     HEADER,
     ROWS,
-    TICKS,
     TIME_LABELS,
     US,
     WIDTH,
@@ -24,6 +23,7 @@ from tare.report.figures.chart import (
     grid,
     in_order,
     scale,
+    ticks,
     time_axis,
     tips,
 )
@@ -64,7 +64,7 @@ def levels(analysis: Analysis, names: Names) -> Figure | None:
     colour, shape = colours_and_shapes("environment", environments)
     y = alt.Y("row:N", title=None, sort=None)
     offset = alt.YOffset("environment:N", sort=environments)
-    x = time_axis("value", f"{statistic} of a session (log scale)")
+    x = time_axis("value", f"{statistic} of a session (log scale)", rows)
     base = alt.Chart(ROWS)
     sessions = base.transform_filter("datum.kind == 'session'")
     estimates = base.transform_filter("datum.kind == 'estimate'")
@@ -139,7 +139,7 @@ def distributions(analysis: Analysis, names: Names) -> Figure | None:
             fill=alt.Fill("series:N", scale=colours, legend=None),
         ),
         base.mark_line(strokeWidth=1.8).encode(
-            x=time_axis("value", "response time (log scale)"),
+            x=time_axis("value", "response time (log scale)", rows),
             y=y,
             stroke=alt.Stroke("series:N", title=None, scale=colours, legend=legend),
             strokeDash=_dashes(domain, legend),
@@ -210,7 +210,7 @@ def by_block(analysis: Analysis, names: Names) -> Figure | None:
         "value:Q",
         title=f"{statistic} of the session",
         scale=alt.Scale(type="log", nice=False, padding=8),
-        axis=alt.Axis(labelExpr=TIME_LABELS, values=TICKS, labelOverlap="greedy"),
+        axis=alt.Axis(labelExpr=TIME_LABELS, labelOverlap="greedy", **ticks(rows, "value")),
     )
     base = alt.Chart(ROWS)
     layers = alt.layer(

@@ -35,7 +35,7 @@ def budgets(analysis: Analysis, names: Names) -> Table | None:
     parts = tuple(part.name for part in analysis.budgets[0].split.parts)
     return Table(
         "Budget of the mean response by contrast [95 % interval], and each part's share",
-        ("environment", "transport", *parts, "total", "blocks"),
+        (names.heading, "transport", *parts, "total", "blocks"),
         tuple(rows),
         note="The parts add up in every block by construction, so their sum proves nothing; each"
         " interval is of one part by itself. Shares: Fieller.",
@@ -58,7 +58,7 @@ def accounts(analysis: Analysis, names: Names) -> Table | None:
     return Table(
         "Time of every thread involved, for each request, against the mean response"
         " [95 % interval]",
-        ("environment", "transport", *lines, "sum", "mean response", "sum / response"),
+        (names.heading, "transport", *lines, "sum", "mean response", "sum / response"),
         tuple(rows),
         note="From the scheduler's own accounts (schedstat), read before and after the measured"
         " part. Above 100 % threads ran at the same time, or for something else. In open loop, with"
@@ -121,7 +121,7 @@ def causes(analysis: Analysis, names: Names) -> Table | None:
     return Table(
         "Operations of a request: unit cost, count, and what they explain [95 % interval]",
         (
-            "environment",
+            names.heading,
             "transport",
             "operation",
             "costs each",
@@ -162,7 +162,7 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
     return Table(
         "What a request consumes, both ends together",
         (
-            "environment",
+            names.heading,
             "transport",
             "CPU time on the host",
             "the server's, as the guest sees it",

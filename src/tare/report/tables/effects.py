@@ -37,7 +37,7 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
     return Table(
         f"Ratio of {statistic}, paired by block, geometric mean [95 % interval]",
         (
-            "environment",
+            names.heading,
             "transport",
             "verdict",
             f"ratio of {statistic}",
@@ -78,7 +78,7 @@ def other_statistics(analysis: Analysis, names: Names) -> Table | None:
     return Table(
         f"Ratios by other statistics than {analysis.experiment.statistic} [95 % interval]",
         (
-            "environment",
+            names.heading,
             "transport",
             *(column for name in others for column in (f"ratio of {name}", "here", "baseline")),
         ),

@@ -32,7 +32,7 @@ def calibration(analysis: Analysis, names: Names) -> Table | None:
         return None
     return Table(
         "The instrument, calibrated in every session: median [least, most]",
-        ("environment", "side", *_CALIBRATED.values()),
+        (names.heading, "side", *_CALIBRATED.values()),
         tuple(
             (*place, *(_spread([entry[key] for entry in entries]) for key in _CALIBRATED))
             for place, entries in found.items()

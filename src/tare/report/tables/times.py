@@ -27,7 +27,7 @@ def levels(analysis: Analysis, names: Names) -> Table:
     )
     return Table(
         "Response times: geometric mean over sessions [95 % interval]",
-        ("environment", "transport", "sessions", *_MIDDLE, "thousand replies a second"),
+        (names.heading, "transport", "sessions", *_MIDDLE, "thousand replies a second"),
         rows,
         note="min is the shortest response of a session, jitter the mean absolute difference of"
         " successive responses (RFC 3550, section 6.4.1).",
@@ -47,7 +47,7 @@ def tails(analysis: Analysis, names: Names) -> Table:
     )
     return Table(
         "Their tails: geometric mean over sessions [95 % interval]",
-        ("environment", "transport", *_TAIL, "longest of all", "lost"),
+        (names.heading, "transport", *_TAIL, "longest of all", "lost"),
         rows,
         note="A percentile that a session's effective samples cannot tell from its maximum is"
         " unresolved: p99 needs 299 of them, p99.9 needs 2995, p99.99 needs 29956.",
@@ -70,7 +70,7 @@ def deadlines(analysis: Analysis, names: Names) -> Table | None:
     return Table(
         "Share that p50 and p99 take of each deadline [95 % interval], and what missed it",
         (
-            "environment",
+            names.heading,
             "transport",
             *(
                 heading
