@@ -48,8 +48,13 @@ void WriteSamples(const std::filesystem::path& path, const SampleFile& samples) 
   header.mode = static_cast<uint32_t>(samples.mode);
   for (const auto& client : samples.clients) header.records += client.size();
 
+  // A device or a pipe is written to; renaming a file over it would replace it (/dev/null, as root).
+  std::error_code unknown;
+  const auto type = std::filesystem::status(path, unknown).type();
+  const bool whole_or_nothing = type == std::filesystem::file_type::not_found ||
+                                type == std::filesystem::file_type::regular;
   std::filesystem::path partial = path;
-  partial += ".part";
+  if (whole_or_nothing) partial += ".part";
   std::unique_ptr<std::FILE, CloseFile> file(std::fopen(partial.c_str(), "wb"));
   if (!file) Fail(path, errno);
   bool written = std::fwrite(&header, sizeof header, 1, file.get()) == 1;
@@ -61,11 +66,9 @@ void WriteSamples(const std::filesystem::path& path, const SampleFile& samples) 
   written = written && std::fflush(file.get()) == 0;
   const int error = errno;
   file.reset();
-  if (!written) {
-    std::filesystem::remove(partial);
-    Fail(path, error);
-  }
-  std::filesystem::rename(partial, path);
+  if (!written && whole_or_nothing) std::filesystem::remove(partial);
+  if (!written) Fail(path, error);
+  if (whole_or_nothing) std::filesystem::rename(partial, path);
 }
 
 }  // namespace tare::echo

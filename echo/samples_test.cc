@@ -1,7 +1,11 @@
 #include "samples.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -81,6 +85,18 @@ TEST_F(Samples, HaveTheHeaderThatTheFormatDescribes) {
   EXPECT_EQ(At<uint32_t>(bytes, 36), 2u);   // clients
   EXPECT_EQ(At<uint32_t>(bytes, 40), 2u);   // open
   EXPECT_EQ(bytes.substr(44, 20), std::string(20, '\0'));
+}
+
+TEST_F(Samples, AreWrittenToAPipeOrDeviceAndNeverPutInItsPlace) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  WriteSamples(pipe, SampleFile{});
+  std::array<char, 128> bytes;
+  EXPECT_EQ(read(reader, bytes.data(), bytes.size()), 64);
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
 }
 
 TEST_F(Samples, ThatCannotBeWrittenAreAnErrorThatNamesThePathAndLeavesNothing) {
