@@ -48,11 +48,12 @@ void WriteSamples(const std::filesystem::path& path, const SampleFile& samples) 
   header.mode = static_cast<uint32_t>(samples.mode);
   for (const auto& client : samples.clients) header.records += client.size();
 
-  // A device or a pipe is written to; renaming a file over it would replace it (/dev/null, as root).
+  // A device or a pipe is written to; renaming a file over it would replace it (/dev/null, as
+  // root).
   std::error_code unknown;
   const auto type = std::filesystem::status(path, unknown).type();
-  const bool whole_or_nothing = type == std::filesystem::file_type::not_found ||
-                                type == std::filesystem::file_type::regular;
+  const bool whole_or_nothing =
+      type == std::filesystem::file_type::not_found || type == std::filesystem::file_type::regular;
   std::filesystem::path partial = path;
   if (whole_or_nothing) partial += ".part";
   std::unique_ptr<std::FILE, CloseFile> file(std::fopen(partial.c_str(), "wb"));
