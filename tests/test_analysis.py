@@ -138,6 +138,27 @@ def test_late_replies_are_counted_against_each_deadline(tmp_path):
     assert (session.requests, session.lost, session.replies) == (4, 1, 3)
 
 
+def test_what_is_no_environment_is_not_split_into_virtualisation(tmp_path):
+    text = """\
+title: A neighbour
+factors: {interference: [none, host cpu 50 %], transport: [udp, cyclonedds]}
+baseline: {interference: none}
+floor: {transport: udp}
+blocks: {min: 8, max: 8}
+"""
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=50), text)
+    assert analysis.analyse(record).budgets == ()
+
+
+def test_a_percentile_that_some_session_cannot_resolve_is_not_printed(tmp_path):
+    path = tmp_path / "s.parquet"
+    ramp = np.linspace(10_000, 20_000, 400).astype(np.int64)
+    records.write_samples(path, ramp)
+    session = analysis.summarise_session(path)
+    assert session.value("p99") == pytest.approx(19_900, rel=0.01)
+    assert not session.resolves("p99"), "a ramp is worth a handful of samples"
+
+
 def test_a_session_that_drifts_keeps_its_median(tmp_path):
     path = tmp_path / "s.parquet"
     records.write_samples(path, np.repeat(np.array([10_000, 20_000], dtype=np.int64), 500))

@@ -174,6 +174,34 @@ blocks: {min: 8, max: 30}
     assert len(report.render(found).encode()) < LIMIT
 
 
+def test_many_answers_are_folded_below_a_tally(tmp_path):
+    text = (TEXT % ("Many", "Folded.")).replace("deadlines", "margin: 5 %\ndeadlines")
+    sizes = ", ".join(f"{64 << i} B" for i in range(9))
+    text = text.replace("transport: [udp", f"payload: [{sizes}], transport: [udp, zeromq")
+    text = text.replace("floor: {transport: udp}\n", "").replace(
+        "min: 8, max: 8", "min: 11, max: 11"
+    )
+
+    def truth(cell):
+        return 100.0 if cell.levels["environment"] == "native" else 300.0
+
+    recipe = records.Recipe(blocks=1, requests=20, truth_us=truth)
+    page = report.render(analysis.analyse(records.make(tmp_path / "r", recipe, text)))
+    group = re.search(r'<details class="group"([^>]*)>', page)[1]
+    assert "open" not in group
+    assert "27 inconclusive" in words(page)
+
+
+def test_live_figures_are_given_up_before_the_page_grows_too_large(found, monkeypatch):
+    whole = report.render(found)
+    monkeypatch.setattr("tare.report.page._LIMIT", 1_050_000)
+    lean = report.render(found)
+    assert without_library(lean).count("<svg") == without_library(whole).count("<svg")
+    specs = re.search(r'id="figure-specs">(.*?)</script>', whole, re.DOTALL)[1]
+    fewer = re.search(r'id="figure-specs">(.*?)</script>', lean, re.DOTALL)
+    assert fewer is None or len(json.loads(fewer[1])) < len(json.loads(specs))
+
+
 def test_the_json_is_plain(found):
     plain = report.as_json(found)
     again = json.loads(json.dumps(plain, allow_nan=False))

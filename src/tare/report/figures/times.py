@@ -105,7 +105,7 @@ def distributions(analysis: Analysis, names: Names) -> Figure | None:
             continue
         place = names.place(view.cell)
         for i, share in enumerate(GRID):
-            found = sorted(q for s in view.sessions.values() if (q := s.quantiles[i]) is not None)
+            found = sorted(q for s in view.sessions.values() if (q := s.quantiles[i]))
             if len(found) == len(view.sessions):
                 rows.append(
                     {
