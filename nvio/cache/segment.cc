@@ -51,7 +51,7 @@ std::string boot_identifier() {
 }
 
 bool Segment::map(int fd, std::uint64_t bytes, bool writable, std::string& why) {
-  void* memory = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ | PROT_WRITE,
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       writable ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   if (memory == MAP_FAILED) {
     why = std::string("cannot map the store: ") + std::strerror(errno);

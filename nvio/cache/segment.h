@@ -157,7 +157,9 @@ class Segment {
   const SegmentHeader& header_const() const {
     return *reinterpret_cast<const SegmentHeader*>(base_);
   }
-  std::uint64_t* bitmap(std::uint32_t slot) { return bitmaps_ + slot * 2 * kBitmapWords; }
+  std::uint64_t* bitmap(std::uint32_t slot) {
+    return bitmaps_ + std::size_t{slot} * 2 * kBitmapWords;
+  }
   bool reserve(std::uint64_t offset, std::uint64_t length);
 
   char* base_ = nullptr;

@@ -1,5 +1,6 @@
 // nvio: run a program with the cache, rebuild files after a crash, look into a store.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -33,15 +34,15 @@ int main_throwing(int argc, char** argv) {
 
   nvio::RunOptions run;
   CLI::App* run_command = app.add_subcommand(
-      "run", "Run a command with the cache under its MPI-IO; exits as the command does");
+      "run", "Run the command after -- with the cache under its MPI-IO; exits as it does");
   run_command->add_option("--store", run.store,
                           "Folder on node-local memory or disk (default: /dev/shm)");
   run_command->add_option("--capacity", run.capacity, "Size of the store on each node, e.g. 4GiB");
-  run_command->add_option("--set", run.settings,
-                          "Any setting, NAME=VALUE as in the guide (admit=always); repeatable");
+  run_command
+      ->add_option("--set", run.settings,
+                   "Any setting, NAME=VALUE as in the guide (admit=always); repeatable")
+      ->allow_extra_args(false);
   run_command->add_flag("--stats", run.statistics, "Each process tells at its end what was cached");
-  run_command->add_option("command", run.command, "The command and its arguments, after --")
-      ->required();
   run_command->footer("Example: nvio run --store /scratch/local --stats -- mpirun -n 4 ./app");
 
   std::string folder;
@@ -60,8 +61,17 @@ int main_throwing(int argc, char** argv) {
   inspect_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")
       ->required();
 
-  CLI11_PARSE(app, argc, argv);
-  if (run_command->parsed()) return nvio::run(run);
+  // What follows -- is the command's own, options and all.
+  char** end =
+      std::find_if(argv, argv + argc, [](const char* word) { return word == std::string("--"); });
+  if (end != argv + argc) run.command.assign(end + 1, argv + argc);
+  CLI11_PARSE(app, static_cast<int>(end - argv), argv);
+  if (run_command->parsed()) {
+    if (!run.command.empty()) return nvio::run(run);
+    std::fprintf(stderr,
+                 "nvio run: what is to be run stands after --: nvio run -- mpirun -n 4 ./app\n");
+    return 2;
+  }
   if (recover_command->parsed()) return recover_store(folder, options);
   std::fputs(nvio::inspect(folder).c_str(), stdout);
   return 0;

@@ -83,7 +83,8 @@ class Program {
     std::fprintf(log_, "%d ", step_);
     va_list arguments;
     va_start(arguments, format);
-    std::vfprintf(log_, format, arguments);
+    std::vfprintf(log_, format,
+                  arguments);  // NOLINT(clang-analyzer-valist.Uninitialized): it is set
     va_end(arguments);
     std::fputc('\n', log_);
   }
@@ -249,8 +250,8 @@ class Program {
     MPI_Type_create_resized(filetype, 0, static_cast<MPI_Aint>(blocks) * block * ranks_ * 4,
                             &resized);
     MPI_Type_commit(&resized);
-    int error = MPI_File_set_view(file_, displacement + rank_ * block * 4, MPI_INT, resized,
-                                  "native", MPI_INFO_NULL);
+    int error = MPI_File_set_view(file_, displacement + MPI_Offset{rank_} * block * 4, MPI_INT,
+                                  resized, "native", MPI_INFO_NULL);
     note("set_view %d", error_class(error));
     const auto length = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(block) * 4;
     const bool collective = draw(shared_, 2) == 0;
@@ -331,6 +332,7 @@ class Program {
     const MPI_Offset base = random_base();
     std::vector<Bytes> sources;
     std::vector<MPI_Request> requests(4);
+    sources.reserve(4);
     for (int i = 0; i < 4; ++i) sources.push_back(random_bytes(length));
     for (int i = 0; i < 4; ++i) {
       MPI_File_iwrite_at(file_, piece(base, length, i, 0),

@@ -143,7 +143,8 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
     process.forget_opened();
     return result;
   }
-  CachedFile* file = process.track_opened(path_of(filename), settings);
+  std::vector<int> descriptors;
+  CachedFile* file = process.track_opened(path_of(filename), settings, descriptors);
   if (file == nullptr) return result;
   if (settings.prefetch == Prefetch::whole && (amode & MPI_MODE_WRONLY) == 0) {
     int rank = 0;
@@ -154,6 +155,7 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
   }
   auto handle = std::make_unique<Handle>();
   handle->file = file;
+  handle->descriptors = std::move(descriptors);
   handle->amode = amode;
   add_handle(*fh, std::move(handle));
   return result;
@@ -164,9 +166,12 @@ int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
   if (handle == nullptr) return next(fh);
   // A file that goes away with this close need not be written first.
   if ((handle->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) handle->file->entry().deleted.store(1);
-  const int reported = report_error(*fh, handle->file->write_back());
-  Process::the().joined()->release(handle->file);
+  int reported = report_error(*fh, handle->file->write_back());
   const int result = next(fh);
+  // Our own handle goes last: until then the pointer stays good, and no descriptor's is another's.
+  Process::the().forget_descriptors(handle->descriptors, handle->file);
+  const int last = Process::the().joined()->release(handle->file);
+  if (reported == MPI_SUCCESS && last != 0) reported = mpi_error(last);
   return result != MPI_SUCCESS ? result : reported;
 }
 

@@ -5,13 +5,15 @@
 
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "../cache/cached_file.h"
 
 namespace nvio {
 
 struct Handle {
-  CachedFile* file = nullptr;  // holds one of the session's handles on it
+  CachedFile* file = nullptr;    // holds one of the session's handles on it
+  std::vector<int> descriptors;  // that the MPI opened for this handle
   int amode = 0;
   bool is_atomic = false;
   // The view, when a transfer through it is one run of bytes; else the MPI serves everything.

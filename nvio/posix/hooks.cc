@@ -141,7 +141,14 @@ void Process::remember_opened() {
 
 void Process::forget_opened() { g_remember = false; }
 
-CachedFile* Process::track_opened(const std::string& path, const FileSettings& settings) {
+void Process::forget_descriptors(const std::vector<int>& descriptors, const CachedFile* file) {
+  for (const int fd : descriptors) {
+    if (file_of(fd) == file) closing(fd);
+  }
+}
+
+CachedFile* Process::track_opened(const std::string& path, const FileSettings& settings,
+                                  std::vector<int>& descriptors) {
   g_remember = false;
   Session* session = this->session();
   struct stat wanted {};
@@ -158,6 +165,7 @@ CachedFile* Process::track_opened(const std::string& path, const FileSettings& s
       if (file == nullptr) continue;
       track(fd, file);
     }
+    descriptors.push_back(fd);
     if (found == nullptr) found = session->acquire_if_open(fd, status);
   }
   return found;

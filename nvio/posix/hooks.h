@@ -31,8 +31,11 @@ class Process {
   void remember_opened();
   void forget_opened();
   // Of the remembered descriptors, serves those of the file at `path`; returns the file (with a
-  // handle that the caller must release), or null when it is not cached.
-  CachedFile* track_opened(const std::string& path, const FileSettings& settings);
+  // handle that the caller must release), or null when it is not cached. `descriptors` are those.
+  CachedFile* track_opened(const std::string& path, const FileSettings& settings,
+                           std::vector<int>& descriptors);
+  // After a handle's close: Open MPI leaves descriptors open, which would keep the file cached.
+  void forget_descriptors(const std::vector<int>& descriptors, const CachedFile* file);
 
   void opened(int fd);
   int closing(int fd);

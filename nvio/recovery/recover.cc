@@ -19,13 +19,18 @@ namespace {
 
 std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
 
+std::string path_in(const std::string& folder, const std::string& name) {
+  std::string path = folder;
+  return path.append("/").append(name);
+}
+
 std::vector<std::string> logs_in(const std::string& folder) {
   std::vector<std::string> logs;
   DIR* listing = opendir(folder.c_str());
   if (listing == nullptr) return logs;
   while (const dirent* entry = readdir(listing)) {
     const std::string name = entry->d_name;
-    if (name.size() > 5 && name.ends_with(".redo")) logs.push_back(folder + "/" + name);
+    if (name.size() > 5 && name.ends_with(".redo")) logs.push_back(path_in(folder, name));
   }
   closedir(listing);
   std::sort(logs.begin(), logs.end());
