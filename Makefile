@@ -87,6 +87,13 @@ lock: ## choose new versions of the Python packages (needs uv)
 schema: setup ## write the JSON Schema of experiment files
 	$(BIN)/tare schema > experiments/schema.json
 
+.PHONY: picture
+picture: ## draw docs/report.png, the README's picture, from the newest result
+	@newest=$$(ls -td results/*/report.html | head -n 1); profile=$$(mktemp -d); \
+	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync \
+	  --hide-scrollbars --user-data-dir="$$profile" --window-size=1180,1190 --screenshot=docs/report.png \
+	  "file://$$PWD/$$newest" 2>/dev/null; rm -rf "$$profile"
+
 .PHONY: clean
 clean: ## remove what was built; results stay
 	rm -rf build target $(VENV)
