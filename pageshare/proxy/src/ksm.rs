@@ -18,16 +18,23 @@ const FRAME: u64 = (1 << 55) - 1;
 /// `KPF_KSM` of the kernel's `include/uapi/linux/kernel-page-flags.h`.
 const MERGED: u64 = 1 << 21;
 
+/// QEMU aligns a guest's memory to this.
+const ALIGNMENT: u64 = 2 << 20;
+/// Places at which a block may lie that are looked at.
+const MOST_PLACES: usize = 4096;
+
 /// Looks at the memory of one QEMU process.
 pub struct Ksm {
     pid: u32,
+    memory: File,
     pagemap: File,
     flags: File,
 }
 
-/// Where a guest's RAM blocks lie in their process.
+/// Where a guest's RAM blocks lie in their process: places that are possible by size, of which
+/// those are struck out where a page of the stream does not stand.
 #[derive(Debug, Default)]
-pub struct Layout(HashMap<Vec<u8>, u64>);
+pub struct Layout(HashMap<Vec<u8>, Vec<u64>>);
 
 impl Ksm {
     /// Opens what the kernel shows of process `pid`.
@@ -42,35 +49,58 @@ impl Ksm {
                 reason: format!("{error} (candidates by KSM take root)"),
             })
         };
-        let pagemap = open(format!("/proc/{pid}/pagemap"))?;
-        Ok(Self { pid, pagemap, flags: open("/proc/kpageflags".into())? })
+        Ok(Self {
+            pid,
+            memory: open(format!("/proc/{pid}/mem"))?,
+            pagemap: open(format!("/proc/{pid}/pagemap"))?,
+            flags: open("/proc/kpageflags".into())?,
+        })
     }
 
-    /// Finds the blocks by their sizes: QEMU maps each by itself. Blocks of one size, or mapped
-    /// otherwise, are not found, and their pages are no candidates.
+    /// The places where the blocks may lie.
     ///
     /// # Errors
     /// If the process has ended.
     pub fn layout(&self, blocks: &[RamBlock]) -> io::Result<Layout> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
         let mappings: Vec<(u64, u64)> = maps.lines().filter_map(data).collect();
-        let alone =
-            |block: &&RamBlock| blocks.iter().filter(|it| it.bytes == block.bytes).count() == 1;
-        let found = blocks.iter().filter(alone).filter_map(|block| {
-            let mut fitting = mappings.iter().filter(|(from, to)| to - from == block.bytes);
-            let (from, _) = fitting.next()?;
-            fitting.next().is_none().then(|| (block.name.clone().into_bytes(), *from))
+        let places = blocks.iter().map(|block| {
+            let places = mappings.iter().flat_map(|(from, to)| places(*from, *to, block.bytes));
+            (block.name.clone().into_bytes(), places.take(MOST_PLACES).collect())
         });
-        Ok(Layout(found.collect()))
+        Ok(Layout(places.collect()))
     }
 
-    /// Whether KSM has merged this page of the guest.
+    /// Whether KSM has merged this page of the guest. As long as it is not certain where the block
+    /// lies, the answer is no, and the content tells more.
     #[must_use]
-    pub fn merged(&self, layout: &Layout, block: &[u8], offset: u64) -> bool {
-        let Some(base) = layout.0.get(block) else { return false };
-        let entry = word(&self.pagemap, (base + offset) / PAGE_SIZE as u64);
+    pub fn merged(&self, layout: &mut Layout, block: &[u8], offset: u64, content: &[u8]) -> bool {
+        let Some(places) = layout.0.get_mut(block) else { return false };
+        if places.len() > 1 {
+            let fits: Vec<u64> =
+                places.iter().copied().filter(|at| self.holds(at + offset, content)).collect();
+            // A page that fits nowhere has been written to since.
+            if !fits.is_empty() {
+                *places = fits;
+            }
+        }
+        let [place] = places[..] else { return false };
+        let entry = word(&self.pagemap, (place + offset) / PAGE_SIZE as u64);
         entry & PRESENT != 0 && word(&self.flags, entry & FRAME) & MERGED != 0
     }
+
+    fn holds(&self, address: u64, content: &[u8]) -> bool {
+        let mut there = [0; PAGE_SIZE];
+        self.memory.read_exact_at(&mut there, address).is_ok() && there == content
+    }
+}
+
+/// Where `bytes` may lie between these bounds.
+fn places(from: u64, to: u64, bytes: u64) -> impl Iterator<Item = u64> {
+    let aligned = from.next_multiple_of(ALIGNMENT);
+    let first = (from != aligned).then_some(from);
+    let steps = (aligned..to).step_by(usize::try_from(ALIGNMENT).unwrap_or(usize::MAX));
+    first.into_iter().chain(steps).take_while(move |at| to - at >= bytes)
 }
 
 /// The bounds of a line of `maps`, if it is data without a file.

@@ -103,6 +103,7 @@ impl Ingest<'_> {
         let mut parser = Parser::new();
         let mut rest = Vec::new();
         let mut sequence = 0;
+        let mut learned = false;
         loop {
             let room = self.credit.wait_for_room(self.fuse);
             if self.fuse.has_blown() {
@@ -123,7 +124,7 @@ impl Ingest<'_> {
                 self.last(&mut parser, draft, sequence, queue)?;
                 break;
             }
-            self.cut(&mut parser, &mut draft);
+            self.cut(&mut parser, &mut draft, &mut learned);
             rest = draft.split_rest();
             if draft.stream_bytes() > 0 {
                 self.submit(draft, sequence, queue)?;
@@ -159,20 +160,21 @@ impl Ingest<'_> {
         Ok(())
     }
 
-    /// Covers the draft with tokens.
-    fn cut(&self, parser: &mut Parser, draft: &mut Draft) {
+    /// Covers the draft with tokens; `learned` says that the guest's RAM blocks are known.
+    fn cut(&self, parser: &mut Parser, draft: &mut Draft, learned: &mut bool) {
         let (mut pages, mut zeros) = (0, 0);
-        let mut listed = parser.has_listed_blocks();
         let mut gains = self.migration.gains();
         let gains = &mut *gains;
         while let Step::Token { token, length } = parser.step(draft.uncovered()) {
-            if !listed && parser.has_listed_blocks() {
+            if !*learned && parser.has_listed_blocks() {
                 self.migration.learn_blocks(parser.blocks());
-                listed = true;
+                *learned = true;
             }
-            let page = token.content_at().is_some();
-            let ask =
-                page && self.migration.may_ask(parser.page()) && gains.ask.worth_it(&gains.link);
+            let content = token.content_at().map(|at| &draft.uncovered()[at..at + PAGE_SIZE]);
+            let page = content.is_some();
+            let ask = content.is_some_and(|content| {
+                self.migration.may_ask(parser.page(), content) && gains.ask.worth_it(&gains.link)
+            });
             pages += usize::from(page);
             zeros += usize::from(matches!(token, Token::Zero(_)));
             draft.add(token, length, ask);

@@ -1,7 +1,7 @@
 //! What the channels of one migration share.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pageshare_stream::RamBlock;
 use pageshare_wire::adaptive::{Link, StepGain};
@@ -23,7 +23,8 @@ pub(super) struct Migration {
     pub(super) id: MigrationId,
     pub(super) account: Account,
     gains: Mutex<Gains>,
-    layout: OnceLock<Layout>,
+    /// Where the guest's RAM lies, once the main channel has listed its blocks.
+    layout: Mutex<Option<Layout>>,
     opened: AtomicU32,
     open: AtomicUsize,
 }
@@ -44,7 +45,7 @@ impl Migration {
             id: MigrationId(handshake::random()?),
             account: Account::default(),
             gains: Mutex::new(Gains { link: Link::default(), ask, compress }),
-            layout: OnceLock::new(),
+            layout: Mutex::default(),
             opened: AtomicU32::new(0),
             open: AtomicUsize::new(0),
         })
@@ -56,19 +57,20 @@ impl Migration {
 
     /// The main channel has listed the guest's RAM blocks.
     pub(super) fn learn_blocks(&self, blocks: &[RamBlock]) {
-        if let Some(ksm) = self.sender.ksm.as_ref().filter(|_| self.layout.get().is_none()) {
+        if let Some(ksm) = &self.sender.ksm {
+            let mut known = self.layout.lock().unwrap_or_else(PoisonError::into_inner);
             match ksm.layout(blocks) {
-                // Another channel cannot have been faster: only the main one lists them.
-                Ok(layout) => drop(self.layout.set(layout)),
+                Ok(layout) => *known = Some(layout),
                 Err(error) => warn!("the source QEMU's memory is not found: {error}"),
             }
         }
     }
 
     /// Whether a page may be asked for at all: with KSM's candidates, only if it is merged.
-    pub(super) fn may_ask(&self, (block, offset): (&[u8], u64)) -> bool {
+    pub(super) fn may_ask(&self, (block, offset): (&[u8], u64), content: &[u8]) -> bool {
         self.sender.ksm.as_ref().is_none_or(|ksm| {
-            self.layout.get().is_some_and(|layout| ksm.merged(layout, block, offset))
+            let mut layout = self.layout.lock().unwrap_or_else(PoisonError::into_inner);
+            layout.as_mut().is_some_and(|layout| ksm.merged(layout, block, offset, content))
         })
     }
 
