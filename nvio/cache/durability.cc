@@ -38,6 +38,11 @@ int CachedFile::sync_locked() {
   count(counters_.syncs);
   if (nothing_cached()) return durable_in_file();
   if (entry_.sync == static_cast<std::uint8_t>(SyncTo::file)) return checkpoint_locked();
+  // The log takes of the same store as the blocks: once it has grown to half of what they may
+  // take, it is cheaper to have the file durable and begin it anew.
+  constexpr std::uint64_t kLeast = 4 << 20;
+  const std::uint64_t most = std::max(kLeast, segment_.header().slots * kBlockSize / 2);
+  if (entry_.log.tail > most) return checkpoint_locked();
   // A store that has no room for the log, or cannot be written, leaves the plain way.
   if (log_changes() != 0) return checkpoint_locked();
   return entry_.direct_writes.load() != 0 ? durable_in_file() : 0;

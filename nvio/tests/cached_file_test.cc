@@ -210,6 +210,22 @@ TEST_F(CachedFileTest, GivesBackTheLastSyncAfterAKill) {
   }
 }
 
+TEST_F(CachedFileTest, KeepsTheLogWithinABound) {
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  const std::string data(500000, 'l');
+  std::uintmax_t largest = 0;
+  for (int i = 0; i < 100; ++i) {
+    file->write(0, data.data(), data.size());
+    ASSERT_EQ(file->sync(), 0);
+    largest = std::max(largest, fs::file_size(folder() + "/1.redo"));
+  }
+  EXPECT_LT(largest, 10U << 20) << "50 MB were synced through a log that may take 4 MiB and a sync";
+  session->release(file);
+  ::close(fd);
+}
+
 TEST_F(CachedFileTest, RecoverLatestGivesBackAllThatWasWritten) {
   const int fd = open_file();
   const pid_t child = fork();
