@@ -26,7 +26,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pyroute2 import IPRoute, NetlinkError, netns
 
-from tare.errors import TareError, UnavailableError
+from tare.errors import TareError, TrialError, UnavailableError
 from tare.leftovers import Registry
 from tare.process import Command, run
 
@@ -127,6 +127,28 @@ class Hosts(AbstractContextManager["Hosts"]):
             self._turn_off_offloads(namespace, _INTERFACE)
         for port in ("client", "server"):
             self._turn_off_offloads(self.wire_ns, port)
+
+    @contextmanager
+    def client_elsewhere(self, namespace: str, address: str) -> Iterator[None]:
+        """Have the client live where a machine beyond this one can be reached from.
+
+        Args:
+            namespace: by name or by path.
+            address: the client's there, by which it is reached.
+
+        Raises:
+            TrialError: a limit is set, and that network is not ours to slow down.
+        """
+        if self._rate_bits_s is not None:
+            raise TrialError(
+                "the link to another machine cannot be limited", "leave `link` unlimited there"
+            )
+        usual = self.client_ns, self.client_address
+        self.client_ns, self.client_address = namespace, address
+        try:
+            yield
+        finally:
+            self.client_ns, self.client_address = usual
 
     @contextmanager
     def tap(self, name: str | None = None) -> Iterator[Tap]:

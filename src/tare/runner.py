@@ -157,7 +157,7 @@ class _Run:
         if not missing:
             return
         plot = tuple(visit.plot.items())
-        environment = environments.by_name()[visit.plot["environment"]]
+        environment = environments.named(visit.plot["environment"])
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
             why = f"{environment.name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
             self._fail(block, visit, missing, why)
@@ -188,7 +188,7 @@ class _Run:
     @contextmanager
     def _entered(self, visit: Visit) -> Iterator[tuple[Site, Inside]]:
         """Set up the hosts and the environment that a visit asks for."""
-        environment = environments.by_name()[visit.plot["environment"]]
+        environment = environments.named(visit.plot["environment"])
         with Hosts(self.registry, rate_bits_s=self.workload.link_rate(visit.plot)) as hosts:
             site = Site(
                 hosts=hosts,
@@ -317,7 +317,7 @@ def preflight(plan: Plan) -> list[tuple[str, str]]:
         TareError: none of them can.
     """
     wanted = {visit.plot["environment"] for visit in plan.blocks[0]}
-    found = {name: environments.by_name()[name].availability() for name in sorted(wanted)}
+    found = {name: environments.named(name).availability() for name in sorted(wanted)}
     absent = [
         (name, f"{a.detail}. {a.remedy}" if a.remedy else a.detail)
         for name, a in found.items()

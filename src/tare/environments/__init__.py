@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tare.errors import UsageError
 from tare.placement import Placement
 
 if TYPE_CHECKING:
@@ -117,7 +118,10 @@ class Environment(Protocol):
 
 
 NAMES = ("native", "container", "uml", "qemu")
-"""Every environment of this version, the cheapest first."""
+"""Every environment of this version that is on this machine, the cheapest first."""
+
+FAR = "ssh"
+"""The kind that is not: its level goes on with which machine, as `ssh user@host:port`."""
 
 
 @cache
@@ -126,7 +130,36 @@ def by_name() -> Mapping[str, Environment]:
     from tare.environments.container import Container  # noqa: PLC0415 - they import this module
     from tare.environments.native import Native  # noqa: PLC0415
     from tare.environments.qemu import Qemu  # noqa: PLC0415
+    from tare.environments.ssh import Ssh  # noqa: PLC0415
     from tare.environments.uml import Uml  # noqa: PLC0415
 
-    found: tuple[Environment, ...] = (Native(), Container(), Uml(), Qemu())
+    found: tuple[Environment, ...] = (Native(), Container(), Uml(), Qemu(), Ssh())
     return {environment.name: environment for environment in found}
+
+
+def level(written: object) -> str:
+    """Read a level of the factor `environment`; return its one canonical text.
+
+    Raises:
+        UsageError: it names no environment.
+    """
+    words = str(written).split()
+    if words[:1] == [FAR]:
+        from tare.environments.ssh import Ssh  # noqa: PLC0415 - as above
+
+        return f"{FAR} {Ssh.parse(' '.join(words[1:])).target}"
+    if written not in NAMES:
+        raise UsageError(
+            f"{written!r} is not one of {', '.join(NAMES)}, nor `{FAR} user@host:port`"
+        )
+    return str(written)
+
+
+def named(written: str) -> Environment:
+    """Return the environment that a canonical level names."""
+    kind, _, machine = written.partition(" ")
+    if kind == FAR:
+        from tare.environments.ssh import Ssh  # noqa: PLC0415 - as above
+
+        return Ssh.parse(machine)
+    return by_name()[written]

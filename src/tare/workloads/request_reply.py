@@ -77,7 +77,15 @@ def _show_link(rate: int | None) -> str:
 
 
 _FACTORS = (
-    choice("environment", environments.NAMES, "native", "Where the server runs."),
+    Factor(
+        "environment",
+        environments.level,
+        str,
+        "native",
+        f"Where the server runs: {', '.join(environments.NAMES)}, or on another machine by"
+        " `ssh user@host:port`.",
+        examples=(*environments.NAMES, "ssh root@192.0.2.1:22"),
+    ),
     choice(
         "transport",
         ("icmp", "udp", "tcp", "cyclonedds", "fastdds", "zeromq", "connext", "null"),

@@ -1,0 +1,287 @@
+"""A synchronous face of asyncssh, whose event loop runs in a thread of its own.
+
+Keys alone let us in: the user's agent, or keys without a passphrase. There is no password to ask
+for or to keep. The far machine must be in known_hosts. OpenSSH's own configuration file is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import asyncssh
+from pyroute2 import netns
+
+from tare.errors import TrialError, UsageError
+
+__all__ = ["Connection", "Far", "Finished", "Target"]
+
+_CONNECT_TIMEOUT_S = 15.0
+_SILENCE_S = 15
+"""Between questions whether the far side is there; after two without an answer it is lost."""
+_LINE_LIMIT = 1 << 20
+_TARGET = re.compile(
+    r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@)?(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252})"
+    r"(?::(?P<port>[0-9]{1,5}))?(?: from (?P<netns>[A-Za-z0-9][A-Za-z0-9._-]{0,63}))?"
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine to connect to, as `user@host:port from NAMESPACE`; only the host must be there.
+
+    Attributes:
+        host: a name or an IPv4 address, or a `Host` of the user's ssh configuration.
+        user: None leaves it to that configuration.
+        port: None leaves it to that configuration.
+        netns: network namespace of this machine from which it is reached; None is our own.
+    """
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+    netns: str | None = None
+
+    @staticmethod
+    def parse(text: str) -> Target:
+        """Read a target.
+
+        Raises:
+            UsageError: it is none.
+        """
+        match = _TARGET.fullmatch(text)
+        if match is None or (match["port"] and not 0 < int(match["port"]) < 1 << 16):
+            raise UsageError(
+                f"{text!r} names no machine: write user@host, user@host:port, or a Host of your ssh"
+                " configuration"
+            )
+        port = int(match["port"]) if match["port"] else None
+        return Target(match["host"], match["user"], port, match["netns"])
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads."""
+        user = f"{self.user}@" if self.user else ""
+        port = f":{self.port}" if self.port else ""
+        return f"{user}{self.host}{port}" + (f" from {self.netns}" if self.netns else "")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a program on the far machine ended, and what it wrote."""
+
+    code: int
+    """Its exit code; minus one if a signal killed it."""
+    stdout: bytes
+    stderr: str
+
+
+class Connection(AbstractContextManager["Connection"]):
+    """One connection. Entering connects; leaving hangs up."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tare-ssh", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            TrialError: the machine is not there, is not the known one, or does not let us in.
+        """
+        self._thread.start()
+        try:
+            self._ssh = self._wait(self._connect(), 2 * _CONNECT_TIMEOUT_S, "connecting to")
+        except BaseException:
+            self._end_loop()
+            raise
+        self.address = str(self._ssh.get_extra_info("peername")[0])
+        self.own_address = str(self._ssh.get_extra_info("sockname")[0])
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        async def close() -> None:
+            self._ssh.abort()
+            await self._ssh.wait_closed()
+
+        with suppress(TrialError):
+            self._wait(close(), 5, "hanging up on")
+        self._end_loop()
+
+    def run(self, argv: Sequence[str], timeout_s: float, stdin: bytes = b"") -> Finished:
+        """Run a program to its end. Whether its exit code is a failure is the caller's matter.
+
+        Raises:
+            TrialError: it took too long, or the connection is lost.
+        """
+
+        async def run() -> Finished:
+            done = await self._ssh.run(shlex.join(argv), input=stdin, encoding=None, check=False)
+            code = -1 if done.exit_status is None else done.exit_status
+            return Finished(code, _bytes(done.stdout), _bytes(done.stderr).decode(errors="replace"))
+
+        return self._wait(run(), timeout_s, f"running {argv[0]} on")
+
+    def start(self, argv: Sequence[str]) -> Far:
+        """Start a program and return a line to it."""
+
+        async def start() -> Any:
+            return await self._ssh.create_process(shlex.join(argv), encoding=None)
+
+        return Far(self, self._wait(start(), _CONNECT_TIMEOUT_S, f"starting {argv[0]} on"))
+
+    async def _connect(self) -> Any:
+        target = self.target
+        options: dict[str, Any] = {
+            "preferred_auth": "publickey",
+            "password_auth": False,
+            "kbdint_auth": False,
+            "connect_timeout": _CONNECT_TIMEOUT_S,
+            "login_timeout": _CONNECT_TIMEOUT_S,
+            "keepalive_interval": _SILENCE_S,
+            "keepalive_count_max": 2,
+        }
+        if target.user is not None:
+            options["username"] = target.user
+        if target.port is not None:
+            options["port"] = target.port
+        if target.netns is not None:
+            where = (target.netns, target.host, target.port or 22)
+            options["sock"] = await asyncio.to_thread(_socket_in, *where)
+        return await asyncssh.connect(target.host, family=socket.AF_INET, **options)
+
+    def _wait(self, work: Coroutine[Any, Any, T], timeout_s: float, doing: str) -> T:
+        """Have the loop do a piece of work, and word what goes wrong."""
+
+        async def bounded() -> T:
+            return await asyncio.wait_for(work, timeout_s)
+
+        future = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
+        try:
+            return future.result()
+        except BaseException as error:
+            future.cancel()
+            if isinstance(error, Exception) and not isinstance(error, TrialError):
+                raise _worded(error, doing, self.target, timeout_s) from error
+            raise
+
+    def _end_loop(self) -> None:
+        async def end() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(end(), self._loop).result(5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()
+
+
+class Far:
+    """A line to a program that runs on the far machine. `Connection.start` makes one."""
+
+    def __init__(self, connection: Connection, process: Any) -> None:
+        self._connection = connection
+        self._process = process
+
+    def line(self, timeout_s: float) -> bytes:
+        """Return the next line of its standard output; empty once there is none to come.
+
+        Raises:
+            TrialError: none came in time, or the connection is lost.
+        """
+        return _bytes(self._do(lambda p: p.stdout.readline(), timeout_s, "listening to"))
+
+    def tell(self, data: bytes) -> None:
+        """Write to its standard input; the connection's loop sends it on."""
+
+        async def tell(process: Any) -> None:
+            with suppress(BrokenPipeError, asyncssh.Error):  # it has ended: `line` tells how
+                process.stdin.write(data)
+
+        self._do(tell, _CONNECT_TIMEOUT_S, "writing to")
+
+    def close_input(self) -> None:
+        """Close its standard input."""
+
+        async def close(process: Any) -> None:
+            process.stdin.write_eof()
+
+        self._do(close, _CONNECT_TIMEOUT_S, "writing to")
+
+    def finished(self, timeout_s: float) -> Finished:
+        """Wait for its end, and return what of its output was not read yet.
+
+        Raises:
+            TrialError: it did not end in time, or the connection is lost.
+        """
+        done = self._do(lambda p: p.wait(check=False), timeout_s, "waiting for the end on")
+        if done.exit_status is None and done.exit_signal is None:
+            raise TrialError(f"the connection to {self._connection.target} is lost")
+        code = -1 if done.exit_status is None else done.exit_status
+        return Finished(code, _bytes(done.stdout), _bytes(done.stderr).decode(errors="replace"))
+
+    def _do(self, work: Callable[[Any], Coroutine[Any, Any, T]], timeout_s: float, doing: str) -> T:
+        return self._connection._wait(work(self._process), timeout_s, doing)
+
+
+def _socket_in(namespace: str, host: str, port: int) -> socket.socket:
+    """Connect from within a network namespace, in a thread that enters it and then ends."""
+
+    def connect() -> socket.socket:
+        netns.setns(namespace)
+        return socket.create_connection((host, port), _CONNECT_TIMEOUT_S)
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-netns") as executor:
+        made = executor.submit(connect).result()
+    made.setblocking(False)
+    return made
+
+
+def _worded(error: Exception, doing: str, target: Target, timeout_s: float) -> TrialError:
+    """Say what went wrong, and what to do."""
+    what = f"{doing} {target}"
+    # `ssh` has no words for a namespace; whoever uses one knows how to enter it.
+    login = f"ssh {'' if target.port is None else f'-p {target.port} '}" + (
+        f"{target.user}@{target.host}" if target.user else target.host
+    )
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        return TrialError(
+            f"{what} failed: its host key is not the one in known_hosts, or not there ({error})",
+            f"connect once with `{login}` and compare the key's fingerprint with the machine's",
+        )
+    if isinstance(error, asyncssh.PermissionDenied):
+        return TrialError(
+            f"{what} failed: it lets none of our keys in ({error})",
+            f"let `{login}` succeed without a password: ssh-copy-id, or ssh-add into your agent",
+        )
+    if isinstance(error, TimeoutError | asyncssh.TimeoutError):
+        return TrialError(f"{what} took over {timeout_s:g} s: it does not answer")
+    if isinstance(error, OSError) and not isinstance(error, ConnectionResetError | BrokenPipeError):
+        return TrialError(
+            f"{what} failed: {error.strerror or error}", f"see whether `{login}` gets there"
+        )
+    return TrialError(f"{what} failed: the connection is lost ({error or type(error).__name__})")
+
+
+def _bytes(found: object) -> bytes:
+    assert isinstance(found, bytes)  # encoding is None
+    return found

@@ -1,0 +1,93 @@
+"""A folder on the far machine that does not outlive us, nor does anything started under its mark.
+
+A keeper runs there: a small shell script that ends when this side hangs up, or says nothing for a
+minute. It then kills every process that carries the mark in its environment, and removes the
+folder. So the far machine is clean again whatever becomes of us or of the network.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Self
+
+from tare.errors import TrialError
+from tare.far.connection import Connection
+
+__all__ = ["MARK", "Folder"]
+
+MARK = "TARE_FAR"
+"""Environment variable of every process that is started on a far machine."""
+
+_TIMEOUT_S = 30.0
+_BEAT_S = 10.0
+
+_KEEPER = """
+trap '' HUP PIPE
+folder=$(mktemp -d "${TMPDIR:-/tmp}/tare-far-XXXXXXXX") || exit
+echo "$folder"
+# A byte is a sign of life; the end of input, or a minute of silence, is none.
+while [ "$(timeout 60 head -c 1)" ]; do :; done
+found=yes
+while [ "$found" ]; do
+  found=
+  for process in /proc/[0-9]*; do
+    if grep -qsF "$1" "$process/environ" && kill -KILL "${process#/proc/}" 2>/dev/null; then
+      found=yes
+    fi
+  done
+done
+rm -rf "$folder" && echo gone
+"""
+
+
+class Folder(AbstractContextManager["Folder"]):
+    """A folder on the far machine. Entering makes it; leaving removes it, and waits until it is.
+
+    Attributes:
+        path: its path there.
+        mark: `NAME=VALUE`, to be in the environment of whatever is to go with it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.mark = f"{MARK}={secrets.token_hex(8)}"
+        self._connection = connection
+        self._leaving = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, name="tare-ssh-pulse", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Make it.
+
+        Raises:
+            TrialError: it cannot be made there.
+        """
+        self._keeper = self._connection.start(["sh", "-c", _KEEPER, "sh", self.mark])
+        self.path = self._keeper.line(_TIMEOUT_S).decode(errors="replace").strip()
+        if not self.path:
+            words = self._keeper.finished(_TIMEOUT_S).stderr.strip()
+            raise TrialError(f"{self._connection.target} makes no folder for us: {words}")
+        self._pulse.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leaving.set()
+        self._pulse.join()
+        # Where the connection is lost the keeper does it alone, and there is nobody to ask.
+        with suppress(TrialError):
+            self._keeper.close_input()
+            while self._keeper.line(_TIMEOUT_S):
+                pass
+
+    def _beat(self) -> None:
+        while not self._leaving.wait(_BEAT_S):
+            try:
+                self._keeper.tell(b".")
+            except TrialError:
+                return

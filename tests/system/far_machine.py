@@ -1,0 +1,107 @@
+"""An sshd in a namespace: as far a machine as one machine can hold. Keys are made for it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyroute2 import netns
+
+from tare import process
+from tare.command import Command
+from tare.far import Target
+
+SSHD = "/usr/sbin/sshd"
+PORT = 2222
+
+
+@dataclass(frozen=True)
+class FarMachine:
+    """What a test does to the far machine."""
+
+    target: Target
+    home: Path
+    """The near side's, with its key and its known hosts."""
+    temporary: Path
+    """The far side's folder for what does not last."""
+    sshd: process.Running
+
+    def sessions(self) -> list[int]:
+        """Return the processes of sshd that each serve one connection."""
+        children = Path(f"/proc/{self.sshd.pid}/task/{self.sshd.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def left(self) -> list[str]:
+        """List what is there of ours: folders, and processes of any session."""
+        found = [str(path) for path in self.temporary.iterdir()]
+        ours = f"TMPDIR={self.temporary}".encode()
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if ours in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(f"process {folder.name}")
+            except OSError:  # it has ended
+                continue
+        return found
+
+
+@contextmanager
+def far_machine(folder: Path, near_ns: str, far_ns: str, address: str) -> Iterator[FarMachine]:
+    """Run an sshd in `far_ns`, and let the user whose home is in `folder` in."""
+    home = folder / "home"
+    (home / ".ssh").mkdir(parents=True, mode=0o700)
+    host_key, user_key = folder / "host_key", home / ".ssh" / "id_ed25519"
+    for key in (host_key, user_key):
+        make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
+        subprocess.run(make, check=True)
+    public = host_key.with_suffix(".pub").read_text()
+    (home / ".ssh" / "known_hosts").write_text(f"[{address}]:{PORT} {public}")
+    (folder / "authorized").write_text(user_key.with_suffix(".pub").read_text())
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    separation = Path("/run/sshd")  # sshd insists on it, and nothing is ever put there
+    made = not separation.exists()
+    separation.mkdir(exist_ok=True)
+    settings = {
+        "Port": PORT, "ListenAddress": address, "HostKey": host_key, "PidFile": "none",
+        "AuthorizedKeysFile": folder / "authorized", "StrictModes": "no", "UsePAM": "no",
+        "PermitRootLogin": "yes", "SetEnv": f"TMPDIR={temporary}",
+    }  # fmt: skip
+    argv = (SSHD, "-D", "-e", "-f", "/dev/null")
+    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    try:
+        with process.start(Command((*argv, *options), netns=far_ns)) as sshd:
+            _await_listening(near_ns, address)
+            yield FarMachine(Target(address, "root", PORT, near_ns), home, temporary, sshd)
+            if sshd.alive():
+                os.kill(sshd.pid, 15)
+                sshd.ended_within(10)
+    finally:
+        if made:
+            separation.rmdir()
+
+
+def _await_listening(near_ns: str, address: str) -> None:
+    """Wait until somebody listens; a connection that is refused says so at once."""
+    found: list[bool] = []
+
+    def look() -> None:
+        netns.setns(near_ns)
+        for _ in range(2000):
+            try:
+                socket.create_connection((address, PORT), 5).close()
+            except ConnectionRefusedError:
+                threading.Event().wait(0.005)
+            else:
+                found.append(True)
+                return
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    looking.join(30)
+    assert found, "sshd does not listen"

@@ -1,0 +1,294 @@
+"""Another machine by ssh: an sshd in a namespace, and what can happen on the way to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import traces
+from conftest import PROGRAMS, needs_root
+from far_machine import PORT, SSHD, FarMachine, far_machine
+
+from tare import accounting, environments, process
+from tare.command import Command, start_time
+from tare.environments import Site
+from tare.environments.ssh import Ssh
+from tare.errors import Exit, TrialError
+from tare.far import Target
+from tare.hosts import Hosts
+from tare.leftovers import Registry, clean
+from tare.placement import Placement
+from tare.record import Record
+
+pytestmark = [
+    pytest.mark.system,
+    needs_root,
+    pytest.mark.skipif(not Path(SSHD).exists(), reason="openssh-server is not installed"),
+]
+
+SERVE = ("echo/echo-udp", "serve", "--port", "7400", "--bind")
+
+
+def await_that(holds: Callable[[], bool], timeout_s: float = 30) -> bool:
+    tick = threading.Event()
+    for _ in range(int(timeout_s / 0.02)):
+        if holds():
+            return True
+        tick.wait(0.02)
+    return False
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    root = tmp_path_factory.mktemp("ssh")
+    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
+        yield Site(
+            hosts=hosts,
+            programs=PROGRAMS,
+            scratch=root / "scratch",
+            cache=root / "cache",
+            leftovers=registry,
+            placement=Placement.parse("same-core"),
+        )
+
+
+@pytest.fixture
+def far(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarMachine]:
+    hosts = site.hosts
+    with far_machine(tmp_path, hosts.client_ns, hosts.server_ns, hosts.server_address) as machine:
+        monkeypatch.setenv("HOME", str(machine.home))
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        yield machine
+    assert machine.left() == []
+
+
+def ask(site: Site, address: str) -> dict[str, int]:
+    argv = (
+        str(PROGRAMS / "echo/echo-udp"), "ask", "--peer", address, "--port", "7400",
+        "--payload", "64", "--requests", "200", "--out", str(site.scratch / "samples"),
+    )  # fmt: skip
+    with process.start(Command(argv, netns=site.hosts.client_ns)) as client:
+        return dict(client.finish(60)["counters"])
+
+
+def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
+    site: Site, far: FarMachine
+) -> None:
+    fifo = replace(site, placement=replace(site.placement, fifo=50))
+    with Ssh(far.target).enter(fifo) as inside:
+        assert inside.address == site.hosts.server_address
+        assert inside.interface == "eth0"
+        assert inside.facts["machine"] == str(far.target)
+        with inside.start([*SERVE, inside.address]) as server:
+            assert server.event(30)["event"] == "ready"
+            assert far.left() != []
+            before = server.account()
+            assert ask(site, inside.address)["received"] == 200
+            used = accounting.difference(before, server.account())
+            tid = next(t.tid for t in used.threads if t.cpu_ns > 0)
+            assert os.sched_getscheduler(tid) == os.SCHED_FIFO
+            assert os.sched_getaffinity(tid) == set(site.placement.server)
+            assert server.stop(30)["replies"] >= 200
+    assert {t.role for t in used.threads} == {"server"}
+    assert used.sent_bytes is not None
+    assert used.sent_bytes >= 200 * 64
+    assert used.peak_memory_bytes is not None
+
+
+def test_what_a_library_is_missing_for_is_started_with_those_that_were_pushed(
+    site: Site, far: FarMachine, tmp_path: Path
+) -> None:
+    # As if the far machine had none: its ldd finds nothing.
+    liar = tmp_path / "ldd"
+    liar.write_text("#!/bin/sh\necho 'libstdc++.so.6 => not found'\n")
+    liar.chmod(0o755)
+    with Ssh(far.target).enter(site) as inside:
+        programs = inside._programs  # type: ignore[attr-defined]
+        asked = programs._connection.run
+        programs._connection.run = lambda argv, *rest: asked(
+            [str(liar) if argv[0] == "ldd" else argv[0], *argv[1:]], *rest
+        )
+        with inside.start([*SERVE, inside.address]) as server:
+            server.event(30)
+            mapped = Path(f"/proc/{server.pid}/maps").read_text()  # type: ignore[attr-defined]
+            files = {line.split()[-1] for line in mapped.splitlines() if ".so" in line}
+            assert files
+            assert all(name.startswith(str(far.temporary)) for name in files), files
+            assert ask(site, inside.address)["received"] == 200
+            server.stop(30)
+
+
+def test_a_failing_program_says_why(site: Site, far: FarMachine) -> None:
+    with Ssh(far.target).enter(site) as inside:
+        with pytest.raises(TrialError, match="No such file"):
+            inside.run(["cat", "/no/such/file"], 20)
+        with pytest.raises(TrialError, match="is not there"):
+            inside.start(["echo/no-such-echo"])
+        elsewhere = [*SERVE, "192.0.2.1"]
+        with pytest.raises(TrialError, match=r"192\.0\.2\.1"), inside.start(elsewhere) as server:
+            server.event(20)
+        with pytest.raises(TrialError, match="does not answer"):
+            inside.run(["sleep", "60"], 0.2)
+        assert inside.run(["echo", "well"], 20) == "well\n"
+
+
+def test_a_host_whose_key_is_unknown_or_another_is_not_talked_to(
+    site: Site, far: FarMachine
+) -> None:
+    known = far.home / ".ssh" / "known_hosts"
+    other = (far.home / ".ssh" / "id_ed25519.pub").read_text()
+    for content in ("", f"[{far.target.host}]:{PORT} {other}"):
+        known.write_text(content)
+        with pytest.raises(TrialError, match="host key") as error, Ssh(far.target).enter(site):
+            pass
+        assert f"ssh -p {PORT} root@{far.target.host}" in str(error.value.remedy)
+
+
+def test_a_key_that_is_refused_says_so(site: Site, far: FarMachine, tmp_path: Path) -> None:
+    (tmp_path / "authorized").write_text("")
+    with pytest.raises(TrialError, match="lets none of our keys in"), Ssh(far.target).enter(site):
+        pass
+
+
+def test_a_machine_that_is_not_there_says_so(site: Site, far: FarMachine) -> None:
+    closed = replace(far.target, port=PORT + 1)
+    with pytest.raises(TrialError, match="refused"), Ssh(closed).enter(site):
+        pass
+    nobody = Target("10.77.0.99", "root", PORT, far.target.netns)
+    with pytest.raises(TrialError, match="No route to host"), Ssh(nobody).enter(site):
+        pass
+
+
+def test_a_disk_that_is_full_there_says_so(site: Site, far: FarMachine) -> None:
+    with Ssh(far.target).enter(site) as inside:
+        folder = Path(inside._folder.path)  # type: ignore[attr-defined]
+        with mounted(folder, "64k"), pytest.raises(TrialError, match="No space left"):
+            inside.start([*SERVE, inside.address])
+
+
+class mounted:  # noqa: N801 - reads as a verb
+    """A tmpfs of a size at a folder."""
+
+    def __init__(self, point: Path, size: str) -> None:
+        self._mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tare-test", str(point)]
+        self._umount = ["umount", "--lazy", str(point)]
+
+    def __enter__(self) -> None:
+        subprocess.run(self._mount, check=True)
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(self._umount, check=True)
+
+
+def test_a_connection_that_is_lost_in_mid_trial_is_an_error_and_the_far_side_cleans_itself(
+    site: Site, far: FarMachine
+) -> None:
+    usual = site.hosts.client_ns
+    entered = Ssh(far.target).enter(site)
+    with entered as inside, inside.start([*SERVE, inside.address]) as server:
+        server.event(30)
+        for pid in far.sessions():
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(TrialError, match="lost"):
+            server.event(30)
+        with pytest.raises(TrialError, match="lost"):
+            server.account()
+    assert site.hosts.client_ns == usual
+    assert await_that(lambda: far.left() == [])
+
+
+LIFE = """
+import sys
+from pathlib import Path
+from tare.environments import Site
+from tare.environments.ssh import Ssh
+from tare.hosts import Hosts
+from tare.leftovers import Registry
+from tare.placement import Placement
+
+root, programs, scratch = map(Path, sys.argv[1:4])
+with Registry(root) as registry, Hosts(registry) as hosts:
+    site = Site(hosts, programs, scratch, scratch, registry, Placement())
+    with Ssh.parse(sys.argv[4]).enter(site) as inside:
+        serve = ["echo/echo-udp", "serve", "--port", "7400", "--bind", inside.address]
+        with inside.start(serve) as server:
+            server.event(30)
+            print("alive", flush=True)
+            sys.stdin.read()
+"""
+
+
+def test_nothing_is_left_on_either_side_after_a_kill(far: FarMachine, tmp_path: Path) -> None:
+    root, scratch = tmp_path / "root", tmp_path / "scratch"
+    scratch.mkdir()
+    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch), str(far.target)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as life:
+        assert life.stdout is not None
+        assert life.stdout.readline() == b"alive\n"
+        mark = f"{life.pid}:{start_time(life.pid)}"
+        assert far.left() != []
+        life.send_signal(signal.SIGKILL)
+    runs = [path.name for path in root.glob("*") if path.is_dir()]
+    clean(root)
+    for run_id in runs:
+        assert traces.of_run(run_id, mark) == []
+    assert await_that(lambda: far.left() == [])
+
+
+FAR = "@10.77.0.2"
+EXPERIMENT = """\
+title: Here and there
+factors: {{environment: [native, {far}], transport: [udp]}}
+baseline: {{environment: native}}
+family: {{transport: tcp}} # nothing is judged, so three blocks may do
+blocks: {{min: 3, max: 3}}
+session: {{requests: 300, warmup: 30, timeout: 1 s}}
+"""
+
+
+def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
+    far: FarMachine, tmp_path: Path
+) -> None:
+    level = environments.level(f"ssh {far.target}")
+    (tmp_path / "file.yaml").write_text(EXPERIMENT.format(far=level))
+    argv = [sys.executable, "-m", "tare", "run", "file.yaml", "--json"]
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as run:
+
+        def measured_there() -> bool:
+            lines = [path.read_text() for path in tmp_path.glob("results/*/trials.ndjson")]
+            return run.poll() is not None or any(FAR in text for text in lines)
+
+        assert await_that(measured_there, 60)
+        for pid in (*far.sessions(), far.sshd.pid):
+            os.kill(pid, signal.SIGKILL)
+        said, _ = run.communicate(timeout=120)
+    assert run.returncode == Exit.TRIALS_FAILED
+    record = Record(tmp_path / json.loads(said)["result"])
+    assert len(record.trials()) == 3 * len(record.plan.cells)
+    here = [t for t in record.trials() if FAR not in t.cell]
+    there = [t for t in record.trials() if FAR in t.cell]
+    assert all(t.status == "ok" for t in here)
+    assert there[0].status == "ok"
+    assert there[0].facts["machine"] == str(far.target)
+    assert there[-1].status == "failed"
+    assert there[-1].error is not None
+    assert str(far.target) in there[-1].error
+    page = (tmp_path / json.loads(said)["report"]).read_text()
+    assert level in page
+    assert await_that(lambda: far.left() == [])
+
+
+def test_a_level_names_a_machine() -> None:
+    level = environments.level("ssh  root@192.0.2.1:22   from lab")
+    assert level == "ssh root@192.0.2.1:22 from lab"
+    environment = environments.named(level)
+    assert isinstance(environment, Ssh)
+    assert environment.target == Target("192.0.2.1", "root", 22, "lab")
