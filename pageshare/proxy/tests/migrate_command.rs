@@ -54,7 +54,7 @@ impl Stage {
     fn resume(&mut self) {
         let output = self.command(&["--resume"]).output().expect("the program under test starts");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let there = !self.destination.has_ended() && self.destination.state() == "running";
+        let there = self.destination.state_if_alive().as_deref() == Some("running");
         let here = self.source.state() == "running";
         assert!(here != there, "here {here}, there {there}: {said}");
         assert_eq!(output.status.success(), there, "{said}");
@@ -135,4 +135,53 @@ fn a_destination_that_awaits_nothing_is_refused_and_the_guest_is_not_touched() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("awaits no migration"), "{said}");
     assert_eq!(stage.source.state(), "running");
+}
+
+/// Kills the driver or the receiver at random moments, a fifth of them just when the destination
+/// has loaded everything and the source may not know. `PAGESHARE_KILLS` says how many,
+/// `PAGESHARE_SEED` repeats a run.
+#[test]
+#[ignore = "long: cargo test -p pageshare --test migrate_command -- --ignored --nocapture"]
+fn random_kills_lose_and_double_no_guest() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let kills = number("PAGESHARE_KILLS", 100);
+    let mut state = number("PAGESHARE_SEED", 0x9e37_79b9_7f4a_7c15);
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let (mut arrived, mut stayed) = (0, 0);
+    for kill in 0..kills {
+        let mut stage = Stage::set();
+        stage.slow(80);
+        let mut driver = stage.migrate(&[]);
+        let (at_the_end, of_the_driver) = (kill % 5 == 0, random(2) == 0);
+        if at_the_end {
+            lab::wait_for("the destination to have loaded, or to have ended", || {
+                let state = stage.destination.state_if_alive();
+                let loaded = state.as_deref() != Some("inmigrate");
+                loaded.then_some(())
+            });
+        } else {
+            std::thread::sleep(Duration::from_millis(random(2500)));
+        }
+        if of_the_driver {
+            driver.kill().expect("our own child");
+        } else {
+            stage.receiver.kill();
+        }
+        driver.wait().expect("our own child");
+        stage.resume();
+        if stage.source.state() == "running" {
+            stayed += 1;
+        } else {
+            arrived += 1;
+        }
+    }
+    println!("{kills} kills: {arrived} guests arrived, {stayed} stayed, none lost or doubled");
+    assert_eq!(arrived + stayed, kills);
 }

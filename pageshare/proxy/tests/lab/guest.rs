@@ -149,6 +149,11 @@ impl Guest {
         self.qmp.run_state().expect("QEMU answers")
     }
 
+    /// QEMU's run state, or nothing if it has ended or ends while it is asked.
+    pub fn state_if_alive(&mut self) -> Option<String> {
+        self.qmp.run_state().ok()
+    }
+
     /// Whether QEMU has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("our own child").is_some()
