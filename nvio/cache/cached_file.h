@@ -21,6 +21,9 @@ class CachedFile {
   CachedFile(const CachedFile&) = delete;
   CachedFile& operator=(const CachedFile&) = delete;
 
+  // Whether this is one of the descriptors that we keep for ourselves.
+  bool owns(int fd) const { return fd == read_fd_ || fd == write_fd_; }
+
   // Lends a descriptor of the file: its access mode decides what this process can do with it.
   void lend(int fd);
 

@@ -437,7 +437,18 @@ class Program {
       MPI_Barrier(MPI_COMM_WORLD);
       open(MPI_MODE_RDWR);
     } else if (way == 2) {
+      // A descriptor from before the file was opened by MPI.
+      const int early = rank_ == 0 ? ::open(path_.c_str(), O_RDWR) : -1;
       open(MPI_MODE_RDWR | MPI_MODE_APPEND);
+      explicit_writes();
+      settle();
+      if (rank_ == 0) {
+        const Bytes bytes = random_bytes(3000);
+        note("early pwrite %zd", pwrite(early, bytes.data(), bytes.size(), 70000));
+        ::close(early);
+      }
+      settle();
+      explicit_reads();
       MPI_Offset position = 0;
       MPI_File_get_position(file_, &position);
       note("append position %lld", static_cast<long long>(position));

@@ -1,9 +1,11 @@
 #include "hooks.h"
 
+#include <dirent.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
 #include "real.h"
 
@@ -94,7 +96,8 @@ Process& Process::the() {
   return *process;
 }
 
-Process::Process() : settings_(read_settings_of_process()), files_(kMaxDescriptors) {
+Process::Process()
+    : settings_(read_settings_of_process()), files_(kMaxDescriptors), left_open_(kMaxDescriptors) {
   for (const auto& complaint : settings_.complaints) {
     if (!settings_.quiet) std::fprintf(stderr, "nvio: %s\n", complaint.c_str());
   }
@@ -143,7 +146,9 @@ void Process::forget_opened() { g_remember = false; }
 
 void Process::forget_descriptors(const std::vector<int>& descriptors, const CachedFile* file) {
   for (const int fd : descriptors) {
-    if (file_of(fd) == file) closing(fd);
+    if (file_of(fd) != file) continue;
+    closing(fd);
+    left_open_[static_cast<std::size_t>(fd)].store(true);
   }
 }
 
@@ -168,7 +173,27 @@ CachedFile* Process::track_opened(const std::string& path, const FileSettings& s
     descriptors.push_back(fd);
     if (found == nullptr) found = session->acquire_if_open(fd, status);
   }
+  if (found != nullptr) track_earlier(wanted, found);
   return found;
+}
+
+// Descriptors that the program opened before any rank cached the file: what is written through
+// them must not go past the cache either.
+void Process::track_earlier(const struct stat& wanted, const CachedFile* file) {
+  DIR* listing = opendir("/proc/self/fd");
+  if (listing == nullptr) return;
+  std::vector<int> descriptors;
+  while (const dirent* entry = readdir(listing)) descriptors.push_back(std::atoi(entry->d_name));
+  closedir(listing);
+  for (const int fd : descriptors) {
+    struct stat status {};
+    if (fd >= kMaxDescriptors || file_of(fd) != nullptr || file->owns(fd) ||
+        left_open_[static_cast<std::size_t>(fd)].load() || real().fstat(fd, &status) != 0 ||
+        status.st_ino != wanted.st_ino || status.st_dev != wanted.st_dev) {
+      continue;
+    }
+    if (CachedFile* same = session_->acquire_if_open(fd, status); same != nullptr) track(fd, same);
+  }
 }
 
 void Process::track(int fd, CachedFile* file) {
@@ -178,6 +203,7 @@ void Process::track(int fd, CachedFile* file) {
 
 void Process::opened(int fd) {
   if (fd >= kMaxDescriptors) return;
+  left_open_[static_cast<std::size_t>(fd)].store(false, std::memory_order_relaxed);
   if (g_remember) g_opened.push_back(fd);
   Session* session = joined();
   struct stat status {};

@@ -45,6 +45,7 @@ class Process {
  private:
   Process();
   void track(int fd, CachedFile* file);
+  void track_earlier(const struct stat& wanted, const CachedFile* file);
 
   Settings settings_;
   std::unique_ptr<Session> session_;
@@ -53,6 +54,7 @@ class Process {
   std::mutex mutex_;  // guards joining and leaving
   std::uint8_t* tracked_ = nullptr;
   std::vector<std::atomic<CachedFile*>> files_;
+  std::vector<std::atomic<bool>> left_open_;  // by an MPI after its close: nobody uses them
 };
 
 }  // namespace nvio
