@@ -30,7 +30,7 @@ from tare.errors import TareError, TrialError, UnavailableError
 from tare.leftovers import Registry
 from tare.process import Command, run
 
-__all__ = ["Hosts", "Tap"]
+__all__ = ["Hosts", "OwnHost", "Tap"]
 
 PREFIX_LENGTH = 24
 _BRIDGE = "bridge"
@@ -53,6 +53,14 @@ class Tap:
     """For the guest's own NIC; the hosts' neighbour tables count on it."""
     address: str
     """IPv4 address for the guest's NIC, with the prefix length `PREFIX_LENGTH`."""
+
+
+@dataclass(frozen=True)
+class OwnHost:
+    """A host on the bridge that one environment has for itself."""
+
+    netns: str
+    address: str
 
 
 class Hosts(AbstractContextManager["Hosts"]):
@@ -161,7 +169,7 @@ class Hosts(AbstractContextManager["Hosts"]):
         tap = Tap(
             netns=self.wire_ns,
             name=name or f"guest{number - 3}",
-            mac=f"02:00:0a:4d:{number >> 8:02x}:{number & 255:02x}",
+            mac=_mac(number),
             address=f"10.77.0.{number}",
         )
         self._run(self.wire_ns, "ip", "tuntap", "add", "dev", tap.name, "mode", "tap")
@@ -175,6 +183,27 @@ class Hosts(AbstractContextManager["Hosts"]):
             self._run(self.wire_ns, "ip", "link", "delete", "dev", tap.name)
             for namespace in (self.client_ns, self.server_ns):
                 _within(namespace, lambda ip: _forget(ip, tap.address))
+
+    @contextmanager
+    def own_host(self) -> Iterator[OwnHost]:
+        """Make one more host on the bridge, for whoever takes its interface away from it."""
+        number = next(self._taps)
+        host = OwnHost(
+            netns=f"{self.wire_ns.removesuffix('wire')}{number}",
+            address=f"10.77.0.{number}",
+        )
+        port, mac = f"host{number}", _mac(number)
+        with self._registry.owing("netns", host.netns):
+            _make_namespace(host.netns)
+            self._plug(port, host.netns, mac, host.address)
+            for namespace in (self.client_ns, self.server_ns):
+                self._introduce(namespace, host.address, mac)
+            try:
+                yield host
+            finally:
+                self._run(self.wire_ns, "ip", "link", "delete", "dev", port)
+                for namespace in (self.client_ns, self.server_ns):
+                    _within(namespace, lambda ip: _forget(ip, host.address))
 
     def _plug(self, port: str, namespace: str, mac: str, address: str) -> None:
         """Lay a veth from a port of the bridge into a host."""
@@ -222,6 +251,10 @@ class Hosts(AbstractContextManager["Hosts"]):
 
     def _run(self, namespace: str, *argv: str) -> None:
         run(Command(argv, netns=namespace), _COMMAND_TIMEOUT_S)
+
+
+def _mac(number: int) -> str:
+    return f"02:00:0a:4d:{number >> 8:02x}:{number & 255:02x}"
 
 
 def _make_namespace(name: str) -> None:

@@ -117,7 +117,7 @@ class Environment(Protocol):
         ...
 
 
-NAMES = ("native", "container", "uml", "qemu")
+NAMES = ("native", "container", "gvisor", "uml", "qemu")
 """Every environment of this version that is on this machine, the cheapest first."""
 
 FAR = "ssh"
@@ -128,12 +128,15 @@ FAR = "ssh"
 def by_name() -> Mapping[str, Environment]:
     """Every environment of this version."""
     from tare.environments.container import Container  # noqa: PLC0415 - they import this module
+    from tare.environments.gvisor import Gvisor  # noqa: PLC0415
     from tare.environments.native import Native  # noqa: PLC0415
     from tare.environments.qemu import Qemu  # noqa: PLC0415
     from tare.environments.ssh import Ssh  # noqa: PLC0415
     from tare.environments.uml import Uml  # noqa: PLC0415
 
-    found: tuple[Environment, ...] = (Native(), Container(), Uml(), Qemu(), Ssh())
+    found: tuple[Environment, ...] = (
+        Native(), Container(), Gvisor(), Uml(), Qemu(), Ssh(),
+    )  # fmt: skip
     return {environment.name: environment for environment in found}
 
 

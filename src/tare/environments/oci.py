@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tare.command import Command
 from tare.environments import Site
@@ -28,13 +28,23 @@ _RT_RUNTIME_US = 950_000
 host. Two containers that want it at once do not fit, and the second is refused by the kernel."""
 
 
-def write_bundle(bundle: Path, name: str, site: Site) -> None:
+def write_bundle(
+    bundle: Path,
+    name: str,
+    site: Site,
+    *,
+    netns: str | None = None,
+    bind: Literal["bind", "rbind"] = "bind",
+) -> None:
     """Write a bundle: config.json, and the root's skeleton.
 
     Args:
         bundle: a folder that this makes.
         name: of the container's cgroup.
-        site: whose server namespace, programs and scratch folder the container is given.
+        site: whose programs and scratch folder the container is given.
+        netns: its network namespace; None is the server's.
+        bind: whether it sees what is mounted below the host's folders. A runtime that binds from a
+            user namespace of its own (runsc) may not leave it out.
     """
     rootfs = bundle / "rootfs"
     rootfs.mkdir(parents=True)
@@ -52,10 +62,10 @@ def write_bundle(bundle: Path, name: str, site: Site) -> None:
         if path.is_symlink():
             (rootfs / path.name).symlink_to(path.readlink())
         elif path.is_dir() and path.name not in _OWN_ROOT_FOLDERS:
-            mounts.append(_bound(path, "ro"))
+            mounts.append(_bound(path, bind, "ro"))
     # Both may lie below a folder that the container has for itself, or on another file system.
-    mounts.append(_bound(site.programs.resolve(), "ro"))
-    mounts.append(_bound(site.scratch.resolve(), "rw"))
+    mounts.append(_bound(site.programs.resolve(), bind, "ro"))
+    mounts.append(_bound(site.scratch.resolve(), bind, "rw"))
     linux: dict[str, Any] = {
         "cgroupsPath": f"/{name}",
         "namespaces": [
@@ -63,7 +73,7 @@ def write_bundle(bundle: Path, name: str, site: Site) -> None:
             {"type": "ipc"},
             {"type": "uts"},
             {"type": "mount"},
-            {"type": "network", "path": f"/run/netns/{site.hosts.server_ns}"},
+            {"type": "network", "path": f"/run/netns/{netns or site.hosts.server_ns}"},
         ],
         "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list"],
         "readonlyPaths": ["/proc/bus", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
@@ -102,8 +112,8 @@ def _mount(destination: str, kind: str, options: list[str]) -> dict[str, Any]:
     return {"destination": destination, "type": kind, "source": kind, "options": options}
 
 
-def _bound(path: Path, access: str) -> dict[str, Any]:
-    options = ["bind", access, "nosuid", "nodev"]
+def _bound(path: Path, bind: str, access: str) -> dict[str, Any]:
+    options = [bind, access, "nosuid", "nodev"]
     return {"destination": str(path), "type": "bind", "source": str(path), "options": options}
 
 

@@ -1,0 +1,281 @@
+"""The server in gVisor: a kernel in user space (runsc), with a network stack of its own.
+
+The bundle is the container's; runsc runs it with its systrap platform and takes the interface of a
+host on the bridge that it has for itself. One sandbox is one session; each server is a fresh
+process in it (`runsc exec`). runsc is built once, from its Go module, into the cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import platformdirs
+
+from tare import accounting, process
+from tare.accounting import Account
+from tare.command import PATH, Command, start_time
+from tare.environments import Availability, Inside, Site, oci
+from tare.environments.on_host import resolved
+from tare.errors import TrialError
+from tare.guests.cache import workspace
+from tare.hosts import OwnHost
+
+__all__ = ["Gvisor"]
+
+_MODULE = "gvisor.dev/gvisor/runsc"
+_VERSION = "v0.0.0-20260905035102-160fafc42237"
+_GO_PATH = f"{PATH}:/usr/local/go/bin"
+"""Where Go is looked for: go.dev's own archive unpacks there."""
+_HANDED_ON = (
+    "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GOTOOLCHAIN", "HTTPS_PROXY", "https_proxy",
+    "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
+)  # fmt: skip
+"""Of the user's own environment: how Go reaches modules from here."""
+_BUILD_TIMEOUT_S = 3600.0
+_TIMEOUT_S = 30.0
+_LOOK_AGAIN_S = 0.002
+
+
+class Gvisor:
+    """gVisor by its systrap platform, which needs neither KVM nor privileges of the processor."""
+
+    name = "gvisor"
+
+    def availability(self) -> Availability:
+        """Tell whether runsc is built, or could be. It builds nothing."""
+        found = built(platformdirs.user_cache_path("tare"))
+        go = _go()
+        if found is None and go is None:
+            return Availability(
+                False,
+                "runsc is not built, and there is no Go to build it with",
+                "install Go from https://go.dev/dl/ into /usr/local/go",
+            )
+        detail = f"runsc {_VERSION}, systrap" if found else "runsc is built at the first start"
+        if os.geteuid() != 0:
+            return Availability(False, f"{detail}, but this user is not root", "run as root")
+        # No disk: O_DIRECT is answered by its page cache.
+        can = frozenset({"network", "pinning", "accounting"})
+        return Availability(True, detail, can=can)
+
+    @contextmanager
+    def enter(self, site: Site) -> Iterator[Inside]:
+        """Start a sandbox that waits, to which servers are added; the first time, build runsc."""
+        runsc = built(site.cache) or _build(site.cache)
+        name = f"tare-{site.leftovers.run_id}-{secrets.token_hex(2)}"
+        bundle = site.scratch / name
+        # Its own TCP loses every segment that the host left to a network card to finish.
+        site.hosts.turn_off_offloads()
+        with ExitStack() as stack:
+            stack.enter_context(site.leftovers.owing("directory", str(bundle)))
+            # runsc keeps an empty network namespace there, for the process that opens files.
+            null = bundle / "state" / "null-netns"
+            stack.enter_context(site.leftovers.owing("mount", str(null)))
+            host = stack.enter_context(site.hosts.own_host())
+            try:
+                oci.write_bundle(bundle, name, site, netns=host.netns, bind="rbind")
+            except OSError as error:
+                what = f"cannot write the sandbox's bundle {bundle}: {error.strerror}"
+                raise TrialError(what, "make room") from error
+            sandbox = stack.enter_context(_Sandbox(runsc, name, bundle, site))
+            yield _InsideGvisor(site, sandbox, host)
+
+
+class _Sandbox(AbstractContextManager["_Sandbox"]):
+    """One sandbox, held by a runsc in the foreground; it dies with that, and that with us."""
+
+    def __init__(self, runsc: Path, name: str, bundle: Path, site: Site) -> None:
+        self.name = name
+        self.bundle = bundle
+        self._site = site
+        state = ("--root", str(bundle / "state"))
+        self._runsc = (
+            str(runsc), *state, "--platform=systrap", "--network=sandbox", "--ignore-cgroups",
+        )  # fmt: skip
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Sandbox:
+        pid_file = self.bundle / "pid"
+        where = ("--bundle", str(self.bundle), "--pid-file", str(pid_file))
+        with ExitStack() as stack:
+            # Never SCHED_FIFO: its kernel spins while it waits for a trap.
+            running = stack.enter_context(self.start(self.name, "run", *where, self.name))
+            self.pid = await_pid(pid_file, running)
+            known = f"{self.pid}:{start_time(self.pid)}"
+            stack.enter_context(self._site.leftovers.owing("process", known))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def command(self, *words: str) -> Command:
+        """Return a command to runsc about this sandbox."""
+        return Command((*self._runsc, *words), cpus=self._site.placement.server)
+
+    def start(self, log_name: str, *words: str) -> process.Running:
+        """Start a runsc that stays."""
+        logs = self._site.scratch / "logs"
+        return process.start(self.command(*words), log_dir=logs, name=log_name)
+
+
+class _InsideGvisor:
+    def __init__(self, site: Site, sandbox: _Sandbox, host: OwnHost) -> None:
+        self._site = site
+        self._sandbox = sandbox
+        self._count = itertools.count()
+        self.address = host.address
+        self.interface = site.hosts.server_interface
+        self.session = sandbox.name
+        self.facts: Mapping[str, Any] = {
+            "kernel": self.run(("uname", "-r"), _TIMEOUT_S).strip(),
+            "runsc": _VERSION,
+            "platform": "systrap",
+            "root": "the host's, read-only",
+            "network": "gVisor's own stack on a packet socket, without offloads on the wire",
+        }
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> _GvisorServer:
+        written, pid_file = self._describe(argv, env)
+        words = ("exec", "--process", str(written), "--internal-pid-file", str(pid_file))
+        name = f"gvisor-{Path(argv[0]).name}"
+        with ExitStack() as stack:
+            running = stack.enter_context(self._sandbox.start(name, *words, self._sandbox.name))
+            inner = await_pid(pid_file, running)
+            stack.pop_all()
+        return _GvisorServer(self._sandbox, running, inner, self.interface)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        written, _ = self._describe(argv, None)
+        command = self._sandbox.command("exec", "--process", str(written), self._sandbox.name)
+        return process.run(command, timeout_s).stdout
+
+    def _describe(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[Path, Path]:
+        """Write down a process for `runsc exec`; return that file, and where its pid will be.
+
+        Without priority and processors of its own: in there they are gVisor's to give.
+        """
+        number = next(self._count)
+        inner = Command(resolved(argv, self._site.programs), env=env or {})
+        written = self._sandbox.bundle / f"process-{number}.json"
+        written.write_text(json.dumps(oci.process(inner)))
+        return written, self._sandbox.bundle / f"pid-{number}"
+
+
+class _GvisorServer(AbstractContextManager["_GvisorServer"]):
+    """See `ServerProcess`. Its own process is seen by gVisor alone; the host sees the sandbox."""
+
+    def __init__(
+        self, sandbox: _Sandbox, running: process.Running, inner_pid: int, interface: str
+    ) -> None:
+        self._sandbox = sandbox
+        self._running = running
+        self._inner_pid = inner_pid
+        self._interface = interface
+
+    def event(self, timeout_s: float) -> dict[str, Any]:
+        return self._running.event(timeout_s)
+
+    def account(self) -> Account:
+        """Snapshot the sandbox: gVisor's kernel is `vmm`, what runs programs for it is `vcpu`."""
+        seen = accounting.snapshot(self._sandbox.pid, "vcpu", interface=self._interface)
+        try:
+            tasks = Path(f"/proc/{self._sandbox.pid}/task")
+            kernel = {int(task.name) for task in tasks.iterdir()}
+        except FileNotFoundError as error:
+            raise TrialError(f"the sandbox {self._sandbox.name} has ended") from error
+        threads = tuple(replace(t, role="vmm") if t.tid in kernel else t for t in seen.threads)
+        return accounting.combined(replace(seen, threads=threads), accounting.snapshot_kernel())
+
+    def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        with suppress(TrialError):  # it has ended: `finish` tells how
+            self._signal(signal.SIGTERM)
+        return self._running.finish(timeout_s, sent=signal.SIGTERM)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._running:
+            if self._running.alive():
+                with suppress(TrialError):
+                    self._signal(signal.SIGKILL)
+                    self._running.ended_within(_TIMEOUT_S)
+
+    def _signal(self, which: signal.Signals) -> None:
+        """Send a signal inside: `runsc exec` passes none on, and dies of it alone."""
+        kill = ("exec", self._sandbox.name, "kill", f"-{which.value}", str(self._inner_pid))
+        process.run(self._sandbox.command(*kill), _TIMEOUT_S)
+
+
+def built(cache: Path) -> Path | None:
+    """Return the runsc of this version, if the cache has it."""
+    path = cache / "gvisor" / f"runsc-{_VERSION}"
+    return path if os.access(path, os.X_OK) else None
+
+
+def await_pid(pid_file: Path, running: process.Running) -> int:
+    """Wait until runsc has written a pid.
+
+    Raises:
+        TrialError: it ended before, or took too long.
+    """
+    deadline = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < deadline and running.alive():
+        with suppress(FileNotFoundError, ValueError):  # not there, or not written yet
+            return int(pid_file.read_text())
+        time.sleep(_LOOK_AGAIN_S)
+    words = running.stderr().strip()[-1000:]
+    raise TrialError(f"runsc did not start {running.command}: {words}")
+
+
+@cache
+def _go() -> str | None:
+    return shutil.which("go", path=_GO_PATH)
+
+
+def _build(cache: Path) -> Path:
+    """Build runsc into the cache; modules and objects of the build go again.
+
+    Raises:
+        TrialError: there is no Go, or it failed.
+    """
+    go = _go()
+    if go is None:
+        raise TrialError("there is no Go to build runsc with", "`tare doctor` says what to do")
+    folder = cache / "gvisor"
+    with workspace(folder) as scratch:
+        env = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
+        env |= {
+            "GOBIN": str(scratch / "bin"),
+            "GOPATH": str(scratch / "go"),
+            "GOCACHE": str(scratch / "objects"),
+            "GOFLAGS": "-modcacherw",
+            "CGO_ENABLED": "0",
+        }
+        install = ("nice", "-n", "10", go, "install", f"{_MODULE}@{_VERSION}")
+        process.run(Command(install, env=env), _BUILD_TIMEOUT_S)
+        (scratch / "bin" / "runsc").replace(folder / f"runsc-{_VERSION}")
+    found = built(cache)
+    assert found is not None
+    return found

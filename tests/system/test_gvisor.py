@@ -1,0 +1,200 @@
+"""gVisor for real, where runsc has been built: building it takes minutes, and is left to a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+import pytest
+import traces
+from conftest import PROGRAMS, needs_root
+
+from tare import accounting, process
+from tare.command import Command, start_time
+from tare.environments import Inside, Site
+from tare.environments.gvisor import Gvisor, built
+from tare.errors import TrialError
+from tare.hosts import Hosts
+from tare.leftovers import Registry, clean
+from tare.placement import Placement
+
+CACHE = platformdirs.user_cache_path("tare")
+
+pytestmark = [
+    pytest.mark.system,
+    needs_root,
+    pytest.mark.skipif(
+        built(CACHE) is None, reason="runsc is not built: the first run with gvisor builds it"
+    ),
+]
+
+PORT = ("--port", "7400")
+DOMAIN = ("--domain", "22")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    root = tmp_path_factory.mktemp("gvisor")
+    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
+        yield Site(
+            hosts=hosts,
+            programs=PROGRAMS,
+            scratch=root / "scratch",
+            cache=CACHE,
+            leftovers=registry,
+            placement=Placement.parse("same-core"),
+        )
+
+
+@pytest.fixture(scope="module")
+def inside(site: Site) -> Iterator[Inside]:
+    site.scratch.mkdir()
+    with Gvisor().enter(site) as entered:
+        yield entered
+
+
+def ask(site: Site, transport: str, *options: str, payload: int = 64) -> dict[str, int]:
+    argv = (
+        str(PROGRAMS / f"echo/echo-{transport}"), "ask", *options, "--payload", str(payload),
+        "--requests", "200", "--out", str(site.scratch / "samples"),
+    )  # fmt: skip
+    with process.start(Command(argv, netns=site.hosts.client_ns)) as client:
+        return dict(client.finish(60)["counters"])
+
+
+def test_it_is_gvisors_kernel_that_answers(inside: Inside) -> None:
+    assert inside.facts["kernel"].endswith("gvisor")
+    assert "Starting gVisor" in inside.run(["dmesg"], 30)
+    assert inside.interface in inside.run(["ip", "-brief", "address"], 30)
+
+
+def test_a_server_answers_over_the_bridge_and_is_accounted_for(site: Site, inside: Inside) -> None:
+    with inside.start(["echo/echo-udp", "serve", "--bind", inside.address, *PORT]) as server:
+        assert server.event(30)["event"] == "ready"
+        before = server.account()
+        counters = ask(site, "udp", "--peer", inside.address, *PORT)
+        used = accounting.difference(before, server.account())
+        last = server.stop(30)
+    assert counters["received"] == 200
+    assert last["replies"] >= 200
+    for role in ("vmm", "vcpu"):
+        assert sum(t.cpu_ns for t in used.threads if t.role == role) > 0
+    for counted in (used.sent_bytes, used.received_bytes):
+        assert counted is not None
+        assert counted >= 200 * 64
+    assert used.peak_memory_bytes is not None
+
+
+def test_long_arrays_cross_by_tcp_in_both_directions(site: Site, inside: Inside) -> None:
+    with inside.start(["echo/echo-tcp", "serve", "--bind", inside.address, *PORT]) as server:
+        server.event(30)
+        counters = ask(site, "tcp", "--peer", inside.address, *PORT, payload=60_000)
+        assert counters["received"] == 200
+        assert counters["corrupted"] == 0
+        server.stop(30)
+
+
+def test_a_dds_finds_its_way_in(site: Site, inside: Inside) -> None:
+    hosts = site.hosts
+    serve = (*DOMAIN, "--interface", inside.interface, "--peer", hosts.client_address)
+    with inside.start(["echo/echo-cyclonedds", "serve", *serve]) as server:
+        server.event(30)
+        reach = ("--interface", hosts.client_address, "--peer", inside.address)
+        assert ask(site, "cyclonedds", *DOMAIN, *reach)["received"] == 200
+        server.stop(30)
+
+
+def test_one_server_after_another_gets_the_same_port(inside: Inside) -> None:
+    idle = inside.run(["ls", "/proc"], 30).split()
+    for _ in range(3):
+        with inside.start(["echo/echo-udp", "serve", "--bind", inside.address, *PORT]) as server:
+            server.event(30)
+            # Left without being stopped, as after an error.
+    now = inside.run(["ls", "/proc"], 30).split()
+    assert len([n for n in now if n.isdigit()]) == len([n for n in idle if n.isdigit()])
+
+
+def test_the_host_cannot_be_written_to(site: Site, inside: Inside) -> None:
+    for path in ("/etc/x", "/usr/x", f"{site.programs}/x"):
+        with pytest.raises(TrialError, match="Read-only file system"):
+            inside.run(["touch", path], 30)
+
+
+def test_a_failing_program_says_why(inside: Inside) -> None:
+    with pytest.raises(TrialError, match="No such file"):
+        inside.run(["cat", "/no/such/file"], 30)
+    with pytest.raises(TrialError), inside.start(["echo/no-such-echo"]) as server:
+        server.event(30)
+    elsewhere = ["echo/echo-udp", "serve", "--bind", "192.0.2.1", *PORT]
+    with pytest.raises(TrialError, match=r"192\.0\.2\.1"), inside.start(elsewhere) as server:
+        server.event(30)
+
+
+def test_a_sandbox_that_dies_is_an_error_and_leaves_nothing(site: Site) -> None:
+    with Gvisor().enter(site) as inside:
+        with inside.start(["echo/echo-udp", "serve", "--bind", inside.address, *PORT]) as server:
+            server.event(30)
+            tid = next(t.tid for t in server.account().threads if t.role == "vmm")
+            os.kill(tid, signal.SIGKILL)
+            with pytest.raises(TrialError):
+                server.event(30)
+        with pytest.raises(TrialError):
+            inside.run(["true"], 30)
+    assert not (site.scratch / inside.session).exists()
+    assert inside.session not in Path("/proc/self/mountinfo").read_text()
+
+
+LIFE = """
+import sys
+from pathlib import Path
+from tare.environments import Site
+from tare.environments.gvisor import Gvisor
+from tare.hosts import Hosts
+from tare.leftovers import Registry
+from tare.placement import Placement
+
+root, programs, scratch, cache = map(Path, sys.argv[1:])
+with Registry(root) as registry, Hosts(registry) as hosts:
+    site = Site(hosts, programs, scratch, cache, registry, Placement())
+    with Gvisor().enter(site) as inside:
+        serve = ["echo/echo-udp", "serve", "--port", "7400", "--bind", inside.address]
+        with inside.start(serve) as server:
+            server.event(30)
+            print(*(t.tid for t in server.account().threads if t.role != "kernel"), flush=True)
+            sys.stdin.read()
+"""
+
+
+def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
+    root, scratch = tmp_path / "root", tmp_path / "scratch"
+    scratch.mkdir()
+    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch), str(CACHE)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as life:
+        assert life.stdout is not None
+        tids = [int(word) for word in life.stdout.readline().split()]
+        # Of threads that are processes: gVisor's own, and those that run programs for it.
+        pids = [tid for tid in tids if leads(tid)]
+        assert len(pids) > 1
+        pidfds = [os.pidfd_open(pid) for pid in pids]
+        mark = f"{life.pid}:{start_time(life.pid)}"
+        life.send_signal(signal.SIGKILL)
+    runs = [path.name for path in root.glob("*") if path.is_dir()]
+    clean(root)
+    assert runs != []
+    for run_id in runs:
+        assert traces.of_run(run_id, mark) == []
+    assert list(scratch.glob("tare-*")) == []
+    for pidfd in pidfds:
+        assert process.wait_pidfd(pidfd, 10)
+        os.close(pidfd)
+
+
+def leads(tid: int) -> bool:
+    """Whether a thread is the first of its process."""
+    status = Path(f"/proc/{tid}/status").read_text()
+    return f"\nTgid:\t{tid}\n" in status
