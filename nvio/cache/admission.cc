@@ -10,6 +10,9 @@ constexpr std::uint32_t kEvery = 64;
 // A call through the cache costs about a microsecond, its share of a fetch or a write-back some
 // more: below this a file is as good as its cache.
 constexpr float kSlowSeconds = 15e-6F;
+// Misses of one process in a MiB before it fetches the MiB: as long as one rents before one buys. A
+// MiB costs about as much as a dozen small reads, and so this many are the most that can be lost.
+constexpr std::uint32_t kRent = 12;
 // By the share of slow calls and not by their mean: where ranks share cores, a call of a
 // microsecond now and then takes a time slice.
 constexpr float kSlowShare = 0.25F;
@@ -58,10 +61,8 @@ ReadPattern::Advice ReadPattern::advise(std::uint64_t offset, std::uint64_t leng
   const std::uint64_t group = offset / kGroupSize;
   Missed& missed = missed_[group % missed_.size()];
   if (missed.group != group) missed = {group, 0};
-  ++missed.times;
-  // A first miss tells nothing; a few in one MiB say that more will come.
-  if (missed.times == 1 && length < kBlockSize) return Advice::direct;
-  return missed.times <= 3 ? Advice::block : Advice::group;
+  missed.times += static_cast<std::uint32_t>(1 + length / kBlockSize);
+  return missed.times < kRent ? Advice::direct : Advice::group;
 }
 
 }  // namespace nvio
