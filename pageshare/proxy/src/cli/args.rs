@@ -14,9 +14,10 @@ use crate::sources::SourceSpec;
 ///   destination$ pageshare receive --listen tcp:0.0.0.0:4455 --qemu unix:/run/vm-in.sock
 ///   source$      pageshare send    --listen unix:/run/vm-out.sock --to tcp:DESTINATION:4455
 ///
-/// Then migrate as always: the destination QEMU with `-incoming unix:/run/vm-in.sock`, the source
-/// with `migrate unix:/run/vm-out.sock`, or with libvirt's `--migrateuri`. Turn the capability
-/// `return-path` on. To share memory with what the destination has, give both proxies a `--scope`,
+/// Then migrate as always: the destination QEMU with `-S -incoming unix:/run/vm-in.sock`, the
+/// source with `migrate unix:/run/vm-out.sock`, both with the capability `return-path`; `cont` the
+/// destination only when the source says `completed`. `pageshare migrate` does all of that, and
+/// the sender's work too. To share memory with what the destination has, give both proxies a `--scope`,
 /// and the receiver one `--source` or more.
 #[derive(Debug, Parser)]
 #[command(version, verbatim_doc_comment)]
