@@ -1,8 +1,8 @@
 // Any bytes as a redo log: the reader must neither crash nor hand out bytes outside its input.
-#include "recovery/log_reader.h"
-
 #include <cstdlib>
 #include <functional>
+
+#include "recovery/log_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);

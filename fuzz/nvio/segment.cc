@@ -1,16 +1,18 @@
 // A store's working memory with any of its tables overwritten by anything: inspecting it and
 // recovering from it (dry run) must neither crash nor loop.
 #include "cache/segment.h"
-#include "recovery/recover.h"
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <unistd.h>
 #include <vector>
+
+#include "recovery/recover.h"
 
 namespace {
 
@@ -60,8 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   for (; size >= kEdit; data += kEdit, size -= kEdit) {
     std::uint32_t offset = 0;
     std::memcpy(&offset, data, sizeof offset);
-    offset = offset % 2 == 0 ? offset / 2 % kHeader
-                             : static_cast<std::uint32_t>(offset / 2 % tables);
+    offset =
+        offset % 2 == 0 ? offset / 2 % kHeader : static_cast<std::uint32_t>(offset / 2 % tables);
     if (pwrite(file, data + 4, 8, offset) != 8) std::abort();
     edited.push_back(offset);
   }
