@@ -22,7 +22,7 @@ from tare.command import Command, start_time
 from tare.environments import Site
 from tare.environments.ssh import Ssh
 from tare.errors import Exit, TrialError
-from tare.far import Target
+from tare.far import Connection, Folder, Target
 from tare.hosts import Hosts
 from tare.leftovers import Registry, clean
 from tare.placement import Placement
@@ -205,6 +205,21 @@ def test_a_connection_that_is_lost_in_mid_trial_is_an_error_and_the_far_side_cle
     assert await_that(lambda: far.left() == [])
 
 
+def test_a_near_side_that_falls_silent_is_taken_for_dead(far: FarMachine) -> None:
+    # Signs of life come each ten seconds: one second of patience is soon over.
+    with Connection(far.target) as connection, Folder(connection, silence_s=1) as folder:
+        started = connection.start(["env", folder.mark, "sleep", "1000"])
+        assert await_that(lambda: far.left() == [])
+        assert started.finished(30).code != 0
+
+
+def test_a_limited_link_is_refused_since_it_is_not_ours(far: FarMachine, tmp_path: Path) -> None:
+    with Registry(tmp_path / "leftovers") as registry, Hosts(registry, rate_bits_s=10**8) as hosts:
+        site = Site(hosts, PROGRAMS, tmp_path, tmp_path, registry, Placement())
+        with pytest.raises(TrialError, match="cannot be limited"), Ssh(far.target).enter(site):
+            pass
+
+
 LIFE = """
 import sys
 from pathlib import Path
@@ -284,11 +299,3 @@ def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
     page = (tmp_path / json.loads(said)["report"]).read_text()
     assert level in page
     assert await_that(lambda: far.left() == [])
-
-
-def test_a_level_names_a_machine() -> None:
-    level = environments.level("ssh  root@192.0.2.1:22   from lab")
-    assert level == "ssh root@192.0.2.1:22 from lab"
-    environment = environments.named(level)
-    assert isinstance(environment, Ssh)
-    assert environment.target == Target("192.0.2.1", "root", 22, "lab")

@@ -28,8 +28,8 @@ _KEEPER = """
 trap '' HUP PIPE
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tare-far-XXXXXXXX") || exit
 echo "$folder"
-# A byte is a sign of life; the end of input, or a minute of silence, is none.
-while [ "$(timeout 60 head -c 1)" ]; do :; done
+# A byte is a sign of life; the end of input, or too long a silence, is none.
+while [ "$(timeout "$2" head -c 1)" ]; do :; done
 found=yes
 while [ "$found" ]; do
   found=
@@ -46,14 +46,19 @@ rm -rf "$folder" && echo gone
 class Folder(AbstractContextManager["Folder"]):
     """A folder on the far machine. Entering makes it; leaving removes it, and waits until it is.
 
+    Args:
+        connection: to the far machine.
+        silence_s: after so long without a sign of life from here it goes by itself.
+
     Attributes:
         path: its path there.
         mark: `NAME=VALUE`, to be in the environment of whatever is to go with it.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, silence_s: int = 60) -> None:
         self.mark = f"{MARK}={secrets.token_hex(8)}"
         self._connection = connection
+        self._silence_s = silence_s
         self._leaving = threading.Event()
         self._pulse = threading.Thread(target=self._beat, name="tare-ssh-pulse", daemon=True)
 
@@ -63,7 +68,9 @@ class Folder(AbstractContextManager["Folder"]):
         Raises:
             TrialError: it cannot be made there.
         """
-        self._keeper = self._connection.start(["sh", "-c", _KEEPER, "sh", self.mark])
+        self._keeper = self._connection.start(
+            ["sh", "-c", _KEEPER, "sh", self.mark, str(self._silence_s)]
+        )
         self.path = self._keeper.line(_TIMEOUT_S).decode(errors="replace").strip()
         if not self.path:
             words = self._keeper.finished(_TIMEOUT_S).stderr.strip()
