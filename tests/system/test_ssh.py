@@ -113,8 +113,8 @@ def test_what_a_library_is_missing_for_is_started_with_those_that_were_pushed(
     with Ssh(far.target).enter(site) as inside:
         programs = inside._programs  # type: ignore[attr-defined]
         asked = programs._connection.run
-        programs._connection.run = lambda argv, *rest: asked(
-            [str(liar) if argv[0] == "ldd" else argv[0], *argv[1:]], *rest
+        programs._connection.run = lambda argv, *rest, **named: asked(
+            [str(liar) if argv[0] == "ldd" else argv[0], *argv[1:]], *rest, **named
         )
         with inside.start([*SERVE, inside.address]) as server:
             server.event(30)
@@ -135,7 +135,7 @@ def test_a_failing_program_says_why(site: Site, far: FarMachine) -> None:
         elsewhere = [*SERVE, "192.0.2.1"]
         with pytest.raises(TrialError, match=r"192\.0\.2\.1"), inside.start(elsewhere) as server:
             server.event(20)
-        with pytest.raises(TrialError, match="does not answer"):
+        with pytest.raises(TrialError, match=r"running sleep on .* does not answer"):
             inside.run(["sleep", "60"], 0.2)
         assert inside.run(["echo", "well"], 20) == "well\n"
 

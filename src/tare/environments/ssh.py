@@ -110,11 +110,11 @@ class _InsideSsh:
 
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> _SshServer:
         words = ("sh", "-c", _TELL_PID, "sh", *self._words(argv, env))
-        far = self._connection.start(words)
+        far = self._connection.start(words, name=argv[0])
         return _SshServer(self._connection, far, argv[0], self.interface)
 
     def run(self, argv: Sequence[str], timeout_s: float) -> str:
-        done = self._connection.run(self._words(argv, None), timeout_s)
+        done = self._connection.run(self._words(argv, None), timeout_s, name=argv[0])
         if done.code != 0:
             words = _last_words(done.stderr)
             raise TrialError(

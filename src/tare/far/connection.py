@@ -124,8 +124,16 @@ class Connection(AbstractContextManager["Connection"]):
             self._wait(close(), 5, "hanging up on")
         self._end_loop()
 
-    def run(self, argv: Sequence[str], timeout_s: float, stdin: bytes = b"") -> Finished:
+    def run(
+        self, argv: Sequence[str], timeout_s: float, stdin: bytes = b"", *, name: str | None = None
+    ) -> Finished:
         """Run a program to its end. Whether its exit code is a failure is the caller's matter.
+
+        Args:
+            argv: what to run.
+            timeout_s: after this it is given up; it goes with the folder it belongs to.
+            stdin: what it finds on its standard input.
+            name: what to call it in messages, by default its own.
 
         Raises:
             TrialError: it took too long, or the connection is lost.
@@ -136,15 +144,16 @@ class Connection(AbstractContextManager["Connection"]):
             code = -1 if done.exit_status is None else done.exit_status
             return Finished(code, _bytes(done.stdout), _bytes(done.stderr).decode(errors="replace"))
 
-        return self._wait(run(), timeout_s, f"running {argv[0]} on")
+        return self._wait(run(), timeout_s, f"running {name or argv[0]} on")
 
-    def start(self, argv: Sequence[str]) -> Far:
-        """Start a program and return a line to it."""
+    def start(self, argv: Sequence[str], *, name: str | None = None) -> Far:
+        """Start a program and return a line to it; `name` is what to call it in messages."""
 
         async def start() -> Any:
             return await self._ssh.create_process(shlex.join(argv), encoding=None)
 
-        return Far(self, self._wait(start(), _CONNECT_TIMEOUT_S, f"starting {argv[0]} on"))
+        doing = f"starting {name or argv[0]} on"
+        return Far(self, self._wait(start(), _CONNECT_TIMEOUT_S, doing))
 
     async def _connect(self) -> Any:
         target = self.target
