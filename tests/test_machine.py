@@ -55,3 +55,18 @@ def test_unlike_is_symmetric_and_empty_for_the_same(one: dict, other: dict) -> N
     back = machine.unlike(other, one)
     assert {key: (b, a) for key, (a, b) in there.items()} == back
     assert machine.unlike(one, one) == {}
+
+
+def test_what_was_measured_on_another_kernel_or_by_other_programs_is_not_merged():
+    began = {
+        "kernel": {"release": "6.1", "same_page_merging": "0"},
+        "tare": {"commit": "a"},
+        "programs": {"echo/echo-udp": "00"},
+    }
+    now = {
+        "kernel": {"release": "6.2", "same_page_merging": "1"},
+        "tare": {"commit": "b"},
+        "programs": {"echo/echo-udp": "11"},
+    }
+    assert machine.changed(began, now) == ["kernel.release", "programs.echo/echo-udp"]
+    assert machine.changed(began, began) == []

@@ -127,3 +127,27 @@ def test_a_plan_of_another_version_is_refused_in_words(record):
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 9'))
     with pytest.raises(UsageError, match="cannot be read"):
         _ = record.plan
+
+
+@pytest.mark.parametrize("text", [None, "", '{"cpu": ', "[1]", "[" * 100_000])
+def test_a_damaged_fingerprint_is_refused_in_words(record, text):
+    path = record.folder / "environment.json"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=r"environment\.json"):
+        _ = record.fingerprint
+
+
+def test_a_folder_that_exists_is_not_written_into(record):
+    with pytest.raises(TareError, match="it exists") as caught:
+        Record.create(record.folder, "title: t\n", PLAN, {})
+    assert f"--resume {record.folder}" in str(caught.value.remedy)
+
+
+def test_an_experiment_given_for_a_result_is_told_apart(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("title: t\n")
+    with pytest.raises(UsageError, match="is a file, not a result") as caught:
+        Record(path)
+    assert f"tare run {path}" in str(caught.value.remedy)

@@ -23,7 +23,7 @@ from tare import process
 from tare.command import Command
 from tare.process import ProcessError
 
-__all__ = ["State", "commit", "difference", "fingerprint", "state", "unlike"]
+__all__ = ["State", "changed", "commit", "difference", "fingerprint", "state", "unlike"]
 
 _PACKAGES = (
     "runc", "iproute2", "util-linux", "stress-ng", "iperf3", "fio", "libc6", "libstdc++6",
@@ -31,6 +31,8 @@ _PACKAGES = (
     "libfastrtps2.9", "libfastrtps-dev", "libfastcdr1", "libzmq5",
 )  # fmt: skip
 """Debian packages whose version can change a figure; those that are not installed are left out."""
+
+_NEVER_MERGED = ("cpu.", "memory_bytes", "kernel.release", "kernel.build", "packages.", "programs.")
 
 _DISTRIBUTIONS = ("numpy", "scipy", "pyroute2", "pyarrow", "qemu.qmp")
 _TIMEOUT_S = 20.0
@@ -116,6 +118,14 @@ def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[
         for key in sorted(flat_one.keys() | flat_other.keys())
         if flat_one.get(key) != flat_other.get(key)
     }
+
+
+def changed(began: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Name what forbids that trials of two moments are put into one result.
+
+    Tare's own commit and what the kernel can be told at run time may differ: they are on record.
+    """
+    return [key for key in unlike(began, now) if key.startswith(_NEVER_MERGED)]
 
 
 def _flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -212,6 +222,8 @@ def _hashes(programs: Path) -> dict[str, str]:
     found = {}
     for folder in ("echo", "probe"):
         for path in sorted((programs / folder).glob("*")):
+            if path.name.endswith("_test"):
+                continue  # measures nothing
             if path.is_file() and os.access(path, os.X_OK):
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()
                 found[str(path.relative_to(programs))] = digest

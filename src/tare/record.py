@@ -22,7 +22,7 @@ from tare.accounting import Account
 from tare.errors import TareError, UsageError
 from tare.plan import Plan
 
-SCHEMA_VERSION = 1
+_RESTORE = "restore the file: without it nobody knows what was measured on what"
 
 
 class Trial(BaseModel):
@@ -92,6 +92,10 @@ class Record:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         if not (folder / "plan.json").is_file():
+            if folder.suffix in (".yaml", ".yml") and folder.is_file():
+                raise UsageError(
+                    f"{folder} is a file, not a result", f"to run it: tare run {folder}"
+                )
             raise UsageError(
                 f"{folder} is not a result: it has no plan.json",
                 "give the folder that `tare run` printed (below results/)",
@@ -108,9 +112,16 @@ class Record:
         """
         try:
             (folder / "samples").mkdir(parents=True)
+        except FileExistsError as error:
+            raise TareError(
+                f"cannot make the result folder {folder}: it exists",
+                f"name another one, or go on with it: tare run --resume {folder}",
+            ) from error
         except OSError as error:
-            raise TareError(f"cannot make the result folder {folder}: {error.strerror}") from error
-        (folder / "experiment.yaml").write_text(experiment_text)
+            raise TareError(
+                f"cannot make the result folder {folder}: {error.strerror}", "name another: --out"
+            ) from error
+        _replace(folder / "experiment.yaml", experiment_text)
         _replace(folder / "environment.json", json.dumps(fingerprint, indent=1, default=str))
         # Last: its presence is what makes the folder a result.
         _replace(folder / "plan.json", plan.model_dump_json(indent=1))
@@ -124,8 +135,9 @@ class Record:
             return Plan.model_validate_json(path.read_bytes())
         except ValidationError as error:
             first = error.errors()[0]
+            where = "".join(f" at {'.'.join(map(str, first['loc']))}" for _ in first["loc"][:1])
             raise UsageError(
-                f"{path} cannot be read: {first['msg']} at {'.'.join(map(str, first['loc']))}",
+                f"{path} cannot be read: {first['msg']}{where}",
                 "it was written by another version, or changed; run the experiment again",
             ) from error
 
@@ -137,7 +149,13 @@ class Record:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The environment in which the run began."""
-        found: dict[str, Any] = json.loads((self.folder / "environment.json").read_bytes())
+        path = self.folder / "environment.json"
+        try:
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(f"{path} cannot be read: {error}", _RESTORE) from error
+        if not isinstance(found, dict):
+            raise UsageError(f"{path} holds no fingerprint of a machine", _RESTORE)
         return found
 
     def samples_path(self, trial: Trial) -> Path | None:
@@ -167,7 +185,14 @@ class Record:
         Raises:
             TareError: another process is writing to this result.
         """
-        with (self.folder / "lock").open("w") as lock:
+        try:
+            lock = (self.folder / "lock").open("w")
+        except OSError as error:
+            raise TareError(
+                f"cannot write to {self.folder}: {error.strerror}",
+                "make it writable, or copy it and resume the copy",
+            ) from error
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -289,7 +314,7 @@ def _sync(path: Path) -> None:
 def _replace(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     part = path.with_suffix(path.suffix + ".part")
-    part.write_text(text)
+    part.write_text(text, encoding="utf-8")
     _sync(part)
     part.rename(path)
     _sync(path.parent)
