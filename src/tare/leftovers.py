@@ -36,6 +36,7 @@ ROOT = Path("/run/tare")
 
 _LOG = logging.getLogger(__name__)
 _LOCK_PATIENCE_S = 5.0
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_AGAIN_S = 0.01
 
 
@@ -122,18 +123,23 @@ class Registry(AbstractContextManager["Registry"]):
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C until the context is left: whoever presses it wants things cleaned up."""
+    """Put off Ctrl-C and its like until the context is left: who sends it wants things clean."""
     if threading.current_thread() is not threading.main_thread():
         yield  # the main thread alone gets it
         return
-    pressed: list[int] = []
-    usual = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    put_off: list[int] = []
+    usual = {
+        number: signal.signal(number, lambda number, _: put_off.append(number))
+        for number in _INTERRUPTS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
-        if pressed:
-            signal.raise_signal(signal.SIGINT)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+        if put_off:
+            signal.raise_signal(put_off[0])
 
 
 def clean(root: Path = ROOT) -> list[str]:
