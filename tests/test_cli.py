@@ -124,3 +124,92 @@ def test_an_unknown_claim_is_refused_with_the_known_ones():
 @pytest.mark.parametrize("command", ["run", "report", "compare", "export", "clean", "claim check"])
 def test_every_command_has_help(command):
     assert "Usage" in tare(*command.split(), "--help").stdout
+
+
+def in_a_line(found: "subprocess.CompletedProcess[str]", words: str) -> None:
+    assert any(words in line for line in found.stderr.splitlines()), found.stderr
+
+
+def test_messages_are_not_wrapped_so_that_paths_can_be_copied(tmp_path):
+    deep = tmp_path / ("long" * 40)
+    found = subprocess.run(
+        [sys.executable, "-m", "tare", "report", str(deep)],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "COLUMNS": "60"},
+    )  # fmt: skip
+    in_a_line(found, f"{deep} is not a result: it has no plan.json")
+
+
+def test_a_result_given_for_an_experiment_is_told_apart(tmp_path):
+    record = records.make(tmp_path / "r")
+    found = tare("run", str(record.folder))
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, f"tare run --resume {record.folder}")
+
+
+@pytest.mark.parametrize(
+    "more", [["--dry-run"], ["--budget", "5m"], ["--seed", "1"], ["--out", "x"], ["x.yaml"]]
+)
+def test_resuming_takes_nothing_that_it_would_ignore(tmp_path, more):
+    record = records.make(tmp_path / "r")
+    found = tare("run", "--resume", str(record.folder), *more)
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, "--resume goes on with the plan on record")
+
+
+def test_a_budget_that_is_no_time_is_answered_with_an_example():
+    found = tare("run", str(HOME / "experiments/quickstart.yaml"), "--dry-run", "--budget", "soon")
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, "cannot read 'soon': write a time such as '5m'")
+
+
+def test_a_dry_run_says_what_it_would_go_on_without(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "title: t\nfactors: {transport: [udp, connext]}\nbaseline: {transport: udp}\n"
+        "blocks: {min: 6, max: 6}\n"
+    )
+    found = tare("run", str(path), "--dry-run", "--json")
+    assert found.returncode == 0, found.stderr
+    said = json.loads(found.stdout)
+    if not (HOME / "build/echo/echo-connext").exists():
+        assert [c["levels"]["transport"] for c in said["cells"] if c["replica"] == 1] == ["udp"]
+        assert "without connext: not built; RTI Connext needs your own" in said["cuts"][0]
+
+
+def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path):
+    record = records.make(tmp_path / "r")
+    page = tmp_path / "page.html"
+    (record.folder / "report.html").mkdir()  # nobody can write there, not even root
+    refused = tare("report", str(record.folder))
+    assert refused.returncode == Exit.FAILED
+    in_a_line(refused, f"tare report {record.folder} --out FILE")
+    assert tare("report", str(record.folder), "--out", str(page)).returncode == 0
+    assert page.is_file()
+
+
+def test_markup_in_a_title_is_shown_as_it_is(tmp_path):
+    record = records.make(tmp_path / "results" / "[red]r")
+    path = record.folder / "experiment.yaml"
+    text = path.read_text().splitlines()
+    rest = "\n".join(line for line in text if not line.startswith("title:"))
+    path.write_text(f'title: "[bold]x[/bold] <script>alert(1)</script>"\n{rest}\n')
+    found = tare("list", "--results", str(tmp_path / "results"))
+    assert "[bold]x[/bold] <script>" in found.stdout
+    drawn = tare("report", str(record.folder))
+    assert "[bold]x[/bold] <script>alert(1)</script>" in drawn.stdout
+    assert f"result  {record.folder}" in drawn.stdout
+    assert "<script>alert(1)" not in (record.folder / "report.html").read_text()
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
+    record = records.make(tmp_path / "r")
+    for argv in (["list"], ["schema"], ["export", str(record.folder)]):
+        with subprocess.Popen(
+            [sys.executable, "-m", "tare", *argv],
+            cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as running:  # fmt: skip
+            assert running.stdout is not None
+            assert running.stderr is not None
+            running.stdout.close()
+            assert "Traceback" not in running.stderr.read(), argv

@@ -133,7 +133,7 @@ def test_a_budget_never_cuts_below_what_gives_a_verdict():
 
 def test_an_absent_environment_is_left_out_and_named():
     made = plan.make(paper(), WORKLOAD, seed=1)
-    left = plan.leave_out(made, {"qemu": "qemu-system-x86_64 is not installed"})
+    left = plan.leave_out(made, "environment", {"qemu": "qemu-system-x86_64 is not installed"})
     assert not any(c.levels["environment"] == "qemu" for c in left.cells)
     assert all(v.plot["environment"] != "qemu" for block in left.blocks for v in block)
     assert left.cuts == ("without qemu: qemu-system-x86_64 is not installed",)
@@ -142,3 +142,31 @@ def test_an_absent_environment_is_left_out_and_named():
 def test_a_plan_survives_being_written_down():
     made = plan.make(paper(), WORKLOAD, seed=1)
     assert plan.Plan.model_validate_json(made.model_dump_json()) == made
+
+
+def test_a_transport_that_is_not_built_is_left_out_of_every_visit():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    left = plan.leave_out(made, "transport", {"fastdds": "not built"})
+    gone = {c.id for c in made.cells if c.levels["transport"] == "fastdds"}
+    assert gone
+    assert not gone & {cell for block in left.blocks for visit in block for cell in visit.cells}
+    assert not gone & {c.cell for c in left.comparisons}
+    assert len(left.blocks[0]) == 3
+
+
+def test_what_was_left_out_is_still_said_after_a_budget_cut():
+    left = plan.leave_out(plan.make(paper(), WORKLOAD, seed=1), "environment", {"qemu": "absent"})
+    cut = plan.fit(left, WORKLOAD, left.seconds(WORKLOAD) * 0.9)
+    assert cut.cuts[0] == "without qemu: absent"
+    assert len(cut.cuts) > 1
+
+
+def test_sessions_that_count_operations_are_in_the_expected_duration_and_are_cut_first():
+    without = plan.make(small(), WORKLOAD, seed=1)
+    counting = plan.make(small("causes: 5\nblocks: {min: 8, max: 9}"), WORKLOAD, seed=1)
+    assert counting.seconds(WORKLOAD) > without.seconds(WORKLOAD)
+    cut = plan.fit(counting, WORKLOAD, without.seconds(WORKLOAD))
+    assert cut.causes == 0
+    assert cut.min_blocks == counting.min_blocks
+    assert cut.session == counting.session
+    assert "operations are counted 0 times instead of 5" in cut.cuts

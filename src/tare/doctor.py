@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 from tare import environments
 from tare.errors import UnavailableError
 
+_BUILD = "build it: `make build`"
 _TRANSPORTS = {
-    "icmp": "build it: `make build`",
-    "udp": "build it: `make build`",
-    "tcp": "build it: `make build`",
+    "icmp": _BUILD,
+    "udp": _BUILD,
+    "tcp": _BUILD,
     "cyclonedds": "install cyclonedds-dev, then `make build`",
     "fastdds": "install libfastrtps-dev, libfastcdr-dev and fastddsgen, then `make build`",
     "zeromq": "install libzmq3-dev, then `make build`",
@@ -64,6 +66,28 @@ def examine(programs: Path) -> list[Finding]:
     return [_root(), *_environments(), *_transports(programs)]
 
 
+def missing_transports(programs: Path, wanted: Iterable[str]) -> dict[str, str]:
+    """Name the transports that were not built, with the reason.
+
+    Raises:
+        UnavailableError: none of them was.
+    """
+    wanted = set(wanted)
+    missing = {
+        name: f"not built; {_TRANSPORTS.get(name, _BUILD)}"
+        for name in sorted(wanted)
+        if not _is_built(programs, name)
+    }
+    if missing and len(missing) == len(wanted):
+        shown = "; ".join(f"{name}: {why}" for name, why in missing.items())
+        raise UnavailableError(f"no transport of this experiment can run here: {shown}")
+    return missing
+
+
+def _is_built(programs: Path, transport: str) -> bool:
+    return os.access(programs / "echo" / f"echo-{transport}", os.X_OK)
+
+
 def _root() -> Finding:
     if os.geteuid() == 0:
         return Finding("privileges", True, "root: namespaces and real-time priorities")
@@ -85,8 +109,7 @@ def _environments() -> list[Finding]:
 def _transports(programs: Path) -> list[Finding]:
     found = []
     for name, remedy in _TRANSPORTS.items():
-        path = programs / "echo" / f"echo-{name}"
-        if os.access(path, os.X_OK):
+        if _is_built(programs, name):
             found.append(Finding(f"transport {name}", True, "built"))
         else:
             found.append(Finding(f"transport {name}", False, "not built", remedy))

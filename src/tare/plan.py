@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tare.experiment import Experiment
     from tare.workloads import Workload
 
+_PROBING_S = 4.0
+"""Unit costs are measured anew in every setting up: only for the estimate."""
 ALPHA = 0.05
 """Family-wise error rate of every verdict."""
 
@@ -66,8 +68,10 @@ class Plan(BaseModel):
     min_blocks: int
     session: Mapping[str, str]
     """Settings of every session: requests, warm-up, timeout."""
+    causes: int = 0
+    """Extra sessions of each cell, after the blocks, in which operations are counted."""
     cuts: tuple[str, ...] = ()
-    """What a budget of time took away, in sentences."""
+    """What a budget of time took away, or this machine has not, in sentences."""
 
     def cell(self, cell_id: str) -> Cell:
         """Look a cell up by its id."""
@@ -79,15 +83,24 @@ class Plan(BaseModel):
         return tuple(c for c in self.comparisons if c.family)
 
     def seconds(self, workload: Workload, blocks: int | None = None) -> float:
-        """Expected duration of so many blocks; of the minimum where None."""
+        """Expected duration of so many blocks, of the minimum where None, and of counting."""
         if not self.blocks:
             return 0.0
-        one = sum(
+        count = self.min_blocks if blocks is None else blocks
+        return self.block_seconds(workload) * count + self.causes_seconds(workload)
+
+    def block_seconds(self, workload: Workload) -> float:
+        """Expected duration of one block."""
+        return sum(
             workload.setup_seconds(visit.plot)
             + sum(workload.seconds(self.cell(cell), self.session) for cell in visit.cells)
             for visit in self.blocks[0]
         )
-        return one * (self.min_blocks if blocks is None else blocks)
+
+    def causes_seconds(self, workload: Workload) -> float:
+        """Expected duration of all sessions in which operations are counted."""
+        one = self.block_seconds(workload) + _PROBING_S * len(self.blocks[0])
+        return self.causes * one if self.causes else 0.0
 
 
 def make(experiment: Experiment, workload: Workload, seed: int | None = None) -> Plan:
@@ -120,14 +133,16 @@ def make(experiment: Experiment, workload: Workload, seed: int | None = None) ->
         blocks=tuple(_block(workload, cells, shuffle) for _ in range(experiment.blocks.max)),
         min_blocks=experiment.blocks.min,
         session=dict(experiment.session),
+        causes=experiment.causes,
     )
 
 
 def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
     """Cut a plan down until it is expected to end within a budget, and say what was cut.
 
-    First the blocks beyond the minimum go, then requests of each session down to a quarter, then
-    blocks down to the fewest that still resolve the family. What decides verdicts goes last.
+    First the blocks beyond the minimum go, then the sessions that count operations, then requests
+    of each session down to a quarter, then blocks down to the fewest that still resolve the family.
+    What decides verdicts goes last.
 
     Args:
         budget_s: seconds.
@@ -143,6 +158,11 @@ def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
     if wanted < most:
         cuts.append(f"at most {wanted} blocks instead of {most}")
         plan = plan.model_copy(update={"blocks": plan.blocks[:wanted]})
+    causes = plan.causes
+    while plan.causes and plan.seconds(workload) > budget_s:
+        plan = plan.model_copy(update={"causes": plan.causes - 1})
+    if plan.causes < causes:
+        cuts.append(f"operations are counted {plan.causes} times instead of {causes}")
     if plan.seconds(workload) > budget_s:
         plan, cut = _shorten_sessions(plan, workload, budget_s)
         cuts += cut
@@ -159,25 +179,33 @@ def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
             f" cells, the fewest that give a verdict, take about {plan.seconds(workload):.0f} s",
             "give it more time, or fewer levels",
         )
-    return plan.model_copy(update={"cuts": tuple(cuts)})
+    return plan.model_copy(update={"cuts": (*plan.cuts, *cuts)})
 
 
-def leave_out(plan: Plan, absent: Mapping[str, str]) -> Plan:
-    """Go on without environments that cannot run here, saying so.
+def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
+    """Go on without levels that cannot be had here, saying so.
 
     Args:
-        absent: environment -> why.
+        plan: the whole.
+        factor: such as environment.
+        absent: level -> why.
     """
-    kept = tuple(c for c in plan.cells if c.levels["environment"] not in absent)
+    if not absent:
+        return plan
+    kept = tuple(c for c in plan.cells if c.levels.get(factor) not in absent)
     ids = {c.id for c in kept}
+    blocks = (
+        (
+            visit.model_copy(update={"cells": tuple(c for c in visit.cells if c in ids)})
+            for visit in b
+        )
+        for b in plan.blocks
+    )
     return plan.model_copy(
         update={
             "cells": kept,
             "comparisons": tuple(c for c in plan.comparisons if c.cell in ids and c.against in ids),
-            "blocks": tuple(
-                tuple(v for v in block if v.plot["environment"] not in absent)
-                for block in plan.blocks
-            ),
+            "blocks": tuple(tuple(visit for visit in block if visit.cells) for block in blocks),
             "cuts": (*plan.cuts, *(f"without {name}: {why}" for name, why in absent.items())),
         }
     )

@@ -116,7 +116,8 @@ class _Run:
         self._done: dict[tuple[int, str], Trial] = {t.key: t for t in self.record.trials()}
         self._setup_failures: Counter[tuple[tuple[str, str], ...]] = Counter()
         self._expected_blocks = self._plan.min_blocks
-        self._pace = _Pace(self._plan.seconds(self.workload, 1))
+        self._pace = _Pace(self._plan.block_seconds(self.workload))
+        self._counting_left = self._plan.causes_seconds(self.workload)
 
     def to_the_end(self) -> Outcome:
         decision = self._decide(0)
@@ -204,14 +205,18 @@ class _Run:
     def _count_causes(self) -> None:
         """After the blocks: sessions with a tracer, which are no trials."""
         done = {session.key for session in self.record.causes()}
-        for repeat in range(self.experiment.causes):
+        visits = self._plan.causes * len(self._plan.blocks[0])
+        each = self._counting_left / max(1, visits)
+        for repeat in range(self._plan.causes):
             for visit in self._plan.blocks[0]:
                 originals = [c for c in visit.cells if self._plan.cell(c).replica == 1]
                 cells = [c for c in originals if (repeat, c) not in done]
                 if cells:
-                    self._tell(repeat, f"counting operations in {visit.plot['environment']}")
+                    doing = f"counting operations in {visit.plot['environment']}"
+                    self._tell(len(self._plan.blocks), doing)
                     for session in self._cause_sessions(repeat, visit, cells):
                         self.writer.append_causes(session)
+                self._counting_left -= each
 
     def _cause_sessions(
         self, repeat: int, visit: Visit, cells: list[str]
@@ -288,6 +293,7 @@ class _Run:
         done = len(self._done)
         per_block = max(1, len(self._plan.cells))
         left = max(0.0, self._expected_blocks - done / per_block) * self._pace.seconds_a_block
+        left += max(0.0, self._counting_left)
         expected = self._expected_blocks * per_block
         self.on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
 

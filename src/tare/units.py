@@ -76,9 +76,14 @@ def size(text: object) -> int:
     return round(_magnitude(text, "byte", "a size such as '64 B' or '4 KiB'"))
 
 
-def duration(text: object) -> int:
-    """Nanoseconds of a duration such as `100 us`, `10 ms`, `5 min`; `5m` is five minutes."""
-    return round(_magnitude(text, "nanosecond", "a duration such as '100 us' or '10 ms'"))
+def duration(text: object, examples: str = "a duration such as '100 us' or '10 ms'") -> int:
+    """Nanoseconds of a duration such as `100 us`, `10 ms`, `5 min`; `5m` is five minutes.
+
+    Args:
+        text: as a person wrote it.
+        examples: what errors ask for.
+    """
+    return round(_magnitude(text, "nanosecond", examples))
 
 
 def bit_rate(text: object) -> int:

@@ -1,0 +1,72 @@
+"""The command line: parse, call, print. Nothing is computed here."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from tare import __version__
+from tare.cli import claiming, here, printing, results, running
+from tare.cli.arguments import EPILOG
+from tare.errors import TareError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="tare",
+    help="What does this layer cost me, and can I pay less?\n\nMeasures what virtualisation and"
+    " middleware add to a workload, with intervals that hold. Start with"
+    " [bold]tare run experiments/quickstart.yaml[/bold].",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    running.run,
+    results.report,
+    results.compare,
+    here.doctor,
+    results.list_,
+    results.export,
+    here.clean,
+    here.schema,
+):
+    app.command(command.__name__.rstrip("_"), epilog=EPILOG)(command)
+
+claim_app = typer.Typer(help="Check what CLAIMS.md promises.", no_args_is_help=True)
+for claim_command in (claiming.list_, claiming.table, claiming.check):
+    name = claim_command.__name__.rstrip("_")
+    claim_app.command(name, epilog=EPILOG)(claim_command)
+app.add_typer(claim_app, name="claim")
+
+
+def main() -> None:
+    """Run the command line; the only place that turns an error into an exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # What is ignored on purpose stays so: nohup tare run ...
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+    try:
+        app()
+    except TareError as error:
+        printing.show_error(error)
+        sys.exit(error.exit_code)
+
+
+@app.callback(invoke_without_command=True)
+def _global(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        printing.show(f"tare {__version__}")
+        raise typer.Exit
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """Treat it as Ctrl-C: everything is cleaned up, and the run can be resumed."""
+    raise KeyboardInterrupt

@@ -1,0 +1,18 @@
+"""Arguments that several commands share, and the exit codes that all of them have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = (
+    "Exit codes: 0 done. 1 it ran, and what was asked does not hold (a claim, --fail-on). 2 the"
+    " command line or an input file is wrong; nothing was started. 3 this machine lacks something;"
+    " the message says what. 4 the run ended, but some trials failed. 130 interrupted; everything"
+    " was cleaned up, and the run can be resumed."
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Result = Annotated[Path, typer.Argument(help="A result folder, as `tare run` printed it.")]

@@ -1,0 +1,110 @@
+"""`tare report`, `compare`, `export`, `list`: what is on record, read again. No privileges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tare.cli import places, printing
+from tare.cli.arguments import Json, Result
+from tare.errors import Exit, TareError, UsageError
+
+if TYPE_CHECKING:
+    from tare.record import Record
+
+
+def report(
+    result: Result,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to draw it; report.html in the result if absent.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Draw the report of a result again."""
+    from tare.record import Record  # noqa: PLC0415 - so that --help is fast
+
+    draw(Record(result), out, as_json=json_)
+
+
+def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
+    """Draw the page of a result, and print its summary."""
+    from tare import analysis  # noqa: PLC0415
+    from tare import report as reporting  # noqa: PLC0415
+
+    found = analysis.analyse(record)
+    page = out or record.folder / "report.html"
+    try:
+        reporting.write(found, page)
+    except (OSError, TareError) as error:
+        why = error.what if isinstance(error, TareError) else f"cannot write {page}: {error}"
+        raise TareError(
+            why, f"draw it elsewhere: tare report {record.folder} --out FILE"
+        ) from error
+    if as_json:
+        said = {"result": str(record.folder), "report": str(page)}
+        printing.show_json({**said, **reporting.as_json(found)})
+        return
+    printing.out.print(reporting.summary(found))
+    printing.show(f"result  {record.folder}\nreport  {page}")
+
+
+def compare(
+    a: Result,
+    b: Result,
+    fail_on: Annotated[
+        str | None, typer.Option(help="Exit with 1 on a verdict: slower, faster or different.")
+    ] = None,
+    across_machines: Annotated[
+        bool,
+        typer.Option(
+            "--across-machines", help="Compare results that come from different machines."
+        ),
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Compare two results, cell by cell: what does B take over A?"""
+    from tare import compare as comparing  # noqa: PLC0415
+    from tare.record import Record  # noqa: PLC0415
+
+    if fail_on not in (None, "slower", "faster", "different"):
+        raise UsageError(f"--fail-on takes slower, faster or different, not {fail_on!r}")
+    found = comparing.compare(Record(a), Record(b), across_machines=across_machines)
+    if json_:
+        printing.show_json(comparing.as_json(found))
+    else:
+        printing.out.print(comparing.table(found))
+    if fail_on is not None and comparing.fails(found, fail_on):
+        raise typer.Exit(Exit.FAILED)
+
+
+def export(
+    result: Result,
+    format_: Annotated[str, typer.Option("--format", help="csv, parquet or json.")] = "csv",
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; standard output if absent.")
+    ] = None,
+) -> None:
+    """Write every session of a result with its statistics as one table."""
+    from tare import export as exporting  # noqa: PLC0415
+    from tare.record import Record  # noqa: PLC0415
+
+    exporting.export(Record(result), format_, out)
+
+
+def list_(
+    results: Annotated[Path, typer.Option(help="Where results lie.")] = Path("results"),
+    json_: Json = False,
+) -> None:
+    """List the experiments that ship, and the results so far."""
+    from tare import catalogue  # noqa: PLC0415
+
+    rows = [*catalogue.experiments(places.home() / "experiments"), *catalogue.results(results)]
+    if json_:
+        printing.show_json([row.as_json() for row in rows])
+        return
+    table = printing.table("kind", "path", "title", "state")
+    for row in rows:
+        printing.add_row(table, (row.kind, str(places.near(row.path)), row.title, row.state))
+    printing.out.print(table)
