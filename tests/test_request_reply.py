@@ -1,0 +1,96 @@
+"""The workload request-reply: what its factors mean, and how it answers when a process fails."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare.cell import Cell
+from tare.errors import TrialError, UsageError
+from tare.workloads import registry
+from tare.workloads.request_reply import _check, _longest
+
+WORKLOAD = registry.by_name()["request-reply"]
+LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()}
+SESSION = {"requests": "1000", "warmup": "0", "timeout": "1 s"}
+
+
+def level(factor: str, written: object) -> str:
+    return WORKLOAD.factors[factor].level(written)
+
+
+@pytest.mark.parametrize(
+    ("factor", "written", "shown"),
+    [
+        ("payload", "1 KiB", "1024 B"),
+        ("payload", "64B", "64 B"),
+        ("server_work", "0.1 ms", "100 us"),
+        ("mode", "closed", "closed"),
+        ("mode", "open 2 kHz", "open 2000/s"),
+        ("mode", "open 1000/s", "open 1000/s"),
+        ("link", "0.1 Gbit/s", "100 Mbit/s"),
+        ("link", "unlimited", "unlimited"),
+        ("clients", 4, "4"),
+        ("clients", "1_000", "1000"),
+    ],
+)
+def test_one_level_has_one_form_however_it_is_written(factor, written, shown):
+    assert level(factor, written) == shown
+    assert level(factor, shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("factor", "written"),
+    [
+        ("transport", "tpc"),
+        ("payload", "64"),
+        ("payload", "64 s"),
+        ("payload", "-1 B"),
+        ("server_work", "100 B"),
+        ("mode", "open"),
+        ("mode", "open 0/s"),
+        ("mode", "open soon"),
+        ("mode", "closed 5/s"),
+        ("link", "0 Mbit/s"),
+        ("link", "100 MB"),
+        ("clients", 0),
+        ("clients", 1.5),
+        ("clients", "many"),
+        ("placement", "client=first"),
+        ("reception", "poll"),
+    ],
+)
+def test_a_level_that_means_nothing_is_refused(factor, written):
+    with pytest.raises(UsageError):
+        level(factor, written)
+
+
+@given(st.sampled_from(sorted(WORKLOAD.factors)), st.text(max_size=30) | st.integers() | st.none())
+def test_whatever_is_written_is_a_level_or_a_usage_error(factor, written):
+    try:
+        shown = level(factor, written)
+    except UsageError:
+        return
+    assert level(factor, shown) == shown
+
+
+def test_icmp_knows_neither_reception_nor_work_and_only_a_dds_knows_reception():
+    names = {t: WORKLOAD.applicable(LEVELS | {"transport": t}) for t in ("icmp", "udp", "fastdds")}
+    assert set(WORKLOAD.factors) - names["icmp"] == {"reception", "server_work"}
+    assert set(WORKLOAD.factors) - names["udp"] == {"reception"}
+    assert names["fastdds"] == set(WORKLOAD.factors)
+
+
+def test_a_schedule_makes_a_session_as_long_as_it_says():
+    slow = Cell(id="x", levels=LEVELS | {"mode": "open 10/s"})
+    assert WORKLOAD.seconds(slow, SESSION) >= 1000 / 10
+    assert _longest(slow.levels, SESSION) > 1000 / 10
+
+
+def test_a_session_with_corrupted_replies_or_none_is_no_measurement():
+    _check({"received": 9, "lost": 1}, "udp")
+    with pytest.raises(TrialError, match="3 replies over udp came back corrupted"):
+        _check({"received": 9, "corrupted": 3}, "udp")
+    with pytest.raises(TrialError, match="nothing came back over udp: 10 requests lost"):
+        _check({"received": 0, "lost": 10}, "udp")
