@@ -83,6 +83,10 @@ lock: ## choose new versions of the Python packages (needs uv)
 	uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev \
 	  --custom-compile-command 'make lock' pyproject.toml --output-file requirements.lock
 
+.PHONY: conformance
+conformance: build ## other projects' MPI-IO test suites under nvio (long; fetches their sources)
+	nvio/conformance/run
+
 .PHONY: schema
 schema: setup ## write the JSON Schema of experiment files
 	$(BIN)/tare schema > experiments/schema.json
