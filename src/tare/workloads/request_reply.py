@@ -280,16 +280,23 @@ def _program(transport: str) -> str:
 def _serve(
     stack: ExitStack, levels: Mapping[str, str], site: Site, inside: Inside
 ) -> ServerProcess | None:
-    """Start the server, unless the kernel answers by itself or the client answers itself."""
+    """Start the server, unless the client answers itself.
+
+    ICMP is answered by the kernel: its server looks on, so that the layer below it is accounted for
+    as it is with every other transport.
+    """
     transport = levels["transport"]
-    if transport in ("icmp", "null"):
+    if transport == "null":
         return None
     argv = [_program(transport), "serve"]
     if transport in _DOMAINS:
         argv += _dds(levels, inside.interface, site.hosts.client_address)
     else:
-        argv += ["--bind", inside.address, "--port", str(_PORT)]
-    argv += ["--work-ns", str(units.duration(levels["server_work"]))]
+        argv += ["--bind", inside.address]
+    if transport not in (*_DOMAINS, "icmp"):
+        argv += ["--port", str(_PORT)]
+    if transport != "icmp":
+        argv += ["--work-ns", str(units.duration(levels["server_work"]))]
     return stack.enter_context(inside.start(argv))
 
 
