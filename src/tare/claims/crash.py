@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tare import leftovers, process
 from tare.claims import Claim, Result, Workshop
-from tare.command import Command
+from tare.command import OWNER_VARIABLE, Command, start_time
 from tare.record import Record
 
 KILLS = 20
@@ -42,6 +42,7 @@ def killed_run(folder: Path, kills: int, seed: int) -> dict[str, int]:
     file.write_text(_EXPERIMENT)
     tare = [sys.executable, "-m", "tare", "run"]
     done = 0
+    marks, runs = set[str](), set[str]()
     for _ in range(kills):
         resumed = (result / "plan.json").is_file()
         words = ["--resume", str(result)] if resumed else [str(file), "--out", str(result)]
@@ -52,13 +53,50 @@ def killed_run(folder: Path, kills: int, seed: int) -> dict[str, int]:
         try:
             victim.wait(timeout=moments.uniform(1.5, 5.0))
         except subprocess.TimeoutExpired:
+            mark = f"{victim.pid}:{start_time(victim.pid)}"
             os.kill(victim.pid, signal.SIGKILL)
             victim.wait()
             done += 1
+            marks.add(mark)
+            runs |= _runs_of(mark)
         else:
             break
     process.run(Command((*tare, "--resume", str(result))), timeout_s=300)
-    return {"kills": done, **_inventory(result)}
+    return {"kills": done, "left": _left(marks, runs), **_inventory(result)}
+
+
+def _runs_of(mark: str) -> set[str]:
+    """Names of the runs whose owner bears a mark, from the lists that it left."""
+    owners = leftovers.ROOT.glob("*/owner")
+    return {path.parent.name for path in owners if f'"{mark}"' in path.read_text()}
+
+
+def _left(marks: set[str], runs: set[str]) -> int:
+    """Count what is still there of killed runs once the last resumed one has ended.
+
+    Nothing is cleaned here: that the next start does so is what is claimed.
+    """
+    wanted = {f"{OWNER_VARIABLE}={mark}".encode() for mark in marks}
+    left = sum(
+        not wanted.isdisjoint(_environ(p).split(b"\0")) for p in Path("/proc").glob("[0-9]*")
+    )
+    for run in runs:
+        left += (leftovers.ROOT / run).exists()
+        for folder in (
+            "/run/netns",
+            "/sys/class/net",
+            "/sys/fs/cgroup/memory",
+            tempfile.gettempdir(),
+        ):
+            left += len(list(Path(folder).glob(f"tare-{run}*")))
+    return left
+
+
+def _environ(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def _inventory(result: Path) -> dict[str, int]:
@@ -67,14 +105,11 @@ def _inventory(result: Path) -> dict[str, int]:
     lines = (result / "trials.ndjson").read_text().splitlines()
     trials = record.trials()
     written = Counter(trial.key for trial in trials)
-    leftovers.clean()
-    left = list(Path("/run/netns").glob("tare-*"))
     return {
         "expected": len(plan.cells) * len(plan.blocks),
         "found": len(written),
         "failed": sum(trial.status == "failed" for trial in trials),
         "repeated": len(lines) - len(written),
-        "left": len(left),
     }
 
 
