@@ -103,3 +103,10 @@ def test_a_comparison_can_be_printed_and_written_as_json(earlier, tmp_path, caps
     assert json.loads(json.dumps(compare.as_json(found)))["statistic"] == "p50"
     rich.print(compare.table(found))
     assert "Unpaired" in capsys.readouterr().out
+
+
+def test_a_hash_is_told_by_its_first_digits():
+    assert compare._brief("4c295cfe4cb17c625ec2d44e5d019f2168ac9bab+changes") == (
+        "4c295cfe4cb1+changes"
+    )
+    assert compare._brief(["6.1.0", None]) == "['6.1.0', None]"

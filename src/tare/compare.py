@@ -12,6 +12,7 @@ in one run instead.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -196,13 +197,19 @@ def table(found: Comparison) -> RenderableType:
             "dim",
         ),
     ]
-    for what, differences in (("machines", found.machines), ("settings", found.settings)):
+    for what, differences in (("fingerprint", found.machines), ("session", found.settings)):
         for key, (earlier, later) in differences.items():
-            lines.append(Text(f"{what} differ: {key}: {earlier} -> {later}", "yellow"))
+            change = f"{_brief(earlier)} -> {_brief(later)}"
+            lines.append(Text(f"{what} differs: {key}: {change}", "yellow"))
     for where, cells in (("earlier", found.only_earlier), ("later", found.only_later)):
         if cells:
             lines.append(Text(f"only in the {where} result: {', '.join(cells)}", "yellow"))
     return Group(*lines)
+
+
+def _brief(value: object) -> str:
+    """A value of a fingerprint, for a person: a hash tells by its first digits."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}", r"\1", str(value))
 
 
 def _refuse_other_machine(
