@@ -52,6 +52,8 @@ def test_an_experiment_becomes_a_report(small, tmp_path):
     record = Record(tmp_path / said["result"])
     assert len(record.trials()) == len(record.plan.cells) * 2
     assert all(t.status == "ok" and t.counters["lost"] == 0 for t in record.trials())
+    # ICMP too, which the kernel answers: somebody looks on, so that the layer below is accounted for.
+    assert all(t.server and t.server.threads for t in record.trials())
     assert all(t.calibration["floor_ns"] > 0 for t in record.trials())
     page = (tmp_path / said["report"]).read_text()
     assert "A small question" in page
@@ -79,7 +81,8 @@ def test_kill_9_loses_no_trial_and_repeats_none(tmp_path):
     assert found["failed"] == found["repeated"] == found["left"] == 0
 
 
-def test_ctrl_c_cleans_up_and_says_how_to_go_on(small, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_and_its_like_clean_up_and_say_how_to_go_on(small, tmp_path, number):
     out = tmp_path / "result"
     victim = subprocess.Popen(
         [sys.executable, "-m", "tare", "run", str(small), "--out", str(out)],
@@ -90,15 +93,27 @@ def test_ctrl_c_cleans_up_and_says_how_to_go_on(small, tmp_path):
         assert time.monotonic() < deadline, "no trial within a minute"
         assert victim.poll() is None, victim.stderr
         time.sleep(0.05)
-    os.kill(victim.pid, signal.SIGINT)
+    os.kill(victim.pid, number)
     _, err = victim.communicate(timeout=60)
-    assert victim.returncode == Exit.INTERRUPTED
-    assert f"--resume {out}" in " ".join(err.split())
+    assert victim.returncode == Exit.INTERRUPTED, err
+    assert f"all was cleaned up; go on with: tare run --resume {out}" in err
     assert leftovers.clean() == []
     before = len(Record(out).trials())
     resumed = tare("run", "--resume", str(out), "--json", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert before <= len(Record(out).trials()) == len(Record(out).plan.cells) * 2
+
+
+def test_a_run_is_not_resumed_with_other_programs(small, tmp_path):
+    out = tmp_path / "result"
+    assert tare("run", str(small), "--out", str(out), cwd=tmp_path).returncode == 0
+    path = out / "environment.json"
+    fingerprint = json.loads(path.read_text())
+    fingerprint["programs"]["echo/echo-udp"] = "0" * 64
+    path.write_text(json.dumps(fingerprint))
+    found = tare("run", "--resume", str(out), cwd=tmp_path)
+    assert found.returncode == Exit.USAGE
+    assert "programs.echo/echo-udp changed" in found.stderr
 
 
 def test_two_runs_at_once_do_not_meet(small, tmp_path):

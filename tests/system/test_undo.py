@@ -113,3 +113,34 @@ def test_a_cgroup_that_does_not_bear_our_name_is_left_alone(tmp_path: Path) -> N
         assert cgroup.exists()
     finally:
         cgroup.rmdir()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_would_end_a_run_waits_until_its_things_are_undone(
+    tmp_path: Path, number: int
+) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from tare import leftovers\n"
+        "def stop(*_): raise KeyboardInterrupt\n"
+        "for n in (signal.SIGTERM, signal.SIGHUP): signal.signal(n, stop)\n"
+        "undo = leftovers.undo\n"
+        "def interrupted(entry):\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    return undo(entry)\n"
+        "leftovers.undo = interrupted\n"
+        "try:\n"
+        "    with leftovers.Registry(Path(sys.argv[1]) / 'root') as made:\n"
+        "        for name in 'abc':\n"
+        "            made.add('file', sys.argv[1] + '/' + name)\n"
+        "            (Path(sys.argv[1]) / name).touch()\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert found.stdout == "interrupted\n", found.stderr
+    assert [path for path in tmp_path.iterdir() if path.is_file()] == []

@@ -22,7 +22,8 @@ err = Console(stderr=True)
 
 def say(mark: str, text: str) -> None:
     """Print a message on standard error: a mark in rich's markup, then plain text."""
-    err.print(f"{mark} {escape(text)}".lstrip(), highlight=False, soft_wrap=True)
+    said = escape(text)
+    err.print(f"{mark} {said}" if mark else said, highlight=False, soft_wrap=True)
 
 
 def show(text: str) -> None:

@@ -187,7 +187,7 @@ def _print_plan(plan: Plan, workload: Workload, *, as_json: bool) -> None:
         f" {plan.seed}: about {_range(*seconds, printing.minutes)}"
     )
     if plan.causes:
-        printing.show(f"then each cell {plan.causes} times more, counting operations; included")
+        printing.show(f"of it, sessions that count operations: {plan.causes} of each cell")
     for cut in plan.cuts:
         printing.show(f"cut: {cut}")
 
