@@ -52,7 +52,7 @@ def test_an_experiment_becomes_a_report(small, tmp_path):
     record = Record(tmp_path / said["result"])
     assert len(record.trials()) == len(record.plan.cells) * 2
     assert all(t.status == "ok" and t.counters["lost"] == 0 for t in record.trials())
-    # ICMP too, which the kernel answers: somebody looks on, so that the layer below is accounted for.
+    # ICMP too, which the kernel answers: somebody looks on, so that the layer is accounted for.
     assert all(t.server and t.server.threads for t in record.trials())
     assert all(t.calibration["floor_ns"] > 0 for t in record.trials())
     page = (tmp_path / said["report"]).read_text()

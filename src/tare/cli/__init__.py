@@ -10,7 +10,7 @@ import typer
 
 from tare import __version__
 from tare.cli import claiming, here, printing, results, running
-from tare.cli.arguments import EPILOG
+from tare.cli.arguments import EPILOG, FLAG
 from tare.errors import TareError
 
 __all__ = ["app", "main"]
@@ -60,7 +60,9 @@ def main() -> None:
 
 @app.callback(invoke_without_command=True)
 def _global(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", metavar=FLAG, help="Print the version.")
+    ] = False,
 ) -> None:
     if version:
         printing.show(f"tare {__version__}")

@@ -14,5 +14,8 @@ EPILOG = (
     " was cleaned up, and the run can be resumed."
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+FLAG = ""
+"""Shown in place of a value: a flag takes none."""
+
+Json = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON for machines.")]
 Result = Annotated[Path, typer.Argument(help="A result folder, as `tare run` printed it.")]

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from tare.cli import places, printing
-from tare.cli.arguments import Json
+from tare.cli.arguments import FLAG, Json
 from tare.errors import Exit
 
 
@@ -30,7 +30,9 @@ def list_(json_: Json = False) -> None:
 
 
 def table(
-    write: Annotated[bool, typer.Option("--write", help="Draw it into CLAIMS.md.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", metavar=FLAG, help="Draw it into CLAIMS.md.")
+    ] = False,
 ) -> None:
     """Print the claims with their last results, as CLAIMS.md shows them."""
     from tare import claims  # noqa: PLC0415
@@ -44,7 +46,10 @@ def table(
 def check(
     claim_id: Annotated[str, typer.Argument(metavar="ID", help="Such as A1.")],
     record: Annotated[
-        bool, typer.Option("--record", help="Keep the result in claims/ID.json and CLAIMS.md.")
+        bool,
+        typer.Option(
+            "--record", metavar=FLAG, help="Keep the result in claims/ID.json and CLAIMS.md."
+        ),
     ] = False,
     json_: Json = False,
 ) -> None:

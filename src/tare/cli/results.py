@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tare.cli import places, printing
-from tare.cli.arguments import Json, Result
+from tare.cli.arguments import FLAG, Json, Result
 from tare.errors import Exit, TareError, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def compare(
     across_machines: Annotated[
         bool,
         typer.Option(
-            "--across-machines", help="Compare results that come from different machines."
+            "--across-machines",
+            metavar=FLAG,
+            help="Compare results that come from different machines.",
         ),
     ] = False,
     json_: Json = False,

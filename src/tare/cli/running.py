@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tare.cli import places, printing
-from tare.cli.arguments import Json
+from tare.cli.arguments import FLAG, Json
 from tare.cli.results import draw
 from tare.errors import Exit, TareError, UsageError
 
@@ -32,7 +32,10 @@ def run(
         Path | None, typer.Option(help="The result folder; by default a new one in results/.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and how long it takes; run nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", metavar=FLAG, help="Print the plan and how long it takes; run nothing."
+        ),
     ] = False,
     budget: Annotated[
         str | None, typer.Option(help="Fit the plan into a time such as 5m; says what was cut.")
