@@ -146,9 +146,9 @@ _SETTINGS = (
 
 # What a trial costs beside its requests, and what a request costs, in seconds: only for the plan's
 # estimate. The progress bar corrects itself by what it sees.
-_SETUP_S = {"native": 0.4, "container": 0.9, "gvisor": 3.0, "uml": 6.0, "qemu": 6.5}
-_SESSION_S = {"native": 0.4, "container": 0.6, "gvisor": 1.0, "uml": 1.6, "qemu": 2.6}
-_REQUEST_S = {"native": 60e-6, "container": 60e-6, "gvisor": 800e-6, "uml": 400e-6, "qemu": 700e-6}
+_SETUP_S = {"native": 0.3, "container": 0.9, "gvisor": 2.0, "uml": 4.0, "qemu": 3.5}
+_SESSION_S = {"native": 0.25, "container": 0.3, "gvisor": 0.8, "uml": 0.8, "qemu": 0.5}
+_REQUEST_S = {"native": 60e-6, "container": 60e-6, "gvisor": 800e-6, "uml": 400e-6, "qemu": 500e-6}
 _UNKNOWN_SETUP_S = 5.0
 _UNKNOWN_REQUEST_S = 1e-3
 
