@@ -62,7 +62,7 @@ def test_a_dry_run_prints_the_plan_for_machines_and_starts_nothing(tmp_path):
 
 def test_a_budget_says_what_it_cut(tmp_path):
     found = tare("run", str(HOME / "experiments/dds-in-virtual-machines.yaml"),
-                 "--dry-run", "--budget", "25m", "--json")  # fmt: skip
+                 "--dry-run", "--budget", "10m", "--json")  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["cuts"]
 
