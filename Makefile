@@ -20,7 +20,7 @@ run: build ## measure what a response costs here, and draw the report (some minu
 .PHONY: test
 test: build ## every test of every part
 	$(BIN)/python -m pytest
-	ctest --test-dir build --output-on-failure --no-tests=error
+	ctest --test-dir build --output-on-failure --no-tests=error </dev/null # MPI launchers read stdin
 	cargo test --quiet --workspace
 
 .PHONY: lint
