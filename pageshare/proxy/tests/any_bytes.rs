@@ -111,3 +111,30 @@ fn a_byte_damaged_between_the_proxies_ends_the_migration_and_is_named() {
     let error = pair.send.record()["error"].to_string();
     assert!(error.contains("damaged"), "{error}");
 }
+
+/// QEMU before 8.0 takes its first connection for the main channel, whatever comes on it.
+#[test]
+fn the_first_channel_reaches_qemu_first_even_if_another_speaks_before_it() {
+    let pair = Pair::unix(&["--ask", "never", "--compress", "never"], &[]);
+    let destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
+    let mut first = UnixStream::connect(path(&pair.to)).expect("the proxy listens");
+    let mut second = UnixStream::connect(path(&pair.to)).expect("the proxy listens");
+    second.write_all(b"2").expect("the proxy takes it");
+    second.shutdown(Shutdown::Write).expect("a connected socket");
+    // The second has every chance to be early: nobody may connect for as long as the first is mute.
+    destination.set_nonblocking(true).expect("a socket");
+    let mute = std::time::Instant::now();
+    while mute.elapsed() < std::time::Duration::from_millis(500) {
+        assert!(destination.accept().is_err(), "the second channel came first");
+        std::thread::yield_now();
+    }
+    destination.set_nonblocking(false).expect("a socket");
+    first.write_all(b"1").expect("the proxy takes it");
+    first.shutdown(Shutdown::Write).expect("a connected socket");
+    for expected in [b"1", b"2"] {
+        let (mut end, _) = destination.accept().expect("the proxy connects");
+        let mut arrived = Vec::new();
+        end.read_to_end(&mut arrived).expect("a half-close");
+        assert_eq!(arrived, expected);
+    }
+}

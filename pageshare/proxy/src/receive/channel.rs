@@ -51,6 +51,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
         });
         let take = Take {
             session,
+            channel: agreed.channel,
             key: &agreed.hash_key,
             window: u64::from(agreed.window),
             promises: &promises,
@@ -69,6 +70,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
         };
         take.run(reader, start_reverse).unwrap_or_else(fail);
     });
+    session.pass_turn(agreed.channel);
     writer.finish();
     add(&session.account.wire_sent, usize::try_from(writer.bytes()).unwrap_or(usize::MAX));
     if let Some(error) = fuse.error() {
@@ -97,6 +99,7 @@ fn reverse(qemu: &mut Socket, link: &LinkWriter) -> Result<(), Error> {
 /// Takes the sender's records and rebuilds the stream.
 struct Take<'a> {
     session: &'a Session,
+    channel: u32,
     key: &'a HashKey,
     window: u64,
     promises: &'a Promises,
@@ -140,7 +143,9 @@ impl Take<'_> {
                     let qemu = match &mut self.qemu {
                         Some(qemu) => qemu,
                         none => {
+                            self.session.await_turn(self.channel);
                             let (qemu, other) = connect(self.session, self.fuse)?;
+                            self.session.pass_turn(self.channel);
                             reverse = Some(start_reverse(other));
                             none.insert(qemu)
                         }
