@@ -88,3 +88,9 @@ def test_any_number_can_be_shown(estimate, end):
 
 def test_thousands_are_set_apart():
     assert numbers.count(1234567) == "1\u202f234\u202f567"
+
+
+def test_what_is_certainly_positive_is_never_shown_as_zero():
+    assert str(numbers.ratio(7.0, 0.03, 470_000_000.0)).startswith("7")
+    assert numbers.fixed(7.0, 0.03, 470_000_000.0).low == "0.03"
+    assert numbers.fixed(0.2, -30.0, 31.0).number == "0", "a difference may well be none"

@@ -86,7 +86,13 @@ def fixed(
     half_width = (high - low) / 2.0
     decimals = _decimals(half_width, _error_digits(half_width)) if half_width > 0 else 99
     decimals = min(decimals, _decimals(max(abs(estimate), abs(low), abs(high)), most))
-    number, least, greatest = (_text(value, decimals, signed) for value in (estimate, low, high))
+    # What is positive with its whole interval is no zero, however little is known of it.
+    shown = [_decimals(v, 1) if low > 0 and round(v, decimals) == 0 else decimals
+             for v in (estimate, low, high)]  # fmt: skip
+    number, least, greatest = (
+        _text(value, digits, signed)
+        for value, digits in zip((estimate, low, high), shown, strict=True)
+    )
     return Value(number, least, greatest, unit)
 
 
