@@ -30,10 +30,12 @@ void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(me
 #else
 
 // glibc's own names of what is replaced here.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 void* __libc_malloc(std::size_t size);
 void* __libc_calloc(std::size_t count, std::size_t size);
 void* __libc_realloc(void* memory, std::size_t size);
+// NOLINTEND(bugprone-reserved-identifier)
 
 void* malloc(std::size_t size) {
   ++g_allocations;

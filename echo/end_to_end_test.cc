@@ -129,7 +129,7 @@ std::string FreePort(int type) {
   sockaddr_in name = {};
   name.sin_family = AF_INET;
   name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof name);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
   socklen_t length = sizeof name;
   getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length);
   close(fd);

@@ -78,7 +78,7 @@ TEST(Wakeup, FromIdleNeedsTwoProcessors) {
 TEST(Block, ReadsAFilePastThePageCache) {
   // Beside the program: /tmp may be a tmpfs, which knows no O_DIRECT on some kernels.
   const std::string path = std::string(PROBE_PROGRAM) + "-block-" + std::to_string(getpid());
-  std::ofstream(path) << std::string(64 * 4096, 'x');
+  std::ofstream(path) << std::string(std::size_t{64} * 4096, 'x');
   const Outcome outcome = RunProbe("block --batches 2 --operations 8 --device " + path);
   std::filesystem::remove(path);
   ASSERT_EQ(outcome.code, 0) << outcome.out;

@@ -23,7 +23,7 @@ int OpenUdp(const std::string& ip, uint16_t port, int timeout_ms) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) ThrowErrno("cannot open a UDP socket");
   if (timeout_ms > 0) {
-    const timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+    const timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000L};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   }
   if (ip.empty()) return fd;

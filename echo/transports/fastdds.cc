@@ -49,7 +49,7 @@ std::string AddressOfInterface(const std::string& interface) {
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, freeifaddrs);
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    const std::string address = NumericHost(one->ifa_addr, sizeof(sockaddr_in));
+    std::string address = NumericHost(one->ifa_addr, sizeof(sockaddr_in));
     if (interface == one->ifa_name || interface == address) return address;
   }
   throw std::runtime_error("no interface here is named or numbered \"" + interface +
