@@ -1,11 +1,13 @@
-// A small IOR-like measurement: N ranks touch one shared file in pieces, and the time from open to
-// the end of close is what counts.
+// A small IOR-like measurement: N ranks touch one shared file in pieces, or each a file of its own,
+// and the time from open to the end of close is what counts.
 //
-//   grid FILE read|write random|sequential|strided PIECE_BYTES FILE_BYTES TOUCHES
+//   grid FILE read|write random|sequential|strided PIECE_BYTES FILE_BYTES TOUCHES [each] [sync]
 //
 // TOUCHES: how many bytes are touched, in units of the file's size. Random pieces are aligned to
-// their size. The file must exist for reads. Prints one JSON line: seconds of the slowest rank for
-// open, work and close, operations, and the p50 of single operations in microseconds.
+// their size. The file must exist for reads. each: FILE.RANK, every one of FILE_BYTES / ranks.
+// sync: MPI_File_sync before close. Prints one JSON line: seconds of the slowest rank for open,
+// work and close, operations, and percentiles of one operation in 16, of all ranks, in
+// microseconds.
 
 #include <mpi.h>
 
@@ -14,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -24,6 +27,28 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// The samples of all ranks, sorted, at rank 0.
+std::vector<double> gathered(const std::vector<double>& own, int rank, int ranks) {
+  const int count = static_cast<int>(own.size());
+  std::vector<int> counts(static_cast<std::size_t>(ranks));
+  MPI_Gather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
+  std::vector<int> places(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), places.begin(), 0);
+  std::vector<double> all(rank == 0 ? static_cast<std::size_t>(places.back()) +
+                                          static_cast<std::size_t>(counts.back())
+                                    : 0);
+  MPI_Gatherv(own.data(), count, MPI_DOUBLE, all.data(), counts.data(), places.data(), MPI_DOUBLE,
+              0, MPI_COMM_WORLD);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+double percentile(const std::vector<double>& sorted, double share) {
+  if (sorted.empty()) return 0;
+  const auto at = static_cast<std::size_t>(share * static_cast<double>(sorted.size()));
+  return sorted[std::min(at, sorted.size() - 1)];
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -32,11 +57,20 @@ int main(int argc, char** argv) {
   int ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (argc != 7) {
+  bool each = false;
+  bool sync = false;
+  bool understood = argc >= 7;
+  for (int i = 7; i < argc; ++i) {
+    const std::string word = argv[i];
+    each |= word == "each";
+    sync |= word == "sync";
+    understood &= word == "each" || word == "sync";
+  }
+  if (!understood) {
     if (rank == 0) {
       std::fprintf(stderr,
                    "usage: %s FILE read|write random|sequential|strided PIECE FILE_BYTES "
-                   "TOUCHES\n",
+                   "TOUCHES [each] [sync]\n",
                    argv[0]);
     }
     MPI_Finalize();
@@ -45,10 +79,12 @@ int main(int argc, char** argv) {
   const bool reading = std::strcmp(argv[2], "read") == 0;
   const std::string order = argv[3];
   const long long piece = std::atoll(argv[4]);
-  const long long size = std::atoll(argv[5]);
   const double touches = std::atof(argv[6]);
-  const long long pieces = size / piece;
-  const auto operations = static_cast<long long>(static_cast<double>(pieces) * touches / ranks);
+  const int sharing = each ? 1 : ranks;
+  const long long pieces = std::atoll(argv[5]) / (each ? ranks : 1) / piece;
+  const auto operations = static_cast<long long>(static_cast<double>(pieces) * touches / sharing);
+  const std::string name = each ? std::string(argv[1]) + "." + std::to_string(rank) : argv[1];
+  const int place = each ? 0 : rank;
   std::vector<char> buffer(static_cast<std::size_t>(piece), static_cast<char>('a' + rank));
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) + 17);
   std::vector<double> times;
@@ -57,7 +93,7 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = now();
   MPI_File file;
-  MPI_File_open(MPI_COMM_WORLD, argv[1],
+  MPI_File_open(each ? MPI_COMM_SELF : MPI_COMM_WORLD, name.c_str(),
                 reading ? MPI_MODE_RDONLY : MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL, &file);
   const double opened = now();
   for (long long i = 0; i < operations; ++i) {
@@ -65,9 +101,9 @@ int main(int argc, char** argv) {
     if (order == "random") {
       at = static_cast<long long>(random() % static_cast<std::uint64_t>(pieces));
     } else if (order == "strided") {
-      at = (i * ranks + rank) % pieces;
+      at = (i * sharing + place) % pieces;
     } else {
-      at = (rank * (pieces / ranks) + i) % pieces;
+      at = (place * (pieces / sharing) + i) % pieces;
     }
     const double before = (i & 15) == 0 ? now() : 0;
     const int error = reading
@@ -79,19 +115,20 @@ int main(int argc, char** argv) {
     if ((i & 15) == 0) times.push_back(now() - before);
   }
   const double worked = now();
+  if (sync) MPI_File_sync(file);
   MPI_File_close(&file);
   const double closed = now();
 
   double own[4] = {opened - start, worked - opened, closed - worked, closed - start};
   double all[4];
   MPI_Reduce(own, all, 4, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-  std::sort(times.begin(), times.end());
+  const std::vector<double> sampled = gathered(times, rank, ranks);
   if (rank == 0) {
     std::printf(
         "{\"open\": %.6f, \"work\": %.6f, \"close\": %.6f, \"total\": %.6f, "
-        "\"operations\": %lld, \"p50_us\": %.3f}\n",
-        all[0], all[1], all[2], all[3], operations * ranks,
-        times.empty() ? 0.0 : times[times.size() / 2] * 1e6);
+        "\"operations\": %lld, \"bytes\": %lld, \"p50_us\": %.3f, \"p99_us\": %.3f}\n",
+        all[0], all[1], all[2], all[3], operations * ranks, operations * ranks * piece,
+        percentile(sampled, 0.5) * 1e6, percentile(sampled, 0.99) * 1e6);
   }
   MPI_Finalize();
   return 0;
