@@ -23,7 +23,7 @@ def level(factor: str, written: object) -> str:
 @pytest.mark.parametrize(
     ("factor", "written", "shown"),
     [
-        ("payload", "1 KiB", "1024 B"),
+        ("payload", "1024 B", "1 KiB"),
         ("payload", "64B", "64 B"),
         ("server_work", "0.1 ms", "100 us"),
         ("mode", "closed", "closed"),
@@ -76,10 +76,17 @@ def test_whatever_is_written_is_a_level_or_a_usage_error(factor, written):
 
 
 def test_icmp_knows_neither_reception_nor_work_and_only_a_dds_knows_reception():
-    names = {t: WORKLOAD.applicable(LEVELS | {"transport": t}) for t in ("icmp", "udp", "fastdds")}
+    guest = {"environment": "qemu"}
+    levels = LEVELS | guest
+    names = {t: WORKLOAD.applicable(levels | {"transport": t}) for t in ("icmp", "udp", "fastdds")}
     assert set(WORKLOAD.factors) - names["icmp"] == {"reception", "server_work"}
     assert set(WORKLOAD.factors) - names["udp"] == {"reception"}
     assert names["fastdds"] == set(WORKLOAD.factors)
+
+
+def test_only_a_guest_of_qemu_is_made_of_anything():
+    names = WORKLOAD.applicable(LEVELS | {"environment": "uml"})
+    assert not names & {"vcpus", "memory", "machine", "accelerator"}
 
 
 def test_a_schedule_makes_a_session_as_long_as_it_says():

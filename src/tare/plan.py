@@ -259,14 +259,14 @@ def _replicas(
 def _effects(experiment: Experiment, cells: Sequence[Cell]) -> tuple[Comparison, ...]:
     """Every cell against the one that differs from it in the baseline's factors alone."""
     base = experiment.baseline
-    baselines = {
-        cell.without(*base): cell
+    baselines = [
+        cell
         for cell in cells
         if all(cell.levels.get(name) == level for name, level in base.items())
-    }
+    ]
     found = []
     for cell in cells:
-        against = baselines.get(cell.without(*base))
+        against = _counterpart(cell, baselines, base)
         if against is None or against is cell:
             continue
         family = experiment.family is None or _matches(cell.levels, experiment.family)
@@ -280,6 +280,24 @@ def _effects(experiment: Experiment, cells: Sequence[Cell]) -> tuple[Comparison,
             )
         )
     return tuple(found)
+
+
+def _counterpart(cell: Cell, baselines: Sequence[Cell], base: Mapping[str, str]) -> Cell | None:
+    """The baseline that agrees with a cell in every other factor that both have.
+
+    What only one of them has (a guest's memory, a DDS's reception) comes with what is compared. Of
+    several, the one that agrees in most.
+    """
+
+    def shared(other: Cell) -> list[str]:
+        return [n for n in other.levels if n in cell.levels and n not in base]
+
+    agreeing = [
+        other
+        for other in baselines
+        if all(other.levels[n] == cell.levels[n] for n in shared(other))
+    ]
+    return max(agreeing, key=lambda other: len(shared(other)), default=None)
 
 
 def _a_a(originals: Sequence[Cell], replicas: Sequence[Cell]) -> tuple[Comparison, ...]:

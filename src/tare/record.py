@@ -44,7 +44,9 @@ class Trial(BaseModel):
     status: Literal["ok", "failed"]
     error: str | None = None
     samples: str | None = None
-    """Parquet file below samples/, or None where the trial failed."""
+    """Parquet file below samples/; None where the trial failed, or has no raw samples."""
+    values: dict[str, float] = {}
+    """Statistic -> value, for workloads that measure one number at a time."""
     counters: dict[str, int] = {}
     settings: dict[str, Any] = {}
     client: Account | None = None

@@ -158,7 +158,7 @@ class _Run:
         if not missing:
             return
         plot = tuple(visit.plot.items())
-        environment = environments.named(visit.plot["environment"])
+        environment = environments.for_plot(visit.plot)
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
             why = f"{environment.name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
             self._fail(block, visit, missing, why)
@@ -189,7 +189,7 @@ class _Run:
     @contextmanager
     def _entered(self, visit: Visit) -> Iterator[tuple[Site, Inside]]:
         """Set up the hosts and the environment that a visit asks for."""
-        environment = environments.named(visit.plot["environment"])
+        environment = environments.for_plot(visit.plot)
         with Hosts(self.registry, rate_bits_s=self.workload.link_rate(visit.plot)) as hosts:
             site = Site(
                 hosts=hosts,
@@ -258,7 +258,8 @@ class _Run:
             _LOG.warning("block %d, %s: %s", common["block"], cell.id, error)
             found = {"status": "failed", "error": str(error)}
         else:
-            found = {"status": "ok", "samples": name, **vars(measured)}
+            sampled = (self.record.folder / "samples" / name).exists()
+            found = {"status": "ok", "samples": name if sampled else None, **vars(measured)}
         self._append(
             Trial(
                 **common,
@@ -322,7 +323,7 @@ def preflight(plan: Plan) -> list[tuple[str, str]]:
     Raises:
         TareError: none of them can.
     """
-    wanted = {visit.plot["environment"] for visit in plan.blocks[0]}
+    wanted = {visit.plot.get("environment", "native") for visit in plan.blocks[0]}
     found = {name: environments.named(name).availability() for name in sorted(wanted)}
     absent = [
         (name, f"{a.detail}. {a.remedy}" if a.remedy else a.detail)

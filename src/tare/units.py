@@ -115,3 +115,11 @@ def exact_duration(nanoseconds: int) -> str:
         if nanoseconds % factor == 0 and nanoseconds:
             return f"{nanoseconds // factor} {unit}"
     return f"{nanoseconds} ns" if nanoseconds else "0 us"
+
+
+def exact_size(size: int) -> str:
+    """Write a size in the largest unit that loses nothing; `size` reads it back."""
+    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size and not size % (1 << bits):
+            return f"{size >> bits} {unit}"
+    return f"{size} B"

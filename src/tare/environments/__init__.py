@@ -159,10 +159,24 @@ def level(written: object) -> str:
 
 
 def named(written: str) -> Environment:
-    """Return the environment that a canonical level names."""
-    kind, _, machine = written.partition(" ")
+    """Return the environment that a canonical level names, with default options."""
+    return for_plot({"environment": written})
+
+
+def for_plot(plot: Mapping[str, str]) -> Environment:
+    """Return the environment that a plot asks for, with its options.
+
+    Args:
+        plot: factor -> canonical level; native where it names no environment. A guest's options
+            (vcpus, memory, machine, accelerator) apply to `qemu` alone.
+    """
+    kind, _, machine = plot.get("environment", "native").partition(" ")
     if kind == FAR:
         from tare.environments.ssh import Ssh  # noqa: PLC0415 - as above
 
         return Ssh.parse(machine)
-    return by_name()[written]
+    if kind == "qemu":
+        from tare.environments.qemu import Qemu  # noqa: PLC0415
+
+        return Qemu.with_options(plot)
+    return by_name()[kind]

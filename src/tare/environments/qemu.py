@@ -13,8 +13,9 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from tare import units
 from tare.accounting import Role
 from tare.command import PATH
 from tare.environments import Availability, Inside, Site
@@ -42,6 +43,7 @@ _TOOLS = ("stress-ng", "iperf3", "fio")
 _UNPACK_TOOLS = "cd / && cpio -idm </dev/vdb"
 _UNPACK_TIMEOUT_S = 60.0
 _INTERFACE = "eth0"
+_Accel = Literal["auto", "kvm", "tcg"]
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,22 @@ class Qemu:
         memory_bytes: of the guest.
     """
 
-    accel: Literal["auto", "kvm", "tcg"] = "auto"
+    accel: _Accel = "auto"
     machine: str = "q35"
     vcpus: int = 1
     memory_bytes: int = 512 << 20
     name = "qemu"
+
+    @staticmethod
+    def with_options(plot: Mapping[str, str]) -> Qemu:
+        """The guest that a plot's canonical levels ask for; defaults where it is silent."""
+        plain = Qemu()
+        return Qemu(
+            accel=cast("_Accel", plot.get("accelerator", plain.accel)),
+            machine=plot.get("machine", plain.machine),
+            vcpus=int(plot.get("vcpus", plain.vcpus)),
+            memory_bytes=units.size(plot.get("memory", plain.memory_bytes)),
+        )
 
     def availability(self) -> Availability:
         """Tell whether QEMU and what a guest is made of are here. It boots nothing."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from tare.accounting import Account
 from tare.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tare.accounting import Account
     from tare.cell import Cell
     from tare.environments import Inside, Site
     from tare.placement import Placement
@@ -65,18 +65,35 @@ def choice(name: str, choices: tuple[str, ...], default: str, help: str) -> Fact
     return Factor(name, parse, str, default, help, choices)
 
 
+Unit = Literal["ns", "B", "B/s", "1/s", "1"]
+"""Of a statistic: times in ns, sizes in bytes, rates a second, plain numbers."""
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One number that a session is summarised by, and that sessions are compared by."""
+
+    help: str
+    unit: Unit = "ns"
+    better: Literal["lower", "higher"] = "lower"
+
+
 @dataclass(frozen=True)
 class Measurement:
-    """What a workload returns of one trial, beside the samples that it has written."""
+    """What a workload returns of one trial, beside the raw samples that it may have written."""
 
-    counters: Mapping[str, int]
-    """sent, received, lost, duplicated, reordered, corrupted; late: after they counted as lost."""
-    settings: Mapping[str, Any]
-    """What both programs said of themselves: quality of service, transport options."""
-    client: Account
-    server: Account
-    duration_ns: int
-    """Of the measured part."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Statistic -> this trial's value, positive and finite. Statistics of raw samples are computed
+    from the samples and do not stand here."""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """What was counted and may be zero. Of requests: sent, received, lost, duplicated, reordered,
+    corrupted; late: after they counted as lost."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the programs said of themselves: quality of service, transport options, versions."""
+    client: Account = field(default_factory=Account)
+    server: Account = field(default_factory=Account)
+    duration_ns: int | None = None
+    """Of the measured part, where there is one."""
 
 
 class Workload(Protocol):
@@ -88,8 +105,15 @@ class Workload(Protocol):
     """Factors that need an environment to be set up anew; they define the whole plot."""
     session_settings: Mapping[str, Factor]
     """Settings that every session of an experiment shares: requests, warm-up, timeout."""
-    statistics: Mapping[str, str]
-    """Name -> meaning of the scalars that a session can be summarised by, e.g. p50."""
+    statistics: Mapping[str, Statistic]
+    """Name -> the scalars that a session can be summarised by, e.g. p50; the first is the one that
+    is judged where an experiment declares none."""
+    counts_operations: bool
+    """Whether operations can be counted in sessions of their own (`causes`)."""
+
+    def subject(self, cell: Cell) -> str:
+        """What sentences about a cell speak of, such as "A response through UDP"."""
+        ...
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Names of the factors that mean something for a cell with these levels.
@@ -124,8 +148,13 @@ class Workload(Protocol):
         samples: Path,
         watching: Watching = unwatched,
     ) -> Measurement:
-        """Measure one trial in an entered environment and write its raw samples to `samples`.
+        """Measure one trial in an entered environment.
 
-        `watching` is open around the measured part; it is given both ends' accounts.
+        Raw samples, where there are any, are written to `samples` (Parquet, as
+        docs/formats/results.md says). `watching` is open around the measured part; it is given
+        both ends' accounts.
+
+        Raises:
+            TrialError: it could not be measured; the run goes on.
         """
         ...

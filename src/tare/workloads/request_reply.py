@@ -8,44 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import accounting, environments, process, units
+from tare import accounting, process, units
 from tare.errors import TareError, TrialError, UsageError
 from tare.interference import Interference
-from tare.placement import Placement
-from tare.workloads import Factor, Measurement, Watching, choice, echo_samples, unwatched
+from tare.workloads import (
+    Factor,
+    Measurement,
+    Statistic,
+    Watching,
+    choice,
+    echo_samples,
+    rows,
+    unwatched,
+)
 
 if TYPE_CHECKING:
     from tare.cell import Cell
     from tare.environments import Inside, ServerProcess, Site
+    from tare.placement import Placement
 
+TRANSPORTS: Mapping[str, str] = {
+    "icmp": "ICMP echo",
+    "udp": "UDP",
+    "tcp": "TCP",
+    "cyclonedds": "Cyclone DDS",
+    "fastdds": "Fast DDS",
+    "zeromq": "ZeroMQ",
+    "connext": "RTI Connext",
+    "null": "no transport",
+}
+"""Level -> its name in words."""
 _PORT = 7400
 _DOMAINS = {"cyclonedds": 11, "fastdds": 12, "connext": 13}
 """A domain for each stack: on one domain they match each other and spoil both."""
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
 _AGENT_SLACK_S = 30.0
-
-
-def _size(name: str, default: str, help: str) -> Factor:  # noqa: A002
-    return Factor(name, units.size, lambda n: f"{n} B", default, help, examples=("64 B", "512 B"))
-
-
-def _duration(name: str, default: str, help: str, *examples: str) -> Factor:  # noqa: A002
-    return Factor(name, units.duration, units.exact_duration, default, help, examples=examples)
-
-
-def _count(name: str, default: str, help: str, least: int = 1) -> Factor:  # noqa: A002
-    def parse(written: object) -> int:
-        text = str(written).replace("_", "").replace(" ", "")
-        if not text.isdecimal() or int(text) < least:
-            raise UsageError(f"{written!r} is not a whole number of at least {least}")
-        return int(text)
-
-    return Factor(name, parse, str, default, help)
 
 
 def _parse_mode(written: object) -> float | None:
@@ -62,54 +63,19 @@ def _parse_mode(written: object) -> float | None:
     return found
 
 
-def _parse_link(written: object) -> int | None:
-    """Bits a second, or None without a limit."""
-    if written == "unlimited":
-        return None
-    rate = units.bit_rate(written)
-    if rate == 0:
-        raise UsageError(f"{written!r} would never deliver: give a rate above 0, or 'unlimited'")
-    return rate
-
-
-def _show_link(rate: int | None) -> str:
-    return "unlimited" if rate is None else f"{rate / 1e6:g} Mbit/s"
-
-
 _FACTORS = (
-    Factor(
-        "environment",
-        environments.level,
-        str,
-        "native",
-        f"Where the server runs: {', '.join(environments.NAMES)}, or on another machine by"
-        " `ssh user@host:port`.",
-        examples=(*environments.NAMES, "ssh root@192.0.2.1:22"),
-    ),
+    rows.environment("Where the server runs"),
     choice(
         "transport",
-        ("icmp", "udp", "tcp", "cyclonedds", "fastdds", "zeromq", "connext", "null"),
+        tuple(TRANSPORTS),
         "udp",
         "What carries request and reply.",
     ),
-    _size("payload", "64 B", "Size of the array, both ways."),
-    _duration("server_work", "0 us", "How long the server computes on each request.", "100 us"),
+    rows.size("payload", "64 B", "Size of the array, both ways."),
+    rows.duration("server_work", "0 us", "How long the server computes on each request.", "100 us"),
     choice("reception", ("listener", "waitset"), "listener", "How a DDS hands data over."),
-    Factor(
-        "placement",
-        Placement.parse,
-        str,
-        "same-core",
-        "Processors of client, server, virtual CPUs and VMM: same-core, across-cores, or sets such"
-        " as 'client=0 server=1 vmm=1 vcpus=1'.",
-        examples=("same-core", "across-cores"),
-    ),
-    choice(
-        "scheduling",
-        ("fifo", "other"),
-        "fifo",
-        "Class of client and native server: SCHED_FIFO or SCHED_OTHER. QEMU is never SCHED_FIFO.",
-    ),
+    rows.PLACEMENT,
+    rows.SCHEDULING,
     Factor(
         "mode",
         _parse_mode,
@@ -119,7 +85,7 @@ _FACTORS = (
         " (response time from the intended send); the rate is of each client.",
         examples=("closed", "open 1000/s"),
     ),
-    _count("clients", "1", "Independent requesters."),
+    rows.count("clients", "1", "Independent requesters."),
     Factor(
         "interference",
         Interference.parse,
@@ -128,20 +94,14 @@ _FACTORS = (
         "What disturbs: KIND LEVEL on the host or inside, such as 'host cpu 50 %'.",
         examples=("none", "host cpu 50 %", "inside memory 1"),
     ),
-    Factor(
-        "link",
-        _parse_link,
-        _show_link,
-        "unlimited",
-        "Rate of the link between the hosts.",
-        examples=("unlimited", "100 Mbit/s"),
-    ),
+    rows.LINK,
+    *rows.GUEST,
 )
 
 _SETTINGS = (
-    _count("requests", "2000", "Requests of each client that are measured in a session."),
-    _count("warmup", "200", "Requests of each client before measuring.", least=0),
-    _duration("timeout", "1 s", "An unanswered request is lost after this.", "1 s"),
+    rows.count("requests", "2000", "Requests of each client that are measured in a session."),
+    rows.count("warmup", "200", "Requests of each client before measuring.", least=0),
+    rows.duration("timeout", "1 s", "An unanswered request is lost after this.", "1 s"),
 )
 
 # What a trial costs beside its requests, and what a request costs, in seconds: only for the plan's
@@ -159,17 +119,22 @@ class RequestReply:
     name = "request-reply"
     factors: Mapping[str, Factor] = {factor.name: factor for factor in _FACTORS}
     session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
-    plot_factors = frozenset({"environment", "placement", "scheduling", "link"})
-    statistics: Mapping[str, str] = {
-        "p50": "median response time of a session",
-        "mean": "mean response time of a session",
-        "p99": "99th percentile of a session",
-        "min": "smallest response time of a session",
+    plot_factors = rows.PLOT
+    statistics: Mapping[str, Statistic] = {
+        "p50": Statistic("median response time of a session"),
+        "mean": Statistic("mean response time of a session"),
+        "p99": Statistic("99th percentile of a session"),
+        "min": Statistic("smallest response time of a session"),
     }
+    counts_operations = True
+
+    def subject(self, cell: Cell) -> str:
+        """A response, and what carries it."""
+        return f"A response through {TRANSPORTS[cell.levels['transport']]}"
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out what a transport does not know: only a DDS has reception modes."""
-        names = set(self.factors)
+        names = rows.applicable(self.factors, levels)
         if levels["transport"] not in _DOMAINS:
             names.discard("reception")
         if levels["transport"] == "icmp":  # answered in the kernel: nobody works
@@ -193,12 +158,11 @@ class RequestReply:
 
     def link_rate(self, plot: Mapping[str, str]) -> int | None:
         """Bits a second of the link that a plot asks for."""
-        return _parse_link(plot["link"])
+        return rows.link_rate(plot)
 
     def placement(self, plot: Mapping[str, str]) -> Placement:
         """Processors and priority that a plot asks for."""
-        placement = Placement.parse(plot["placement"])
-        return replace(placement, fifo=50 if plot["scheduling"] == "fifo" else None)
+        return rows.placement(plot)
 
     def measure(
         self,
