@@ -16,17 +16,14 @@ IPv6 (with its background chatter), multicast snooping and spanning tree off.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
-from pyroute2 import IPRoute, NetlinkError, netns
-
-from tare.errors import TareError, TrialError, UnavailableError
+from tare import netns
+from tare.errors import TrialError
 from tare.leftovers import Registry
 from tare.process import Command, run
 
@@ -38,8 +35,6 @@ _BRIDGE_MAC = "02:00:0a:4d:00:00"
 _INTERFACE = "eth0"
 _COMMAND_TIMEOUT_S = 10.0
 _COUNT = itertools.count()
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -111,8 +106,8 @@ class Hosts(AbstractContextManager["Hosts"]):
         with ExitStack() as stack:
             for namespace in (self.wire_ns, self.client_ns, self.server_ns):
                 stack.enter_context(self._registry.owing("netns", namespace))
-                _make_namespace(namespace)
-            _within(self.wire_ns, _make_bridge)
+                netns.make(namespace)
+            netns.within(self.wire_ns, _make_bridge)
             self._plug("client", self.client_ns, self.client_mac, self.client_address)
             self._plug("server", self.server_ns, self.server_mac, self.server_address)
             self._introduce(self.client_ns, self.server_address, self.server_mac)
@@ -174,7 +169,7 @@ class Hosts(AbstractContextManager["Hosts"]):
         )
         self._run(self.wire_ns, "ip", "tuntap", "add", "dev", tap.name, "mode", "tap")
         try:
-            _within(self.wire_ns, lambda ip: _raise_port(ip, tap.name))
+            netns.within(self.wire_ns, lambda ip: _raise_port(ip, tap.name))
             self._shape(self.wire_ns, tap.name)
             for namespace in (self.client_ns, self.server_ns):
                 self._introduce(namespace, tap.address, tap.mac)
@@ -182,7 +177,7 @@ class Hosts(AbstractContextManager["Hosts"]):
         finally:
             self._run(self.wire_ns, "ip", "link", "delete", "dev", tap.name)
             for namespace in (self.client_ns, self.server_ns):
-                _within(namespace, lambda ip: _forget(ip, tap.address))
+                netns.within(namespace, lambda ip: _forget(ip, tap.address))
 
     @contextmanager
     def own_host(self) -> Iterator[OwnHost]:
@@ -194,7 +189,7 @@ class Hosts(AbstractContextManager["Hosts"]):
         )
         port, mac = f"host{number}", _mac(number)
         with self._registry.owing("netns", host.netns):
-            _make_namespace(host.netns)
+            netns.make(host.netns)
             self._plug(port, host.netns, mac, host.address)
             for namespace in (self.client_ns, self.server_ns):
                 self._introduce(namespace, host.address, mac)
@@ -203,7 +198,7 @@ class Hosts(AbstractContextManager["Hosts"]):
             finally:
                 self._run(self.wire_ns, "ip", "link", "delete", "dev", port)
                 for namespace in (self.client_ns, self.server_ns):
-                    _within(namespace, lambda ip: _forget(ip, host.address))
+                    netns.within(namespace, lambda ip: _forget(ip, host.address))
 
     def _plug(self, port: str, namespace: str, mac: str, address: str) -> None:
         """Lay a veth from a port of the bridge into a host."""
@@ -214,14 +209,14 @@ class Hosts(AbstractContextManager["Hosts"]):
             _raise_port(ip, port)
 
         def connect(ip: Any) -> None:
-            index = _index(ip, _INTERFACE)
+            index = netns.index(ip, _INTERFACE)
             ip.addr("add", index=index, address=address, prefixlen=PREFIX_LENGTH)
             ip.link("set", index=index, state="up")
             # DDS discovery and whoever else sends multicast needs a route for it.
             ip.route("add", dst="224.0.0.0/4", oif=index)
 
-        _within(self.wire_ns, lay)
-        _within(namespace, connect)
+        netns.within(self.wire_ns, lay)
+        netns.within(namespace, connect)
         self._shape(self.wire_ns, port)
         if not self._offloads:
             self._turn_off_offloads(namespace, _INTERFACE)
@@ -229,7 +224,9 @@ class Hosts(AbstractContextManager["Hosts"]):
     def _shape(self, namespace: str, port: str) -> None:
         rate, discipline = self._rate_bits_s, self._discipline
         if rate is not None:
-            _within(namespace, lambda ip: _limit(ip, _index(ip, port), rate, discipline))
+            netns.within(
+                namespace, lambda ip: netns.limit(ip, netns.index(ip, port), rate, discipline)
+            )
         if not self._offloads:
             self._turn_off_offloads(namespace, port)
 
@@ -243,11 +240,11 @@ class Hosts(AbstractContextManager["Hosts"]):
                 "replace",
                 dst=address,
                 lladdr=mac,
-                ifindex=_index(ip, _INTERFACE),
+                ifindex=netns.index(ip, _INTERFACE),
                 state="permanent",
             )
 
-        _within(namespace, introduce)
+        netns.within(namespace, introduce)
 
     def _run(self, namespace: str, *argv: str) -> None:
         run(Command(argv, netns=namespace), _COMMAND_TIMEOUT_S)
@@ -255,20 +252,6 @@ class Hosts(AbstractContextManager["Hosts"]):
 
 def _mac(number: int) -> str:
     return f"02:00:0a:4d:{number >> 8:02x}:{number & 255:02x}"
-
-
-def _make_namespace(name: str) -> None:
-    run(Command(("ip", "netns", "add", name)), _COMMAND_TIMEOUT_S)
-
-    def quieten(ip: Any) -> None:
-        for scope in ("all", "default"):
-            # Absent where the kernel has no IPv6: then there is nothing to turn off.
-            switch = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
-            if switch.exists():
-                switch.write_text("1")
-        ip.link("set", index=_index(ip, "lo"), state="up")
-
-    _within(name, quieten)
 
 
 def _make_bridge(ip: Any) -> None:
@@ -281,54 +264,12 @@ def _make_bridge(ip: Any) -> None:
         br_forward_delay=0,
         br_mcast_snooping=0,
     )
-    ip.link("set", index=_index(ip, _BRIDGE), state="up")
+    ip.link("set", index=netns.index(ip, _BRIDGE), state="up")
 
 
 def _raise_port(ip: Any, port: str) -> None:
-    ip.link("set", index=_index(ip, port), master=_index(ip, _BRIDGE), state="up")
+    ip.link("set", index=netns.index(ip, port), master=netns.index(ip, _BRIDGE), state="up")
 
 
 def _forget(ip: Any, address: str) -> None:
-    ip.neigh("del", dst=address, ifindex=_index(ip, _INTERFACE))
-
-
-def _limit(ip: Any, index: int, rate_bits_s: int, discipline: str) -> None:
-    bytes_per_second = rate_bits_s // 8
-    if discipline == "tbf":
-        # A bucket of two full frames, or of what one tick of a coarse timer lets through.
-        burst = max(2 * 1514, bytes_per_second // 250)
-        ip.tc("add", "tbf", index, rate=bytes_per_second, burst=burst, latency=50_000)
-        return
-    ip.tc("add", "htb", index, handle=0x10000, default=1)
-    ip.tc(
-        "add-class", "htb", index, handle=0x10001, parent=0x10000, rate=bytes_per_second, burst=1024
-    )
-
-
-def _index(ip: Any, interface: str) -> int:
-    found = ip.link_lookup(ifname=interface)
-    if not found:
-        raise TareError(f"there is no network interface {interface}")
-    return int(found[0])
-
-
-def _within(namespace: str, work: Callable[[Any], T]) -> T:
-    """Do netlink work inside a namespace.
-
-    In a thread that enters the namespace and then ends: pyroute2's own way forks this process,
-    locks and threads and all.
-    """
-
-    def enter() -> T:
-        netns.setns(namespace)
-        with IPRoute() as ip:
-            return work(ip)
-
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-netns") as executor:
-        try:
-            return executor.submit(enter).result()
-        except NetlinkError as error:
-            raise UnavailableError(
-                f"the kernel refused to set up the network in {namespace}: {error}",
-                "run as root on a kernel with veth, bridge, tun and htb; see `tare doctor`",
-            ) from error
+    ip.neigh("del", dst=address, ifindex=netns.index(ip, _INTERFACE))

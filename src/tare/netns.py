@@ -1,0 +1,94 @@
+"""Network namespaces and the limit on a wire: what hosts.py and wire.py are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyroute2 import IPRoute, NetlinkError
+from pyroute2 import netns as _netns
+
+from tare.errors import TareError, UnavailableError
+from tare.process import Command, run
+
+__all__ = ["index", "limit", "make", "within"]
+
+_COMMAND_TIMEOUT_S = 10.0
+
+T = TypeVar("T")
+
+
+def make(name: str) -> None:
+    """Make a namespace with its loopback up and IPv6, with its background chatter, off."""
+    run(Command(("ip", "netns", "add", name)), _COMMAND_TIMEOUT_S)
+
+    def quieten(ip: Any) -> None:
+        for scope in ("all", "default"):
+            # Absent where the kernel has no IPv6: then there is nothing to turn off.
+            switch = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
+            if switch.exists():
+                switch.write_text("1")
+        ip.link("set", index=index(ip, "lo"), state="up")
+
+    within(name, quieten)
+
+
+def limit(
+    ip: Any, device: int, rate_bits_s: int, discipline: str = "htb", burst: int = 1024
+) -> None:
+    """Limit what a device sends.
+
+    Args:
+        ip: netlink in the device's namespace.
+        device: its index.
+        rate_bits_s: the limit.
+        discipline: htb, or tbf, which sizes its own bucket.
+        burst: bytes that htb lets through at once. A small one delays every packet by its time on
+            the wire; timers are late by tens of microseconds, so that a fast wire needs what it
+            carries in that time, or never reaches its rate.
+    """
+    bytes_per_second = rate_bits_s // 8
+    if discipline == "tbf":
+        # A bucket of two full frames, or of what one tick of a coarse timer lets through.
+        bucket = max(2 * 1514, bytes_per_second // 250)
+        ip.tc("add", "tbf", device, rate=bytes_per_second, burst=bucket, latency=50_000)
+        return
+    ip.tc("add", "htb", device, handle=0x10000, default=1)
+    rate = {"rate": bytes_per_second, "burst": burst, "cburst": burst}
+    ip.tc("add-class", "htb", device, handle=0x10001, parent=0x10000, **rate)
+
+
+def index(ip: Any, interface: str) -> int:
+    """Return the number of an interface.
+
+    Raises:
+        TareError: there is none of that name.
+    """
+    found = ip.link_lookup(ifname=interface)
+    if not found:
+        raise TareError(f"there is no network interface {interface}")
+    return int(found[0])
+
+
+def within(namespace: str, work: Callable[[Any], T]) -> T:
+    """Do netlink work inside a namespace.
+
+    In a thread that enters the namespace and then ends: pyroute2's own way forks this process,
+    locks and threads and all.
+    """
+
+    def enter() -> T:
+        _netns.setns(namespace)
+        with IPRoute() as ip:
+            return work(ip)
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-netns") as executor:
+        try:
+            return executor.submit(enter).result()
+        except NetlinkError as error:
+            raise UnavailableError(
+                f"the kernel refused to set up the network in {namespace}: {error}",
+                "run as root on a kernel with veth, bridge, tun and htb; see `tare doctor`",
+            ) from error
