@@ -13,6 +13,7 @@ void AddContextSwitch(CLI::App& app);
 void AddWakeup(CLI::App& app);
 void AddPageFault(CLI::App& app);
 void AddMemoryCopy(CLI::App& app);
+void AddColdCode(CLI::App& app);
 void AddComputation(CLI::App& app);  // integer, floating-point
 void AddUdpSend(CLI::App& app);
 void AddUdpReceive(CLI::App& app);

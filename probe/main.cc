@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   AddWakeup(app);
   AddPageFault(app);
   AddMemoryCopy(app);
+  AddColdCode(app);
   AddComputation(app);
   AddUdpSend(app);
   AddUdpReceive(app);

@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Of, Cost,
                                          "wakeup --kind process", "wakeup --via futex",
                                          "wakeup --kind process --via futex", "wakeup --via pipe",
                                          "page-fault", "memory-copy --bytes 4096", "integer",
-                                         "floating-point", "udp-receive"));
+                                         "floating-point", "cold-code", "udp-receive"));
 
 TEST(ContextSwitch, CountsTheSwitchesThatHappened) {
   const Outcome outcome = RunProbe("context-switch --batches 3 --operations 2000");
