@@ -134,5 +134,25 @@ def test_interface_bytes_survives_any_text_without_digits(text: str) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=15), counters, counters)
 def test_any_name_of_a_thread_is_read_past(name: str, user: int, system: int) -> None:
     stat = f"12 ({name}) R 1 2 3 4 5 6 7 8 9 10 {user} {system} 0 0"
-    found, user_ns, system_ns = accounting._parse_stat(stat)
-    assert (found, user_ns % 1000, system_ns % 1000) == (name, 0, 0)
+    found, user_ns, system_ns, faults = accounting._parse_stat(stat)
+    assert (found, user_ns % 1000, system_ns % 1000, faults) == (name, 0, 0, 7 + 9)
+
+
+def test_faults_and_preemptions_are_counted_and_never_negative():
+    code = """
+import mmap, os
+print("{}", flush=True); input()
+m = mmap.mmap(-1, 4096 * 256)
+for i in range(256): m[i * 4096] = 1
+print("{}", flush=True); input()
+"""
+    with start(Command((sys.executable, "-c", code))) as running:
+        running.event(20)
+        before = snapshot(running.pid, "client")
+        running.tell("go")
+        running.event(60)
+        used = difference(before, snapshot(running.pid, "client"))
+    # Anonymous memory may come in huge pages: then one fault serves many.
+    assert sum(t.faults for t in used.threads) > 0
+    assert all(t.preemptions >= 0 for t in used.threads)
+    assert used.huge_bytes is None or used.huge_bytes >= 0

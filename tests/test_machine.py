@@ -70,3 +70,31 @@ def test_what_was_measured_on_another_kernel_or_by_other_programs_is_not_merged(
     }
     assert machine.changed(began, now) == ["kernel.release", "programs.echo/echo-udp"]
     assert machine.changed(began, began) == []
+
+
+def test_counters_of_faults_timers_and_exits_are_read_where_a_kernel_has_them(tmp_path: Path):
+    proc, kvm = tmp_path / "proc", tmp_path / "kvm"
+    proc.mkdir()
+    kvm.mkdir()
+
+    def at(faults: int, ticks: int, exits: int) -> machine.State:
+        (proc / "stat").write_text(f"cpu  1 2 3 4 5 6 7 8 9 10\nintr {ticks + 1} 3 4\nctxt 5\n")
+        (proc / "loadavg").write_text("0.50 0.40 0.30 1/100 1234\n")
+        (proc / "vmstat").write_text(f"pgfault {faults}\nthp_fault_alloc 2\n")
+        (proc / "interrupts").write_text(
+            f"     CPU0  CPU1\n LOC: {ticks} 10   Local timer interrupts\n"
+        )
+        (proc / "cpuinfo").write_text("cpu MHz\t\t: 2000.0\ncpu MHz\t\t: 3000.0\n")
+        (kvm / "exits").write_text(f"{exits}\n")
+        (kvm / "halt_exits").write_text("7\n")
+        return machine.state(proc, kvm)
+
+    did = machine.difference(at(100, 50, 1000), at(175, 80, 1600))
+    assert (did["page_faults"], did["huge_page_faults"]) == (75, 0)
+    assert (did["timer_interrupts"], did["interrupts"]) == (30, 30)
+    assert did["kvm"] == {"exits": 600, "halt_exits": 0}
+    assert did["frequency_mhz"] == 2500.0
+
+
+def test_a_machine_without_kvm_counts_no_exits(tmp_path: Path):
+    assert machine.state(kvm=tmp_path / "absent").kvm == {}

@@ -54,6 +54,10 @@ class ThreadTime:
     """From stat: resolution of a clock tick (10 ms)."""
     switches: int = 0
     """Voluntary and involuntary context switches."""
+    preemptions: int = 0
+    """The involuntary ones among them: it would have gone on, and somebody else ran."""
+    faults: int = 0
+    """Page faults, minor and major."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,9 @@ class Account:
     sent_bytes: int | None = None
     received_bytes: int | None = None
     """Of the interface that the environment uses, as the environment's own side counts."""
+    huge_bytes: int | None = None
+    """Anonymous memory of the process in transparent huge pages (for a guest: of QEMU), as it is
+    and not since when; None where the kernel does not tell."""
 
 
 def snapshot(
@@ -98,7 +105,14 @@ def snapshot(
     peak = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
     net_dev = _read(proc / str(pid) / "net" / "dev") or ""
     sent, received = interface_bytes(net_dev, interface) if interface else (None, None)
-    return Account(tuple(threads), int(peak[1]) * 1024 if peak else None, sent, received)
+    huge = re.search(r"^AnonHugePages:\s*(\d+) kB$", _rollup(proc / str(pid)), re.MULTILINE)
+    return Account(
+        tuple(threads),
+        int(peak[1]) * 1024 if peak else None,
+        sent,
+        received,
+        int(huge[1]) * 1024 if huge else None,
+    )
 
 
 def snapshot_kernel(proc: Path = Path("/proc")) -> Account:
@@ -128,6 +142,7 @@ def combined(*accounts: Account) -> Account:
         first.peak_memory_bytes,
         wired.sent_bytes,
         wired.received_bytes,
+        first.huge_bytes,
     )
 
 
@@ -144,6 +159,7 @@ def difference(before: Account, after: Account) -> Account:
         after.peak_memory_bytes,
         _counted(before.sent_bytes, after.sent_bytes),
         _counted(before.received_bytes, after.received_bytes),
+        after.huge_bytes,
     )
 
 
@@ -172,6 +188,8 @@ def _since(earlier: ThreadTime | None, now: ThreadTime) -> ThreadTime:
         user_ns=max(0, now.user_ns - earlier.user_ns),
         system_ns=max(0, now.system_ns - earlier.system_ns),
         switches=now.switches - earlier.switches,
+        preemptions=max(0, now.preemptions - earlier.preemptions),
+        faults=max(0, now.faults - earlier.faults),
     )
 
 
@@ -198,8 +216,8 @@ def _threads(process: Path, role_of: Callable[[str], Role]) -> Iterator[ThreadTi
                 )
             continue
         cpu_ns, wait_ns = (int(word) for word in schedstat.split()[:2])
-        name, user_ns, system_ns = _parse_stat(stat)
-        switches = re.findall(r"^(?:non)?voluntary_ctxt_switches:\s*(\d+)$", status, re.MULTILINE)
+        name, user_ns, system_ns, faults = _parse_stat(stat)
+        switches = re.findall(r"^(non)?voluntary_ctxt_switches:\s*(\d+)$", status, re.MULTILINE)
         yield ThreadTime(
             role_of(name),
             name,
@@ -208,17 +226,27 @@ def _threads(process: Path, role_of: Callable[[str], Role]) -> Iterator[ThreadTi
             wait_ns,
             user_ns,
             system_ns,
-            sum(int(count) for count in switches),
+            sum(int(count) for _, count in switches),
+            sum(int(count) for against_its_will, count in switches if against_its_will),
+            faults,
         )
 
 
-def _parse_stat(stat: str) -> tuple[str, int, int]:
-    """Name, user and system time in ns. Source: proc(5), /proc/PID/stat fields 2, 14 and 15."""
+def _parse_stat(stat: str) -> tuple[str, int, int, int]:
+    """Name, user and system time in ns, faults. Source: proc(5), /proc/PID/stat fields 2, 10 to 15.
+
+    Minor and major faults are fields 10 and 12.
+    """
     # The name stands in parentheses and may itself hold any character.
     opening, closing = stat.index("("), stat.rindex(")")
     fields = stat[closing + 2 :].split()
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    return stat[opening + 1 : closing], int(fields[11]) * tick_ns, int(fields[12]) * tick_ns
+    return (
+        stat[opening + 1 : closing],
+        int(fields[11]) * tick_ns,
+        int(fields[12]) * tick_ns,
+        int(fields[7]) + int(fields[9]),
+    )
 
 
 def _parents(proc: Path) -> Mapping[int, int]:
@@ -238,6 +266,14 @@ def _descendants(pid: int, proc: Path) -> list[int]:
         generation = {child for child, parent in parents.items() if parent in generation}
         found += sorted(generation)
     return found
+
+
+def _rollup(process: Path) -> str:
+    """What all mappings of a process hold together; empty where the kernel does not tell."""
+    try:
+        return _read(process / "smaps_rollup") or ""
+    except PermissionError:
+        return ""
 
 
 def _read(path: Path) -> str | None:

@@ -17,7 +17,7 @@ import select
 import shutil
 import signal
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,19 @@ _SINK_PORT = 7420
 _EXTENT = ("--batches", "10", "--operations", "500")
 _SLOW_EXTENT = ("--batches", "20", "--operations", "100")
 """For what fills a socket's buffer, or takes long."""
+_PROBES: Mapping[str, tuple[str, ...]] = {
+    "receive": ("udp-receive", *_SLOW_EXTENT),
+    "wake thread": ("wakeup", "--kind", "thread", *_EXTENT),
+    "wake process": ("wakeup", "--kind", "process", *_EXTENT),
+    "wake by futex": ("wakeup", "--via", "futex", *_EXTENT),
+    "system call": ("syscall", *_EXTENT),
+    "cold function": ("cold-code", "--batches", "10", "--operations", "20"),
+    "integer step": ("integer", "--batches", "10", "--operations", "20000"),
+    "floating-point step": ("floating-point", "--batches", "10", "--operations", "20000"),
+    "copy of 4 KiB": ("memory-copy", "--bytes", "4096", *_EXTENT),
+    "page fault": ("page-fault", *_EXTENT),
+}
+"""Cost -> the probe that measures it, alike on both sides."""
 _TAP = "tare-tap"
 _TAP_ADDRESS = "10.78.0.1"
 _BEHIND_TAP = "10.78.0.2"
@@ -72,20 +85,16 @@ def require_perf() -> None:
 def unit_costs(site: Site, inside: Inside) -> dict[str, float]:
     """Measure what one operation costs, on both sides.
 
+    Together they are an overhead vector: what the environment makes of each elementary operation.
+
     Returns:
         Name -> mean in ns. Names that begin with "inside" were measured in the environment.
 
     Raises:
         TrialError: a probe failed.
     """
-    found = {
-        "receive": _on_client(site, "udp-receive", *_SLOW_EXTENT),
-        "wake thread": _on_client(site, "wakeup", "--kind", "thread", *_EXTENT),
-        "wake process": _on_client(site, "wakeup", "--kind", "process", *_EXTENT),
-        "inside receive": _within(inside, "udp-receive", *_SLOW_EXTENT),
-        "inside wake thread": _within(inside, "wakeup", "--kind", "thread", *_EXTENT),
-        "inside wake process": _within(inside, "wakeup", "--kind", "process", *_EXTENT),
-    }
+    found = {name: _on_client(site, *probe) for name, probe in _PROBES.items()}
+    found |= {f"inside {name}": _within(inside, *probe) for name, probe in _PROBES.items()}
     sink = ("probe/probe", "udp-sink", "--port", str(_SINK_PORT))
     with inside.start(sink) as there:
         there.event(_START_TIMEOUT_S)

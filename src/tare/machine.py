@@ -48,16 +48,31 @@ class State:
     """Time that a hypervisor took from this machine's processors, summed over them."""
     idle_ns: int
     context_switches: int
+    interrupts: int
+    """Of every kind, timers included."""
+    timer_interrupts: int | None
+    """Of the processors' own timers."""
+    page_faults: int | None
+    huge_page_faults: int | None
+    """Faults that were answered with a transparent huge page."""
+    frequency_mhz: float | None
+    """Mean over the processors, as the kernel knows it; a virtual machine is told a constant."""
+    kvm: Mapping[str, int]
+    """Exits of all guests by kind, as KVM counts below debugfs; empty where it does not."""
     pressure_us: Mapping[str, int | None]
     """Time in which some task waited for `cpu`, `memory`, `io` (PSI, line `some`)."""
 
 
-def state(proc: Path = Path("/proc")) -> State:
-    """Read the machine's counters. Sources: proc(5) for stat and loadavg; the kernel's psi.rst."""
-    stat = (proc / "stat").read_text()
+def state(proc: Path = Path("/proc"), kvm: Path = Path("/sys/kernel/debug/kvm")) -> State:
+    """Read the machine's counters.
+
+    Sources: proc(5) for stat, loadavg, interrupts, vmstat and cpuinfo; the kernel's psi.rst.
+    """
+    stat, vmstat = (proc / "stat").read_text(), _read(proc / "vmstat") or ""
     cpu = [int(word) for word in stat.partition("\n")[0].split()[1:]]
     switches = re.search(r"^ctxt (\d+)$", stat, re.MULTILINE)
     assert switches is not None
+    interrupts = re.search(r"^intr (\d+)", stat, re.MULTILINE)
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return State(
         monotonic_ns=time.monotonic_ns(),
@@ -65,22 +80,36 @@ def state(proc: Path = Path("/proc")) -> State:
         steal_ns=cpu[7] * tick_ns,
         idle_ns=cpu[3] * tick_ns,
         context_switches=int(switches[1]),
+        interrupts=int(interrupts[1]) if interrupts else 0,
+        timer_interrupts=_timer_interrupts(_read(proc / "interrupts") or ""),
+        page_faults=_vm_event(vmstat, "pgfault"),
+        huge_page_faults=_vm_event(vmstat, "thp_fault_alloc"),
+        frequency_mhz=_frequency(_read(proc / "cpuinfo") or ""),
+        kvm=_kvm_exits(kvm),
         pressure_us={what: _pressure(proc / "pressure" / what) for what in ("cpu", "memory", "io")},
     )
 
 
 def difference(before: State, after: State) -> dict[str, Any]:
-    """Tell what the machine did between two states, for the record; the load is the later one."""
+    """Tell what the machine did between two states, for the record.
+
+    Load and frequency are the later state's.
+    """
     return {
         "seconds": (after.monotonic_ns - before.monotonic_ns) / 1e9,
         "load_1min": after.load_1min,
         "steal_ns": max(0, after.steal_ns - before.steal_ns),
         "idle_ns": max(0, after.idle_ns - before.idle_ns),
         "context_switches": after.context_switches - before.context_switches,
+        "interrupts": after.interrupts - before.interrupts,
+        "timer_interrupts": _since(before.timer_interrupts, after.timer_interrupts),
+        "page_faults": _since(before.page_faults, after.page_faults),
+        "huge_page_faults": _since(before.huge_page_faults, after.huge_page_faults),
+        "frequency_mhz": after.frequency_mhz,
+        # Counters of a guest that has ended are gone with it.
+        "kvm": {kind: max(0, count - before.kvm.get(kind, 0)) for kind, count in after.kvm.items()},
         "pressure_us": {
-            what: None if then is None or now is None else now - then
-            for what, now in after.pressure_us.items()
-            for then in (before.pressure_us[what],)
+            what: _since(before.pressure_us[what], now) for what, now in after.pressure_us.items()
         },
     }
 
@@ -136,6 +165,39 @@ def _flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any
         else:
             rows.append((f"{prefix}{key}", list(value) if isinstance(value, tuple) else value))
     return rows
+
+
+def _since(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _vm_event(vmstat: str, name: str) -> int | None:
+    found = re.search(rf"^{name} (\d+)$", vmstat, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _timer_interrupts(interrupts: str) -> int | None:
+    """Sum over the processors of the line LOC, which x86 has; Arm counts them by device."""
+    found = re.search(r"^\s*LOC:((?:\s+\d+)+)", interrupts, re.MULTILINE)
+    return sum(int(count) for count in found[1].split()) if found else None
+
+
+def _frequency(cpuinfo: str) -> float | None:
+    found = re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", cpuinfo, re.MULTILINE)
+    return sum(float(value) for value in found) / len(found) if found else None
+
+
+def _kvm_exits(folder: Path) -> dict[str, int]:
+    """Counters such as exits, halt_exits, mmio_exits, summed by the kernel over all guests.
+
+    Source: the kernel's virt/kvm/kvm_main.c, which makes a file for each statistic.
+    """
+    try:
+        files = sorted(path for path in folder.iterdir() if path.name.endswith("exits"))
+    except OSError:
+        return {}
+    counts = {path.name: _read(path) or "" for path in files}
+    return {name: int(count) for name, count in counts.items() if count.isdecimal()}
 
 
 def _pressure(path: Path) -> int | None:
