@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include "../posix/real.h"
 
@@ -20,7 +19,7 @@ std::uint64_t page_aligned(std::uint64_t offset) {
 
 std::uint32_t bucket_count(std::uint32_t slots) {
   std::uint32_t buckets = 256;
-  while (buckets < slots / 16 && buckets < 65536) buckets *= 2;
+  while (buckets < slots / 32 && buckets < 65536) buckets *= 2;
   return buckets;
 }
 
@@ -33,21 +32,20 @@ std::string failed(const char* what, const std::string& path) {
 // Offsets in bytes from the start of the segment.
 struct Segment::Layout {
   explicit Layout(std::uint32_t slots, std::uint32_t groups, std::uint32_t buckets_wanted)
-      : files(page_aligned(sizeof(SegmentHeader))),
-        buckets(page_aligned(files + kMaxFiles * sizeof(FileEntry))),
-        group_table(page_aligned(buckets + buckets_wanted * sizeof(Bucket))),
+      : buckets(page_aligned(sizeof(SegmentHeader))),
+        files(page_aligned(buckets + buckets_wanted * sizeof(Bucket))),
+        group_table(page_aligned(files + kMaxFiles * sizeof(FileEntry))),
         slot_table(page_aligned(group_table + groups * sizeof(Group))),
         bitmaps(page_aligned(slot_table + slots * sizeof(Slot))),
         blocks(page_aligned(bitmaps + std::uint64_t{slots} * 2 * kBitmapWords * 8)),
         end(blocks + slots * kBlockSize) {}
-  std::uint64_t files, buckets, group_table, slot_table, bitmaps, blocks, end;
+  std::uint64_t buckets, files, group_table, slot_table, bitmaps, blocks, end;
 };
 
 std::string boot_identifier() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string text;
-  std::getline(file, text);
-  return text;
+  read_text("/proc/sys/kernel/random/boot_id", text);
+  return text.substr(0, text.find('\n'));
 }
 
 bool Segment::map(int fd, std::uint64_t bytes, bool writable, std::string& why) {
@@ -119,7 +117,7 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
     std::unique_ptr<Segment> segment(new Segment);
     const int reserved = real().ftruncate(made, static_cast<off_t>(layout.end)) != 0
                              ? errno
-                             : posix_fallocate(made, 0, static_cast<off_t>(layout.group_table));
+                             : posix_fallocate(made, 0, static_cast<off_t>(layout.files));
     if (reserved != 0 || !segment->map(made, layout.end, true, why)) {
       errno = reserved;
       if (why.empty()) why = failed("reserve room for", fresh);
@@ -137,11 +135,6 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
     header.allocation.initialise();
     header.files.initialise();
     header.free_slot = header.free_group = kNone;
-    for (std::uint32_t i = 0; i < buckets; ++i) {
-      segment->buckets_[i].lock.initialise();
-      segment->buckets_[i].head = kNone;
-    }
-    for (std::uint32_t i = 0; i < kMaxFiles; ++i) segment->files_[i].lock.initialise();
     header.ready.store(1);
     const bool placed = link(fresh.c_str(), path.c_str()) == 0;
     const int error = errno;
@@ -180,6 +173,7 @@ std::unique_ptr<Segment> Segment::open_existing(const std::string& path, std::st
                      header.buckets > 0 &&
                      Layout(header.slots, header.groups, header.buckets).end == size &&
                      header.fresh_slot <= header.slots && header.fresh_group <= header.groups &&
+                     header.fresh_file <= kMaxFiles &&
                      std::memchr(header.boot_id, '\0', sizeof header.boot_id) != nullptr;
   if (!whole) {
     why = path + " is no nvio segment of this version";
@@ -199,7 +193,30 @@ Segment::~Segment() {
 Bucket& Segment::bucket_of(std::uint32_t file, std::uint64_t group_index) {
   std::uint64_t hash = (group_index + 1) * 0x9E3779B97F4A7C15ULL + file * 0xC2B2AE3D27D4EB4FULL;
   hash ^= hash >> 29;
-  return buckets_[hash & (header().buckets - 1)];
+  Bucket& bucket = buckets_[hash & (header().buckets - 1)];
+  if (bucket.ready.load(std::memory_order_acquire) == 0) make_ready(bucket);
+  return bucket;
+}
+
+void Segment::make_ready(Bucket& bucket) {
+  SegmentHeader& header = this->header();
+  header.allocation.lock();
+  if (bucket.ready.load() == 0) {
+    bucket.lock.initialise();
+    bucket.head = kNone;
+    bucket.ready.store(1, std::memory_order_release);
+  }
+  header.allocation.unlock();
+}
+
+bool Segment::add_file() {
+  std::atomic<std::uint32_t>& fresh = header().fresh_file;
+  FileEntry& entry = files_[fresh.load()];
+  const auto offset = static_cast<std::uint64_t>(reinterpret_cast<char*>(&entry) - base_);
+  if (!reserve(offset, sizeof(FileEntry))) return false;
+  entry.lock.initialise();
+  fresh.fetch_add(1);
+  return true;
 }
 
 std::uint32_t Segment::find_group(const Bucket& bucket, std::uint32_t file, std::uint64_t index) {

@@ -5,6 +5,9 @@
 // one 64 KiB block. Nothing here is needed to rebuild what was synced (that is the redo log's
 // task, recovery/): after a crash of processes, but not of the machine, it still tells what was
 // written since.
+//
+// The file starts as zeros, and each entry is made ready when it is first used: a job that opens
+// one small file should not wait for tables that would hold a large one.
 #pragma once
 
 #include <atomic>
@@ -67,7 +70,8 @@ struct FileEntry {
 
 struct Bucket {
   SharedLock lock;
-  std::uint32_t head;  // first group, or kNone
+  std::uint32_t head;                // first group, or kNone
+  std::atomic<std::uint32_t> ready;  // 1: initialised
 };
 
 struct Group {
@@ -103,17 +107,18 @@ struct SegmentHeader {
   std::uint32_t full;                     // 1: the store has no more room
   std::uint32_t clock_hand;
   std::uint32_t next_log;
-  SharedLock files;  // guards the table of files: taking and freeing entries
+  SharedLock files;                       // guards the table of files: taking and freeing entries
+  std::atomic<std::uint32_t> fresh_file;  // never used from here on
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 1;
+constexpr std::uint32_t kSegmentVersion = 2;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {
  public:
-  // Makes the file (capacity in bytes of blocks) or attaches to the one that is there. On failure
-  // returns null and a sentence in `why`.
+  // Makes the file (capacity in bytes of blocks) or attaches to the one that is there, whatever
+  // its capacity. On failure returns null and a sentence in `why`.
   static std::unique_ptr<Segment> open_or_create(const std::string& path, std::uint64_t capacity,
                                                  std::string& why);
   // For recovery and inspection: read-only, never waits, refuses what is not a whole segment.
@@ -131,6 +136,9 @@ class Segment {
   Bits valid(std::uint32_t slot) { return {bitmap(slot), kBlockSize}; }
   Bits dirty(std::uint32_t slot) { return {bitmap(slot) + kBitmapWords, kBlockSize}; }
   Bucket& bucket_of(std::uint32_t file, std::uint64_t group_index);
+  // Makes the next unused file entry ready; false when the store has no room for it. The lock of
+  // the table of files must be held.
+  bool add_file();
 
   // The group, or kNone. The bucket's lock must be held.
   std::uint32_t find_group(const Bucket& bucket, std::uint32_t file, std::uint64_t index);
@@ -145,6 +153,9 @@ class Segment {
 
   std::uint32_t used_slots() const { return slots_ == nullptr ? 0 : header_const().fresh_slot; }
   std::uint32_t used_groups() const { return header_const().fresh_group; }
+  std::uint32_t used_files() const {
+    return header_const().fresh_file.load(std::memory_order_acquire);
+  }
 
  private:
   static constexpr std::size_t kBitmapWords = kBlockSize / 64;
@@ -161,6 +172,7 @@ class Segment {
     return bitmaps_ + std::size_t{slot} * 2 * kBitmapWords;
   }
   bool reserve(std::uint64_t offset, std::uint64_t length);
+  void make_ready(Bucket& bucket);
 
   char* base_ = nullptr;
   std::uint64_t bytes_ = 0;

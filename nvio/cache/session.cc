@@ -11,8 +11,6 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "../posix/real.h"
@@ -30,17 +28,23 @@ bool is_tmpfs(const std::string& path) {
 }
 
 std::uint64_t first_number(const std::string& path) {
-  std::ifstream file(path);
-  std::uint64_t number = 0;
-  return file >> number ? number : UINT64_MAX;  // "max" is no number
+  std::string text;
+  if (!read_text(path, text) || text.empty() || text[0] < '0' || text[0] > '9') {
+    return UINT64_MAX;  // "max" is no number
+  }
+  return std::strtoull(text.c_str(), nullptr, 10);
 }
 
 // The memory limit that the job's control group sets, in bytes; UINT64_MAX without one. Pages of
 // a tmpfs count against it like any other memory of the job.
 std::uint64_t memory_limit() {
   std::uint64_t limit = UINT64_MAX;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
+  std::string groups;
+  if (!read_text("/proc/self/cgroup", groups)) return limit;
+  for (std::size_t next = 0; next < groups.size();) {
+    const std::size_t stop = std::min(groups.find('\n', next), groups.size());
+    const std::string line = groups.substr(next, stop - next);
+    next = stop + 1;
     const std::size_t first = line.find(':');
     const std::size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -91,15 +95,14 @@ const char* environment(const char* name) {
 }
 
 std::string start_time_of(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t after_name = text.rfind(')');
-  if (after_name == std::string::npos) return "0";
-  std::istringstream fields(text.substr(after_name + 1));
-  std::string field;
+  std::string text;
+  if (!read_text("/proc/" + std::to_string(process) + "/stat", text)) return "0";
+  std::size_t at = text.rfind(')');
+  if (at == std::string::npos) return "0";
   constexpr int kStartTime = 20;  // the 22nd field; the name was the second
-  for (int i = 0; i < kStartTime; ++i) fields >> field;
-  return field;
+  for (int i = 0; i < kStartTime && at != std::string::npos; ++i) at = text.find(' ', at + 1);
+  if (at == std::string::npos) return "0";
+  return text.substr(at + 1, text.find(' ', at + 1) - at - 1);
 }
 
 }  // namespace
@@ -170,9 +173,6 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   if (settings.kind == StoreKind::automatic) {
     session->settings_.kind = tmpfs ? StoreKind::tmpfs : StoreKind::file;
   }
-  const std::uint64_t capacity = choose_capacity(settings, tmpfs, why);
-  if (capacity == 0) return nullptr;
-
   // A process that ends just now may be removing the folder: then it is made anew.
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {
@@ -202,7 +202,21 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
     why = failed("cannot lock the store's folder " + folder);
     return nullptr;
   }
-  session->segment_ = Segment::open_or_create(folder + "/segment", capacity, why);
+  // Only who makes the store needs to know how large it may be: finding out costs more than the
+  // rest of joining. Nobody takes a store away while we hold our lock.
+  const std::string path = folder + "/segment";
+  std::uint64_t capacity = 0;
+  if (access(path.c_str(), F_OK) != 0) {
+    capacity = choose_capacity(settings, tmpfs, why);
+    if (capacity == 0) {
+      if (flock(session->alive_, LOCK_EX | LOCK_NB) == 0) {
+        real().unlink((folder + "/alive").c_str());
+        rmdir(folder.c_str());
+      }
+      return nullptr;
+    }
+  }
+  session->segment_ = Segment::open_or_create(path, capacity, why);
   if (session->segment_ == nullptr) return nullptr;
   return session;
 }
@@ -213,7 +227,7 @@ Session::~Session() { leave(); }
 void Session::leave() {
   for (auto& file : files_) file.reset();
   bool left_over = false;  // a process was killed and left blocks that nobody wrote back
-  for (std::uint32_t i = 0; segment_ != nullptr && i < kMaxFiles; ++i) {
+  for (std::uint32_t i = 0; segment_ != nullptr && i < segment_->used_files(); ++i) {
     const FileEntry& entry = segment_->file(i);
     left_over = left_over || (entry.used.load() != 0 && entry.blocks.load() != 0);
   }
@@ -231,7 +245,7 @@ void Session::leave() {
 }
 
 std::uint32_t Session::find(const struct stat& status) {
-  for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
+  for (std::uint32_t i = 0; i < segment_->used_files(); ++i) {
     const FileEntry& entry = segment_->file(i);
     if (entry.used.load(std::memory_order_acquire) != 0 && entry.inode == status.st_ino &&
         entry.device == status.st_dev) {
@@ -261,6 +275,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
   const std::uint32_t known = find(status);
   if (known != kNone) return acquire_entry(known, fd);
   for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
+    if (i == segment_->used_files() && !segment_->add_file()) return nullptr;
     FileEntry& entry = segment_->file(i);
     if (entry.used.load() != 0) continue;
     entry.references = 0;

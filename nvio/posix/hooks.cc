@@ -15,6 +15,12 @@ namespace {
 thread_local bool g_remember = false;
 thread_local std::vector<int> g_opened;
 
+// A table with an entry a descriptor, never freed: the process's one.
+template <typename Entry>
+Entry* zeroed() {
+  return static_cast<Entry*>(std::calloc(kMaxDescriptors, sizeof(Entry)));
+}
+
 ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
   CachedFile* file = Process::the().file_of(fd);
   if (offset < 0) {
@@ -97,7 +103,9 @@ Process& Process::the() {
 }
 
 Process::Process()
-    : settings_(read_settings_of_process()), files_(kMaxDescriptors), left_open_(kMaxDescriptors) {
+    : settings_(read_settings_of_process()),
+      files_(zeroed<std::atomic<CachedFile*>>()),
+      left_open_(zeroed<std::atomic<bool>>()) {
   for (const auto& complaint : settings_.complaints) {
     if (!settings_.quiet) std::fprintf(stderr, "nvio: %s\n", complaint.c_str());
   }
@@ -129,9 +137,7 @@ Session* Process::session() {
 
 void Process::leave() {
   const std::lock_guard guard(mutex_);
-  for (const auto& file : files_) {
-    if (file.load(std::memory_order_relaxed) != nullptr) return;
-  }
+  if (served_.load() != 0) return;
   joined_.store(nullptr);
   session_.reset();
   refused_ = true;
@@ -148,7 +154,7 @@ void Process::forget_descriptors(const std::vector<int>& descriptors, const Cach
   for (const int fd : descriptors) {
     if (file_of(fd) != file) continue;
     closing(fd);
-    left_open_[static_cast<std::size_t>(fd)].store(true);
+    left_open_[fd].store(true);
   }
 }
 
@@ -188,8 +194,8 @@ void Process::track_earlier(const struct stat& wanted, const CachedFile* file) {
   for (const int fd : descriptors) {
     struct stat status {};
     if (fd >= kMaxDescriptors || file_of(fd) != nullptr || file->owns(fd) ||
-        left_open_[static_cast<std::size_t>(fd)].load() || real().fstat(fd, &status) != 0 ||
-        status.st_ino != wanted.st_ino || status.st_dev != wanted.st_dev) {
+        left_open_[fd].load() || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
+        status.st_dev != wanted.st_dev) {
       continue;
     }
     if (CachedFile* same = session_->acquire_if_open(fd, status); same != nullptr) track(fd, same);
@@ -197,13 +203,13 @@ void Process::track_earlier(const struct stat& wanted, const CachedFile* file) {
 }
 
 void Process::track(int fd, CachedFile* file) {
-  files_[static_cast<std::size_t>(fd)].store(file, std::memory_order_release);
+  if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
   __atomic_store_n(&tracked_[fd], std::uint8_t{1}, __ATOMIC_RELEASE);
 }
 
 void Process::opened(int fd) {
   if (fd >= kMaxDescriptors) return;
-  left_open_[static_cast<std::size_t>(fd)].store(false, std::memory_order_relaxed);
+  left_open_[fd].store(false, std::memory_order_relaxed);
   if (g_remember) g_opened.push_back(fd);
   Session* session = joined();
   struct stat status {};
@@ -212,8 +218,9 @@ void Process::opened(int fd) {
 }
 
 int Process::closing(int fd) {
-  CachedFile* file = files_[static_cast<std::size_t>(fd)].exchange(nullptr);
+  CachedFile* file = files_[fd].exchange(nullptr);
   if (file == nullptr) return 0;
+  served_.fetch_sub(1);
   __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
   return as_posix(joined()->release(file));
 }
@@ -225,8 +232,6 @@ void Process::duplicated(int from, int to) {
   if (CachedFile* copy = joined()->acquire_if_open(to, status); copy != nullptr) track(to, copy);
 }
 
-CachedFile* Process::file_of(int fd) const {
-  return files_[static_cast<std::size_t>(fd)].load(std::memory_order_acquire);
-}
+CachedFile* Process::file_of(int fd) const { return files_[fd].load(std::memory_order_acquire); }
 
 }  // namespace nvio

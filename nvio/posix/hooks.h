@@ -53,8 +53,10 @@ class Process {
   bool refused_ = false;
   std::mutex mutex_;  // guards joining and leaving
   std::uint8_t* tracked_ = nullptr;
-  std::vector<std::atomic<CachedFile*>> files_;
-  std::vector<std::atomic<bool>> left_open_;  // by an MPI after its close: nobody uses them
+  // One entry a descriptor, of zeroed pages that are only touched where descriptors are.
+  std::atomic<CachedFile*>* files_;
+  std::atomic<bool>* left_open_;  // by an MPI after its close: nobody uses them
+  std::atomic<int> served_{0};    // descriptors with an entry in files_
 };
 
 }  // namespace nvio

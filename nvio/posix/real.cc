@@ -68,4 +68,21 @@ ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset) {
   return total;
 }
 
+bool read_text(const std::string& path, std::string& text) {
+  const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  text.clear();
+  char buffer[4096];
+  for (;;) {
+    // Not read_fully: files of /proc come in pieces, and have no size beforehand.
+    const ssize_t n = real().pread(fd, buffer, sizeof buffer, static_cast<off_t>(text.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      real().close(fd);
+      return n == 0;
+    }
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
 }  // namespace nvio

@@ -3,6 +3,8 @@
 // is interposed, they are the C library's at once.
 #pragma once
 
+#include <string>
+
 #include "../entry/contract.h"
 
 namespace nvio {
@@ -16,5 +18,9 @@ ssize_t read_fully(int fd, void* buffer, std::size_t length, off_t offset);
 ssize_t write_fully(int fd, const void* buffer, std::size_t length, off_t offset);
 // `vectors` is used up.
 ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
+
+// The content of a small text file (of /proc, a configuration); false when it cannot be read. The
+// C++ library's streams would cost each process's first open more than all the rest of nvio.
+bool read_text(const std::string& path, std::string& text);
 
 }  // namespace nvio

@@ -89,7 +89,7 @@ int open_target(const FileIdentity& file, std::string& why) {
 
 // The dirty bytes of the working memory, written to their files. `targets`: path to report line.
 void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport& report) {
-  for (std::uint32_t index = 0; index < kMaxFiles; ++index) {
+  for (std::uint32_t index = 0; index < segment.used_files(); ++index) {
     const FileEntry& entry = segment.file(index);
     if (entry.used.load() == 0 || entry.deleted.load() != 0) continue;
     const FileIdentity file{entry.device, entry.inode,
@@ -295,7 +295,7 @@ std::string inspect(const std::string& folder) {
     text += "  working memory: " + std::to_string(header.slots) + " blocks of 64 KiB, " +
             std::to_string(header.fresh_slot) + " used so far; made in " +
             (boot_identifier() == header.boot_id ? "this" : "an earlier") + " boot\n";
-    for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
+    for (std::uint32_t i = 0; i < segment->used_files(); ++i) {
       const FileEntry& entry = segment->file(i);
       if (entry.used.load() == 0) continue;
       text += "  file " + std::string(entry.path, strnlen(entry.path, kMaxPath)) + ": " +

@@ -2,10 +2,10 @@
 
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
+
+#include "../posix/real.h"
 
 namespace nvio {
 namespace {
@@ -208,12 +208,7 @@ Settings read_settings_of_process() {
   std::string text;
   std::string unreadable;
   if (const char* path = std::getenv("NVIO_CONFIG"); path != nullptr && *path != '\0') {
-    std::ifstream file(path);
-    if (file) {
-      text.assign(std::istreambuf_iterator<char>(file), {});
-    } else {
-      unreadable = std::string("NVIO_CONFIG: cannot read ") + path;
-    }
+    if (!read_text(path, text)) unreadable = std::string("NVIO_CONFIG: cannot read ") + path;
   }
   Settings settings = read_settings(
       [](const std::string& name) -> std::optional<std::string> {
