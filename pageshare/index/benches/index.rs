@@ -21,6 +21,8 @@ fn index(criterion: &mut Criterion) {
     group.bench_function("hash", |bencher| {
         bencher.iter(|| memory.chunks(PAGE_SIZE).map(|page| key.hash(page).prefix()).max());
     });
+    let pages: Vec<&[u8; PAGE_SIZE]> = memory.as_chunks().0.iter().collect();
+    group.bench_function("hash_pages", |bencher| bencher.iter(|| key.hash_pages(&pages)));
     let build = || {
         let mut builder = TableBuilder::default();
         for (page, hash) in (0..).zip(&hashes) {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::{PAGE_SIZE, lanes};
+
 /// The secret of a scope: whoever holds it may ask, within the scope, whether a page is known.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScopeKey(pub [u8; 32]);
@@ -38,6 +40,15 @@ impl HashKey {
         let mut hash = [0; 16];
         hash.copy_from_slice(&blake3::keyed_hash(&self.0, content).as_bytes()[..16]);
         PageHash(hash)
+    }
+
+    /// Hashes many pages, in order: the same hashes as [`HashKey::hash`] gives, several times as
+    /// fast.
+    #[must_use]
+    pub fn hash_pages(&self, pages: &[&[u8; PAGE_SIZE]]) -> Vec<PageHash> {
+        let mut out = Vec::with_capacity(pages.len());
+        lanes::hash(&self.0, pages, &mut out);
+        out
     }
 
     /// Names the key without giving it away, so that an index of another scope is recognised.

@@ -13,6 +13,7 @@
 
 mod catalogue;
 mod hash;
+mod lanes;
 mod recent;
 pub mod snapshot;
 mod table;

@@ -44,6 +44,18 @@ proptest! {
     }
 
     #[test]
+    fn many_pages_at_once_have_the_hashes_that_each_has_alone(
+        seeds in prop::collection::vec(any::<u64>(), 0..70),
+    ) {
+        let pages: Vec<[u8; PAGE_SIZE]> = seeds
+            .iter()
+            .map(|seed| std::array::from_fn(|at| (seed >> (at * 7 % 57)).to_le_bytes()[at % 8]))
+            .collect();
+        let alone: Vec<PageHash> = pages.iter().map(|page| key(1).hash(page)).collect();
+        prop_assert_eq!(key(1).hash_pages(&pages.iter().collect::<Vec<_>>()), alone);
+    }
+
+    #[test]
     fn a_file_reads_back_as_written_and_damage_is_noticed(
         hashes in hashes(),
         at in any::<prop::sample::Index>(),

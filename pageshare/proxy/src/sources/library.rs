@@ -59,6 +59,12 @@ impl Library {
         })
     }
 
+    /// Memory that the index occupies, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + std::mem::size_of_val(self.catalogue.spans())
+    }
+
     /// Number of pages indexed.
     #[must_use]
     pub fn pages(&self) -> usize {

@@ -146,10 +146,11 @@ fn hash_stretch(
     let wanted = &mut buffer[..stretch.pages as usize * PAGE_SIZE];
     // What cannot be read (a process that has just ended) is not indexed.
     let Ok(length) = reader.read_at(wanted, stretch.address) else { return };
-    for (page, content) in (stretch.first..).zip(wanted[..length].chunks_exact(PAGE_SIZE)) {
-        if content != ZERO_PAGE {
-            found.insert(key.hash(content), page);
-        }
+    let pages = (stretch.first..).zip(wanted[..length].as_chunks().0);
+    let (numbers, contents): (Vec<u32>, Vec<&[u8; PAGE_SIZE]>) =
+        pages.filter(|(_, content)| **content != ZERO_PAGE).unzip();
+    for (page, hash) in numbers.into_iter().zip(key.hash_pages(&contents)) {
+        found.insert(hash, page);
     }
 }
 
