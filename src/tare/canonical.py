@@ -128,10 +128,15 @@ class _Canonical:
         if isinstance(deadlines, list):
             for i, value in enumerate(deadlines):
                 self._problems += _problem_of(units.duration, value, ("deadlines", i))
+        if not self._workload.response_times:
+            for field in ("deadlines", "causes", "floor"):
+                if self._document.get(field):
+                    self._say((field,), f"means nothing for {self._workload.name}: remove it")
 
     def _statistic(self) -> None:
-        statistic = self._document.get("statistic", "p50")
         known = self._workload.statistics
+        statistic = self._document.get("statistic", next(iter(known)))
+        self._result["statistic"] = statistic
         if not isinstance(statistic, str) or statistic not in known:
             self._say(("statistic",), f"{statistic!r}: choose {', '.join(known)}")
 

@@ -27,13 +27,15 @@ from scipy import stats
 
 from tare import experiment as experiments
 from tare import machine
+from tare.analysis.questions import above_below
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.errors import UsageError
 from tare.plan import ALPHA
 from tare.record import Record
-from tare.report.wording import interval_text, ratio_text
+from tare.report.wording import quantity_text, ratio_text
 from tare.stats import Interval, Judgement, Method, Ratio, Verdict, holm, judge, mean_interval
+from tare.workloads import Unit, registry
 
 __all__ = ["CellComparison", "Comparison", "as_json", "compare", "fails", "table", "unpaired_ratio"]
 
@@ -62,6 +64,8 @@ class Comparison:
     later: str
     statistic: str
     """What a session is summarised by."""
+    unit: Unit
+    """Of the statistic."""
     margin: float
     """Of equivalence, as a fraction, as the later result declares it."""
     machines: Mapping[str, tuple[Any, Any]]
@@ -105,15 +109,22 @@ def compare(a: Record, b: Record, *, across_machines: bool = False) -> Compariso
         for key in common
     ]
     adjusted = holm([ratio.p for ratio in ratios])
+    declared = registry.by_name()[experiment.workload].statistics[statistic]
+    words = above_below(declared)
     return Comparison(
         earlier=str(a.folder),
         later=str(b.folder),
         statistic=statistic,
+        unit=declared.unit,
         margin=margin,
         machines=unlike,
         settings=machine.unlike(plan_a.session, plan_b.session),
         cells=tuple(
-            CellComparison(cells_b[key].id, ratio, judge(ratio, p, alpha=ALPHA, margin=margin))
+            CellComparison(
+                cells_b[key].id,
+                ratio,
+                judge(ratio, p, alpha=ALPHA, margin=margin, above_below=words),
+            )
             for key, ratio, p in zip(common, ratios, adjusted, strict=True)
         ),
         only_earlier=tuple(cell.id for key, cell in cells_a.items() if key not in cells_b),
@@ -158,7 +169,7 @@ def fails(found: Comparison, on: str) -> bool:
     verdicts = {
         "slower": {Verdict.SLOWER},
         "faster": {Verdict.FASTER},
-        "different": {Verdict.SLOWER, Verdict.FASTER},
+        "different": {Verdict.SLOWER, Verdict.FASTER, Verdict.MORE, Verdict.LESS},
     }[on]
     return any(cell.judgement.verdict in verdicts for cell in found.cells)
 
@@ -179,13 +190,17 @@ def table(found: Comparison) -> RenderableType:
         )
     for cell in found.cells:
         verdict = cell.judgement.verdict
-        style = {Verdict.SLOWER: "red", Verdict.FASTER: "green", Verdict.EQUIVALENT: "cyan"}
+        style = {
+            **dict.fromkeys((Verdict.SLOWER, Verdict.MORE), "red"),
+            **dict.fromkeys((Verdict.FASTER, Verdict.LESS), "green"),
+            Verdict.EQUIVALENT: "cyan",
+        }
         rows.add_row(
             Text(verdict, style.get(verdict, "yellow")),
             Text(cell.cell),
             Text(ratio_text(cell.ratio.ratio)),
-            Text(interval_text(cell.ratio.a, "time").bare),
-            Text(interval_text(cell.ratio.b, "time").bare),
+            Text(quantity_text(cell.ratio.a, found.unit).bare),
+            Text(quantity_text(cell.ratio.b, found.unit).bare),
             Text(f"{cell.judgement.adjusted_p:.2g}"),
         )
     lines: list[RenderableType] = [

@@ -83,7 +83,10 @@ class Experiment(BaseModel):
         default=(), description="Deadlines whose shares are reported."
     )
     margin: str = Field(default="3 %", description="Differences within it count as equivalent.")
-    statistic: str = Field(default="p50", description="What a session is summarised by.")
+    statistic: str = Field(
+        default="p50",
+        description="What sessions are judged by; the workload's first where absent.",
+    )
     blocks: Blocks = Blocks()
     causes: int = Field(
         default=0,

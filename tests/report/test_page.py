@@ -126,7 +126,7 @@ def test_hostile_text_stays_text(tmp_path):
 
 
 def test_text_in_figures_is_escaped_too(found, monkeypatch):
-    monkeypatch.setattr(wording, "_TRANSPORTS", {"udp": HOSTILE})
+    monkeypatch.setattr(wording, "TRANSPORTS", {"udp": HOSTILE})
     page = without_library(report.render(found))
     assert "<script>alert" not in page
     assert "<img" not in page

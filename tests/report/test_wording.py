@@ -5,6 +5,7 @@ from tare.cell import Cell
 from tare.plan import Comparison
 from tare.report import wording
 from tare.stats import Judgement, Verdict, paired_ratio
+from tare.workloads import Statistic
 
 LEVELS = {"transport": "cyclonedds", "mode": "closed"}
 NATIVE = Cell(id="n", levels={"environment": "native", **LEVELS})
@@ -18,10 +19,15 @@ class View:
         self.accelerator = accelerator
 
 
-NAMES = wording.Names([View(NATIVE), View(GUEST, "tcg")], {"environment": "native"})
+NAMES = wording.Names(
+    [View(NATIVE), View(GUEST, "tcg")],
+    {"environment": "native"},
+    {"n": "A response through Cyclone DDS", "q": "A response through Cyclone DDS"},
+)
+TIME = Statistic("median response time")
 
 
-def say(verdict, factor, numerator=GUEST):
+def say(verdict, factor, numerator=GUEST, statistic=TIME):
     a = [value * factor * shift for value, shift in zip(B, [1.01, 0.99] * 4, strict=True)]
     question = Question(
         comparison=Comparison(id="x", kind="effect", cell="q", against="n", family=True),
@@ -32,7 +38,8 @@ def say(verdict, factor, numerator=GUEST):
         others={},
         instrument_floor_ns=None,
     )
-    return str(wording.sentence(question, NAMES, 0.03)).replace("\N{NO-BREAK SPACE}", " ")
+    said = str(wording.sentence(question, NAMES, 0.03, statistic))
+    return said.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_slower():
@@ -51,6 +58,19 @@ def test_equivalent_names_the_margin():
     assert "takes as long in the QEMU guest (TCG) as on the host, within ±3 %" in say(
         Verdict.EQUIVALENT, 1.0
     )
+
+
+def test_a_rate_that_falls_is_no_longer_time():
+    rate = Statistic("bytes a second", "B/s", "higher")
+    said = say(Verdict.SLOWER, 0.5, statistic=rate)
+    assert "reaches only 0.500" in said
+    assert "as much throughput in the QEMU guest (TCG) as on the host: 8.40 kB/s" in said
+
+
+def test_bytes_are_neither_slow_nor_fast():
+    said = say(Verdict.MORE, 2.0, statistic=Statistic("bytes on the wire", "B"))
+    assert "takes 2.000" in said
+    assert "as many bytes" in said
 
 
 def test_inconclusive_claims_nothing():
@@ -73,7 +93,7 @@ def test_without_a_block_there_is_no_number():
         others={},
         instrument_floor_ns=None,
     )
-    assert "nothing can be said" in str(wording.sentence(question, NAMES, 0.03))
+    assert "nothing can be said" in str(wording.sentence(question, NAMES, 0.03, TIME))
 
 
 def test_other_factors_than_the_environment_are_compared_in_their_own_words():

@@ -235,8 +235,8 @@ def test_a_clear_effect_is_slower_or_faster():
 
 
 def test_for_a_rate_more_is_faster():
-    assert verdict(1.1, larger_is_slower=False) is Verdict.FASTER
-    assert verdict(0.9, larger_is_slower=False) is Verdict.SLOWER
+    assert verdict(1.1, above_below=(Verdict.FASTER, Verdict.SLOWER)) is Verdict.FASTER
+    assert verdict(0.9, above_below=(Verdict.FASTER, Verdict.SLOWER)) is Verdict.SLOWER
 
 
 def test_nothing_found_is_inconclusive_and_not_equivalent():

@@ -15,14 +15,15 @@ from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.beside import Beside, beside_paper_a
 from tare.analysis.budgets import Budget, split_by_contrast
 from tare.analysis.causes import CellCauses, causes_for
-from tare.analysis.cells import CellView, view_cell
-from tare.analysis.questions import Question, ask
+from tare.analysis.cells import RESPONSE_TIMES, CellView, view_cell
+from tare.analysis.questions import DESCRIPTIVE, Question, above_below, ask
 from tare.analysis.questions import half_widths as _half_widths
 from tare.analysis.sessions import Session, Sessions, summarise_session
 from tare.experiment import Experiment
 from tare.plan import Plan
 from tare.record import Record, Trial
 from tare.stats.noise import NoiseFloor, noise_floor
+from tare.workloads import Statistic, registry
 
 __all__ = [  # noqa: RUF022 (in order of importance)
     "analyse",
@@ -37,6 +38,10 @@ __all__ = [  # noqa: RUF022 (in order of importance)
     "CellCauses",
     "Beside",
 ]
+
+
+_PAPERS = {"request-reply": "A", "mpi-io": "C", "migration": "D"}
+"""Workload -> the paper whose figures its reports stand beside; all others are paper B's."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,19 @@ class Analysis:
     causes: tuple[CellCauses, ...]
     """Cells whose operations were counted."""
     beside: tuple[Beside, ...]
+    paper: str
+    """The paper whose figures `beside` holds: A, B, C or D."""
+    statistics: Mapping[str, Statistic]
+    """What the workload measures; the declared one is `experiment.statistic`."""
+    response_times: bool
+    """Whether sessions are series of response times (`Workload.response_times`)."""
+    subjects: Mapping[str, str]
+    """Cell id -> what sentences about it speak of."""
+
+    @property
+    def statistic(self) -> Statistic:
+        """The declared statistic."""
+        return self.statistics[self.experiment.statistic]
 
     @property
     def failures(self) -> tuple[Trial, ...]:
@@ -83,18 +101,36 @@ def analyse(record: Record) -> Analysis:
         UsageError: a file of the result is damaged; the message names it.
     """
     plan, experiment = record.plan, experiments.load(record.experiment_path)
+    workload = registry.by_name()[experiment.workload]
     sessions = Sessions(record, experiment.deadlines_ns)
-    answered = ask(plan, sessions, experiment.statistic, experiment.margin_share)
+    declared = workload.statistics[experiment.statistic]
+    answered = ask(
+        plan,
+        sessions,
+        experiment.statistic,
+        experiment.margin_share,
+        descriptive=DESCRIPTIVE if workload.response_times else tuple(workload.statistics),
+        above_below=above_below(declared),
+        timed=workload.response_times and declared.unit == "ns",
+    )
     pairs = tuple(q for q in answered if q.comparison.kind == "a/a")
     questions = tuple(q for q in answered if q.comparison.kind == "effect")
     views = tuple(
-        view_cell(cell, sessions, experiment.statistic, experiment.deadlines_ns)
+        view_cell(
+            cell,
+            sessions,
+            experiment.statistic,
+            experiment.deadlines_ns,
+            RESPONSE_TIMES if workload.response_times else tuple(workload.statistics),
+        )
         for cell in plan.cells
     )
     budgets = split_by_contrast(experiment, plan, sessions)
-    accounts = (account_for(cell, sessions) for cell in plan.cells if cell.replica == 1)
+    # Accounts are of a request: without requests there is nothing to share them out among.
+    asked = [c for c in plan.cells if c.replica == 1] if workload.response_times else []
+    accounts = (account_for(cell, sessions) for cell in asked)
     counted = record.causes()
-    explained = (causes_for(cell, sessions, counted) for cell in plan.cells if cell.replica == 1)
+    explained = (causes_for(cell, sessions, counted) for cell in asked)
     return Analysis(
         folder=record.folder,
         experiment=experiment,
@@ -109,7 +145,13 @@ def analyse(record: Record) -> Analysis:
         budgets=budgets,
         accounts=tuple(account for account in accounts if account is not None),
         causes=tuple(cause for cause in explained if cause is not None),
-        beside=beside_paper_a(views, questions, budgets, sessions),
+        beside=(
+            beside_paper_a(views, questions, budgets, sessions) if workload.response_times else ()
+        ),
+        paper=_PAPERS.get(workload.name, "B"),
+        statistics=workload.statistics,
+        response_times=workload.response_times,
+        subjects={cell.id: workload.subject(cell) for cell in plan.cells},
     )
 
 

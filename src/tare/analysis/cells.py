@@ -20,10 +20,11 @@ from tare.stats import (
 )
 from tare.stats.modes import Modes, two_modes
 
-__all__ = ["PERCENTILES", "CellView", "view_cell"]
+__all__ = ["PERCENTILES", "RESPONSE_TIMES", "CellView", "view_cell"]
 
 PERCENTILES = tuple(f"p{percent:g}" for percent in PERCENTS)
-_STATISTICS = ("min", "mean", *PERCENTILES, "max", "jitter", "throughput")
+RESPONSE_TIMES = ("min", "mean", *PERCENTILES, "max", "jitter", "throughput")
+"""What is estimated of response times."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,17 @@ class CellView:
 
     cell: Cell
     sessions: Mapping[int, Session]
-    """Block -> session; blocks whose trial failed or has not run are absent."""
+    """Block -> session; blocks whose trial failed or has not run are absent, and so are trials
+    that hold values instead of response times."""
+    measured: int
+    """Trials of this cell that were measured."""
     failed: int
     """Trials of this cell that failed."""
+    declared: Mapping[int, float]
+    """Block -> the declared statistic of its session."""
     estimates: Mapping[str, Estimate]
-    """Statistic -> geometric mean over sessions with its interval; ns, throughput in 1/s."""
+    """Statistic -> geometric mean over sessions with its interval; of response times in ns,
+    throughput in 1/s; else in the units of the workload's statistics."""
     unresolved: Mapping[str, int]
     """Percentile -> sessions with too few samples for it. Where there is any, the percentile's
     estimate would rest on the sessions that happened to resolve it, and is not to be printed."""
@@ -72,7 +79,11 @@ class CellView:
 
 
 def view_cell(
-    cell: Cell, sessions: Sessions, statistic: str, deadlines_ns: Sequence[int]
+    cell: Cell,
+    sessions: Sessions,
+    statistic: str,
+    deadlines_ns: Sequence[int] = (),
+    statistics: Sequence[str] = RESPONSE_TIMES,
 ) -> CellView:
     """Describe one cell.
 
@@ -81,21 +92,28 @@ def view_cell(
         sessions: of the whole result, counted against the same deadlines.
         statistic: what trend and modes are looked for in.
         deadlines_ns: as the sessions were given.
+        statistics: what is estimated.
     """
     found = sessions.of(cell.id)
     trials = sessions.trials_of(cell.id)
     columns = {
         name: [
-            found[block].value(name) if block in found and found[block].resolves(name) else None
-            for block in sessions.blocks
+            value if block not in found or found[block].resolves(name) else None
+            for block, value in zip(sessions.blocks, sessions.column(cell.id, name), strict=True)
         ]
-        for name in _STATISTICS
+        for name in statistics
     }
     declared = sessions.column(cell.id, statistic)
     members = list(found.values())
     return CellView(
         cell=cell,
         sessions=found,
+        measured=sessions.measured(cell.id),
+        declared={
+            block: value
+            for block, value in zip(sessions.blocks, declared, strict=True)
+            if value is not None
+        },
         failed=sum(trial.status == "failed" for trial in trials.values()),
         estimates={name: across(column) for name, column in columns.items()},
         unresolved={

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.plan import ALPHA, Comparison, Plan
-from tare.stats import Judgement, Ratio, holm, judge, paired_ratio
+from tare.stats import Judgement, Ratio, Verdict, holm, judge, paired_ratio
+from tare.workloads import Statistic
 
-__all__ = ["DESCRIPTIVE", "Question", "ask", "half_widths"]
+__all__ = ["DESCRIPTIVE", "Question", "above_below", "ask", "half_widths"]
 
 DESCRIPTIVE = ("p50", "mean", "p99")
 """Statistics whose ratios stand beside the declared one's, without a verdict."""
@@ -27,7 +28,7 @@ class Question:
     against: Cell
     """The denominator: the baseline, or the first replica."""
     ratio: Ratio
-    """Of the declared statistic, paired by block; times in ns."""
+    """Of the declared statistic, paired by block; in its unit."""
     judgement: Judgement | None
     """None where the comparison is outside of the family: its interval is descriptive."""
     others: Mapping[str, Ratio]
@@ -38,7 +39,14 @@ class Question:
 
 
 def ask(
-    plan: Plan, sessions: Sessions, statistic: str, margin: float | None
+    plan: Plan,
+    sessions: Sessions,
+    statistic: str,
+    margin: float | None,
+    *,
+    descriptive: Iterable[str] = DESCRIPTIVE,
+    above_below: tuple[Verdict, Verdict] = (Verdict.SLOWER, Verdict.FASTER),
+    timed: bool = True,
 ) -> tuple[Question, ...]:
     """Answer every comparison of a plan, in its order; A/A pairs included.
 
@@ -47,12 +55,17 @@ def ask(
         sessions: of the same run.
         statistic: what a session is summarised by.
         margin: of equivalence, as a fraction; None declares none.
+        descriptive: statistics whose ratios are given beside, without a verdict.
+        above_below: what a ratio above 1 means, and one below.
+        timed: whether the statistic is a time that the calibrated instrument took.
     """
     ratios = {c.id: _ratio(sessions, c, statistic) for c in plan.comparisons}
-    floors = {c.id: _floor(sessions, c) for c in plan.comparisons}
+    floors = {c.id: _floor(sessions, c) if timed else None for c in plan.comparisons}
     adjusted = holm([ratios[c.id].p for c in plan.family])
     judgements = {
-        c.id: judge(ratios[c.id], p, alpha=ALPHA, margin=margin, floor=floors[c.id])
+        c.id: judge(
+            ratios[c.id], p, alpha=ALPHA, margin=margin, floor=floors[c.id], above_below=above_below
+        )
         for c, p in zip(plan.family, adjusted, strict=True)
     }
     cells = {cell.id: cell for cell in plan.cells}
@@ -63,11 +76,20 @@ def ask(
             against=cells[comparison.against],
             ratio=ratios[comparison.id],
             judgement=judgements.get(comparison.id),
-            others={name: _ratio(sessions, comparison, name) for name in DESCRIPTIVE},
+            others={name: _ratio(sessions, comparison, name) for name in descriptive},
             instrument_floor_ns=floors[comparison.id],
         )
         for comparison in plan.comparisons
     )
+
+
+def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
+    """What a ratio of a statistic above 1 is called, and one below."""
+    if statistic.unit in ("B", "1"):
+        return Verdict.MORE, Verdict.LESS
+    if statistic.better == "higher":
+        return Verdict.FASTER, Verdict.SLOWER
+    return Verdict.SLOWER, Verdict.FASTER
 
 
 def _floor(sessions: Sessions, comparison: Comparison) -> float | None:

@@ -108,7 +108,10 @@ _SHARES = {f"p{percent:g}": round(percent / 100.0, 6) for percent in PERCENTS}
 
 
 class Sessions:
-    """Every session of a result that was measured, by block and cell."""
+    """Every session of a result that was measured, by block and cell.
+
+    A trial that holds values instead of response times has no session here; `column` knows both.
+    """
 
     def __init__(self, record: Record, deadlines_ns: Sequence[int] = ()) -> None:
         self.trials: tuple[Trial, ...] = record.trials()
@@ -117,7 +120,7 @@ class Sessions:
         self._trial_of: dict[tuple[int, str], Trial] = {trial.key: trial for trial in self.trials}
         for trial in self.trials:
             path = record.samples_path(trial)
-            if trial.status == "ok" and path is not None:
+            if trial.status == "ok" and path is not None and not trial.values:
                 self._found[trial.key] = summarise_session(path, deadlines_ns)
 
     def of(self, cell: str) -> Mapping[int, Session]:
@@ -131,9 +134,17 @@ class Sessions:
         return {key[0]: self._trial_of[key] for key in keys if key in self._trial_of}
 
     def column(self, cell: str, statistic: str) -> list[float | None]:
-        """One scalar a block, shape (blocks,); None where the trial is absent."""
-        found = self.of(cell)
-        return [found[b].value(statistic) if b in found else None for b in self.blocks]
+        """One scalar a block, shape (blocks,); None where the trial is absent, or lacks it."""
+        return [self._value((block, cell), statistic) for block in self.blocks]
+
+    def measured(self, cell: str) -> int:
+        """How many trials of a cell were measured."""
+        return sum(trial.status == "ok" for trial in self.trials_of(cell).values())
+
+    def _value(self, key: tuple[int, str], statistic: str) -> float | None:
+        if key in self._found:
+            return self._found[key].value(statistic)
+        return self._trial_of[key].values.get(statistic) if key in self._trial_of else None
 
 
 def summarise_session(path: Path, deadlines_ns: Iterable[int] = ()) -> Session:

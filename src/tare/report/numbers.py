@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tare.workloads import Unit
 
 __all__ = [
     "SPACE",
@@ -17,6 +21,7 @@ __all__ = [
     "fixed",
     "memory",
     "percent",
+    "quantity",
     "ratio",
     "share",
     "time",
@@ -131,6 +136,30 @@ def percent(
 ) -> Value:
     """Round a number of percent."""
     return fixed(estimate, low, high, "%", signed=signed)
+
+
+def quantity(
+    unit: Unit,
+    estimate: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    signed: bool = False,
+    like: float | None = None,
+) -> Value:
+    """Round a number of some unit, with a decimal prefix that suits its size, or `like`'s."""
+    if unit == "ns":
+        return time(estimate, low, high, signed=signed, like=like)
+    size = abs(estimate or 0.0) if like is None else abs(like)
+    divisor, prefix = next((p for p in _PREFIXES if size >= p[0]), _PREFIXES[-1])
+    if unit == "1":
+        divisor, prefix = 1.0, ""
+    shown = {"B": f"{prefix}B", "B/s": f"{prefix}B/s", "1/s": f"{prefix}/s", "1": ""}[unit]
+    value, least, most = (None if x is None else x / divisor for x in (estimate, low, high))
+    return fixed(value, least, most, shown, signed=signed)
+
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def memory(size: float | None) -> str:

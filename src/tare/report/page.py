@@ -24,6 +24,7 @@ from tare.report import figures, numbers, remarks, tables, wording
 from tare.report.figures import Figure
 from tare.report.tables import Table
 from tare.report.wording import Names, Sentence
+from tare.workloads import Statistic
 
 __all__ = ["render"]
 
@@ -53,6 +54,7 @@ def render(analysis: Analysis) -> str:
     rest = [q for q in analysis.questions if q.judgement is None]
     margin = analysis.experiment.margin_share
     failures = remarks.failures(analysis, names)
+    paper = papers()[analysis.paper]
     context: dict[str, Any] = {
         "version": tare.__version__,
         "style": _file("style.css"),
@@ -72,8 +74,8 @@ def render(analysis: Analysis) -> str:
         "cautions": remarks.busy(analysis),
         "cuts": analysis.plan.cuts,
         "reading": _reading(analysis),
-        "answers": _grouped(judged, names, margin),
-        "described": [wording.sentence(q, names, margin) for q in rest],
+        "answers": _grouped(judged, names, margin, analysis.statistic),
+        "described": [wording.sentence(q, names, margin, analysis.statistic) for q in rest],
         "failures": failures,
         "failed": len(analysis.failures),
         "tried": len(analysis.trials),
@@ -82,8 +84,9 @@ def render(analysis: Analysis) -> str:
         "floor": _levels(analysis.experiment.floor or {}, names),
         "figures": drawn,
         "tables": _tables(analysis, names),
-        "paper": papers()["A"],
-        "apparatus": "; ".join(f"{k}: {v}" for k, v in papers()["A"].apparatus.items()),
+        "response_times": analysis.response_times,
+        "paper": paper,
+        "apparatus": "; ".join(f"{k}: {v}" for k, v in paper.apparatus.items()),
         "identity": _identity(analysis),
         "fingerprints": _fingerprints(analysis, names),
     }
@@ -111,7 +114,7 @@ def conditions(analysis: Analysis) -> str:
     guest = f"Guest under {' and '.join(accelerators)}. " if accelerators else ""
     kinds = sorted({mode.split()[0] for mode in modes})
     said = " ".join(_MODES[kind] for kind in kinds if kind in _MODES)
-    return f"{guest}{said}"
+    return f"{guest}{said if analysis.response_times else ''}".strip()
 
 
 def _when(analysis: Analysis) -> str:
@@ -139,7 +142,12 @@ def _reading(analysis: Analysis) -> str:
         if name not in ("environment", "transport", "mode")
     ]
     everywhere = f" The same everywhere: {', '.join(levels)}." if levels else ""
-    return f"Times are the {statistic} of a session; brackets hold 95 % intervals.{everywhere}"
+    what = (
+        f"Times are the {statistic} of a session"
+        if analysis.response_times
+        else f"Judged is {analysis.experiment.statistic}: {analysis.statistic.help}"
+    )
+    return f"{what}; brackets hold 95 % intervals.{everywhere}"
 
 
 @dataclass(frozen=True)
@@ -154,11 +162,13 @@ class _Answers:
     """Shown at once; a long list is folded, and the figure below shows it at a glance."""
 
 
-def _grouped(questions: Iterable[Question], names: Names, margin: float) -> list[_Answers]:
+def _grouped(
+    questions: Iterable[Question], names: Names, margin: float, statistic: Statistic
+) -> list[_Answers]:
     groups: dict[str, list[Sentence]] = {}
     for question in questions:
         here, there = names.main(question.cell)[0], names.main(question.against)[0]
-        found = wording.sentence(question, names, margin)
+        found = wording.sentence(question, names, margin, statistic)
         groups.setdefault(f"{here} against {there}", []).append(found)
     few = sum(map(len, groups.values())) <= _MOST_ANSWERS
     return [
@@ -182,6 +192,7 @@ def _tables(analysis: Analysis, names: Names) -> dict[str, Table | None]:
         "others": tables.other_statistics(analysis, names),
         "pairs": tables.effects(analysis, names, analysis.pairs),
         "levels": tables.levels(analysis, names),
+        "cells": tables.values(analysis, names),
         "tails": tables.tails(analysis, names),
         "budgets": tables.budgets(analysis, names),
         "accounts": tables.accounts(analysis, names),

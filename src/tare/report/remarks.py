@@ -89,7 +89,10 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
     for view in analysis.cells:
         name = _name(view, names)
         if view.modes is not None and view.modes.flagged:
-            low, high = (numbers.time(mode).bare for mode in (view.modes.low, view.modes.high))
+            unit = analysis.statistic.unit
+            low, high = (
+                numbers.quantity(unit, mode).bare for mode in (view.modes.low, view.modes.high)
+            )
             slow = round(view.modes.share_high * view.modes.n)
             found.append(
                 f"{name} starts in one of two modes: {low}, or {high} in {slow} of"

@@ -16,6 +16,8 @@ _LONGEST = 200
 _STYLES = {
     "slower": "red",
     "faster": "green",
+    "more": "red",
+    "less": "green",
     "equivalent": "cyan",
     "inconclusive": "yellow",
     "below instrument": "yellow",
@@ -26,8 +28,15 @@ def summary(analysis: Analysis) -> RenderableType:
     """A few lines that answer the experiment's question; everything else is in the page."""
     names = wording.names_of(analysis)
     table = Table(box=None, pad_edge=False)
-    for heading in ("verdict", "response", "ratio [95 %]", "here", "baseline"):
-        left = heading in ("verdict", "response")
+    unit = analysis.statistic.unit
+    for heading in (
+        "verdict",
+        "what",
+        f"{analysis.experiment.statistic}, ratio [95 %]",
+        "here",
+        "baseline",
+    ):
+        left = heading in ("verdict", "what")
         table.add_column(
             heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
         )
@@ -37,8 +46,8 @@ def summary(analysis: Analysis) -> RenderableType:
             Text(verdict, _STYLES.get(verdict, "dim")),
             Text(names.place(question.cell).full),
             Text(wording.ratio_text(question.ratio.ratio)),
-            Text(wording.interval_text(question.ratio.a, "time").bare),
-            Text(wording.interval_text(question.ratio.b, "time").bare),
+            Text(wording.quantity_text(question.ratio.a, unit).bare),
+            Text(wording.quantity_text(question.ratio.b, unit).bare),
         )
     lines: list[RenderableType] = [
         Text(analysis.experiment.title, "bold"),

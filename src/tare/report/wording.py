@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tare.analysis import Analysis, Question
 from tare.analysis.cells import CellView
@@ -11,14 +12,18 @@ from tare.cell import Cell
 from tare.report import numbers
 from tare.report.numbers import SPACE, Value
 from tare.stats import Interval, Verdict
+from tare.workloads import Statistic, Unit
+from tare.workloads.request_reply import TRANSPORTS
 
 __all__ = [
     "Names",
     "Place",
     "Sentence",
     "absolute",
+    "equal",
     "interval_text",
     "names_of",
+    "quantity_text",
     "ratio_text",
     "sentence",
     "statistic_name",
@@ -31,16 +36,6 @@ _ENVIRONMENTS = {
     "uml": ("User-Mode Linux", "in User-Mode Linux"),
     "qemu": ("QEMU guest", "in the QEMU guest"),
     "ssh": ("Remote machine", "on the remote machine"),
-}
-_TRANSPORTS = {
-    "icmp": "ICMP echo",
-    "udp": "UDP",
-    "tcp": "TCP",
-    "cyclonedds": "Cyclone DDS",
-    "fastdds": "Fast DDS",
-    "zeromq": "ZeroMQ",
-    "connext": "RTI Connext",
-    "null": "no transport",
 }
 _STATISTICS = {
     "p50": "median (p50)",
@@ -72,8 +67,14 @@ class Place:
 class Names:
     """Plain words for the cells of one plan: only what varies is said again and again."""
 
-    def __init__(self, views: Iterable[CellView], baseline: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        views: Iterable[CellView],
+        baseline: Mapping[str, str],
+        subjects: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         views = tuple(views)
+        self._subjects = subjects
         cells = [view.cell for view in views]
         levels: dict[str, list[str]] = {}
         for cell in cells:
@@ -93,7 +94,11 @@ class Names:
         self._accelerators = {
             (view.cell.id): view.accelerator for view in views if view.accelerator
         }
-        self.constant = {name: found[0] for name, found in levels.items() if name not in varied}
+        self.constant = {
+            name: found[0]
+            for name, found in levels.items()
+            if name not in varied and len(found) == len(cells)
+        }
         """Levels that all cells share, said once."""
 
     def place(self, cell: Cell) -> Place:
@@ -114,12 +119,21 @@ class Names:
         return heading + mark, phrase + mark
 
     def subject(self, cell: Cell) -> str:
-        """What the answer is about: "A response through Cyclone DDS with 64 B of payload"."""
-        transport = cell.levels.get("transport")
-        through = f" through {self.level('transport', transport)}" if transport else ""
-        said = [n for n in (*self._series, *self._panel) if n != "transport"]
+        """What the answer is about: "A response through Cyclone DDS (512 B)"."""
+        subject = self._subjects.get(cell.id, "It")
+        # A level that the subject names already is not said twice.
+        said = [
+            name
+            for name in (*self._series, *self._panel)
+            if name in cell.levels and self.level(name, cell.levels[name]) not in subject
+        ]
         details = self._listed(cell, said)
-        return f"A response{through}" + (f" ({details})" if details else "")
+        return subject + (f" ({details})" if details else "")
+
+    @property
+    def lead(self) -> str:
+        """What the factor is called that gives each series its name."""
+        return (self._series[0] if self._series else "cell").replace("_", " ")
 
     @property
     def heading(self) -> str:
@@ -155,7 +169,7 @@ def _mode(level: str) -> str:
 
 _LEVELS: Mapping[str, Callable[[str], str]] = {
     "environment": lambda level: _ENVIRONMENTS.get(level, (level, level))[0],
-    "transport": lambda level: _TRANSPORTS.get(level, level),
+    "transport": lambda level: TRANSPORTS.get(level, level),
     "payload": str,
     "server_work": lambda level: f"{level} work",
     "reception": str,
@@ -170,7 +184,7 @@ _LEVELS: Mapping[str, Callable[[str], str]] = {
 
 def names_of(analysis: Analysis) -> Names:
     """The names that suit an analysis."""
-    return Names(analysis.cells, analysis.experiment.baseline)
+    return Names(analysis.cells, analysis.experiment.baseline, analysis.subjects)
 
 
 def statistic_name(statistic: str) -> str:
@@ -193,19 +207,46 @@ class Sentence:
         return f"{self.before} {self.number} {self.after}"
 
 
-def sentence(question: Question, names: Names, margin: float) -> Sentence:
+@dataclass(frozen=True)
+class _Words:
+    """How a statistic of some unit is spoken of."""
+
+    verb: str
+    equal: str
+    """"1.2 x ... here as there"."""
+    more: str
+    """"Whether it ... here than there"."""
+
+
+_WORDS: Mapping[Unit, _Words] = {
+    "ns": _Words("takes", "as long", "takes longer"),
+    "B": _Words("takes", "as many bytes", "takes more bytes"),
+    "B/s": _Words("reaches", "as much throughput", "reaches less throughput"),
+    "1/s": _Words("reaches", "as many a second", "reaches fewer a second"),
+    "1": _Words("has", "as much", "has more"),
+}
+
+
+def equal(unit: Unit) -> str:
+    """How equality in a unit is spoken of: "as long"."""
+    return _WORDS[unit].equal
+
+
+def sentence(question: Question, names: Names, margin: float, statistic: Statistic) -> Sentence:
     """Say what a comparison allows to be said.
 
     Args:
         question: of the analysis.
         names: of the same analysis.
         margin: the declared margin of equivalence, as a fraction.
+        statistic: the declared one.
     """
+    words = _WORDS[statistic.unit]
     verdict = question.judgement.verdict if question.judgement else None
     subject = names.subject(question.cell)
     here, there = names.main(question.cell)[1], names.main(question.against)[1]
     number = ratio_text(question.ratio.ratio)
-    values = absolute(question)
+    values = absolute(question, statistic.unit)
     why = question.judgement.reason if question.judgement else ""
     lower = subject[0].lower() + subject[1:]
     if question.ratio.ratio.estimate is None:
@@ -217,29 +258,29 @@ def sentence(question: Question, names: Names, margin: float) -> Sentence:
             why,
         )
     open_questions = {
-        Verdict.EQUIVALENT: f"{subject} takes as long {here} as {there}, within"
+        Verdict.EQUIVALENT: f"{subject} {words.verb} {words.equal} {here} as {there}, within"
         f" ±{100 * margin:g} %:",
-        Verdict.INCONCLUSIVE: f"Whether {lower} takes longer {here} than {there} stays open:",
-        Verdict.BELOW_INSTRUMENT: f"Whether {lower} takes longer {here} than {there} is below what"
+        Verdict.INCONCLUSIVE: f"Whether {lower} {words.more} {here} than {there} stays open:",
+        Verdict.BELOW_INSTRUMENT: f"Whether {lower} {words.more} {here} than {there} is below what"
         " the instrument can tell:",
     }
     if verdict in open_questions:
         return Sentence(verdict, open_questions[verdict], f"{number},", f"{values}.", why)
-    only = " only" if verdict is Verdict.FASTER else ""
+    less = question.ratio.ratio.estimate < 1.0
+    only = " only" if verdict is not None and less else ""
     return Sentence(
         verdict,
-        f"{subject} takes{only}",
+        f"{subject} {words.verb}{only}",
         number,
-        f"as long {here} as {there}: {values}.",
+        f"{words.equal} {here} as {there}: {values}.",
         why,
     )
 
 
-def absolute(question: Question) -> str:
-    """Both ends of a comparison and their difference, in time."""
-    ours = interval_text(question.ratio.a, "time").bare
-    theirs = interval_text(question.ratio.b, "time").bare
-    difference = interval_text(question.ratio.difference, "difference")
+def absolute(question: Question, unit: Unit = "ns") -> str:
+    """Both ends of a comparison and their difference."""
+    ours, theirs = (quantity_text(end, unit).bare for end in (question.ratio.a, question.ratio.b))
+    difference = quantity_text(question.ratio.difference, unit, signed=True)
     return f"{ours} against {theirs}, a difference of {difference}"
 
 
@@ -247,6 +288,15 @@ def ratio_text(interval: Interval) -> str:
     """A ratio with the sign of multiplication and its interval: "26.7 x [24.9, 28.5]"."""
     value = interval_text(interval, "ratio")
     return f"{value.bare} {value.interval}"
+
+
+def quantity_text(
+    interval: Interval, unit: Unit, *, signed: bool = False, like: float | None = None
+) -> Value:
+    """An interval's numbers in a unit, rounded."""
+    return numbers.quantity(
+        unit, interval.estimate, interval.low, interval.high, signed=signed, like=like
+    )
 
 
 def interval_text(interval: Interval, kind: str, like: float | None = None) -> Value:

@@ -17,6 +17,9 @@ class Verdict(StrEnum):
 
     SLOWER = "slower"
     FASTER = "faster"
+    MORE = "more"
+    """Of what is neither a time nor a rate, such as bytes."""
+    LESS = "less"
     EQUIVALENT = "equivalent"
     INCONCLUSIVE = "inconclusive"
     BELOW_INSTRUMENT = "below instrument"
@@ -41,7 +44,7 @@ def judge(
     alpha: float = 0.05,
     margin: float | None = None,
     floor: float | None = None,
-    larger_is_slower: bool = True,
+    above_below: tuple[Verdict, Verdict] = (Verdict.SLOWER, Verdict.FASTER),
 ) -> Judgement:
     """Turn a comparison into the one thing that may be said of it.
 
@@ -51,7 +54,8 @@ def judge(
        one-sided tests at 2.5 % each (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15:657), stricter
        than the customary 5 %. A difference within the declared margin is equivalent even where it
        is significant: the margin says what matters.
-    2. *slower* or *faster*: the family-adjusted p is at most alpha and the interval excludes 1.
+    2. *slower* or *faster* (*more* or *less*): the family-adjusted p is at most alpha and the
+       interval excludes 1.
     3. *inconclusive*: anything else, absence and NaN included.
 
     Verdicts 1 and 2 are refused as *below instrument* where what they speak of, the margin or the
@@ -64,7 +68,8 @@ def judge(
         margin: the declared equivalence margin as a fraction (0.03 is ±3 %), or None.
         floor: the smallest difference that the calibrated instrument can tell, in the unit of the
             comparison's input, or None where it is not known.
-        larger_is_slower: True for times, False for rates.
+        above_below: what a ratio above 1 means, and one below: slower and faster for times, the
+            other way round for rates, more and less for what is neither.
 
     Raises:
         ValueError: a margin that is not positive or a floor that is negative.
@@ -73,7 +78,7 @@ def judge(
         raise ValueError(f"margin must be positive, but is {margin}")
     if floor is not None and not floor >= 0.0:
         raise ValueError(f"floor must not be negative, but is {floor}")
-    verdict, reason, size = _say(comparison, adjusted_p, alpha, margin, larger_is_slower)
+    verdict, reason, size = _say(comparison, adjusted_p, alpha, margin, above_below)
     if size is not None and floor is not None and size < floor:
         reason = f"{verdict} speaks of {size:g}, but the instrument's floor is {floor:g}"
         verdict = Verdict.BELOW_INSTRUMENT
@@ -81,7 +86,11 @@ def judge(
 
 
 def _say(
-    comparison: Ratio, adjusted_p: float, alpha: float, margin: float | None, larger_is_slower: bool
+    comparison: Ratio,
+    adjusted_p: float,
+    alpha: float,
+    margin: float | None,
+    above_below: tuple[Verdict, Verdict],
 ) -> tuple[Verdict, str, float | None]:
     """Return the verdict, its reason, and the absolute size of what the verdict speaks of."""
     ratio, base = comparison.ratio, comparison.b.estimate
@@ -95,10 +104,9 @@ def _say(
     # Asked this way round, NaN is inconclusive: an error must never look like a finding.
     if not adjusted_p <= alpha:
         return Verdict.INCONCLUSIVE, f"adjusted p {adjusted_p:.2g} is above {alpha:g}", None
-    slower = (ratio.estimate > 1.0) is larger_is_slower
     reason = f"adjusted p {adjusted_p:.2g} is at most {alpha:g} and the interval excludes 1"
     return (
-        Verdict.SLOWER if slower else Verdict.FASTER,
+        above_below[0] if ratio.estimate > 1.0 else above_below[1],
         reason,
         abs(base * (ratio.estimate - 1.0)),
     )
@@ -110,7 +118,7 @@ def judge_family(
     alpha: float = 0.05,
     margin: float | None = None,
     floor: float | None = None,
-    larger_is_slower: bool = True,
+    above_below: tuple[Verdict, Verdict] = (Verdict.SLOWER, Verdict.FASTER),
 ) -> dict[str, Judgement]:
     """Judge every comparison of a family, with Holm's adjustment over all of them.
 
@@ -123,7 +131,7 @@ def judge_family(
         alpha: see `judge`, as are the others.
         margin: see `judge`.
         floor: see `judge`.
-        larger_is_slower: see `judge`.
+        above_below: see `judge`.
     """
     adjusted = holm([comparison.p for comparison in comparisons.values()])
     return {
@@ -133,7 +141,7 @@ def judge_family(
             alpha=alpha,
             margin=margin,
             floor=floor,
-            larger_is_slower=larger_is_slower,
+            above_below=above_below,
         )
         for (name, comparison), p in zip(comparisons.items(), adjusted, strict=True)
     }

@@ -108,8 +108,10 @@ class Workload(Protocol):
     statistics: Mapping[str, Statistic]
     """Name -> the scalars that a session can be summarised by, e.g. p50; the first is the one that
     is judged where an experiment declares none."""
-    counts_operations: bool
-    """Whether operations can be counted in sessions of their own (`causes`)."""
+    response_times: bool
+    """Whether a session is a series of response times, written as samples: its statistics are
+    computed from them, and it can be asked for deadlines, and for what its operations cost. The
+    trials of other workloads hold values instead."""
 
     def subject(self, cell: Cell) -> str:
         """What sentences about a cell speak of, such as "A response through UDP"."""

@@ -126,7 +126,7 @@ class RequestReply:
         "p99": Statistic("99th percentile of a session"),
         "min": Statistic("smallest response time of a session"),
     }
-    counts_operations = True
+    response_times = True
 
     def subject(self, cell: Cell) -> str:
         """A response, and what carries it."""

@@ -12,6 +12,7 @@ import altair as alt
 import vl_convert
 
 from tare.report.numbers import TIME_UNITS
+from tare.workloads import Unit
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
@@ -35,6 +36,9 @@ TIME_LABELS = (
 
 
 _TICKS = [digit * 10.0**power for power in range(-5, 9) for digit in (1, 2, 5)]
+
+
+_WIDE_TICKS = [digit * 10.0**power for power in range(-3, 14) for digit in (1, 2, 5)]
 
 
 DECADES = [10.0**power for power in range(-7, 9)]
@@ -139,12 +143,35 @@ def time_axis(name: str, title: str, rows: Rows) -> alt.X:
     )
 
 
-def ticks(rows: Rows, name: str) -> dict[str, Any]:
+def quantity_axis(name: str, title: str, unit: Unit, rows: Rows) -> alt.X:
+    """A logarithmic axis of whatever a statistic is of; the rows hold it over `drawn_in(unit)`."""
+    return alt.X(
+        f"{name}:Q",
+        title=title,
+        scale=alt.Scale(type="log", nice=False, padding=10),
+        axis=alt.Axis(labelExpr=labels(unit), labelOverlap="greedy", **ticks(rows, name, unit)),
+    )
+
+
+def drawn_in(unit: Unit) -> float:
+    """What a value is divided by before it is drawn: times are drawn in microseconds."""
+    return US if unit == "ns" else 1.0
+
+
+def labels(unit: Unit) -> str:
+    """How the ticks of an axis are written."""
+    if unit == "ns":
+        return TIME_LABELS
+    # d3 writes 1e9 as 1G; what is no quantity of anything has no name behind it.
+    return f"format(datum.value, '~s') + ' {unit}'" if unit != "1" else "format(datum.value, '~g')"
+
+
+def ticks(rows: Rows, name: str, unit: Unit = "ns") -> dict[str, Any]:
     """Where a logarithmic axis is marked: 1, 2, 5, 10, ...; finer where it spans little."""
     ends = [row[key] for row in rows for key in (name, "low", "high") if row.get(key)]
     if max(ends) / min(ends) < _LITTLE:
         return {"tickCount": 6}
-    return {"values": _TICKS}
+    return {"values": _TICKS if unit == "ns" else _WIDE_TICKS}
 
 
 _LITTLE = 4.0

@@ -21,12 +21,24 @@ from tare.report.figures.chart import (
     ticks,
     tips,
 )
-from tare.report.wording import Names, absolute, ratio_text
+from tare.report.wording import Names, absolute, equal, ratio_text
+
+_MARKS = {
+    "slower": ("#D55E00", "triangle-right"),
+    "more": ("#D55E00", "triangle-right"),
+    "faster": ("#009E73", "triangle-left"),
+    "less": ("#009E73", "triangle-left"),
+    "equivalent": ("#0072B2", "circle"),
+    "inconclusive": ("#777777", "cross"),
+    "below instrument": ("#777777", "cross"),
+    "descriptive": ("#333333", "diamond"),
+}
+"""Verdict -> colour and shape."""
 
 
 def effects(analysis: Analysis, names: Names) -> Figure | None:
     """Ratios of every comparison, A/A pairs last."""
-    margin = analysis.experiment.margin_share
+    margin, unit = analysis.experiment.margin_share, analysis.statistic.unit
     rows: Rows = []
     for question in (*analysis.questions, *analysis.pairs):
         interval = question.ratio.ratio
@@ -47,28 +59,25 @@ def effects(analysis: Analysis, names: Names) -> Figure | None:
                 "low": interval.low,
                 "high": interval.high,
                 "text": str(ratio_text(interval)),
-                "absolute": absolute(question),
+                "absolute": absolute(question, unit),
             }
         )
     if not rows:
         return None
-    verdicts = ["slower", "faster", "equivalent", "inconclusive", "below instrument", "descriptive"]
-    colours = ["#D55E00", "#009E73", "#0072B2", "#777777", "#777777", "#333333"]
-    shapes = ["triangle-right", "triangle-left", "circle", "cross", "cross", "diamond"]
-    present = [v for v in verdicts if any(row["verdict"] == v for row in rows)]
+    present = [v for v in _MARKS if any(row["verdict"] == v for row in rows)]
     colour = alt.Color(
         "verdict:N",
         title=None,
-        scale=scale(present, [colours[verdicts.index(v)] for v in present]),
+        scale=scale(present, [_MARKS[v][0] for v in present]),
         legend=alt.Legend(orient="top"),
     )
     shape = alt.Shape(
-        "verdict:N", title=None, scale=scale(present, [shapes[verdicts.index(v)] for v in present])
+        "verdict:N", title=None, scale=scale(present, [_MARKS[v][1] for v in present])
     )
     y = alt.Y("row:N", title=None, sort=None)
     x = alt.X(
         "ratio:Q",
-        title="times as long as the baseline (log scale)",
+        title=f"times {equal(unit)} as the baseline (log scale)",
         scale=alt.Scale(type="log", nice=False, padding=12),
         axis=alt.Axis(format="~g", **ticks(rows, "ratio")),
     )
@@ -95,7 +104,7 @@ def effects(analysis: Analysis, names: Names) -> Figure | None:
     chart = layers.facet(row=panel_row("group", rows), spacing=8).resolve_scale(y="independent")
     return compose(
         "effects",
-        "How many times as long, with 95 % intervals",
+        f"How many times {equal(unit)}, with 95 % intervals",
         "Points are geometric means over blocks of the ratio within a block; lines are 95 %"
         f" intervals; the band is the declared margin of ±{100 * margin:g} %. The A/A rows compare"
         " a cell with itself: how far they stray from 1 is what this machine's noise alone does.",

@@ -1,4 +1,4 @@
-"""Response times: levels, distributions, sessions over blocks, deadlines."""
+"""What was measured: levels, distributions, sessions over blocks, deadlines."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from collections.abc import Sequence
 import altair as alt
 
 from tare.analysis import Analysis
-from tare.analysis.sessions import GRID
+from tare.analysis.sessions import GRID, Session
 from tare.report.figures.chart import (
     COLOURS,
     DECADES,
     HEADER,
     ROWS,
-    TIME_LABELS,
     US,
     WIDTH,
     Figure,
     Rows,
     colours_and_shapes,
     compose,
+    drawn_in,
     grid,
     in_order,
+    labels,
+    quantity_axis,
     scale,
     ticks,
     time_axis,
@@ -32,7 +34,8 @@ from tare.report.wording import Names
 
 def levels(analysis: Analysis, names: Names) -> Figure | None:
     """Every cell with its interval, and its sessions behind it."""
-    statistic = analysis.experiment.statistic
+    statistic, unit = analysis.experiment.statistic, analysis.statistic.unit
+    size = drawn_in(unit)
     rows: Rows = []
     for view in analysis.cells:
         if view.cell.replica > 1:
@@ -49,22 +52,22 @@ def levels(analysis: Analysis, names: Names) -> Figure | None:
             common
             | {
                 "kind": "estimate",
-                "value": estimate.value / US,
-                "low": (estimate.low or estimate.value) / US,
-                "high": (estimate.high or estimate.value) / US,
+                "value": estimate.value / size,
+                "low": (estimate.low or estimate.value) / size,
+                "high": (estimate.high or estimate.value) / size,
             }
         )
-        for block, session in view.sessions.items():
-            value = session.value(statistic)
-            if value is not None:
-                rows.append(common | {"kind": "session", "value": value / US, "block": block})
+        rows += [
+            common | {"kind": "session", "value": value / size, "block": block}
+            for block, value in view.declared.items()
+        ]
     if not rows:
         return None
     environments = in_order(row["environment"] for row in rows)
     colour, shape = colours_and_shapes("environment", environments)
     y = alt.Y("row:N", title=None, sort=None)
     offset = alt.YOffset("environment:N", sort=environments)
-    x = time_axis("value", f"{statistic} of a session (log scale)", rows)
+    x = quantity_axis("value", f"{statistic} of a session (log scale)", unit, rows)
     base = alt.Chart(ROWS)
     sessions = base.transform_filter("datum.kind == 'session'")
     estimates = base.transform_filter("datum.kind == 'estimate'")
@@ -93,7 +96,7 @@ def levels(analysis: Analysis, names: Names) -> Figure | None:
         " logarithms), thin ticks the sessions themselves: two clusters of ticks are two modes.",
         chart,
         rows,
-        "Absolute response times by environment and transport; the numbers stand in the table.",
+        f"{statistic} of every cell; the numbers stand in the table.",
     )
 
 
@@ -173,27 +176,22 @@ def _dashes(domain: Sequence[str], legend: alt.Legend) -> alt.StrokeDash:
 
 def by_block(analysis: Analysis, names: Names) -> Figure | None:
     """Every session in the order of the blocks."""
-    statistic = analysis.experiment.statistic
+    statistic, unit = analysis.experiment.statistic, analysis.statistic.unit
+    size = drawn_in(unit)
     rows: Rows = []
     for view in analysis.cells:
         place = names.place(view.cell)
-        for block, session in view.sessions.items():
-            value = session.value(statistic)
-            if value is None or view.cell.replica > 1:
-                continue
-            percentile = (
-                session.summary.percentile(float(statistic[1:])) if statistic[0] == "p" else None
-            )
-            low, high = (percentile.low, percentile.high) if percentile else (None, None)
+        for block, value in view.declared.items() if view.cell.replica == 1 else ():
+            low, high = _within(view.sessions.get(block), statistic)
             rows.append(
                 {
                     "environment": place.environment,
                     "series": place.series,
                     "panel": place.panel,
                     "block": block + 1,
-                    "value": value / US,
-                    "low": (low or value) / US,
-                    "high": (high or value) / US,
+                    "value": value / size,
+                    "low": (low or value) / size,
+                    "high": (high or value) / size,
                 }
             )
     if not rows:
@@ -210,7 +208,7 @@ def by_block(analysis: Analysis, names: Names) -> Figure | None:
         "value:Q",
         title=f"{statistic} of the session",
         scale=alt.Scale(type="log", nice=False, padding=8),
-        axis=alt.Axis(labelExpr=TIME_LABELS, labelOverlap="greedy", **ticks(rows, "value")),
+        axis=alt.Axis(labelExpr=labels(unit), labelOverlap="greedy", **ticks(rows, "value", unit)),
     )
     base = alt.Chart(ROWS)
     layers = alt.layer(
@@ -224,15 +222,24 @@ def by_block(analysis: Analysis, names: Names) -> Figure | None:
             tooltip=tips("environment", "series", "block", "value", "low", "high"),
         ),
     ).properties(width=max(150, (WIDTH + 60) // columns - 20), height=200)
+    own = " with its own 95 % interval (order statistics)" if analysis.response_times else ""
     return compose(
         "sessions",
         "Every session, in the order of the blocks",
-        "Each point is one session with its own 95 % interval (order statistics). A step or a slope"
-        " that all cells share is the machine's; pairing within blocks takes it out of the ratios.",
+        f"Each point is one session{own}. A step or a slope that all cells share is the"
+        " machine's; pairing within blocks takes it out of the ratios.",
         grid(layers, rows),
         rows,
-        "Session medians over blocks, for every cell.",
+        f"{statistic} of each session over blocks, for every cell.",
     )
+
+
+def _within(session: Session | None, statistic: str) -> tuple[float | None, float | None]:
+    """A percentile's interval within its session, in ns."""
+    if session is None or statistic[0] != "p":
+        return None, None
+    found = session.summary.percentile(float(statistic[1:]))
+    return found.low, found.high
 
 
 def deadlines(analysis: Analysis, names: Names) -> Figure | None:

@@ -5,6 +5,7 @@ from tare.report.tables.effects import effects, other_statistics, paper
 from tare.report.tables.instrument import calibration, machine
 from tare.report.tables.table import Table
 from tare.report.tables.times import deadlines, levels, tails
+from tare.report.tables.values import values
 
 __all__ = [  # noqa: RUF022 (in the order of the page)
     "Table",
@@ -12,6 +13,7 @@ __all__ = [  # noqa: RUF022 (in the order of the page)
     "other_statistics",
     "levels",
     "tails",
+    "values",
     "budgets",
     "accounts",
     "causes",

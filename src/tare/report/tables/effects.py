@@ -8,13 +8,13 @@ from tare.analysis import Analysis, Question
 from tare.analysis.questions import DESCRIPTIVE
 from tare.report import numbers
 from tare.report.tables.table import DASH, UNRESOLVED, Table, what
-from tare.report.wording import Names, interval_text
+from tare.report.wording import Names, interval_text, quantity_text
 from tare.stats import Interval
 
 
 def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> Table | None:
     """Every comparison: the ratio, and both ends of it."""
-    statistic = analysis.experiment.statistic
+    statistic, unit = analysis.experiment.statistic, analysis.statistic.unit
     rows = []
     for question in questions:
         place, ratio = names.place(question.cell), question.ratio
@@ -25,9 +25,9 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
                 what(place.series, place.panel),
                 str(judged.verdict) if judged else "descriptive",
                 _ratio(ratio.ratio),
-                interval_text(ratio.a, "time").bare,
-                interval_text(ratio.b, "time").bare,
-                str(interval_text(ratio.difference, "difference")),
+                quantity_text(ratio.a, unit).bare,
+                quantity_text(ratio.b, unit).bare,
+                str(quantity_text(ratio.difference, unit, signed=True)),
                 f"{judged.adjusted_p:.2g}" if judged else DASH,
                 _blocks(question),
             )
@@ -38,7 +38,7 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
         f"Ratio of {statistic}, paired by block, geometric mean [95 % interval]",
         (
             names.heading,
-            "transport",
+            names.lead,
             "verdict",
             f"ratio of {statistic}",
             "here",
@@ -56,7 +56,8 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
 
 def other_statistics(analysis: Analysis, names: Names) -> Table | None:
     """The same comparisons by other summaries of a session: descriptive."""
-    others = [name for name in DESCRIPTIVE if name != analysis.experiment.statistic]
+    known = DESCRIPTIVE if analysis.response_times else tuple(analysis.statistics)
+    others = [name for name in known if name != analysis.experiment.statistic]
     rows = []
     for question in analysis.questions:
         place = names.place(question.cell)
@@ -67,19 +68,20 @@ def other_statistics(analysis: Analysis, names: Names) -> Table | None:
             if any(view.unresolved.get(name) for view in ends):
                 columns += [UNRESOLVED, DASH, DASH]
                 continue
+            unit = analysis.statistics[name].unit
             columns += [
                 _ratio(ratio.ratio),
-                interval_text(ratio.a, "time").bare,
-                interval_text(ratio.b, "time").bare,
+                quantity_text(ratio.a, unit).bare,
+                quantity_text(ratio.b, unit).bare,
             ]
         rows.append((place.environment, what(place.series, place.panel), *columns))
-    if not rows:
+    if not rows or not others:
         return None
     return Table(
         f"Ratios by other statistics than {analysis.experiment.statistic} [95 % interval]",
         (
             names.heading,
-            "transport",
+            names.lead,
             *(column for name in others for column in (f"ratio of {name}", "here", "baseline")),
         ),
         tuple(rows),

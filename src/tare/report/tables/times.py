@@ -14,8 +14,10 @@ _MIDDLE = ("p50", "mean", "min", "jitter")
 _TAIL = ("p90", "p99", "p99.9", "p99.99")
 
 
-def levels(analysis: Analysis, names: Names) -> Table:
+def levels(analysis: Analysis, names: Names) -> Table | None:
     """The middle of every cell's distribution, over its sessions."""
+    if not analysis.response_times:
+        return None
     rows = tuple(
         (
             *cell_heads(view, names),
@@ -34,8 +36,10 @@ def levels(analysis: Analysis, names: Names) -> Table:
     )
 
 
-def tails(analysis: Analysis, names: Names) -> Table:
+def tails(analysis: Analysis, names: Names) -> Table | None:
     """The tail of every cell's distribution, over its sessions."""
+    if not analysis.response_times:
+        return None
     rows = tuple(
         (
             *cell_heads(view, names),
