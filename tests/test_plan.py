@@ -141,6 +141,12 @@ def test_an_absent_environment_is_left_out_and_named():
     assert left.cuts == ("without qemu: qemu-system-x86_64 is not installed",)
 
 
+def test_a_plan_that_has_lost_everything_to_compare_is_refused():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    with pytest.raises(UsageError, match="nothing is left to compare here: without qemu: absent"):
+        plan.leave_out(made, "environment", {"qemu": "absent", "container": "absent too"})
+
+
 def test_a_plan_survives_being_written_down():
     made = plan.make(paper(), WORKLOAD, seed=1)
     assert plan.Plan.model_validate_json(made.model_dump_json()) == made

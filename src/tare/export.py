@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import duckdb
 import pyarrow as pa
 
+from tare import experiment as experiments
 from tare.accounting import Account
 from tare.analysis.cells import PERCENTILES
 from tare.analysis.sessions import Session, Sessions
 from tare.cell import Cell
 from tare.errors import TareError, UsageError
 from tare.record import Record, Trial
+from tare.workloads import Unit, registry
 
 __all__ = ["FORMATS", "export", "rows"]
 
@@ -28,6 +30,13 @@ FORMATS = {
 """Name -> DuckDB's options of COPY."""
 
 _TIMES = ("min", "mean", *PERCENTILES, "max", "jitter")
+_SUFFIXES: Mapping[Unit, str] = {
+    "ns": "_ns",
+    "B": "_bytes",
+    "B/s": "_bytes_per_s",
+    "1/s": "_per_s",
+    "1": "",
+}
 _COUNTERS = ("sent", "received", "lost", "duplicated", "reordered", "corrupted")
 
 
@@ -72,20 +81,36 @@ def rows(record: Record) -> list[dict[str, Any]]:
 
     Keys: block, position, cell, replica, session, started, seconds, status, error; one a factor,
     such as environment; counters; statistics of the session in ns (min_ns, p50_ns, ...), resolved
-    or None; throughput_per_s; drift_p and drift_flagged; CPU time of both ends in ns.
+    or None; throughput_per_s; drift_p and drift_flagged; CPU time of both ends in ns. Of a workload
+    without response times, its statistics instead, each with its unit behind its name.
     """
     sessions = Sessions(record)
     plan = record.plan
     cells = {cell.id: cell for cell in plan.cells}
     factors = list(dict.fromkeys(name for cell in plan.cells for name in cell.levels))
     found = {(block, cell): s for cell in cells for block, s in sessions.of(cell).items()}
+    workload = registry.by_name()[experiments.load(record.experiment_path).workload]
+
+    def measured(trial: Trial) -> dict[str, Any]:
+        if workload.response_times:
+            return _of_responses(trial, found.get(trial.key))
+        return {
+            f"{name}{_SUFFIXES[statistic.unit]}": trial.values.get(name)
+            for name, statistic in workload.statistics.items()
+        }
+
     return [
-        _row(trial, cells[trial.cell], factors, found.get(trial.key)) for trial in sessions.trials
+        {
+            **_head(trial, cells[trial.cell], factors),
+            **measured(trial),
+            "client_cpu_ns": _cpu(trial.client),
+            "server_cpu_ns": _cpu(trial.server),
+        }
+        for trial in sessions.trials
     ]
 
 
-def _row(trial: Trial, cell: Cell, factors: list[str], session: Session | None) -> dict[str, Any]:
-    drift = session.summary.drift if session else None
+def _head(trial: Trial, cell: Cell, factors: list[str]) -> dict[str, Any]:
     return {
         "block": trial.block,
         "position": trial.position,
@@ -97,6 +122,12 @@ def _row(trial: Trial, cell: Cell, factors: list[str], session: Session | None) 
         "status": trial.status,
         "error": trial.error,
         **{name: cell.levels.get(name) for name in factors},
+    }
+
+
+def _of_responses(trial: Trial, session: Session | None) -> dict[str, Any]:
+    drift = session.summary.drift if session else None
+    return {
         **{name: trial.counters.get(name) for name in _COUNTERS},
         "duration_ns": trial.duration_ns,
         "effective_samples": session.summary.effective if session else None,
@@ -104,8 +135,6 @@ def _row(trial: Trial, cell: Cell, factors: list[str], session: Session | None) 
         "throughput_per_s": session.value("throughput") if session else None,
         "drift_p": drift.p if drift else None,
         "drift_flagged": drift.flagged if drift else None,
-        "client_cpu_ns": _cpu(trial.client),
-        "server_cpu_ns": _cpu(trial.server),
     }
 
 
@@ -135,10 +164,15 @@ def _table(record: Record) -> pa.Table:
     names = list(found[0]) if found else ["block", "cell", "status"]
     return pa.table(
         {
-            name: pa.array([row[name] for row in found], _TYPES.get(name, pa.string()))
+            name: pa.array([row[name] for row in found], _type(name, [row[name] for row in found]))
             for name in names
         }
     )
+
+
+def _type(name: str, column: Sequence[object]) -> pa.DataType:
+    numbers = any(isinstance(value, float) for value in column)
+    return _TYPES.get(name, pa.float64() if numbers else pa.string())
 
 
 def _copy(table: pa.Table, options: str, path: Path) -> None:

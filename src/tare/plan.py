@@ -189,11 +189,21 @@ def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
         plan: the whole.
         factor: such as environment.
         absent: level -> why.
+
+    Raises:
+        UsageError: nothing is left that could be compared.
     """
     if not absent:
         return plan
     kept = tuple(c for c in plan.cells if c.levels.get(factor) not in absent)
     ids = {c.id for c in kept}
+    comparisons = tuple(c for c in plan.comparisons if c.cell in ids and c.against in ids)
+    if _has_effects(plan.comparisons) and not _has_effects(comparisons):
+        raise UsageError(
+            "nothing is left to compare here: "
+            + "; ".join(f"without {name}: {why}" for name, why in absent.items()),
+            "`tare doctor` shows what each needs",
+        )
     blocks = (
         (
             visit.model_copy(update={"cells": tuple(c for c in visit.cells if c in ids)})
@@ -204,11 +214,15 @@ def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
     return plan.model_copy(
         update={
             "cells": kept,
-            "comparisons": tuple(c for c in plan.comparisons if c.cell in ids and c.against in ids),
+            "comparisons": comparisons,
             "blocks": tuple(tuple(visit for visit in block if visit.cells) for block in blocks),
             "cuts": (*plan.cuts, *(f"without {name}: {why}" for name, why in absent.items())),
         }
     )
+
+
+def _has_effects(comparisons: Sequence[Comparison]) -> bool:
+    return any(comparison.kind == "effect" for comparison in comparisons)
 
 
 def _cells(experiment: Experiment, workload: Workload) -> tuple[Cell, ...]:
