@@ -168,8 +168,13 @@ def for_plot(plot: Mapping[str, str]) -> Environment:
 
     Args:
         plot: factor -> canonical level; native where it names no environment. A guest's options
-            (vcpus, memory, machine, accelerator) apply to `qemu` alone.
+            (vcpus, memory, machine, accelerator) apply to `qemu` alone. One that names a testbed
+            is two hosts with guests of their own.
     """
+    if "testbed" in plot:
+        from tare.workloads.migration.testbed import Testbed  # noqa: PLC0415 - as above
+
+        return Testbed(plot)
     kind, _, machine = plot.get("environment", "native").partition(" ")
     if kind == FAR:
         from tare.environments.ssh import Ssh  # noqa: PLC0415 - as above
@@ -180,3 +185,12 @@ def for_plot(plot: Mapping[str, str]) -> Environment:
 
         return Qemu.with_options(plot)
     return by_name()[kind]
+
+
+_SETUP_S = {"native": 0.3, "container": 0.9, "gvisor": 2.0, "uml": 4.0, "qemu": 3.5}
+_UNKNOWN_SETUP_S = 5.0
+
+
+def setup_seconds(plot: Mapping[str, str]) -> float:
+    """Expected duration of entering an environment and calibrating in it, for a plan's estimate."""
+    return _SETUP_S.get(plot.get("environment", "native"), _UNKNOWN_SETUP_S)

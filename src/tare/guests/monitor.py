@@ -11,6 +11,7 @@ import logging
 import socket
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -18,7 +19,7 @@ from qemu.qmp import ExecuteError, QMPClient, QMPError
 
 from tare.errors import TrialError
 
-__all__ = ["Monitor", "MonitorError", "RefusedError"]
+__all__ = ["Event", "Monitor", "MonitorError", "RefusedError"]
 
 
 # It logs every failure that it raises; so would we, a second time.
@@ -31,6 +32,16 @@ class MonitorError(TrialError):
 
 class RefusedError(TrialError):
     """The far side understood and said no."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What QEMU tells unasked."""
+
+    name: str
+    time_ns: int
+    """Of the real-time clock, by QEMU, to the microsecond."""
+    data: dict[str, Any] = field(default_factory=dict)
 
 
 class Monitor(AbstractContextManager["Monitor"]):
@@ -79,6 +90,25 @@ class Monitor(AbstractContextManager["Monitor"]):
             return await asyncio.wait_for(self._client.execute(command, named), timeout_s)
 
         return self._run(ask(), f"did not answer {command} within {timeout_s:g} s")
+
+    def event(self, timeout_s: float) -> Event | None:
+        """Return the next event, which may have come long ago; None if none comes in time.
+
+        Raises:
+            MonitorError: the connection broke.
+        """
+
+        async def next_event() -> Event | None:
+            try:
+                message: Any = await asyncio.wait_for(self._client.events.get(), timeout_s)
+            except TimeoutError:
+                return None
+            when = message["timestamp"]
+            time_ns = when["seconds"] * 10**9 + when["microseconds"] * 1000
+            return Event(message["event"], time_ns, dict(message.get("data", {})))
+
+        event: Event | None = self._run(next_event(), "")
+        return event
 
     def __exit__(
         self,

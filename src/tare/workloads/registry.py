@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from tare.workloads import Workload
+from tare.workloads.migration import Migration
+from tare.workloads.mpi_io import MpiIo
 from tare.workloads.request_reply import RequestReply
 
 
 @cache
 def by_name() -> Mapping[str, Workload]:
     """Name, as experiment files write it -> workload."""
-    found: tuple[Workload, ...] = (RequestReply(),)
+    found: tuple[Workload, ...] = (RequestReply(), Migration(), MpiIo())
     return {workload.name: workload for workload in found}

@@ -1,0 +1,67 @@
+#!/bin/sh
+# The workload of one guest, as the kernel's command line asks:
+#   tare.address=ADDR/LEN     of the one network interface
+#   tare.neighbour=ADDR,MAC   a host that it need not ask for; may be repeated
+#   tare.work=WHAT            idle, web, memcached, compile, spin
+#   tare.own=MIB,ALIKE,SEED   memory filled once: MiB, of them ALIKE per mille the same in every
+#                             guest, the rest from SEED and in no other
+#   tare.dirty=BYTES,SEED     memory rewritten at so many bytes a second
+# It says "tare: ready" on the console when everything is up.
+set -u
+work=idle own='' dirty='' address='' neighbours=''
+read -r words </proc/cmdline
+for word in $words; do
+  case $word in
+    tare.address=*) address=${word#*=} ;;
+    tare.neighbour=*) neighbours="$neighbours ${word#*=}" ;;
+    tare.work=*) work=${word#*=} ;;
+    tare.own=*) own=${word#*=} ;;
+    tare.dirty=*) dirty=${word#*=} ;;
+  esac
+done
+
+fail() {
+  echo "tare: failed: $*"
+  exit 1
+}
+
+for path in /sys/class/net/*; do
+  [ -e "$path/device" ] && interface=${path##*/}
+done
+ip link set lo up
+ip link set "$interface" up && ip address add "$address" dev "$interface" || fail "no network"
+for neighbour in $neighbours; do
+  ip neighbour replace "${neighbour%,*}" lladdr "${neighbour#*,}" dev "$interface" nud permanent
+done
+
+# One part each second, whether or not the last is done: a load that does not slow down with the
+# machine.
+compile() {
+  cd /srv/build || exit 1
+  i=0
+  while :; do
+    gcc -O1 -c -o /tmp/part$i.o part$i.c && echo "tare: compiled" &
+    sleep 1
+    i=$(((i + 1) % 40))
+  done
+}
+
+case $work in
+  idle) ;;
+  web) systemctl start nginx.service || fail "nginx does not start" ;;
+  memcached) memcached -u nobody -l 0.0.0.0 -m 160 -d || fail "memcached does not start" ;;
+  compile) compile & ;;
+  spin) tare-memory spin & ;;
+  *) fail "nobody knows the work $work" ;;
+esac
+if [ -n "$own" ]; then
+  # shellcheck disable=SC2086 # three words on purpose
+  tare-memory fill $(echo "$own" | tr , ' ') &
+  while ! [ -e /run/tare-filled ]; do sleep 0.2; done
+fi
+if [ -n "$dirty" ]; then
+  # shellcheck disable=SC2086 # two words on purpose
+  tare-memory dirty $(echo "$dirty" | tr , ' ') &
+fi
+echo "tare: ready"
+wait

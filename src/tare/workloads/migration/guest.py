@@ -1,0 +1,240 @@
+"""One QEMU of the testbed: a guest that boots, or a place that awaits a migration."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from tare import process
+from tare.command import Command
+from tare.errors import TrialError
+from tare.guests import console as consoles
+from tare.guests.agent import pauses
+from tare.guests.machine import PROGRAM, Accelerator
+from tare.guests.monitor import Event, Monitor
+from tare.workloads.migration import usage
+
+__all__ = ["Blueprint", "Guest", "Nic"]
+
+_ACCELERATORS: dict[Accelerator, str] = {"kvm": "kvm", "tcg": "tcg,thread=multi"}
+_WORDS = "console=ttyS0 quiet panic=-1 no_timer_check ipv6.disable=1"
+_READY = "tare: ready"
+_FAILED = "tare: failed"
+_ASK_TIMEOUT_S = 60.0
+"""A monitor shares QEMU's one lock with a guest that is emulated, on a machine that is busy."""
+_QUIT_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What a guest is made of, the same for all of a testbed.
+
+    Attributes:
+        kernel, initrd: what it boots.
+        disk: whether its root file system is on a disk.
+        accelerator: KVM, or QEMU's translator (TCG).
+        memory_bytes: of the guest.
+    """
+
+    kernel: Path
+    initrd: Path
+    disk: bool
+    accelerator: Accelerator
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A guest's NIC: the open tap that it is attached to, and its address of the link layer."""
+
+    tap: int
+    mac: str
+
+
+class Guest(AbstractContextManager["Guest"]):
+    """A running QEMU; leaving ends it.
+
+    Args:
+        blueprint: what it is made of.
+        name: of process and log files.
+        netns: the host that it is on.
+        logs: directory for the console and QEMU's own output.
+        role: `boot`, or `await` a migration: it does not run by itself then.
+        prealloc: whether its memory is there before it is written to.
+        disk: the layer that it writes to, if the blueprint has a disk.
+        nic: None for a guest without network.
+        words: of the kernel's command line.
+        cpus: processors that it may use.
+    """
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        *,
+        name: str,
+        netns: str,
+        logs: Path,
+        role: Literal["boot", "await"],
+        prealloc: bool = False,
+        disk: Path | None = None,
+        nic: Nic | None = None,
+        words: Sequence[str] = (),
+        cpus: Sequence[int] = (),
+    ) -> None:
+        self.name = name
+        self.netns = netns
+        self.words = tuple(words)
+        self.console = logs / f"{name}.console"
+        self._blueprint = blueprint
+        self._role = role
+        self._prealloc = prealloc
+        self._disk = disk
+        self._nic = nic
+        self._logs = logs
+        self._cpus = tuple(cpus)
+        self._stack = ExitStack()
+
+    @property
+    def pid(self) -> int:
+        """QEMU's process."""
+        return self._qemu.pid
+
+    def __enter__(self) -> Self:
+        """Start QEMU; a guest that boots has only begun to.
+
+        Raises:
+            TrialError: it did not start; the message holds what QEMU said.
+        """
+        self._logs.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            self._qmp = stack.enter_context(Monitor(f"QEMU ({self.name})", greets=True))
+            descriptors = [self._qmp.far.fileno()]
+            if self._nic is not None:
+                descriptors.append(self._nic.tap)
+            command = Command(self._command_line(), netns=self.netns, cpus=self._cpus)
+            self._qemu = stack.enter_context(
+                process.start(command, log_dir=self._logs, name=self.name, pass_fds=descriptors)
+            )
+            stack.callback(self._quit)
+            try:
+                self._qmp.connect(_ASK_TIMEOUT_S)
+                self.vcpus = frozenset(int(c["thread-id"]) for c in self.ask("query-cpus-fast"))
+            except TrialError as error:
+                raise TrialError(f"{error.what}{self._last_words()}", error.remedy) from error
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def ask(self, command: str, **arguments: object) -> Any:
+        """Run a monitor command and return its answer.
+
+        Raises:
+            TrialError: it was refused, or nobody answered.
+        """
+        return self._qmp.ask(command, _ASK_TIMEOUT_S, **arguments)
+
+    def event(self, timeout_s: float) -> Event | None:
+        """Return the monitor's next event; None if none comes in time."""
+        return self._qmp.event(timeout_s)
+
+    def forget_events(self) -> None:
+        """Drop the events that have come."""
+        while self._qmp.event(0.001) is not None:
+            pass
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until the guest says on its console that everything is up.
+
+        Raises:
+            TrialError: it did not in time, or it says that it failed.
+        """
+        deadline = time.monotonic() + timeout_s
+        while _READY not in (said := consoles.read_end(self.console)):
+            if _FAILED in said or time.monotonic() > deadline or not self._qemu.alive():
+                shown = " | ".join(consoles.causes_and_tail(said))
+                what = f"the guest {self.name} did not come up within {timeout_s:g} s"
+                raise TrialError(f"{what}; its console ends: {shown}{self._last_words()}")
+            time.sleep(0.1)
+
+    def wait_state(self, *states: str, timeout_s: float) -> None:
+        """Wait until QEMU is in one of these run states."""
+        for _ in pauses(timeout_s):
+            if (found := self.ask("query-status")["status"]) in states:
+                return
+        wanted = " or ".join(states)
+        raise TrialError(f"QEMU ({self.name}) is {found} after {timeout_s:g} s, not {wanted}")
+
+    def allow(self, capabilities: dict[str, bool], parameters: dict[str, object]) -> None:
+        """Set migration capabilities and parameters, all of them anew."""
+        listed = [{"capability": name, "state": state} for name, state in capabilities.items()]
+        self.ask("migrate-set-capabilities", capabilities=listed)
+        if parameters:
+            self.ask("migrate-set-parameters", **parameters)
+
+    def vcpu_ns(self) -> int:
+        """Processor time that the guest's own threads have used."""
+        return sum(usage.thread_ns(self.pid, tid) or 0 for tid in self.vcpus)
+
+    def _command_line(self) -> tuple[str, ...]:
+        made = self._blueprint
+        memory: dict[str, object] = {
+            "qom-type": "memory-backend-ram",
+            "id": "pc.ram",
+            "size": made.memory_bytes,
+            "prealloc": self._prealloc,
+        }
+        argv = [
+            PROGRAM,
+            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-name", f"{self.name},debug-threads=on",
+            "-machine", "q35,memory-backend=pc.ram",
+            "-object", json.dumps(memory),
+            "-accel", _ACCELERATORS[made.accelerator],
+            "-cpu", "max",
+            "-m", f"{made.memory_bytes >> 20}M",
+            "-kernel", str(made.kernel),
+            "-initrd", str(made.initrd),
+            "-append", " ".join((_WORDS, *(["root=/dev/vda", "rw"] if made.disk else []),
+                                 *self.words)),
+            "-chardev", f"socket,id=qmp,fd={self._qmp.far.fileno()}",
+            "-mon", "chardev=qmp,mode=control",
+            "-chardev", f"file,id=console,path={self.console}",
+            "-serial", "chardev:console",
+            "-device", "virtio-rng-pci",
+        ]  # fmt: skip
+        if self._disk is not None:
+            file = {"driver": "file", "filename": str(self._disk)}
+            argv += [
+                "-blockdev",
+                json.dumps({"driver": "qcow2", "node-name": "disk", "file": file}),
+            ]
+            argv += ["-device", "virtio-blk-pci,drive=disk"]
+        if self._nic is not None:
+            argv += ["-netdev", f"tap,id=net,fd={self._nic.tap},vhost=off"]
+            argv += ["-device", f"virtio-net-pci,netdev=net,mac={self._nic.mac},romfile="]
+        if self._role == "await":
+            argv += ["-S", "-incoming", "defer"]
+        return tuple(argv)
+
+    def _last_words(self) -> str:
+        said = " | ".join(consoles.lines(self._qemu.stderr())[-consoles.TAIL_LINES :])
+        return f"; QEMU said: {said}" if said else ""
+
+    def _quit(self) -> None:
+        with suppress(TrialError, ProcessLookupError):
+            os.kill(self.pid, 0)
+            self._qmp.ask("quit", _QUIT_TIMEOUT_S)

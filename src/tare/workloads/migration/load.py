@@ -1,0 +1,181 @@
+"""The load on the guests, a program of its own: `python -m tare.workloads.migration.load`.
+
+Open loop: a schedule decides when each request is sent, whatever became of those before, so that a
+guest that stands still does not slow its load down. It answers `report` on its standard input with
+the times at which requests were answered since the last report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+__all__ = ["Target", "main"]
+
+_TIMEOUT_S = 5.0
+_PAGES = 64
+"""Files of the guests' site: debian-build.sh."""
+_ITEMS = 100_000
+_VALUE_BYTES = 1024
+_READS = 0.9
+"""Share of reads among requests to memcached: memaslap's default."""
+_BATCH = 200
+
+Request = Callable[["Target", int], Awaitable[bool]]
+
+
+@dataclass
+class Target:
+    """One guest.
+
+    Attributes:
+        name: of the guest.
+        address: where it answers.
+        done: times of answers since the last report, ns of the real-time clock.
+        failed: requests without a whole answer in time, since the last report.
+    """
+
+    name: str
+    address: str
+    random: random.Random
+    done: list[int] = field(default_factory=list)
+    failed: int = 0
+
+
+async def _web(target: Target, _number: int) -> bool:
+    """One page over a connection of its own, as httperf asks."""
+    page = target.random.randrange(_PAGES)
+    reader, writer = await asyncio.open_connection(target.address, 80)
+    try:
+        request = f"GET /{page}.jpg HTTP/1.1\r\nHost: {target.name}\r\nConnection: close\r\n\r\n"
+        writer.write(request.encode())
+        status = await reader.readline()
+        while await reader.read(1 << 18):
+            pass
+        return b" 200 " in status
+    finally:
+        writer.close()
+
+
+async def _memcached(target: Target, number: int) -> bool:
+    """One get or set over a connection of its own."""
+    reader, writer = await asyncio.open_connection(target.address, 11211)
+    try:
+        key = target.random.randrange(_ITEMS)
+        if target.random.random() < _READS:
+            writer.write(b"get session:%d\r\n" % key)
+            answer = await reader.readuntil(b"END\r\n")
+            return answer.startswith(b"VALUE")
+        writer.write(_item(target, key, number, reply=True))
+        return await reader.readline() == b"STORED\r\n"
+    finally:
+        writer.close()
+
+
+def _item(target: Target, key: int, version: int, *, reply: bool) -> bytes:
+    """A session as a web application keeps it: words that all have, and what only this one has."""
+    token = target.random.getrandbits(2 * _VALUE_BYTES)
+    text = f'{{"guest":"{target.name}","user":{key},"version":{version},"token":"{token:0512x}",'
+    basket = ",".join(
+        f'{{"article":{target.random.randrange(10**6)},"count":1,"currency":"EUR"}}'
+        for _ in range(8)
+    )
+    value = f'{text}"basket":[{basket}],"locale":"en"}}'.ljust(_VALUE_BYTES)[:_VALUE_BYTES]
+    end = "" if reply else " noreply"
+    return f"set session:{key} 0 0 {_VALUE_BYTES}{end}\r\n{value}\r\n".encode()
+
+
+async def _fill(target: Target) -> None:
+    """Store every item once."""
+    reader, writer = await asyncio.open_connection(target.address, 11211)
+    for first in range(0, _ITEMS, _BATCH):
+        items = range(first, min(first + _BATCH, _ITEMS))
+        writer.write(b"".join(_item(target, key, 0, reply=False) for key in items))
+        await writer.drain()
+    writer.write(b"version\r\n")
+    await reader.readline()
+    writer.close()
+
+
+_REQUESTS: dict[str, Request] = {"web": _web, "memcached": _memcached}
+
+
+async def _ask(request: Request, target: Target, number: int) -> None:
+    try:
+        answered = await asyncio.wait_for(request(target, number), _TIMEOUT_S)
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        answered = False
+    if answered:
+        target.done.append(time.time_ns())
+    else:
+        target.failed += 1
+
+
+async def _press(request: Request, target: Target, rate: float) -> None:
+    """Send on schedule until cancelled."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    waiting: set[asyncio.Task[None]] = set()
+    number = 0
+    while True:
+        number += 1
+        await asyncio.sleep(began + number / rate - loop.time())
+        task = asyncio.create_task(_ask(request, target, number))
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+
+
+def _report(targets: list[Target]) -> dict[str, object]:
+    found = {t.name: {"done": t.done, "failed": t.failed} for t in targets}
+    for target in targets:
+        target.done, target.failed = [], 0
+    return {"event": "report", "guests": found}
+
+
+async def _run(kind: str, targets: list[Target], rate: float) -> None:
+    if kind == "memcached":
+        await asyncio.gather(*(_fill(target) for target in targets))
+    presses = [asyncio.create_task(_press(_REQUESTS[kind], t, rate)) for t in targets]
+    lines = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    _say({"event": "ready"})
+    while await lines.readline():
+        _say(_report(targets))
+    for press in presses:
+        press.cancel()
+
+
+def _say(event: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def main(argv: list[str]) -> None:
+    """Press the guests until standard input ends.
+
+    Args:
+        argv: KIND, `--rate` a second and guest, `--seed`, and NAME=ADDRESS for each guest.
+    """
+    parser = argparse.ArgumentParser(prog="load")
+    parser.add_argument("kind", choices=sorted(_REQUESTS))
+    parser.add_argument("--rate", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("guests", nargs="+")
+    asked = parser.parse_args(argv)
+    targets = []
+    for number, written in enumerate(asked.guests):
+        name, _, address = written.partition("=")
+        # A load, not a secret. Seeds differ, so that guests hold data of their own.
+        targets.append(Target(name, address, random.Random(asked.seed * 100 + number)))  # noqa: S311
+    asyncio.run(_run(asked.kind, targets, asked.rate))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,173 @@
+"""pageshare between two QEMUs of the testbed, as an operator starts it: `receive` and `send`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tare import process
+from tare.command import Command
+from tare.errors import TrialError, UnavailableError
+from tare.guests.agent import pauses
+from tare.wire import Wire
+from tare.workloads.migration import usage
+
+__all__ = ["Proxies", "Scope", "program"]
+
+_PORT = 7502
+_START_TIMEOUT_S = 120.0
+_RECORD_TIMEOUT_S = 30.0
+_LISTENING = "waiting for"
+
+
+def program(programs: Path) -> Path:
+    """Return the pageshare that was built beside the native programs.
+
+    Raises:
+        UnavailableError: it was not.
+    """
+    path = programs.parent / "target" / "release" / "pageshare"
+    if not path.exists():
+        raise UnavailableError(f"pageshare is not built: {path} is missing", "run `make build`")
+    return path
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A scope's file, made for one testbed."""
+
+    path: Path
+
+    @classmethod
+    def make(cls, programs: Path, path: Path) -> Scope:
+        """Make a fresh scope."""
+        process.run(Command((str(program(programs)), "scope", "testbed", str(path))), 30)
+        return cls(path)
+
+
+class Proxies(AbstractContextManager["Proxies"]):
+    """Both proxies, ready when entered: the receiver has indexed what it was given.
+
+    Args:
+        programs: the build directory.
+        wire: whose ends they are at.
+        scope: that both are in.
+        scratch: a directory of this migration alone.
+        send: options of the sender.
+        receive: options of the receiver.
+        cpus: processors of sender and receiver.
+    """
+
+    def __init__(
+        self,
+        programs: Path,
+        wire: Wire,
+        scope: Scope,
+        scratch: Path,
+        *,
+        send: Sequence[str],
+        receive: Sequence[str],
+        cpus: tuple[Sequence[int], Sequence[int]],
+    ) -> None:
+        self.outward = f"unix:{scratch / 'out'}"
+        """Where the source QEMU migrates to."""
+        self.inward = f"unix:{scratch / 'in'}"
+        """Where the destination QEMU awaits its migration."""
+        self.index_ns = 0
+        """Processor time of the receiver until it was ready: what its index took."""
+        self.index_seconds = 0.0
+        self._program = str(program(programs))
+        self._wire = wire
+        self._scratch = scratch
+        self._common = ("--insecure", "--scope", str(scope.path))
+        self._options = (tuple(send), tuple(receive))
+        self._cpus = cpus
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start both, the receiver first.
+
+        Raises:
+            TrialError: one ended, or did not begin to listen.
+        """
+        send, receive = self._options
+        wire = f"tcp:{self._wire.destination_address}:{_PORT}"
+        with ExitStack() as stack:
+            began = time.monotonic()
+            self._receiver = self._start(
+                stack,
+                ("receive", "--listen", wire, "--qemu", self.inward, "--refresh", "0", *receive),
+                self._wire.destination_ns,
+                self._cpus[1],
+            )
+            self.index_seconds = time.monotonic() - began
+            self.index_ns = usage.process_ns(self._receiver.pid) or 0
+            self._sender = self._start(
+                stack,
+                ("send", "--listen", self.outward, "--to", wire, *send),
+                self._wire.source_ns,
+                self._cpus[0],
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def meters(self) -> tuple[usage.Meter, usage.Meter]:
+        """Begin to measure sender and receiver."""
+        return usage.Meter.start(self._sender.pid), usage.Meter.start(self._receiver.pid)
+
+    def records(self) -> dict[str, Any]:
+        """Return what both wrote down of the migration.
+
+        Raises:
+            TrialError: one of them did not write in time, or the migration broke.
+        """
+        found = {}
+        for role, running in (("send", self._sender), ("receive", self._receiver)):
+            path = self._scratch / f"{role}.json"
+            for _ in pauses(_RECORD_TIMEOUT_S):
+                if path.exists() and path.read_text().endswith("\n"):
+                    break
+            else:
+                raise TrialError(f"`pageshare {role}` wrote no record: {_said(running)}")
+            found[role] = json.loads(path.read_text().splitlines()[0])
+            if found[role]["error"]:
+                raise TrialError(f"`pageshare {role}` failed: {found[role]['error']}")
+        return found
+
+    def last_words(self) -> str:
+        """What both said last, for a migration that failed."""
+        return f"sender: {_said(self._sender)}; receiver: {_said(self._receiver)}"
+
+    def _start(
+        self, stack: ExitStack, argv: tuple[str, ...], netns: str, cpus: Sequence[int]
+    ) -> process.Running:
+        role = argv[0]
+        record = ("--record", str(self._scratch / f"{role}.json"))
+        command = Command(
+            (self._program, *argv, *self._common, *record), netns=netns, cpus=tuple(cpus)
+        )
+        running = stack.enter_context(process.start(command, name=f"pageshare-{role}"))
+        for _ in pauses(_START_TIMEOUT_S):
+            if _LISTENING in running.stderr():
+                return running
+            if not running.alive():
+                raise TrialError(f"`pageshare {role}` ended: {_said(running)}")
+        raise TrialError(f"`pageshare {role}` does not listen: {_said(running)}")
+
+
+def _said(running: process.Running) -> str:
+    return " | ".join(running.stderr().strip().splitlines()[-4:]) or "nothing"

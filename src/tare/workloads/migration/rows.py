@@ -1,0 +1,169 @@
+"""What a migration can be asked for: factors, settings, and what they mean for a guest."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from tare import units
+from tare.errors import UsageError
+from tare.workloads import Factor, choice
+from tare.workloads import rows as shared
+from tare.workloads.migration.arms import ARMS
+
+__all__ = ["FACTORS", "PLOT", "SETTINGS", "link_rate", "load", "processors", "words"]
+
+_MICRO = re.compile(r"micro ([0-9]+(?:\.[0-9])?) ?%")
+_WORKS = ("idle", "web", "memcached", "compile", "spin", "random")
+_PRESSED = ("web", "memcached")
+_SYSTEM_BYTES = 192 << 20
+"""Left to the system where a guest's memory is filled on purpose."""
+
+
+def _guest(written: object) -> str:
+    text = str(written)
+    if text in _WORKS:
+        return text
+    match = _MICRO.fullmatch(text)
+    if match is None or float(match[1]) > 100:
+        raise UsageError(
+            f"{text!r} is neither one of {', '.join(_WORKS)} nor 'micro' with a share, as"
+            " 'micro 82.8 %'"
+        )
+    return f"micro {float(match[1]):g} %"
+
+
+def _link(written: object) -> int | None:
+    return link_rate(str(written))
+
+
+def _frequency(written: object) -> float:
+    rate = units.frequency(written)
+    if rate == 0:
+        raise UsageError(f"{written!r} would never ask: give a rate above 0, or an idle guest")
+    return rate
+
+
+FACTORS = (
+    choice(
+        "testbed",
+        ("debian", "tiny"),
+        "debian",
+        "Guests: an ordinary Debian with a disk and a network, or a kernel with a shell (idle only;"
+        " boots in seconds).",
+    ),
+    Factor(
+        "guest",
+        _guest,
+        str,
+        "web",
+        "What all three guests do: idle; web (nginx), memcached, compile (gcc, one file a second);"
+        " spin (computes without end); random (memory that nobody else has); 'micro X %' (memory of"
+        " which X % is in every guest).",
+        examples=(*_WORKS, "micro 82.8 %"),
+    ),
+    Factor(
+        "arm",
+        choice("arm", tuple(arm.name for arm in ARMS), "plain", "").parse,
+        str,
+        "plain",
+        "How the guest migrates. " + "; ".join(f"{arm.name}: {arm.help}" for arm in ARMS) + ".",
+        tuple(arm.name for arm in ARMS),
+    ),
+    Factor(
+        "wire",
+        _link,
+        lambda rate: "unlimited" if rate is None else f"{rate / 1e6:g} Mbit/s",
+        "1 Gbit/s",
+        "Rate of the wire between the hosts; nothing but migrations travels on it.",
+        examples=("1 Gbit/s", "10 Gbit/s", "unlimited"),
+    ),
+    choice(
+        "processors",
+        ("one a host", "all"),
+        "one a host",
+        "What the hosts may use: each a processor of its own, or both all of them.",
+    ),
+    choice(
+        "destination",
+        ("preallocated", "faulting"),
+        "preallocated",
+        "The destination's memory: there before the first page arrives, or made page by page.",
+    ),
+    choice(
+        "peer",
+        ("warm", "cold"),
+        "warm",
+        "The destination's own guest: does what the others do, or is idle.",
+    ),
+    Factor(
+        "rate",
+        _frequency,
+        lambda rate: f"{rate:g}/s",
+        "20/s",
+        "Requests a second to each guest that is asked anything, in open loop.",
+        examples=("20/s",),
+    ),
+    Factor(
+        "dirty",
+        units.size,
+        units.exact_size,
+        "0 B",
+        "Memory that the guests rewrite each second, on a schedule, within 64 MiB.",
+        examples=("0 B", "30 MiB"),
+    ),
+    shared.size("memory", "512 MiB", "Memory of each guest.", "512 MiB", "2 GiB"),
+)
+PLOT = frozenset(
+    {"testbed", "guest", "wire", "processors", "peer", "rate", "dirty", "memory"}
+)  # fmt: skip
+SETTINGS = (
+    shared.duration("warmup", "20 s", "Load on the guests before the first trial."),
+    shared.duration(
+        "settle",
+        "4 s",
+        "Load on the guests before each trial; what the guests beside it are compared with.",
+    ),
+    shared.duration("timeout", "120 s", "A migration that takes longer is cancelled."),
+    shared.duration("downtime_limit", "300 ms", "For how long the guest may stand still."),
+)
+
+
+def link_rate(written: str) -> int | None:
+    """Bits a second of a wire, None without a limit."""
+    if written == "unlimited":
+        return None
+    rate = units.bit_rate(written)
+    if rate == 0:
+        raise UsageError(f"{written!r} would never deliver: give a rate above 0, or 'unlimited'")
+    return rate
+
+
+def load(work: str) -> str | None:
+    """The load from outside that a guest's work needs; None for work that goes by itself."""
+    return work if work in _PRESSED else None
+
+
+def processors(level: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Processors of source and destination."""
+    present = sorted(os.sched_getaffinity(0))
+    if level == "all" or len(present) < 2:
+        return (), ()
+    return (present[0],), (present[-1],)
+
+
+def words(work: str, plot: Mapping[str, str], *, seed: int) -> tuple[str, ...]:
+    """What a guest's kernel is told of its work; `seed` makes memory that no other guest has."""
+    match = _MICRO.fullmatch(work)
+    alike = None if match is None else round(float(match[1]) * 10)
+    if work == "random":
+        alike = 0
+    if alike is not None:
+        mib = max(16, (units.size(plot["memory"]) - _SYSTEM_BYTES) >> 20)
+        found = ["tare.work=idle", f"tare.own={mib},{alike},{seed}"]
+    else:
+        found = [f"tare.work={work}"]
+    if dirty := units.size(plot["dirty"]):
+        found.append(f"tare.dirty={dirty},{seed}")
+    return tuple(found)

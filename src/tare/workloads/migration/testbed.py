@@ -1,0 +1,351 @@
+r"""The paper's testbed on one machine: two hosts, a wire of their own, three guests of one image.
+
+    source                                            destination
+      the guest that stays                              the guest that is there
+      the guest that migrates ====== the wire ======>   a QEMU that awaits it
+                  \_________ the bridge, to the load _________/
+
+One setting up of it is a plot: three guests boot, each by itself, and are put under the same load.
+Every trial in the plot migrates the same guest from the source to the destination and then, not
+measured, back: it is stopped, sent by plain pre-copy over a local socket to a fresh QEMU at the
+source, and runs on there under its load. So every arm meets a guest at home with a past of the
+same kind, in an order that is drawn anew for each block; the destination's own guest is never
+touched. Nothing of a trial stays at the destination.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import struct
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tare import netns, process, units
+from tare.command import PATH, Command
+from tare.environments import Availability, Inside, ServerProcess, Site
+from tare.environments.native import Native
+from tare.errors import TareError, TrialError, UnavailableError
+from tare.guests import Image, Kernel, machine, probe
+from tare.guests.debian import Debian
+from tare.hosts import PREFIX_LENGTH, Hosts, Tap
+from tare.wire import Wire
+from tare.workloads.migration import rows, tiny
+from tare.workloads.migration.guest import Blueprint, Guest, Nic
+from tare.workloads.migration.journey import travel
+from tare.workloads.migration.proxies import Scope
+
+__all__ = ["Bed", "InsideTestbed", "Testbed"]
+
+_BOOT_TIMEOUT_S = 300.0
+_LOAD_TIMEOUT_S = 300.0
+_REPORT_TIMEOUT_S = 30.0
+_BACK_TIMEOUT_S = 120.0
+_TUNSETIFF = 0x400454CA
+_IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
+_UNLIMITED = 1 << 40
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """The environment of the workload `migration`."""
+
+    plot: Mapping[str, str]
+    name = "testbed"
+
+    def availability(self) -> Availability:
+        """Tell whether QEMU is here. It boots nothing."""
+        if not shutil.which(machine.PROGRAM, path=PATH):
+            return Availability(False, "not installed: qemu-system-x86", "apt-get install it")
+        return Availability(True, f"QEMU {machine.version()}")
+
+    @contextmanager
+    def enter(self, site: Site) -> Iterator[Inside]:
+        """Boot the three guests; the first time, make their image."""
+        with ExitStack() as stack:
+            native = stack.enter_context(Native().enter(site))
+            try:
+                bed = Bed(self.plot, site, stack)
+            except UnavailableError as error:
+                raise TrialError(f"no testbed can be made: {error.what}", error.remedy) from error
+            yield InsideTestbed(native, bed)
+
+
+class InsideTestbed:
+    """An entered testbed: the protocol of every environment, and `bed` for the workload."""
+
+    def __init__(self, native: Inside, bed: Bed) -> None:
+        self.bed = bed
+        self._native = native
+        self.address = native.address
+        self.interface = native.interface
+        self.session = bed.session
+        self.facts: Mapping[str, Any] = {**native.facts, **bed.facts}
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> ServerProcess:
+        """Start a process on the host."""
+        return self._native.start(argv, env)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        """Run a process on the host."""
+        return self._native.run(argv, timeout_s)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a guest lives: host, processors, tap."""
+
+    netns: str
+    cpus: tuple[int, ...]
+    tap: int | None
+
+
+class Bed:
+    """The running testbed; everything of it is on `stack`."""
+
+    def __init__(self, plot: Mapping[str, str], site: Site, stack: ExitStack) -> None:
+        self.plot = plot
+        self.site = site
+        self.session = f"testbed-{site.leftovers.run_id}-{secrets.token_hex(2)}"
+        self.scratch = site.scratch / self.session
+        self.scratch.mkdir()
+        stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
+        self.load: process.Running | None = None
+        self._stack = stack
+        self._trip = 0
+        self._warm = False
+        self._debian = Debian.build(site.cache) if plot["testbed"] == "debian" else None
+        self.blueprint = _blueprint(plot, site, self._debian)
+        self.wire = stack.enter_context(Wire(site.leftovers, rows.link_rate(plot["wire"])))
+        self.cpus = rows.processors(plot["processors"])
+        self.scope = Scope.make(site.programs, self.scratch / "scope.json")
+        self._seed = secrets.randbits(31)
+        self._lay(stack)
+        self._boot(stack)
+        self.facts: dict[str, Any] = self._facts()
+
+    @property
+    def image(self) -> Path | None:
+        """The base image of all guests; None where they have none."""
+        return self._debian.disk if self._debian else None
+
+    @contextmanager
+    def awaiting(self, *, prealloc: bool) -> Iterator[Guest]:
+        """Start a QEMU at the destination that awaits the migrating guest."""
+        with self._await(self._there, f"there{self._trip}", prealloc=prealloc) as guest:
+            yield guest
+
+    def guests(self, home: Guest) -> dict[str, Guest]:
+        """Role -> guest, in a trial in which the migrating guest was at `home`."""
+        return {"migrates": home, "stays": self.stays, "peer": self.peer}
+
+    def trip_folder(self) -> Path:
+        """A fresh directory for the sockets and records of one trial."""
+        path = self.scratch / f"trip{self._trip}"
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        return path
+
+    def warm_up(self, seconds: float) -> None:
+        """Let the load run for so long, once."""
+        if not self._warm:
+            time.sleep(seconds)
+            self._warm = True
+
+    def bring_back(self, guest: Guest) -> None:
+        """Bring the migrated guest home, not measured.
+
+        Raises:
+            TrialError: it did not come; then the next trial begins with a guest that boots anew.
+        """
+        self._trip += 1
+        self.lose_home()
+        self._homes = ExitStack()
+        home = self._homes.enter_context(
+            self._await(self._here, f"home{self._trip}", prealloc=False)
+        )
+        guest.ask("stop")
+        _prepare(guest)
+        _prepare(home)
+        path = f"unix:{self.scratch / f'back{self._trip}'}"
+        home.ask("migrate-incoming", uri=path)
+        travel(guest, home, path, _BACK_TIMEOUT_S)
+        home.wait_state("running", timeout_s=_BACK_TIMEOUT_S)
+        self.home = home
+
+    def lose_home(self) -> None:
+        """End the QEMU at the source."""
+        self._homes.close()
+
+    def restore_home(self) -> None:
+        """After a trial that failed: see that the migrating guest runs at the source."""
+        with suppress(TrialError):
+            status = self.home.ask("query-status")["status"]
+            if status in ("paused", "postmigrate"):
+                # The destination's QEMU has been ended: the guest may run on here.
+                self.home.ask("cont")
+                status = "running"
+            if status == "running":
+                return
+        self._homes.close()
+        self._boot_home()
+        self.home.wait_ready(_BOOT_TIMEOUT_S)
+
+    def answers(self) -> dict[str, Any]:
+        """What the load has been answered since this was last asked; empty without a load."""
+        if self.load is None:
+            return {}
+        self.load.tell("report")
+        found: dict[str, Any] = self.load.event(_REPORT_TIMEOUT_S)["guests"]
+        return found
+
+    def _lay(self, stack: ExitStack) -> None:
+        """Give each guest its place, and each place its tap."""
+        source, destination = self.cpus
+        taps: list[Tap | None] = [None] * 4
+        if self._debian is not None:
+            taps = [stack.enter_context(self.site.hosts.tap()) for _ in range(4)]
+        opened = [None if tap is None else _opened(stack, tap) for tap in taps]
+        self._taps = taps
+        self._here = _Place(self.wire.source_ns, source, opened[0])
+        self._there = _Place(self.wire.destination_ns, destination, opened[1])
+        self._stay = _Place(self.wire.source_ns, source, opened[2])
+        self._peer = _Place(self.wire.destination_ns, destination, opened[3])
+
+    def _boot(self, stack: ExitStack) -> None:
+        self._homes = ExitStack()
+        stack.callback(self.lose_home)
+        self._layer = self._new_layer("migrates")
+        self._boot_home()
+        self.stays = stack.enter_context(self._booting("stays", self._stay, 2))
+        self.peer = stack.enter_context(self._booting("peer", self._peer, 3))
+        for guest in (self.home, self.stays, self.peer):
+            guest.wait_ready(_BOOT_TIMEOUT_S)
+        if (kind := rows.load(self.plot["guest"])) is not None:
+            self.load = stack.enter_context(self._loading(kind))
+
+    def _boot_home(self) -> None:
+        self._homes = ExitStack()
+        self.home = self._homes.enter_context(self._booting("migrates", self._here, 0))
+
+    def _booting(self, name: str, place: _Place, tap: int) -> Guest:
+        work = self.plot["guest"]
+        if name == "peer" and self.plot["peer"] == "cold":
+            work = "idle"
+        words = rows.words(work, self.plot, seed=self._seed + tap)
+        found = self._taps[tap]
+        if found is not None:
+            words += self._network(self.site.hosts, found)
+        disk = None
+        if self.blueprint.disk:
+            disk = self._layer if name == "migrates" else self._new_layer(name)
+        return Guest(
+            self.blueprint,
+            name=f"{self.session}-{name}{self._trip}",
+            netns=place.netns,
+            logs=self.site.scratch / "logs",
+            role="boot",
+            disk=disk,
+            nic=None if found is None or place.tap is None else Nic(place.tap, found.mac),
+            words=words,
+            cpus=place.cpus,
+        )
+
+    def _await(self, place: _Place, name: str, *, prealloc: bool) -> Guest:
+        home = self._taps[0]
+        return Guest(
+            self.blueprint,
+            name=f"{self.session}-{name}",
+            netns=place.netns,
+            logs=self.site.scratch / "logs",
+            role="await",
+            prealloc=prealloc,
+            disk=self._layer if self.blueprint.disk else None,
+            nic=None if home is None or place.tap is None else Nic(place.tap, home.mac),
+            words=self.home.words,
+            cpus=place.cpus,
+        )
+
+    def _network(self, hosts: Hosts, tap: Tap) -> tuple[str, ...]:
+        return (
+            f"tare.address={tap.address}/{PREFIX_LENGTH}",
+            f"tare.neighbour={hosts.client_address},{hosts.client_mac}",
+        )
+
+    def _new_layer(self, name: str) -> Path:
+        path = self.scratch / f"{name}.qcow2"
+        return self._debian.layer(path) if self._debian else path
+
+    def _loading(self, kind: str) -> AbstractContextManager[process.Running]:
+        pressed = {"stays": 2, "migrates": 0}
+        if self.plot["peer"] == "warm":
+            pressed["peer"] = 3
+        addresses = [
+            f"{name}={tap.address}" for name, at in pressed.items() if (tap := self._taps[at])
+        ]
+        argv = (
+            sys.executable, "-m", "tare.workloads.migration.load", kind,
+            "--rate", f"{units.frequency(self.plot['rate']):g}", "--seed", str(self._seed),
+            *addresses,
+        )  # fmt: skip
+        running = process.start(Command(argv, netns=self.site.hosts.client_ns), name="load")
+        try:
+            running.event(_LOAD_TIMEOUT_S)
+        except TareError:
+            running.kill()
+            raise
+        return running
+
+    def _facts(self) -> dict[str, Any]:
+        rate = self.wire.measured_rate() if self.wire.rate_bits_s else None
+        return {
+            "accelerator": self.blueprint.accelerator,
+            "qemu": machine.version(),
+            "memory_bytes": self.blueprint.memory_bytes,
+            "wire_bits_s": self.wire.rate_bits_s,
+            "wire_burst_bytes": self.wire.burst_bytes,
+            "wire_measured_bits_s": rate,
+            "source_processors": list(self.cpus[0]),
+            "destination_processors": list(self.cpus[1]),
+            "cpu_quota": "none",
+            "image": self._debian.digest if self._debian else "tiny",
+            "packages": self._debian.versions if self._debian else {},
+        }
+
+
+def _prepare(guest: Guest) -> None:
+    """Take every capability of the last trial away."""
+    off = dict.fromkeys(("xbzrle", "multifd"), False)
+    guest.allow({"events": True, "return-path": True, **off}, {"max-bandwidth": _UNLIMITED})
+
+
+def _blueprint(plot: Mapping[str, str], site: Site, debian: Debian | None) -> Blueprint:
+    kernel = Kernel.fetch(site.cache)
+    lab = Image.build(kernel, site.programs, site.cache)
+    accelerator = probe.accelerator(kernel, lab, site.cache).accelerator
+    memory = units.size(plot["memory"])
+    if debian is not None:
+        return Blueprint(debian.kernel, debian.initrd, True, accelerator, memory)
+    initrd = tiny.pack(site.cache).path
+    return Blueprint(kernel.vmlinuz, initrd, False, accelerator, memory)
+
+
+def _opened(stack: ExitStack, tap: Tap) -> int:
+    """Open a tap of the bridge's namespace, for a QEMU of another one to inherit."""
+
+    def open_tap(_ip: Any) -> int:
+        descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR
+        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", tap.name.encode(), flags))
+        return descriptor
+
+    descriptor = netns.within(tap.netns, open_tap)
+    stack.callback(os.close, descriptor)
+    return descriptor

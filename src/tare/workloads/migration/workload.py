@@ -1,0 +1,243 @@
+"""The workload `migration` (paper D): what a live migration costs, with and without pageshare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import units
+from tare.errors import TareError, TrialError
+from tare.placement import Placement
+from tare.workloads import Factor, Measurement, Statistic, Watching, unwatched
+from tare.workloads.migration import arms, ksm, rows, usage
+from tare.workloads.migration.arms import Arm
+from tare.workloads.migration.beside import Throughput
+from tare.workloads.migration.guest import Guest
+from tare.workloads.migration.journey import travel
+from tare.workloads.migration.proxies import Proxies
+from tare.workloads.migration.testbed import InsideTestbed
+
+if TYPE_CHECKING:
+    from tare.cell import Cell
+    from tare.environments import Inside, Site
+
+__all__ = ["Migration"]
+
+_PORT = 7501
+_UNLIMITED = 1 << 40
+_BOOT_S = {"debian": 60.0, "tiny": 8.0}
+_TRIAL_S = {"debian": 14.0, "tiny": 4.0}
+
+_STATISTICS = {
+    "time": Statistic(
+        "from the order to migrate until the guest runs at the destination: the paper's migration"
+        " time"
+    ),
+    "wire": Statistic("bytes from source to destination, counted by the network interface", "B"),
+    "downtime": Statistic("for how long the guest ran nowhere"),
+    "cpu": Statistic(
+        "processor time of both QEMUs' migration threads and of the proxies; of the destination's"
+        " QEMU all threads until the guest runs; the guest's own threads, the index and KSM apart"
+    ),
+    "cpu_proxies": Statistic("the share of the proxies in cpu"),
+    "answers": Statistic("bytes from destination to source", "B"),
+    "setup": Statistic("time before the first page: connections, capabilities"),
+    "first_pass": Statistic("time of the first iteration over the guest's memory"),
+    "further_passes": Statistic("time of further iterations"),
+    "rest": Statistic("time from the guest's stop to its running at the destination"),
+    "system": Statistic("time that the whole machine spent in the kernel meanwhile"),
+    "index_cpu": Statistic("processor time in which the receiver indexed its sources, before"),
+    "beside_source": Statistic(
+        "throughput of the guest that stays, during the migration over before", "1", "higher"
+    ),
+    "beside_destination": Statistic(
+        "throughput of the destination's guest, during the migration over before", "1", "higher"
+    ),
+    "convergence": Statistic("iterations over the guest's memory until it converged", "1"),
+}
+
+
+class Migration:
+    """The workload `migration`."""
+
+    name = "migration"
+    factors: Mapping[str, Factor] = {factor.name: factor for factor in rows.FACTORS}
+    session_settings: Mapping[str, Factor] = {factor.name: factor for factor in rows.SETTINGS}
+    plot_factors = rows.PLOT
+    statistics: Mapping[str, Statistic] = _STATISTICS
+    response_times = False
+
+    def subject(self, cell: Cell) -> str:
+        """What sentences about a cell speak of."""
+        return f"The migration of the {cell.levels['guest']} guest ({cell.levels['arm']})"
+
+    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+        """Leave out what means nothing: only a guest that is asked has a rate."""
+        names = set(self.factors)
+        if rows.load(levels["guest"]) is None:
+            names.discard("rate")
+        return frozenset(names)
+
+    def link_rate(self, _plot: Mapping[str, str]) -> int | None:
+        """The bridge, over which the load comes, is never limited; the wire is the testbed's."""
+        return None
+
+    def placement(self, _plot: Mapping[str, str]) -> Placement:
+        """Processors are the testbed's matter."""
+        return Placement()
+
+    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+        """Expected duration of three boots."""
+        return _BOOT_S[plot["testbed"]]
+
+    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
+        """Expected duration of a trial."""
+        return _TRIAL_S[cell.levels["testbed"]] + _seconds(session, "settle")
+
+    def measure(
+        self,
+        cell: Cell,
+        session: Mapping[str, Any],
+        site: Site,
+        inside: Inside,
+        samples: Path,  # noqa: ARG002 - there are no raw samples
+        watching: Watching = unwatched,  # noqa: ARG002 - operations are not counted
+    ) -> Measurement:
+        """Migrate the guest once, and bring it back.
+
+        Raises:
+            TrialError: it could not be migrated.
+        """
+        if not isinstance(inside, InsideTestbed):
+            raise TareError(f"a migration needs the testbed, not {type(inside).__name__}")
+        return _Trial(cell, session, site, inside).run()
+
+
+def _seconds(session: Mapping[str, Any], name: str) -> float:
+    default = next(row.default for row in rows.SETTINGS if row.name == name)
+    return units.duration(session.get(name, default)) / 1e9
+
+
+class _Trial:
+    """One migration there, measured, and the way back."""
+
+    def __init__(
+        self, cell: Cell, session: Mapping[str, Any], site: Site, inside: InsideTestbed
+    ) -> None:
+        self._arm = arms.BY_NAME[cell.levels["arm"]]
+        self._prealloc = cell.levels["destination"] == "preallocated"
+        self._session = session
+        self._site = site
+        self._bed = inside.bed
+
+    def run(self) -> Measurement:
+        bed = self._bed
+        bed.warm_up(_seconds(self._session, "warmup"))
+        try:
+            with ExitStack() as stack:
+                if self._arm.ksm:
+                    stack.enter_context(ksm.merging(bed.home.pid))
+                there = stack.enter_context(bed.awaiting(prealloc=self._prealloc))
+                measured = self._measured(stack, there)
+                bed.bring_back(there)
+        except TrialError:
+            bed.restore_home()
+            raise
+        return measured
+
+    def _measured(self, stack: ExitStack, there: Guest) -> Measurement:
+        bed, arm, home = self._bed, self._arm, self._bed.home
+        for guest in (home, there):
+            self._prepare(guest)
+        proxies = stack.enter_context(self._proxies(arm)) if arm.proxied else None
+        uri = proxies.outward if proxies else f"tcp:{bed.wire.destination_address}:{_PORT}"
+        there.ask("migrate-incoming", uri=proxies.inward if proxies else uri)
+        beside = Throughput(bed, _seconds(self._session, "settle"))
+        traffic, system = bed.wire.traffic(), usage.machine_system_ns()
+        # The destination's other threads begin and end within the migration.
+        source = usage.Meter.start(home.pid, usage.threads(home.pid))
+        destination = usage.Meter.start(there.pid, there.vcpus)
+        meters = proxies.meters() if proxies else ()
+        vcpus = {g.name: (g, g.vcpu_ns()) for g in (home, bed.stays, bed.peer)}
+        try:
+            journey = travel(home, there, uri, _seconds(self._session, "timeout"))
+        except TrialError as error:
+            said = f"; {proxies.last_words()}" if proxies else ""
+            raise TrialError(f"{error.what}{said}", error.remedy) from error
+        cpu = {"source": source.read(), "destination": destination.read()}
+        for name, meter in zip(("sender", "receiver"), meters, strict=False):
+            cpu[name] = meter.read()
+        system = usage.machine_system_ns() - system
+        traffic = bed.wire.traffic().since(traffic)
+        guests = {role: _used(vcpus, g) for role, g in bed.guests(home).items()}
+        values: dict[str, float] = {
+            "time": journey.total,
+            "wire": traffic.forth,
+            "answers": traffic.back,
+            "downtime": journey.downtime,
+            "cpu": sum(cpu.values()),
+            "cpu_proxies": cpu.get("sender", 0) + cpu.get("receiver", 0),
+            "system": system,
+            "index_cpu": proxies.index_ns if proxies else 0,
+            "convergence": journey.iterations,
+            **journey.parts(),
+            **beside.ratios(journey),
+        }
+        settings: dict[str, Any] = {
+            "journey": asdict(journey),
+            "cpu_ns": cpu,
+            "guests_cpu_share": {n: ns / journey.total for n, ns in guests.items()},
+            "throughput": beside.series(journey),
+        }
+        if proxies:
+            settings |= {"proxies": proxies.records(), "index_seconds": proxies.index_seconds}
+        return Measurement(
+            # A part that took no time is absent: ratios of it would mean nothing.
+            values={name: float(value) for name, value in values.items() if value > 0},
+            settings=settings,
+            duration_ns=journey.total,
+        )
+
+    def _prepare(self, guest: Guest) -> None:
+        """Set every capability that some arm sets, so that none is left of the last trial."""
+        known = {name for arm in arms.ARMS for name in arm.capabilities}
+        on = {name: name in self._arm.capabilities for name in sorted(known)}
+        limit = round(_seconds(self._session, "downtime_limit") * 1000)
+        guest.allow(
+            {"events": True, "return-path": True, **on},
+            {
+                "max-bandwidth": _UNLIMITED,
+                "downtime-limit": limit,
+                "multifd-compression": "none",
+                **self._arm.parameters,
+            },
+        )
+
+    def _proxies(self, arm: Arm) -> Proxies:
+        bed = self._bed
+        send = [*(arm.send or ())]
+        if arm.ksm:
+            send += ["--ksm-pid", str(bed.home.pid)]
+        receive = [*arm.receive]
+        for source in arm.sources:
+            if source == "peer":
+                receive += ["--source", f"pid:{bed.peer.pid}"]
+            elif bed.image is not None:
+                receive += ["--source", f"image:{bed.image}"]
+        return Proxies(
+            self._site.programs,
+            bed.wire,
+            bed.scope,
+            bed.trip_folder(),
+            send=send,
+            receive=receive,
+            cpus=bed.cpus,
+        )
+
+
+def _used(before: Mapping[str, tuple[Guest, int]], guest: Guest) -> int:
+    _, began = before[guest.name]
+    return max(0, guest.vcpu_ns() - began)
