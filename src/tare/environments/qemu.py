@@ -37,8 +37,8 @@ _PACKAGES = {
     "cpio": "cpio",
     "strip": "binutils",
 }
-_TOOLS = ("stress-ng", "iperf3", "fio")
-"""Programs of the system that a guest can be asked to run beside the server: interference."""
+_TOOLS = ("stress-ng", "sysbench", "iperf3", "fio", "hdparm", "nc")
+"""Programs of the system that a guest can be asked to run: workloads, and interference beside a server."""
 
 _UNPACK_TOOLS = "cd / && cpio -idm </dev/vdb"
 _UNPACK_TIMEOUT_S = 60.0
