@@ -39,7 +39,11 @@ class Clock:
 def parse() -> Asked:
     """Read the command line; exits with 2 where it is wrong."""
     words = sys.argv[1:]
-    if len(words) not in (4, 5) or words[1] not in ("read", "write") or words[4:] not in ([], ["sync"]):
+    if (
+        len(words) not in (4, 5)
+        or words[1] not in ("read", "write")
+        or words[4:] not in ([], ["sync"])
+    ):
         sys.exit(f"usage: {sys.argv[0]} FILE read|write PIECE_BYTES FILE_BYTES [sync]")
     comm = MPI.COMM_WORLD
     piece, size = int(words[2]), int(words[3])

@@ -1,0 +1,117 @@
+"""Slow file systems to measure parallel I/O on: one file a kind, one small protocol.
+
+A file system is made for one trial and gone after it, so that no trial finds what another left in
+a cache. `fresh` mounts it anew, with the kernel's page cache dropped: what is read is read cold.
+
+    with named("glusterfs").mounted(site) as mounted:
+        with mounted.fresh() as folder: ...   # bring the input
+        with mounted.fresh() as folder: ...   # measure
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tare.environments import Availability
+from tare.errors import TrialError, UsageError
+
+if TYPE_CHECKING:
+    from tare.environments import Site
+
+__all__ = ["NAMES", "FileSystem", "Mounted", "drop_caches", "level", "named", "wait_until"]
+
+NAMES = ("glusterfs", "throttled", "tmpfs")
+"""Every file system of this version that Tare makes itself, the slowest first."""
+
+FOLDER = "folder"
+"""The kind that is there already: its level goes on with a path, as `folder /lustre/me`."""
+
+_DROP = Path("/proc/sys/vm/drop_caches")
+_LOOK_AGAIN_S = 0.02
+
+
+class Mounted(Protocol):
+    """A file system that is up."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the report must name: version, limits, what lies beneath."""
+        ...
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """Words before a command line whose I/O this is to slow down; mostly none."""
+        ...
+
+    def fresh(self) -> AbstractContextManager[Path]:
+        """Mount it with nothing cached; yields a folder to work in. Its files stay."""
+        ...
+
+
+class FileSystem(Protocol):
+    """One kind of file system. Constructed without effects."""
+
+    def availability(self) -> Availability:
+        """Tell whether it runs here, and if not, why. Cheap."""
+        ...
+
+    def mounted(self, site: Site) -> AbstractContextManager[Mounted]:
+        """Make it; leaving removes it with all its files."""
+        ...
+
+
+def level(written: object) -> str:
+    """Read a level of the factor `filesystem`; return its one canonical text.
+
+    Raises:
+        UsageError: it names no file system.
+    """
+    text = " ".join(str(written).split())
+    kind, _, path = text.partition(" ")
+    if text in NAMES or (kind == FOLDER and path.startswith("/")):
+        return text
+    raise UsageError(
+        f"{text!r} is not one of {', '.join(NAMES)}, nor `{FOLDER} /path` on one that is there"
+    )
+
+
+def named(written: str) -> FileSystem:
+    """Return the file system that a canonical level names."""
+    from tare.filesystems.folder import Folder  # noqa: PLC0415 - they import this module
+    from tare.filesystems.glusterfs import GlusterFs  # noqa: PLC0415
+    from tare.filesystems.throttled import Throttled  # noqa: PLC0415
+
+    kind, _, path = written.partition(" ")
+    if kind == FOLDER:
+        return Folder(Path(path))
+    if kind == "tmpfs":
+        return Folder(Path("/dev/shm"))  # noqa: S108 - this is what /dev/shm is for
+    return GlusterFs() if kind == "glusterfs" else Throttled()
+
+
+def drop_caches() -> bool:
+    """Write out and empty the kernel's page cache; False where this user may not."""
+    os.sync()
+    try:
+        _DROP.write_text("3\n")
+    except OSError:
+        return False
+    return True
+
+
+def wait_until(ready: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Look again and again until something is so.
+
+    Raises:
+        TrialError: it was not so in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        if time.monotonic() > deadline:
+            raise TrialError(f"{what} was not there within {timeout_s:g} s")
+        time.sleep(_LOOK_AGAIN_S)

@@ -1,0 +1,123 @@
+"""How an MPI job is started, with and without nvio, and what nvio says that it did.
+
+Both arms get the same launcher and the same progress settings: Debian's MPICH polls without ever
+yielding, so that with more ranks than processors a barrier takes a time slice; `libyield.so` is
+preloaded in both.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tare import process
+from tare.command import Command
+from tare.errors import TrialError, UsageError
+
+__all__ = ["PLAIN", "Cache", "Finished", "Job", "run"]
+
+PLAIN = "plain"
+_LAUNCHERS: Mapping[str, tuple[str, ...]] = {
+    "mpich": ("mpiexec.mpich",),
+    "openmpi": ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"),
+}
+_SETTING = re.compile(r"[a-z_]+=[^\s=]+")
+_COUNT = re.compile(r"^ {2}(?P<name>[a-z_]+) +(?P<count>\d+)(?:\s|$)", re.MULTILINE)
+_PRESENT = "nvio: process"
+_STOOD_ASIDE = "without the cache"
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A level of the factor `cache`: plain MPI-IO, or nvio with some of its settings."""
+
+    settings: tuple[tuple[str, str], ...] | None
+    """What `nvio run --set` is given; None is plain MPI-IO."""
+
+    @staticmethod
+    def parse(written: object) -> Cache:
+        """Read `plain`, `nvio`, or `nvio` with settings, as `nvio prefetch=whole nodes=2`.
+
+        Raises:
+            UsageError: it is none of these.
+        """
+        first, *words = str(written).split()
+        if first == PLAIN and not words:
+            return Cache(None)
+        if first == "nvio" and all(_SETTING.fullmatch(word) for word in words):
+            pairs = (word.partition("=") for word in words)
+            return Cache(tuple(sorted((name, value) for name, _, value in pairs)))
+        raise UsageError(
+            f"{written!r} is neither 'plain' nor 'nvio', which settings may follow, as in"
+            " 'nvio prefetch=whole'"
+        )
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads."""
+        if self.settings is None:
+            return PLAIN
+        return " ".join(["nvio", *(f"{name}={value}" for name, value in self.settings)])
+
+    def setting(self, name: str, default: str) -> str:
+        """One of nvio's settings; its default where it is not set, or there is no nvio."""
+        return dict(self.settings or ()).get(name, default)
+
+
+@dataclass(frozen=True)
+class Job:
+    """An MPI program and how it is run."""
+
+    argv: tuple[str, ...]
+    mpi: str
+    ranks: int
+    cache: Cache
+    programs: Path
+    """The build directory."""
+    before: tuple[str, ...] = ()
+    """Words before the launcher: what a file system needs to slow the job down."""
+
+    def command(self) -> Command:
+        """The whole command line, launcher and wrapper included."""
+        nvio = self.programs / "nvio"
+        argv: Sequence[str] = (*_LAUNCHERS[self.mpi], "-n", str(self.ranks), *self.argv)
+        if self.cache.settings is not None:
+            pairs = (f"{name}={value}" for name, value in self.cache.settings)
+            sets = (word for pair in pairs for word in ("--set", pair))
+            argv = (str(nvio / "nvio"), "run", "--stats", *sets, "--", *argv)
+        preload = {"LD_PRELOAD": str(nvio / "libyield.so")} if self.mpi == "mpich" else {}
+        return Command((*self.before, *argv), env=preload)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What is known of a job that ended well."""
+
+    stdout: str
+    seconds: float
+    """From the start of the launcher until everything has ended, what nvio does last included."""
+    counters: Mapping[str, int]
+    """What nvio's processes counted, added up; empty for plain MPI-IO."""
+
+
+def run(job: Job, timeout_s: float) -> Finished:
+    """Run a job to its end.
+
+    Raises:
+        TrialError: it failed, took too long, or nvio was to serve it and did not.
+    """
+    began = time.monotonic()
+    said = process.run(job.command(), timeout_s)
+    seconds = time.monotonic() - began
+    if job.cache.settings is None:
+        return Finished(said.stdout, seconds, {})
+    if _PRESENT not in said.stderr or _STOOD_ASIDE in said.stderr:
+        # A comparison of plain with plain would show that nvio costs nothing.
+        raise TrialError(f"nvio did not serve the program: {said.stderr.strip()[-400:]}")
+    counted: Counter[str] = Counter()
+    for match in _COUNT.finditer(said.stderr):
+        counted[match["name"]] += int(match["count"])
+    return Finished(said.stdout, seconds, dict(counted))
