@@ -1,4 +1,4 @@
-//! What the two proxies say to each other: version 1, specified byte by byte in
+//! What the two proxies say to each other: version 2, specified byte by byte in
 //! `docs/formats/pageshare-wire.md`. This crate encodes, decodes and decides; it does no I/O.
 //!
 //! One connection of QEMU's is one connection between the proxies, a *channel*. On each:
@@ -9,9 +9,10 @@
 //!   ◀── Welcome   version, window, proof that it holds the scope
 //!   Confirm    proof that the sender holds it, or "go on without" ──▶
 //!   records, each with a fixed raw header:
-//!   Ask n      hashes of the pages of segment n ──▶
+//!   Ask n      hashes of the pages of segment n, and of earlier versions of some ──▶
 //!   ◀── Answer n  which of them the receiver has copied and verified
-//!   Segment n  the stream's next bytes, in order ──▶
+//!   Segment n  the stream's next bytes, in order; it may refer to pages before the answer ──▶
+//!   Supply n   what the answer shows to be missing of those ──▶
 //!   ◀── Credit    stream bytes that the destination QEMU has accepted
 //!   ◀── Reverse   bytes of QEMU's return path
 //!   Probe n    hashes of which the receiver is to keep nothing (an estimate), answered too ──▶
@@ -39,18 +40,22 @@
 #![forbid(unsafe_code)]
 
 pub mod adaptive;
+pub mod ask;
 mod chain;
+pub mod delta;
 pub mod hello;
+mod literals;
 mod page_set;
 pub mod record;
 pub mod segment;
 pub mod window;
 
 pub use chain::Chain;
+pub use literals::Compressor;
 pub use page_set::PageSet;
 
 /// The protocol's version; both sides must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// A peer that does not keep to the protocol, or bytes that were damaged on the way.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

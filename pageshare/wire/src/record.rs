@@ -1,7 +1,5 @@
 //! Records: a fixed header of 16 bytes, then a body.
 
-use pageshare_index::PageHash;
-
 use crate::WireError;
 
 /// Bytes of a [`Header`].
@@ -23,6 +21,9 @@ pub enum Kind {
     End = 3,
     /// Sender: hashes as in an Ask, of which the receiver keeps nothing: for an estimate.
     Probe = 4,
+    /// Sender: contents that the receiver's Answer shows to be missing from a Segment that has
+    /// gone before the Answer came.
+    Supply = 5,
     /// Receiver: one bit for each hash of the Ask or Probe with the same number.
     Answer = 17,
     /// Receiver: stream bytes that QEMU has accepted so far, 64 bits.
@@ -85,6 +86,7 @@ impl Header {
             2 => Kind::Segment,
             3 => Kind::End,
             4 => Kind::Probe,
+            5 => Kind::Supply,
             17 => Kind::Answer,
             18 => Kind::Credit,
             19 => Kind::Reverse,
@@ -115,24 +117,6 @@ impl Header {
         let head = crc32c::crc32c(&self.encode()[..12]);
         body.iter().fold(head, |crc, part| crc32c::crc32c_append(crc, part))
     }
-}
-
-/// The body of an Ask.
-#[must_use]
-pub fn encode_ask(hashes: &[PageHash]) -> Vec<u8> {
-    hashes.iter().flat_map(|hash| hash.0).collect()
-}
-
-/// Reads the body of an Ask.
-///
-/// # Errors
-/// If it is not whole hashes, or more than a segment can hold.
-pub fn decode_ask(body: &[u8]) -> Result<Vec<PageHash>, WireError> {
-    let (hashes, rest) = body.as_chunks::<16>();
-    if !rest.is_empty() || hashes.is_empty() || hashes.len() > LONGEST_SEGMENT / 4096 {
-        return Err(WireError::Protocol("length of an Ask"));
-    }
-    Ok(hashes.iter().map(|hash| PageHash(*hash)).collect())
 }
 
 /// Reads the body of a Credit.

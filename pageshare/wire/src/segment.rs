@@ -6,9 +6,26 @@
 
 mod draft;
 mod expand;
+mod states;
 
-pub use draft::{Compressor, Draft, Encoded};
-pub use expand::{Held, SegmentView};
+pub use draft::{Draft, Encoded};
+pub use expand::{Held, Placed, SegmentView};
+
+/// How a page that was asked for travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Treatment {
+    /// As its content, among the literal bytes.
+    #[default]
+    Content = 0,
+    /// As a reference to the copy that the receiver's answer affirmed.
+    Reference = 1,
+    /// As a reference made before the answer came: to the copy, or else to what a Supply brings.
+    AtOnce = 2,
+    /// As the difference from an earlier version whose copy the answer affirmed: among the literal
+    /// bytes, a 16-bit length and a [delta](crate::delta).
+    Delta = 3,
+}
 
 /// Operations, in the order of the stream. Zero is no operation.
 mod op {
@@ -16,17 +33,11 @@ mod op {
     pub(super) const LITERAL: u8 = 1;
     /// `u64 word, u32 n`: n zero pages with consecutive addresses.
     pub(super) const ZEROS: u8 = 2;
-    /// `u64 word, u32 n, n bits`: n pages with consecutive addresses, each its word and its
-    /// content; a set bit says that the receiver holds the content.
+    /// `u64 word, u32 n, 2n bits`: n pages with consecutive addresses, each its word and its
+    /// content; two bits a page say how the content travels.
     pub(super) const PAGES: u8 = 3;
-    /// `u32 n, n bits`: n page contents without words.
+    /// `u32 n, 2n bits`: n page contents without words.
     pub(super) const CONTENTS: u8 = 4;
-}
-
-/// How the literal bytes are coded. Zero is no coding.
-mod coding {
-    pub(super) const RAW: u8 = 1;
-    pub(super) const ZSTD: u8 = 2;
 }
 
 /// Bytes before the operations.

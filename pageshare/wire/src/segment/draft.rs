@@ -3,12 +3,9 @@
 use pageshare_index::{HashKey, PageHash};
 use pageshare_stream::{PAGE_SIZE, RamWord, Token};
 
-use super::{SEGMENT_HEADER_BYTES, coding, op};
+use super::{SEGMENT_HEADER_BYTES, Treatment, op, states};
 use crate::chain::Chain;
-use crate::page_set::PageSet;
-
-/// Fewer literal bytes than this are not worth a compressor's call.
-const SMALLEST_COMPRESSED: usize = 64;
+use crate::literals::{self, Coded, Compressor};
 
 enum Op {
     Literal { bytes: u32 },
@@ -109,35 +106,37 @@ impl Draft {
         self.asked.len()
     }
 
+    /// The contents of the pages to ask for, in order.
+    #[must_use]
+    pub fn contents(&self) -> Vec<&[u8; PAGE_SIZE]> {
+        let content = |at: &usize| self.stream[*at..].first_chunk();
+        self.asked.iter().filter_map(content).collect()
+    }
+
     /// Hashes of the pages to ask for, in order.
     #[must_use]
     pub fn hash(&self, key: &HashKey) -> Vec<PageHash> {
-        self.asked.iter().map(|at| key.hash(&self.stream[*at..*at + PAGE_SIZE])).collect()
+        key.hash_pages(&self.contents())
     }
 
-    /// The segment, with the pages in `known` as references, `hashes` being what was asked.
+    /// The segment; `hashes` is what was asked, `treatments` how each of those pages travels, and
+    /// `deltas` brings the differences of those that travel so, in order.
     #[must_use]
     pub fn encode(
         self,
         hashes: Vec<PageHash>,
-        known: &PageSet,
+        treatments: &[Treatment],
+        deltas: &[Vec<u8>],
         compressor: Option<&mut Compressor>,
     ) -> Encoded {
+        debug_assert_eq!(treatments.len(), self.asked.len());
         let expanded = u32::try_from(self.stream.len()).unwrap_or(u32::MAX);
-        let ops = self.encode_ops(known);
-        let literals =
-            if known.count() == 0 && !self.has_runs() { self.stream } else { self.literals(known) };
-        let length = u32::try_from(literals.len()).unwrap_or(u32::MAX);
-        let compressed = compressor
-            .filter(|_| literals.len() >= SMALLEST_COMPRESSED)
-            .and_then(|compressor| compressor.shrink(&literals));
-        let tried = compressed.is_some();
-        let (code, payload) = match compressed.flatten() {
-            Some(small) => (coding::ZSTD, small),
-            None => (coding::RAW, literals),
-        };
-        let references = known.count();
-        Encoded { expanded, ops, literals: length, code, payload, hashes, references, tried }
+        let ops = self.encode_ops(treatments);
+        let as_it_is = !self.has_runs() && treatments.iter().all(|it| *it == Treatment::Content);
+        let literals = if as_it_is { self.stream } else { self.literals(treatments, deltas) };
+        let literals = literals::encode(literals, compressor);
+        let references = treatments.iter().filter(|it| **it == Treatment::Reference).count();
+        Encoded { expanded, ops, literals, hashes, references }
     }
 
     /// Whether any operation leaves bytes of the stream out of the literals.
@@ -145,18 +144,13 @@ impl Draft {
         self.ops.iter().any(|op| matches!(op, Op::Zeros { .. } | Op::Pages { .. }))
     }
 
-    fn encode_ops(&self, known: &PageSet) -> Vec<u8> {
+    fn encode_ops(&self, treatments: &[Treatment]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut page = 0;
         let mut bits = |count: u32, out: &mut Vec<u8>| {
-            let mut set = PageSet::empty(count as usize);
-            for index in 0..count as usize {
-                if known.contains(page + index) {
-                    set.insert(index);
-                }
-            }
-            page += count as usize;
-            out.extend(set.as_bytes());
+            let next = page + count as usize;
+            states::encode(&treatments[page..next], out);
+            page = next;
         };
         for op in &self.ops {
             match op {
@@ -185,17 +179,23 @@ impl Draft {
         out
     }
 
-    fn literals(&self, known: &PageSet) -> Vec<u8> {
+    fn literals(&self, treatments: &[Treatment], deltas: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.stream.len());
-        let (mut at, mut page) = (0, 0);
+        let mut at = 0;
+        let (mut treatments, mut deltas) = (treatments.iter(), deltas.iter());
         let mut pages = |word: usize, count: u32, at: &mut usize, out: &mut Vec<u8>| {
-            for _ in 0..count {
+            for treatment in treatments.by_ref().take(count as usize) {
                 *at += word;
-                if !known.contains(page) {
-                    out.extend(&self.stream[*at..*at + PAGE_SIZE]);
+                match treatment {
+                    Treatment::Content => out.extend(&self.stream[*at..*at + PAGE_SIZE]),
+                    Treatment::Delta => {
+                        let delta = deltas.next().map_or(&[][..], Vec::as_slice);
+                        out.extend(u16::try_from(delta.len()).unwrap_or(u16::MAX).to_le_bytes());
+                        out.extend(delta);
+                    }
+                    Treatment::Reference | Treatment::AtOnce => {}
                 }
                 *at += PAGE_SIZE;
-                page += 1;
             }
         };
         for op in &self.ops {
@@ -219,12 +219,9 @@ impl Draft {
 pub struct Encoded {
     expanded: u32,
     ops: Vec<u8>,
-    literals: u32,
-    code: u8,
-    payload: Vec<u8>,
+    literals: Coded,
     hashes: Vec<PageHash>,
     references: usize,
-    tried: bool,
 }
 
 impl Encoded {
@@ -236,8 +233,8 @@ impl Encoded {
         let mut head = Vec::with_capacity(SEGMENT_HEADER_BYTES + self.ops.len());
         head.extend(self.expanded.to_le_bytes());
         head.extend(u32::try_from(self.ops.len()).unwrap_or(u32::MAX).to_le_bytes());
-        head.extend(self.literals.to_le_bytes());
-        head.extend([self.code, 0, 0, 0]);
+        head.extend(self.literals.decoded.to_le_bytes());
+        head.extend(self.literals.coding.field());
         head.extend(chain.value());
         head.extend(&self.ops);
         head
@@ -246,7 +243,7 @@ impl Encoded {
     /// The literal bytes as they are coded.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        &self.payload
+        &self.literals.payload
     }
 
     /// Bytes of the stream.
@@ -255,7 +252,7 @@ impl Encoded {
         self.expanded as usize
     }
 
-    /// Pages sent as references.
+    /// Pages sent as references that the receiver had affirmed.
     #[must_use]
     pub fn references(&self) -> usize {
         self.references
@@ -264,27 +261,7 @@ impl Encoded {
     /// Literal bytes before coding, and after, if compression was tried.
     #[must_use]
     pub fn compression(&self) -> Option<(usize, usize)> {
-        self.tried.then_some((self.literals as usize, self.payload.len()))
-    }
-}
-
-/// A zstd context, kept from one segment to the next.
-pub struct Compressor(zstd::bulk::Compressor<'static>);
-
-impl Compressor {
-    /// A compressor of this zstd level.
-    ///
-    /// # Errors
-    /// If zstd has no such level or no memory.
-    pub fn new(level: i32) -> std::io::Result<Self> {
-        zstd::bulk::Compressor::new(level).map(Self)
-    }
-
-    /// Outer `None`: it failed. Inner: it did not shrink by a 32nd, which would not pay for
-    /// expanding it again.
-    #[allow(clippy::option_option)]
-    fn shrink(&mut self, literals: &[u8]) -> Option<Option<Vec<u8>>> {
-        let small = self.0.compress(literals).ok()?;
-        Some((small.len() + literals.len() / 32 < literals.len()).then_some(small))
+        let Coded { tried, decoded, payload, .. } = &self.literals;
+        tried.then_some((*decoded as usize, payload.len()))
     }
 }

@@ -1,15 +1,14 @@
 //! The receiver's side of a segment.
 
-use std::io::Read;
-
 use pageshare_index::{HashKey, PageHash};
 use pageshare_stream::{PAGE_SIZE, RamWord, emit};
 
-use super::{SEGMENT_HEADER_BYTES, coding, op};
-use crate::WireError;
+use super::{SEGMENT_HEADER_BYTES, Treatment, op, states};
 use crate::chain::Chain;
+use crate::literals::{self, Coding};
 use crate::page_set::PageSet;
 use crate::record::LONGEST_SEGMENT;
+use crate::{WireError, delta};
 
 /// What the receiver promised when it answered an Ask: copies of the pages it has, verified.
 #[derive(Debug, Default, Clone)]
@@ -20,6 +19,21 @@ pub struct Held {
     pub known: PageSet,
     /// The contents of those, in order.
     pub contents: Vec<u8>,
+    /// Earlier versions held, by the index of the page in `hashes`, ascending.
+    pub bases: Vec<(u16, Box<[u8; PAGE_SIZE]>)>,
+    /// What a Supply brought: contents of the pages referred to at once that are not held.
+    pub supplied: Vec<u8>,
+}
+
+/// Where a page that was asked for stands in the expanded bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Its hash.
+    pub hash: PageHash,
+    /// Offset of its content in the buffer that was expanded to.
+    pub at: usize,
+    /// It was not held before.
+    pub new: bool,
 }
 
 /// A segment's body, taken apart but not yet expanded.
@@ -28,7 +42,7 @@ pub struct SegmentView<'a> {
     expanded: u32,
     ops: &'a [u8],
     literals: u32,
-    zstd: bool,
+    coding: Coding,
     chain: [u8; 16],
     payload: &'a [u8],
 }
@@ -48,21 +62,19 @@ impl<'a> SegmentView<'a> {
         let (expanded, ops, literals) = (field(0), field(4), field(8));
         let mut chain = [0; 16];
         chain.copy_from_slice(&head[16..]);
-        let zstd = match head[12..16] {
-            [coding::RAW, 0, 0, 0] => false,
-            [coding::ZSTD, 0, 0, 0] => true,
-            _ => return Err(malformed),
+        let Some(coding) = Coding::of([head[12], head[13], head[14], head[15]]) else {
+            return Err(malformed);
         };
         let Some((ops, payload)) = rest.split_at_checked(ops as usize) else {
             return Err(malformed);
         };
         let fits = expanded as usize <= LONGEST_SEGMENT
             && literals <= expanded
-            && (zstd || payload.len() == literals as usize);
+            && (coding == Coding::Zstd || payload.len() == literals as usize);
         if !fits {
             return Err(malformed);
         }
-        Ok(Self { expanded, ops, literals, zstd, chain, payload })
+        Ok(Self { expanded, ops, literals, coding, chain, payload })
     }
 
     /// Bytes of the stream it stands for.
@@ -79,8 +91,28 @@ impl<'a> SegmentView<'a> {
         chain
     }
 
-    /// Appends the segment's stream bytes to `out`, and calls `arrived` for every page that was
-    /// asked for and came as content. Nothing is appended unless the whole segment is sound.
+    /// How many pages a Supply must bring before this segment can be expanded: those referred to
+    /// at once that are not held.
+    ///
+    /// # Errors
+    /// If the operations are none.
+    pub fn missing(&self, held: &Held) -> Result<usize, WireError> {
+        let mut ops = Ops { rest: self.ops };
+        let (mut page, mut missing) = (0, 0);
+        while let Some(op) = ops.next()? {
+            if let Op::Pages { count, states, .. } = op {
+                missing += (0..count)
+                    .filter(|index| states::get(states, *index) == Treatment::AtOnce)
+                    .filter(|index| !held.known.contains(page + index))
+                    .count();
+                page += count;
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Appends the segment's stream bytes to `out`, and says where the pages that were asked for
+    /// stand in it. Nothing is appended unless the whole segment is sound.
     ///
     /// # Errors
     /// If the operations do not fit the lengths or what was asked and answered, a page has another
@@ -92,132 +124,193 @@ impl<'a> SegmentView<'a> {
         key: &HashKey,
         chain: &mut Chain,
         out: &mut Vec<u8>,
-        mut arrived: impl FnMut(PageHash, &[u8]),
-    ) -> Result<(), WireError> {
+    ) -> Result<Vec<Placed>, WireError> {
         *chain = self.chain_after(sequence, &held.hashes, *chain);
         if chain.value() != self.chain {
             return Err(WireError::Damaged("chained digest of a segment"));
         }
-        let decoded = if self.zstd { self.decode()? } else { Vec::new() };
-        let literals = if self.zstd { &decoded } else { self.payload };
+        let decoded = match self.coding {
+            Coding::Raw => Vec::new(),
+            Coding::Zstd => literals::decompress(self.payload, self.literals)?,
+        };
+        let literals = if self.coding == Coding::Zstd { &decoded } else { self.payload };
 
         let before = out.len();
         let limit = before + self.expanded as usize;
         let result = Expansion {
-            ops: self.ops,
             literals,
             held,
             contents: &held.contents,
-            page: 0,
+            bases: &held.bases,
+            supplied: &held.supplied,
+            placed: Vec::with_capacity(held.hashes.len()),
             out,
             limit,
         }
-        .run(key, &mut arrived);
+        .run(self.ops, key);
         if result.is_err() {
             out.truncate(before);
         }
         result
     }
+}
 
-    fn decode(&self) -> Result<Vec<u8>, WireError> {
-        let damaged = |_| WireError::Damaged("compressed bytes of a segment");
-        let mut decoded = Vec::with_capacity(self.literals as usize);
-        let decoder = zstd::stream::Decoder::with_buffer(self.payload).map_err(damaged)?;
-        // One byte more than declared shows a frame that would expand further.
-        let most = u64::from(self.literals) + 1;
-        decoder.take(most).read_to_end(&mut decoded).map_err(damaged)?;
-        if decoded.len() != self.literals as usize {
-            return Err(WireError::Protocol("length of compressed bytes"));
+const OPS: WireError = WireError::Protocol("operations of a segment");
+
+/// One operation.
+enum Op<'a> {
+    Literal { bytes: usize },
+    Zeros { first: RamWord, count: u32 },
+    /// With the word of the first page, if words are part of it.
+    Pages { first: Option<RamWord>, count: usize, states: &'a [u8] },
+}
+
+/// Takes operations apart.
+struct Ops<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Ops<'a> {
+    fn next(&mut self) -> Result<Option<Op<'a>>, WireError> {
+        let Some((kind, rest)) = self.rest.split_first() else { return Ok(None) };
+        self.rest = rest;
+        Ok(Some(match *kind {
+            op::LITERAL => Op::Literal { bytes: self.u32()? as usize },
+            op::ZEROS => Op::Zeros { first: RamWord(self.u64()?), count: self.u32()? },
+            op::PAGES => {
+                let first = RamWord(self.u64()?);
+                self.pages(Some(first))?
+            }
+            op::CONTENTS => self.pages(None)?,
+            _ => return Err(OPS),
+        }))
+    }
+
+    fn pages(&mut self, first: Option<RamWord>) -> Result<Op<'a>, WireError> {
+        let count = self.u32()? as usize;
+        if count > LONGEST_SEGMENT / PAGE_SIZE {
+            return Err(OPS);
         }
-        Ok(decoded)
+        let states = split(&mut self.rest, states::bytes(count))?;
+        let spare = count % 4;
+        let clean = spare == 0 || states.last().is_none_or(|last| last >> (2 * spare) == 0);
+        if clean { Ok(Op::Pages { first, count, states }) } else { Err(OPS) }
+    }
+
+    fn u32(&mut self) -> Result<u32, WireError> {
+        let bytes = split(&mut self.rest, 4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn u64(&mut self) -> Result<u64, WireError> {
+        Ok(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
     }
 }
 
 struct Expansion<'a> {
-    ops: &'a [u8],
     literals: &'a [u8],
     held: &'a Held,
     contents: &'a [u8],
-    /// How many pages asked for have been passed.
-    page: usize,
+    bases: &'a [(u16, Box<[u8; PAGE_SIZE]>)],
+    supplied: &'a [u8],
+    placed: Vec<Placed>,
     out: &'a mut Vec<u8>,
     /// Length of `out` when the segment is whole.
     limit: usize,
 }
 
-const OPS: WireError = WireError::Protocol("operations of a segment");
-
-impl Expansion<'_> {
-    fn run(
-        mut self,
-        key: &HashKey,
-        arrived: &mut impl FnMut(PageHash, &[u8]),
-    ) -> Result<(), WireError> {
-        while let Some((kind, rest)) = self.ops.split_first() {
-            self.ops = rest;
-            match *kind {
-                op::LITERAL => {
-                    let length = self.u32()?;
-                    let bytes = split(&mut self.literals, length as usize)?;
+impl<'a> Expansion<'a> {
+    fn run(mut self, ops: &[u8], key: &HashKey) -> Result<Vec<Placed>, WireError> {
+        let mut ops = Ops { rest: ops };
+        while let Some(op) = ops.next()? {
+            match op {
+                Op::Literal { bytes } => {
+                    let bytes = split(&mut self.literals, bytes)?;
                     self.put(bytes)?;
                 }
-                op::ZEROS => {
-                    let (first, count) = (RamWord(self.u64()?), self.u32()?);
+                Op::Zeros { first, count } => {
                     let bytes = count as usize * emit::ZERO_PAGE_BYTES;
                     if bytes > self.limit - self.out.len() {
                         return Err(OPS);
                     }
                     emit::zero_pages(first, count, self.out);
                 }
-                op::PAGES => {
-                    let first = RamWord(self.u64()?);
-                    self.pages(Some(first), key, arrived)?;
+                Op::Pages { first, count, states } => {
+                    for index in 0..count {
+                        if let Some(first) = first {
+                            self.put(&first.plus_pages(index as u64).to_bytes())?;
+                        }
+                        self.page(states::get(states, index))?;
+                    }
                 }
-                op::CONTENTS => self.pages(None, key, arrived)?,
-                _ => return Err(OPS),
             }
         }
         let complete = self.out.len() == self.limit
             && self.literals.is_empty()
-            && self.page == self.held.hashes.len();
-        if complete { Ok(()) } else { Err(OPS) }
-    }
-
-    fn pages(
-        &mut self,
-        first: Option<RamWord>,
-        key: &HashKey,
-        arrived: &mut impl FnMut(PageHash, &[u8]),
-    ) -> Result<(), WireError> {
-        let count = self.u32()? as usize;
-        if count > LONGEST_SEGMENT / PAGE_SIZE {
+            && self.supplied.is_empty()
+            && self.placed.len() == self.held.hashes.len();
+        if !complete {
             return Err(OPS);
         }
-        let bits = split(&mut self.ops, count.div_ceil(8))?;
-        let references = PageSet::from_bytes(bits, count).ok_or(OPS)?;
-        for index in 0..count {
-            let hash = *self.held.hashes.get(self.page).ok_or(OPS)?;
-            if let Some(first) = first {
-                self.put(&first.plus_pages(index as u64).to_bytes())?;
+        self.verify(key)?;
+        Ok(self.placed)
+    }
+
+    /// Appends the content of the next page that was asked for.
+    fn page(&mut self, treatment: Treatment) -> Result<(), WireError> {
+        let index = self.placed.len();
+        let hash = *self.held.hashes.get(index).ok_or(OPS)?;
+        let holds = self.held.known.contains(index);
+        let held = if holds { split(&mut self.contents, PAGE_SIZE)? } else { &[] };
+        let base = self.base(index);
+        let new = match treatment {
+            Treatment::Reference | Treatment::AtOnce if holds => false,
+            Treatment::Reference => {
+                return Err(WireError::Protocol("a reference to a page not held"));
             }
-            let holds = self.held.known.contains(self.page);
-            let held = if holds { split(&mut self.contents, PAGE_SIZE)? } else { &[] };
-            if references.contains(index) {
-                if !holds {
-                    return Err(WireError::Protocol("a reference to a page not held"));
-                }
-                self.put(held)?;
-            } else {
+            _ => true,
+        };
+        self.placed.push(Placed { hash, at: self.out.len(), new });
+        match treatment {
+            _ if !new => self.put(held),
+            Treatment::AtOnce => {
+                let content = split(&mut self.supplied, PAGE_SIZE)?;
+                self.put(content)
+            }
+            Treatment::Delta => {
+                let mut page =
+                    *base.ok_or(WireError::Protocol("a delta to a page not held"))?;
+                let length = split(&mut self.literals, 2)?;
+                let length = u16::from_le_bytes([length[0], length[1]]);
+                let delta = split(&mut self.literals, length.into())?;
+                delta::apply(delta, &mut page).ok_or(WireError::Damaged("delta of a page"))?;
+                self.put(&page)
+            }
+            Treatment::Content | Treatment::Reference => {
                 let content = split(&mut self.literals, PAGE_SIZE)?;
-                if key.hash(content) != hash {
-                    return Err(WireError::Damaged("hash of a page"));
-                }
-                arrived(hash, content);
-                self.put(content)?;
+                self.put(content)
             }
-            self.page += 1;
         }
-        Ok(())
+    }
+
+    /// The earlier version held of page `index`, the pages coming in order.
+    fn base(&mut self, index: usize) -> Option<&'a [u8; PAGE_SIZE]> {
+        let ((at, base), rest) = self.bases.split_first()?;
+        if usize::from(*at) != index {
+            return None;
+        }
+        self.bases = rest;
+        Some(base)
+    }
+
+    /// Pages that were not held must have the hashes that they were asked by.
+    fn verify(&self, key: &HashKey) -> Result<(), WireError> {
+        let new: Vec<&Placed> = self.placed.iter().filter(|placed| placed.new).collect();
+        let contents: Vec<&[u8; PAGE_SIZE]> =
+            new.iter().filter_map(|placed| self.out[placed.at..].first_chunk()).collect();
+        let hashes = key.hash_pages(&contents);
+        let same = new.iter().map(|placed| placed.hash).eq(hashes);
+        if same { Ok(()) } else { Err(WireError::Damaged("hash of a page")) }
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), WireError> {
@@ -226,15 +319,6 @@ impl Expansion<'_> {
         }
         self.out.extend_from_slice(bytes);
         Ok(())
-    }
-
-    fn u32(&mut self) -> Result<u32, WireError> {
-        let bytes = split(&mut self.ops, 4)?;
-        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-    }
-
-    fn u64(&mut self) -> Result<u64, WireError> {
-        Ok(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
     }
 }
 
