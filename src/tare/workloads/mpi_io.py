@@ -113,6 +113,7 @@ class MpiIo:
     session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
     plot_factors = frozenset({"link"})
     counts_operations = False
+    response_times = False
     statistics: Mapping[str, Statistic] = {
         "time": Statistic("from before open to after close, slowest rank"),
         "job": Statistic("whole job, from its launch until everything has ended"),
