@@ -23,13 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import process
+from tare import process, uprobes
 from tare.command import PATH, Command
 from tare.errors import TrialError, UnavailableError
 
 if TYPE_CHECKING:
     from tare.accounting import Account
     from tare.environments import Inside, Site
+    from tare.leftovers import Registry
     from tare.workloads import Measurement
 
 __all__ = ["Counter", "require_perf", "unit_costs"]
@@ -46,6 +47,7 @@ _PROBES: Mapping[str, tuple[str, ...]] = {
     "wake process": ("wakeup", "--kind", "process", *_EXTENT),
     "wake by futex": ("wakeup", "--via", "futex", *_EXTENT),
     "system call": ("syscall", *_EXTENT),
+    "clock reading": ("clock", *_EXTENT),
     "cold function": ("cold-code", "--batches", "10", "--operations", "20"),
     "integer step": ("integer", "--batches", "10", "--operations", "20000"),
     "floating-point step": ("floating-point", "--batches", "10", "--operations", "20000"),
@@ -57,7 +59,9 @@ _TAP = "tare-tap"
 _TAP_ADDRESS = "10.78.0.1"
 _BEHIND_TAP = "10.78.0.2"
 
+_CLOCK = "clock readings"
 _EVENTS = {
+    "calls": ("raw_syscalls:sys_enter",),
     "switches": ("sched:sched_switch",),
     "sends": tuple(f"syscalls:sys_enter_{c}" for c in ("sendto", "sendmsg", "sendmmsg")),
     "receives": tuple(f"syscalls:sys_enter_{c}" for c in ("recvfrom", "recvmsg", "recvmmsg")),
@@ -82,13 +86,22 @@ def require_perf() -> None:
         )
 
 
-def unit_costs(site: Site, inside: Inside) -> dict[str, float]:
+@dataclass(frozen=True)
+class Cost:
+    """What one operation costs, in ns; both over the means of batches."""
+
+    mean: float
+    median: float
+    """What a disturbance in some batches does not reach."""
+
+
+def unit_costs(site: Site, inside: Inside) -> dict[str, Cost]:
     """Measure what one operation costs, on both sides.
 
     Together they are an overhead vector: what the environment makes of each elementary operation.
 
     Returns:
-        Name -> mean in ns. Names that begin with "inside" were measured in the environment.
+        Name -> cost. Names that begin with "inside" were measured in the environment.
 
     Raises:
         TrialError: a probe failed.
@@ -127,25 +140,25 @@ def _client_command(site: Site, program: str, *argv: str) -> Command:
     )
 
 
-def _on_client(site: Site, *argv: str) -> float:
+def _on_client(site: Site, *argv: str) -> Cost:
     said = process.run(_client_command(site, "probe/probe", *argv), _TIMEOUT_S)
-    return _mean(said.stdout, argv[0])
+    return _cost(said.stdout, argv[0])
 
 
-def _within(inside: Inside, *argv: str) -> float:
-    return _mean(inside.run(("probe/probe", *argv), _TIMEOUT_S), argv[0])
+def _within(inside: Inside, *argv: str) -> Cost:
+    return _cost(inside.run(("probe/probe", *argv), _TIMEOUT_S), argv[0])
 
 
-def _mean(said: str, probe: str) -> float:
+def _cost(said: str, probe: str) -> Cost:
     try:
         batches = [float(batch) for batch in json.loads(said)["batches"]]
-        return statistics.fmean(batches)
+        return Cost(statistics.fmean(batches), statistics.median(batches))
     except (ValueError, KeyError, TypeError, statistics.StatisticsError) as error:
         raise TrialError(f"probe {probe} printed no batches: {said[-200:]!r}") from error
 
 
-def _tap_hop(site: Site) -> float:
-    """Mean round trip to a program behind a tap: the hop, and the wake-ups on both ends, in ns.
+def _tap_hop(site: Site) -> Cost:
+    """Round trip to a program behind a tap: the hop, and the wake-ups on both ends.
 
     The program runs as QEMU does: on the VMM's processors, under SCHED_OTHER.
     """
@@ -169,7 +182,8 @@ def _tap_hop(site: Site) -> float:
         done = json.loads(process.run(asked, _TIMEOUT_S).stdout.splitlines()[-1])
         behind.stop()
     out.unlink(missing_ok=True)
-    return (float(done["end_ns"]) - float(done["start_ns"])) / float(done["counters"]["received"])
+    mean = (float(done["end_ns"]) - float(done["start_ns"])) / float(done["counters"]["received"])
+    return Cost(mean, mean)
 
 
 @dataclass
@@ -180,6 +194,7 @@ class Counter:
     """
 
     scratch: Path
+    leftovers: Registry
     counts: dict[str, int] = field(default_factory=dict)
     """ "client switches", "vcpu switches", "server sends", ...: totals of the measured part."""
 
@@ -191,7 +206,12 @@ class Counter:
             if thread.role in ("client", "server", "vmm", "vcpu"):  # not a guest's own numbers
                 groups.setdefault(thread.role, []).append(thread.tid)
         with ExitStack() as stack:
-            watches = [stack.enter_context(_Watch(r, t, self.scratch)) for r, t in groups.items()]
+            clock = stack.enter_context(uprobes.clock_readings(self.leftovers))
+            events = _EVENTS if clock is None else _EVENTS | {_CLOCK: (clock,)}
+            watches = [
+                stack.enter_context(_Watch(role, tids, self.scratch, events))
+                for role, tids in groups.items()
+            ]
             yield
             for watch in watches:
                 self.counts |= watch.totals()
@@ -209,14 +229,21 @@ class Counter:
 class _Watch(contextlib.AbstractContextManager["_Watch"]):
     """One `perf stat` on some threads, switched on once it is attached."""
 
-    def __init__(self, role: str, threads: Sequence[int], scratch: Path) -> None:
+    def __init__(
+        self,
+        role: str,
+        threads: Sequence[int],
+        scratch: Path,
+        counted: Mapping[str, tuple[str, ...]],
+    ) -> None:
         self._role = role
+        self._counted = counted
         self._out = scratch / f"perf-{role}"
         self._control, self._answer = scratch / f"perf-{role}-control", scratch / f"perf-{role}-ack"
         for fifo in (self._control, self._answer):
             fifo.unlink(missing_ok=True)
             os.mkfifo(fifo, 0o600)
-        events = ",".join(event for events in _EVENTS.values() for event in events)
+        events = ",".join(event for kind in counted.values() for event in kind)
         self._command = Command(
             (
                 "perf", "stat", "--field-separator", ",", "--output", str(self._out),
@@ -258,8 +285,8 @@ class _Watch(contextlib.AbstractContextManager["_Watch"]):
         os.read(self._ack, 64)
 
     def _read(self) -> dict[str, int]:
-        kinds = {event: kind for kind, events in _EVENTS.items() for event in events}
-        totals = dict.fromkeys((f"{self._role} {kind}" for kind in _EVENTS), 0)
+        kinds = {event: kind for kind, events in self._counted.items() for event in events}
+        totals = dict.fromkeys((f"{self._role} {kind}" for kind in self._counted), 0)
         for line in self._out.read_text().splitlines():
             columns: list[Any] = line.split(",")
             if len(columns) < 3 or columns[2] not in kinds:

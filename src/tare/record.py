@@ -77,6 +77,8 @@ class CauseSession(BaseModel):
     """Why there is nothing, if so."""
     unit_costs_ns: dict[str, float] = {}
     """Operation -> mean cost, as measured in the same setting up."""
+    unit_medians_ns: dict[str, float] = {}
+    """Operation -> median over batches of that cost: what a disturbance does not reach."""
     counts: dict[str, float] = {}
     """Operation -> number for each request."""
     mean_ns: float | None = None

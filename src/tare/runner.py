@@ -227,7 +227,7 @@ class _Run:
                 costs = causes.unit_costs(site, inside)
                 while left:
                     cell = self._plan.cell(left[0])
-                    counter = causes.Counter(site.scratch)
+                    counter = causes.Counter(site.scratch, site.leftovers)
                     samples = site.scratch / "counted.parquet"
                     measured = self.workload.measure(
                         cell, self._plan.session, site, inside, samples, counter.watching
@@ -235,7 +235,8 @@ class _Run:
                     yield CauseSession(
                         repeat=repeat,
                         cell=left.pop(0),
-                        unit_costs_ns=costs,
+                        unit_costs_ns={name: cost.mean for name, cost in costs.items()},
+                        unit_medians_ns={name: cost.median for name, cost in costs.items()},
                         counts=counter.per_request(measured),
                         mean_ns=analysis.summarise_session(samples).value("mean"),
                     )

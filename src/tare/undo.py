@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tare import process
+from tare import process, uprobes
 from tare.command import start_time
 from tare.errors import TareError
 
 __all__ = ["Entry", "Kind", "is_name", "kill", "undo"]
 
-Kind = Literal["netns", "link", "mount", "cgroup", "process", "directory", "file", "container"]
+Kind = Literal[
+    "netns", "link", "mount", "cgroup", "process", "directory", "file", "container", "uprobe"
+]
 """What can be left behind. `name` is, by kind: a namespace's name; a link's name in this
 namespace; a mount point; a cgroup's directory, whose name begins with `tare-`; `PID:START TIME`;
-a path; a path; a container's id, with `detail` the runc state directory."""
+a path; a path; a container's id, with `detail` the runc state directory; a tracepoint's name."""
 
 _KILL_PATIENCE_S = 5.0
 _LOOK_AGAIN_S = 0.01
@@ -144,6 +146,10 @@ def _undo_container(entry: Entry) -> bool:
     return True
 
 
+def _undo_uprobe(entry: Entry) -> bool:
+    return uprobes.remove(entry.name)
+
+
 _UNDO: dict[Kind, Callable[[Entry], bool]] = {
     "netns": _undo_netns,
     "link": _undo_link,
@@ -153,6 +159,7 @@ _UNDO: dict[Kind, Callable[[Entry], bool]] = {
     "directory": _undo_directory,
     "file": _undo_file,
     "container": _undo_container,
+    "uprobe": _undo_uprobe,
 }
 
 

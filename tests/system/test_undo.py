@@ -144,3 +144,20 @@ def test_what_would_end_a_run_waits_until_its_things_are_undone(
     )  # fmt: skip
     assert found.stdout == "interrupted\n", found.stderr
     assert [path for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/tracing/uprobe_events").exists(), reason="this kernel has no uprobes"
+)
+def test_a_tracepoint_on_the_c_library(tmp_path: Path) -> None:
+    events = Path("/sys/kernel/tracing/uprobe_events")
+    code = """
+from tare import uprobes
+made = uprobes.clock_readings(registry)
+print(made.__enter__().partition(":")[2], file=open(values[0], "w"))
+"""
+    killed_run(tmp_path / "root", code, str(tmp_path / "name"))
+    name = (tmp_path / "name").read_text().strip()
+    assert f":tare/{name} " in events.read_text()
+    assert clean(tmp_path / "root") == [f"uprobe {name}"]
+    assert f":tare/{name} " not in events.read_text()
