@@ -35,6 +35,8 @@ class CellAccount:
     cell: Cell
     closing: ClosingAccount | None
     """Time of all threads against the mean response, ns for each request; None without accounts."""
+    by_block: Mapping[str, tuple[float | None, ...]]
+    """Line -> ns for each request, shape (blocks,): what `closing` is made of."""
     closes: bool
     """Whether the account can be expected to close: one request at a time, and both ends accounted
     for. With several requests, threads work for more than one; in open loop a response also waits
@@ -87,6 +89,7 @@ def account_for(cell: Cell, sessions: Sessions) -> CellAccount | None:
     return CellAccount(
         cell=cell,
         closing=closing_account(lines, sessions.column(cell.id, "mean")) if lines else None,
+        by_block={name: tuple(column) for name, column in lines.items()},
         closes=_closes(cell, roles, trials.values()),
         waits=waits,
         guest=guest,

@@ -17,7 +17,7 @@ from tare.cell import Cell
 from tare.record import CauseSession, Trial
 from tare.stats.unit_costs import Explanation, Operation, explain
 
-__all__ = ["CellCauses", "causes_for"]
+__all__ = ["CellCauses", "causes_for", "operations_of"]
 
 Counts = Mapping[str, float]
 
@@ -39,22 +39,33 @@ def causes_for(
     cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]
 ) -> CellCauses | None:
     """Explain one cell's mean response; None where too few counting sessions came to an end."""
+    operations = operations_of(cell, sessions, counted)
+    if not operations:
+        return None
     usable = [c for c in counted if c.cell == cell.id and c.error is None]
     responses = sessions.column(cell.id, "mean")
     present = [value for value in responses if value is not None]
-    if len(usable) < 2 or not present:
-        return None
-    in_guest = any("tap hop" in c.unit_costs_ns for c in usable)
-    trials = [t for t in sessions.trials_of(cell.id).values() if t.status == "ok"]
-    operations = _in_guest(usable, trials) if in_guest else _on_host(usable, trials)
-    work_ns = units.duration(cell.levels.get("server_work", "0 us"))
-    if work_ns:
-        operations.append(Operation("server work", (work_ns, work_ns), (1.0,), ("user time",)))
     counting = [c.mean_ns for c in usable if c.mean_ns is not None]
     inflation = None
     if counting:
         inflation = (sum(counting) / len(counting)) / (sum(present) / len(present))
     return CellCauses(cell, explain(operations, responses), inflation, len(usable))
+
+
+def operations_of(
+    cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]
+) -> list[Operation]:
+    """Operations of one cell's requests; empty where too few counting sessions came to an end."""
+    usable = [c for c in counted if c.cell == cell.id and c.error is None]
+    trials = [t for t in sessions.trials_of(cell.id).values() if t.status == "ok"]
+    if len(usable) < 2 or not trials:
+        return []
+    in_guest = any("tap hop" in c.unit_costs_ns for c in usable)
+    operations = _in_guest(usable, trials) if in_guest else _on_host(usable, trials)
+    work_ns = units.duration(cell.levels.get("server_work", "0 us"))
+    if work_ns:
+        operations.append(Operation("server work", (work_ns, work_ns), (1.0,), ("user time",)))
+    return operations
 
 
 def _on_host(counted: Sequence[CauseSession], trials: Sequence[Trial]) -> list[Operation]:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from tare.stats.arrays import BlockValues, FloatArray, to_array
+from tare.stats.arrays import BlockValues, to_array
 from tare.stats.interval import Interval, Method, check_confidence, mean_interval
+from tare.stats.uncertain import Uncertain, combine, mean_of, quantile, student
 
 __all__ = ["CostLine", "Explanation", "Operation", "explain"]
 
@@ -73,15 +73,6 @@ class Explanation:
         return self.share.low is not None and self.share.low >= share
 
 
-@dataclass(frozen=True)
-class _Uncertain:
-    """A mean with the variance of that mean and its degrees of freedom."""
-
-    mean: float
-    variance: float
-    freedom: float
-
-
 def explain(
     operations: Sequence[Operation], response_ns: BlockValues, confidence: float = 0.95
 ) -> Explanation:
@@ -111,15 +102,15 @@ def explain(
     responses = responses[~np.isnan(responses)]
     if not responses.size or responses.min() <= 0.0:
         raise ValueError("explaining a response needs sessions with a positive mean response")
-    response = _mean(responses)
+    response = mean_of(responses)
     products = [_product(operation) for operation in operations]
-    total = _combine(sum(cost.mean for cost in products), products)
+    total = combine(sum(cost.mean for cost in products), products)
     lines = tuple(
         CostLine(
             name=operation.name,
             unit_cost_ns=float(np.mean(operation.unit_cost_ns)),
             count=float(np.mean(operation.count_per_request)),
-            time=_student(product, confidence, len(operation.unit_cost_ns)),
+            time=student(product, confidence, len(operation.unit_cost_ns)),
             share=product.mean / response.mean,
             overlaps=operation.overlaps,
         )
@@ -127,7 +118,7 @@ def explain(
     )
     return Explanation(
         lines=lines,
-        explained_ns=_student(total, confidence, int(responses.size)),
+        explained_ns=student(total, confidence, int(responses.size)),
         response_ns=mean_interval(responses, confidence, Method.T),
         share=_share(total, response, confidence, int(responses.size)),
         overlapping=any(operation.overlaps for operation in operations),
@@ -147,14 +138,7 @@ def _check_names(operations: Sequence[Operation]) -> None:
                 raise ValueError(f"{operation.name} overlaps {other}, which is not in the list")
 
 
-def _mean(values: FloatArray) -> _Uncertain:
-    n = values.size
-    if n < 2:
-        return _Uncertain(float(values.mean()), 0.0, math.inf)
-    return _Uncertain(float(values.mean()), float(values.var(ddof=1)) / n, n - 1.0)
-
-
-def _product(operation: Operation) -> _Uncertain:
+def _product(operation: Operation) -> Uncertain:
     costs = np.array(operation.unit_cost_ns, dtype=np.float64)
     counts = np.array(operation.count_per_request, dtype=np.float64)
     for what, values, fewest in (("unit cost", costs, 2), ("count", counts, 1)):
@@ -162,41 +146,24 @@ def _product(operation: Operation) -> _Uncertain:
             raise ValueError(f"the {what} of {operation.name} needs {fewest} or more values")
         if not np.isfinite(values).all() or (values < 0.0).any():
             raise ValueError(f"the {what} of {operation.name} is missing, infinite or negative")
-    cost, count = _mean(costs), _mean(counts)
-    return _combine(
+    cost, count = mean_of(costs), mean_of(counts)
+    return combine(
         cost.mean * count.mean,
         [
-            _Uncertain(0.0, count.mean**2 * cost.variance, cost.freedom),
-            _Uncertain(0.0, cost.mean**2 * count.variance, count.freedom),
+            Uncertain(0.0, count.mean**2 * cost.variance, cost.freedom),
+            Uncertain(0.0, cost.mean**2 * count.variance, count.freedom),
         ],
     )
 
 
-def _combine(mean: float, terms: Sequence[_Uncertain]) -> _Uncertain:
-    """Add variances, with Welch and Satterthwaite's degrees of freedom."""
-    variance = sum(term.variance for term in terms)
-    spread = sum(term.variance**2 / term.freedom for term in terms)
-    return _Uncertain(mean, variance, variance**2 / spread if spread > 0.0 else math.inf)
-
-
-def _student(value: _Uncertain, confidence: float, n: int) -> Interval:
-    reach = _quantile(value.freedom, confidence) * math.sqrt(value.variance)
-    return Interval(value.mean, value.mean - reach, value.mean + reach, confidence, Method.T, n)
-
-
-def _quantile(freedom: float, confidence: float) -> float:
-    upper = (1.0 + confidence) / 2.0
-    return float(stats.norm.ppf(upper) if math.isinf(freedom) else stats.t.ppf(upper, freedom))
-
-
-def _share(part: _Uncertain, whole: _Uncertain, confidence: float, n: int) -> Interval:
+def _share(part: Uncertain, whole: Uncertain, confidence: float, n: int) -> Interval:
     estimate = part.mean / whole.mean
     if part.mean == 0.0 or n < 2:
         return Interval(estimate, None, None, confidence, Method.T, n)
-    relative = _combine(
+    relative = combine(
         0.0,
-        [_Uncertain(0.0, value.variance / value.mean**2, value.freedom) for value in (part, whole)],
+        [Uncertain(0.0, value.variance / value.mean**2, value.freedom) for value in (part, whole)],
     )
-    reach = _quantile(relative.freedom, confidence) * math.sqrt(relative.variance)
+    reach = quantile(relative.freedom, confidence) * math.sqrt(relative.variance)
     low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
     return Interval(estimate, low, high, confidence, Method.T, n)

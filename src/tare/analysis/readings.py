@@ -1,0 +1,154 @@
+"""What is read beside every trial, whatever it measures: rows, and what each can be worth.
+
+A reading that is a share of time has a ceiling: of a processor that was taken away for a share s,
+1 - s is left, so that it can have slowed a trial by 1 / (1 - s) and no more. An event has a price
+where its unit cost was measured; rate times price is a share of time again. A frequency acts in
+proportion. What is neither differs without a price, and is said to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tare.accounting import ThreadTime
+from tare.record import Trial
+
+__all__ = ["READINGS", "Kind", "Reading"]
+
+Kind = Literal["share of time", "events a second", "frequency", "level"]
+_MOST = 0.99
+"""A share of time is never taken for more: the logarithm of what is left must be finite."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One thing that is read beside a trial."""
+
+    name: str
+    kind: Kind
+    value: Callable[[Trial], float | None]
+    """Trial -> the reading: a share as a fraction, a frequency in MHz; None where this kernel, or
+    this trial, does not have it."""
+    price: tuple[str, ...] = ()
+    """Unit costs, of which the first that was measured is what one event costs."""
+
+    def slowing(self, value: float, costs_ns: Mapping[str, float]) -> float | None:
+        """Logarithm of how many times slower this alone can have made a trial.
+
+        None where it has no price.
+        """
+        if self.kind == "share of time":
+            return -math.log1p(-min(value, _MOST))
+        if self.kind == "frequency":
+            return -math.log(value)
+        price = next((costs_ns[name] for name in self.price if name in costs_ns), None)
+        if self.kind == "events a second" and price is not None:
+            return -math.log1p(-min(value * price * 1e-9, _MOST))
+        return None
+
+
+def _machine(key: str, one: float = 1.0) -> Callable[[Trial], float | None]:
+    """A counter of the machine over the trial's time; `one` is how many of it make a unit."""
+
+    def value(trial: Trial) -> float | None:
+        count, seconds = trial.machine.get(key), trial.machine.get("seconds")
+        return None if count is None or not seconds else float(count) / one / seconds
+
+    return value
+
+
+def _pressure(what: str) -> Callable[[Trial], float | None]:
+    def value(trial: Trial) -> float | None:
+        waited = (trial.machine.get("pressure_us") or {}).get(what)
+        seconds = trial.machine.get("seconds")
+        return None if waited is None or not seconds else float(waited) / (1e6 * seconds)
+
+    return value
+
+
+def _threads(
+    roles: tuple[str, ...], of: Callable[[ThreadTime], int], *, one: float = 1.0
+) -> Callable[[Trial], float | None]:
+    """What the accounted threads did over the measured part, together; `one` as in `_machine`."""
+
+    def value(trial: Trial) -> float | None:
+        parties = [party for party in (trial.client, trial.server) if party is not None]
+        found = [of(t) for party in parties for t in party.threads if t.role in roles]
+        # Where a workload does not tell how long it measured, the trial's time is an upper bound.
+        seconds = trial.duration_ns / 1e9 if trial.duration_ns else trial.machine.get("seconds")
+        return sum(found) / one / seconds if found and seconds else None
+
+    return value
+
+
+def _kvm(trial: Trial) -> float | None:
+    count, seconds = (trial.machine.get("kvm") or {}).get("exits"), trial.machine.get("seconds")
+    return None if count is None or not seconds else float(count) / seconds
+
+
+def _clock(name: str) -> Callable[[Trial], float | None]:
+    def value(trial: Trial) -> float | None:
+        found = (trial.calibration.get("inside") or {}).get(name)
+        return None if found is None else float(found)
+
+    return value
+
+
+def _frequency(trial: Trial) -> float | None:
+    found = trial.machine.get("frequency_mhz")
+    return None if not found else float(found)
+
+
+def _huge(trial: Trial) -> float | None:
+    found = trial.server.huge_bytes if trial.server else None
+    return None if found is None else float(found)
+
+
+_WORKING = ("client", "server", "vcpu")
+_BELOW = ("vmm", "kernel")
+_TIME: Kind = "share of time"
+_EVENTS: Kind = "events a second"
+
+READINGS = (
+    Reading("stolen by the hypervisor below", _TIME, _machine("steal_ns", 1e9)),
+    Reading("some task waited for a processor", _TIME, _pressure("cpu")),
+    Reading("some task waited for memory", _TIME, _pressure("memory")),
+    Reading("some task waited for input or output", _TIME, _pressure("io")),
+    Reading(
+        "the measured threads were preempted",
+        _EVENTS,
+        _threads(_WORKING, lambda t: t.preemptions),
+        ("wake process",),
+    ),
+    Reading(
+        "page faults of the measured threads",
+        _EVENTS,
+        _threads(_WORKING, lambda t: t.faults),
+        ("inside page fault", "page fault"),
+    ),
+    Reading(
+        "context switches of the machine", _EVENTS, _machine("context_switches"), ("wake process",)
+    ),
+    Reading("page faults of the machine", _EVENTS, _machine("page_faults"), ("page fault",)),
+    Reading("huge pages given out", _EVENTS, _machine("huge_page_faults")),
+    Reading("interrupts", _EVENTS, _machine("interrupts")),
+    Reading("timer interrupts", _EVENTS, _machine("timer_interrupts")),
+    Reading("exits of guests to KVM", _EVENTS, _kvm),
+    Reading("frequency of the processors", "frequency", _frequency),
+    Reading(
+        "processors that the measured threads kept busy",
+        "level",
+        _threads(_WORKING, lambda t: t.cpu_ns, one=1e9),
+    ),
+    Reading(
+        "processors that the layers below kept busy",
+        "level",
+        _threads(_BELOW, lambda t: t.cpu_ns, one=1e9),
+    ),
+    Reading("the server's memory in huge pages, B", "level", _huge),
+    Reading("cost of reading the clock inside, ns", "level", _clock("read_ns")),
+    Reading("lateness of a timer inside, ns", "level", _clock("timer_late_ns")),
+)
