@@ -17,7 +17,11 @@ use super::{initramfs, wait_for};
 /// What provides the guest's kernel.
 pub const KERNEL_HINT: &str = "linux-image-cloud-amd64";
 
-const MEMORY: &str = "128M";
+/// Its memory.
+pub const MEMORY: &str = "128M";
+
+/// What its kernel is told.
+pub const KERNEL_LINE: &str = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable nokaslr";
 
 /// Where a QEMU's guest comes from.
 pub enum Incoming<'a> {
@@ -51,7 +55,8 @@ pub fn booted() -> &'static Path {
     path
 }
 
-fn kernel() -> PathBuf {
+/// The guest's kernel.
+pub fn kernel() -> PathBuf {
     let entries = std::fs::read_dir("/boot").expect("/boot is readable");
     let mut kernels: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -97,10 +102,8 @@ impl Guest {
             Incoming::Boot => {
                 let initrd = at("initrd");
                 initramfs::build(&initrd);
-                command.arg("-kernel").arg(kernel()).arg("-initrd").arg(initrd).args([
-                    "-append",
-                    "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable nokaslr",
-                ]);
+                command.arg("-kernel").arg(kernel()).arg("-initrd").arg(initrd);
+                command.args(["-append", KERNEL_LINE]);
             }
             Incoming::State(path) => {
                 command.arg("-incoming").arg(format!("exec:cat {}", path.display()));

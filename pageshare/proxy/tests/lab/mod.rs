@@ -6,6 +6,7 @@
 #![allow(dead_code, unused_imports, unreachable_pub)] // Each test program uses its own part of this.
 
 mod guest;
+pub mod host;
 mod initramfs;
 mod proxies;
 

@@ -32,12 +32,17 @@ impl Proxy {
     }
 
     fn start(directory: &Path, role: &str, arguments: &[String]) -> Self {
+        Self::spawn(Command::new(binary()), directory, role, arguments)
+    }
+
+    /// `pageshare ROLE` with these arguments, by a command that starts the program.
+    pub fn spawn(mut program: Command, directory: &Path, role: &str, words: &[String]) -> Self {
         let log = directory.join(format!("{role}.log"));
         let record = directory.join(format!("{role}.json"));
         let out = std::fs::File::create(&log).expect("the scratch directory is writable");
-        let child = Command::new(binary())
+        let child = program
             .arg(role)
-            .args(arguments)
+            .args(words)
             .arg("--record")
             .arg(&record)
             .env("PAGESHARE_LOG", "debug")
