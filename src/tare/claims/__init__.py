@@ -71,7 +71,16 @@ def shown(interval: Interval, digits: int = 3) -> str:
 @cache
 def every() -> tuple[Claim, ...]:
     """Every claim that this version can check, in order."""
-    from tare.claims import account, crash, equivalence, peers, simulation, speed  # noqa: PLC0415
+    from tare.claims import (  # noqa: PLC0415
+        account,
+        crash,
+        equivalence,
+        migration,
+        migration_parts,
+        peers,
+        simulation,
+        speed,
+    )
 
     found = (
         *peers.CLAIMS,
@@ -80,6 +89,8 @@ def every() -> tuple[Claim, ...]:
         *equivalence.CLAIMS,
         *speed.CLAIMS,
         *crash.CLAIMS,
+        *migration.CLAIMS,
+        *migration_parts.CLAIMS,
     )
     return tuple(sorted(found, key=lambda claim: claim.id))
 

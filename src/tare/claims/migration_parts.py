@@ -1,0 +1,88 @@
+"""D7 and D8: what pageshare's own tests and benchmarks show; they are cargo's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from tare import process
+from tare.claims import Claim, Result, Workshop
+from tare.command import Command
+
+_KILLS = 100
+_KILLS_TIMEOUT_S = 3 * 3600.0
+_SPEED_TIMEOUT_S = 1800.0
+_TOLD = re.compile(r"(\d+) kills: (\d+) guests arrived, (\d+) stayed, none lost or doubled")
+
+
+def _cargo(workshop: Workshop, *argv: str, timeout_s: float, **env: str) -> str:
+    # Compilers and crates are found by the caller's own PATH and homes.
+    inherited = {
+        name: os.environ[name]
+        for name in ("PATH", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_TARGET_DIR")
+        if name in os.environ
+    }
+    command = Command(("cargo", *argv), env={**inherited, **env}, cwd=workshop.home)
+    return process.run(command, timeout_s).stdout
+
+
+def _check_kills(workshop: Workshop) -> Result:
+    workshop.say(f"{_KILLS} kills at random moments, each of a migration of its own")
+    try:
+        said = _cargo(
+            workshop,
+            "test", "--quiet", "-p", "pageshare", "--test", "migrate_command", "--",
+            "--ignored", "--nocapture",
+            timeout_s=_KILLS_TIMEOUT_S,
+            PAGESHARE_KILLS=str(_KILLS),
+        )  # fmt: skip
+    except process.ProcessError as error:
+        return Result(False, f"the run failed: {error.what}", {"kills": _KILLS})
+    told = _TOLD.search(said)
+    if told is None:
+        return Result(False, "the run did not say how many it killed", {"said": said[-2000:]})
+    kills, arrived, stayed = map(int, told.groups())
+    figure = f"{kills} kills: {arrived} guests arrived, {stayed} stayed, 0 lost, 0 doubled"
+    data = {"kills": kills, "arrived": arrived, "stayed": stayed}
+    return Result(kills >= _KILLS and arrived + stayed == kills, figure, data)
+
+
+def _check_speed(workshop: Workshop) -> Result:
+    workshop.say("building and running pageshare's benchmark of its parts")
+    said = _cargo(
+        workshop, "bench", "--quiet", "-p", "pageshare", "--bench", "speed",
+        timeout_s=_SPEED_TIMEOUT_S,
+    )  # fmt: skip
+    data: dict[str, Any] = json.loads(next(li for li in said.splitlines() if li.startswith("{")))
+    passed = min(_median(data, "pass_through_send"), _median(data, "pass_through_receive"))
+    parse, scan = _median(data, "parse"), _median(data, "index_scan")
+    share = float(data["index_memory_share"])
+    figure = (
+        f"parsing {parse:.1f} GiB/s, passing through {passed:.2f} GiB/s at the slower proxy,"
+        f" indexing {scan:.2f} GiB/s, a core each; the index takes {share:.2%} of what it covers"
+    )
+    return Result(parse >= 20 and passed >= 1.8 and scan >= 2 and share <= 0.01, figure, data)
+
+
+def _median(data: dict[str, Any], name: str) -> float:
+    return float(data[name]["median"])
+
+
+CLAIMS = (
+    Claim(
+        "D7",
+        "Every stream arrives byte for byte, and kill -9 at any moment, also while the destination"
+        " has loaded and the source does not know, loses no guest and doubles none.",
+        f"{_KILLS} random kills, a fifth of them aimed: zero guests lost or doubled",
+        _check_kills,
+    ),
+    Claim(
+        "D8",
+        "The parts are as fast as memory and sockets let them be.",
+        "parser 20 GiB/s, pass-through 1.8 GiB/s, indexing 2 GiB/s or more, each a core; index at"
+        " most 1 % of what it indexes",
+        _check_speed,
+    ),
+)
