@@ -13,6 +13,7 @@ from typing import Any
 from tare import experiment as experiments
 from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.beside import Beside, beside_paper_a
+from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.budgets import Budget, split_by_contrast
 from tare.analysis.causes import CellCauses, causes_for
 from tare.analysis.cells import RESPONSE_TIMES, CellView, view_cell
@@ -145,9 +146,7 @@ def analyse(record: Record) -> Analysis:
         budgets=budgets,
         accounts=tuple(account for account in accounts if account is not None),
         causes=tuple(cause for cause in explained if cause is not None),
-        beside=(
-            beside_paper_a(views, questions, budgets, sessions) if workload.response_times else ()
-        ),
+        beside=_beside(workload.name, views, questions, budgets, sessions),
         paper=_PAPERS.get(workload.name, "B"),
         statistics=workload.statistics,
         response_times=workload.response_times,
@@ -167,6 +166,23 @@ def half_widths(record: Record) -> dict[str, float | None]:
     experiment = experiments.load(record.experiment_path)
     sessions = Sessions(record, experiment.deadlines_ns)
     return _half_widths(record.plan, sessions, experiment.statistic)
+
+
+def _beside(
+    workload: str,
+    views: tuple[CellView, ...],
+    questions: tuple[Question, ...],
+    budgets: tuple[Budget, ...],
+    sessions: Sessions,
+) -> tuple[Beside, ...]:
+    """The published figures that this workload's results stand beside."""
+    match _PAPERS.get(workload):
+        case "A":
+            return beside_paper_a(views, questions, budgets, sessions)
+        case "D":
+            return beside_paper_d(questions, sessions.trials)
+        case _:
+            return ()
 
 
 def _complete_blocks(plan: Plan, sessions: Sessions) -> int:

@@ -10,6 +10,7 @@ from tare.analysis import Analysis
 from tare.report.figures.chart import Figure
 from tare.report.figures.costs import accounts, budgets, causes
 from tare.report.figures.effects import effects, paper
+from tare.report.figures.migration import split, throughput
 from tare.report.figures.times import by_block, deadlines, distributions, levels
 from tare.report.wording import Names
 
@@ -27,6 +28,8 @@ def draw(analysis: Analysis, names: Names) -> dict[str, Figure | None]:
         "account": accounts,
         "causes": causes,
         "deadlines": deadlines,
+        "split": split,
+        "throughput": throughput,
         "paper": paper,
     }
     return {figure_id: make(analysis, names) for figure_id, make in makers.items()}
