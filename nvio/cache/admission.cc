@@ -7,16 +7,39 @@ namespace {
 
 constexpr std::uint32_t kFirstSamples = 8;  // timed all, and needed before anything is admitted
 constexpr std::uint32_t kEvery = 64;
+constexpr std::uint32_t kEverySlow = 8;  // where a clock read is nothing beside the call
+constexpr float kMuchSlower = 100e-6F;
 // A call through the cache costs about a microsecond, its share of a fetch or a write-back some
 // more: below this a file is as good as its cache.
 constexpr float kSlowSeconds = 15e-6F;
-// Misses of one process in a MiB before it fetches the MiB: as long as one rents before one buys. A
-// MiB costs about as much as a dozen small reads, and so this many are the most that can be lost.
-constexpr std::uint32_t kRent = 12;
 // By the share of slow calls and not by their mean: where ranks share cores, a call of a
 // microsecond now and then takes a time slice.
 constexpr float kSlowShare = 0.25F;
-constexpr float kWeight = 0.0625F;  // of a new sample in the running means
+constexpr float kWeight = 0.0625F;  // of a new sample in the running shares
+constexpr float kStep = 0.125F;     // of the running medians
+constexpr double kFetchWeight = 0.125;
+// What fetching a MiB is guessed to take before anything was fetched, in small reads.
+constexpr double kGuessedReads = 10;
+constexpr double kRentShare = 0.5;
+constexpr double kMostOverdraft = 0.1;  // seconds
+constexpr double kOverdraftShare = 0.05;
+
+double extra_of_fetch(const FileEntry& entry) {
+  const double known = entry.fetch_seconds.load(std::memory_order_relaxed);
+  const double read = entry.read_seconds.load(std::memory_order_relaxed);
+  return known == 0 ? (kGuessedReads - 1) * read : std::max(0.0, known - read);
+}
+
+// A running median: the first calls of all find nothing warm, and one that lost its time slice
+// takes a thousand times as long; neither says what the next will take.
+void step(std::atomic<float>& median, float sample, std::uint32_t before) {
+  const float old = median.load(std::memory_order_relaxed);
+  const bool first = before < kFirstSamples;
+  constexpr float kLeast = 1e-7F;  // what steps by a share of itself must not become zero
+  float next = sample > old ? old * (1 + kStep) : old * (1 - kStep);
+  if (first) next = before == 0 ? sample : std::min(old, sample);
+  median.store(std::max(next, kLeast), std::memory_order_relaxed);
+}
 
 void blend(std::atomic<float>& mean, float sample, std::uint32_t before) {
   const float weight = std::max(kWeight, 1.0F / static_cast<float>(before + 1));
@@ -26,19 +49,25 @@ void blend(std::atomic<float>& mean, float sample, std::uint32_t before) {
 
 }  // namespace
 
-SampledTimer::SampledTimer(std::uint32_t& calls, const std::atomic<std::uint32_t>& samples)
-    : sampling_(++calls % kEvery == 0 || samples.load(std::memory_order_relaxed) < kFirstSamples) {
+SampledTimer::SampledTimer(std::uint32_t& calls, const FileEntry& entry, Direction direction)
+    : direction_(direction) {
+  const bool is_read = direction == Direction::read;
+  const auto& samples = is_read ? entry.read_samples : entry.write_samples;
+  const auto& median = is_read ? entry.read_seconds : entry.write_seconds;
+  const bool slow = median.load(std::memory_order_relaxed) > kMuchSlower;
+  sampling_ = ++calls % (slow ? kEverySlow : kEvery) == 0 ||
+              samples.load(std::memory_order_relaxed) < kFirstSamples;
   if (sampling_) start_ = std::chrono::steady_clock::now();
 }
 
-void SampledTimer::note(FileEntry& entry, Direction direction, std::uint64_t length) const {
+void SampledTimer::note(FileEntry& entry, std::uint64_t length) const {
   if (!sampling_) return;
   const std::chrono::duration<float> passed = std::chrono::steady_clock::now() - start_;
   const float seconds = std::max(0.0F, passed.count() - static_cast<float>(length) * 1e-9F);
-  const bool is_read = direction == Direction::read;
+  const bool is_read = direction_ == Direction::read;
   auto& samples = is_read ? entry.read_samples : entry.write_samples;
   const std::uint32_t before = samples.fetch_add(1, std::memory_order_relaxed);
-  blend(is_read ? entry.read_seconds : entry.write_seconds, seconds, before);
+  step(is_read ? entry.read_seconds : entry.write_seconds, seconds, before);
   blend(is_read ? entry.slow_reads : entry.slow_writes, seconds > kSlowSeconds ? 1.0F : 0.0F,
         before);
 }
@@ -51,18 +80,41 @@ bool is_slow(const FileEntry& entry, Direction direction) {
          share.load(std::memory_order_relaxed) > kSlowShare;
 }
 
-void ReadPattern::note(std::uint64_t offset, std::uint64_t length) {
-  streak_ = offset == next_ ? streak_ + 1 : 0;
-  next_ = offset + length;
+bool Ledger::affords(double seconds) const {
+  const double paid = paid_.load(std::memory_order_relaxed);
+  return balance_.load(std::memory_order_relaxed) + std::min(paid, kMostOverdraft) +
+             kOverdraftShare * paid >=
+         seconds;
 }
 
-ReadPattern::Advice ReadPattern::advise(std::uint64_t offset, std::uint64_t length) {
-  if (streak_ >= kSequential) return Advice::direct;
-  const std::uint64_t group = offset / kGroupSize;
-  Missed& missed = missed_[group % missed_.size()];
-  if (missed.group != group) missed = {group, 0};
-  missed.times += static_cast<std::uint32_t>(1 + length / kBlockSize);
-  return missed.times < kRent ? Advice::direct : Advice::group;
+// As many further reads are to be expected as there were so far: in this MiB, or on the average of
+// the file. A MiB is fetched when half of what it costs was paid in reads (as long as one rents
+// before one buys), if the account allows it.
+bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group) {
+  const double here = entry.misses.add(group);
+  const double groups =
+      1 + static_cast<double>(entry.size.load()) / static_cast<double>(kGroupSize);
+  const double average = static_cast<double>(entry.misses.total.load()) / groups;
+  const double read = entry.read_seconds.load(std::memory_order_relaxed);
+  const double extra = extra_of_fetch(entry);
+  return std::max(here, average) * read >= kRentShare * extra && ledger.affords(extra);
+}
+
+double note_fetch(FileEntry& entry, double seconds) {
+  const double read = entry.read_seconds.load(std::memory_order_relaxed);
+  const double known = read + extra_of_fetch(entry);
+  // By small steps: where ranks share cores, one fetch now and then takes a time slice.
+  const double sample = std::min(seconds, 4 * known);
+  entry.fetch_seconds.store(static_cast<float>(known + kFetchWeight * (sample - known)),
+                            std::memory_order_relaxed);
+  return extra_of_fetch(entry);
+}
+
+void ReadPattern::note(std::uint64_t offset, std::uint64_t length) {
+  const bool adjoins = offset == next_.load(std::memory_order_relaxed);
+  streak_.store(adjoins ? streak_.load(std::memory_order_relaxed) + 1 : 0,
+                std::memory_order_relaxed);
+  next_.store(offset + length, std::memory_order_relaxed);
 }
 
 }  // namespace nvio

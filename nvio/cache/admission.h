@@ -1,8 +1,9 @@
 // Whether a transfer should go through the cache or round it: the sampled service time of the
-// calls that went to the file, and the pattern of a process's calls.
+// calls that went to the file, the pattern of a process's calls, and what fetching has cost and
+// saved so far.
 #pragma once
 
-#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -13,47 +14,66 @@ namespace nvio {
 
 enum class Direction : std::uint8_t { read, write };
 
-// Times one call in 64 (all of the first few): a clock read on every call costs 15 %.
+// Times one call in 64, or in 8 where calls are slow (and all of the first few): a clock read on
+// every fast call costs 15 %.
 class SampledTimer {
  public:
-  // `calls` is a process's own counter; `samples` what the file has so far.
-  SampledTimer(std::uint32_t& calls, const std::atomic<std::uint32_t>& samples);
+  // `calls` is a process's own counter.
+  SampledTimer(std::uint32_t& calls, const FileEntry& entry, Direction direction);
   bool sampling() const { return sampling_; }
-  // Adds the time since construction to the file's mean, less what `length` bytes take at 1 GB/s:
+  // Adds the time since construction to the file's median, less what `length` bytes take at 1 GB/s:
   // what remains is what a small call would have taken.
-  void note(FileEntry& entry, Direction direction, std::uint64_t length) const;
+  void note(FileEntry& entry, std::uint64_t length) const;
 
  private:
-  bool sampling_;
+  Direction direction_;
+  bool sampling_ = false;
   std::chrono::steady_clock::time_point start_{};
 };
 
 // Whether the file's calls are so slow that its small transfers belong in the cache.
 bool is_slow(const FileEntry& entry, Direction direction);
 
-// What one process's reads of one file look like. Not shared, not locked: a lost update costs a
-// slightly later admission.
+// A process's account of its fetches: what they took beyond the reads that were missed, against
+// the reads of the file that they saved. Threads may lose each other's entries; that costs a
+// slightly later decision.
+class Ledger {
+ public:
+  void spend(double seconds) { add(balance_, -seconds); }
+  void earn(double seconds) { add(balance_, seconds); }
+  // A read that went to the file.
+  void pay(double seconds) { add(paid_, seconds); }
+  // Whether a fetch may cost so much more. The account may be overdrawn by as much as was paid for
+  // reads of the file, up to a fixed sum, and beyond that by a small share of it: so much, and no
+  // more, do wrong guesses cost the program.
+  bool affords(double seconds) const;
+
+ private:
+  static void add(std::atomic<double>& sum, double seconds) {
+    sum.store(sum.load(std::memory_order_relaxed) + seconds, std::memory_order_relaxed);
+  }
+  std::atomic<double> balance_{0};
+  std::atomic<double> paid_{0};
+};
+
+// Counts a small read that the cache lacks, in the MiB `group`, and decides whether to fetch all
+// of that MiB.
+bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group);
+// What fetching a MiB took beyond the read that was missed, in seconds.
+double note_fetch(FileEntry& entry, double seconds);
+
+// What one process's reads of one file look like. Not shared, not locked.
 class ReadPattern {
  public:
-  enum class Advice : std::uint8_t {
-    direct,  // nothing pays yet
-    block,   // fetch the 64 KiB around it
-    group,   // fetch the whole MiB: it was missed again and again
-  };
   // Called for each read.
   void note(std::uint64_t offset, std::uint64_t length);
-  // Called for a read that the cache could not serve.
-  Advice advise(std::uint64_t offset, std::uint64_t length);
+  // A stream of adjoining reads, which the file system's read-ahead serves better than we could.
+  bool is_stream() const { return streak_.load(std::memory_order_relaxed) >= kSequential; }
 
  private:
   static constexpr std::uint32_t kSequential = 4;  // calls in a row
-  std::uint64_t next_ = ~0ULL;
-  std::uint32_t streak_ = 0;
-  struct Missed {
-    std::uint64_t group = ~0ULL;
-    std::uint32_t times = 0;
-  };
-  std::array<Missed, 1024> missed_{};
+  std::atomic<std::uint64_t> next_{~0ULL};
+  std::atomic<std::uint32_t> streak_{0};
 };
 
 }  // namespace nvio

@@ -100,9 +100,9 @@ ssize_t CachedFile::read_real(std::uint64_t offset, char* buffer, std::size_t le
     errno = EBADF;
     return -1;
   }
-  const SampledTimer timer(read_calls_, entry_.read_samples);
+  const SampledTimer timer(read_calls_, entry_, Direction::read);
   const ssize_t done = read_fully(read_fd_, buffer, length, static_cast<off_t>(offset));
-  if (done > 0 && length < entry_.bypass_size) timer.note(entry_, Direction::read, length);
+  if (done > 0 && length < entry_.bypass_size) timer.note(entry_, length);
   count(counters_.reads_direct);
   return done;
 }
@@ -113,7 +113,7 @@ ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std:
     entry_.passive_writers.fetch_sub(1);
     return -2;  // the mode changed: not done, go the other way
   }
-  const SampledTimer timer(write_calls_, entry_.write_samples);
+  const SampledTimer timer(write_calls_, entry_, Direction::write);
   const bool done = write_direct(offset, buffer, length);
   const int error = errno;
   entry_.passive_writers.fetch_sub(1);
@@ -121,7 +121,7 @@ ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std:
     errno = error;
     return -1;
   }
-  if (length < entry_.bypass_size) timer.note(entry_, Direction::write, length);
+  if (length < entry_.bypass_size) timer.note(entry_, length);
   return static_cast<ssize_t>(length);
 }
 
@@ -160,21 +160,14 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length)
     const std::uint64_t stop = std::min(end, (at / kGroupSize + 1) * kGroupSize);
     char* place = target + (at - offset);
     // What is there is served, whatever the pattern; only what is missing is a question of cost.
-    Outcome outcome = read_group(at, place, stop - at, ReadPattern::Advice::direct);
-    if (outcome == Outcome::done) {
-      count(counters_.read_hits);
-    } else {
-      ReadPattern::Advice advice = ReadPattern::Advice::block;
-      if (automatic) {
-        advice = is_slow(entry_, Direction::read) ? pattern_.advise(at, stop - at)
-                                                  : ReadPattern::Advice::direct;
-      }
-      if (entry_.mode.load() != kActive || read_fd_ < 0) advice = ReadPattern::Advice::direct;
-      for (int i = 0; i < kTries && advice != ReadPattern::Advice::direct; ++i) {
-        outcome = read_group(at, place, stop - at, advice);
-        if (outcome != Outcome::need_room || !session_.make_room()) break;
-      }
-      if (outcome != Outcome::done && read_around(at, place, stop - at) < 0) return -1;
+    Outcome outcome = Outcome::need_room;
+    for (int i = 0; i < kTries && outcome == Outcome::need_room; ++i) {
+      outcome = read_group(at, place, stop - at, may_fetch());
+      if (outcome == Outcome::need_room && !session_.make_room()) break;
+    }
+    if (outcome != Outcome::done) {
+      session_.ledger().pay(entry_.read_seconds.load(std::memory_order_relaxed));
+      if (read_around(at, place, stop - at) < 0) return -1;
     }
     at = stop;
   }
@@ -218,32 +211,53 @@ ssize_t CachedFile::read_around(std::uint64_t offset, char* buffer, std::size_t 
   return static_cast<ssize_t>(length);
 }
 
+bool CachedFile::may_fetch() const {
+  if (entry_.mode.load(std::memory_order_relaxed) != kActive || read_fd_ < 0) return false;
+  if (entry_.admit != static_cast<std::uint8_t>(Admit::automatic)) return true;
+  return is_slow(entry_, Direction::read) && !pattern_.is_stream();
+}
+
+// Serves what is cached; what is not is fetched if that is allowed and seems to pay.
 CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, std::size_t length,
-                                           ReadPattern::Advice advice) {
+                                           bool fetching) {
   const std::uint64_t group_index = offset / kGroupSize;
   const std::uint64_t end = offset + length;
   Bucket& bucket = segment_.bucket_of(index_, group_index);
   const std::lock_guard guard(bucket.lock);
   std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-  if (group == kNone && advice == ReadPattern::Advice::direct) return Outcome::not_served;
-
+  bool missed = false;
   for (std::uint64_t at = offset; at < end;) {
     const Piece piece(at, end);
     std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
     if (slot == kNone || !is_valid(segment_, slot, piece.begin, piece.stop)) {
-      if (advice == ReadPattern::Advice::direct) return Outcome::not_served;
-      const bool whole = advice == ReadPattern::Advice::group;
-      const std::uint64_t last_wanted = Piece(end - 1, end).place;
-      const Outcome outcome = fetch(bucket, group, group_index, whole ? 0 : piece.place,
-                                    whole ? kGroupBlocks - 1 : last_wanted);
+      const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
+      if (!fetching || (automatic && !fetch_pays(entry_, session_.ledger(), group_index))) {
+        return Outcome::not_served;
+      }
+      missed = true;
+      const auto start = std::chrono::steady_clock::now();
+      const Outcome outcome = fetch(bucket, group, group_index, automatic ? 0 : piece.place,
+                                    automatic ? kGroupBlocks - 1 : Piece(end - 1, end).place);
       if (outcome != Outcome::done) return outcome;
+      if (automatic) {
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        session_.ledger().spend(note_fetch(entry_, passed.count()));
+      }
       slot = segment_.group(group).slot[piece.place];
     }
     std::memcpy(buffer + (at - offset), segment_.block(slot) + piece.begin,
                 piece.stop - piece.begin);
-    segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
+    Slot& state = segment_.slot(slot);
+    state.recent.store(1, std::memory_order_relaxed);
+    const std::uint16_t touched = pages_touched(piece.begin, piece.stop);
+    if ((touched & ~state.touched_pages) != 0) {
+      state.touched_pages |= touched;
+      // A page that was asked for before would be in the file system's own cache by now.
+      if (!missed) session_.ledger().earn(entry_.read_seconds.load(std::memory_order_relaxed));
+    }
     at = piece.next;
   }
+  if (!missed) count(counters_.read_hits);
   return Outcome::done;
 }
 
@@ -440,6 +454,7 @@ CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* bu
       direct_from = piece.next;
       std::memcpy(place, buffer + (at - offset), piece.stop - piece.begin);
       mark_dirty(segment_, slot, piece.begin, piece.stop);
+      segment_.slot(slot).touched_pages |= pages_touched(piece.begin, piece.stop);
       segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
       count(counters_.writes_cached);
     } else if (slot != kNone) {

@@ -63,8 +63,9 @@ class CachedFile {
   void activate();
   ssize_t read_real(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t read_around(std::uint64_t offset, char* buffer, std::size_t length);
-  Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length,
-                     ReadPattern::Advice advice);
+  Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length, bool fetching);
+  // Whether what a read lacks may be fetched at all.
+  bool may_fetch() const;
   Outcome fetch(Bucket& bucket, std::uint32_t& group, std::uint64_t group_index,
                 std::uint64_t first, std::uint64_t last);
   Outcome write_group(std::uint64_t offset, const char* buffer, std::size_t length, bool admit,

@@ -306,7 +306,7 @@ std::uint32_t Segment::take_slot() {
   if (taken == kNone) return kNone;
   Slot& slot = slots_[taken];
   slot.valid_pages = slot.dirty_pages = slot.unlogged_pages = slot.logging_pages =
-      slot.logged_pages = 0;
+      slot.logged_pages = slot.touched_pages = 0;
   slot.recent.store(1, std::memory_order_relaxed);
   std::memset(bitmap(taken), 0, 2 * kBitmapWords * 8);
   return taken;

@@ -17,6 +17,7 @@
 
 #include "../recovery/log_writer.h"
 #include "bits.h"
+#include "miss_counts.h"
 #include "shared_lock.h"
 
 namespace nvio {
@@ -54,11 +55,13 @@ struct FileEntry {
   std::atomic<std::uint32_t> passive_writers;  // writes under way that saw Mode::passive
   std::atomic<std::uint32_t> aside;            // 1: stay out of this file for good
   std::atomic<std::uint32_t> deleted;          // 1: the job unlinked it
-  // Admission (admission.h): of the sampled calls that went to the file, the mean service time and
-  // the share of slow ones.
+  // Admission (admission.h): of the sampled calls that went to the file, the median service time
+  // and the share of slow ones.
   std::atomic<std::uint32_t> read_samples, write_samples;
   std::atomic<float> read_seconds, write_seconds;
   std::atomic<float> slow_reads, slow_writes;
+  std::atomic<float> fetch_seconds;  // of a MiB; 0: none was fetched yet
+  MissCounts misses;
   // Redo log (recovery/): where the next record goes, and in which epoch.
   LogPosition log;
   std::uint32_t log_uncommitted;  // 1: the log holds records after its last commit
@@ -92,6 +95,7 @@ struct Slot {
   std::uint16_t unlogged_pages;      // changed since the redo log's last commit
   std::uint16_t logging_pages;       // being written to the redo log by a sync under way
   std::uint16_t logged_pages;        // having records in the redo log
+  std::uint16_t touched_pages;       // fetched, and asked for since
 };
 
 struct SegmentHeader {

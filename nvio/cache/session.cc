@@ -294,10 +294,11 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.deleted.store(0);
     entry.read_samples.store(0);
     entry.write_samples.store(0);
-    for (auto* mean :
-         {&entry.read_seconds, &entry.write_seconds, &entry.slow_reads, &entry.slow_writes}) {
+    for (auto* mean : {&entry.read_seconds, &entry.write_seconds, &entry.slow_reads,
+                       &entry.slow_writes, &entry.fetch_seconds}) {
       mean->store(0);
     }
+    entry.misses.clear();
     entry.log = LogPosition{};
     entry.log_uncommitted = 0;
     entry.log_number = ++header.next_log;

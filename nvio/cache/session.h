@@ -16,6 +16,7 @@
 
 #include "../settings/settings.h"
 #include "../store/medium.h"
+#include "admission.h"
 #include "counters.h"
 #include "segment.h"
 
@@ -35,6 +36,7 @@ class Session {
   Segment& segment() { return *segment_; }
   const Settings& settings() const { return settings_; }
   Counters& counters() { return counters_; }
+  Ledger& ledger() { return ledger_; }
   const std::string& folder() const { return folder_; }
 
   // The file behind an open descriptor, cached from now on; null when it cannot be (not a regular
@@ -70,6 +72,7 @@ class Session {
   int alive_ = -1;
   std::unique_ptr<Segment> segment_;
   Counters counters_;
+  Ledger ledger_;
   std::mutex mutex_;  // guards the tables below
   std::array<std::unique_ptr<CachedFile>, kMaxFiles> files_;
   std::array<std::uint32_t, kMaxFiles> handles_{};
