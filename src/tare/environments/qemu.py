@@ -71,7 +71,7 @@ class Qemu:
             accel=cast("_Accel", plot.get("accelerator", plain.accel)),
             machine=plot.get("machine", plain.machine),
             vcpus=int(plot.get("vcpus", plain.vcpus)),
-            memory_bytes=units.size(plot.get("memory", plain.memory_bytes)),
+            memory_bytes=units.size(plot.get("memory", f"{plain.memory_bytes} B")),
         )
 
     def availability(self) -> Availability:
