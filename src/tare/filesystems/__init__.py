@@ -1,7 +1,7 @@
 """Slow file systems to measure parallel I/O on: one file a kind, one small protocol.
 
 A file system is made for one trial and gone after it, so that no trial finds what another left in
-a cache. `fresh` mounts it anew, with the kernel's page cache dropped: what is read is read cold.
+a cache. `fresh` mounts it anew, with nothing of its files cached: what is read is read cold.
 
     with named("glusterfs").mounted(site) as mounted:
         with mounted.fresh() as folder: ...   # bring the input
@@ -23,7 +23,7 @@ from tare.errors import TrialError, UsageError
 if TYPE_CHECKING:
     from tare.environments import Site
 
-__all__ = ["NAMES", "FileSystem", "Mounted", "drop_caches", "level", "named", "wait_until"]
+__all__ = ["NAMES", "FileSystem", "Mounted", "forget", "level", "named", "wait_until"]
 
 NAMES = ("glusterfs", "throttled", "tmpfs")
 """Every file system of this version that Tare makes itself, the slowest first."""
@@ -31,7 +31,6 @@ NAMES = ("glusterfs", "throttled", "tmpfs")
 FOLDER = "folder"
 """The kind that is there already: its level goes on with a path, as `folder /lustre/me`."""
 
-_DROP = Path("/proc/sys/vm/drop_caches")
 _LOOK_AGAIN_S = 0.02
 
 
@@ -94,14 +93,20 @@ def named(written: str) -> FileSystem:
     return GlusterFs() if kind == "glusterfs" else Throttled()
 
 
-def drop_caches() -> bool:
-    """Write out and empty the kernel's page cache; False where this user may not."""
-    os.sync()
-    try:
-        _DROP.write_text("3\n")
-    except OSError:
-        return False
-    return True
+def forget(folder: Path) -> None:
+    """Write every file below a folder out, and have the kernel forget what it cached of them.
+
+    Nobody else's files are touched, and no privilege is needed.
+    """
+    for path in folder.rglob("*"):
+        if not path.is_file() or path.is_symlink():
+            continue
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
 
 
 def wait_until(ready: Callable[[], bool], timeout_s: float, what: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tare.environments import Availability, Site
 from tare.errors import TrialError
-from tare.filesystems import Mounted, drop_caches
+from tare.filesystems import Mounted, forget
 
 __all__ = ["Folder"]
 
@@ -53,5 +53,5 @@ class _InFolder:
 
     @contextmanager
     def fresh(self) -> Iterator[Path]:
-        drop_caches()
+        forget(self.folder)
         yield self.folder

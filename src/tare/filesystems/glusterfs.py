@@ -21,7 +21,7 @@ from tare import process
 from tare.command import PATH, Command
 from tare.environments import Availability, Site
 from tare.errors import TrialError
-from tare.filesystems import Mounted, drop_caches, wait_until
+from tare.filesystems import Mounted, forget, wait_until
 
 __all__ = ["GlusterFs"]
 
@@ -105,7 +105,7 @@ class _Volume:
     def fresh(self) -> Iterator[Path]:
         """Start a new client. Leaving unmounts it, which writes out what it holds."""
         point = self.home / "mount"
-        drop_caches()
+        forget(self.home / "brick")
         client = Command(
             (
                 "glusterfs", "--no-daemon", f"--volfile-server={self.site.hosts.server_address}",

@@ -18,7 +18,7 @@ from typing import Any
 from tare import process
 from tare.command import PATH, Command
 from tare.environments import Availability, Site
-from tare.filesystems import Mounted, drop_caches
+from tare.filesystems import Mounted, forget
 
 __all__ = ["Throttled"]
 
@@ -99,5 +99,5 @@ class _Device:
 
     @contextmanager
     def fresh(self) -> Iterator[Path]:
-        drop_caches()
+        forget(self.point.parent)  # the image too
         yield self.point

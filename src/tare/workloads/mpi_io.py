@@ -112,7 +112,6 @@ class MpiIo:
     factors: Mapping[str, Factor] = {factor.name: factor for factor in _FACTORS}
     session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
     plot_factors = frozenset({"link"})
-    counts_operations = False
     response_times = False
     statistics: Mapping[str, Statistic] = {
         "time": Statistic("from before open to after close, slowest rank"),
