@@ -22,5 +22,6 @@ void AddBlock(CLI::App& app);
 // Counterparts, which run until they are told to end.
 void AddUdpSink(CLI::App& app);
 void AddTapEcho(CLI::App& app);
+void AddMeet(CLI::App& app);
 
 }  // namespace tare::probe

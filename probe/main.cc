@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   AddBlock(app);
   AddUdpSink(app);
   AddTapEcho(app);
+  AddMeet(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -37,8 +37,8 @@ _PACKAGES = {
     "cpio": "cpio",
     "strip": "binutils",
 }
-_TOOLS = ("stress-ng", "sysbench", "iperf3", "fio", "hdparm", "nc")
-"""Programs of the system that a guest can be asked to run: workloads, and interference beside a server."""
+_TOOLS = ("stress-ng", "sysbench", "iperf3", "fio", "hdparm", "nc", "dd", "timeout")
+"""Programs of the system that a guest can be asked to run: workloads, and interference."""
 
 _UNPACK_TOOLS = "cd / && cpio -idm </dev/vdb"
 _UNPACK_TIMEOUT_S = 60.0
@@ -164,15 +164,14 @@ class _InsideQemu:
 
     def _resolved(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Find argv[0]: a path below the build directory, or by its bare name a tool."""
-        if "/" in argv[0]:
-            return (str(PROGRAMS / argv[0]), *argv[1:])
-        if argv[0] in _TOOLS and not self._has_tools:
+        # `sh -c` and `probe meet` name them further on.
+        if not self._has_tools and not set(_TOOLS).isdisjoint(" ".join(argv).split()):
             # Only now: most guests never need them, and they are larger than all the rest.
             unpacked = self._guest.agent.run(["/bin/sh", "-c", _UNPACK_TOOLS], _UNPACK_TIMEOUT_S)
             if unpacked.code != 0:
                 raise TrialError(f"cannot unpack the tools in the guest: {unpacked.stderr.strip()}")
             self._has_tools = True
-        return tuple(argv)
+        return (str(PROGRAMS / argv[0]) if "/" in argv[0] else argv[0], *argv[1:])
 
 
 def _role(thread: str) -> Role:

@@ -1,0 +1,126 @@
+// Two programs on two machines that must run at the same time: each waits here until the host lets
+// all of them go, over a connection that stays open as long as the program runs, so that the host
+// sees when it ends.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <iostream>
+#include <vector>
+
+#include "costs.h"
+#include "measurement.h"
+
+namespace tare::probe {
+namespace {
+
+constexpr std::size_t kMostOutput = 768 << 10;  // a line of 1 MiB is all that a reader takes
+
+struct Options {
+  std::string at;
+  uint16_t port = 0;
+  std::vector<std::string> program;
+};
+
+// Connects, and waits for one byte. Returns the connection, which programs do not inherit.
+int WaitUntilAllAreHere(const Options& options) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) ThrowErrno("cannot make a socket");
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(options.port);
+  if (inet_pton(AF_INET, options.at.c_str(), &address.sin_addr) != 1) {
+    throw std::runtime_error("'" + options.at + "' is no IPv4 address");
+  }
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    ThrowErrno("cannot reach the meeting point " + options.at);
+  }
+  char go = 0;
+  const ssize_t count = read(fd, &go, sizeof go);
+  if (count < 0) ThrowErrno("cannot wait at the meeting point");
+  if (count == 0) throw std::runtime_error("the meeting was called off");
+  return fd;
+}
+
+[[noreturn]] void Become(const std::vector<std::string>& program, int output) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  std::vector<char*> argv;
+  argv.reserve(program.size() + 1);
+  for (const std::string& word : program) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  _exit(127);
+}
+
+std::string ReadToItsEnd(int fd) {
+  std::string text;
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t count = read(fd, buffer.data(), buffer.size());
+    if (count <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+    if (text.size() > kMostOutput) text.erase(0, text.size() - kMostOutput);
+  }
+}
+
+int64_t Nanoseconds(const timeval& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1'000;
+}
+
+void Run(const Options& options) {
+  const int meeting = WaitUntilAllAreHere(options);
+  std::array<int, 2> output = {};
+  if (pipe2(output.data(), O_CLOEXEC) != 0) ThrowErrno("cannot make a pipe");
+  const int64_t start = Now();
+  const pid_t child = fork();
+  if (child < 0) ThrowErrno("cannot fork");
+  if (child == 0) Become(options.program, output[1]);
+  close(output[1]);
+  const std::string text = ReadToItsEnd(output[0]);
+  int status = 0;
+  rusage usage = {};
+  if (wait4(child, &status, 0, &usage) != child) ThrowErrno("cannot wait for the program");
+  const int64_t end = Now();
+  close(meeting);
+  const nlohmann::json line = {
+      {"event", "done"},
+      {"code", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)},
+      {"wall_ns", end - start},
+      {"user_ns", Nanoseconds(usage.ru_utime)},
+      {"system_ns", Nanoseconds(usage.ru_stime)},
+      {"output", text},
+  };
+  // What the program wrote may be no UTF-8.
+  std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+}
+
+}  // namespace
+
+void AddMeet(CLI::App& app) {
+  static Options options;
+  CLI::App* command = app.add_subcommand(
+      "meet",
+      "Wait at a meeting point until everybody is let go, then run a program, and print one line:\n"
+      "its exit code, its times, what it wrote. The connection closes when it ends.");
+  command->add_option("--at", options.at, "address of who lets go")->required()->option_text("IP");
+  command->add_option("--port", options.port, "port of it")
+      ->required()
+      ->check(CLI::Range(1, 65535))
+      ->option_text("N");
+  command->add_option("program", options.program, "the program and its arguments, after --")
+      ->required()
+      ->option_text("PROGRAM ARG...");
+  command->callback([] { Run(options); });
+}
+
+}  // namespace tare::probe
