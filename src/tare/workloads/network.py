@@ -93,7 +93,7 @@ class Network:
         ),
         "host-cpu": Statistic("processor time for each gigabyte from the host"),
     }
-    counts_operations = False
+    response_times = False
 
     def subject(self, cell: Cell) -> str:
         """What sentences about a cell speak of."""

@@ -113,7 +113,7 @@ class Stressing:
     session_settings: Mapping[str, Factor] = {
         "seconds": rows.count("seconds", "1", "How long each method runs, in whole seconds.")
     }
-    counts_operations = False
+    response_times = False
 
     def __init__(self, name: str, classes: Mapping[str, Class]) -> None:
         self.name = name
