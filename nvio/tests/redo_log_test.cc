@@ -226,6 +226,9 @@ TEST(RedoLog, LeavesTheLastSyncAtEveryCrashPoint) {
       ASSERT_TRUE(rebuilt == synced || rebuilt == promising) << "point " << point;
     }
   }
+  RecordProperty("points", points);
+  RecordProperty("in_sync", in_sync);
+  RecordProperty("in_checkpoint", in_checkpoint);
   EXPECT_GT(in_sync, points / 10);
   EXPECT_GT(in_checkpoint, 0);
 }
