@@ -4,9 +4,10 @@
 use libfuzzer_sys::fuzz_target;
 use pageshare_index::{HashKey, ScopeKey};
 use pageshare_wire::hello::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
-use pageshare_wire::record::{HEADER_BYTES, Header, decode_ask, decode_credit};
+use pageshare_wire::ask::{Answer, Ask, decode_supply};
+use pageshare_wire::record::{HEADER_BYTES, Header, decode_credit};
 use pageshare_wire::segment::{Held, SegmentView};
-use pageshare_wire::{Chain, PageSet};
+use pageshare_wire::{Chain, PageSet, delta};
 
 fuzz_target!(|input: (u8, u8, &[u8])| {
     let (pages, known, bytes) = (usize::from(input.0 % 8), input.1, input.2);
@@ -20,13 +21,22 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
     if let Some(welcome) = bytes.first_chunk::<WELCOME_BYTES>() {
         let _ = Welcome::decode(welcome);
     }
-    let _ = (decode_ask(bytes), decode_credit(bytes));
+    let _ = (decode_credit(bytes), Answer::decode(bytes, pages, pages));
+    if let Ok(ask) = Ask::decode(bytes) {
+        assert_eq!(ask.encode(), bytes);
+    }
+    if let Ok(contents) = decode_supply(bytes) {
+        assert!(contents.len() <= 1 << 20);
+    }
+    let _ = delta::apply(bytes, &mut [0; 4096]);
     let mut held = Held { known: PageSet::empty(pages), ..Held::default() };
     for page in 0..pages {
         held.hashes.push(key.hash(&[0; 4096]));
         if known >> page & 1 == 1 {
             held.known.insert(page);
             held.contents.extend([0; 4096]);
+        } else {
+            held.bases.push((page as u16, Box::new([1; 4096])));
         }
     }
     // The chain protects what lies behind it; here it is made to fit, so that fuzzing gets there.
@@ -37,10 +47,13 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
     }
     if let Ok(view) = SegmentView::parse(&bytes) {
         let mut out = Vec::new();
-        let expanded =
-            view.expand(0, &held, &key, &mut Chain::default(), &mut out, |hash, content| {
-                assert_eq!(key.hash(content), hash);
-            });
+        if let Ok(missing) = view.missing(&held) {
+            held.supplied = vec![0; missing.min(256) * 4096];
+        }
+        let expanded = view.expand(0, &held, &key, &mut Chain::default(), &mut out);
+        for page in expanded.iter().flatten() {
+            assert_eq!(key.hash(&out[page.at..page.at + 4096]), page.hash);
+        }
         assert!(out.len() <= 1 << 20);
         assert_eq!(out.len(), if expanded.is_ok() { view.stream_bytes() } else { 0 });
     }

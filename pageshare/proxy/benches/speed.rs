@@ -75,11 +75,8 @@ fn rates(samples: &[f64]) -> Value {
 /// Processor seconds of this process.
 fn processor() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
-    .as_secs_f64()
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+        .as_secs_f64()
 }
 
 #[allow(clippy::cast_precision_loss)] // Counts of bytes.
@@ -130,13 +127,21 @@ fn pass_through(channel: &[u8]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
             free.local_addr().expect("a bound socket").port()
         };
         let wire = format!("tcp:127.0.0.1:{port}");
-        let mut receive = proxy(
-            directory.path(),
-            &["receive", "--listen", &wire, "--qemu", &unix("in")],
-        );
+        let mut receive =
+            proxy(directory.path(), &["receive", "--listen", &wire, "--qemu", &unix("in")]);
         let mut send = proxy(
             directory.path(),
-            &["send", "--listen", &unix("out"), "--to", &wire, "--ask", "never", "--compress", "never"],
+            &[
+                "send",
+                "--listen",
+                &unix("out"),
+                "--to",
+                &wire,
+                "--ask",
+                "never",
+                "--compress",
+                "never",
+            ],
         );
         let mut source = connect(&at("out"));
         let begin = Instant::now();

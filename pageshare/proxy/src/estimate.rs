@@ -6,10 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use pageshare_index::{PAGE_SIZE, PageHash};
+use pageshare_wire::ask::{Answer, Ask};
 use pageshare_wire::hello::MigrationId;
-use pageshare_wire::record::{Kind, encode_ask};
-use pageshare_wire::segment::{Compressor, Draft};
-use pageshare_wire::{PageSet, WireError};
+use pageshare_wire::record::Kind;
+use pageshare_wire::segment::Draft;
+use pageshare_wire::{Compressor, PageSet, WireError};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -71,10 +72,10 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
     let (mut hashing, mut compressing) = (0.0, 0.0);
     for (number, batch) in (0..).zip(pages.sampled.chunks(BATCH * PAGE_SIZE)) {
         let begin = Instant::now();
-        let hashes: Vec<PageHash> =
-            batch.chunks(PAGE_SIZE).map(|page| agreed.hash_key.hash(page)).collect();
+        let pages: Vec<&[u8; PAGE_SIZE]> = batch.as_chunks().0.iter().collect();
+        let hashes: Vec<PageHash> = agreed.hash_key.hash_pages(&pages);
         hashing += begin.elapsed().as_secs_f64();
-        let known = ask(&mut wire, number, &hashes)?;
+        let known = ask(&mut wire, number, hashes)?;
         found += known.count();
         let unknown: Vec<u8> = batch
             .chunks(PAGE_SIZE)
@@ -87,7 +88,7 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
         let mut draft = Draft::new(unknown);
         let length = draft.stream_bytes();
         draft.add(pageshare_stream::Token::Bytes, length, false);
-        let encoded = draft.encode(Vec::new(), &PageSet::default(), Some(&mut compressor));
+        let encoded = draft.encode(Vec::new(), &[], &[], Some(&mut compressor));
         compressing += begin.elapsed().as_secs_f64();
         compressed += encoded.payload().len();
     }
@@ -151,13 +152,14 @@ fn predict(sampled: &Sampled, link: f64, threads: usize) -> Estimate {
     }
 }
 
-fn ask(wire: &mut Link, number: u32, hashes: &[PageHash]) -> Result<PageSet, Error> {
-    wire.writer.send(Kind::Probe, number, &[&encode_ask(hashes)])?;
+fn ask(wire: &mut Link, number: u32, hashes: Vec<PageHash>) -> Result<PageSet, Error> {
+    let asked = hashes.len();
+    let ask = Ask { hashes, bases: Vec::new() };
+    wire.writer.send(Kind::Probe, number, &[&ask.encode()])?;
     let mut body = Vec::new();
     match wire.reader.receive(&mut body)? {
         Some(header) if header.kind == Kind::Answer && header.sequence == number => {
-            PageSet::from_bytes(&body, hashes.len())
-                .ok_or_else(|| WireError::Protocol("length of an answer").into())
+            Ok(Answer::decode(&body, asked, 0)?.known)
         }
         Some(header) if header.kind == Kind::Abort => {
             Err(WireError::Aborted(String::from_utf8_lossy(&body).into_owned()).into())

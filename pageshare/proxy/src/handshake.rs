@@ -92,11 +92,15 @@ pub fn send(
     })
 }
 
-/// The receiver's side.
+/// The receiver's side, which answers in any of these scopes.
 ///
 /// # Errors
 /// If the peer is no sender of this version, claims a scope whose key it has not, or is silent.
-pub fn receive(link: &mut Link, window: u32, scope: Option<&Scope>) -> Result<Agreed, Error> {
+pub fn receive<'a>(
+    link: &mut Link,
+    window: u32,
+    mut scopes: impl Iterator<Item = &'a Scope>,
+) -> Result<Agreed, Error> {
     link.reader.limit_wait(Some(PATIENCE))?;
     let mut greeting = [0; HELLO_BYTES];
     link.reader.fill(&mut greeting)?;
@@ -109,7 +113,7 @@ pub fn receive(link: &mut Link, window: u32, scope: Option<&Scope>) -> Result<Ag
     if hello.checksums != link.checksums() {
         return Err(refuse("one side uses TLS and the other does not"));
     }
-    let scope = scope.filter(|scope| scope.name == hello.scope);
+    let scope = scopes.find(|scope| scope.name == hello.scope);
     let nonce = random()?;
     let ours = scope.map(|scope| proof(&scope.key, Side::Receiver, &hello, &nonce));
     let welcome = Welcome::Accepted {

@@ -115,10 +115,9 @@ impl LinkReader {
         })
     }
 
-    /// Bytes of records received.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// Bytes of records received since this was asked last.
+    pub fn take_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
     }
 
     /// Lets the handshake fail that takes longer than this; `None` lifts the limit.
@@ -188,10 +187,9 @@ impl LinkWriter {
         self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Bytes of records and of the handshake sent, without TLS's own.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    /// Bytes of records and of the handshake sent since this was asked last, without TLS's own.
+    pub fn take_bytes(&self) -> u64 {
+        self.bytes.swap(0, Ordering::Relaxed)
     }
 }
 

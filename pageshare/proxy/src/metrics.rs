@@ -1,12 +1,12 @@
-//! Totals over all migrations that have ended, for Prometheus.
+//! What all migrations of this process have done so far, those under way included, for Prometheus.
 
 use std::io::{BufRead, BufReader, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::address::Address;
 use crate::error::Error;
-use crate::record::Record;
+use crate::record::{Account, Record};
 use crate::socket::{Listener, Socket};
 
 /// A scraper that sends its request more slowly is let go.
@@ -15,24 +15,46 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Nobody asks for metrics at greater length.
 const LONGEST_REQUEST: usize = 1 << 16;
 
-/// Sums of the records' fields.
-#[derive(Debug, Clone, Default)]
-struct Totals {
+/// A counter: its name without prefix and suffix, what it counts, where a record has it.
+type Row = (&'static str, &'static str, fn(&Record) -> f64);
+
+#[allow(clippy::cast_precision_loss)] // As Prometheus itself counts.
+const ROWS: [Row; 17] = [
+    ("stream_bytes", "Bytes of QEMU's streams.", |it| it.stream_bytes as f64),
+    (
+        "stream_accepted_bytes",
+        "Bytes of them that the destination QEMU took, at the sender.",
+        |it| it.stream_accepted as f64,
+    ),
+    ("wire_sent_bytes", "Bytes of records sent.", |it| it.wire_sent as f64),
+    ("wire_received_bytes", "Bytes of records received.", |it| it.wire_received as f64),
+    ("zero_pages", "Zero pages that travelled as runs.", |it| it.zero_pages as f64),
+    ("pages", "Page contents in the streams.", |it| it.pages as f64),
+    ("pages_asked", "Pages asked for by hash.", |it| it.pages_asked as f64),
+    ("pages_referenced", "Pages sent as references.", |it| it.pages_referenced as f64),
+    ("pages_at_once", "Pages referred to before the answer.", |it| it.pages_at_once as f64),
+    ("pages_supplied", "Of those, pages that had to follow.", |it| it.pages_supplied as f64),
+    ("pages_delta", "Pages sent as differences.", |it| it.pages_delta as f64),
+    ("delta_saved_bytes", "Bytes that this spared.", |it| it.delta_saved as f64),
+    ("pages_kept", "Pages of copies kept for return trips.", |it| it.pages_kept as f64),
+    ("found_kept", "Pages found in kept copies.", |it| it.found_kept as f64),
+    ("found_received", "Pages found in the arriving guest itself.", |it| it.found_received as f64),
+    ("found_indexed", "Pages found in other VMs or images.", |it| it.found_indexed as f64),
+    ("migration_seconds", "Time that migrations took.", |it| it.seconds),
+];
+
+/// Sums over the migrations that have ended, and the accounts of those under way.
+#[derive(Debug, Default)]
+struct State {
     ended: u64,
     failed: u64,
-    stream_bytes: u64,
-    wire_sent: u64,
-    wire_received: u64,
-    zero_pages: u64,
-    pages: u64,
-    pages_asked: u64,
-    pages_referenced: u64,
-    seconds: f64,
+    sums: [f64; ROWS.len()],
+    live: Vec<Arc<Account>>,
 }
 
-/// The totals, served as text over HTTP.
+/// The counters, served as text over HTTP.
 #[derive(Clone, Default)]
-pub struct Metrics(Arc<Mutex<Totals>>);
+pub struct Metrics(Arc<Mutex<State>>);
 
 impl Metrics {
     /// Serves scrapers at `address` in a thread of its own; returns where.
@@ -52,19 +74,30 @@ impl Metrics {
         Ok(at)
     }
 
-    /// Adds a migration that has ended.
-    pub fn add(&self, record: &Record) {
-        let mut totals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        totals.ended += 1;
-        totals.failed += u64::from(record.error.is_some());
-        totals.stream_bytes += record.stream_bytes;
-        totals.wire_sent += record.wire_sent;
-        totals.wire_received += record.wire_received;
-        totals.zero_pages += record.zero_pages;
-        totals.pages += record.pages;
-        totals.pages_asked += record.pages_asked;
-        totals.pages_referenced += record.pages_referenced;
-        totals.seconds += record.seconds;
+    /// Opens the account of a migration that begins now; `role` is `send` or `receive`.
+    #[must_use]
+    pub fn begin(&self, role: &'static str, migration: [u8; 16]) -> Arc<Account> {
+        let account = Arc::new(Account::begin(role, migration));
+        self.state().live.push(Arc::clone(&account));
+        account
+    }
+
+    /// Closes an account.
+    #[must_use]
+    pub fn end(&self, account: &Arc<Account>) -> Record {
+        let record = account.record();
+        let mut state = self.state();
+        state.live.retain(|live| !Arc::ptr_eq(live, account));
+        state.ended += 1;
+        state.failed += u64::from(record.error.is_some());
+        for (sum, (_, _, value)) in state.sums.iter_mut().zip(ROWS) {
+            *sum += value(&record);
+        }
+        record
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer(&self, mut scraper: Socket) -> std::io::Result<()> {
@@ -83,30 +116,30 @@ impl Metrics {
     }
 
     fn text(&self) -> String {
-        let totals = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        #[allow(clippy::cast_precision_loss)] // As Prometheus itself counts.
-        let rows = [
-            ("migrations", "Migrations that have ended.", totals.ended as f64),
-            ("migrations_failed", "Those of them that broke.", totals.failed as f64),
-            ("stream_bytes", "Bytes of QEMU's streams.", totals.stream_bytes as f64),
-            ("wire_sent_bytes", "Bytes of records sent.", totals.wire_sent as f64),
-            ("wire_received_bytes", "Bytes of records received.", totals.wire_received as f64),
-            ("zero_pages", "Zero pages that travelled as runs.", totals.zero_pages as f64),
-            ("pages", "Page contents in the streams.", totals.pages as f64),
-            ("pages_asked", "Pages asked for by hash.", totals.pages_asked as f64),
-            ("pages_referenced", "Pages sent as references.", totals.pages_referenced as f64),
-            ("migration_seconds", "Time that migrations took.", totals.seconds),
-        ];
-        rows.iter()
-            .map(|(name, help, value)| {
-                format!(
-                    "# HELP pageshare_{name}_total {help}\n\
-                     # TYPE pageshare_{name}_total counter\n\
-                     pageshare_{name}_total {value}\n"
-                )
-            })
-            .collect()
+        let (ended, failed, mut sums, live) = {
+            let state = self.state();
+            let live: Vec<Record> = state.live.iter().map(|account| account.record()).collect();
+            (state.ended, state.failed, state.sums, live)
+        };
+        for record in &live {
+            for (sum, (_, _, value)) in sums.iter_mut().zip(ROWS) {
+                *sum += value(record);
+            }
+        }
+        let mut text = metric("migrations_running", "gauge", "Migrations under way.", live.len());
+        text += &metric("migrations_total", "counter", "Migrations that have ended.", ended);
+        text += &metric("migrations_failed_total", "counter", "Those of them that broke.", failed);
+        for (sum, (name, help, _)) in sums.into_iter().zip(ROWS) {
+            text += &metric(&format!("{name}_total"), "counter", help, sum);
+        }
+        text
     }
+}
+
+fn metric(name: &str, kind: &str, help: &str, value: impl std::fmt::Display) -> String {
+    format!(
+        "# HELP pageshare_{name} {help}\n# TYPE pageshare_{name} {kind}\npageshare_{name} {value}\n"
+    )
 }
 
 #[cfg(test)]
@@ -114,24 +147,35 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::record::Account;
+    use crate::record::add;
 
-    #[test]
-    fn a_scraper_reads_the_totals() {
-        let metrics = Metrics::default();
-        let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
-        let account = Account::default();
-        crate::record::add(&account.stream_bytes, 1000);
-        account.broke("the link was cut");
-        metrics.add(&account.record("send", [0; 16]));
-        metrics.add(&account.record("send", [0; 16]));
-
-        let mut scraper = Socket::connect("the metrics", &address).unwrap();
+    fn scrape(address: &Address) -> String {
+        let mut scraper = Socket::connect("the metrics", address).unwrap();
         scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
         let mut answer = String::new();
         scraper.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_scraper_reads_what_has_ended_and_what_is_under_way() {
+        let metrics = Metrics::default();
+        let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let ended = metrics.begin("send", [0; 16]);
+        add(&ended.stream_bytes, 1000);
+        ended.broke("the link was cut");
+        let _ = metrics.end(&ended);
+        let running = metrics.begin("send", [1; 16]);
+        add(&running.stream_bytes, 500);
+
+        let answer = scrape(&address);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-        assert!(answer.contains("\npageshare_stream_bytes_total 2000\n"), "{answer}");
-        assert!(answer.contains("\npageshare_migrations_failed_total 2\n"), "{answer}");
+        assert!(answer.contains("\npageshare_stream_bytes_total 1500\n"), "{answer}");
+        assert!(answer.contains("\npageshare_migrations_failed_total 1\n"), "{answer}");
+        assert!(answer.contains("\npageshare_migrations_running 1\n"), "{answer}");
+        let _ = metrics.end(&running);
+        let answer = scrape(&address);
+        assert!(answer.contains("\npageshare_stream_bytes_total 1500\n"), "{answer}");
+        assert!(answer.contains("\npageshare_migrations_running 0\n"), "{answer}");
     }
 }

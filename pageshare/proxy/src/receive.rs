@@ -6,6 +6,7 @@
 
 mod answer;
 mod channel;
+mod received;
 mod session;
 mod shelf;
 
@@ -19,6 +20,7 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::handshake;
 use crate::link::{Link, ServerTls};
+use crate::metrics::Metrics;
 use crate::record::Record;
 use crate::scope::Scope;
 use crate::socket::{Listener, Socket};
@@ -32,12 +34,17 @@ pub struct Receiver {
     pub qemu: Address,
     /// TLS; nothing with `--insecure`.
     pub tls: Option<ServerTls>,
-    /// The scope to answer in, and the pages that may be shared in it.
-    pub shelf: Option<(Scope, Arc<Shelf>)>,
+    /// The destination QEMU's process, in whose memory pages that have arrived are found again;
+    /// nothing to take the process that listens there.
+    pub qemu_pid: Option<u32>,
+    /// The scopes to answer in, and the pages that may be shared in each.
+    pub shelves: Vec<(Scope, Arc<Shelf>)>,
     /// Bytes of pages just received that are kept for references.
     pub recent_bytes: usize,
     /// Upper bound on expanded bytes in flight.
     pub window: u32,
+    /// Where running migrations are counted.
+    pub metrics: Metrics,
 }
 
 type Sessions = Arc<Mutex<HashMap<MigrationId, Arc<Session>>>>;
@@ -78,8 +85,8 @@ fn greet(
             Some(tls) => tls.link(socket)?,
             None => Link::plain(socket)?,
         };
-        let scope = receiver.shelf.as_ref().map(|(scope, _)| scope);
-        let agreed = handshake::receive(&mut link, receiver.window, scope)?;
+        let scopes = receiver.shelves.iter().map(|(scope, _)| scope);
+        let agreed = handshake::receive(&mut link, receiver.window, scopes)?;
         Ok((link, agreed))
     };
     let (link, agreed) = match greeted() {
@@ -92,6 +99,9 @@ fn greet(
         let session = sessions
             .entry(id)
             .or_insert_with(|| Arc::new(Session::begin(Arc::clone(receiver), &agreed)));
+        if session.scope != agreed.scope {
+            return warn!("a connection was turned away: its migration is in another scope");
+        }
         session.open_channel();
         Arc::clone(session)
     };
@@ -99,7 +109,7 @@ fn greet(
     let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
     if session.close_channel() {
         sessions.remove(&id);
-        let record = session.account.record("receive", id.0);
+        let record = receiver.metrics.end(&session.account);
         if record.stream_bytes == 0 && record.pages_asked > 0 && record.error.is_none() {
             return info!("answered an estimate over {} pages", record.pages_asked);
         }

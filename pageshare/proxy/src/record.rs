@@ -6,10 +6,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::link::{LinkReader, LinkWriter};
+
 /// Counters that all channels of a migration share. Each is a number of events or bytes since the
 /// migration began.
 #[derive(Debug)]
 pub struct Account {
+    role: &'static str,
+    migration: [u8; 16],
     began: Instant,
     began_unix: f64,
     /// Bytes of QEMU's streams, all channels, source to destination.
@@ -30,6 +34,39 @@ pub struct Account {
     pub compressed_from: AtomicU64,
     /// The same bytes, after.
     pub compressed_to: AtomicU64,
+    /// Bytes of the streams that the destination QEMU has accepted, as the sender knows.
+    pub stream_accepted: AtomicU64,
+    /// Page contents that KSM had merged at the source; 0 when KSM is not looked at.
+    pub pages_merged: AtomicU64,
+    /// Pages asked for that KSM had merged.
+    pub merged_asked: AtomicU64,
+    /// Of those, the ones that the receiver had: `merged_found / merged_asked` is the precision of
+    /// KSM's verdict, and, when every page is asked for, `merged_found / pages_referenced` its recall.
+    pub merged_found: AtomicU64,
+    /// Segments that waited for an answer: round trips, many of them in flight at once.
+    pub segments_asked: AtomicU64,
+    /// Segments that referred to pages without waiting: round trips spared.
+    pub segments_at_once: AtomicU64,
+    /// Pages referred to before the answer.
+    pub pages_at_once: AtomicU64,
+    /// Of those, the ones that the receiver lacked and was sent after all.
+    pub pages_supplied: AtomicU64,
+    /// Pages sent as the difference from an earlier version.
+    pub pages_delta: AtomicU64,
+    /// Bytes that this spared, before compression.
+    pub delta_saved: AtomicU64,
+    /// Pages of the copy kept for the return trip.
+    pub pages_kept: AtomicU64,
+    /// Pages not kept since the disk did not keep up.
+    pub pages_not_kept: AtomicU64,
+    /// Receiver: pages found among those that had just arrived.
+    pub found_recent: AtomicU64,
+    /// Receiver: pages found in the destination QEMU's own memory, among those that had arrived.
+    pub found_received: AtomicU64,
+    /// Receiver: pages found in a copy kept on an earlier visit.
+    pub found_kept: AtomicU64,
+    /// Receiver: pages found in other VMs or in images.
+    pub found_indexed: AtomicU64,
     verbatim: Mutex<Vec<VerbatimChannel>>,
     error: Mutex<Option<String>>,
 }
@@ -76,6 +113,38 @@ pub struct Record {
     pub compressed_from: u64,
     /// See [`Account`].
     pub compressed_to: u64,
+    /// See [`Account`].
+    pub stream_accepted: u64,
+    /// See [`Account`].
+    pub pages_merged: u64,
+    /// See [`Account`].
+    pub merged_asked: u64,
+    /// See [`Account`].
+    pub merged_found: u64,
+    /// See [`Account`].
+    pub segments_asked: u64,
+    /// See [`Account`].
+    pub segments_at_once: u64,
+    /// See [`Account`].
+    pub pages_at_once: u64,
+    /// See [`Account`].
+    pub pages_supplied: u64,
+    /// See [`Account`].
+    pub pages_delta: u64,
+    /// See [`Account`].
+    pub delta_saved: u64,
+    /// See [`Account`].
+    pub pages_kept: u64,
+    /// See [`Account`].
+    pub pages_not_kept: u64,
+    /// See [`Account`].
+    pub found_recent: u64,
+    /// See [`Account`].
+    pub found_received: u64,
+    /// See [`Account`].
+    pub found_kept: u64,
+    /// See [`Account`].
+    pub found_indexed: u64,
     /// Processor seconds that this whole process has used so far, all threads, user and system.
     pub process_cpu_seconds: Option<f64>,
     /// Channels that were passed on verbatim from some byte on.
@@ -84,11 +153,15 @@ pub struct Record {
     pub error: Option<String>,
 }
 
-impl Default for Account {
-    fn default() -> Self {
+impl Account {
+    /// The account of a migration that begins now; `role` is `send` or `receive`.
+    #[must_use]
+    pub fn begin(role: &'static str, migration: [u8; 16]) -> Self {
         let zero = || AtomicU64::new(0);
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
+            role,
+            migration,
             began: Instant::now(),
             began_unix: since_epoch.as_secs_f64(),
             stream_bytes: zero(),
@@ -100,18 +173,27 @@ impl Default for Account {
             pages_referenced: zero(),
             compressed_from: zero(),
             compressed_to: zero(),
+            stream_accepted: zero(),
+            pages_merged: zero(),
+            merged_asked: zero(),
+            merged_found: zero(),
+            segments_asked: zero(),
+            segments_at_once: zero(),
+            pages_at_once: zero(),
+            pages_supplied: zero(),
+            pages_delta: zero(),
+            delta_saved: zero(),
+            pages_kept: zero(),
+            pages_not_kept: zero(),
+            found_recent: zero(),
+            found_received: zero(),
+            found_kept: zero(),
+            found_indexed: zero(),
             verbatim: Mutex::default(),
             error: Mutex::default(),
         }
     }
-}
 
-/// Adds to a counter.
-pub fn add(counter: &AtomicU64, amount: usize) {
-    counter.fetch_add(amount as u64, Ordering::Relaxed);
-}
-
-impl Account {
     /// Notes where a channel stopped being parsed.
     pub fn verbatim(&self, channel: VerbatimChannel) {
         self.verbatim.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
@@ -123,6 +205,22 @@ impl Account {
         first.get_or_insert_with(|| error.to_owned());
     }
 
+    /// Counts what a link has sent since it was counted last.
+    pub fn sent(&self, link: &LinkWriter) {
+        self.wire_sent.fetch_add(link.take_bytes(), Ordering::Relaxed);
+    }
+
+    /// Counts what a link has received since it was counted last.
+    pub fn received(&self, link: &mut LinkReader) {
+        self.wire_received.fetch_add(link.take_bytes(), Ordering::Relaxed);
+    }
+
+    /// Whether the migration has failed.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Seconds since the migration began.
     #[must_use]
     pub fn seconds(&self) -> f64 {
@@ -131,12 +229,12 @@ impl Account {
 
     /// The account so far.
     #[must_use]
-    pub fn record(&self, role: &'static str, migration: [u8; 16]) -> Record {
+    pub fn record(&self) -> Record {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Record {
             version: 1,
-            role,
-            migration: migration.iter().map(|byte| format!("{byte:02x}")).collect(),
+            role: self.role,
+            migration: self.migration.iter().map(|byte| format!("{byte:02x}")).collect(),
             began: self.began_unix,
             seconds: self.seconds(),
             stream_bytes: get(&self.stream_bytes),
@@ -148,11 +246,32 @@ impl Account {
             pages_referenced: get(&self.pages_referenced),
             compressed_from: get(&self.compressed_from),
             compressed_to: get(&self.compressed_to),
+            stream_accepted: get(&self.stream_accepted),
+            pages_merged: get(&self.pages_merged),
+            merged_asked: get(&self.merged_asked),
+            merged_found: get(&self.merged_found),
+            segments_asked: get(&self.segments_asked),
+            segments_at_once: get(&self.segments_at_once),
+            pages_at_once: get(&self.pages_at_once),
+            pages_supplied: get(&self.pages_supplied),
+            pages_delta: get(&self.pages_delta),
+            delta_saved: get(&self.delta_saved),
+            pages_kept: get(&self.pages_kept),
+            pages_not_kept: get(&self.pages_not_kept),
+            found_recent: get(&self.found_recent),
+            found_received: get(&self.found_received),
+            found_kept: get(&self.found_kept),
+            found_indexed: get(&self.found_indexed),
             process_cpu_seconds: process_cpu_seconds(),
             verbatim: self.verbatim.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
+}
+
+/// Adds to a counter.
+pub fn add(counter: &AtomicU64, amount: usize) {
+    counter.fetch_add(amount as u64, Ordering::Relaxed);
 }
 
 /// From `/proc/self/stat`: user and system ticks of all

@@ -6,6 +6,7 @@
 mod channel;
 mod ingest;
 mod migration;
+mod versions;
 mod workers;
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -16,8 +17,9 @@ use tracing::error;
 
 use crate::address::Address;
 use crate::error::Error;
-use crate::ksm::Ksm;
+use crate::kept::KeepIn;
 use crate::link::{ClientTls, Link};
+use crate::metrics::Metrics;
 use crate::record::Record;
 use crate::scope::Scope;
 use crate::socket::{Listener, Socket};
@@ -34,8 +36,18 @@ pub struct Sender {
     pub scope: Option<Scope>,
     /// Whether to ask for pages.
     pub ask: Policy,
-    /// Ask only for pages that KSM has merged in this process, the source QEMU.
-    pub ksm: Option<Ksm>,
+    /// Which pages may be asked for.
+    pub candidates: Candidates,
+    /// The source QEMU, whose pages KSM's verdict is read of; nothing to take the process that
+    /// connects.
+    pub ksm_pid: Option<u32>,
+    /// Refer to KSM's candidates before the receiver has answered.
+    pub at_once: bool,
+    /// Bytes of pages sent that are remembered, so that changes can travel as differences; 0 for
+    /// no differences.
+    pub delta_bytes: usize,
+    /// Where to keep a copy of the VM for its return; needs a scope.
+    pub keep: Option<KeepIn>,
     /// Whether to compress what is not referenced.
     pub compress: Policy,
     /// zstd's level.
@@ -46,6 +58,19 @@ pub struct Sender {
     pub downtime_limit: Duration,
     /// Upper bound on expanded bytes in flight.
     pub window: u32,
+    /// Where running migrations are counted.
+    pub metrics: Metrics,
+}
+
+/// Which pages the receiver may be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Candidates {
+    /// Every page.
+    All,
+    /// Those that KSM has merged at the source, as in the paper.
+    Ksm,
+    /// None.
+    Off,
 }
 
 impl Sender {
@@ -83,7 +108,7 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
             let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
             let migration = match &*slot {
                 Some(migration) => Arc::clone(migration),
-                None => match Migration::begin(Arc::clone(&sender), workers.clone()) {
+                None => match Migration::begin(Arc::clone(&sender), workers.clone(), qemu.peer()) {
                     Ok(migration) => Arc::clone(slot.insert(Arc::new(migration))),
                     Err(error) => {
                         error!("{error}");
@@ -100,7 +125,7 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
                 if migration.close_channel() {
                     *slot = None;
                     // Nobody listens any more when the program is about to end.
-                    let _ = ended.send(migration.record());
+                    let _ = ended.send(migration.end());
                 }
             });
         }

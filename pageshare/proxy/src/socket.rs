@@ -110,6 +110,15 @@ impl Socket {
         Ok(())
     }
 
+    /// The process at the other end of a Unix socket, as far as the kernel knows it: the one that
+    /// connected, or that listened.
+    #[must_use]
+    pub fn peer(&self) -> Option<u32> {
+        let Self::Unix(socket) = self else { return None };
+        let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    }
+
     fn tune(&self) -> io::Result<()> {
         let reference = match self {
             Self::Unix(socket) => SockRef::from(socket),

@@ -9,6 +9,6 @@ mod scan;
 mod spec;
 
 pub use library::Library;
-pub use process::{Run, memory, touched};
+pub use process::{Run, guest_mappings, is_qemu, memory, touched};
 pub use scan::{Scanned, scan};
 pub use spec::SourceSpec;

@@ -107,9 +107,24 @@ pub(super) struct SendingArgs {
     /// Whether to ask the receiver for pages.
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
     pub(super) ask: PolicyArg,
-    /// Ask only for pages that KSM has merged in this process, the source QEMU (needs root).
+    /// Which pages may be asked for. KSM's verdict needs root, and KSM running at the source.
+    /// [default: all; ksm with --ksm-pid]
+    #[arg(long, value_enum)]
+    pub(super) candidates: Option<CandidatesArg>,
+    /// The source QEMU, if it is not the process that connects. With `--candidates all` KSM's
+    /// verdict is counted beside the answers and decides nothing.
     #[arg(long, value_name = "PID")]
     pub(super) ksm_pid: Option<u32>,
+    /// Refer to KSM's candidates at once, without waiting for the receiver's answer; what it lacks
+    /// follows. Spares a round trip where links are long.
+    #[arg(long)]
+    pub(super) at_once: bool,
+    /// MiB of pages sent that are remembered, so that a page that the guest has changed since
+    /// travels as the difference; 0 for never.
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    pub(super) delta_cache: usize,
+    #[command(flatten)]
+    pub(super) keep: KeepArgs,
     /// Whether to compress what the receiver does not have.
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
     pub(super) compress: PolicyArg,
@@ -122,6 +137,24 @@ pub(super) struct SendingArgs {
     /// QEMU's downtime-limit, in milliseconds: bounds how much is kept in flight.
     #[arg(long, value_name = "MS", default_value_t = 300)]
     pub(super) downtime_limit: u64,
+}
+
+/// A copy that stays here when the VM leaves, for its return.
+#[derive(Debug, Args)]
+pub(super) struct KeepArgs {
+    /// Keep a copy of the VM in this directory, encrypted under the scope's key, so that little
+    /// need travel when it comes back (see `receive --kept`).
+    #[arg(long, value_name = "DIR", requires = "scope")]
+    pub(super) keep: Option<PathBuf>,
+    /// Hours after which a copy is refused and removed.
+    #[arg(long, value_name = "HOURS", default_value_t = 24)]
+    pub(super) keep_for: u64,
+    /// MiB that all copies in the directory may take; the oldest give way.
+    #[arg(long, value_name = "MIB", default_value_t = 16384)]
+    pub(super) keep_quota: u64,
+    /// The VM's name: a newer copy of the same VM replaces the older. `migrate` asks QEMU.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub(super) keep_name: String,
 }
 
 #[derive(Debug, Args)]
@@ -181,19 +214,28 @@ pub(super) struct ReceiveArgs {
     /// client of the authorities may connect.
     #[arg(long, value_name = "NAME")]
     pub(super) peer: Vec<String>,
-    /// File of the scope in which pages may be asked for (see `pageshare scope`).
+    /// The destination QEMU's process, if it is not the one that listens at --qemu: pages that
+    /// arrive twice are found again in its memory.
+    #[arg(long, value_name = "PID")]
+    pub(super) qemu_pid: Option<u32>,
+    /// File of a scope in which pages may be asked for (see `pageshare scope`). Repeat for more;
+    /// a migration asks in one of them.
     #[arg(long, value_name = "FILE")]
-    pub(super) scope: Option<PathBuf>,
+    pub(super) scope: Vec<PathBuf>,
     /// Where to find pages: qemu (the memory of every QEMU here), pid:N, image:PATH (raw, or
-    /// qcow2 without compression). Repeat for more.
-    #[arg(long, value_name = "SOURCE", requires = "scope", conflicts_with = "index")]
-    pub(super) source: Vec<SourceSpec>,
+    /// qcow2 without compression). Repeat for more. With several scopes, say which one may ask
+    /// for them: NAME=SOURCE.
+    #[arg(long, value_name = "[SCOPE=]SOURCE", requires = "scope")]
+    pub(super) source: Vec<String>,
     /// Index the sources again this many seconds after the last time; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(super) refresh: u64,
-    /// Read the index from a file that `pageshare index` keeps.
-    #[arg(long, value_name = "FILE", requires = "scope")]
-    pub(super) index: Option<PathBuf>,
+    /// Read a scope's index from a file that `pageshare index` keeps, instead of indexing sources.
+    #[arg(long, value_name = "[SCOPE=]FILE", requires = "scope")]
+    pub(super) index: Vec<String>,
+    /// Directory with copies that VMs left here (see `send --keep`). Each scope uses its own.
+    #[arg(long, value_name = "DIR", requires = "scope")]
+    pub(super) kept: Option<PathBuf>,
     /// Threads that index; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) threads: usize,
@@ -245,4 +287,14 @@ pub(super) enum PolicyArg {
     Always,
     /// Never.
     Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum CandidatesArg {
+    /// Every page.
+    All,
+    /// Those that KSM has merged at the source, as in the paper.
+    Ksm,
+    /// None.
+    Off,
 }

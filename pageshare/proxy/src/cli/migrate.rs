@@ -24,16 +24,22 @@ use crate::socket::Listener;
 const ACCOUNT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
-    let source = Qmp::connect(&arguments.vm)?;
+    let mut source = Qmp::connect(&arguments.vm)?;
     if arguments.resume {
         // A destination whose monitor is gone is what there may be to decide about.
         let destination = Qmp::connect(&arguments.to_qmp).ok();
         let outcome = Driver::new(source, destination).finish()?;
         return Ok(say(outcome));
     }
+    let name = source.execute("query-name", &json!({}))?;
     let mut driver = Driver::new(source, Some(Qmp::connect(&arguments.to_qmp)?));
     let downtime_limit = Duration::from_millis(arguments.sending.downtime_limit);
-    let sender = sender(&arguments.sending)?;
+    let mut sender = sender(&arguments.sending)?;
+    if let (Some(keep), Some(name)) = (&mut sender.keep, name["name"].as_str())
+        && keep.label.is_empty()
+    {
+        name.clone_into(&mut keep.label);
+    }
     let place = Place::new(arguments.listen.clone())?;
     let listener = Arc::new(Listener::bind(&place.address)?);
     driver.prepare(arguments.incoming.as_deref(), downtime_limit)?;
@@ -153,6 +159,11 @@ fn summary(record: &Record, last: Progress, seconds: f64) -> String {
         ("received", mib(record.wire_received)),
         ("pages", format!("{}, and {} zero", record.pages, record.zero_pages)),
         ("found there", format!("{} of {} asked", record.pages_referenced, record.pages_asked)),
+        (
+            "differences",
+            format!("{} pages, {} spared", record.pages_delta, mib(record.delta_saved)),
+        ),
+        ("kept here", format!("{} pages, for the return", record.pages_kept)),
     ];
     rows.iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
 }

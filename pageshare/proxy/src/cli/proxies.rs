@@ -1,7 +1,7 @@
 //! `pageshare send` and `pageshare receive`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -10,24 +10,27 @@ use pageshare_wire::adaptive::Policy;
 use pageshare_wire::window::LARGEST;
 use tracing::{info, warn};
 
-use super::args::{LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs};
+use super::args::{CandidatesArg, LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs};
 use super::to_json;
 use crate::error::Error;
+use crate::kept::KeepIn;
 use crate::ksm::Ksm;
 use crate::link::TlsFiles;
 use crate::metrics::Metrics;
 use crate::receive::{self, Receiver, Shelf};
 use crate::record::Record;
 use crate::scope::Scope;
-use crate::send::{self, Sender};
+use crate::send::{self, Candidates, Sender};
 use crate::socket::Listener;
+use crate::sources::SourceSpec;
 
 pub(super) fn send(arguments: &SendArgs) -> Result<ExitCode, Error> {
     let sender = sender(&arguments.sending)?;
     let listener = Arc::new(Listener::bind(&arguments.listen)?);
     info!("waiting for QEMU at {}, sending to {}", listener.address(), sender.peer);
+    let metrics = sender.metrics.clone();
     let records = send::serve(sender, Arc::clone(&listener))?;
-    stay(&arguments.life, &listener, &records)
+    stay(&arguments.life, &metrics, &listener, &records)
 }
 
 /// A sender as the command line describes it.
@@ -44,17 +47,37 @@ pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
         let files = TlsFiles::in_directory(&arguments.tls.tls_dir, "client");
         Some((files.client()?, name))
     };
+    let candidates = match (arguments.candidates, arguments.ksm_pid) {
+        (Some(CandidatesArg::All), _) | (None, None) => Candidates::All,
+        (Some(CandidatesArg::Ksm), _) | (None, Some(_)) => Candidates::Ksm,
+        (Some(CandidatesArg::Off), _) => Candidates::Off,
+    };
+    if let Some(pid) = arguments.ksm_pid {
+        // An error is better now than in the middle of a migration.
+        Ksm::open(pid)?;
+    }
+    let keep = arguments.keep.keep.clone().map(|directory| KeepIn {
+        directory,
+        lifetime: Duration::from_secs(arguments.keep.keep_for.saturating_mul(3600)),
+        quota: arguments.keep.keep_quota << 20,
+        label: arguments.keep.keep_name.clone(),
+    });
     Ok(Sender {
         peer,
         tls,
         scope: arguments.scope.as_deref().map(Scope::load).transpose()?,
         ask: arguments.ask.into(),
-        ksm: arguments.ksm_pid.map(Ksm::open).transpose()?,
+        candidates,
+        ksm_pid: arguments.ksm_pid,
+        at_once: arguments.at_once,
+        delta_bytes: arguments.delta_cache << 20,
+        keep,
         compress: arguments.compress.into(),
         level: arguments.level,
         threads: threads(arguments.threads),
         downtime_limit: Duration::from_millis(arguments.downtime_limit),
         window: LARGEST,
+        metrics: Metrics::default(),
     })
 }
 
@@ -66,29 +89,76 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
         let files = TlsFiles::in_directory(&arguments.tls.tls_dir, "server");
         Some(files.server(arguments.peer.clone())?)
     };
-    let scope = arguments.scope.as_deref().map(Scope::load).transpose()?;
-    let shelf = scope.map(|scope| shelf(&arguments, &scope).map(|shelf| (scope, shelf)));
+    let shelves = shelves(&arguments)?;
+    let metrics = Metrics::default();
     let receiver = Receiver {
         qemu: arguments.qemu,
         tls,
-        shelf: shelf.transpose()?,
+        qemu_pid: arguments.qemu_pid,
+        shelves,
         recent_bytes: arguments.recent << 20,
         window: LARGEST,
+        metrics: metrics.clone(),
     };
     let listener = Arc::new(Listener::bind(&arguments.listen)?);
     info!("waiting for senders at {}, QEMU is at {}", listener.address(), receiver.qemu);
     let records = receive::serve(receiver, Arc::clone(&listener));
-    stay(&arguments.life, &listener, &records)
+    stay(&arguments.life, &metrics, &listener, &records)
 }
 
-fn shelf(arguments: &ReceiveArgs, scope: &Scope) -> Result<Arc<Shelf>, Error> {
-    let key = scope.key.hash_key();
-    match &arguments.index {
-        Some(path) => Shelf::file(path.clone(), key),
-        None => {
-            let refresh = (arguments.refresh > 0 && !arguments.source.is_empty())
+/// The scopes that are served, each with what may be shared in it.
+fn shelves(arguments: &ReceiveArgs) -> Result<Vec<(Scope, Arc<Shelf>)>, Error> {
+    let scopes: Vec<Scope> =
+        arguments.scope.iter().map(|path| Scope::load(path)).collect::<Result<_, _>>()?;
+    let mut sources: Vec<Vec<SourceSpec>> = vec![Vec::new(); scopes.len()];
+    let mut indexes: Vec<Option<PathBuf>> = vec![None; scopes.len()];
+    for text in &arguments.source {
+        let (at, source) = scoped(text, &scopes)?;
+        sources[at].push(source.parse().map_err(Error::Refused)?);
+    }
+    for text in &arguments.index {
+        let (at, path) = scoped(text, &scopes)?;
+        if indexes[at].replace(path.into()).is_some() || !sources[at].is_empty() {
+            let name = &scopes[at].name;
+            return Err(Error::Refused(format!(
+                "scope `{name}` takes one --index, or --source, not both"
+            )));
+        }
+    }
+    let mut shelves = Vec::new();
+    for ((scope, sources), index) in scopes.into_iter().zip(sources).zip(indexes) {
+        if shelves.iter().any(|(other, _): &(Scope, _)| other.name == scope.name) {
+            return Err(Error::Refused(format!("two scopes have the name `{}`", scope.name)));
+        }
+        let kept = arguments.kept.clone();
+        let shelf = if let Some(path) = index {
+            Shelf::file(path, kept, &scope.key)?
+        } else {
+            let refresh = (arguments.refresh > 0 && !(sources.is_empty() && kept.is_none()))
                 .then(|| Duration::from_secs(arguments.refresh));
-            Shelf::scan(arguments.source.clone(), key, threads(arguments.threads), refresh)
+            Shelf::scan(sources, kept, &scope.key, threads(arguments.threads), refresh)?
+        };
+        shelves.push((scope, shelf));
+    }
+    Ok(shelves)
+}
+
+/// Takes `NAME=` off the front of a source or index; returns the number of the scope. With one
+/// scope nothing need be said.
+fn scoped<'a>(text: &'a str, scopes: &[Scope]) -> Result<(usize, &'a str), Error> {
+    let named = |scope: &Scope| {
+        text.strip_prefix(scope.name.as_str()).and_then(|rest| rest.strip_prefix('='))
+    };
+    let said = scopes.iter().enumerate().find_map(|(at, scope)| Some((at, named(scope)?)));
+    match said {
+        Some(said) => Ok(said),
+        None if scopes.len() == 1 => Ok((0, text)),
+        None => {
+            let names: Vec<&str> = scopes.iter().map(|scope| scope.name.as_str()).collect();
+            Err(Error::Refused(format!(
+                "`{text}`: say which scope may ask for it, NAME={text}, with one of {}",
+                names.join(", ")
+            )))
         }
     }
 }
@@ -103,10 +173,10 @@ fn warn_insecure() {
 /// Writes the records down until it is time to end.
 fn stay(
     life: &LifeArgs,
+    metrics: &Metrics,
     listener: &Arc<Listener>,
     records: &mpsc::Receiver<Record>,
 ) -> Result<ExitCode, Error> {
-    let metrics = Metrics::default();
     if let Some(address) = &life.metrics {
         info!("metrics at {}", metrics.serve(address)?);
     }
@@ -128,7 +198,6 @@ fn stay(
             ),
             Some(error) => warn!("migration {} failed: {error}", record.migration),
         }
-        metrics.add(&record);
         if let Some(path) = &life.record {
             append(path, &to_json(&record)?)?;
         }

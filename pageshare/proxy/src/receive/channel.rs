@@ -8,13 +8,16 @@
 //!      └───────── reverse ◀── QEMU (return path)
 //! ```
 
+use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::mpsc;
 
 use pageshare_index::{HashKey, PAGE_SIZE};
-use pageshare_wire::record::{Header, Kind, decode_ask};
-use pageshare_wire::segment::SegmentView;
+use pageshare_stream::{Parser, Step};
+use pageshare_wire::ask::{Ask, decode_supply};
+use pageshare_wire::record::{Kind, LONGEST_SEGMENT};
+use pageshare_wire::segment::{Held, Placed, SegmentView};
 use pageshare_wire::{Chain, WireError};
 use tracing::{debug, warn};
 
@@ -26,6 +29,7 @@ use crate::handshake::Agreed;
 use crate::link::{Link, LinkReader, LinkWriter};
 use crate::record::add;
 use crate::socket::Socket;
+use crate::sources::is_qemu;
 
 const QEMU: &str = "the destination QEMU";
 /// Questions that may wait; behind them the connection itself waits.
@@ -47,7 +51,9 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
         let (ask, questions) = mpsc::sync_channel(QUESTIONS);
         threads.spawn(|| {
             let questions = questions;
-            answer::run(session, &questions, &promises, &writer).unwrap_or_else(fail);
+            let key = &agreed.hash_key;
+            answer::run(session, key, &questions, &promises, &writer).unwrap_or_else(fail);
+            promises.close();
         });
         let take = Take {
             session,
@@ -63,6 +69,10 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             asked: 0,
             accepted: 0,
             qemu: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            supplies: HashMap::new(),
+            pages: Pages::default(),
         };
         let start_reverse = |mut qemu: Socket| {
             let (link, fail) = (&writer, &fail);
@@ -72,7 +82,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
     });
     session.pass_turn(agreed.channel);
     writer.finish();
-    add(&session.account.wire_sent, usize::try_from(writer.bytes()).unwrap_or(usize::MAX));
+    session.account.sent(&writer);
     if let Some(error) = fuse.error() {
         warn!("channel {}: {error}", agreed.channel);
         session.account.broke(&error.to_string());
@@ -107,12 +117,26 @@ struct Take<'a> {
     fuse: &'a Fuse,
     ask: mpsc::SyncSender<Question>,
     chain: Chain,
-    /// Number of the next segment.
+    /// Number of the segment that is expanded next.
     next: u32,
-    /// Bytes of pages asked for whose segments have not come.
+    /// Bytes of pages asked for whose segments have not been expanded.
     asked: u64,
     accepted: u64,
     qemu: Option<Socket>,
+    /// Segments in order, the first of which lacks what a Supply is to bring.
+    waiting: VecDeque<Stalled>,
+    /// Stream bytes of those.
+    waiting_bytes: u64,
+    supplies: HashMap<u32, Vec<u8>>,
+    pages: Pages,
+}
+
+/// A segment that cannot be expanded yet.
+struct Stalled {
+    body: Vec<u8>,
+    stream_bytes: u64,
+    /// What was promised for it, once it is its turn.
+    held: Option<Held>,
 }
 
 impl Take<'_> {
@@ -128,31 +152,22 @@ impl Take<'_> {
             let Some(header) = link.receive(&mut body)? else {
                 return Err(Error::Closed { what: "the sending proxy" });
             };
+            self.session.account.received(&mut link);
             match header.kind {
                 Kind::Ask => self.question(header.sequence, &body)?,
                 Kind::Probe => {
-                    let question = Question {
-                        number: header.sequence,
-                        hashes: decode_ask(&body)?,
-                        keep: false,
-                    };
-                    self.put(question);
+                    let ask = Ask::decode(&body)?;
+                    self.put(Question { number: header.sequence, ask, keep: false });
                 }
                 Kind::Segment => {
-                    self.expand(header, &body, &mut stream)?;
-                    let qemu = match &mut self.qemu {
-                        Some(qemu) => qemu,
-                        none => {
-                            self.session.await_turn(self.channel);
-                            let (qemu, other) = connect(self.session, self.fuse)?;
-                            self.session.pass_turn(self.channel);
-                            reverse = Some(start_reverse(other));
-                            none.insert(qemu)
-                        }
-                    };
-                    qemu.write_all(&stream).map_err(Error::lost(QEMU, "writing the stream"))?;
-                    self.accepted += stream.len() as u64;
-                    self.link.send(Kind::Credit, 0, &[&self.accepted.to_le_bytes()])?;
+                    self.segment(header.sequence, &mut body, &mut stream)?;
+                    self.pass_on(&stream, &mut reverse, &start_reverse)?;
+                }
+                Kind::Supply => {
+                    self.supply(header.sequence, &body)?;
+                    while self.resume(&mut stream)? {
+                        self.pass_on(&stream, &mut reverse, &start_reverse)?;
+                    }
                 }
                 Kind::End => break,
                 Kind::Abort => {
@@ -164,7 +179,20 @@ impl Take<'_> {
                 }
             }
         }
-        add(&self.session.account.wire_received, usize::try_from(link.bytes()).unwrap_or(0));
+        // What references lack may come behind the End.
+        while !self.waiting.is_empty() {
+            match link.receive(&mut body)? {
+                Some(header) if header.kind == Kind::Supply => {
+                    self.supply(header.sequence, &body)?;
+                    while self.resume(&mut stream)? {
+                        self.pass_on(&stream, &mut reverse, &start_reverse)?;
+                    }
+                }
+                Some(_) => return Err(WireError::Protocol("no Supply behind the End").into()),
+                None => return Err(Error::Closed { what: "the sending proxy" }),
+            }
+        }
+        self.session.account.received(&mut link);
         match (&self.qemu, reverse) {
             (Some(qemu), Some(reverse)) => {
                 qemu.shutdown(Shutdown::Write);
@@ -177,13 +205,40 @@ impl Take<'_> {
         Ok(())
     }
 
+    /// Writes expanded bytes to QEMU, connecting to it first if need be.
+    fn pass_on<'t>(
+        &mut self,
+        stream: &[u8],
+        reverse: &mut Option<std::thread::ScopedJoinHandle<'t, ()>>,
+        start_reverse: &impl Fn(Socket) -> std::thread::ScopedJoinHandle<'t, ()>,
+    ) -> Result<(), Error> {
+        if stream.is_empty() {
+            return Ok(());
+        }
+        let qemu = match &mut self.qemu {
+            Some(qemu) => qemu,
+            none => {
+                self.session.await_turn(self.channel);
+                let (qemu, other) = connect(self.session, self.fuse)?;
+                self.session.pass_turn(self.channel);
+                *reverse = Some(start_reverse(other));
+                none.insert(qemu)
+            }
+        };
+        qemu.write_all(stream).map_err(Error::lost(QEMU, "writing the stream"))?;
+        self.accepted += stream.len() as u64;
+        self.link.send(Kind::Credit, 0, &[&self.accepted.to_le_bytes()])?;
+        Ok(())
+    }
+
     fn question(&mut self, number: u32, body: &[u8]) -> Result<(), Error> {
-        let hashes = decode_ask(body)?;
-        self.asked += (hashes.len() * PAGE_SIZE) as u64;
-        if self.asked > self.window + pageshare_wire::record::LONGEST_SEGMENT as u64 {
+        let ask = Ask::decode(body)?;
+        self.asked += (ask.hashes.len() * PAGE_SIZE) as u64;
+        if self.asked > self.window + LONGEST_SEGMENT as u64 {
             return Err(WireError::Protocol("more asked than fits the window").into());
         }
-        self.put(Question { number, hashes, keep: true });
+        self.promises.expect(number)?;
+        self.put(Question { number, ask, keep: true });
         Ok(())
     }
 
@@ -192,25 +247,126 @@ impl Take<'_> {
         let _ = self.ask.send(question);
     }
 
-    fn expand(&mut self, header: Header, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        if header.sequence != self.next {
+    /// Expands a segment to `out`, or keeps it until it can be.
+    fn segment(&mut self, number: u32, body: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), Error> {
+        out.clear();
+        let behind = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        if number != self.next.wrapping_add(behind) {
             return Err(WireError::Protocol("order of the segments").into());
         }
-        self.next = self.next.wrapping_add(1);
-        let held = self.promises.take(header.sequence);
+        let view = SegmentView::parse(body)?;
+        let stream_bytes = view.stream_bytes() as u64;
+        let mut held = None;
+        if self.waiting.is_empty() {
+            let promised = self.promises.take(number);
+            if view.missing(&promised)? == 0 {
+                return self.expand(&view, promised, out);
+            }
+            held = Some(promised);
+        }
+        self.waiting_bytes += stream_bytes;
+        if self.waiting_bytes > self.window + LONGEST_SEGMENT as u64 {
+            return Err(WireError::Protocol("more sent than fits the window").into());
+        }
+        self.waiting.push_back(Stalled { body: std::mem::take(body), stream_bytes, held });
+        Ok(())
+    }
+
+    fn supply(&mut self, number: u32, body: &[u8]) -> Result<(), Error> {
+        let contents = decode_supply(body)?;
+        // Only segments that wait, or are yet to come, lack anything.
+        let ahead = number.wrapping_sub(self.next);
+        let most = self.window / PAGE_SIZE as u64 + self.waiting.len() as u64;
+        if u64::from(ahead) > most || self.supplies.insert(number, contents).is_some() {
+            return Err(WireError::Protocol("a Supply for no segment").into());
+        }
+        Ok(())
+    }
+
+    /// Expands the first segment that waits to `out`, if it can be now; whether it could.
+    fn resume(&mut self, out: &mut Vec<u8>) -> Result<bool, Error> {
+        out.clear();
+        let Some(mut first) = self.waiting.pop_front() else { return Ok(false) };
+        let mut held = first.held.take().unwrap_or_else(|| self.promises.take(self.next));
+        let view = SegmentView::parse(&first.body)?;
+        if view.missing(&held)? > 0 {
+            match self.supplies.remove(&self.next) {
+                Some(contents) => held.supplied = contents,
+                None => {
+                    first.held = Some(held);
+                    self.waiting.push_front(first);
+                    return Ok(false);
+                }
+            }
+        }
+        self.expand(&view, held, out)?;
+        self.waiting_bytes -= first.stream_bytes;
+        Ok(true)
+    }
+
+    fn expand(
+        &mut self,
+        view: &SegmentView<'_>,
+        held: Held,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
         let asked = (held.hashes.len() * PAGE_SIZE) as u64;
         self.asked = self.asked.saturating_sub(asked);
-        out.clear();
-        let view = SegmentView::parse(body)?;
-        let mut recent = self.session.recent();
-        view.expand(header.sequence, &held, self.key, &mut self.chain, out, |hash, content| {
-            recent.insert(hash, content);
-        })?;
-        drop(recent);
+        let placed = view.expand(number, &held, self.key, &mut self.chain, out)?;
         let account = &self.session.account;
         add(&account.stream_bytes, out.len());
-        add(&account.pages_referenced, held.known.count());
+        add(&account.pages_referenced, placed.iter().filter(|page| !page.new).count());
+        {
+            let mut recent = self.session.recent();
+            for page in placed.iter().filter(|page| page.new) {
+                recent.insert(page.hash, &out[page.at..page.at + PAGE_SIZE]);
+            }
+        }
+        self.pages.follow(out, &placed, self.session);
         Ok(())
+    }
+}
+
+/// Follows the stream, to know at which address of the guest each page is put.
+#[derive(Default)]
+struct Pages {
+    parser: Parser,
+    /// Bytes of an item that the last segment has left incomplete.
+    rest: Vec<u8>,
+    learned: bool,
+}
+
+impl Pages {
+    /// `out` is the stream's next bytes, in which these pages were asked for.
+    fn follow(&mut self, out: &[u8], placed: &[Placed], session: &Session) {
+        let before = self.rest.len();
+        let joined;
+        let stream = if before == 0 {
+            out
+        } else {
+            self.rest.extend_from_slice(out);
+            joined = std::mem::take(&mut self.rest);
+            &joined
+        };
+        let mut received = session.received();
+        let mut placed = placed.iter().peekable();
+        let mut at = 0;
+        while let Step::Token { token, length } = self.parser.step(&stream[at..]) {
+            if !self.learned && self.parser.has_listed_blocks() {
+                received.learn(self.parser.blocks());
+                self.learned = true;
+            }
+            if let Some(content) = token.content_at()
+                && let Some(page) = placed.next_if(|page| page.at + before == at + content)
+            {
+                let (block, offset) = self.parser.page();
+                received.note(page.hash, block, offset);
+            }
+            at += length;
+        }
+        self.rest = stream[at..].to_vec();
     }
 }
 
@@ -220,5 +376,7 @@ fn connect(session: &Session, fuse: &Fuse) -> Result<(Socket, Socket), Error> {
     let clone = || qemu.try_clone().map_err(Error::lost(QEMU, "setting up the channel"));
     let (other, fused) = (clone()?, clone()?);
     fuse.protect(fused);
+    let pid = session.receiver.qemu_pid.or_else(|| qemu.peer().filter(|pid| is_qemu(*pid)));
+    session.received().arrives_in(pid);
     Ok((qemu, other))
 }

@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pageshare_index::{PAGE_SIZE, PageHash, Recent};
+use pageshare_index::{HashKey, PAGE_SIZE, PageHash, Recent};
 use pageshare_wire::PageSet;
+use pageshare_wire::ask::{Answer, Ask};
 use pageshare_wire::segment::Held;
 
 use super::Receiver;
+use super::received::Received;
+use super::shelf::Shared;
 use crate::handshake::Agreed;
-use crate::record::Account;
-use crate::sources::Library;
+use crate::record::{Account, add};
 
 /// Longest that a channel waits for the first one to reach QEMU. It goes on after that: the stream
 /// is QEMU's business, and some QEMU may open its channels in another order.
@@ -20,10 +22,13 @@ const FIRST_CHANNEL: Duration = Duration::from_secs(10);
 /// One migration, from its first channel's opening to its last one's end.
 pub(super) struct Session {
     pub(super) receiver: Arc<Receiver>,
-    pub(super) account: Account,
-    /// Nothing when sender and receiver share no scope.
-    library: Option<Arc<Library>>,
+    pub(super) account: Arc<Account>,
+    /// The scope that sender and receiver share, if they share one.
+    pub(super) scope: Option<String>,
+    /// What may be shared in it.
+    shared: Option<Shared>,
     recent: Mutex<Recent>,
+    received: Mutex<Received>,
     open: AtomicUsize,
     /// Whether channel 0 has reached QEMU, and who waits for that.
     first: (Mutex<bool>, Condvar),
@@ -31,12 +36,21 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn begin(receiver: Arc<Receiver>, agreed: &Agreed) -> Self {
-        let shelf = receiver.shelf.as_ref().filter(|_| agreed.scope.is_some());
-        let library = shelf.map(|(_, shelf)| shelf.library());
-        let recent = Mutex::new(Recent::with_room_for(receiver.recent_bytes));
-        let account = Account::default();
-        let first = (Mutex::new(false), Condvar::new());
-        Self { receiver, account, library, recent, open: AtomicUsize::new(0), first }
+        let shelf = receiver
+            .shelves
+            .iter()
+            .find(|(scope, _)| agreed.scope.as_ref() == Some(&scope.name))
+            .map(|(_, shelf)| shelf.shared());
+        Self {
+            account: receiver.metrics.begin("receive", agreed.migration.0),
+            scope: agreed.scope.clone(),
+            shared: shelf,
+            recent: Mutex::new(Recent::with_room_for(receiver.recent_bytes)),
+            received: Mutex::default(),
+            open: AtomicUsize::new(0),
+            first: (Mutex::new(false), Condvar::new()),
+            receiver,
+        }
     }
 
     /// Call before connecting to QEMU for a channel, with its number.
@@ -75,24 +89,132 @@ impl Session {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies of those pages that are here.
-    pub(super) fn hold(&self, hashes: Vec<PageHash>) -> Held {
-        let mut known = PageSet::empty(hashes.len());
-        let mut contents = Vec::new();
-        let mut copy = [0; PAGE_SIZE];
-        for (index, hash) in hashes.iter().enumerate() {
-            let found = match self.recent().get(*hash) {
-                Some(content) => {
-                    copy.copy_from_slice(content);
-                    true
-                }
-                None => self.library.as_ref().is_some_and(|library| library.copy(*hash, &mut copy)),
-            };
-            if found {
-                known.insert(index);
-                contents.extend_from_slice(&copy);
+    /// Where pages that have arrived are found again.
+    pub(super) fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies of those pages that are here, and what to answer.
+    pub(super) fn hold(&self, ask: Ask, key: &HashKey) -> (Held, Answer) {
+        let found = self.find(&ask.hashes, key);
+        // The earlier version of a page that is here is of no use.
+        let wanted: Vec<(usize, u16, PageHash)> = (0..)
+            .zip(&ask.bases)
+            .filter(|(_, (page, _))| !found.known.contains((*page).into()))
+            .map(|(number, (page, hash))| (number, *page, *hash))
+            .collect();
+        let earlier: Vec<PageHash> = wanted.iter().map(|(_, _, hash)| *hash).collect();
+        let versions = self.find(&earlier, key);
+        let mut answer =
+            Answer { known: found.known.clone(), bases: PageSet::empty(ask.bases.len()) };
+        let mut bases = Vec::new();
+        let mut contents = versions.contents.as_chunks::<PAGE_SIZE>().0.iter();
+        for (at, (number, page, _)) in wanted.into_iter().enumerate() {
+            if versions.known.contains(at)
+                && let Some(content) = contents.next()
+            {
+                answer.bases.insert(number);
+                bases.push((page, Box::new(*content)));
             }
         }
-        Held { hashes, known, contents }
+        let Found { known, contents, sources } = found;
+        let counters = [
+            &self.account.found_recent,
+            &self.account.found_received,
+            &self.account.found_kept,
+            &self.account.found_indexed,
+        ];
+        for (counter, count) in counters.into_iter().zip(sources) {
+            add(counter, count);
+        }
+        let held = Held { hashes: ask.hashes, known, contents, bases, supplied: Vec::new() };
+        (held, answer)
+    }
+
+    /// Copies the pages with these hashes out of wherever they are. Each copy is hashed before it
+    /// counts: the memory that it comes from is alive.
+    fn find(&self, hashes: &[PageHash], key: &HashKey) -> Found {
+        /// Pages with one prefix that an index holds, at most.
+        const ALIKE: usize = 2;
+        let mut copies = Copies {
+            hashes,
+            pages: vec![[0; PAGE_SIZE]; hashes.len()],
+            found: vec![false; hashes.len()],
+        };
+        let mut sources = [0; 4];
+        {
+            let recent = self.recent();
+            sources[0] = copies.take(None, |hash, copy| {
+                recent.get(hash).is_some_and(|content| {
+                    copy.copy_from_slice(content);
+                    true
+                })
+            });
+        }
+        sources[1] = {
+            let mut received = self.received();
+            copies.take(Some(key), |hash, copy| received.read(hash, key, copy))
+        };
+        if let Some(shared) = &self.shared {
+            for nth in 0..ALIKE {
+                sources[2] +=
+                    copies.take(Some(key), |hash, copy| shared.kept.read(hash, nth, copy));
+                sources[3] +=
+                    copies.take(Some(key), |hash, copy| shared.library.read(hash, nth, copy));
+            }
+        }
+        copies.end(sources)
+    }
+}
+
+/// Pages that are looked for.
+struct Copies<'a> {
+    hashes: &'a [PageHash],
+    pages: Vec<[u8; PAGE_SIZE]>,
+    found: Vec<bool>,
+}
+
+struct Found {
+    known: PageSet,
+    /// Of the known ones, in order.
+    contents: Vec<u8>,
+    /// How many came from each source.
+    sources: [usize; 4],
+}
+
+impl Copies<'_> {
+    /// Takes from one source what was not found yet; with a key, only what has the right hash.
+    /// Returns how many pages that were.
+    fn take(
+        &mut self,
+        key: Option<&HashKey>,
+        mut read: impl FnMut(PageHash, &mut [u8; PAGE_SIZE]) -> bool,
+    ) -> usize {
+        let candidates: Vec<usize> = (0..self.hashes.len())
+            .filter(|at| !self.found[*at] && read(self.hashes[*at], &mut self.pages[*at]))
+            .collect();
+        let sound: Vec<bool> = match key {
+            None => vec![true; candidates.len()],
+            Some(key) => {
+                let pages: Vec<_> = candidates.iter().map(|at| &self.pages[*at]).collect();
+                let hashes = key.hash_pages(&pages);
+                let wanted = candidates.iter().map(|at| self.hashes[*at]);
+                hashes.into_iter().zip(wanted).map(|(hash, wanted)| hash == wanted).collect()
+            }
+        };
+        for (at, sound) in candidates.into_iter().zip(&sound) {
+            self.found[at] = *sound;
+        }
+        sound.into_iter().filter(|sound| *sound).count()
+    }
+
+    fn end(self, sources: [usize; 4]) -> Found {
+        let mut known = PageSet::empty(self.hashes.len());
+        let mut contents = Vec::with_capacity(sources.iter().sum::<usize>() * PAGE_SIZE);
+        for (at, page) in self.pages.iter().enumerate().filter(|(at, _)| self.found[*at]) {
+            known.insert(at);
+            contents.extend_from_slice(page);
+        }
+        Found { known, contents, sources }
     }
 }

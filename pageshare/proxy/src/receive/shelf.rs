@@ -4,17 +4,28 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use pageshare_index::HashKey;
+use pageshare_index::{HashKey, ScopeKey};
 use tracing::{info, warn};
 
 use crate::error::Error;
+use crate::kept::Copies;
 use crate::sources::{Library, SourceSpec, scan};
 
-/// Holds the library that a migration may ask in. Migrations keep the one they began with.
+/// Holds what may be shared in one scope: a library, and kept copies. Migrations keep what they
+/// began with.
 pub struct Shelf {
     origin: Origin,
     key: HashKey,
     current: Mutex<Current>,
+    /// Where copies of this scope are kept.
+    kept: Option<(PathBuf, ScopeKey)>,
+    copies: Mutex<Arc<Copies>>,
+}
+
+/// What a migration may ask in.
+pub(super) struct Shared {
+    pub(super) library: Arc<Library>,
+    pub(super) kept: Arc<Copies>,
 }
 
 /// What the library is made from.
@@ -30,22 +41,21 @@ struct Current {
 }
 
 impl Shelf {
-    /// Indexes these sources now; with `refresh`, again that long after each indexing.
+    /// Indexes these sources now; with `refresh`, again that long after each indexing. Copies that
+    /// are `kept` in a directory need no indexing, and are looked at when a migration begins.
     ///
     /// # Errors
     /// If a source is not there or may not be read.
     pub fn scan(
         sources: Vec<SourceSpec>,
-        key: HashKey,
+        kept: Option<PathBuf>,
+        scope: &ScopeKey,
         threads: usize,
         refresh: Option<Duration>,
     ) -> Result<Arc<Self>, Error> {
-        let library = Arc::new(scan_once(&sources, &key, threads)?);
-        let shelf = Arc::new(Self {
-            origin: Origin::Sources { sources, threads },
-            key,
-            current: Mutex::new(Current { library, modified: None }),
-        });
+        let library = scan_once(&sources, &scope.hash_key(), threads)?;
+        let origin = Origin::Sources { sources, threads };
+        let shelf = Arc::new(Self::new(origin, kept, scope, library, None));
         if let Some(interval) = refresh {
             let shelf = Arc::downgrade(&shelf);
             std::thread::spawn(move || {
@@ -53,6 +63,8 @@ impl Shelf {
                     std::thread::sleep(interval);
                     let Some(shelf) = shelf.upgrade() else { return };
                     shelf.rescan();
+                    // Removes what has expired.
+                    drop(shelf.copies());
                 }
             });
         }
@@ -63,15 +75,48 @@ impl Shelf {
     ///
     /// # Errors
     /// If it is no index of this scope.
-    pub fn file(path: PathBuf, key: HashKey) -> Result<Arc<Self>, Error> {
+    pub fn file(
+        path: PathBuf,
+        kept: Option<PathBuf>,
+        scope: &ScopeKey,
+    ) -> Result<Arc<Self>, Error> {
         let modified = modified(&path);
-        let library = Arc::new(Library::load(&path, key.clone())?);
-        let current = Mutex::new(Current { library, modified });
-        Ok(Arc::new(Self { origin: Origin::File(path), key, current }))
+        let library = Library::load(&path, scope.hash_key())?;
+        Ok(Arc::new(Self::new(Origin::File(path), kept, scope, library, modified)))
     }
 
-    /// The library for a migration that begins now.
-    pub(super) fn library(&self) -> Arc<Library> {
+    fn new(
+        origin: Origin,
+        kept: Option<PathBuf>,
+        scope: &ScopeKey,
+        library: Library,
+        modified: Option<SystemTime>,
+    ) -> Self {
+        Self {
+            origin,
+            key: scope.hash_key(),
+            current: Mutex::new(Current { library: Arc::new(library), modified }),
+            kept: kept.map(|directory| (directory, scope.clone())),
+            copies: Mutex::default(),
+        }
+    }
+
+    /// What a migration may ask in that begins now.
+    pub(super) fn shared(&self) -> Shared {
+        Shared { library: self.library(), kept: self.copies() }
+    }
+
+    fn copies(&self) -> Arc<Copies> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((directory, scope)) = &self.kept
+            && copies.outdated(directory)
+        {
+            *copies = Arc::new(Copies::open(directory, scope));
+        }
+        Arc::clone(&copies)
+    }
+
+    fn library(&self) -> Arc<Library> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Origin::File(path) = &self.origin {
             let modified = modified(path);

@@ -1,10 +1,13 @@
-//! One channel at the sender: three threads between QEMU and the other proxy.
+//! One channel at the sender: four threads between QEMU and the other proxy.
 //!
 //! ```text
 //! QEMU ──▶ ingest ──(ask)──────────────▶ other proxy
 //!             │ segments, in order          │
 //!             ▼                             ▼
 //!          writer ◀── encode ◀── answers ── listen ──▶ QEMU (return path)
+//!                                              │ what references made too early lack
+//!                                              ▼
+//!                                           supply ──▶ other proxy
 //! ```
 
 use std::collections::HashMap;
@@ -14,12 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use pageshare_index::PAGE_SIZE;
+use pageshare_wire::adaptive::Policy;
+use pageshare_wire::ask::{Answer, encode_supply};
 use pageshare_wire::record::{Kind, decode_credit};
-use pageshare_wire::{Chain, PageSet, WireError};
+use pageshare_wire::{Chain, WireError};
 use tracing::{debug, warn};
 
-use super::ingest::{Asked, Credit, Ingest, Next, encode};
+use super::ingest::{Asked, Credit, Ingest, Next, Then, Waiting, encode};
 use super::migration::Migration;
+use super::workers::{Job, Pages, compressor};
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::handshake;
@@ -80,12 +86,17 @@ fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> 
             let segments = segments;
             write(migration, &writer, &segments, &ended).unwrap_or_else(fail);
         });
-        let listen = Listen { migration, credit: &credit, asked: &asked, ended: &ended };
+        let (supplies, wanted) = mpsc::channel();
+        threads.spawn(|| {
+            let wanted = wanted;
+            supply(migration, &writer, &wanted).unwrap_or_else(fail);
+        });
+        let listen = Listen { migration, credit: &credit, asked: &asked, ended: &ended, supplies };
         listen.run(reader, to_qemu).unwrap_or_else(fail);
         // Nobody will answer any more: whoever waits for an answer waits in vain.
         *asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
     });
-    add(&migration.account.wire_sent, usize::try_from(writer.bytes()).unwrap_or(usize::MAX));
+    migration.account.sent(&writer);
     fuse.error().map_or(Ok(()), Err)
 }
 
@@ -106,6 +117,7 @@ fn write(
                 let payload = done.encoded.payload();
                 let took = link.send(Kind::Segment, sequence, &[&head, payload])?;
                 account(migration, &done, head.len() + payload.len(), took.as_secs_f64());
+                migration.account.sent(link);
             }
             Ok(Next::End) => {
                 ended.store(true, Ordering::SeqCst);
@@ -118,9 +130,27 @@ fn write(
     Ok(())
 }
 
+/// Sends what references made before their answers turned out to lack.
+fn supply(
+    migration: &Migration,
+    link: &LinkWriter,
+    wanted: &mpsc::Receiver<(u32, Vec<u8>)>,
+) -> Result<(), Error> {
+    let mut compressor = match migration.sender.compress {
+        Policy::Never => None,
+        Policy::Adaptive | Policy::Always => Some(compressor(migration.sender.level)?),
+    };
+    for (sequence, contents) in wanted {
+        link.send(Kind::Supply, sequence, &[&encode_supply(contents, compressor.as_mut())])?;
+    }
+    Ok(())
+}
+
 fn account(migration: &Migration, done: &super::workers::Done, sent: usize, seconds: f64) {
     let account = &migration.account;
     add(&account.pages_referenced, done.encoded.references());
+    add(&account.pages_delta, done.deltas);
+    add(&account.delta_saved, done.delta_saved);
     let mut gains = migration.gains();
     gains.link.wrote(sent, seconds);
     if let Some((from, to)) = done.encoded.compression() {
@@ -138,6 +168,7 @@ struct Listen<'a> {
     asked: &'a Asked,
     /// The End has been sent.
     ended: &'a AtomicBool,
+    supplies: mpsc::Sender<(u32, Vec<u8>)>,
 }
 
 impl Listen<'_> {
@@ -146,12 +177,15 @@ impl Listen<'_> {
         let mut reverse_ended = false;
         // The receiver closes the connection once both directions have ended.
         while let Some(header) = link.receive(&mut body)? {
+            self.migration.account.received(&mut link);
             match header.kind {
                 Kind::Answer => self.answer(header.sequence, &body)?,
                 Kind::Credit => {
-                    if !self.credit.accepted(decode_credit(&body)?) {
+                    let accepted = decode_credit(&body)?;
+                    let Some(more) = self.credit.accepted(accepted) else {
                         return Err(WireError::Protocol("more accepted than sent").into());
-                    }
+                    };
+                    self.migration.account.stream_accepted.fetch_add(more, Ordering::Relaxed);
                 }
                 Kind::Reverse => match qemu.write_all(&body) {
                     // QEMU has ended the migration and no longer listens.
@@ -166,7 +200,7 @@ impl Listen<'_> {
                     let reason = String::from_utf8_lossy(&body).into_owned();
                     return Err(WireError::Aborted(reason).into());
                 }
-                Kind::Ask | Kind::Probe | Kind::Segment | Kind::End => {
+                Kind::Ask | Kind::Probe | Kind::Segment | Kind::Supply | Kind::End => {
                     return Err(WireError::Protocol("a sender's record from a receiver").into());
                 }
             }
@@ -174,8 +208,6 @@ impl Listen<'_> {
         if !(reverse_ended && self.ended.load(Ordering::SeqCst)) {
             return Err(Error::Closed { what: "the receiving proxy" });
         }
-        let received = usize::try_from(link.bytes()).unwrap_or(usize::MAX);
-        add(&self.migration.account.wire_received, received);
         Ok(())
     }
 
@@ -184,11 +216,40 @@ impl Listen<'_> {
         let waiting = asked.as_mut().and_then(|asked| asked.remove(&number));
         drop(asked);
         let waiting = waiting.ok_or(WireError::Protocol("an answer to no question"))?;
-        let known = PageSet::from_bytes(body, waiting.hashes.len())
-            .ok_or(WireError::Protocol("length of an answer"))?;
-        let (bytes, saved) = (waiting.hashes.len() * PAGE_SIZE, known.count() * PAGE_SIZE);
-        self.migration.gains().ask.outcome(bytes, saved);
-        encode(self.migration, waiting, known);
+        let answer = Answer::decode(body, waiting.asked, waiting.bases.len())?;
+        self.learn(&waiting, &answer);
+        match waiting.then {
+            Then::Encode { draft, hashes, done } => {
+                let pages = Pages::Answered(answer, waiting.bases);
+                encode(self.migration, Job { draft, hashes, pages, compress: false, done });
+            }
+            Then::Supply(contents) => {
+                let account = &self.migration.account;
+                add(&account.pages_referenced, answer.known.count());
+                let missing: Vec<u8> = (0..)
+                    .zip(contents.as_chunks::<PAGE_SIZE>().0)
+                    .filter(|(page, _)| !answer.known.contains(*page))
+                    .flat_map(|(_, content)| *content)
+                    .collect();
+                if !missing.is_empty() {
+                    add(&account.pages_supplied, missing.len() / PAGE_SIZE);
+                    // A thread that has failed supplies nothing more; the fuse has the reason.
+                    let _ = self.supplies.send((number, missing));
+                }
+            }
+        }
         Ok(())
+    }
+
+    fn learn(&self, waiting: &Waiting, answer: &Answer) {
+        let (bytes, saved) = (waiting.asked * PAGE_SIZE, answer.known.count() * PAGE_SIZE);
+        self.migration.gains().ask.outcome(bytes, saved);
+        if let Some(merged) = &waiting.merged {
+            let account = &self.migration.account;
+            let both = (0..waiting.asked)
+                .filter(|page| merged.contains(*page) && answer.known.contains(*page));
+            add(&account.merged_asked, merged.count());
+            add(&account.merged_found, both.count());
+        }
     }
 }

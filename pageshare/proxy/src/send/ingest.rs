@@ -8,14 +8,18 @@ use std::time::{Duration, Instant};
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
 use pageshare_stream::{Parser, Step, Token};
 use pageshare_wire::PageSet;
-use pageshare_wire::record::{Kind, encode_ask};
+use pageshare_wire::ask::{Answer, Ask};
+use pageshare_wire::record::Kind;
 use pageshare_wire::segment::Draft;
 use pageshare_wire::window::Window;
 
+use super::Candidates;
 use super::migration::Migration;
-use super::workers::{Done, Job};
+use super::versions::Address;
+use super::workers::{Bases, Done, Job, Pages};
 use crate::error::Error;
 use crate::fuse::Fuse;
+use crate::kept::KeptPages;
 use crate::link::LinkWriter;
 use crate::record::{VerbatimChannel, add};
 use crate::socket::Socket;
@@ -42,12 +46,18 @@ impl Credit {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The peer's account of what QEMU has accepted; whether it can be true.
+    /// The peer's account of what QEMU has accepted in all; returns how much more that is than
+    /// before, or nothing if it cannot be true.
     #[must_use]
-    pub(super) fn accepted(&self, bytes: u64) -> bool {
-        let sound = self.locked().credit(bytes, self.began.elapsed());
+    pub(super) fn accepted(&self, bytes: u64) -> Option<u64> {
+        let more = {
+            let mut window = self.locked();
+            let before = window.in_flight();
+            let sound = window.credit(bytes, self.began.elapsed());
+            sound.then(|| before - window.in_flight())
+        };
         self.changed.notify_all();
-        sound
+        more
     }
 
     /// Wakes whoever waits, to look at the fuse.
@@ -69,14 +79,24 @@ impl Credit {
     }
 }
 
-/// Segments whose pages were asked for, until the answer comes; nothing once the channel is over.
+/// Questions that wait for their answers; nothing once the channel is over.
 pub(super) type Asked = Mutex<Option<HashMap<u32, Waiting>>>;
 
-/// A segment that waits for its answer.
+/// A question that has been asked.
 pub(super) struct Waiting {
-    pub(super) draft: Draft,
-    pub(super) hashes: Vec<PageHash>,
-    pub(super) done: mpsc::SyncSender<Done>,
+    pub(super) asked: usize,
+    /// Those of the pages that KSM has merged, if KSM was looked at.
+    pub(super) merged: Option<PageSet>,
+    pub(super) bases: Bases,
+    pub(super) then: Then,
+}
+
+/// What the answer is for.
+pub(super) enum Then {
+    /// The segment waits for it.
+    Encode { draft: Draft, hashes: Vec<PageHash>, done: mpsc::SyncSender<Done> },
+    /// The segment has gone: what is missing of these contents is to follow.
+    Supply(Vec<u8>),
 }
 
 /// What the writer sends next, in order.
@@ -85,6 +105,16 @@ pub(super) enum Next {
     Segment(mpsc::Receiver<Done>),
     /// QEMU has closed its writing side.
     End,
+}
+
+/// A page's content in a draft.
+struct Page {
+    /// Its RAM block, by number, and its offset in it.
+    address: Address,
+    /// Where its content begins in the draft.
+    at: usize,
+    asked: bool,
+    merged: Option<bool>,
 }
 
 /// Reads one channel to its end.
@@ -103,7 +133,7 @@ impl Ingest<'_> {
         let mut parser = Parser::new();
         let mut rest = Vec::new();
         let mut sequence = 0;
-        let mut learned = false;
+        let mut blocks = Blocks::default();
         loop {
             let room = self.credit.wait_for_room(self.fuse);
             if self.fuse.has_blown() {
@@ -124,10 +154,10 @@ impl Ingest<'_> {
                 self.last(&mut parser, draft, sequence, queue)?;
                 break;
             }
-            self.cut(&mut parser, &mut draft, &mut learned);
+            let pages = self.cut(&mut parser, &mut draft, &mut blocks);
             rest = draft.split_rest();
             if draft.stream_bytes() > 0 {
-                self.submit(draft, sequence, queue)?;
+                self.submit(draft, &pages, sequence, queue)?;
                 sequence = sequence.wrapping_add(1);
             }
         }
@@ -155,65 +185,183 @@ impl Ingest<'_> {
         if length > 0 {
             parser.finish(draft.uncovered());
             draft.add(Token::Bytes, length, false);
-            self.submit(draft, sequence, queue)?;
+            self.submit(draft, &[], sequence, queue)?;
         }
         Ok(())
     }
 
-    /// Covers the draft with tokens; `learned` says that the guest's RAM blocks are known.
-    fn cut(&self, parser: &mut Parser, draft: &mut Draft, learned: &mut bool) {
-        let (mut pages, mut zeros) = (0, 0);
+    /// Covers the draft with tokens; returns its pages.
+    fn cut(&self, parser: &mut Parser, draft: &mut Draft, blocks: &mut Blocks) -> Vec<Page> {
+        let (mut zeros, mut merged_pages, mut at) = (0, 0, 0);
+        let mut pages = Vec::new();
         let mut gains = self.migration.gains();
         let gains = &mut *gains;
         while let Step::Token { token, length } = parser.step(draft.uncovered()) {
-            if !*learned && parser.has_listed_blocks() {
+            if !blocks.learned && parser.has_listed_blocks() {
                 self.migration.learn_blocks(parser.blocks());
-                *learned = true;
+                blocks.learned = true;
             }
-            let content = token.content_at().map(|at| &draft.uncovered()[at..at + PAGE_SIZE]);
-            let page = content.is_some();
-            let ask = content.is_some_and(|content| {
-                self.migration.may_ask(parser.page(), content) && gains.ask.worth_it(&gains.link)
-            });
-            pages += usize::from(page);
+            let mut ask = false;
+            if let Some(content) = token.content_at() {
+                let merged = self
+                    .migration
+                    .merged(parser.page(), &draft.uncovered()[content..content + PAGE_SIZE]);
+                let candidate = match self.migration.sender.candidates {
+                    Candidates::All => true,
+                    Candidates::Ksm => merged == Some(true),
+                    Candidates::Off => false,
+                };
+                ask = candidate && gains.ask.worth_it(&gains.link);
+                merged_pages += usize::from(merged == Some(true));
+                let (name, offset) = parser.page();
+                let address = (blocks.number(name, self.migration), offset);
+                pages.push(Page { address, at: at + content, asked: ask, merged });
+            }
             zeros += usize::from(matches!(token, Token::Zero(_)));
             draft.add(token, length, ask);
+            at += length;
         }
-        add(&self.migration.account.pages, pages);
-        add(&self.migration.account.zero_pages, zeros);
+        let account = &self.migration.account;
+        add(&account.pages, pages.len());
+        add(&account.pages_merged, merged_pages);
+        add(&account.zero_pages, zeros);
+        pages
     }
 
-    fn submit(&self, draft: Draft, number: u32, queue: &mpsc::Sender<Next>) -> Result<(), Error> {
+    fn submit(
+        &self,
+        draft: Draft,
+        pages: &[Page],
+        number: u32,
+        queue: &mpsc::Sender<Next>,
+    ) -> Result<(), Error> {
         let (done, encoded) = mpsc::sync_channel(1);
         // A writer that has failed takes nothing more; the fuse has the reason.
         let _ = queue.send(Next::Segment(encoded));
-        if draft.asked() == 0 {
-            encode(self.migration, Waiting { draft, hashes: Vec::new(), done }, PageSet::default());
+        let asked: Vec<&Page> = pages.iter().filter(|page| page.asked).collect();
+        let hashes = self.hash(&draft);
+        if self.migration.keeps() {
+            self.migration.keep(to_keep(&draft, pages, &hashes));
+        }
+        if asked.is_empty() {
+            let pages = Pages::Answered(Answer::default(), Bases::new());
+            encode(self.migration, Job { draft, hashes, pages, compress: false, done });
             return Ok(());
+        }
+        let account = &self.migration.account;
+        add(&account.pages_asked, hashes.len());
+        let at_once = self.migration.sender.at_once
+            && self.migration.sender.candidates == Candidates::Ksm
+            && self.migration.gains().ask.mostly_saves();
+        let bases = if at_once { Bases::new() } else { self.bases(&draft, &asked, &hashes) };
+        let ask = Ask {
+            hashes: hashes.clone(),
+            bases: bases.iter().map(|(page, hash, _)| (*page, *hash)).collect(),
+        };
+        let mut waiting = Waiting {
+            asked: hashes.len(),
+            merged: merged(&asked),
+            bases,
+            then: Then::Supply(Vec::new()),
+        };
+        if at_once {
+            add(&account.segments_at_once, 1);
+            add(&account.pages_at_once, hashes.len());
+            waiting.then = Then::Supply(draft.contents().into_iter().flatten().copied().collect());
+            self.wait(number, waiting);
+            self.link.send(Kind::Ask, number, &[&ask.encode()])?;
+            let job = Job { draft, hashes, pages: Pages::AtOnce, compress: false, done };
+            encode(self.migration, job);
+        } else {
+            add(&account.segments_asked, 1);
+            waiting.then = Then::Encode { draft, hashes, done };
+            self.wait(number, waiting);
+            self.link.send(Kind::Ask, number, &[&ask.encode()])?;
+        }
+        Ok(())
+    }
+
+    fn wait(&self, number: u32, waiting: Waiting) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(asked) = &mut *asked {
+            asked.insert(number, waiting);
+        }
+    }
+
+    fn hash(&self, draft: &Draft) -> Vec<PageHash> {
+        if draft.asked() == 0 {
+            return Vec::new();
         }
         let begin = Instant::now();
         let hashes = draft.hash(self.key);
         let bytes = hashes.len() * PAGE_SIZE;
         self.migration.gains().ask.cost(bytes, begin.elapsed().as_secs_f64());
-        add(&self.migration.account.pages_asked, hashes.len());
-        let ask = encode_ask(&hashes);
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(asked) = &mut *asked {
-            asked.insert(number, Waiting { draft, hashes, done });
+        hashes
+    }
+
+    /// Earlier versions of the pages asked for, which are noted as they are now.
+    fn bases(&self, draft: &Draft, asked: &[&Page], hashes: &[PageHash]) -> Bases {
+        let Some(mut versions) = self.migration.versions() else { return Bases::new() };
+        let mut bases = Bases::new();
+        let contents = draft.contents();
+        for (index, ((page, hash), content)) in (0..).zip(asked.iter().zip(hashes).zip(contents)) {
+            if let Some((earlier, base)) = versions.earlier(page.address)
+                && earlier != *hash
+            {
+                bases.push((index, earlier, Box::new(*base)));
+            }
+            versions.note(page.address, *hash, content);
         }
-        drop(asked);
-        self.link.send(Kind::Ask, number, &[&ask])?;
-        Ok(())
+        bases
     }
 }
 
-/// Encodes a segment of which the receiver has the pages in `known`.
-pub(super) fn encode(migration: &Migration, waiting: Waiting, known: PageSet) {
-    let compress = {
-        let mut gains = migration.gains();
-        let gains = &mut *gains;
-        gains.compress.worth_it(&gains.link)
-    };
-    let Waiting { draft, hashes, done } = waiting;
-    migration.workers.encode(Job { draft, hashes, known, compress, done });
+/// What a channel knows of the guest's RAM blocks.
+#[derive(Default)]
+struct Blocks {
+    /// The migration knows the main channel's list.
+    learned: bool,
+    /// The block of the last page, and its number.
+    last: Option<(Vec<u8>, u32)>,
+}
+
+impl Blocks {
+    fn number(&mut self, name: &[u8], migration: &Migration) -> u32 {
+        match &self.last {
+            Some((last, number)) if last == name => *number,
+            _ => {
+                let number = migration.block(name);
+                self.last = Some((name.to_vec(), number));
+                number
+            }
+        }
+    }
+}
+
+fn merged(asked: &[&Page]) -> Option<PageSet> {
+    asked.first()?.merged?;
+    let mut set = PageSet::empty(asked.len());
+    for (index, _) in asked.iter().enumerate().filter(|(_, page)| page.merged == Some(true)) {
+        set.insert(index);
+    }
+    Some(set)
+}
+
+fn to_keep(draft: &Draft, pages: &[Page], hashes: &[PageHash]) -> KeptPages {
+    let mut hashes = hashes.iter();
+    let mut keep = KeptPages::default();
+    for page in pages {
+        let hash = if page.asked { hashes.next().copied() } else { None };
+        keep.pages.push((page.address.0, page.address.1, hash));
+        keep.contents.extend_from_slice(draft.at(page.at));
+    }
+    keep
+}
+
+/// Encodes a segment, compressing it if that pays.
+pub(super) fn encode(migration: &Migration, mut job: Job) {
+    let mut gains = migration.gains();
+    let gains = &mut *gains;
+    job.compress = gains.compress.worth_it(&gains.link);
+    migration.workers.encode(job);
 }

@@ -6,25 +6,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pageshare_stream::RamBlock;
 use pageshare_wire::adaptive::{Link, StepGain};
 use pageshare_wire::hello::MigrationId;
+use tracing::{info, warn};
 
-use tracing::warn;
-
-use super::Sender;
+use super::versions::Versions;
 use super::workers::Workers;
+use super::{Candidates, Sender};
 use crate::error::Error;
 use crate::handshake;
-use crate::ksm::Layout;
-use crate::record::{Account, Record};
+use crate::kept::{Keeper, KeptPages};
+use crate::ksm::Ksm;
+use crate::record::{Account, Record, add};
+use crate::sources::is_qemu;
 
 /// One migration, from its first channel's opening to its last one's end.
 pub(super) struct Migration {
     pub(super) sender: Arc<Sender>,
     pub(super) workers: Workers,
     pub(super) id: MigrationId,
-    pub(super) account: Account,
+    pub(super) account: Arc<Account>,
     gains: Mutex<Gains>,
-    /// Where the guest's RAM lies, once the main channel has listed its blocks.
-    layout: Mutex<Option<Layout>>,
+    ksm: Option<Mutex<Ksm>>,
+    versions: Option<Mutex<Versions>>,
+    keeper: Option<Keeper>,
+    /// Names of RAM blocks in the order in which pages of them came.
+    blocks: Mutex<Vec<Vec<u8>>>,
     opened: AtomicU32,
     open: AtomicUsize,
 }
@@ -37,41 +42,89 @@ pub(super) struct Gains {
 }
 
 impl Migration {
-    pub(super) fn begin(sender: Arc<Sender>, workers: Workers) -> Result<Self, Error> {
+    /// A migration whose first connection comes from process `pid`, if that is known.
+    pub(super) fn begin(
+        sender: Arc<Sender>,
+        workers: Workers,
+        pid: Option<u32>,
+    ) -> Result<Self, Error> {
         let (ask, compress) = (StepGain::new(sender.ask), StepGain::new(sender.compress));
+        let ksm = match (sender.ksm_pid, sender.candidates) {
+            (Some(pid), _) => Some(pid),
+            (None, Candidates::Ksm) => pid.filter(|pid| is_qemu(*pid)),
+            (None, _) => None,
+        };
+        if sender.candidates == Candidates::Ksm && ksm.is_none() {
+            warn!(
+                "the source QEMU's process is not known, so no page is asked for: give --ksm-pid"
+            );
+        }
+        let keeper = sender.keep.as_ref().zip(sender.scope.as_ref());
+        let keeper = keeper.and_then(|(place, scope)| {
+            let keeper = Keeper::begin(place, scope);
+            keeper.inspect_err(|error| warn!("no copy of this VM is kept: {error}")).ok()
+        });
+        let versions =
+            (sender.delta_bytes > 0).then(|| Versions::with_room_for(sender.delta_bytes));
+        let id = MigrationId(handshake::random()?);
         Ok(Self {
-            sender,
+            account: sender.metrics.begin("send", id.0),
             workers,
-            id: MigrationId(handshake::random()?),
-            account: Account::default(),
+            id,
             gains: Mutex::new(Gains { link: Link::default(), ask, compress }),
-            layout: Mutex::default(),
+            ksm: ksm.map(Ksm::open).transpose()?.map(Mutex::new),
+            versions: versions.map(Mutex::new),
+            keeper,
+            blocks: Mutex::default(),
             opened: AtomicU32::new(0),
             open: AtomicUsize::new(0),
+            sender,
         })
     }
 
     pub(super) fn gains(&self) -> MutexGuard<'_, Gains> {
-        self.gains.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.gains)
     }
 
     /// The main channel has listed the guest's RAM blocks.
     pub(super) fn learn_blocks(&self, blocks: &[RamBlock]) {
-        if let Some(ksm) = &self.sender.ksm {
-            let mut known = self.layout.lock().unwrap_or_else(PoisonError::into_inner);
-            match ksm.layout(blocks) {
-                Ok(layout) => *known = Some(layout),
-                Err(error) => warn!("the source QEMU's memory is not found: {error}"),
-            }
+        if let Some(ksm) = &self.ksm {
+            locked(ksm).learn(blocks);
         }
     }
 
-    /// Whether a page may be asked for at all: with KSM's candidates, only if it is merged.
-    pub(super) fn may_ask(&self, (block, offset): (&[u8], u64), content: &[u8]) -> bool {
-        self.sender.ksm.as_ref().is_none_or(|ksm| {
-            let mut layout = self.layout.lock().unwrap_or_else(PoisonError::into_inner);
-            layout.as_mut().is_some_and(|layout| ksm.merged(layout, block, offset, content))
-        })
+    /// Whether KSM has merged a page; nothing when KSM is not looked at.
+    pub(super) fn merged(&self, (block, offset): (&[u8], u64), content: &[u8]) -> Option<bool> {
+        self.ksm.as_ref().map(|ksm| locked(ksm).merged(block, offset, content))
+    }
+
+    /// The number of a RAM block.
+    pub(super) fn block(&self, name: &[u8]) -> u32 {
+        let mut blocks = locked(&self.blocks);
+        let known = blocks.iter().position(|known| known == name);
+        let number = known.unwrap_or_else(|| {
+            blocks.push(name.to_vec());
+            blocks.len() - 1
+        });
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+
+    /// What pages held when they were sent last, if differences are sent.
+    pub(super) fn versions(&self) -> Option<MutexGuard<'_, Versions>> {
+        self.versions.as_ref().map(locked)
+    }
+
+    /// Whether a copy is kept.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Keeps pages for a return trip.
+    pub(super) fn keep(&self, pages: KeptPages) {
+        let count = pages.pages.len();
+        if self.keeper.as_ref().is_some_and(|keeper| !keeper.keep(pages)) {
+            add(&self.account.pages_not_kept, count);
+        }
     }
 
     /// The number of a new channel.
@@ -85,7 +138,19 @@ impl Migration {
         self.open.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    pub(super) fn record(&self) -> Record {
-        self.account.record("send", self.id.0)
+    /// The migration is over: a copy of a VM that has left is finished.
+    pub(super) fn end(&self) -> Record {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| !self.account.is_broken()) {
+            let kept = keeper.finish(locked(&self.blocks).clone());
+            if kept > 0 {
+                info!("kept a copy of {kept} pages");
+            }
+            self.account.pages_kept.store(kept, Ordering::Relaxed);
+        }
+        self.sender.metrics.end(&self.account)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

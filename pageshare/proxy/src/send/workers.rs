@@ -3,25 +3,41 @@
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
-use pageshare_index::PageHash;
-use pageshare_wire::PageSet;
-use pageshare_wire::segment::{Compressor, Draft, Encoded};
+use pageshare_index::{PAGE_SIZE, PageHash};
+use pageshare_wire::ask::Answer;
+use pageshare_wire::segment::{Draft, Encoded, Treatment};
+use pageshare_wire::{Compressor, delta};
 
 use crate::error::Error;
+
+/// Earlier versions of a segment's pages: the page's index among those asked for, the version's
+/// hash, its content.
+pub(super) type Bases = Vec<(u16, PageHash, Box<[u8; PAGE_SIZE]>)>;
 
 /// A segment to encode, and where to put the result.
 pub(super) struct Job {
     pub(super) draft: Draft,
     pub(super) hashes: Vec<PageHash>,
-    pub(super) known: PageSet,
+    pub(super) pages: Pages,
     pub(super) compress: bool,
     pub(super) done: mpsc::SyncSender<Done>,
+}
+
+/// How the pages of a segment are to travel.
+pub(super) enum Pages {
+    /// As the answer allows.
+    Answered(Answer, Bases),
+    /// All as references, whatever the answer will be.
+    AtOnce,
 }
 
 /// An encoded segment and the seconds it took.
 pub(super) struct Done {
     pub(super) encoded: Encoded,
     pub(super) seconds: f64,
+    /// Pages that travel as differences, and the bytes that this spares before compression.
+    pub(super) deltas: usize,
+    pub(super) delta_saved: usize,
 }
 
 /// The threads, which end when the last handle is dropped.
@@ -33,8 +49,7 @@ impl Workers {
         let (jobs, queue) = mpsc::channel::<Job>();
         let queue = Arc::new(Mutex::new(queue));
         for _ in 0..threads.max(1) {
-            let mut compressor = Compressor::new(level)
-                .map_err(|error| Error::Refused(format!("zstd level {level}: {error}")))?;
+            let mut compressor = compressor(level)?;
             let queue = Arc::clone(&queue);
             std::thread::spawn(move || {
                 loop {
@@ -59,9 +74,44 @@ impl Workers {
     }
 }
 
+/// A compressor of this zstd level.
+pub(super) fn compressor(level: i32) -> Result<Compressor, Error> {
+    Compressor::new(level).map_err(|error| Error::Refused(format!("zstd level {level}: {error}")))
+}
+
 fn finish(job: Job, compressor: Option<&mut Compressor>) {
     let begin = Instant::now();
-    let encoded = job.draft.encode(job.hashes, &job.known, compressor);
+    let asked = job.draft.asked();
+    let (treatments, deltas) = match &job.pages {
+        Pages::AtOnce => (vec![Treatment::AtOnce; asked], Vec::new()),
+        Pages::Answered(answer, bases) => treat(&job.draft, answer, bases),
+    };
+    let bytes: usize = deltas.iter().map(|delta| delta.len() + 2).sum();
+    let delta_saved = deltas.len() * PAGE_SIZE - bytes;
+    let encoded = job.draft.encode(job.hashes, &treatments, &deltas, compressor);
+    let seconds = begin.elapsed().as_secs_f64();
     // A channel that has failed no longer waits for its segments.
-    let _ = job.done.send(Done { encoded, seconds: begin.elapsed().as_secs_f64() });
+    let _ = job.done.send(Done { encoded, seconds, deltas: deltas.len(), delta_saved });
+}
+
+fn treat(draft: &Draft, answer: &Answer, bases: &Bases) -> (Vec<Treatment>, Vec<Vec<u8>>) {
+    let mut treatments: Vec<Treatment> = (0..draft.asked())
+        .map(|page| match answer.known.contains(page) {
+            true => Treatment::Reference,
+            false => Treatment::Content,
+        })
+        .collect();
+    let mut deltas = Vec::new();
+    if answer.bases.count() > 0 {
+        let contents = draft.contents();
+        for (number, (page, _, base)) in bases.iter().enumerate() {
+            let page = usize::from(*page);
+            let useful = answer.bases.contains(number) && treatments[page] == Treatment::Content;
+            if let Some(delta) = useful.then(|| delta::encode(base, contents[page])).flatten() {
+                treatments[page] = Treatment::Delta;
+                deltas.push(delta);
+            }
+        }
+    }
+    (treatments, deltas)
 }

@@ -49,14 +49,22 @@ impl Library {
         snapshot::encode(&self.key, &self.catalogue, &self.table)
     }
 
+    /// Copies the `nth` page that may have this hash. Whether it still has is for the caller to
+    /// check.
+    pub fn read(&self, hash: PageHash, nth: usize, copy: &mut [u8; PAGE_SIZE]) -> bool {
+        let page = self.table.find(hash).nth(nth);
+        let place = page.and_then(|page| self.catalogue.place(page));
+        place.is_some_and(|place| {
+            let reader = self.readers.get(place.origin as usize).and_then(Option::as_ref);
+            reader.is_some_and(|reader| reader.read_exact_at(copy, place.address).is_ok())
+        })
+    }
+
     /// Copies a page with this hash to `copy`, if there still is one. What was copied is hashed
     /// again, so that `copy` holds the page asked for or the answer is no.
     pub fn copy(&self, hash: PageHash, copy: &mut [u8; PAGE_SIZE]) -> bool {
-        self.table.find(hash).any(|page| {
-            let Some(place) = self.catalogue.place(page) else { return false };
-            let Some(Some(reader)) = self.readers.get(place.origin as usize) else { return false };
-            reader.read_exact_at(copy, place.address).is_ok() && self.key.hash(copy) == hash
-        })
+        (0..self.table.find(hash).count())
+            .any(|nth| self.read(hash, nth, copy) && self.key.hash(copy) == hash)
     }
 
     /// Memory that the index occupies, in bytes.

@@ -45,9 +45,7 @@ pub(super) fn qemus() -> io::Result<Vec<u32>> {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process that is gone or not ours has no readable program.
-        let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { continue };
-        if is_qemu(&program) {
+        if is_qemu(pid) {
             found.push(pid);
         }
     }
@@ -55,7 +53,13 @@ pub(super) fn qemus() -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-fn is_qemu(program: &Path) -> bool {
+/// Whether process `pid` is a QEMU system emulator. One that is gone or not ours is none.
+#[must_use]
+pub fn is_qemu(pid: u32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| names_qemu(&program))
+}
+
+fn names_qemu(program: &Path) -> bool {
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with("qemu-system-") || name.starts_with("qemu-kvm")
 }
@@ -65,13 +69,22 @@ fn is_qemu(program: &Path) -> bool {
 /// # Errors
 /// If there is no such process or it may not be read.
 pub fn touched(pid: u32) -> io::Result<Vec<Run>> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
     let mut runs = Vec::new();
-    for (from, to) in maps.lines().filter_map(guest_memory) {
+    for (from, to) in guest_mappings(pid)? {
         touched_in(&pagemap, from, to, &mut runs)?;
     }
     Ok(runs)
+}
+
+/// Bounds of the mappings that may be a guest's memory: large, writable, anonymous or of a memory
+/// file.
+///
+/// # Errors
+/// If there is no such process or it may not be read.
+pub fn guest_mappings(pid: u32) -> io::Result<Vec<(u64, u64)>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    Ok(maps.lines().filter_map(guest_memory).collect())
 }
 
 /// The bounds of a line of `maps`, if it may be a guest's memory.

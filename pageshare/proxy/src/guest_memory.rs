@@ -1,0 +1,129 @@
+//! Where a guest's RAM lies in its QEMU process.
+//!
+//! QEMU does not say; the size of a RAM block leaves some places among the process's mappings, and
+//! a page that is known to be in the block strikes out those where it does not stand.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use pageshare_stream::{PAGE_SIZE, RamBlock};
+
+use crate::sources::{guest_mappings, memory};
+
+/// QEMU aligns a guest's memory to this.
+const ALIGNMENT: u64 = 2 << 20;
+/// Places at which a block may lie that are looked at.
+const MOST_PLACES: usize = 4096;
+/// So many pages may be compared with all places in vain: the block is then given up.
+const MOST_MISSES: u32 = 256;
+
+/// A running guest's RAM.
+pub struct GuestMemory {
+    pid: u32,
+    memory: File,
+    blocks: HashMap<Vec<u8>, Places>,
+}
+
+/// Where one block may lie.
+#[derive(Debug, Default)]
+struct Places {
+    addresses: Vec<u64>,
+    misses: u32,
+}
+
+impl GuestMemory {
+    /// Opens the memory of QEMU process `pid`.
+    ///
+    /// # Errors
+    /// If there is no such process or it may not be read.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        Ok(Self { pid, memory: memory(pid)?, blocks: HashMap::new() })
+    }
+
+    /// Finds the places where these blocks may lie.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub fn learn(&mut self, blocks: &[RamBlock]) -> io::Result<()> {
+        let mappings = guest_mappings(self.pid)?;
+        self.blocks = blocks
+            .iter()
+            .map(|block| {
+                let places = mappings.iter().flat_map(|(from, to)| places(*from, *to, block.bytes));
+                let addresses = places.take(MOST_PLACES).collect();
+                (block.name.clone().into_bytes(), Places { addresses, misses: 0 })
+            })
+            .collect();
+        Ok(())
+    }
+
+    /// The address of a page of a block, if it is certain where the block lies. `fits` says of a
+    /// content whether it is that page's; it may be wrong about a page that has just been written.
+    pub fn place(
+        &mut self,
+        block: &[u8],
+        offset: u64,
+        mut fits: impl FnMut(&[u8; PAGE_SIZE]) -> bool,
+    ) -> Option<u64> {
+        let places = self.blocks.get_mut(block)?;
+        if places.addresses.len() > 1 {
+            let mut there = [0; PAGE_SIZE];
+            let holds = |address: &u64| {
+                self.memory.read_exact_at(&mut there, address + offset).is_ok() && fits(&there)
+            };
+            let fitting: Vec<u64> = places.addresses.iter().copied().filter(holds).collect();
+            if fitting.is_empty() {
+                places.misses += 1;
+                if places.misses > MOST_MISSES {
+                    places.addresses.clear();
+                }
+                return None;
+            }
+            places.addresses = fitting;
+        }
+        let [address] = places.addresses[..] else { return None };
+        Some(address + offset)
+    }
+
+    /// Copies the page at an address; whether it is there.
+    pub fn read(&self, address: u64, copy: &mut [u8; PAGE_SIZE]) -> bool {
+        self.memory.read_exact_at(copy, address).is_ok()
+    }
+}
+
+/// Where `bytes` may lie between these bounds.
+fn places(from: u64, to: u64, bytes: u64) -> impl Iterator<Item = u64> {
+    let aligned = from.next_multiple_of(ALIGNMENT);
+    let first = (from != aligned).then_some(from);
+    let steps = (aligned..to).step_by(usize::try_from(ALIGNMENT).unwrap_or(usize::MAX));
+    first.into_iter().chain(steps).take_while(move |at| to - at >= bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_found_by_its_pages_among_places_of_its_size() {
+        let mut ram = vec![0_u8; 16 << 20];
+        let aligned = ram.as_ptr().align_offset(PAGE_SIZE);
+        // Not at a multiple of QEMU's alignment: only the mapping's own begin can be told.
+        for (number, page) in (0_u64..).zip(ram[aligned..].as_chunks_mut::<PAGE_SIZE>().0) {
+            page[..8].copy_from_slice(&(number + 1).to_le_bytes());
+        }
+        let mut guest = GuestMemory::open(std::process::id()).unwrap();
+        let block = RamBlock { name: "ram".into(), bytes: 8 << 20 };
+        guest.learn(&[block]).unwrap();
+        let aligned = ram[aligned..].as_ptr() as u64;
+        let first = aligned.next_multiple_of(ALIGNMENT);
+        let number = (first - aligned) / PAGE_SIZE as u64;
+        let wanted = |page: &[u8; PAGE_SIZE]| page[..8] == (number + 4).to_le_bytes();
+        let place = guest.place(b"ram", 3 * 4096, wanted);
+        assert_eq!(place, Some(first + 3 * 4096));
+        let mut copy = [0; PAGE_SIZE];
+        assert!(guest.read(first + 3 * 4096, &mut copy) && wanted(&copy));
+        assert_eq!(guest.place(b"other", 0, |_| true), None);
+    }
+}

@@ -1,0 +1,298 @@
+//! The sender's side: writes a copy of what leaves, in a thread of its own.
+//!
+//! The migration never waits for it. What the disk does not take in time is not kept, which costs
+//! savings on the way back and nothing else; at the first error the copy is given up.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use pageshare_index::{HashKey, PAGE_SIZE, PageHash, ScopeKey};
+use rustix::fs::{FlockOperation, flock};
+use tracing::{info, warn};
+
+use super::file::{Entry, HEADER_BYTES, Header, SLOT_BYTES, Seal, cut};
+use super::{FINISHED, PARTIAL, now};
+use crate::error::Error;
+use crate::handshake::random;
+use crate::scope::Scope;
+
+/// Batches that may wait for the disk, of at most a segment each: 32 MiB.
+const QUEUE: usize = 128;
+
+/// Where, for how long, and how much.
+#[derive(Debug, Clone)]
+pub struct KeepIn {
+    /// The directory; made if it is not there.
+    pub directory: PathBuf,
+    /// After this long a copy is refused and removed.
+    pub lifetime: Duration,
+    /// Bytes that all copies in the directory may take; the oldest give way.
+    pub quota: u64,
+    /// The VM's name: a newer copy of the same VM replaces the older.
+    pub label: String,
+}
+
+/// Pages to keep.
+#[derive(Debug, Default)]
+pub struct KeptPages {
+    /// Number of the RAM block, offset in it, and the hash if it is known.
+    pub pages: Vec<(u32, u64, Option<PageHash>)>,
+    /// Their contents, one behind the other.
+    pub contents: Vec<u8>,
+}
+
+enum Order {
+    Pages(KeptPages),
+    /// The VM has left, and its RAM blocks have these names: finish the copy.
+    Finish(Vec<Vec<u8>>),
+}
+
+/// A copy in the making.
+pub struct Keeper {
+    orders: SyncSender<Order>,
+    writer: Mutex<Option<JoinHandle<u64>>>,
+}
+
+impl Keeper {
+    /// Begins a copy; removes what has expired, and what a killed process left unfinished.
+    ///
+    /// # Errors
+    /// If the directory cannot be made or written to.
+    pub fn begin(place: &KeepIn, scope: &Scope) -> Result<Self, Error> {
+        let writer = Writer::create(place, &scope.key).map_err(|error| Error::File {
+            what: "directory for kept copies",
+            path: place.directory.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        let (orders, queue) = mpsc::sync_channel(QUEUE);
+        let writer = Mutex::new(Some(std::thread::spawn(move || writer.run(&queue))));
+        Ok(Self { orders, writer })
+    }
+
+    /// Keeps these pages, if the disk keeps up; returns whether it does.
+    #[must_use]
+    pub fn keep(&self, pages: KeptPages) -> bool {
+        self.orders.try_send(Order::Pages(pages)).is_ok()
+    }
+
+    /// Finishes the copy once what is queued is written: the VM has left, and its RAM blocks have
+    /// these names, by number. Returns the number of pages in it. A copy that is never finished
+    /// is removed.
+    pub fn finish(&self, blocks: Vec<Vec<u8>>) -> u64 {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A copy that was given up has no pages; nor has one whose thread panicked.
+        let _ = self.orders.send(Order::Finish(blocks));
+        writer.and_then(|writer| writer.join().ok()).unwrap_or(0)
+    }
+}
+
+struct Writer {
+    file: File,
+    partial: PathBuf,
+    place: KeepIn,
+    seal: Seal,
+    key: HashKey,
+    salt: [u8; 32],
+    slots: HashMap<(u32, u64), u32>,
+    entries: Vec<Entry>,
+    counter: u64,
+    /// Bytes of the other copies in the directory.
+    others: u64,
+}
+
+impl Writer {
+    fn create(place: &KeepIn, scope: &ScopeKey) -> io::Result<Self> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place.directory)?;
+        clear(&place.directory)?;
+        let salt = random::<32>().map_err(|error| io::Error::other(error.to_string()))?;
+        let name: String = salt[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let partial = place.directory.join(format!("{name}.{PARTIAL}"));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
+        // Held for as long as the file is open: others know that it is in use.
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let mut writer = Self {
+            file,
+            partial,
+            place: place.clone(),
+            seal: Seal::new(scope, &salt),
+            key: scope.hash_key(),
+            salt,
+            slots: HashMap::new(),
+            entries: Vec::new(),
+            counter: 0,
+            others: 0,
+        };
+        writer.others = finished(&writer.place.directory)?.iter().map(|copy| copy.bytes).sum();
+        Ok(writer)
+    }
+
+    /// Takes orders until the last one; returns the number of pages kept.
+    fn run(mut self, orders: &Receiver<Order>) -> u64 {
+        let kept = self.obey(orders);
+        match kept {
+            Ok(Some(pages)) => return pages,
+            Ok(None) => {}
+            Err(error) => warn!(
+                "the copy that was to be kept in {} is given up: {error}; the migration goes on",
+                self.place.directory.display()
+            ),
+        }
+        // It frees the space; what cannot be removed is removed by the next that keeps here.
+        let _ = std::fs::remove_file(&self.partial);
+        0
+    }
+
+    fn obey(&mut self, orders: &Receiver<Order>) -> io::Result<Option<u64>> {
+        for order in orders {
+            match order {
+                Order::Pages(pages) => self.write(&pages)?,
+                Order::Finish(blocks) => return self.finish(&blocks).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    fn write(&mut self, pages: &KeptPages) -> io::Result<()> {
+        let contents = pages.contents.as_chunks::<PAGE_SIZE>().0;
+        // New pages lie one behind the other: one write for all of a batch.
+        let (begin, mut new) = (self.entries.len(), Vec::new());
+        for ((block, offset, hash), content) in pages.pages.iter().zip(contents) {
+            let hash = hash.unwrap_or_else(|| self.key.hash(content));
+            let entry = Entry { hash, block: *block, offset: *offset };
+            self.counter += 1;
+            if let Some(slot) = self.slots.get(&(*block, *offset)) {
+                let slot = *slot as usize;
+                if self.entries[slot].hash == hash {
+                    continue;
+                }
+                self.entries[slot] = entry;
+                if slot >= begin {
+                    // Its first version still waits in `new`.
+                    let mut sealed = Vec::with_capacity(SLOT_BYTES);
+                    self.seal.page(slot as u64, self.counter, content, &mut sealed);
+                    new[(slot - begin) * SLOT_BYTES..][..SLOT_BYTES].copy_from_slice(&sealed);
+                } else {
+                    let mut sealed = Vec::with_capacity(SLOT_BYTES);
+                    self.seal.page(slot as u64, self.counter, content, &mut sealed);
+                    self.file.write_all_at(&sealed, place(slot))?;
+                }
+            } else if self.has_room() {
+                let slot = self.entries.len();
+                let Ok(number) = u32::try_from(slot) else { continue };
+                self.slots.insert((*block, *offset), number);
+                self.entries.push(entry);
+                self.seal.page(slot as u64, self.counter, content, &mut new);
+            }
+        }
+        self.file.write_all_at(&new, place(begin))
+    }
+
+    /// Whether one more page fits the quota; older copies give way for it.
+    fn has_room(&mut self) -> bool {
+        // Page and line of the table.
+        let mine = (self.entries.len() as u64 + 1) * (SLOT_BYTES as u64 + 32) + 4096;
+        while mine + self.others > self.place.quota && self.others > 0 {
+            let Ok(mut copies) = finished(&self.place.directory) else { return false };
+            copies.sort_by_key(|copy| copy.modified);
+            let Some(oldest) = copies.first() else {
+                self.others = 0;
+                break;
+            };
+            info!("kept copy {} gives way to a newer one", oldest.path.display());
+            if std::fs::remove_file(&oldest.path).is_err() {
+                return false;
+            }
+            self.others = copies[1..].iter().map(|copy| copy.bytes).sum();
+        }
+        mine <= self.place.quota
+    }
+
+    fn finish(&mut self, blocks: &[Vec<u8>]) -> io::Result<u64> {
+        let label = cut(&self.place.label).to_owned();
+        let created = now();
+        let expires = created.saturating_add(self.place.lifetime.as_secs());
+        let header =
+            Header { salt: self.salt, created, expires, slots: 0, table: 0, label: label.clone() };
+        let (head, table) = self.seal.finish(header, blocks, &self.entries);
+        self.file.write_all_at(&table, place(self.entries.len()))?;
+        self.file.write_all_at(&head, 0)?;
+        let older = finished(&self.place.directory)?;
+        std::fs::rename(&self.partial, self.partial.with_extension(FINISHED))?;
+        for copy in older {
+            if !label.is_empty() && copy.is_of(&label, &self.key) {
+                // The newer copy of the same VM has all that is worth having.
+                let _ = std::fs::remove_file(&copy.path);
+            }
+        }
+        Ok(self.entries.len() as u64)
+    }
+}
+
+fn place(slot: usize) -> u64 {
+    (HEADER_BYTES + slot * SLOT_BYTES) as u64
+}
+
+/// A finished copy, of whatever scope.
+struct Finished {
+    path: PathBuf,
+    bytes: u64,
+    modified: Option<SystemTime>,
+    head: Option<[u8; HEADER_BYTES]>,
+}
+
+impl Finished {
+    fn header(&self) -> Option<Header> {
+        Header::decode(self.head.as_ref()?).ok()
+    }
+
+    fn is_of(&self, label: &str, key: &HashKey) -> bool {
+        self.head.as_ref().is_some_and(|head| Header::is_of(head, key))
+            && self.header().is_some_and(|header| header.label == label)
+    }
+}
+
+fn finished(directory: &Path) -> io::Result<Vec<Finished>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|end| end != FINISHED) {
+            continue;
+        }
+        // Another process may just have removed it.
+        let Ok(metadata) = path.metadata() else { continue };
+        let head = File::open(&path).ok().and_then(|file| {
+            let mut head = [0; HEADER_BYTES];
+            file.read_exact_at(&mut head, 0).ok().map(|()| head)
+        });
+        let (bytes, modified) = (metadata.len(), metadata.modified().ok());
+        found.push(Finished { path, bytes, modified, head });
+    }
+    Ok(found)
+}
+
+/// Removes what has expired, and what nobody writes any more.
+fn clear(directory: &Path) -> io::Result<()> {
+    for copy in finished(directory)? {
+        if copy.header().is_some_and(|header| header.expires <= now()) {
+            info!("kept copy {} has expired and is removed", copy.path.display());
+            let _ = std::fs::remove_file(&copy.path);
+        }
+    }
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let abandoned = path.extension().is_some_and(|end| end == PARTIAL)
+            && File::open(&path)
+                .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
+        if abandoned {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+    Ok(())
+}
