@@ -17,12 +17,14 @@ from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.budgets import Budget, split_by_contrast
 from tare.analysis.causes import CellCauses, causes_for
 from tare.analysis.cells import RESPONSE_TIMES, CellView, view_cell
+from tare.analysis.explain import Explained, explain_difference
 from tare.analysis.questions import DESCRIPTIVE, Question, above_below, ask
 from tare.analysis.questions import half_widths as _half_widths
 from tare.analysis.sessions import Session, Sessions, summarise_session
 from tare.experiment import Experiment
 from tare.plan import Plan
 from tare.record import Record, Trial
+from tare.stats import Verdict
 from tare.stats.noise import NoiseFloor, noise_floor
 from tare.workloads import Statistic, registry
 
@@ -37,6 +39,7 @@ __all__ = [  # noqa: RUF022 (in order of importance)
     "Budget",
     "CellAccount",
     "CellCauses",
+    "Explained",
     "Beside",
 ]
 
@@ -68,6 +71,8 @@ class Analysis:
     accounts: tuple[CellAccount, ...]
     causes: tuple[CellCauses, ...]
     """Cells whose operations were counted."""
+    explained: tuple[Explained, ...]
+    """What differs, for every comparison of the family that was found different."""
     beside: tuple[Beside, ...]
     paper: str
     """The paper whose figures `beside` holds: A, B, C or D."""
@@ -129,7 +134,8 @@ def analyse(record: Record) -> Analysis:
     budgets = split_by_contrast(experiment, plan, sessions)
     # Accounts are of a request: without requests there is nothing to share them out among.
     asked = [c for c in plan.cells if c.replica == 1] if workload.response_times else []
-    accounts = (account_for(cell, sessions) for cell in asked)
+    found = (account_for(cell, sessions) for cell in asked)
+    accounts = {account.cell.id: account for account in found if account is not None}
     counted = record.causes()
     explained = (causes_for(cell, sessions, counted) for cell in asked)
     return Analysis(
@@ -144,14 +150,24 @@ def analyse(record: Record) -> Analysis:
         pairs=pairs,
         noise=noise_floor([pair.ratio for pair in pairs]),
         budgets=budgets,
-        accounts=tuple(account for account in accounts if account is not None),
+        accounts=tuple(accounts.values()),
         causes=tuple(cause for cause in explained if cause is not None),
+        explained=tuple(
+            explain_difference(
+                q.cell, q.against, sessions, counted, accounts, (experiment.statistic, declared)
+            )
+            for q in questions
+            if q.judgement is not None and q.judgement.verdict in _DIFFERENT
+        ),
         beside=_beside(workload.name, views, questions, budgets, sessions),
         paper=_PAPERS.get(workload.name, "B"),
         statistics=workload.statistics,
         response_times=workload.response_times,
         subjects={cell.id: workload.subject(cell) for cell in plan.cells},
     )
+
+
+_DIFFERENT = (Verdict.SLOWER, Verdict.FASTER, Verdict.MORE, Verdict.LESS)
 
 
 def half_widths(record: Record) -> dict[str, float | None]:

@@ -78,6 +78,7 @@ def every() -> tuple[Claim, ...]:
         migration,
         migration_parts,
         peers,
+        prediction,
         simulation,
         speed,
     )
@@ -89,6 +90,7 @@ def every() -> tuple[Claim, ...]:
         *equivalence.CLAIMS,
         *speed.CLAIMS,
         *crash.CLAIMS,
+        *prediction.CLAIMS,
         *migration.CLAIMS,
         *migration_parts.CLAIMS,
     )

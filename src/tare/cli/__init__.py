@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tare import __version__
-from tare.cli import claiming, here, printing, results, running
+from tare.cli import claiming, explaining, foretelling, here, printing, results, running
 from tare.cli.arguments import EPILOG, FLAG
 from tare.errors import TareError
 
@@ -30,6 +30,8 @@ for command in (
     running.run,
     results.report,
     results.compare,
+    explaining.explain,
+    foretelling.predict,
     here.doctor,
     results.list_,
     results.export,

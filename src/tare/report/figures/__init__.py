@@ -11,6 +11,7 @@ from tare.report.figures.chart import Figure
 from tare.report.figures.costs import accounts, budgets, causes
 from tare.report.figures.effects import effects, paper
 from tare.report.figures.migration import split, throughput
+from tare.report.figures.pinning import pinnings
 from tare.report.figures.times import by_block, deadlines, distributions, levels
 from tare.report.wording import Names
 
@@ -30,6 +31,7 @@ def draw(analysis: Analysis, names: Names) -> dict[str, Figure | None]:
         "deadlines": deadlines,
         "split": split,
         "throughput": throughput,
+        "pinnings": pinnings,
         "paper": paper,
     }
     return {figure_id: make(analysis, names) for figure_id, make in makers.items()}

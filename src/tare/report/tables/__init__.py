@@ -1,6 +1,7 @@
 """The report's tables as rows of text: every number rounded, every interval beside its number."""
 
 from tare.report.tables.costs import accounts, budgets, causes, resources
+from tare.report.tables.differences import conclusion, differences, of_differences
 from tare.report.tables.effects import effects, other_statistics, paper
 from tare.report.tables.instrument import calibration, machine
 from tare.report.tables.table import Table
@@ -18,6 +19,9 @@ __all__ = [  # noqa: RUF022 (in the order of the page)
     "accounts",
     "causes",
     "resources",
+    "differences",
+    "of_differences",
+    "conclusion",
     "deadlines",
     "calibration",
     "machine",

@@ -1,0 +1,45 @@
+"""`tare explain`: what differs between two cells, and how much of the effect it can explain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tare.cli import printing
+from tare.cli.arguments import Json, Result
+
+
+def explain(
+    result: Result,
+    cell: Annotated[str, typer.Argument(help="The cell in question, such as qemu/udp.")],
+    against: Annotated[
+        str | None,
+        typer.Argument(help="What it is held against; what the plan compares it with if absent."),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Say what differs between two cells, ordered by how much of the effect it can explain."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - so that --help is fast
+
+    from tare.analysis.explain import Explained  # noqa: PLC0415
+    from tare.analysis.explain import explain as explained  # noqa: PLC0415
+    from tare.record import Record  # noqa: PLC0415
+    from tare.report import tables, wording  # noqa: PLC0415
+
+    found = explained(Record(result), cell, against)
+    if json_:
+        said = TypeAdapter(Explained).dump_python(found, mode="json")
+        printing.show_json({**said, "explained": found.explained})
+        return
+    ratio = wording.ratio_text(found.ratio.ratio)
+    printing.show(f"{found.cell.id} over {found.against.id}, {found.statistic}: {ratio}")
+    for sentence in tables.conclusion(found):
+        printing.show(sentence)
+    for table in tables.of_differences(found):
+        printing.show("")
+        drawn = printing.table(*table.columns, title=table.caption)
+        for row in table.rows:
+            printing.add_row(drawn, row)
+        printing.out.print(drawn)
+        printing.show(table.note)

@@ -1,0 +1,153 @@
+"""`tare predict`: what responses would take where they were never run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tare.cli import printing
+from tare.cli.arguments import FLAG, Json, Result
+from tare.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from tare.predict import Checked, Foretold, Prediction
+
+
+def predict(
+    result: Result,
+    environment: Annotated[
+        str | None, typer.Option(help="Only there, such as qemu; every one if absent.")
+    ] = None,
+    statistic: Annotated[str, typer.Option(help="p50 or mean.")] = "p50",
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            help="A result that measured the same responses: foretell each environment as if the"
+            " model had never seen it, and show how far that misses."
+        ),
+    ] = None,
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record", metavar=FLAG, help="With --check: keep both as the model's calibration."
+        ),
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Foretell responses in environments where UDP and the overhead vector alone were measured.
+
+    RESULT is that of experiments/predict.yaml, or of an experiment like it: every transport on the
+    host, UDP in each environment, and `causes`. Where it lacks ground to stand on, it says so.
+    """
+    from tare import predict as predicting  # noqa: PLC0415 - so that --help is fast
+    from tare.predict import calibration  # noqa: PLC0415
+    from tare.record import Record  # noqa: PLC0415
+
+    if statistic not in predicting.STATISTICS:
+        known = " or ".join(predicting.STATISTICS)
+        raise UsageError(f"{statistic!r} cannot be predicted", f"choose {known}")
+    if record and check is None:
+        raise UsageError("--record needs --check: a calibration holds what was measured too")
+    start = Record(result)
+    if record and check is not None:
+        found, _ = predicting.targets(start)
+        made = predicting.calibrate(found, Record(check))
+        calibration.path().write_text(made.to_json(), encoding="utf-8")
+        printing.say("", f"{len(made.known)} responses kept in {calibration.path()}")
+    foretold = predicting.foretell(start, predicting.shipped(), used=check is None)
+    chosen = [
+        p
+        for p in foretold.predictions
+        if p.statistic == statistic and environment in (None, p.target.environment)
+    ]
+    if check is not None:
+        checked = predicting.check(chosen, Record(check))
+        _show_checked(checked, as_json=json_)
+    elif json_:
+        printing.show_json([_as_json(p) for p in chosen])
+    else:
+        _show(chosen)
+    _show_refusals(foretold, environment)
+    if not chosen:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _show(predictions: list[Prediction]) -> None:
+    from tare.report import numbers  # noqa: PLC0415
+
+    table = printing.table("environment", "response", "predicted [90 %]", "of it, by cause")
+    for p in predictions:
+        value = numbers.time(p.value_ns, p.low_ns, p.high_ns)
+        parts = ", ".join(
+            f"{name} {numbers.share(part / p.value_ns).bare}" for name, part in p.parts_ns.items()
+        )
+        printing.add_row(table, (p.target.environment, _levels(p.target.levels), str(value), parts))
+    printing.out.print(table)
+
+
+def _show_checked(checked: list[Checked], *, as_json: bool) -> None:
+    from tare import predict as predicting  # noqa: PLC0415
+    from tare.report import numbers  # noqa: PLC0415
+
+    ours, simple = predicting.scores(checked)
+    if as_json:
+        rows = [
+            {**_as_json(c.prediction), "measured_ns": c.measured_ns, "simple_ns": c.simple_ns}
+            for c in checked
+        ]
+        printing.show_json({"rows": rows, "model": vars(ours), "log_additive": vars(simple)})
+        return
+    table = printing.table(
+        "environment", "response", "predicted [90 %]", "measured", "over measured", "log-additive"
+    )
+    for c in checked:
+        p = c.prediction
+        printing.add_row(
+            table,
+            (
+                p.target.environment,
+                _levels(p.target.levels),
+                str(numbers.time(p.value_ns, p.low_ns, p.high_ns)),
+                numbers.time(c.measured_ns).bare,
+                numbers.ratio(p.value_ns / c.measured_ns).bare,
+                numbers.ratio(c.simple_ns / c.measured_ns).bare,
+            ),
+        )
+    printing.out.print(table)
+    for name, found in (("this model", ours), ("the log-additive model", simple)):
+        covered = "" if found.covered is None else f", intervals cover {found.covered:.0%}"
+        printing.show(
+            f"{name}: median error {found.median_error:.0%}, within a factor of 2"
+            f" {found.within_two:.0%}{covered} ({found.n} responses)"
+        )
+
+
+def _show_refusals(foretold: Foretold, environment: str | None) -> None:
+    for refusal in foretold.refusals:
+        if environment in (None, refusal.environment):
+            what = f"{refusal.environment}, {_levels(refusal.levels)}"
+            printing.say("[yellow]not predicted:[/]", f"{what}: {refusal.why}")
+            printing.say("  [dim]→[/]", refusal.remedy)
+
+
+_TOLD = ("transport", "reception", "payload", "placement")
+
+
+def _levels(levels: Mapping[str, str]) -> str:
+    return ", ".join(levels[name] for name in _TOLD if name in levels)
+
+
+def _as_json(p: Prediction) -> dict[str, object]:
+    return {
+        "environment": p.target.environment,
+        "levels": dict(p.target.levels),
+        "statistic": p.statistic,
+        "predicted_ns": p.value_ns,
+        "low_ns": p.low_ns,
+        "high_ns": p.high_ns,
+        "confidence": p.confidence,
+        "parts_ns": dict(p.parts_ns),
+    }

@@ -1,0 +1,240 @@
+"""What predictions start from, read from a result: native responses, the floor, the vector.
+
+A prediction is refused, with the reason, where the result lacks any of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from tare import experiment as experiments
+from tare.analysis.accounts import account_for
+from tare.analysis.sessions import Sessions
+from tare.cell import Cell
+from tare.errors import UsageError
+from tare.predict.model import COSTS, Ground
+from tare.record import CauseSession, Record
+
+__all__ = ["STATISTICS", "Refusal", "Target", "targets"]
+
+STATISTICS = ("p50", "mean")
+"""What can be predicted of a response."""
+HOST = "native"
+FLOOR = "udp"
+_ALONE = {"mode": "closed", "clients": "1", "interference": "none"}
+"""Levels without which responses wait for more than themselves."""
+_OWN = ("transport", "reception")
+_INSIDE = "inside "
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A response that is not predicted, and why."""
+
+    environment: str
+    levels: Mapping[str, str]
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A response to predict."""
+
+    environment: str
+    levels: Mapping[str, str]
+    """Its levels, the environment's left out."""
+    ground: Mapping[str, Ground]
+    """Statistic -> what its prediction starts from."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Environment and levels in one, to find it in another result."""
+        return key_of(self.environment, self.levels)
+
+    @property
+    def setting(self) -> tuple[str, str]:
+        """Environment and placement: what shares one vector."""
+        return self.environment, self.levels.get("placement", "")
+
+
+def key_of(environment: str, levels: Mapping[str, str]) -> tuple[str, ...]:
+    """Environment and levels in one."""
+    rest = sorted((k, v) for k, v in levels.items() if k != "environment")
+    return (environment, *(f"{k}={v}" for k, v in rest))
+
+
+def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
+    """Everything that a result lets foretell, and what it does not.
+
+    Raises:
+        UsageError: the result holds no request-reply, or nothing was measured on the host.
+    """
+    experiment = experiments.load(record.experiment_path)
+    if experiment.workload != "request-reply":
+        raise UsageError(
+            f"{record.folder} measured {experiment.workload}; responses alone are predicted",
+            "start from experiments/predict.yaml",
+        )
+    cells = [cell for cell in record.plan.cells if cell.replica == 1]
+    native = [cell for cell in cells if cell.levels.get("environment") == HOST]
+    environments = dict.fromkeys(c.levels.get("environment", HOST) for c in cells)
+    if not native or len(environments) < 2:
+        raise UsageError(
+            f"{record.folder} needs cells on the host and in an environment",
+            "start from experiments/predict.yaml",
+        )
+    reader = _Reader(cells, Sessions(record), record.causes())
+    found: list[Target] = []
+    refused: list[Refusal] = []
+    for environment in environments:
+        if environment == HOST:
+            continue
+        for cell in native:
+            if cell.levels.get("transport") in (FLOOR, "icmp", "null"):
+                continue
+            levels = {k: v for k, v in cell.levels.items() if k != "environment"}
+            if reader.floor(environment, cell) is None and reader.elsewhere(environment, cell):
+                continue  # a setting that was not asked for there, such as a guest's placement
+            answer = reader.target(environment, cell)
+            if isinstance(answer, Target):
+                found.append(answer)
+            else:
+                refused.append(Refusal(environment, levels, *answer))
+    return found, refused
+
+
+class _Reader:
+    """Looks cells up and reduces their sessions to numbers."""
+
+    def __init__(
+        self, cells: Sequence[Cell], sessions: Sessions, counted: Sequence[CauseSession]
+    ) -> None:
+        self._cells = cells
+        self._sessions = sessions
+        self._counted = [session for session in counted if session.error is None]
+        self._by_id = {cell.id: cell for cell in cells}
+
+    def floor(self, environment: str, like: Cell) -> Cell | None:
+        """The floor transport's cell in an environment, with the other levels alike."""
+        wanted = {k: v for k, v in like.levels.items() if k not in ("environment", *_OWN)}
+        for cell in self._cells:
+            if cell.levels.get("environment") != environment:
+                continue
+            if cell.levels.get("transport") != FLOOR:
+                continue
+            if all(cell.levels.get(k, v) == v for k, v in wanted.items()):
+                return cell
+        return None
+
+    def elsewhere(self, environment: str, like: Cell) -> bool:
+        """Whether the environment was measured, but never in this placement."""
+        here = [c for c in self._cells if c.levels.get("environment") == environment]
+        placement = like.levels.get("placement")
+        return bool(here) and all(c.levels.get("placement") != placement for c in here)
+
+    def target(self, environment: str, cell: Cell) -> Target | tuple[str, str]:
+        """A target, or why there is none and what would help."""
+        for name, level in _ALONE.items():
+            if cell.levels.get(name, level) != level:
+                return (
+                    f"{name} is {cell.levels[name]}: requests then wait for each other, which no"
+                    " sum of costs foretells",
+                    f"measure with {name}: {level}",
+                )
+        here, there = self.floor(HOST, cell), self.floor(environment, cell)
+        if here is None or there is None:
+            where = HOST if here is None else environment
+            return (
+                f"UDP was not measured in {where} with the same payload and placement",
+                "add it to the experiment, as experiments/predict.yaml does",
+            )
+        costs_here, costs_there = self._vector(HOST, cell), self._vector(environment, cell)
+        if costs_here is None or costs_there is None:
+            where = HOST if costs_here is None else environment
+            return (
+                f"{where} has no overhead vector in this placement",
+                "set `causes: 2` in the experiment, which measures it",
+            )
+        counts = self._beyond(cell, here)
+        if counts is None:
+            return (
+                "its operations were not counted on the host",
+                "set `causes: 2` in the experiment; counting needs perf and tracepoints",
+            )
+        share = self._client_share(cell, here)
+        ground: dict[str, Ground] = {}
+        for statistic in STATISTICS:
+            times = [self._time(c, statistic) for c in (here, cell, there)]
+            if share is None or any(time is None for time in times):
+                return (
+                    "it, or UDP, has no measured session",
+                    "see `tare report` for what failed, and resume the run",
+                )
+            floor_here, response, floor_there = (float(time or 0.0) for time in times)
+            ground[statistic] = Ground(
+                floor_here, response, floor_there, share, counts, costs_here, costs_there
+            )
+        levels = {k: v for k, v in cell.levels.items() if k != "environment"}
+        return Target(environment, levels, ground)
+
+    def _time(self, cell: Cell, statistic: str) -> float | None:
+        values = [v for v in self._sessions.column(cell.id, statistic) if v is not None]
+        return math.exp(fmean(math.log(v) for v in values)) if values else None
+
+    def _client_share(self, cell: Cell, floor: Cell) -> float | None:
+        """Share of the client in the processor time beyond the floor's; a half where none is."""
+        mine, base = account_for(cell, self._sessions), account_for(floor, self._sessions)
+        if mine is None or base is None:
+            return None
+        beyond = []
+        for side in ("client on CPU", "server on CPU"):
+            means = [
+                fmean(v for v in account.by_block.get(side, ()) if v is not None)
+                for account in (mine, base)
+                if any(v is not None for v in account.by_block.get(side, ()))
+            ]
+            if len(means) < 2:
+                return None
+            beyond.append(max(0.0, means[0] - means[1]))
+        return beyond[0] / sum(beyond) if sum(beyond) else 0.5
+
+    def _beyond(self, cell: Cell, floor: Cell) -> dict[str, float] | None:
+        mine, base = self._counts(cell), self._counts(floor)
+        if mine is None or base is None:
+            return None
+        return {
+            kind: mine.get(f"server {name}", 0.0) - base.get(f"server {name}", 0.0)
+            for kind, name in (
+                ("clock", "clock readings"),
+                ("wake-ups", "switches"),
+                ("calls", "calls"),
+            )
+        }
+
+    def _counts(self, cell: Cell) -> Mapping[str, float] | None:
+        found = [c.counts for c in self._counted if c.cell == cell.id]
+        if not found or not all("server clock readings" in counts for counts in found):
+            return None
+        return {name: fmean(counts[name] for counts in found) for name in found[0]}
+
+    def _vector(self, environment: str, like: Cell) -> dict[str, float] | None:
+        """Unit costs inside an environment: the least of the repeats, since disturbance adds."""
+        wanted = like.levels.get("placement"), like.levels.get("scheduling")
+        found = [
+            session.unit_medians_ns
+            for session in self._counted
+            for cell in (self._by_id.get(session.cell),)
+            if cell is not None and cell.levels.get("environment") == environment
+            if (cell.levels.get("placement"), cell.levels.get("scheduling")) == wanted
+        ]
+        vector = {}
+        for kind, name in COSTS.items():
+            values = [costs[_INSIDE + name] for costs in found if costs.get(_INSIDE + name, 0) > 0]
+            if not values:
+                return None
+            vector[kind] = min(values)
+        return vector

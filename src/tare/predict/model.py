@@ -1,0 +1,123 @@
+"""The model: a response in an environment from what is known without running it there.
+
+    response = floor there + client's part + Σ weight * count * unit cost there
+                                            + weight * remaining code * what code costs there
+
+- *floor there*: the floor transport (UDP), measured in the environment: the way to the server and
+  back, with one wake-up.
+- *client's part*: what the client needs beyond the floor. It stays on the host, so it is taken as
+  measured there.
+- *counts*: what the server does beyond the floor for each request, counted on the host: readings of
+  the clock, wake-ups between its threads, system calls beside those. Programs are the same in every
+  environment, so counts are.
+- *remaining code*: what the server needs on the host beyond its counted operations, at what code
+  that has not run since the last switch costs there over here.
+- *weights*: how many times its unit cost an operation costs in the middle of a request; fitted over
+  the calibration, one for each kind, common to all environments and transports.
+
+Everything is in ns. Pure functions on numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+
+__all__ = ["COSTS", "KINDS", "Ground", "Terms", "fit", "log_additive", "terms"]
+
+KINDS = ("clock", "wake-ups", "calls", "code")
+"""Kinds of work whose weight is fitted."""
+COSTS: Mapping[str, str] = {
+    "clock": "clock reading",
+    "wake-ups": "wake by futex",
+    "calls": "system call",
+    "code": "cold function",
+}
+"""Kind -> the unit cost of the overhead vector that prices it."""
+_CALLS_OF_A_WAKE_UP = 2.0
+"""One wakes, one sleeps; the cost of a wake-up holds both."""
+_SHRINKAGE = 0.5
+"""How strongly weights are drawn to 1: as one observation whose logarithm is off by 1.4."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a prediction of one response starts from."""
+
+    floor_here_ns: float
+    """The floor transport on the host."""
+    here_ns: float
+    """The response on the host, with the same payload and placement."""
+    floor_there_ns: float
+    """The floor transport in the environment."""
+    client_share: float
+    """Share of the client in what the response needs beyond the floor on the host, 0 to 1."""
+    counts: Mapping[str, float]
+    """Operations of the server for each request beyond the floor: "clock", "wake-ups", "calls"."""
+    costs_here_ns: Mapping[str, float]
+    """Unit costs on the host, by kind."""
+    costs_there_ns: Mapping[str, float]
+    """Unit costs in the environment, by kind."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A response's parts before they are weighted, in ns."""
+
+    fixed: float
+    """Floor there and the client's part."""
+    weighted: tuple[float, ...]
+    """One for each of `KINDS`."""
+
+    def total(self, weights: Sequence[float]) -> float:
+        """The response, given the weights of `KINDS`."""
+        return self.fixed + sum(w * x for w, x in zip(weights, self.weighted, strict=True))
+
+
+def terms(ground: Ground) -> Terms:
+    """Price what the server does beyond the floor."""
+    beyond = max(0.0, ground.here_ns - ground.floor_here_ns)
+    counts = {kind: max(0.0, ground.counts.get(kind, 0.0)) for kind in KINDS}
+    counts["calls"] = max(0.0, counts["calls"] - _CALLS_OF_A_WAKE_UP * counts["wake-ups"])
+    counted = {kind: counts[kind] for kind in KINDS if kind != "code"}
+    here = sum(count * ground.costs_here_ns[kind] for kind, count in counted.items())
+    code = max(0.0, beyond * (1.0 - ground.client_share) - here)
+    priced = {kind: count * ground.costs_there_ns[kind] for kind, count in counted.items()}
+    priced["code"] = code * ground.costs_there_ns["code"] / ground.costs_here_ns["code"]
+    return Terms(
+        ground.floor_there_ns + beyond * ground.client_share,
+        tuple(priced[kind] for kind in KINDS),
+    )
+
+
+def log_additive(ground: Ground) -> float:
+    """The simple model to be better than: environment and transport multiply."""
+    return ground.here_ns * ground.floor_there_ns / ground.floor_here_ns
+
+
+def fit(rows: Sequence[Terms], measured_ns: Sequence[float]) -> tuple[float, ...]:
+    """Fit the weights of `KINDS`: least squares of logarithms, drawn towards 1.
+
+    Args:
+        rows: one for each measured response.
+        measured_ns: the responses, shape (rows,), positive.
+
+    Returns:
+        The weights; all 1 without rows.
+    """
+    if not rows:
+        return (1.0,) * len(KINDS)
+    fixed = np.array([row.fixed for row in rows])
+    weighted = np.array([row.weighted for row in rows])
+    target = np.log(np.asarray(measured_ns, dtype=np.float64))
+
+    def residuals(logs: np.ndarray) -> np.ndarray:
+        predicted = np.log(fixed + weighted @ np.exp(logs))
+        return np.concatenate([predicted - target, math.sqrt(_SHRINKAGE) * logs])
+
+    found = optimize.least_squares(residuals, np.zeros(len(KINDS)))
+    return tuple(float(weight) for weight in np.exp(found.x))

@@ -1,0 +1,64 @@
+"""The heat maps of pinnings, drawn from a record whose truth is known."""
+
+import pytest
+
+import records
+from tare import analysis
+from tare.record import Trial
+from tare.report import figures, wording
+
+TEXT = """\
+title: What does pinning do?
+workload: network
+factors:
+  environment: [native]
+  mode: [concurrent]
+  placement:
+    - host=first guest=first
+    - host=first guest=second
+    - host=all guest=all
+baseline: {placement: host=first guest=first}
+statistic: guest
+blocks: {min: 8, max: 8}
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return analysis.analyse(make(tmp_path_factory.mktemp("r") / "r", TEXT))
+
+
+def make(folder, text):
+    """A record of values, twice as much for the host as for the guest."""
+    record = records.make(folder, records.Recipe(blocks=0), text)
+    with record.writing() as writer:
+        for block in range(8):
+            for position, cell in enumerate(record.plan.cells):
+                guest = 1e8 * (1 + position) * (1 + 0.01 * block)
+                writer.append(
+                    Trial(
+                        block=block,
+                        position=position,
+                        cell=cell.id,
+                        session="s",
+                        started="2026-01-01T00:00:00.000+00:00",
+                        seconds=1.0,
+                        status="ok",
+                        values={"guest": guest, "host": 2 * guest, "sum": 3 * guest, "jain": 0.9},
+                    )
+                )
+    return record
+
+
+def test_every_pinning_stands_in_a_map_of_each_statistic(found):
+    figure = figures.draw(found, wording.names_of(found))["pinnings"]
+    assert figure is not None
+    for words in ("first", "second", "all", "jain", "sum"):
+        assert words in figure.svg
+    assert "0.9" in figure.svg
+
+
+def test_an_experiment_without_pinnings_has_no_map(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=50))
+    drawn = analysis.analyse(record)
+    assert figures.draw(drawn, wording.names_of(drawn))["pinnings"] is None
