@@ -13,11 +13,13 @@ from typing import Any
 from tare import experiment as experiments
 from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.beside import Beside, beside_paper_a
+from tare.analysis.beside_paper_c import beside_paper_c
 from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.budgets import Budget, split_by_contrast
 from tare.analysis.causes import CellCauses, causes_for
 from tare.analysis.cells import RESPONSE_TIMES, CellView, view_cell
 from tare.analysis.explain import Explained, explain_difference
+from tare.analysis.growth import Growth, growths
 from tare.analysis.questions import DESCRIPTIVE, Question, above_below, ask
 from tare.analysis.questions import half_widths as _half_widths
 from tare.analysis.sessions import Session, Sessions, summarise_session
@@ -73,6 +75,8 @@ class Analysis:
     """Cells whose operations were counted."""
     explained: tuple[Explained, ...]
     """What differs, for every comparison of the family that was found different."""
+    growths: tuple[Growth, ...]
+    """How the cost grows with what was varied as a number; of workloads with values."""
     beside: tuple[Beside, ...]
     paper: str
     """The paper whose figures `beside` holds: A, B, C or D."""
@@ -159,6 +163,7 @@ def analyse(record: Record) -> Analysis:
             for q in questions
             if q.judgement is not None and q.judgement.verdict in _DIFFERENT
         ),
+        growths=() if workload.response_times else growths(plan, sessions, experiment.statistic),
         beside=_beside(workload.name, views, questions, budgets, sessions),
         paper=_PAPERS.get(workload.name, "B"),
         statistics=workload.statistics,
@@ -195,6 +200,8 @@ def _beside(
     match _PAPERS.get(workload):
         case "A":
             return beside_paper_a(views, questions, budgets, sessions)
+        case "C":
+            return beside_paper_c(questions)
         case "D":
             return beside_paper_d(questions, sessions.trials)
         case _:

@@ -73,13 +73,17 @@ def every() -> tuple[Claim, ...]:
     """Every claim that this version can check, in order."""
     from tare.claims import (  # noqa: PLC0415
         account,
+        campaigns,
         crash,
         equivalence,
         migration,
         migration_parts,
+        patterns,
         peers,
         prediction,
+        product,
         simulation,
+        small_pieces,
         speed,
     )
 
@@ -93,6 +97,10 @@ def every() -> tuple[Claim, ...]:
         *prediction.CLAIMS,
         *migration.CLAIMS,
         *migration_parts.CLAIMS,
+        *campaigns.CLAIMS,
+        *small_pieces.CLAIMS,
+        *patterns.CLAIMS,
+        *product.CLAIMS,
     )
     return tuple(sorted(found, key=lambda claim: claim.id))
 

@@ -1,0 +1,75 @@
+"""C1 and C6: nvio's own long campaigns, of sameness and of crashes.
+
+They resume: what a campaign has done in this build is not done again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tare import process
+from tare.claims import Claim, Result, Workshop
+from tare.command import Command
+
+_TIMEOUT_S = 12 * 3600.0
+_MINUTES = "600"
+_POINTS, _KILLS = 10_000, 200
+
+
+def _campaign(workshop: Workshop, name: str) -> dict[str, Any]:
+    workshop.say(f"nvio's campaign '{name}': some hours; it goes on where it stopped")
+    script = workshop.home / "nvio/conformance/campaign.py"
+    with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
+        told = Path(folder) / "result.json"
+        argv = (
+            sys.executable, str(script), name, "--build", str(workshop.programs / "nvio"),
+            "--minutes", _MINUTES, "--json", str(told),
+        )  # fmt: skip
+        # 1: a failure, 3: parts are missing. Both are results.
+        process.run(Command(argv), _TIMEOUT_S, accept=(0, 1, 3))
+        found: dict[str, Any] = json.loads(told.read_text())
+    return found
+
+
+def _progress(found: dict[str, Any]) -> str:
+    return f"{found['done']} of {found['wanted']} parts done, {found['failed']} failures"
+
+
+def _check_same(workshop: Workshop) -> Result:
+    found = _campaign(workshop, "same")
+    passed = sum(total.get("passed", 0) for total in found["totals"].values())
+    figure = f"{_progress(found)}; {passed} programs passed under nvio as with plain MPI"
+    return Result(found["holds"] is True, figure, found)
+
+
+def _check_crash(workshop: Workshop) -> Result:
+    found = _campaign(workshop, "crash")
+    points = sum(total.get("points", 0) for total in found["totals"].values())
+    kills = sum(total.get("kills", 0) for total in found["totals"].values())
+    figure = (
+        f"{points} simulated crash points, {kills} kill -9: {found['failed']} files inconsistent"
+        f" with the last sync ({_progress(found)})"
+    )
+    return Result(found["holds"] is True and points >= _POINTS and kills >= _KILLS, figure, found)
+
+
+CLAIMS = (
+    Claim(
+        "C1",
+        "Whatever passes with plain MPI passes under nvio: own random programs, and the suites of"
+        " mpi4py, HDF5 and PnetCDF.",
+        "own and mpi4py 100 times, HDF5 and PnetCDF 10 times, both MPIs: no failure",
+        _check_same,
+    ),
+    Claim(
+        "C6",
+        "After a crash at any moment every file is as the last sync left it, and recovery can be"
+        " repeated.",
+        f"{_POINTS} simulated crash points and {_KILLS} kill -9: zero files inconsistent",
+        _check_crash,
+    ),
+)
