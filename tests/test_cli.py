@@ -169,14 +169,17 @@ def test_a_budget_that_is_no_time_is_answered_with_an_example():
 def test_a_dry_run_says_what_it_would_go_on_without(tmp_path):
     path = tmp_path / "x.yaml"
     path.write_text(
-        "title: t\nfactors: {transport: [udp, connext]}\nbaseline: {transport: udp}\n"
-        "blocks: {min: 6, max: 6}\n"
+        "title: t\nfactors: {transport: [udp, tcp, connext]}\nbaseline: {transport: udp}\n"
+        "blocks: {min: 8, max: 8}\n"
     )
     found = tare("run", str(path), "--dry-run", "--json")
     assert found.returncode == 0, found.stderr
     said = json.loads(found.stdout)
     if not (HOME / "build/echo/echo-connext").exists():
-        assert [c["levels"]["transport"] for c in said["cells"] if c["replica"] == 1] == ["udp"]
+        assert [c["levels"]["transport"] for c in said["cells"] if c["replica"] == 1] == [
+            "udp",
+            "tcp",
+        ]
         assert "without connext: not built; RTI Connext needs your own" in said["cuts"][0]
 
 

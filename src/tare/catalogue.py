@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tare import experiment
+from tare import experiment, suite
 from tare.errors import UsageError
 from tare.record import Record
 
@@ -30,6 +30,10 @@ def experiments(folder: Path) -> Iterator[Row]:
     """Every experiment file of a folder; a broken one with what is wrong."""
     for path in sorted(folder.glob("*.yaml")):
         try:
+            whole = suite.load(path)
+            if whole is not None:
+                yield Row("suite", path, whole.title, f"{len(whole.parts)} parts")
+                continue
             found = experiment.load(path)
         except UsageError as error:
             yield Row("experiment", path, "", error.what.splitlines()[0])
@@ -39,7 +43,8 @@ def experiments(folder: Path) -> Iterator[Row]:
 
 def results(folder: Path) -> Iterator[Row]:
     """Every result below a folder, the oldest first; a broken one with what is wrong."""
-    for path in sorted(p.parent for p in folder.glob("*/plan.json")):
+    found = (*folder.glob("*/plan.json"), *folder.glob("*/*/plan.json"))
+    for path in sorted(p.parent for p in found):
         try:
             record = Record(path)
             title = experiment.load(record.experiment_path).title

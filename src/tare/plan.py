@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from tare.cell import Cell
-from tare.errors import UsageError
+from tare.errors import UnavailableError, UsageError
 from tare.stats.family import Resolvability, family_resolvable
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
         absent: level -> why.
 
     Raises:
-        UsageError: nothing is left that could be compared.
+        UnavailableError: nothing is left that could be compared.
     """
     if not absent:
         return plan
@@ -199,7 +199,7 @@ def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
     ids = {c.id for c in kept}
     comparisons = tuple(c for c in plan.comparisons if c.cell in ids and c.against in ids)
     if _has_effects(plan.comparisons) and not _has_effects(comparisons):
-        raise UsageError(
+        raise UnavailableError(
             "nothing is left to compare here: "
             + "; ".join(f"without {name}: {why}" for name, why in absent.items()),
             "`tare doctor` shows what each needs",

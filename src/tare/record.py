@@ -100,6 +100,11 @@ class Record:
                 raise UsageError(
                     f"{folder} is a file, not a result", f"to run it: tare run {folder}"
                 )
+            if parts := sorted(str(path.parent) for path in folder.glob("*/plan.json")):
+                raise UsageError(
+                    f"{folder} holds several results, the parts of a suite",
+                    f"name one of them: {', '.join(parts)}",
+                )
             raise UsageError(
                 f"{folder} is not a result: it has no plan.json",
                 "give the folder that `tare run` printed (below results/)",

@@ -21,7 +21,7 @@ from typing import Any
 from tare import analysis, causes, clocks, environments, leftovers, machine
 from tare.cell import Cell
 from tare.environments import Inside, Site
-from tare.errors import TareError, TrialError
+from tare.errors import TrialError, UnavailableError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
 from tare.plan import Plan, Visit
@@ -322,7 +322,7 @@ def preflight(plan: Plan) -> list[tuple[str, str]]:
     """Name the environments of a plan that cannot run here, with the reason; others go on.
 
     Raises:
-        TareError: none of them can.
+        UnavailableError: none of them can.
     """
     wanted = {visit.plot.get("environment", "native") for visit in plan.blocks[0]}
     found = {name: environments.named(name).availability() for name in sorted(wanted)}
@@ -332,7 +332,7 @@ def preflight(plan: Plan) -> list[tuple[str, str]]:
         if not a.available
     ]
     if len(absent) == len(found):
-        raise TareError(
+        raise UnavailableError(
             "no environment of this experiment can run here: "
             + "; ".join(f"{name}: {why}" for name, why in absent),
             "`tare doctor` shows what each needs",

@@ -34,7 +34,7 @@ PATIENCE_S = 120
 def folder(tmp_path_factory):
     recipe = records.Recipe(requests=400, lost={"qemu/fastdds": 2})
     record = records.make(tmp_path_factory.mktemp("browser") / "r", recipe)
-    report.write(analysis.analyse(record), record.folder / "report.html")
+    report.write(report.render(analysis.analyse(record)), record.folder / "report.html")
     return record.folder
 
 

@@ -11,6 +11,7 @@ import rich
 
 import records
 from tare import analysis, report
+from tare.errors import TareError
 from tare.report import remarks, wording
 
 LIMIT = 5_000_000
@@ -217,17 +218,12 @@ def test_the_summary_for_the_terminal_has_every_verdict(found, capsys):
     assert "Noise floor" in shown
 
 
-def test_a_report_is_written_whole_or_not_at_all(found, tmp_path, monkeypatch):
+def test_a_page_that_cannot_be_written_leaves_nothing_half_done(tmp_path):
     path = tmp_path / "report.html"
-    path.write_text("the last one")
-
-    def breaks(_):
-        raise RuntimeError("cannot draw")
-
-    monkeypatch.setattr(report, "render", breaks)
-    with pytest.raises(RuntimeError):
-        report.write(found, path)
-    assert path.read_text() == "the last one"
+    path.mkdir()
+    with pytest.raises(TareError, match=r"cannot write the report .*report.html"):
+        report.write("a page", path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_busy_machine_is_told_at_the_top(tmp_path):

@@ -13,6 +13,7 @@ from tare.errors import Exit, TareError, UsageError
 
 if TYPE_CHECKING:
     from tare.record import Record
+    from tare.suite import SuiteResult
 
 
 def report(
@@ -23,9 +24,44 @@ def report(
     json_: Json = False,
 ) -> None:
     """Draw the report of a result again."""
-    from tare.record import Record  # noqa: PLC0415 - so that --help is fast
+    from tare import suite  # noqa: PLC0415 - so that --help is fast
+    from tare.record import Record  # noqa: PLC0415
 
-    draw(Record(result), out, as_json=json_)
+    if suite.is_result(result):
+        draw_suite(suite.SuiteResult(result), out, as_json=json_)
+    else:
+        draw(Record(result), out, as_json=json_)
+
+
+def draw_suite(suite: SuiteResult, out: Path | None, *, as_json: bool) -> None:
+    """Draw the page of every part of a suite and the one over them, and print its summaries."""
+    from tare import analysis  # noqa: PLC0415
+    from tare import report as reporting  # noqa: PLC0415
+
+    parts = {name: analysis.analyse(record) for name, record in suite.parts.items()}
+    for name, found in parts.items():
+        _write(reporting.render(found), suite.folder / name / "report.html", suite.folder / name)
+    page = out or suite.folder / "report.html"
+    _write(reporting.render_suite(suite, parts), page, suite.folder)
+    said = {"result": str(suite.folder), "report": str(page)}
+    if as_json:
+        shown = {name: reporting.as_json(found) for name, found in parts.items()}
+        printing.show_json({**said, "parts": shown})
+        return
+    for found in parts.values():
+        printing.out.print(reporting.summary(found), "")
+    printing.show(f"result  {suite.folder}\nreport  {page}")
+
+
+def _write(page: str, path: Path, result: Path) -> None:
+    from tare import report as reporting  # noqa: PLC0415
+
+    try:
+        reporting.write(page, path)
+    except TareError as error:
+        raise TareError(
+            error.what, f"draw it elsewhere: tare report {result} --out FILE"
+        ) from error
 
 
 def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
@@ -35,13 +71,7 @@ def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
 
     found = analysis.analyse(record)
     page = out or record.folder / "report.html"
-    try:
-        reporting.write(found, page)
-    except (OSError, TareError) as error:
-        why = error.what if isinstance(error, TareError) else f"cannot write {page}: {error}"
-        raise TareError(
-            why, f"draw it elsewhere: tare report {record.folder} --out FILE"
-        ) from error
+    _write(reporting.render(found), page, record.folder)
     if as_json:
         said = {"result": str(record.folder), "report": str(page)}
         printing.show_json({**said, **reporting.as_json(found)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +10,26 @@ from pydantic import TypeAdapter
 
 from tare.analysis import Analysis
 from tare.errors import TareError
+from tare.report.overview import render as render_suite
 from tare.report.page import render
 from tare.report.terminal import summary
 
-__all__ = ["as_json", "render", "summary", "write"]
+__all__ = ["as_json", "render", "render_suite", "summary", "write"]
 
 
-def write(analysis: Analysis, path: Path) -> None:
-    """Draw the page into a file, whole or not at all.
+def write(page: str, path: Path) -> None:
+    """Write a page into a file, whole or not at all.
 
     Raises:
         TareError: it cannot be written.
     """
     part = path.with_suffix(path.suffix + ".part")
     try:
-        part.write_text(render(analysis), encoding="utf-8")
+        part.write_text(page, encoding="utf-8")
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise TareError(f"cannot write the report {path}: {error.strerror}") from error
 
 

@@ -26,7 +26,7 @@ from tare.report.tables import Table
 from tare.report.wording import Names, Sentence
 from tare.workloads import Statistic
 
-__all__ = ["render"]
+__all__ = ["conditions", "environment", "reading", "render", "style", "when"]
 
 _MOST_ANSWERS = 24
 _LIMIT = 4_500_000
@@ -57,7 +57,7 @@ def render(analysis: Analysis) -> str:
     paper = papers()[analysis.paper]
     context: dict[str, Any] = {
         "version": tare.__version__,
-        "style": _file("style.css"),
+        "style": style(),
         "script": script,
         "script_hash": _hash(script),
         "specs": specs,
@@ -67,13 +67,13 @@ def render(analysis: Analysis) -> str:
         "folder": analysis.folder.name,
         "alpha": ALPHA,
         "statistic": wording.statistic_name(analysis.experiment.statistic),
-        "when": _when(analysis),
+        "when": when(analysis),
         "conditions": conditions(analysis),
         "outcome": remarks.outcome(analysis),
         "provisional": analysis.complete_blocks < analysis.plan.min_blocks,
         "cautions": remarks.busy(analysis),
         "cuts": analysis.plan.cuts,
-        "reading": _reading(analysis),
+        "reading": reading(analysis),
         "answers": _grouped(judged, names, margin, analysis.statistic),
         "described": [wording.sentence(q, names, margin, analysis.statistic) for q in rest],
         "failures": failures,
@@ -90,7 +90,7 @@ def render(analysis: Analysis) -> str:
         "identity": _identity(analysis),
         "fingerprints": _fingerprints(analysis, names),
     }
-    return _environment().get_template("page.html.j2").render(context)
+    return environment().get_template("page.html.j2").render(context)
 
 
 def _live(drawn: Mapping[str, Figure | None]) -> dict[str, Mapping[str, Any]]:
@@ -117,7 +117,8 @@ def conditions(analysis: Analysis) -> str:
     return f"{guest}{said if analysis.response_times else ''}".strip()
 
 
-def _when(analysis: Analysis) -> str:
+def when(analysis: Analysis) -> str:
+    """Say when it was measured, how often, and on what."""
     if not analysis.trials:
         return "No trial is on record yet."
     started = sorted(trial.started for trial in analysis.trials)
@@ -134,7 +135,8 @@ def _machine(analysis: Analysis) -> str:
     return ", ".join(str(part) for part in (model, system) if part) or "machine not recorded"
 
 
-def _reading(analysis: Analysis) -> str:
+def reading(analysis: Analysis) -> str:
+    """Say what the numbers are, and what all cells share."""
     statistic = wording.statistic_name(analysis.experiment.statistic)
     levels = [
         f"{name.replace('_', ' ')} {level}".replace(" us", " \N{MICRO SIGN}s")
@@ -244,13 +246,19 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates, which escape whatever comes from a user or a machine."""
     return Environment(
         loader=PackageLoader("tare.report", "."),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=False,
     )
+
+
+def style() -> str:
+    """The pages' style sheet."""
+    return _file("style.css")
 
 
 def _file(name: str) -> str:

@@ -36,7 +36,7 @@ _MARKS = {
 """Verdict -> colour and shape."""
 
 
-def effects(analysis: Analysis, names: Names) -> Figure | None:
+def effects(analysis: Analysis, names: Names, figure_id: str = "effects") -> Figure | None:
     """Ratios of every comparison, A/A pairs last."""
     margin, unit = analysis.experiment.margin_share, analysis.statistic.unit
     rows: Rows = []
@@ -103,7 +103,7 @@ def effects(analysis: Analysis, names: Names) -> Figure | None:
     ).properties(width=WIDTH - 170, height=alt.Step(24))
     chart = layers.facet(row=panel_row("group", rows), spacing=8).resolve_scale(y="independent")
     return compose(
-        "effects",
+        figure_id,
         f"How many times {equal(unit)}, with 95 % intervals",
         "Points are geometric means over blocks of the ratio within a block; lines are 95 %"
         f" intervals; the band is the declared margin of ±{100 * margin:g} %. The A/A rows compare"

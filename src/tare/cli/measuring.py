@@ -1,0 +1,202 @@
+"""One experiment on the command line: laid out, shown, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare.cli import places, printing
+from tare.errors import TareError, UsageError
+
+if TYPE_CHECKING:
+    from tare.experiment import Experiment
+    from tare.plan import Plan
+    from tare.record import Record
+    from tare.runner import Outcome
+    from tare.runner import Progress as Standing
+    from tare.workloads import Workload
+
+__all__ = ["lay_out", "load", "measure", "print_plan", "ready", "refuse_if_changed", "span"]
+
+
+def measure(
+    record: Record,
+    experiment: Experiment,
+    workload: Workload,
+    programs: Path,
+    *,
+    whole: Path | None = None,
+    quiet: bool = False,
+) -> Outcome:
+    """Run a plan to its end, from wherever it stands.
+
+    Args:
+        record: the result.
+        experiment: that it is of.
+        workload: that the experiment names.
+        programs: the build directory.
+        whole: the folder to name for going on; the record's own where None.
+        quiet: show no progress.
+    """
+    from tare import runner  # noqa: PLC0415 - so that --help is fast
+
+    for cut in record.plan.cuts:
+        printing.say("[yellow]cut:[/]", cut)
+    try:
+        with _progress(quiet=quiet) as on_progress:
+            return runner.run(record, experiment, workload, programs, places.cache(), on_progress)
+    except KeyboardInterrupt:
+        folder = whole or record.folder
+        printing.say("", f"interrupted; all was cleaned up; go on with: tare run --resume {folder}")
+        raise
+
+
+def refuse_if_changed(record: Record, programs: Path) -> None:
+    """Refuse to go on where machine or programs are not those of the beginning.
+
+    Raises:
+        UsageError: they changed.
+    """
+    from tare import machine  # noqa: PLC0415
+
+    changed = machine.changed(record.fingerprint, machine.fingerprint(programs))
+    if changed:
+        raise UsageError(
+            f"{record.folder} cannot be resumed: since it began, {', '.join(changed)} changed, and"
+            " results from unlike machines or programs are not merged",
+            "start a new run; `tare report` and `tare export` still read this one",
+        )
+
+
+def ready() -> Path:
+    """Make sure that measuring can begin; return the build directory."""
+    from tare import leftovers  # noqa: PLC0415
+    from tare.doctor import require_root  # noqa: PLC0415
+
+    require_root()
+    programs = places.programs()
+    for what in leftovers.clean():
+        printing.say("[dim]cleaned up after a dead run:[/]", what)
+    return programs
+
+
+def load(path: Path) -> tuple[Experiment, Workload]:
+    """Read an experiment file; return it and its workload."""
+    from tare import experiment  # noqa: PLC0415
+    from tare.workloads import registry  # noqa: PLC0415
+
+    found = experiment.load(path)
+    return found, registry.by_name()[found.workload]
+
+
+def lay_out(
+    experiment: Experiment, workload: Workload, seed: int | None, *, must_run: bool
+) -> Plan:
+    """Lay the plan out, and leave out what cannot run here.
+
+    Raises:
+        TareError: nothing of it can run here, where it must.
+    """
+    from tare import plan as planning  # noqa: PLC0415
+    from tare import runner  # noqa: PLC0415
+    from tare.doctor import missing_transports  # noqa: PLC0415
+
+    plan = planning.make(experiment, workload, seed)
+    try:
+        plan = planning.leave_out(plan, "environment", dict(runner.preflight(plan)))
+        transports = {c.levels["transport"] for c in plan.cells if "transport" in c.levels}
+        plan = planning.leave_out(plan, "transport", missing_transports(places.build(), transports))
+    except TareError as error:
+        if must_run:
+            raise
+        printing.say("[yellow]not here:[/]", error.what)
+    return plan
+
+
+def plan_json(plan: Plan, workload: Workload) -> dict[str, Any]:
+    """What would be done, and how long it takes, for machines."""
+    seconds = {
+        "least": plan.seconds(workload),
+        "most": plan.seconds(workload, len(plan.blocks)),
+    }
+    return {**plan.model_dump(mode="json"), "seconds": seconds}
+
+
+def print_plan(plan: Plan, workload: Workload) -> None:
+    """Print what would be done, and how long it takes."""
+    seconds = plan.seconds(workload), plan.seconds(workload, len(plan.blocks))
+    table = printing.table("cell", "compared with", "judged")
+    against = {c.cell: c for c in plan.comparisons}
+    for cell in plan.cells:
+        comparison = against.get(cell.id)
+        judged = ("in the family" if comparison.family else comparison.kind) if comparison else ""
+        printing.add_row(table, (cell.id, comparison.against if comparison else "", judged))
+    printing.out.print(table)
+    first, *others = (set(cell.levels.items()) for cell in plan.cells)
+    common = first.intersection(*others)
+    shared = (f"{n} {level}" for n, level in plan.cells[0].levels.items() if (n, level) in common)
+    printing.show(f"every cell: {', '.join(shared)}")
+    printing.show(
+        f"{len(plan.cells)} cells, {span(plan.min_blocks, len(plan.blocks), str)} blocks, seed"
+        f" {plan.seed}: about {span(*seconds, printing.minutes)}"
+    )
+    if plan.causes:
+        printing.show(f"of it, sessions that count operations: {plan.causes} of each cell")
+    for cut in plan.cuts:
+        printing.show(f"cut: {cut}")
+
+
+def span(least: float, most: float, show: Callable[[float], str]) -> str:
+    """A range in words, or the one value that it is."""
+    return show(least) if show(least) == show(most) else f"{show(least)} to {show(most)}"
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[Standing], None]]:
+    """A bar with the time left; a line a block where no terminal shows it; else nothing."""
+    if quiet:
+        yield lambda _: None
+    elif not printing.err.is_terminal:
+        yield _Lines()
+    else:
+        with _bar() as show:
+            yield show
+
+
+class _Lines:
+    """One line a block, for a log."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, standing: Standing) -> None:
+        if (block := _block(standing)) != self._last:
+            self._last = block
+            printing.say("", f"block {block}: {printing.minutes(standing.seconds_left)} left")
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[Standing], None]]:
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+
+    block = TextColumn("block {task.fields[block]}")
+    columns = (block, BarColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=printing.err) as bar:
+        task = bar.add_task("starting", block="1", total=None)
+
+        def show(standing: Standing) -> None:
+            bar.update(
+                task,
+                description=f"{printing.minutes(standing.seconds_left)} left · {standing.doing}",
+                block=_block(standing),
+                completed=standing.trials_done,
+                total=standing.trials,
+            )
+
+        yield show
+
+
+def _block(standing: Standing) -> str:
+    return f"{min(standing.block + 1, standing.blocks)}/{standing.blocks}"

@@ -1,0 +1,144 @@
+"""Several experiments that answer one question together, run by one command into one result.
+
+A suite is a file with a title and a list of experiment files. Each part stays an experiment of its
+own: its cells, blocks, verdicts and report are its own, and it can be run alone. A suite's result
+is a folder with a result for each part, named as the part's file, and one page over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from tare.errors import TareError, UsageError
+from tare.record import Record
+
+__all__ = ["Suite", "SuiteResult", "is_result", "load"]
+
+_FILE = "suite.json"
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+
+
+class Suite(BaseModel):
+    """What is asked: a title, and the experiments that answer it, in order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str = Field(min_length=1)
+    description: str = ""
+    parts: tuple[str, ...] = Field(min_length=1)
+    """Experiment files, relative to the suite's own."""
+
+    def files(self, suite: Path) -> dict[str, Path]:
+        """Name of each part -> its experiment file."""
+        return {Path(part).stem: suite.parent / part for part in self.parts}
+
+
+class _Written(BaseModel):
+    """suite.json: what a suite's result consists of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    description: str
+    parts: tuple[_Name, ...]
+    absent: dict[str, str] = {}
+    """Part -> why it cannot run here."""
+
+
+def load(path: Path) -> Suite | None:
+    """Read a suite; None where the file is not one but, perhaps, an experiment.
+
+    Raises:
+        UsageError: it is a suite, and something in it is wrong.
+    """
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except (OSError, YAMLError, ValueError, RecursionError):
+        return None  # what is wrong with it is for the experiment's reader to say
+    if not isinstance(document, Mapping) or "parts" not in document:
+        return None
+    try:
+        found = Suite.model_validate(document)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise UsageError(
+            f"{path}: not a suite: {'; '.join(problems)}",
+            "a suite has a title and 'parts', a list of experiment files beside it",
+        ) from error
+    names = list(found.files(path))
+    if len(names) < len(found.parts):
+        raise UsageError(f"{path}: two parts have one name", "give their files different names")
+    for file in found.files(path).values():
+        if not file.is_file():
+            raise UsageError(f"{path}: there is no part {file}", "correct its path")
+    return found
+
+
+def is_result(folder: Path) -> bool:
+    """Whether a folder is a suite's result."""
+    return (folder / _FILE).is_file()
+
+
+class SuiteResult:
+    """A suite's result folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            self._written = _Written.model_validate_json((folder / _FILE).read_bytes())
+        except (OSError, ValidationError) as error:
+            raise UsageError(
+                f"{folder / _FILE} cannot be read",
+                "restore it, or read the parts by themselves: each is a result",
+            ) from error
+
+    @classmethod
+    def create(
+        cls, folder: Path, suite: Suite, parts: Iterable[str], absent: Mapping[str, str]
+    ) -> SuiteResult:
+        """Make a folder a suite's result; its parts are in it already.
+
+        Raises:
+            TareError: it cannot be written.
+        """
+        written = _Written(
+            title=suite.title,
+            description=suite.description,
+            parts=tuple(parts),
+            absent=dict(absent),
+        )
+        try:
+            part = folder / f"{_FILE}.part"
+            part.write_text(written.model_dump_json(indent=1), encoding="utf-8")
+            part.rename(folder / _FILE)
+        except OSError as error:
+            raise TareError(
+                f"cannot write {folder / _FILE}: {error.strerror}", "name another folder: --out"
+            ) from error
+        return cls(folder)
+
+    @property
+    def title(self) -> str:
+        """The suite's question."""
+        return self._written.title
+
+    @property
+    def description(self) -> str:
+        """What the suite says of itself."""
+        return self._written.description
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        """Part -> why it could not run here."""
+        return self._written.absent
+
+    @property
+    def parts(self) -> dict[str, Record]:
+        """Name -> result of each part, in order."""
+        return {name: Record(self.folder / name) for name in self._written.parts}

@@ -1,0 +1,92 @@
+"""A suite is several experiments, each whole by itself, under one title."""
+
+import re
+
+import pytest
+
+import records
+from tare import analysis, catalogue, report, suite
+from tare.errors import UsageError
+from tare.record import Record
+
+PART = """\
+title: %s
+factors: {environment: [native, container], transport: [udp]}
+baseline: {environment: native}
+blocks: {min: 8, max: 8}
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    (tmp_path / "parts").mkdir()
+    for name in ("first", "second"):
+        (tmp_path / "parts" / f"{name}.yaml").write_text(PART % f"The {name} question?")
+    file = tmp_path / "both.yaml"
+    file.write_text("title: Both\nparts: [parts/first.yaml, parts/second.yaml]\n")
+    return file
+
+
+@pytest.fixture
+def result(written, tmp_path):
+    found = suite.load(written)
+    for name, file in found.files(written).items():
+        records.make(tmp_path / "results" / "r" / name, text=file.read_text())
+    folder = tmp_path / "results" / "r"
+    return suite.SuiteResult.create(folder, found, ["first", "second"], {"third": "no <X>"})
+
+
+def test_parts_are_found_beside_the_suite(written, tmp_path):
+    files = suite.load(written).files(written)
+    assert files["first"] == tmp_path / "parts" / "first.yaml"
+
+
+def test_an_experiment_is_no_suite(written):
+    assert suite.load(written.parent / "parts" / "first.yaml") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("parts: [parts/first.yaml]", "title"),
+        ("title: t\nparts: []", "parts"),
+        ("title: t\nparts: [parts/third.yaml]", r"there is no part .*third\.yaml"),
+        ("title: t\nparts: [parts/first.yaml, ./parts/first.yaml]", "two parts have one name"),
+        ("title: t\nparts: [parts/first.yaml]\nblocks: 3", "blocks"),
+    ],
+)
+def test_a_suite_that_is_wrong_is_refused_with_its_reason(written, text, why):
+    written.write_text(text)
+    with pytest.raises(UsageError, match=why):
+        suite.load(written)
+
+
+def test_the_page_has_every_part_and_the_way_to_its_own_report(result):
+    parts = {name: analysis.analyse(record) for name, record in result.parts.items()}
+    page = report.render_suite(result, parts)
+    for name in ("first", "second"):
+        assert f"The {name} question?" in page
+        assert f'href="{name}/report.html"' in page
+    assert "Without third: no &lt;X&gt;" in page
+    assert "<script" not in page
+    assert len(re.findall("<svg", page)) == 2
+
+
+def test_a_suites_folder_is_no_single_result(result):
+    with pytest.raises(UsageError, match="the parts of a suite") as caught:
+        Record(result.folder)
+    assert str(result.folder / "first") in caught.value.remedy
+
+
+def test_suites_and_their_results_are_listed(written, result):
+    kinds = {row.path.name: row.kind for row in catalogue.experiments(written.parent)}
+    assert kinds == {"both.yaml": "suite"}
+    found = [row.title for row in catalogue.results(result.folder.parent)]
+    assert found == ["The first question?", "The second question?"]
+
+
+def test_a_damaged_suite_says_what_can_still_be_read(result):
+    (result.folder / "suite.json").write_text("{")
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        suite.SuiteResult(result.folder)
+    assert "each is a result" in caught.value.remedy
