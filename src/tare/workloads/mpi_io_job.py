@@ -45,7 +45,7 @@ class Cache:
         Raises:
             UsageError: it is none of these.
         """
-        first, *words = str(written).split()
+        first, *words = str(written).split() or [""]
         if first == PLAIN and not words:
             return Cache(None)
         if first == "nvio" and all(_SETTING.fullmatch(word) for word in words):

@@ -1,0 +1,127 @@
+"""MPI jobs: what is asked of them, how they are started, and what is believed of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tare import filesystems
+from tare.cell import Cell
+from tare.errors import TrialError, UsageError
+from tare.workloads.mpi_io import MpiIo, _agrees, _closing
+from tare.workloads.mpi_io_job import Cache, Job, run
+from tare.workloads.mpi_io_programs import PROGRAMS, Place
+
+WORKLOAD = MpiIo()
+
+
+def levels(**chosen: str) -> dict[str, str]:
+    """A cell's levels: the defaults but for these, without what does not apply."""
+    every = {name: factor.default for name, factor in WORKLOAD.factors.items()} | chosen
+    shown = {name: WORKLOAD.factors[name].level(level) for name, level in every.items()}
+    return {k: v for k, v in shown.items() if k in WORKLOAD.applicable(shown)}
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("plain", "plain"),
+        ("nvio", "nvio"),
+        ("nvio  prefetch=whole  admit=always", "nvio admit=always prefetch=whole"),
+    ],
+)
+def test_a_cache_is_written_in_one_way(written: str, shown: str) -> None:
+    assert str(Cache.parse(written)) == shown
+    assert str(Cache.parse(shown)) == shown
+
+
+@pytest.mark.parametrize("written", ["", "nvio prefetch", "plain x=1", "cache", "nvio X=1", 3])
+def test_what_is_no_cache_is_refused(written: object) -> None:
+    with pytest.raises(UsageError, match="neither 'plain' nor 'nvio'"):
+        Cache.parse(written)
+
+
+@pytest.mark.parametrize("written", ["", "glusterfs2", "folder", "folder relative", "lustre"])
+def test_what_is_no_file_system_is_refused(written: str) -> None:
+    with pytest.raises(UsageError, match="not one of"):
+        filesystems.level(written)
+
+
+@pytest.mark.parametrize("written", ["0", "-1", "nan", "inf", "1e9", "often"])
+def test_touches_are_a_number_above_zero(written: str) -> None:
+    with pytest.raises(UsageError, match="not a number above 0"):
+        WORKLOAD.factors["touches"].parse(written)
+
+
+def test_a_cell_has_the_levels_of_its_program_alone() -> None:
+    assert {"pattern", "vertices", "mpi"} <= levels(program="walks").keys()
+    assert "pattern" not in levels(program="grid")
+    assert "mpi" not in levels(program="hdf5")  # it is there for one MPI only
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_an_estimate_and_a_subject_exist_for_every_program(program: str) -> None:
+    cell = Cell(id="it", levels=levels(program=program))
+    assert WORKLOAD.seconds(cell, {}) > 0
+    assert WORKLOAD.subject(cell)
+
+
+def test_both_arms_get_the_same_launcher_and_the_same_progress_settings() -> None:
+    def command(cache: str) -> tuple[tuple[str, ...], dict[str, str]]:
+        job = Job(("app",), "mpich", 4, Cache.parse(cache), Path("/build"))
+        return job.command().argv, dict(job.command().env)
+
+    plain, cached = command("plain"), command("nvio prefetch=whole")
+    assert cached[0][-len(plain[0]) :] == plain[0]
+    assert cached[0][:2] == ("/build/nvio/nvio", "run")
+    assert "prefetch=whole" in cached[0]
+    assert plain[1] == cached[1] == {"LD_PRELOAD": "/build/nvio/libyield.so"}
+
+
+def test_durable_means_a_sync_in_one_arm_and_a_setting_in_the_other() -> None:
+    place = Place(Path("/build"), Path("/inputs"))
+    plain, asked = _closing(levels(program="grid", close="durable"))
+    assert plain.settings is None
+    assert "sync" in PROGRAMS["grid"].argv({**asked, "mpi": "mpich"}, place, Path("/f"))
+    cached, asked = _closing(levels(program="grid", close="durable", cache="nvio"))
+    assert cached.settings == (("close", "durable"),)
+    assert "sync" not in PROGRAMS["grid"].argv({**asked, "mpi": "mpich"}, place, Path("/f"))
+
+
+def test_a_result_that_differs_between_arms_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "inputs").mkdir()
+    written = tmp_path / "power.wm"
+    written.write_bytes(b"as plain wrote it")
+    assert _agrees(written, levels(cache="plain"), tmp_path)
+    assert _agrees(written, levels(cache="nvio"), tmp_path)
+    written.write_bytes(b"as nvio wrote it.")
+    with pytest.raises(TrialError, match="differs from what another arm wrote"):
+        _agrees(written, levels(cache="nvio"), tmp_path)
+    written.unlink()
+    with pytest.raises(TrialError, match="cannot be read back"):
+        _agrees(written, levels(cache="nvio"), tmp_path)
+
+
+def test_what_a_file_system_forgets_is_still_there(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/file").write_bytes(b"x" * 10_000)
+    (tmp_path / "link").symlink_to("/nowhere")
+    filesystems.forget(tmp_path)
+    assert (tmp_path / "below/file").read_bytes() == b"x" * 10_000
+
+
+def test_a_program_that_prints_no_record_fails_its_trial() -> None:
+    for printed in ("", "nothing here", '{"total": 1}\n{"total": 2}', "{broken"):
+        with pytest.raises(TrialError):
+            PROGRAMS["grid"].values(printed)
+
+
+def test_plain_under_the_name_of_nvio_is_no_measurement(tmp_path: Path) -> None:
+    """A wrapper that starts the program and no cache at all."""
+    (tmp_path / "nvio").mkdir()
+    wrapper = tmp_path / "nvio/nvio"
+    wrapper.write_text("#!/usr/bin/python3\n")
+    wrapper.chmod(0o755)
+    with pytest.raises(TrialError, match="did not serve"):
+        run(Job(("app",), "openmpi", 1, Cache.parse("nvio"), tmp_path), timeout_s=60)
