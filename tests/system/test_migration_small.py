@@ -1,0 +1,109 @@
+"""Real migrations between two hosts of this machine, with guests that boot in seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAMS, needs_root
+
+from tare.cell import Cell
+from tare.environments import Site, for_plot
+from tare.errors import TrialError
+from tare.hosts import Hosts
+from tare.leftovers import Registry
+from tare.workloads import Measurement, registry
+from tare.workloads.migration.proxies import program
+from tare.workloads.migration.testbed import InsideTestbed
+
+CACHE = PROGRAMS / "test-cache"
+WORKLOAD = registry.by_name()["migration"]
+LEVELS = {
+    **{name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()},
+    "testbed": "tiny",
+    "guest": "idle",
+    "memory": "128 MiB",
+}
+SESSION = {"warmup": "1 ms", "settle": "1 ms"}
+
+pytestmark = [pytest.mark.system, needs_root]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    root = tmp_path_factory.mktemp("migration")
+    (root / "scratch").mkdir()
+    with Registry(root / "leftovers") as registry_, Hosts(registry_) as hosts:
+        yield Site(
+            hosts=hosts,
+            programs=PROGRAMS,
+            scratch=root / "scratch",
+            cache=CACHE,
+            leftovers=registry_,
+        )
+
+
+@pytest.fixture(scope="module")
+def inside(site: Site) -> Iterator[InsideTestbed]:
+    plot = {name: level for name, level in LEVELS.items() if name in WORKLOAD.plot_factors}
+    with for_plot(plot).enter(site) as entered:
+        assert isinstance(entered, InsideTestbed)
+        yield entered
+
+
+def migrate(site: Site, inside: InsideTestbed, arm: str) -> Measurement:
+    cell = Cell(id=arm, levels={**LEVELS, "arm": arm})
+    return WORKLOAD.measure(cell, SESSION, site, inside, Path(os.devnull))
+
+
+def test_what_the_destination_has_does_not_cross_the_wire(
+    site: Site, inside: InsideTestbed
+) -> None:
+    plain = migrate(site, inside, "plain")
+    shared = migrate(site, inside, "all")
+    # 16 of 32 MiB of data are alike, and so is the kernel.
+    assert shared.values["wire"] < 0.75 * plain.values["wire"]
+    assert plain.values["wire"] > 32 << 20
+    sent = shared.settings["proxies"]["send"]
+    received = shared.settings["proxies"]["receive"]
+    assert sent["pages_referenced"] > (16 << 20) // 4096
+    assert sent["stream_bytes"] == received["stream_bytes"]
+    # Ethernet, IP and TCP lie around what the proxies sent, and nothing else travels there.
+    assert sent["wire_sent"] < shared.values["wire"] < 1.05 * sent["wire_sent"] + 65536
+    for measured in (plain, shared):
+        parts = ("setup", "first_pass", "further_passes", "rest")
+        spent = sum(measured.values.get(part, 0) for part in parts)
+        assert spent == measured.values["time"]
+        assert measured.values["cpu"] > 0
+    assert plain.settings["cpu_ns"].keys() == {"source", "destination"}
+
+
+def test_compression_of_qemus_own_is_seen_on_the_wire_and_does_not_last(
+    site: Site, inside: InsideTestbed
+) -> None:
+    zstd = migrate(site, inside, "multifd+zstd")
+    plain = migrate(site, inside, "plain")
+    assert zstd.values["wire"] < plain.values["wire"]
+
+
+def test_a_migration_that_fails_is_no_measurement_and_the_guest_runs_on(
+    site: Site, inside: InsideTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tare.workloads.migration.workload.travel",
+        lambda *_: (_ for _ in ()).throw(TrialError("cut")),
+    )
+    with pytest.raises(TrialError, match="cut"):
+        migrate(site, inside, "all")
+    monkeypatch.undo()
+    assert inside.bed.home.ask("query-status")["status"] == "running"
+    assert migrate(site, inside, "plain").values["time"] > 0
+
+
+def test_the_record_names_the_wire_and_the_guests(inside: InsideTestbed) -> None:
+    assert inside.facts["wire_bits_s"] == 10**9
+    assert inside.facts["wire_burst_bytes"] > 0
+    assert inside.facts["accelerator"] in ("kvm", "tcg")
+    assert program(PROGRAMS).exists()

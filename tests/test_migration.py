@@ -1,0 +1,203 @@
+"""The workload migration: what its factors mean, and what is made of a migration's events."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare.analysis.beside_paper_d import beside_paper_d
+from tare.analysis.questions import Question
+from tare.cell import Cell
+from tare.errors import UsageError
+from tare.plan import Comparison
+from tare.stats import paired_ratio
+from tare.workloads import registry
+from tare.workloads.migration import arms, load, rows, usage
+from tare.workloads.migration.beside import Throughput
+from tare.workloads.migration.journey import Journey
+
+WORKLOAD = registry.by_name()["migration"]
+LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()}
+
+
+@pytest.mark.parametrize(
+    ("factor", "written", "shown"),
+    [
+        ("guest", "micro 82.8%", "micro 82.8 %"),
+        ("guest", "micro 64.0 %", "micro 64 %"),
+        ("guest", "web", "web"),
+        ("wire", "0.1 Gbit/s", "100 Mbit/s"),
+        ("wire", "unlimited", "unlimited"),
+        ("rate", "20 Hz", "20/s"),
+        ("dirty", "30 MiB", "30 MiB"),
+    ],
+)
+def test_one_level_has_one_form_however_it_is_written(factor, written, shown):
+    row = WORKLOAD.factors[factor]
+    assert row.level(written) == shown
+    assert row.level(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("factor", "written"),
+    [
+        ("guest", "micro 120 %"),
+        ("guest", "database"),
+        ("arm", "postcopy"),
+        ("wire", "0 Gbit/s"),
+        ("rate", "0/s"),
+        ("dirty", "fast"),
+    ],
+)
+def test_a_level_that_means_nothing_is_refused(factor, written):
+    with pytest.raises(UsageError):
+        WORKLOAD.factors[factor].level(written)
+
+
+def test_only_a_guest_that_is_asked_has_a_rate():
+    assert "rate" in WORKLOAD.applicable({**LEVELS, "guest": "memcached"})
+    assert "rate" not in WORKLOAD.applicable({**LEVELS, "guest": "compile"})
+
+
+def test_the_micro_benchmark_fills_memory_of_which_a_share_is_alike():
+    plot = {"memory": "512 MiB", "dirty": "0 B"}
+    assert rows.words("micro 82.8 %", plot, seed=7) == ("tare.work=idle", "tare.own=320,828,7")
+    assert rows.words("random", plot, seed=7) == ("tare.work=idle", "tare.own=320,0,7")
+
+
+def test_a_dirtying_guest_is_told_how_fast():
+    words = rows.words("idle", {"memory": "512 MiB", "dirty": "30 MiB"}, seed=7)
+    assert words == ("tare.work=idle", f"tare.dirty={30 << 20},7")
+
+
+def test_every_arm_with_proxies_names_sources_and_every_other_none_of_their_options():
+    for arm in arms.ARMS:
+        assert arm.help
+        assert arm.proxied or not (arm.receive or arm.ksm)
+
+
+@given(st.lists(st.integers(0, 10**10), min_size=2, max_size=12), st.integers(0, 6))
+def test_the_parts_of_a_migration_sum_to_the_whole(gaps, iterations):
+    times = [sum(gaps[: n + 1]) for n in range(len(gaps))]
+    journey = Journey(
+        asked=times[0],
+        passes=tuple(times[1 : 1 + iterations]),
+        stopped=times[-1],
+        completed=times[-1],
+        resumed=times[-1] + 5,
+        reported_downtime_ms=0,
+        iterations=iterations,
+    )
+    parts = journey.parts()
+    assert sum(parts.values()) == journey.total
+    assert all(part >= 0 for part in parts.values())
+    assert journey.downtime == 5
+
+
+class _Answering:
+    """A bed whose load was answered at known times."""
+
+    def __init__(self) -> None:
+        self.load: object | None = None
+        self.done: dict[str, list[int]] = {}
+
+    def answers(self) -> dict[str, Any]:
+        found = {guest: {"done": times, "failed": 1} for guest, times in self.done.items()}
+        self.done = {}
+        return found
+
+
+def test_those_beside_are_compared_with_themselves_before():
+    bed: Any = _Answering()
+    watched = Throughput(bed, 0.01)
+    begin, end = watched._from, watched._until
+    ms = 10**6
+    journey = Journey(end, (), end + 80 * ms, end + 90 * ms, end + 100 * ms, 0, 1)
+    span = (end - begin) // 10
+    bed.done = {
+        "stays": [begin + n * span for n in range(10)] + [end + n * 10 * ms for n in range(10)],
+        "peer": [begin + n * span for n in range(10)],
+    }
+    found = watched.ratios(journey)
+    before, during = 10 / ((end - begin) / 1e9), 10 / 0.1
+    assert found["beside_source"] == pytest.approx(during / before)
+    assert "beside_destination" not in found  # none at all: a ratio of 0 has no logarithm
+    series = watched.series(journey)
+    assert series["failed"] == {"stays": 1, "peer": 1}
+    assert sum(series["rates"]["stays"]) * series["bin_s"] >= 10
+
+
+def test_a_meter_counts_threads_that_have_ended_and_leaves_out_those_it_was_told_to():
+    work = (
+        "import sys, threading\n"
+        "def spin():\n"
+        "    for _ in range(2_000_000): pass\n"
+        "sys.stdin.readline()\n"
+        "t = threading.Thread(target=spin); t.start(); t.join()\n"
+        "print('done', flush=True); sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        whole = usage.Meter.start(process.pid)
+        without_main = usage.Meter.start(process.pid, usage.threads(process.pid))
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n"
+        assert 0 < without_main.read() <= whole.read()
+        process.stdin.close()
+    assert usage.Meter.start(process.pid).read() == 0
+
+
+def test_an_item_of_memcached_is_of_the_size_it_says():
+    target = load.Target("stays", "127.0.0.1", random.Random(1))
+    item = load._item(target, 5, 2, reply=True)
+    head, value, rest = item.split(b"\r\n")
+    assert head == b"set session:5 0 0 1024"
+    assert (len(value), rest) == (1024, b"")
+
+
+def test_the_load_counts_a_guest_that_is_not_there_as_failed():
+    target = load.Target("stays", "127.0.0.1", random.Random(1))
+
+    async def refused(_target: load.Target, _number: int) -> bool:
+        raise ConnectionRefusedError
+
+    asyncio.run(load._ask(refused, target, 1))
+    assert (target.done, target.failed) == ([], 1)
+    assert load._report([target])["guests"] == {"stays": {"done": [], "failed": 1}}
+    assert target.failed == 0
+
+
+def test_paper_ds_savings_stand_beside_ours():
+    def cell(arm: str) -> Cell:
+        return Cell(id=arm, levels={**LEVELS, "guest": "web", "arm": arm})
+
+    halved = paired_ratio([1.0, 1.1, 0.9, 1.0, 1.05, 0.95], [2.0, 2.2, 1.8, 2.0, 2.1, 1.9])
+    question = Question(
+        comparison=Comparison(
+            id="q", kind="effect", cell="pageshare", against="plain", family=True
+        ),
+        cell=cell("pageshare"),
+        against=cell("plain"),
+        ratio=halved,
+        judgement=None,
+        others=dict.fromkeys(("time", "wire", "cpu"), halved),
+        instrument_floor_ns=None,
+    )
+    found = {row.figure.id: row for row in beside_paper_d([question], [])}
+    assert set(found) == {"time-httperf", "network-httperf", "cpu-httperf"}
+    ours = found["time-httperf"].ours[0]
+    assert ours.estimate == pytest.approx(50)
+    assert ours.low is not None
+    assert ours.high is not None
+    assert ours.low <= ours.estimate <= ours.high
