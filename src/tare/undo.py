@@ -20,7 +20,16 @@ from tare.errors import TareError
 __all__ = ["Entry", "Kind", "is_name", "kill", "undo"]
 
 Kind = Literal[
-    "netns", "link", "mount", "cgroup", "process", "directory", "file", "container", "uprobe"
+    "netns",
+    "link",
+    "mount",
+    "cgroup",
+    "process",
+    "directory",
+    "file",
+    "container",
+    "uprobe",
+    "loop",
 ]
 """What can be left behind. `name` is, by kind: a namespace's name; a link's name in this
 namespace; a mount point; a cgroup's directory, whose name begins with `tare-`; `PID:START TIME`;
@@ -43,7 +52,7 @@ def is_name(kind: Kind, name: object) -> bool:
     """Tell whether such a name could have been written: nothing else may be acted on."""
     if not isinstance(name, str) or not name or not name.isprintable():
         return False
-    if kind in ("mount", "cgroup", "directory", "file"):
+    if kind in ("mount", "cgroup", "directory", "file", "loop"):
         return Path(name).is_absolute() and ".." not in Path(name).parts
     return "/" not in name and not name.startswith((".", "-"))
 
@@ -150,6 +159,21 @@ def _undo_uprobe(entry: Entry) -> bool:
     return uprobes.remove(entry.name)
 
 
+def _undo_loop(entry: Entry) -> bool:
+    """Detach every loop device on a file; the kernel lets go of one that is in use at its end."""
+    listed = process.run(
+        process.Command(
+            ("losetup", "--associated", entry.name, "--output", "NAME", "--noheadings")
+        ),
+        timeout_s=10,
+        accept=(0, 1),  # 1: what it was on is gone, and with it what could be told
+    )
+    devices = listed.stdout.split()
+    for device in devices:
+        process.run(process.Command(("losetup", "--detach", device)), timeout_s=10)
+    return devices != []
+
+
 _UNDO: dict[Kind, Callable[[Entry], bool]] = {
     "netns": _undo_netns,
     "link": _undo_link,
@@ -160,6 +184,7 @@ _UNDO: dict[Kind, Callable[[Entry], bool]] = {
     "file": _undo_file,
     "container": _undo_container,
     "uprobe": _undo_uprobe,
+    "loop": _undo_loop,
 }
 
 

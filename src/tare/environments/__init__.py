@@ -184,6 +184,12 @@ def for_plot(plot: Mapping[str, str]) -> Environment:
         from tare.environments.qemu import Qemu  # noqa: PLC0415
 
         return Qemu.with_options(plot)
+    if kind in ("native", "container"):
+        from tare.environments.container import Container  # noqa: PLC0415
+        from tare.environments.native import Native  # noqa: PLC0415
+        from tare.environments.scratch_disk import device_of  # noqa: PLC0415
+
+        return (Native if kind == "native" else Container)(device_of(plot))
     return by_name()[kind]
 
 

@@ -15,14 +15,16 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tare import process
 from tare.command import Command
-from tare.environments import Availability, Inside, Site, oci
+from tare.environments import Availability, Inside, Site, oci, scratch_disk
 from tare.environments.on_host import OnHostServer, real_time, resolved
+from tare.environments.scratch_disk import Device, Disk
 from tare.errors import TrialError
 from tare.process import ProcessError
 
@@ -35,9 +37,15 @@ _REAL_TIME_REFUSED = "cpu.rt_runtime_us"
 """In runc's complaint when another container holds the machine's real-time budget."""
 
 
+@dataclass(frozen=True)
 class Container:
-    """A container as runc makes it, without a seccomp filter."""
+    """A container as runc makes it, without a seccomp filter.
 
+    Attributes:
+        device: a disk to be measured, if one is asked for.
+    """
+
+    device: Device | None = None
     name = "container"
 
     def availability(self) -> Availability:
@@ -61,17 +69,19 @@ class Container:
             for cgroup in _cgroups(name):
                 stack.enter_context(site.leftovers.owing("cgroup", str(cgroup)))
             stack.enter_context(site.leftovers.owing("container", name, str(state)))
+            disk = stack.enter_context(scratch_disk.on_host(site, self.device))
+            devices = (Path(disk.path),) if disk else ()
             try:
-                oci.write_bundle(bundle, name, site)
+                oci.write_bundle(bundle, name, site, devices=devices)
             except OSError as error:
                 what = f"cannot write the container's bundle {bundle}: {error.strerror}"
                 raise TrialError(what, "make room") from error
             stack.enter_context(_started(name, bundle, state, site.scratch / "logs"))
-            yield _InsideContainer(site, name, bundle, state)
+            yield _InsideContainer(site, name, bundle, state, disk)
 
 
 class _InsideContainer:
-    def __init__(self, site: Site, name: str, bundle: Path, state: Path) -> None:
+    def __init__(self, site: Site, name: str, bundle: Path, state: Path, disk: Disk | None) -> None:
         self._site = site
         self._name = name
         self._bundle = bundle
@@ -86,6 +96,7 @@ class _InsideContainer:
             "root": "the host's, read-only",
             "capabilities": list(oci.CAPABILITIES),
             "seccomp": "none",
+            **(disk.facts() if disk else {}),
         }
 
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> OnHostServer:

@@ -7,19 +7,27 @@ import platform
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from tare import process
 from tare.command import Command
-from tare.environments import Availability, Inside, Site
+from tare.environments import Availability, Inside, Site, scratch_disk
 from tare.environments.on_host import OnHostServer, real_time, resolved
+from tare.environments.scratch_disk import Device, Disk
 
 __all__ = ["Native"]
 
 
+@dataclass(frozen=True)
 class Native:
-    """The baseline: no layer but the kernel's own."""
+    """The baseline: no layer but the kernel's own.
 
+    Attributes:
+        device: a disk to be measured, if one is asked for.
+    """
+
+    device: Device | None = None
     name = "native"
 
     def availability(self) -> Availability:
@@ -33,16 +41,20 @@ class Native:
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
         """Enter the server's namespace; there is nothing to set up."""
-        yield _InsideNative(site)
+        with scratch_disk.on_host(site, self.device) as disk:
+            yield _InsideNative(site, disk)
 
 
 class _InsideNative:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, disk: Disk | None) -> None:
         self._site = site
         self.address = site.hosts.server_address
         self.interface = site.hosts.server_interface
         self.session = f"native-{secrets.token_hex(4)}"
-        self.facts: Mapping[str, Any] = {"kernel": platform.release()}
+        self.facts: Mapping[str, Any] = {
+            "kernel": platform.release(),
+            **(disk.facts() if disk else {}),
+        }
 
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> OnHostServer:
         running = process.start(self._command(argv, env), log_dir=self._site.scratch / "logs")

@@ -8,6 +8,8 @@ Source: the OCI runtime specification 1.0.2, config.md and config-linux.md.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +37,7 @@ def write_bundle(
     *,
     netns: str | None = None,
     bind: Literal["bind", "rbind"] = "bind",
+    devices: Sequence[Path] = (),
 ) -> None:
     """Write a bundle: config.json, and the root's skeleton.
 
@@ -45,6 +48,7 @@ def write_bundle(
         netns: its network namespace; None is the server's.
         bind: whether it sees what is mounted below the host's folders. A runtime that binds from a
             user namespace of its own (runsc) may not leave it out.
+        devices: block devices of the host that it may use.
     """
     rootfs = bundle / "rootfs"
     rootfs.mkdir(parents=True)
@@ -78,9 +82,17 @@ def write_bundle(
         "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list"],
         "readonlyPaths": ["/proc/bus", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
     }
+    if devices:
+        nodes = [_block_device(path) for path in devices]
+        linux["devices"] = [{**node, "fileMode": 0o600, "uid": 0, "gid": 0} for node in nodes]
+        allowed = [
+            {"allow": True, "access": "rwm", **{k: node[k] for k in ("type", "major", "minor")}}
+            for node in nodes
+        ]
+        linux["resources"] = {"devices": [{"allow": False, "access": "rwm"}, *allowed]}
     if site.placement.fifo is not None and _schedules_real_time_by_group():
         cpu = {"realtimePeriod": _RT_PERIOD_US, "realtimeRuntime": _RT_RUNTIME_US}
-        linux["resources"] = {"cpu": cpu}
+        linux.setdefault("resources", {})["cpu"] = cpu
     config = {
         "ociVersion": "1.0.2",
         # Ignoring SIGCHLD, the container's init reaps whoever is left to it.
@@ -115,6 +127,11 @@ def _mount(destination: str, kind: str, options: list[str]) -> dict[str, Any]:
 def _bound(path: Path, bind: str, access: str) -> dict[str, Any]:
     options = [bind, access, "nosuid", "nodev"]
     return {"destination": str(path), "type": "bind", "source": str(path), "options": options}
+
+
+def _block_device(path: Path) -> dict[str, Any]:
+    number = path.stat().st_rdev
+    return {"path": str(path), "type": "b", "major": os.major(number), "minor": os.minor(number)}
 
 
 def _schedules_real_time_by_group() -> bool:

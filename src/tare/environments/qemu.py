@@ -11,15 +11,17 @@ import platform
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from tare import units
 from tare.accounting import Role
 from tare.command import PATH
-from tare.environments import Availability, Inside, Site
+from tare.environments import Availability, Inside, Site, scratch_disk
 from tare.environments.in_guest import GuestServer
+from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError, UnavailableError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
 from tare.guests.image import PROGRAMS
@@ -37,12 +39,14 @@ _PACKAGES = {
     "cpio": "cpio",
     "strip": "binutils",
 }
-_TOOLS = ("stress-ng", "sysbench", "iperf3", "fio", "hdparm", "nc", "dd", "timeout")
+_TOOLS = ("stress-ng", "sysbench", "iperf3", "fio", "hdparm", "nc.openbsd", "dd", "timeout")
 """Programs of the system that a guest can be asked to run: workloads, and interference."""
 
 _UNPACK_TOOLS = "cd / && cpio -idm </dev/vdb"
 _UNPACK_TIMEOUT_S = 60.0
 _INTERFACE = "eth0"
+_LOOP = "/dev/loop0"
+_LOSETUP_TIMEOUT_S = 20.0
 _Accel = Literal["auto", "kvm", "tcg"]
 
 
@@ -55,12 +59,14 @@ class Qemu:
         machine: QEMU's machine type.
         vcpus: number of virtual processors.
         memory_bytes: of the guest.
+        device: a disk to be measured, if one is asked for.
     """
 
     accel: _Accel = "auto"
     machine: str = "q35"
     vcpus: int = 1
     memory_bytes: int = 512 << 20
+    device: Device | None = None
     name = "qemu"
 
     @staticmethod
@@ -72,6 +78,7 @@ class Qemu:
             machine=plot.get("machine", plain.machine),
             vcpus=int(plot.get("vcpus", plain.vcpus)),
             memory_bytes=units.size(plot.get("memory", f"{plain.memory_bytes} B")),
+            device=device_of(plot),
         )
 
     def availability(self) -> Availability:
@@ -105,6 +112,7 @@ class Qemu:
         hardware = Hardware(verdict.accelerator, self.machine, self.vcpus, self.memory_bytes)
         session = f"qemu-{site.leftovers.run_id}-{secrets.token_hex(2)}"
         with (
+            scratch_disk.raw(site) if self.device in ("raw", "loop") else nullcontext() as disk,
             site.hosts.tap() as tap,
             Machine(
                 hardware,
@@ -114,11 +122,15 @@ class Qemu:
                 name=session,
                 logs=site.scratch / "logs",
                 tools=tools,
+                disk=disk,
                 vmm_cpus=site.placement.vmm,
                 vcpu_cpus=site.placement.vcpus,
             ) as guest,
         ):
-            yield _InsideQemu(guest, tap, session, _facts(guest, kernel, verdict))
+            facts = _facts(guest, kernel, verdict)
+            if self.device is not None:
+                facts |= _disk(guest, self.device, after_tools=tools is not None).facts()
+            yield _InsideQemu(guest, tap, session, facts)
 
     def _accelerators(self) -> str:
         if self.accel != "auto":
@@ -165,13 +177,27 @@ class _InsideQemu:
     def _resolved(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Find argv[0]: a path below the build directory, or by its bare name a tool."""
         # `sh -c` and `probe meet` name them further on.
-        if not self._has_tools and not set(_TOOLS).isdisjoint(" ".join(argv).split()):
+        named = {Path(word).name for word in " ".join(argv).split()}
+        if not self._has_tools and not named.isdisjoint(_TOOLS):
             # Only now: most guests never need them, and they are larger than all the rest.
             unpacked = self._guest.agent.run(["/bin/sh", "-c", _UNPACK_TOOLS], _UNPACK_TIMEOUT_S)
             if unpacked.code != 0:
                 raise TrialError(f"cannot unpack the tools in the guest: {unpacked.stderr.strip()}")
             self._has_tools = True
         return (str(PROGRAMS / argv[0]) if "/" in argv[0] else argv[0], *argv[1:])
+
+
+def _disk(guest: Machine, device: Device, *, after_tools: bool) -> Disk:
+    """Set up the device that is asked for in a guest that has the scratch disk as its last."""
+    path = "/dev/vdc" if after_tools else "/dev/vdb"
+    if device == "raw":
+        return Disk(path, "virtio-blk on the host's scratch disk, past the host's page cache")
+    if device == "nfs":
+        raise TrialError("a device over NFS is not to be had yet")
+    done = guest.agent.run(["/bin/losetup", _LOOP, path], _LOSETUP_TIMEOUT_S)
+    if done.code != 0:
+        raise TrialError(f"cannot make a loop device in the guest: {done.stderr.strip()}")
+    return Disk(_LOOP, f"a loop device on {path}, through the guest's page cache of that")
 
 
 def _role(thread: str) -> Role:

@@ -35,7 +35,7 @@ _PATTERNS = ("echo/echo-*", "probe/probe")
 """What of the build directory a guest is given."""
 
 _APPLETS = (
-    "arp", "cat", "cpio", "echo", "grep", "insmod", "ip", "kill", "ls", "mkdir", "mount",
+    "arp", "cat", "cpio", "echo", "grep", "insmod", "ip", "kill", "losetup", "ls", "mkdir", "mount",
     "poweroff", "ps", "rm", "setsid", "sh", "sleep", "tail", "uname",
 )  # fmt: skip
 _PACKING = "1"

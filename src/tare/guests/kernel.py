@@ -32,6 +32,7 @@ MODULES = (
     "virtio_net",
     "virtio_blk",
     "virtio_console",
+    "loop",
 )
 """What a guest loads, each after what it needs: the image has no depmod."""
 

@@ -125,6 +125,7 @@ class Machine(AbstractContextManager["Machine"]):
         logs: a directory for the console and QEMU's own output.
         tools: an archive that the guest finds as its second disk, or None. The first disk is one of
             QEMU's that takes no time, to tell what a virtio request costs.
+        disk: a block device of the host that the guest finds as its last disk, or None.
         vmm_cpus: host processors of QEMU's own threads; empty leaves the choice to the kernel.
         vcpu_cpus: of its virtual processors' threads.
         boot_timeout_s: after this the guest counts as hung.
@@ -140,6 +141,7 @@ class Machine(AbstractContextManager["Machine"]):
         name: str,
         logs: Path,
         tools: Image | None = None,
+        disk: Path | None = None,
         vmm_cpus: Sequence[int] = (),
         vcpu_cpus: Sequence[int] = (),
         boot_timeout_s: float = 60.0,
@@ -149,6 +151,7 @@ class Machine(AbstractContextManager["Machine"]):
         self.vcpu_threads: frozenset[int] = frozenset()
         self.machine_type = hardware.machine
         self._boot = (kernel, image, network, tools)
+        self._disk = disk
         self._logs = logs
         self._cpus = (frozenset(vmm_cpus), frozenset(vcpu_cpus))
         self._boot_timeout_s = boot_timeout_s
@@ -250,6 +253,14 @@ class Machine(AbstractContextManager["Machine"]):
             file = {"driver": "file", "filename": str(tools.path)}
             disk = {"driver": "raw", "node-name": "tools", "read-only": True, "file": file}
             devices += ["-blockdev", json.dumps(disk), "-device", "virtio-blk-pci,drive=tools"]
+        if self._disk is not None:
+            below = {
+                "driver": "host_device",
+                "node-name": "scratch",
+                "filename": str(self._disk),
+                "cache": {"direct": True},
+            }
+            devices += ["-blockdev", json.dumps(below), "-device", "virtio-blk-pci,drive=scratch"]
         return command_line(
             self.hardware,
             kernel,

@@ -213,7 +213,7 @@ class _Side:
         """Hold what it sends to; entered, it listens."""
         argv: tuple[str, ...] = ("iperf3", "--server", "--port", str(self.port), "-4")
         if self._tool == "dd-nc":
-            argv = ("sh", "-c", f"exec nc -4lk {self.port} >/dev/null")
+            argv = ("sh", "-c", f"exec nc.openbsd -4lk {self.port} >/dev/null")
         hosts, placement = self._site.hosts, self._site.placement
         namespace: str | None = hosts.server_ns
         started: ServerProcess
@@ -254,9 +254,10 @@ class _Side:
                 "iperf3", "--client", self.address, "--port", str(self.port), "-4",
                 "--time", str(seconds), "--interval", "0.1", "--json",
             )  # fmt: skip
-        # dd tells what it wrote when it is interrupted.
-        dd = f"timeout -s INT {seconds} dd if=/dev/zero bs=1M"
-        return ("sh", "-c", f"{dd} | nc -4N {self.address} {self.port}")
+        # dd tells what it wrote when it is interrupted once: hence --foreground. By path, since some
+        # shells have one of their own.
+        dd = f"/usr/bin/timeout --foreground -s INT {seconds} /usr/bin/dd if=/dev/zero bs=1M"
+        return ("sh", "-c", f"{dd} | nc.openbsd -4N {self.address} {self.port}")
 
 
 def _listens(table: str, port: int) -> bool:

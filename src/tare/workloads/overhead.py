@@ -1,0 +1,147 @@
+"""The overhead vector of an environment: what elementary operations cost in it, and it itself.
+
+Unit costs are `probe`'s, each the median over batches of their means. Starting is measured on a
+second one of its kind, entered beside the first, so that images are packed and caches warm: what it
+takes every time, until a first program has run in it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tare import environments
+from tare.errors import TrialError
+from tare.workloads import Factor, Measurement, Statistic, Watching, rows, unwatched
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tare.cell import Cell
+    from tare.environments import Inside, Site
+    from tare.placement import Placement
+
+__all__ = ["Overhead"]
+
+_TIMEOUT_S = 120.0
+_IDLE_S = "120"
+_FEW = ("--batches", "10", "--operations", "500")
+_UNITS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "system-call": ("a null system call", ("syscall", "--batches", "10")),
+    "context-switch": (
+        "a switch between two running threads, sched_yield included",
+        ("context-switch", *_FEW),
+    ),
+    "wake-thread": (
+        "waking a thread on the same processor, and its return",
+        ("wakeup", "--kind", "thread", *_FEW),
+    ),
+    "wake-process": (
+        "waking another process on the same processor, and its return",
+        ("wakeup", "--kind", "process", *_FEW),
+    ),
+    "page-fault": ("the first touch of a page", ("page-fault", *_FEW)),
+    "clock-read": (
+        "reading CLOCK_MONOTONIC",
+        ("clock", "--batches", "10", "--operations", "1000"),
+    ),
+    "timer-late": (
+        "how late a sleep until an absolute time ends",
+        ("timer", "--batches", "10", "--operations", "20"),
+    ),
+    "integer-step": (
+        "a step of a chain of integer operations",
+        ("integer", "--batches", "10"),
+    ),
+    "floating-point-step": (
+        "a step of a chain of floating-point operations",
+        ("floating-point", "--batches", "10"),
+    ),
+}
+"""Statistic -> what it is, and the probe's arguments."""
+_FACTORS = (rows.environment("What costs"), rows.PLACEMENT, *rows.GUEST)
+
+
+class Overhead:
+    """The workload `overhead`."""
+
+    name = "overhead"
+    factors: Mapping[str, Factor] = {row.name: row for row in _FACTORS}
+    plot_factors = rows.PLOT
+    session_settings: Mapping[str, Factor] = {}
+    statistics: Mapping[str, Statistic] = {
+        **{name: Statistic(what) for name, (what, _) in _UNITS.items()},
+        "start": Statistic("from nothing until a first program has run inside"),
+        "footprint": Statistic(
+            "peak resident memory on the host of what runs an idle program: of the program itself,"
+            " or of the guest around it",
+            "B",
+        ),
+    }
+    response_times = False
+
+    def subject(self, cell: Cell) -> str:  # noqa: ARG002 - there is but one
+        """What sentences about a cell speak of."""
+        return "An elementary operation"
+
+    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+        """Leave out what a guest is made of, where there is none."""
+        return frozenset(rows.applicable(self.factors, levels))
+
+    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+        """Expected duration of setting an environment up."""
+        return environments.setup_seconds(plot)
+
+    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:  # noqa: ARG002
+        """Expected duration of a trial: the probes, and one more setting up."""
+        return 2.0 + environments.setup_seconds(cell.levels)
+
+    def link_rate(self, plot: Mapping[str, str]) -> int | None:
+        """Nothing goes over a wire."""
+        return rows.link_rate(plot)
+
+    def placement(self, plot: Mapping[str, str]) -> Placement:
+        """Processors that a plot asks for."""
+        return rows.placement(plot)
+
+    def measure(
+        self,
+        cell: Cell,
+        session: Mapping[str, Any],  # noqa: ARG002 - there are no settings
+        site: Site,
+        inside: Inside,
+        samples: Path,  # noqa: ARG002 - batches are all that a probe tells
+        watching: Watching = unwatched,  # noqa: ARG002 - nothing is counted
+    ) -> Measurement:
+        """Run every probe, then set up a second environment.
+
+        Raises:
+            TrialError: a probe failed, or the environment did not start.
+        """
+        values = {
+            name: _median(name, inside.run(("probe/probe", *argv), _TIMEOUT_S))
+            for name, (_, argv) in _UNITS.items()
+        }
+        began = time.monotonic_ns()
+        with environments.for_plot(cell.levels).enter(site) as second:
+            second.run(("uname", "-r"), _TIMEOUT_S)
+            values["start"] = float(time.monotonic_ns() - began)
+            with second.start(("sleep", _IDLE_S)) as idle:
+                footprint = idle.account().peak_memory_bytes
+        if footprint:
+            values["footprint"] = float(footprint)
+        return Measurement(values=values)
+
+
+def _median(name: str, said: str) -> float:
+    try:
+        found = statistics.median(float(batch) for batch in json.loads(said)["batches"])
+    except (ValueError, KeyError, TypeError, statistics.StatisticsError) as error:
+        raise TrialError(f"the probe of {name} printed no batches: {said[-200:]!r}") from error
+    if not (math.isfinite(found) and found > 0):
+        raise TrialError(f"the probe of {name} found a time that cannot be: {found}")
+    return found
