@@ -23,6 +23,7 @@ class Arm:
         send, receive: options of the proxies; None where there are none.
         sources: what the receiver indexes.
         ksm: whether KSM merges pages on the hosts first, and the sender is told.
+        returning: whether the guest has been at the destination before and left a copy there.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Arm:
     receive: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ("peer",)
     ksm: bool = False
+    returning: bool = False
 
     @property
     def proxied(self) -> bool:
@@ -78,10 +80,27 @@ ARMS = (
         ksm=True,
     ),
     Arm(
+        "ksm at once",
+        "the same, referring to those pages without waiting for the answer",
+        send=("--ask", "always", "--compress", "always", "--at-once"),
+        ksm=True,
+    ),
+    Arm(
         "base image",
         "pageshare whose receiver has the base image indexed too",
         send=(),
         sources=("peer", "image"),
+    ),
+    Arm(
+        "return trip",
+        "pageshare back to a host that the guest has left, where it left a copy",
+        send=(),
+        returning=True,
+    ),
+    Arm(
+        "no delta",
+        "pageshare that sends pages which have changed since they were sent whole again",
+        send=("--delta-cache", "0"),
     ),
 )  # fmt: skip
 BY_NAME: Mapping[str, Arm] = {arm.name: arm for arm in ARMS}

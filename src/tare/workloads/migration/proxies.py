@@ -62,6 +62,7 @@ class Proxies(AbstractContextManager["Proxies"]):
         send: options of the sender.
         receive: options of the receiver.
         cpus: processors of sender and receiver.
+        back: whether they go from the destination to the source.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Proxies(AbstractContextManager["Proxies"]):
         send: Sequence[str],
         receive: Sequence[str],
         cpus: tuple[Sequence[int], Sequence[int]],
+        back: bool = False,
     ) -> None:
         self.outward = f"unix:{scratch / 'out'}"
         """Where the source QEMU migrates to."""
@@ -83,7 +85,9 @@ class Proxies(AbstractContextManager["Proxies"]):
         """Processor time of the receiver until it was ready: what its index took."""
         self.index_seconds = 0.0
         self._program = str(program(programs))
-        self._wire = wire
+        ends = (wire.source_ns, wire.destination_ns)
+        self._ends = ends[::-1] if back else ends
+        self._address = wire.source_address if back else wire.destination_address
         self._scratch = scratch
         self._common = ("--insecure", "--scope", str(scope.path))
         self._options = (tuple(send), tuple(receive))
@@ -97,13 +101,13 @@ class Proxies(AbstractContextManager["Proxies"]):
             TrialError: one ended, or did not begin to listen.
         """
         send, receive = self._options
-        wire = f"tcp:{self._wire.destination_address}:{_PORT}"
+        wire = f"tcp:{self._address}:{_PORT}"
         with ExitStack() as stack:
             began = time.monotonic()
             self._receiver = self._start(
                 stack,
                 ("receive", "--listen", wire, "--qemu", self.inward, "--refresh", "0", *receive),
-                self._wire.destination_ns,
+                self._ends[1],
                 self._cpus[1],
             )
             self.index_seconds = time.monotonic() - began
@@ -111,7 +115,7 @@ class Proxies(AbstractContextManager["Proxies"]):
             self._sender = self._start(
                 stack,
                 ("send", "--listen", self.outward, "--to", wire, *send),
-                self._wire.source_ns,
+                self._ends[0],
                 self._cpus[0],
             )
             self._stack = stack.pop_all()

@@ -125,6 +125,7 @@ SETTINGS = (
         "4 s",
         "Load on the guests before each trial; what the guests beside it are compared with.",
     ),
+    shared.duration("away", "10 s", "How long a guest that returns has been away, under its load."),
     shared.duration("timeout", "120 s", "A migration that takes longer is cancelled."),
     shared.duration("downtime_limit", "300 ms", "For how long the guest may stand still."),
 )

@@ -40,7 +40,7 @@ from tare.wire import Wire
 from tare.workloads.migration import rows, tiny
 from tare.workloads.migration.guest import Blueprint, Guest, Nic
 from tare.workloads.migration.journey import travel
-from tare.workloads.migration.proxies import Scope
+from tare.workloads.migration.proxies import Proxies, Scope
 
 __all__ = ["Bed", "InsideTestbed", "Testbed"]
 
@@ -136,6 +136,11 @@ class Bed:
         """The base image of all guests; None where they have none."""
         return self._debian.disk if self._debian else None
 
+    @property
+    def kept(self) -> Path:
+        """Where the destination keeps the copies of guests that have left it."""
+        return self.scratch / "kept"
+
     @contextmanager
     def awaiting(self, *, prealloc: bool) -> Iterator[Guest]:
         """Start a QEMU at the destination that awaits the migrating guest."""
@@ -159,8 +164,29 @@ class Bed:
             time.sleep(seconds)
             self._warm = True
 
-    def bring_back(self, guest: Guest) -> None:
+    def visit(self, keep: Path) -> None:
+        """Have the guest visit the destination and leave a copy there when it comes home.
+
+        Args:
+            keep: a directory of the destination for the copy.
+
+        Raises:
+            TrialError: it failed on the way.
+        """
+        with self.awaiting(prealloc=False) as there:
+            _prepare(self.home)
+            _prepare(there)
+            path = f"unix:{self.trip_folder() / 'visit'}"
+            there.ask("migrate-incoming", uri=path)
+            travel(self.home, there, path, _BACK_TIMEOUT_S)
+            self.bring_back(there, keep)
+
+    def bring_back(self, guest: Guest, keep: Path | None = None) -> None:
         """Bring the migrated guest home, not measured.
+
+        Args:
+            guest: at the destination.
+            keep: where pageshare leaves a copy; None does without both.
 
         Raises:
             TrialError: it did not come; then the next trial begins with a guest that boots anew.
@@ -174,9 +200,15 @@ class Bed:
         guest.ask("stop")
         _prepare(guest)
         _prepare(home)
-        path = f"unix:{self.scratch / f'back{self._trip}'}"
-        home.ask("migrate-incoming", uri=path)
-        travel(guest, home, path, _BACK_TIMEOUT_S)
+        with ExitStack() as stack:
+            path = f"unix:{self.trip_folder() / 'back'}"
+            proxies = None
+            if keep is not None:
+                proxies = stack.enter_context(self._keeping(keep))
+            home.ask("migrate-incoming", uri=proxies.inward if proxies else path)
+            travel(guest, home, proxies.outward if proxies else path, _BACK_TIMEOUT_S)
+            if proxies:
+                proxies.records()  # written when the copy is whole
         home.wait_state("running", timeout_s=_BACK_TIMEOUT_S)
         self.home = home
 
@@ -271,6 +303,18 @@ class Bed:
             nic=None if home is None or place.tap is None else Nic(place.tap, home.mac),
             words=self.home.words,
             cpus=place.cpus,
+        )
+
+    def _keeping(self, keep: Path) -> Proxies:
+        return Proxies(
+            self.site.programs,
+            self.wire,
+            self.scope,
+            self.trip_folder(),
+            send=("--keep", str(keep), "--keep-name", self.session),
+            receive=(),
+            cpus=self.cpus[::-1],
+            back=True,
         )
 
     def _network(self, hosts: Hosts, tap: Tap) -> tuple[str, ...]:

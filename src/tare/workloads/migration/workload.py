@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -138,6 +139,9 @@ class _Trial:
         bed.warm_up(_seconds(self._session, "warmup"))
         try:
             with ExitStack() as stack:
+                if self._arm.returning:
+                    bed.visit(bed.kept)
+                    time.sleep(_seconds(self._session, "away"))
                 if self._arm.ksm:
                     stack.enter_context(ksm.merging(bed.home.pid))
                 there = stack.enter_context(bed.awaiting(prealloc=self._prealloc))
@@ -222,6 +226,8 @@ class _Trial:
         if arm.ksm:
             send += ["--ksm-pid", str(bed.home.pid)]
         receive = [*arm.receive]
+        if arm.returning:
+            receive += ["--kept", str(bed.kept)]
         for source in arm.sources:
             if source == "peer":
                 receive += ["--source", f"pid:{bed.peer.pid}"]
