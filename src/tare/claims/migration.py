@@ -272,6 +272,17 @@ CLAIMS = (
         ),
     ),
     Claim(
+        "D6",
+        "A guest that returns to a host where it left a copy, after its workload ran on, needs next"
+        " to nothing.",
+        "at most 0.10 x plain's bytes",
+        _checked(
+            "migration-return.yaml",
+            _Bound("wire", "return trip", "plain", 0.10, {"guest": "web"}),
+            _Bound("wire", "return trip", "plain", 0.10, {"guest": "memcached"}),
+        ),
+    ),
+    Claim(
         "D9",
         "The paper's idea, measured: how well KSM's verdict at the source says what the destination"
         " has, and what it saves against asking for every page.",
