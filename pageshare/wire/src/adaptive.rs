@@ -61,6 +61,12 @@ impl StepGain {
         self.saved / link.speed() > self.seconds_a_byte
     }
 
+    /// Whether the step spares most of the bytes that it is tried on.
+    #[must_use]
+    pub fn mostly_saves(&self) -> bool {
+        self.saved >= 0.5
+    }
+
     /// The step took `seconds` of processor time on `bytes`.
     pub fn cost(&mut self, bytes: usize, seconds: f64) {
         if bytes > 0 {

@@ -97,8 +97,7 @@ impl Answer {
     /// If it does not fit the question.
     pub fn decode(body: &[u8], asked: usize, bases: usize) -> Result<Self, WireError> {
         let malformed = || WireError::Protocol("length of an answer");
-        let (known, rest) =
-            body.split_at_checked(asked.div_ceil(8)).ok_or_else(malformed)?;
+        let (known, rest) = body.split_at_checked(asked.div_ceil(8)).ok_or_else(malformed)?;
         let known = PageSet::from_bytes(known, asked).ok_or_else(malformed)?;
         let bases = PageSet::from_bytes(rest, bases).ok_or_else(malformed)?;
         Ok(Self { known, bases })
@@ -125,8 +124,7 @@ pub fn encode_supply(contents: Vec<u8>, compressor: Option<&mut Compressor>) -> 
 /// If it is not whole pages, or more than a segment can hold.
 pub fn decode_supply(body: &[u8]) -> Result<Vec<u8>, WireError> {
     let malformed = WireError::Protocol("form of a Supply");
-    let Some(([l0, l1, l2, l3, coding @ ..], payload)) =
-        body.split_first_chunk::<SUPPLY_HEADER>()
+    let Some(([l0, l1, l2, l3, coding @ ..], payload)) = body.split_first_chunk::<SUPPLY_HEADER>()
     else {
         return Err(malformed);
     };

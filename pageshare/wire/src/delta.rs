@@ -54,11 +54,7 @@ pub fn apply(mut delta: &[u8], page: &mut [u8; PAGE_SIZE]) -> Option<()> {
     Some(())
 }
 
-fn first_difference(
-    old: &[u8; PAGE_SIZE],
-    new: &[u8; PAGE_SIZE],
-    from: usize,
-) -> Option<usize> {
+fn first_difference(old: &[u8; PAGE_SIZE], new: &[u8; PAGE_SIZE], from: usize) -> Option<usize> {
     const STRIDE: usize = 64;
     let mut at = from;
     while at < PAGE_SIZE {

@@ -3,8 +3,8 @@
 
 use pageshare_index::{HashKey, PageHash, ScopeKey};
 use pageshare_stream::{PAGE_SIZE, RamWord, Token, emit};
-use pageshare_wire::hello::{Confirm, Hello, MigrationId, Side, Welcome, proof, same_proof};
 use pageshare_wire::ask::{Answer, Ask, decode_supply, encode_supply};
+use pageshare_wire::hello::{Confirm, Hello, MigrationId, Side, Welcome, proof, same_proof};
 use pageshare_wire::record::{Header, Kind};
 use pageshare_wire::segment::{Draft, Encoded, Held, Placed, SegmentView, Treatment};
 use pageshare_wire::{Chain, Compressor, PageSet, WireError, delta};
@@ -52,8 +52,11 @@ fn piece() -> impl Strategy<Value = Piece> {
     prop_oneof![
         prop::collection::vec(any::<u8>(), 1..100).prop_map(Piece::Bytes),
         (0_u64..100, 1_u32..50).prop_map(|(page, count)| Piece::Zeros { page, count }),
-        (0_u64..4, any::<u8>(), way())
-            .prop_map(|(page, fill, way)| Piece::Page { page, fill, way }),
+        (0_u64..4, any::<u8>(), way()).prop_map(|(page, fill, way)| Piece::Page {
+            page,
+            fill,
+            way
+        }),
         (any::<u8>(), way()).prop_map(|(fill, way)| Piece::Content { fill, way }),
     ]
 }

@@ -113,6 +113,12 @@ impl Draft {
         self.asked.iter().filter_map(content).collect()
     }
 
+    /// The page of content that begins at `offset` of the stream; empty if there is none.
+    #[must_use]
+    pub fn at(&self, offset: usize) -> &[u8] {
+        self.stream.get(offset..offset + PAGE_SIZE).unwrap_or_default()
+    }
+
     /// Hashes of the pages to ask for, in order.
     #[must_use]
     pub fn hash(&self, key: &HashKey) -> Vec<PageHash> {

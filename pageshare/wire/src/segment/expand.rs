@@ -159,10 +159,19 @@ const OPS: WireError = WireError::Protocol("operations of a segment");
 
 /// One operation.
 enum Op<'a> {
-    Literal { bytes: usize },
-    Zeros { first: RamWord, count: u32 },
+    Literal {
+        bytes: usize,
+    },
+    Zeros {
+        first: RamWord,
+        count: u32,
+    },
     /// With the word of the first page, if words are part of it.
-    Pages { first: Option<RamWord>, count: usize, states: &'a [u8] },
+    Pages {
+        first: Option<RamWord>,
+        count: usize,
+        states: &'a [u8],
+    },
 }
 
 /// Takes operations apart.
@@ -278,8 +287,7 @@ impl<'a> Expansion<'a> {
                 self.put(content)
             }
             Treatment::Delta => {
-                let mut page =
-                    *base.ok_or(WireError::Protocol("a delta to a page not held"))?;
+                let mut page = *base.ok_or(WireError::Protocol("a delta to a page not held"))?;
                 let length = split(&mut self.literals, 2)?;
                 let length = u16::from_le_bytes([length[0], length[1]]);
                 let delta = split(&mut self.literals, length.into())?;
