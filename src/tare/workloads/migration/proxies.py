@@ -16,7 +16,7 @@ from tare.command import Command
 from tare.errors import TrialError, UnavailableError
 from tare.guests.agent import pauses
 from tare.wire import Wire
-from tare.workloads.migration import usage
+from tare.workloads.migration import certificates, usage
 
 __all__ = ["Proxies", "Scope", "program"]
 
@@ -63,6 +63,7 @@ class Proxies(AbstractContextManager["Proxies"]):
         receive: options of the receiver.
         cpus: processors of sender and receiver.
         back: whether they go from the destination to the source.
+        tls: directory with both sides' certificates; None goes without TLS.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Proxies(AbstractContextManager["Proxies"]):
         receive: Sequence[str],
         cpus: tuple[Sequence[int], Sequence[int]],
         back: bool = False,
+        tls: Path | None = None,
     ) -> None:
         self.outward = f"unix:{scratch / 'out'}"
         """Where the source QEMU migrates to."""
@@ -89,7 +91,9 @@ class Proxies(AbstractContextManager["Proxies"]):
         self._ends = ends[::-1] if back else ends
         self._address = wire.source_address if back else wire.destination_address
         self._scratch = scratch
-        self._common = ("--insecure", "--scope", str(scope.path))
+        secured = ("--insecure",) if tls is None else ("--tls-dir", str(tls))
+        self._common = (*secured, "--scope", str(scope.path))
+        self._named = () if tls is None else ("--tls-name", certificates.RECEIVER)
         self._options = (tuple(send), tuple(receive))
         self._cpus = cpus
         self._stack = ExitStack()
@@ -114,7 +118,7 @@ class Proxies(AbstractContextManager["Proxies"]):
             self.index_ns = usage.process_ns(self._receiver.pid) or 0
             self._sender = self._start(
                 stack,
-                ("send", "--listen", self.outward, "--to", wire, *send),
+                ("send", "--listen", self.outward, "--to", wire, *self._named, *send),
                 self._ends[0],
                 self._cpus[0],
             )

@@ -92,6 +92,12 @@ FACTORS = (
         "The destination's memory: there before the first page arrives, or made page by page.",
     ),
     choice(
+        "tls",
+        ("off", "on"),
+        "off",
+        "Mutual TLS between pageshare's proxies. QEMU alone goes without.",
+    ),
+    choice(
         "peer",
         ("warm", "cold"),
         "warm",

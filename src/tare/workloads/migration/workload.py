@@ -13,7 +13,7 @@ from tare import units
 from tare.errors import TareError, TrialError
 from tare.placement import Placement
 from tare.workloads import Factor, Measurement, Statistic, Watching, unwatched
-from tare.workloads.migration import arms, ksm, rows, usage
+from tare.workloads.migration import arms, certificates, ksm, rows, usage
 from tare.workloads.migration.arms import Arm
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.guest import Guest
@@ -76,8 +76,10 @@ class Migration:
         return f"The migration of the {cell.levels['guest']} guest ({cell.levels['arm']})"
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
-        """Leave out what means nothing: only a guest that is asked has a rate."""
+        """Leave out what means nothing: only a guest that is asked has a rate, only proxies TLS."""
         names = set(self.factors)
+        if not arms.BY_NAME[levels["arm"]].proxied:
+            names.discard("tls")
         if rows.load(levels["guest"]) is None:
             names.discard("rate")
         return frozenset(names)
@@ -130,6 +132,7 @@ class _Trial:
     ) -> None:
         self._arm = arms.BY_NAME[cell.levels["arm"]]
         self._prealloc = cell.levels["destination"] == "preallocated"
+        self._tls = cell.levels.get("tls") == "on"
         self._session = session
         self._site = site
         self._bed = inside.bed
@@ -241,6 +244,7 @@ class _Trial:
             send=send,
             receive=receive,
             cpus=bed.cpus,
+            tls=certificates.make(bed.scratch / "pki") if self._tls else None,
         )
 
 
