@@ -30,11 +30,16 @@ Kind = Literal[
     "container",
     "uprobe",
     "loop",
+    "ksm",
 ]
 """What can be left behind. `name` is, by kind: a namespace's name; a link's name in this
 namespace; a mount point; a cgroup's directory, whose name begins with `tare-`; `PID:START TIME`;
-a path; a path; a container's id, with `detail` the runc state directory; a tracepoint's name."""
+a path; a path; a container's id, with `detail` the runc state directory; a tracepoint's name;
+a file or device; a setting of KSM, with `detail` what it was before."""
 
+KSM_SETTINGS = ("run", "pages_to_scan", "sleep_millisecs")
+"""Of kernel same-page merging: what a run may change."""
+_KSM = Path("/sys/kernel/mm/ksm")
 _KILL_PATIENCE_S = 5.0
 _LOOK_AGAIN_S = 0.01
 
@@ -174,6 +179,16 @@ def _undo_loop(entry: Entry) -> bool:
     return devices != []
 
 
+def _undo_ksm(entry: Entry) -> bool:
+    setting = _KSM / entry.name
+    if entry.name not in KSM_SETTINGS or not entry.detail.isdigit() or not setting.exists():
+        return False
+    if entry.name == "run":
+        setting.write_text("2")  # what was merged for the run is unmerged
+    setting.write_text(entry.detail)
+    return True
+
+
 _UNDO: dict[Kind, Callable[[Entry], bool]] = {
     "netns": _undo_netns,
     "link": _undo_link,
@@ -185,6 +200,7 @@ _UNDO: dict[Kind, Callable[[Entry], bool]] = {
     "container": _undo_container,
     "uprobe": _undo_uprobe,
     "loop": _undo_loop,
+    "ksm": _undo_ksm,
 }
 
 

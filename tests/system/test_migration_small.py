@@ -107,3 +107,13 @@ def test_the_record_names_the_wire_and_the_guests(inside: InsideTestbed) -> None
     assert inside.facts["wire_burst_bytes"] > 0
     assert inside.facts["accelerator"] in ("kvm", "tcg")
     assert program(PROGRAMS).exists()
+
+
+def test_a_setting_of_ksm_is_set_back(site: Site) -> None:
+    setting = Path("/sys/kernel/mm/ksm/pages_to_scan")
+    if not setting.exists():
+        pytest.skip("this kernel has no KSM")
+    before = setting.read_text()
+    with site.leftovers.owing("ksm", setting.name, before.strip()):
+        setting.write_text("77")
+    assert setting.read_text() == before

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tare.errors import TrialError
+from tare.leftovers import Registry
 
 __all__ = ["merging"]
 
 _ROOT = Path("/sys/kernel/mm/ksm")
-_SETTINGS = {"pages_to_scan": "1000", "sleep_millisecs": "20"}
+_SETTINGS = {"pages_to_scan": "1000", "sleep_millisecs": "20", "run": "1"}
 """At this pace nearly all that can be merged of small guests is, within 12 s."""
 _SCANS = 2
 _TIMEOUT_S = 90.0
-_UNMERGE, _RUN = "2", "1"
 
 
 @contextmanager
-def merging(pid: int) -> Iterator[None]:
+def merging(registry: Registry, pid: int) -> Iterator[None]:
     """Have KSM merge pages until it has seen all of them twice; afterwards unmerge, set it back.
 
     Args:
+        registry: of the run: what was set before stands on it, should the run be killed.
         pid: a QEMU whose memory must have been merged.
 
     Raises:
@@ -31,19 +32,15 @@ def merging(pid: int) -> Iterator[None]:
     """
     if not _ROOT.is_dir():
         raise TrialError("this kernel has no KSM", "leave the arm `ksm` out")
-    before = {name: (_ROOT / name).read_text() for name in ("run", *_SETTINGS)}
-    try:
+    with ExitStack() as stack:
         for name, value in _SETTINGS.items():
+            before = (_ROOT / name).read_text().strip()
+            stack.enter_context(registry.owing("ksm", name, before))
             (_ROOT / name).write_text(value)
-        (_ROOT / "run").write_text(_RUN)
         _wait_for_scans()
         if not _merged(pid):
             raise TrialError(f"KSM merged no page of process {pid}")
         yield
-    finally:
-        (_ROOT / "run").write_text(_UNMERGE)
-        for name, value in before.items():
-            (_ROOT / name).write_text(value)
 
 
 def _wait_for_scans() -> None:

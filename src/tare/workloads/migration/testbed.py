@@ -23,7 +23,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,11 +189,11 @@ class Bed:
             keep: where pageshare leaves a copy; None does without both.
 
         Raises:
-            TrialError: it did not come; then the next trial begins with a guest that boots anew.
+            TrialError: it did not come, and is lost.
         """
         self._trip += 1
-        self.lose_home()
-        self._homes = ExitStack()
+        self._at_home = False
+        self._homes.close()
         home = self._homes.enter_context(
             self._await(self._here, f"home{self._trip}", prealloc=False)
         )
@@ -210,25 +210,19 @@ class Bed:
             if proxies:
                 proxies.records()  # written when the copy is whole
         home.wait_state("running", timeout_s=_BACK_TIMEOUT_S)
-        self.home = home
+        self.home, self._at_home = home, True
 
-    def lose_home(self) -> None:
-        """End the QEMU at the source."""
-        self._homes.close()
+    def require_home(self) -> None:
+        """See that the migrating guest runs at the source.
 
-    def restore_home(self) -> None:
-        """After a trial that failed: see that the migrating guest runs at the source."""
-        with suppress(TrialError):
-            status = self.home.ask("query-status")["status"]
-            if status in ("paused", "postmigrate"):
-                # The destination's QEMU has been ended: the guest may run on here.
-                self.home.ask("cont")
-                status = "running"
-            if status == "running":
-                return
-        self._homes.close()
-        self._boot_home()
-        self.home.wait_ready(_BOOT_TIMEOUT_S)
+        One that was lost is not booted anew: it would lack the past that the other trials of the
+        plot have met.
+
+        Raises:
+            TrialError: it does not.
+        """
+        if not self._at_home or self.home.ask("query-status")["status"] != "running":
+            raise TrialError("the migrating guest was lost in an earlier trial of this block")
 
     def answers(self) -> dict[str, Any]:
         """What the load has been answered since this was last asked; empty without a load."""
@@ -252,20 +246,16 @@ class Bed:
         self._peer = _Place(self.wire.destination_ns, destination, opened[3])
 
     def _boot(self, stack: ExitStack) -> None:
-        self._homes = ExitStack()
-        stack.callback(self.lose_home)
         self._layer = self._new_layer("migrates")
-        self._boot_home()
+        self._homes = stack.enter_context(ExitStack())
+        self.home = self._homes.enter_context(self._booting("migrates", self._here, 0))
+        self._at_home = True
         self.stays = stack.enter_context(self._booting("stays", self._stay, 2))
         self.peer = stack.enter_context(self._booting("peer", self._peer, 3))
         for guest in (self.home, self.stays, self.peer):
             guest.wait_ready(_BOOT_TIMEOUT_S)
         if (kind := rows.load(self.plot["guest"])) is not None:
             self.load = stack.enter_context(self._loading(kind))
-
-    def _boot_home(self) -> None:
-        self._homes = ExitStack()
-        self.home = self._homes.enter_context(self._booting("migrates", self._here, 0))
 
     def _booting(self, name: str, place: _Place, tap: int) -> Guest:
         work = self.plot["guest"]

@@ -139,20 +139,17 @@ class _Trial:
 
     def run(self) -> Measurement:
         bed = self._bed
+        bed.require_home()
         bed.warm_up(_seconds(self._session, "warmup"))
-        try:
-            with ExitStack() as stack:
-                if self._arm.returning:
-                    bed.visit(bed.kept)
-                    time.sleep(_seconds(self._session, "away"))
-                if self._arm.ksm:
-                    stack.enter_context(ksm.merging(bed.home.pid))
-                there = stack.enter_context(bed.awaiting(prealloc=self._prealloc))
-                measured = self._measured(stack, there)
-                bed.bring_back(there)
-        except TrialError:
-            bed.restore_home()
-            raise
+        with ExitStack() as stack:
+            if self._arm.returning:
+                bed.visit(bed.kept)
+                time.sleep(_seconds(self._session, "away"))
+            if self._arm.ksm:
+                stack.enter_context(ksm.merging(self._site.leftovers, bed.home.pid))
+            there = stack.enter_context(bed.awaiting(prealloc=self._prealloc))
+            measured = self._measured(stack, there)
+            bed.bring_back(there)
         return measured
 
     def _measured(self, stack: ExitStack, there: Guest) -> Measurement:
