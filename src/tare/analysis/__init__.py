@@ -13,6 +13,7 @@ from typing import Any
 from tare import experiment as experiments
 from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.beside import Beside, beside_paper_a
+from tare.analysis.beside_paper_b import beside_paper_b
 from tare.analysis.beside_paper_c import beside_paper_c
 from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.budgets import Budget, split_by_contrast
@@ -205,7 +206,7 @@ def _beside(
         case "D":
             return beside_paper_d(questions, sessions.trials)
         case _:
-            return ()
+            return beside_paper_b(workload, views, questions)
 
 
 def _complete_blocks(plan: Plan, sessions: Sessions) -> int:

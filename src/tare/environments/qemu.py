@@ -19,12 +19,12 @@ from typing import Any, Literal, cast
 from tare import units
 from tare.accounting import Role
 from tare.command import PATH
-from tare.environments import Availability, Inside, Site, scratch_disk
+from tare.environments import Availability, Inside, Site, nfs, scratch_disk
 from tare.environments.in_guest import GuestServer
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError, UnavailableError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
-from tare.guests.image import PROGRAMS
+from tare.guests.image import NFS, PROGRAMS
 from tare.guests.probe import Verdict
 from tare.guests.program import Program
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
@@ -46,7 +46,14 @@ _UNPACK_TOOLS = "cd / && cpio -idm </dev/vdb"
 _UNPACK_TIMEOUT_S = 60.0
 _INTERFACE = "eth0"
 _LOOP = "/dev/loop0"
-_LOSETUP_TIMEOUT_S = 20.0
+_LOSETUP_TIMEOUT_S = 60.0
+_MOUNT_NFS = """
+set -e
+for module in /{modules}/*.ko; do insmod "$module"; done
+mkdir -p /mnt
+mount -t nfs4 -o addr={server},clientaddr={address},vers=4.2 {server}:{export} /mnt
+losetup {loop} /mnt/disk
+"""
 _Accel = Literal["auto", "kvm", "tcg"]
 
 
@@ -113,6 +120,7 @@ class Qemu:
         session = f"qemu-{site.leftovers.run_id}-{secrets.token_hex(2)}"
         with (
             scratch_disk.raw(site) if self.device in ("raw", "loop") else nullcontext() as disk,
+            scratch_disk.over_nfs(site) if self.device == "nfs" else nullcontext(),
             site.hosts.tap() as tap,
             Machine(
                 hardware,
@@ -129,7 +137,8 @@ class Qemu:
         ):
             facts = _facts(guest, kernel, verdict)
             if self.device is not None:
-                facts |= _disk(guest, self.device, after_tools=tools is not None).facts()
+                server = site.hosts.server_address
+                facts |= _disk(guest, self.device, tools is not None, tap.address, server).facts()
             yield _InsideQemu(guest, tap, session, facts)
 
     def _accelerators(self) -> str:
@@ -187,17 +196,31 @@ class _InsideQemu:
         return (str(PROGRAMS / argv[0]) if "/" in argv[0] else argv[0], *argv[1:])
 
 
-def _disk(guest: Machine, device: Device, *, after_tools: bool) -> Disk:
+def _disk(
+    guest: Machine,
+    device: Device,
+    has_tools: bool,
+    address: str,
+    server: str,
+) -> Disk:
     """Set up the device that is asked for in a guest that has the scratch disk as its last."""
-    path = "/dev/vdc" if after_tools else "/dev/vdb"
+    path = "/dev/vdc" if has_tools else "/dev/vdb"
     if device == "raw":
         return Disk(path, "virtio-blk on the host's scratch disk, past the host's page cache")
+    script = f"losetup {_LOOP} {path}"
+    described = f"a loop device on {path}, through the guest's page cache of that"
     if device == "nfs":
-        raise TrialError("a device over NFS is not to be had yet")
-    done = guest.agent.run(["/bin/losetup", _LOOP, path], _LOSETUP_TIMEOUT_S)
+        script = _MOUNT_NFS.format(
+            modules=NFS, server=server, address=address, export=nfs.EXPORT, loop=_LOOP
+        )
+        described = (
+            "a loop device on a file over NFS 4 from the host, through the page caches of the guest"
+            " and, at the server, of the host"
+        )
+    done = guest.agent.run(["/bin/sh", "-c", script], _LOSETUP_TIMEOUT_S)
     if done.code != 0:
-        raise TrialError(f"cannot make a loop device in the guest: {done.stderr.strip()}")
-    return Disk(_LOOP, f"a loop device on {path}, through the guest's page cache of that")
+        raise TrialError(f"cannot set up the {device} device: {done.stderr.strip()}")
+    return Disk(_LOOP, described)
 
 
 def _role(thread: str) -> Role:

@@ -17,10 +17,10 @@ from typing import Literal, cast
 
 from tare import process
 from tare.command import Command
-from tare.environments import Site
+from tare.environments import Site, nfs
 from tare.errors import TrialError
 
-__all__ = ["SIZE_BYTES", "Device", "Disk", "device_of", "on_host", "raw"]
+__all__ = ["SIZE_BYTES", "Device", "Disk", "device_of", "on_host", "over_nfs", "raw"]
 
 Device = Literal["raw", "loop", "nfs"]
 """What a workload may ask for: the disk itself, a loop device on it, one on a file over NFS."""
@@ -73,6 +73,24 @@ def on_host(site: Site, device: Device | None) -> Iterator[Disk | None]:
             yield Disk(
                 str(path), "a loop device on the raw device, through the raw device's page cache"
             )
+
+
+@contextmanager
+def over_nfs(site: Site) -> Iterator[None]:
+    """Serve a folder with a file `disk`, as large as the scratch disk, over NFS.
+
+    Raises:
+        TrialError: there is no room for it, or no server.
+    """
+    folder = site.scratch / f"exported-{secrets.token_hex(4)}"
+    with site.leftovers.owing("directory", str(folder)):
+        folder.mkdir()
+        try:
+            _fill(folder / "disk")
+        except OSError as error:
+            raise TrialError(f"cannot make a file for NFS in {folder}: {error.strerror}") from error
+        with nfs.serving(site, folder):
+            yield
 
 
 @contextmanager

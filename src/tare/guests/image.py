@@ -26,10 +26,13 @@ from tare.errors import UnavailableError
 from tare.guests.cache import workspace
 from tare.guests.kernel import Kernel
 
-__all__ = ["PROGRAMS", "Entry", "Image", "libraries_in"]
+__all__ = ["NFS", "PROGRAMS", "Entry", "Image", "libraries_in"]
 
 PROGRAMS = PurePosixPath("/programs")
 """Where a guest finds what the host has in the build directory."""
+
+NFS = "modules-nfs"
+"""Where it finds the modules that only a device over NFS needs."""
 
 _PATTERNS = ("echo/echo-*", "probe/probe")
 """What of the build directory a guest is given."""
@@ -197,9 +200,10 @@ def _contents(kernel: Kernel, programs: Path) -> list[Entry]:
     ]
     entries.append(Entry("bin/busybox", _BUSYBOX))
     entries += [Entry(f"bin/{applet}", link="busybox") for applet in _APPLETS]
-    for number, module in enumerate(kernel.modules):
-        name = module.name.removesuffix(".xz")
-        entries.append(Entry(f"modules/{number:02}-{name}", content=_module(module)))
+    for folder, modules in (("modules", kernel.modules), (NFS, kernel.nfs_modules)):
+        for number, module in enumerate(modules):
+            name = module.name.removesuffix(".xz")
+            entries.append(Entry(f"{folder}/{number:02}-{name}", content=_module(module)))
     entries += [Entry(f"programs/{path.relative_to(programs)}", path) for path in ours]
     libraries = {*libraries_in(_ldd([*ours, _AGENT])), _LATE_LIBRARY}
     return entries + [_in_place(path) for path in (_AGENT, *libraries)]

@@ -18,7 +18,7 @@ from tare.command import Command
 from tare.errors import UnavailableError
 from tare.guests.cache import workspace
 
-__all__ = ["METAPACKAGE", "MODULES", "Kernel"]
+__all__ = ["METAPACKAGE", "MODULES", "NFS_MODULES", "Kernel"]
 
 METAPACKAGE = "linux-image-cloud-amd64"
 MODULES = (
@@ -35,6 +35,11 @@ MODULES = (
     "loop",
 )
 """What a guest loads, each after what it needs: the image has no depmod."""
+
+NFS_MODULES = (
+    "sunrpc", "auth_rpcgss", "grace", "lockd", "netfs", "fscache", "dns_resolver", "nfs", "nfsv4",
+)  # fmt: skip
+"""What a guest loads when it is asked for a device over NFS, in this order."""
 
 _DOWNLOAD_TIMEOUT_S = 300
 _EXTRACT_TIMEOUT_S = 60
@@ -69,6 +74,14 @@ class Kernel:
         Raises:
             UnavailableError: the package lacks one.
         """
+        return self._files(MODULES)
+
+    @property
+    def nfs_modules(self) -> tuple[Path, ...]:
+        """The files of `NFS_MODULES`, as `modules`."""
+        return self._files(NFS_MODULES)
+
+    def _files(self, names: tuple[str, ...]) -> tuple[Path, ...]:
         # Below /usr from trixie on.
         candidates = [self.root / lib / "modules" / self.release for lib in ("lib", "usr/lib")]
         directory = next((path for path in candidates if path.is_dir()), candidates[0])
@@ -77,10 +90,10 @@ class Kernel:
             Path(line).name.split(".ko")[0]
             for line in (directory / "modules.builtin").read_text().splitlines()
         }
-        missing = [name for name in MODULES if name not in found and name not in builtin]
+        missing = [name for name in names if name not in found and name not in builtin]
         if missing:
             raise UnavailableError(f"the kernel in {self.root} has no module {', '.join(missing)}")
-        return tuple(found[name] for name in MODULES if name in found)
+        return tuple(found[name] for name in names if name in found)
 
     @classmethod
     def cached(cls, cache: Path) -> Kernel | None:
@@ -126,7 +139,7 @@ class Kernel:
         try:
             lines = (self.root / "DEBIAN" / "md5sums").read_text().splitlines()
             wanted = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
-            for path in (self.vmlinuz, *self.modules):
+            for path in (self.vmlinuz, *self.modules, *self.nfs_modules):
                 with path.open("rb") as file:
                     # Guards against a damaged disk, as dpkg itself does; not a matter of security.
                     digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))

@@ -1,0 +1,78 @@
+"""A file served over NFS by the host, for guests to mount: nfs-ganesha in the server's namespace.
+
+NFS 4 alone, by which neither a portmapper nor a lock daemon is needed, and no kernel of the host's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tare import process
+from tare.command import PATH, Command
+from tare.environments import Site
+from tare.errors import TrialError
+
+__all__ = ["EXPORT", "PORT", "PROGRAM", "serving"]
+
+PROGRAM = "ganesha.nfsd"
+PORT = 2049
+EXPORT = "/export"
+"""The name by which clients mount it."""
+
+_START_TIMEOUT_S = 30.0
+_LOOK_TIMEOUT_S = 10.0
+_LOOK_AGAIN_S = 0.1
+_LISTENS = f":{PORT:04X} "
+_CONFIGURATION = """
+NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Enable_NLM = false; Enable_RQUOTA = false; }}
+NFSV4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = "{state}"; Minor_Versions = 1, 2; }}
+NFS_KRB5 {{ Active_krb5 = false; }}
+EXPORT {{
+  Export_Id = 1; Path = "{folder}"; Pseudo = "{export}"; Access_Type = RW;
+  Squash = No_Root_Squash; SecType = sys; Protocols = 4; Transports = TCP;
+  FSAL {{ Name = VFS; }}
+}}
+"""
+
+
+@contextmanager
+def serving(site: Site, folder: Path) -> Iterator[None]:
+    """Serve a folder from the host's address as long as the context lasts.
+
+    Args:
+        site: whose host serves.
+        folder: an absolute path, on a file system of the host.
+
+    Raises:
+        TrialError: it is not installed, or does not come up.
+    """
+    base = site.scratch / f"nfs-{folder.name}"
+    with site.leftovers.owing("directory", str(base)):
+        state = base / "state"
+        state.mkdir(parents=True)
+        configuration = base / "ganesha.conf"
+        configuration.write_text(
+            _CONFIGURATION.format(port=PORT, state=state, folder=folder, export=EXPORT)
+        )
+        argv = (
+            PROGRAM, "-F", "-f", str(configuration), "-L", str(base / "log"), "-N", "WARN",
+            "-p", str(base / "pid"),
+        )  # fmt: skip
+        command = Command(argv, netns=site.hosts.server_ns, env={"PATH": PATH})
+        with process.start(command, log_dir=site.scratch / "logs", name="nfs") as server:
+            _await_listening(site, server, base / "log")
+            yield
+
+
+def _await_listening(site: Site, server: process.Running, log: Path) -> None:
+    look = Command(("cat", "/proc/net/tcp", "/proc/net/tcp6"), netns=site.hosts.server_ns)
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline and server.alive():
+        if _LISTENS in process.run(look, _LOOK_TIMEOUT_S, accept=(0, 1)).stdout:
+            return
+        time.sleep(_LOOK_AGAIN_S)
+    said = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
+    raise TrialError(f"{PROGRAM} did not begin to serve: {' | '.join(said)}")
