@@ -73,7 +73,7 @@ class Migration:
 
     def subject(self, cell: Cell) -> str:
         """What sentences about a cell speak of."""
-        return f"The migration of the {cell.levels['guest']} guest ({cell.levels['arm']})"
+        return f"The migration of the {cell.levels['guest']} guest"
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out what means nothing: only a guest that is asked has a rate, only proxies TLS."""

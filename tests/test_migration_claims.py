@@ -1,0 +1,89 @@
+"""What the claims on migrations make of a result: a bound holds with its whole interval only."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tare.cell import Cell
+from tare.claims import migration
+from tare.claims.migration import _Bound, _extra_cpu, _judge, _judge_downtime, _pages, _Trials
+from tare.record import Trial
+
+BLOCKS = 8
+
+
+def trial(cell: str, block: int, values: dict[str, float], **settings: Any) -> Trial:
+    return Trial(
+        block=block,
+        position=0,
+        cell=cell,
+        session="s",
+        started="2026-01-01T00:00:00",
+        seconds=1.0,
+        status="ok",
+        values=values,
+        settings=settings,
+    )
+
+
+def result(**arms: dict[str, float]) -> _Trials:
+    """A result of one guest: arm -> values, a little different in each block."""
+    cells = [Cell(id=arm, levels={"guest": "web", "arm": arm}) for arm in arms]
+    trials = [
+        trial(arm, block, {k: v * (1 + 0.01 * ((block * 7 + len(arm)) % 5)) for k, v in of.items()})
+        for arm, of in arms.items()
+        for block in range(BLOCKS)
+    ]
+    plan = SimpleNamespace(cells=cells, blocks=range(BLOCKS))
+    found: Any = SimpleNamespace(plan=plan, trials=tuple(trials))
+    return _Trials(found)
+
+
+def test_a_bound_holds_where_the_whole_interval_keeps_it():
+    found = result(plain={"wire": 100.0}, pageshare={"wire": 10.0})
+    kept = _Bound("wire", "pageshare", "plain", 0.12, {"guest": "web"})
+    broken = _Bound("wire", "pageshare", "plain", 0.0999, {"guest": "web"})
+    assert _judge(found, (kept,))[0]
+    holds, lines, data = _judge(found, (kept, broken))
+    assert not holds
+    assert "(wanted 0.0999)" in lines[1]
+    assert data["web pageshare / plain, wire"]["blocks"] == BLOCKS
+
+
+def test_an_arm_that_was_never_measured_keeps_no_bound():
+    found = result(plain={"wire": 100.0}, pageshare={})
+    bound = _Bound("wire", "pageshare", "plain", 1000.0, {"guest": "web"})
+    assert not _judge(found, (bound,))[0]
+
+
+def test_the_longest_standstill_counts_against_plains_or_the_limit():
+    ms = 1e6
+    short = result(plain={"downtime": 100 * ms}, pageshare={"downtime": 330 * ms})
+    assert _judge_downtime(short, "web")[0]
+    long = result(plain={"downtime": 100 * ms}, pageshare={"downtime": 360 * ms})
+    assert not _judge_downtime(long, "web")[0]
+    slow_before = result(plain={"downtime": 400 * ms}, pageshare={"downtime": 420 * ms})
+    assert _judge_downtime(slow_before, "web")[0]
+
+
+def test_processor_time_beyond_plain_is_of_a_gib():
+    found = result(
+        plain={"cpu": 1e9, "wire": float(2**30)}, pageshare={"cpu": 2e9, "wire": float(2**30)}
+    )
+    high, said = _extra_cpu(found, {"guest": "web"})
+    assert high == pytest.approx(1.0, rel=0.1)
+    assert "s/GiB beyond plain" in said
+
+
+def test_pages_are_summed_over_trials_and_absent_ones_left_out():
+    record = {"proxies": {"send": {"pages_asked": 10, "pages_referenced": 4}}}
+    trials = [trial("all", 0, {}, **record), None, trial("all", 2, {}, **record)]
+    assert _pages(trials) == (20, 8)
+
+
+def test_every_claim_on_migrations_can_be_checked():
+    ids = [claim.id for claim in migration.CLAIMS]
+    assert ids == ["D1", "D2", "D3", "D4", "D5", "D6", "D9"]
