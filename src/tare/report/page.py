@@ -84,6 +84,7 @@ def render(analysis: Analysis) -> str:
         "floor": _levels(analysis.experiment.floor or {}, names),
         "figures": drawn,
         "tables": _tables(analysis, names),
+        "differences": tables.differences(analysis, names),
         "response_times": analysis.response_times,
         "paper": paper,
         "apparatus": "; ".join(f"{k}: {v}" for k, v in paper.apparatus.items()),

@@ -103,9 +103,9 @@ class Names:
 
     def place(self, cell: Cell) -> Place:
         """Where a cell stands."""
-        return Place(
-            self.main(cell)[0], self._listed(cell, self._series), self._listed(cell, self._panel)
-        )
+        # Where no level names the series, what is measured does.
+        series = self._listed(cell, self._series) or self._subjects.get(cell.id, "")
+        return Place(self.main(cell)[0], series, self._listed(cell, self._panel))
 
     def main(self, cell: Cell) -> tuple[str, str]:
         """The baseline's factor as a heading, and as an adverbial phrase."""
@@ -133,7 +133,7 @@ class Names:
     @property
     def lead(self) -> str:
         """What the factor is called that gives each series its name."""
-        return (self._series[0] if self._series else "cell").replace("_", " ")
+        return (self._series[0] if self._series else "what").replace("_", " ")
 
     @property
     def heading(self) -> str:

@@ -163,7 +163,9 @@ def labels(unit: Unit) -> str:
     if unit == "ns":
         return TIME_LABELS
     # d3 writes 1e9 as 1G; what is no quantity of anything has no name behind it.
-    return f"format(datum.value, '~s') + ' {unit}'" if unit != "1" else "format(datum.value, '~g')"
+    if unit == "1":
+        return "format(datum.value, '~g')"
+    return f"format(datum.value, '~s') + '{'/s' if unit == '1/s' else ' ' + unit}'"
 
 
 def ticks(rows: Rows, name: str, unit: Unit = "ns") -> dict[str, Any]:

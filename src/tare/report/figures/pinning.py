@@ -62,7 +62,7 @@ def pinnings(analysis: Analysis, names: Names) -> Figure | None:
             "guest:N",
             title="guest's processors",
             sort=order,
-            axis=alt.Axis(labelAngle=0, orient="top"),
+            axis=alt.Axis(labelAngle=0),
         ),
         y=alt.Y("host:N", title="host's processors", sort=order),
     )
@@ -73,7 +73,7 @@ def pinnings(analysis: Analysis, names: Names) -> Figure | None:
                 "part:Q",
                 title="share of the largest in its map",
                 scale=alt.Scale(domain=[0, 1], scheme="cividis", reverse=True),
-                legend=alt.Legend(orient="bottom", format="%", gradientLength=220),
+                legend=alt.Legend(orient="bottom", format="%", gradientLength=220, titleLimit=300),
             ),
             tooltip=tips("panel", "text"),
         ),

@@ -56,8 +56,9 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
 
 def other_statistics(analysis: Analysis, names: Names) -> Table | None:
     """The same comparisons by other summaries of a session: descriptive."""
-    known = DESCRIPTIVE if analysis.response_times else tuple(analysis.statistics)
-    others = [name for name in known if name != analysis.experiment.statistic]
+    if not analysis.response_times:
+        return _other_values(analysis, names)
+    others = [name for name in DESCRIPTIVE if name != analysis.experiment.statistic]
     rows = []
     for question in analysis.questions:
         place = names.place(question.cell)
@@ -68,14 +69,13 @@ def other_statistics(analysis: Analysis, names: Names) -> Table | None:
             if any(view.unresolved.get(name) for view in ends):
                 columns += [UNRESOLVED, DASH, DASH]
                 continue
-            unit = analysis.statistics[name].unit
             columns += [
                 _ratio(ratio.ratio),
-                quantity_text(ratio.a, unit).bare,
-                quantity_text(ratio.b, unit).bare,
+                interval_text(ratio.a, "time").bare,
+                interval_text(ratio.b, "time").bare,
             ]
         rows.append((place.environment, what(place.series, place.panel), *columns))
-    if not rows or not others:
+    if not rows:
         return None
     return Table(
         f"Ratios by other statistics than {analysis.experiment.statistic} [95 % interval]",
@@ -85,6 +85,36 @@ def other_statistics(analysis: Analysis, names: Names) -> Table | None:
             *(column for name in others for column in (f"ratio of {name}", "here", "baseline")),
         ),
         tuple(rows),
+        note="Descriptive: each interval is 95 % by itself, and none carries a verdict.",
+    )
+
+
+def _other_values(analysis: Analysis, names: Names) -> Table | None:
+    """A row a statistic: a workload of values may have a dozen."""
+    rows = []
+    for question in analysis.questions:
+        place = names.place(question.cell)
+        for name, ratio in question.others.items():
+            if name == analysis.experiment.statistic or ratio.ratio.estimate is None:
+                continue
+            unit = analysis.statistics[name].unit
+            rows.append(
+                (
+                    place.environment,
+                    what(place.series, place.panel),
+                    name.replace("_", " "),
+                    _ratio(ratio.ratio),
+                    quantity_text(ratio.a, unit).bare,
+                    quantity_text(ratio.b, unit).bare,
+                )
+            )
+    if not rows:
+        return None
+    return Table(
+        "Ratios of everything else that was measured [95 % interval]",
+        (names.heading, names.lead, "statistic", "ratio", "here", "baseline"),
+        tuple(rows),
+        heads=3,
         note="Descriptive: each interval is 95 % by itself, and none carries a verdict.",
     )
 
