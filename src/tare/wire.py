@@ -52,7 +52,7 @@ class Wire(AbstractContextManager["Wire"]):
 
     Args:
         registry: the run's list of what it makes; it also makes the names unique.
-        rate_bits_s: a limit on each direction, or None.
+        rate_bits_s: a limit on each direction, or None; `limit` changes it.
     """
 
     source_address = "10.78.0.1"
@@ -62,11 +62,10 @@ class Wire(AbstractContextManager["Wire"]):
         prefix = f"tare-{registry.run_id}-{next(_COUNT)}"
         self.source_ns = f"{prefix}-source"
         self.destination_ns = f"{prefix}-destination"
-        self.rate_bits_s = rate_bits_s
+        self.rate_bits_s: int | None = None
         self.burst_bytes: int | None = None
-        """What the limiter lets through at once."""
-        if rate_bits_s is not None:
-            self.burst_bytes = max(_LEAST_BURST, int(rate_bits_s / 8 * _BURST_S))
+        """What the limiter lets through at once; None without one."""
+        self._first_rate = rate_bits_s
         self._registry = registry
         self._stack = ExitStack()
 
@@ -90,6 +89,7 @@ class Wire(AbstractContextManager["Wire"]):
             netns.within(
                 self.destination_ns, lambda ip: self._connect(ip, self.destination_address)
             )
+            self.limit(self._first_rate)
             self._stack = stack.pop_all()
         return self
 
@@ -100,6 +100,23 @@ class Wire(AbstractContextManager["Wire"]):
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+    def limit(self, rate_bits_s: int | None) -> None:
+        """Limit each direction to so many bits a second, or to nothing with None."""
+        if rate_bits_s == self.rate_bits_s:
+            return
+        burst = 0 if rate_bits_s is None else max(_LEAST_BURST, int(rate_bits_s / 8 * _BURST_S))
+
+        def shape(ip: Any) -> None:
+            device = netns.index(ip, _INTERFACE)
+            if self.rate_bits_s is not None:
+                ip.tc("del", "htb", device, handle=0x10000)
+            if rate_bits_s is not None:
+                netns.limit(ip, device, rate_bits_s, burst=burst)
+
+        for namespace in (self.source_ns, self.destination_ns):
+            netns.within(namespace, shape)
+        self.rate_bits_s, self.burst_bytes = rate_bits_s, burst or None
 
     def traffic(self) -> Traffic:
         """Look at the counters of the source's end."""
@@ -133,8 +150,6 @@ class Wire(AbstractContextManager["Wire"]):
         device = netns.index(ip, _INTERFACE)
         ip.addr("add", index=device, address=address, prefixlen=_PREFIX_LENGTH)
         ip.link("set", index=device, state="up")
-        if self.rate_bits_s is not None and self.burst_bytes is not None:
-            netns.limit(ip, device, self.rate_bits_s, burst=self.burst_bytes)
 
 
 def _blast(sender: socket.socket, receiver: socket.socket) -> float:

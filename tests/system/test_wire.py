@@ -37,3 +37,12 @@ def test_without_a_limit_nothing_is_shaped(registry: Registry) -> None:
         shown = ("tc", "class", "show", "dev", "wire0")
         assert run(Command(shown, netns=wire.source_ns), 20).stdout == ""
         assert wire.burst_bytes is None
+
+
+def test_a_limit_can_be_changed_and_taken_away(registry: Registry) -> None:
+    shown = ("tc", "class", "show", "dev", "wire0")
+    with Wire(registry, 10**9) as wire:
+        wire.limit(10**10)
+        assert "rate 10Gbit" in run(Command(shown, netns=wire.destination_ns), 20).stdout
+        wire.limit(None)
+        assert run(Command(shown, netns=wire.source_ns), 20).stdout == ""

@@ -122,7 +122,7 @@ FACTORS = (
     shared.size("memory", "512 MiB", "Memory of each guest.", "512 MiB", "2 GiB"),
 )
 PLOT = frozenset(
-    {"testbed", "guest", "wire", "processors", "peer", "rate", "dirty", "memory"}
+    {"testbed", "guest", "processors", "peer", "rate", "dirty", "memory"}
 )  # fmt: skip
 SETTINGS = (
     shared.duration("warmup", "20 s", "Load on the guests before the first trial."),

@@ -123,7 +123,8 @@ class Bed:
         self._warm = False
         self._debian = Debian.build(site.cache) if plot["testbed"] == "debian" else None
         self.blueprint = _blueprint(plot, site, self._debian)
-        self.wire = stack.enter_context(Wire(site.leftovers, rows.link_rate(plot["wire"])))
+        self.wire = stack.enter_context(Wire(site.leftovers, None))
+        self._rates: dict[int, float] = {}
         self.cpus = rows.processors(plot["processors"])
         self.scope = Scope.make(site.programs, self.scratch / "scope.json")
         self._seed = secrets.randbits(31)
@@ -163,6 +164,17 @@ class Bed:
         if not self._warm:
             time.sleep(seconds)
             self._warm = True
+
+    def limit_wire(self, rate_bits_s: int | None) -> dict[str, Any]:
+        """Limit the wire; return what is to be on record of it."""
+        self.wire.limit(rate_bits_s)
+        if rate_bits_s is not None and rate_bits_s not in self._rates:
+            self._rates[rate_bits_s] = self.wire.measured_rate()
+        return {
+            "bits_s": rate_bits_s,
+            "burst_bytes": self.wire.burst_bytes,
+            "measured_bits_s": None if rate_bits_s is None else self._rates[rate_bits_s],
+        }
 
     def visit(self, keep: Path) -> None:
         """Have the guest visit the destination and leave a copy there when it comes home.
@@ -338,14 +350,10 @@ class Bed:
         return running
 
     def _facts(self) -> dict[str, Any]:
-        rate = self.wire.measured_rate() if self.wire.rate_bits_s else None
         return {
             "accelerator": self.blueprint.accelerator,
             "qemu": machine.version(),
             "memory_bytes": self.blueprint.memory_bytes,
-            "wire_bits_s": self.wire.rate_bits_s,
-            "wire_burst_bytes": self.wire.burst_bytes,
-            "wire_measured_bits_s": rate,
             "source_processors": list(self.cpus[0]),
             "destination_processors": list(self.cpus[1]),
             "cpu_quota": "none",

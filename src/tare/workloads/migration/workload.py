@@ -132,6 +132,7 @@ class _Trial:
     ) -> None:
         self._arm = arms.BY_NAME[cell.levels["arm"]]
         self._prealloc = cell.levels["destination"] == "preallocated"
+        self._rate = rows.link_rate(cell.levels["wire"])
         self._tls = cell.levels.get("tls") == "on"
         self._session = session
         self._site = site
@@ -154,6 +155,7 @@ class _Trial:
 
     def _measured(self, stack: ExitStack, there: Guest) -> Measurement:
         bed, arm, home = self._bed, self._arm, self._bed.home
+        wire = bed.limit_wire(self._rate)
         for guest in (home, there):
             self._prepare(guest)
         proxies = stack.enter_context(self._proxies(arm)) if arm.proxied else None
@@ -191,6 +193,7 @@ class _Trial:
             **beside.ratios(journey),
         }
         settings: dict[str, Any] = {
+            "wire": wire,
             "journey": asdict(journey),
             "cpu_ns": cpu,
             "guests_cpu_share": {n: ns / journey.total for n, ns in guests.items()},
