@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tare import environments
+from tare.command import PATH
 from tare.errors import UnavailableError
 
 _BUILD = "build it: `make build`"
@@ -25,6 +27,19 @@ _TRANSPORTS = {
 }
 
 
+_PROGRAMS: dict[str, dict[str, str]] = {
+    "cpu": {"stress-ng": "stress-ng", "sysbench": "sysbench"},
+    "memory": {"stress-ng": "stress-ng", "sysbench": "sysbench"},
+    "disk": {"hdparm": "hdparm", "fio": "fio", "losetup": "mount"},
+    "disk over NFS": {
+        "ganesha.nfsd": "nfs-ganesha",
+        "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so": "nfs-ganesha-vfs",
+    },
+    "network": {"iperf3": "iperf3", "nc.openbsd": "netcat-openbsd"},
+}
+"""Workload -> the programs that it runs, each with its Debian package."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One part that a user may want to use."""
@@ -34,6 +49,8 @@ class Finding:
     detail: str
     remedy: str | None = None
     can: frozenset[str] = frozenset()
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    """For what an environment cannot be asked for: the reason, and what to do instead."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -43,6 +60,7 @@ class Finding:
             "detail": self.detail,
             "remedy": self.remedy,
             "can": sorted(self.can),
+            "cannot": dict(self.cannot),
         }
 
 
@@ -58,12 +76,12 @@ def require_root() -> None:
 
 
 def examine(programs: Path) -> list[Finding]:
-    """Look at privileges, every environment, and every transport.
+    """Look at privileges, every environment, every transport, and what workloads run.
 
     Args:
         programs: the build directory.
     """
-    return [_root(), *_environments(), *_transports(programs)]
+    return [_root(), *_environments(), *_transports(programs), *_workloads()]
 
 
 def missing_transports(programs: Path, wanted: Iterable[str]) -> dict[str, str]:
@@ -101,9 +119,23 @@ def _root() -> Finding:
 
 def _environments() -> list[Finding]:
     return [
-        Finding(f"environment {name}", a.available, a.detail, a.remedy, a.can)
+        Finding(f"environment {name}", a.available, a.detail, a.remedy, a.can, a.cannot)
         for name, a in ((n, e.availability()) for n, e in environments.by_name().items())
     ]
+
+
+def _workloads() -> list[Finding]:
+    found = []
+    for name, programs in _PROGRAMS.items():
+        missing = [p for p in programs if not (Path(p).is_file() or shutil.which(p, path=PATH))]
+        if missing:
+            packages = " ".join(sorted({programs[program] for program in missing}))
+            detail = f"not installed: {', '.join(Path(program).name for program in missing)}"
+            found.append(Finding(f"workload {name}", False, detail, f"apt-get install {packages}"))
+        else:
+            names = ", ".join(Path(program).name for program in programs)
+            found.append(Finding(f"workload {name}", True, names))
+    return found
 
 
 def _transports(programs: Path) -> list[Finding]:

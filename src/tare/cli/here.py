@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.markup import escape
 
 from tare.cli import places, printing
 from tare.cli.arguments import Json
 
+if TYPE_CHECKING:
+    from tare.doctor import Finding
+
 
 def doctor(json_: Json = False) -> None:
     """Tell what this machine can do, and for each "no" the reason and the remedy."""
     from tare import doctor as examining  # noqa: PLC0415 - so that --help is fast
+    from tare.environments import CAPABILITIES  # noqa: PLC0415
 
     findings = examining.examine(places.build())
     if json_:
         printing.show_json([f.as_json() for f in findings])
         return
-    headings = ("", "part", "finding", "can", "remedy")
+    headings = ("", "part", "finding", "remedy")
     table = printing.table(*headings, title="What this machine can do")
     for finding in findings:
         mark = "[green]yes[/]" if finding.available else "[red]no[/]"
-        said = (finding.name, finding.detail, ", ".join(sorted(finding.can)), finding.remedy or "")
+        said = (finding.name, finding.detail, finding.remedy or "")
         table.add_row(mark, *map(escape, said))
     printing.out.print(table)
+    able = printing.table("", *CAPABILITIES, title="What each environment can be asked for")
+    for finding in findings:
+        name = finding.name.removeprefix("environment ")
+        if name != finding.name:
+            able.add_row(name, *(_asked(finding, capability) for capability in CAPABILITIES))
+    printing.out.print(able)
+
+
+def _asked(finding: Finding, capability: str) -> str:
+    if capability in finding.can:
+        return "[green]yes[/]"
+    reason = finding.cannot.get(capability, finding.detail)
+    return f"[red]no[/]: {escape(reason)}"
 
 
 def clean(json_: Json = False) -> None:

@@ -15,7 +15,7 @@ Leaving is a context manager's exit: nothing stays behind, whatever fails inside
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from tare.leftovers import Registry
 
 
+CAPABILITIES: Mapping[str, str] = {
+    "network": "a throughput measured between it and the hosts",
+    "disk": "a block device read and written in it",
+    "pinning": "its processors chosen",
+    "accounting": "the processor time of every thread involved",
+}
+
+
 @dataclass(frozen=True)
 class Availability:
     """Whether an environment can run here, and if not, why, and what would make it run."""
@@ -40,7 +48,9 @@ class Availability:
     """What was found: versions, the accelerator; or the reason for "no"."""
     remedy: str | None = None
     can: frozenset[str] = frozenset()
-    """What it can be asked for: a subset of {"network", "disk", "pinning", "accounting"}."""
+    """What it can be asked for: a subset of `CAPABILITIES`."""
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    """For what it cannot be asked for: the reason, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -184,12 +194,18 @@ def for_plot(plot: Mapping[str, str]) -> Environment:
         from tare.environments.qemu import Qemu  # noqa: PLC0415
 
         return Qemu.with_options(plot)
-    if kind in ("native", "container"):
+    from tare.environments.scratch_disk import device_of  # noqa: PLC0415
+
+    device = device_of(plot)
+    if device is not None and kind in ("native", "container", "uml"):
         from tare.environments.container import Container  # noqa: PLC0415
         from tare.environments.native import Native  # noqa: PLC0415
-        from tare.environments.scratch_disk import device_of  # noqa: PLC0415
+        from tare.environments.uml import Uml  # noqa: PLC0415
 
-        return (Native if kind == "native" else Container)(device_of(plot))
+        kinds: Mapping[str, Callable[..., Environment]] = {
+            "native": Native, "container": Container, "uml": Uml,
+        }  # fmt: skip
+        return kinds[kind](device=device)
     return by_name()[kind]
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from tare import process
 from tare.command import Command
-from tare.environments import Availability, Inside, Site, oci, scratch_disk
+from tare.environments import CAPABILITIES, Availability, Inside, Site, oci, scratch_disk
 from tare.environments.on_host import OnHostServer, real_time, resolved
 from tare.environments.scratch_disk import Device, Disk
 from tare.errors import TrialError
@@ -55,7 +55,7 @@ class Container:
             return Availability(False, "runc is not installed", "apt-get install runc")
         if os.geteuid() != 0:
             return Availability(False, f"{version}, but this user is not root", "run as root")
-        can = frozenset({"network", "disk", "pinning", "accounting"})
+        can = frozenset(CAPABILITIES)
         return Availability(True, version, can=can)
 
     @contextmanager

@@ -45,6 +45,10 @@ _HANDED_ON = (
 )  # fmt: skip
 """Of the user's own environment: how Go reaches modules from here."""
 _BUILD_TIMEOUT_S = 3600.0
+_NO_DISK = (
+    "it shows no block devices, and answers O_DIRECT on files from its page cache; measure the disk"
+    " in a container or a guest"
+)
 _TIMEOUT_S = 30.0
 _LOOK_AGAIN_S = 0.002
 
@@ -67,9 +71,8 @@ class Gvisor:
         detail = f"runsc {_VERSION}, systrap" if found else "runsc is built at the first start"
         if os.geteuid() != 0:
             return Availability(False, f"{detail}, but this user is not root", "run as root")
-        # No disk: O_DIRECT is answered by its page cache.
         can = frozenset({"network", "pinning", "accounting"})
-        return Availability(True, detail, can=can)
+        return Availability(True, detail, can=can, cannot={"disk": _NO_DISK})
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:

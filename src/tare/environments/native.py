@@ -12,7 +12,7 @@ from typing import Any
 
 from tare import process
 from tare.command import Command
-from tare.environments import Availability, Inside, Site, scratch_disk
+from tare.environments import CAPABILITIES, Availability, Inside, Site, scratch_disk
 from tare.environments.on_host import OnHostServer, real_time, resolved
 from tare.environments.scratch_disk import Device, Disk
 
@@ -35,7 +35,7 @@ class Native:
         kernel = f"Linux {platform.release()}"
         if os.geteuid() != 0:
             return Availability(False, f"{kernel}, but this user is not root", "run as root")
-        can = frozenset({"network", "disk", "pinning", "accounting"})
+        can = frozenset(CAPABILITIES)
         return Availability(True, kernel, can=can)
 
     @contextmanager

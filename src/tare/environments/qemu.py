@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 from tare import units
 from tare.accounting import Role
 from tare.command import PATH
-from tare.environments import Availability, Inside, Site, nfs, scratch_disk
+from tare.environments import CAPABILITIES, Availability, Inside, Site, nfs, scratch_disk
 from tare.environments.in_guest import GuestServer
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError, UnavailableError
@@ -102,7 +102,7 @@ class Qemu:
             return Availability(False, str(error), error.remedy)
         if os.geteuid() != 0:
             return Availability(False, f"{detail}, but this user is not root", "run as root")
-        can = frozenset({"network", "disk", "pinning", "accounting"})
+        can = frozenset(CAPABILITIES)
         return Availability(True, f"{detail}; {self._accelerators()}", can=can)
 
     @contextmanager

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ssh"]
 
+_NO_DISK = (
+    "no device is made on a machine that is not ours; run Tare there, with `environment: native`"
+)
 _ASK_TIMEOUT_S = 20.0
 _OWN_NETWORK = "/proc/self/ns/net"
 _TELL_PID = 'echo "{\\"pid\\": $$}" && exec "$@"'
@@ -66,10 +69,10 @@ class Ssh:
         """Tell whether this machine can reach others. It connects to none."""
         if not shutil.which("strip", path=PATH):
             return Availability(False, "strip is not installed", "apt-get install binutils")
-        can = frozenset({"network", "disk", "pinning", "accounting"})
+        can = frozenset({"network", "pinning", "accounting"})
         detail = f"asyncssh {metadata.version('asyncssh')}; keys only, hosts by known_hosts"
         remedy = None if self.target else "name a machine as a level: `ssh user@host:port`"
-        return Availability(True, detail, remedy, can=can)
+        return Availability(True, detail, remedy, can=can, cannot={"disk": _NO_DISK})
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:

@@ -11,18 +11,20 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tare import process
 from tare.accounting import Role
 from tare.command import PATH, Command
-from tare.environments import Availability, Inside, Site
+from tare.environments import CAPABILITIES, Availability, Inside, Site, scratch_disk
 from tare.environments.in_guest import GuestServer
+from tare.environments.scratch_disk import Device, Disk
 from tare.errors import TrialError
 from tare.guests import console as consoles
 from tare.guests.agent import Agent
@@ -45,6 +47,7 @@ _BOOT_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 10.0
 _END_PATIENCE_S = 0.5
 _INTERFACE = "eth0"
+_DISK = "/dev/ubda"
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,11 @@ class Uml:
 
     Attributes:
         memory_bytes: of the guest.
+        device: a disk to be measured, if one is asked for.
     """
 
     memory_bytes: int = 512 << 20
+    device: Device | None = None
     name = "uml"
 
     def availability(self) -> Availability:
@@ -70,8 +75,7 @@ class Uml:
             return Availability(False, str(error), error.remedy)
         if os.geteuid() != 0:
             return Availability(False, f"{detail}, but this user is not root", "run as root")
-        # No disk: hostfs passes everything on to the host, whose page cache answers.
-        return Availability(True, detail, can=frozenset({"network", "pinning", "accounting"}))
+        return Availability(True, detail, can=frozenset(CAPABILITIES))
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
@@ -79,12 +83,22 @@ class Uml:
         name = f"uml-{site.leftovers.run_id}-{secrets.token_hex(2)}"
         # Its own TCP loses every segment that the host left to a network card to finish.
         site.hosts.turn_off_offloads()
+        if self.device not in (None, "raw"):
+            raise TrialError(
+                f"User-Mode Linux offers no {self.device} device", "ask for `device: raw` in it"
+            )
         with (
+            scratch_disk.raw(site) if self.device else nullcontext() as disk,
             site.hosts.tap() as tap,
             site.leftovers.owing("directory", str(site.scratch / name)),
-            _Guest(site, tap, name, self.memory_bytes) as guest,
+            _Guest(site, tap, name, self.memory_bytes, disk) as guest,
         ):
-            yield _InsideUml(guest, tap, name, self._facts(guest))
+            facts = self._facts(guest)
+            if disk is not None:
+                facts |= Disk(
+                    _DISK, "ubd on the scratch disk, through the host's page cache"
+                ).facts()
+            yield _InsideUml(guest, tap, name, facts)
 
     def _facts(self, guest: _Guest) -> dict[str, Any]:
         clock = guest.agent.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -101,8 +115,11 @@ class Uml:
 class _Guest(AbstractContextManager["_Guest"]):
     """One running kernel. Entering boots it until its agent answers; leaving kills it."""
 
-    def __init__(self, site: Site, tap: Tap, name: str, memory_bytes: int) -> None:
+    def __init__(
+        self, site: Site, tap: Tap, name: str, memory_bytes: int, disk: Path | None
+    ) -> None:
         self.name = name
+        self._disk = disk
         self._site = site
         self._tap = tap
         self._memory_bytes = memory_bytes
@@ -198,6 +215,7 @@ class _Guest(AbstractContextManager["_Guest"]):
             "con=null", f"con0=null,fd:{console}", "con1=null,fd:1",
             "ssl=null", f"ssl0=fd:{agent}",
             f"vec0:transport=tap,ifname={tap.name},mac={tap.mac},depth=128,gro=0",
+            *((f"ubda={self._disk}",) if self._disk else ()),
             "console=tty0", "quiet", "panic=-1", "ipv6.disable=1",
             f"tare.address={tap.address}/{PREFIX_LENGTH}",
             *(f"tare.neighbour={address},{mac}" for address, mac in neighbours),
