@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from tare import units
@@ -22,6 +21,7 @@ from tare.command import PATH
 from tare.environments import CAPABILITIES, Availability, Inside, Site, nfs, scratch_disk
 from tare.environments.in_guest import GuestServer
 from tare.environments.scratch_disk import Device, Disk, device_of
+from tare.environments.tools import TOOLS, named_in
 from tare.errors import TrialError, UnavailableError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
 from tare.guests.image import NFS, PROGRAMS
@@ -39,9 +39,6 @@ _PACKAGES = {
     "cpio": "cpio",
     "strip": "binutils",
 }
-_TOOLS = ("stress-ng", "sysbench", "iperf3", "fio", "hdparm", "nc.openbsd", "dd", "timeout")
-"""Programs of the system that a guest can be asked to run: workloads, and interference."""
-
 _UNPACK_TOOLS = "cd / && cpio -idm </dev/vdb"
 _UNPACK_TIMEOUT_S = 60.0
 _INTERFACE = "eth0"
@@ -111,7 +108,7 @@ class Qemu:
         try:
             kernel = Kernel.fetch(site.cache)
             image = Image.build(kernel, site.programs, site.cache)
-            tools = Image.of_tools(_TOOLS, site.cache)
+            tools = Image.of_tools(TOOLS, site.cache)
             verdict = self._accelerator(kernel, image, site)
         except UnavailableError as error:
             # The experiment goes on without guests, and says so.
@@ -185,9 +182,7 @@ class _InsideQemu:
 
     def _resolved(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Find argv[0]: a path below the build directory, or by its bare name a tool."""
-        # `sh -c` and `probe meet` name them further on.
-        named = {Path(word).name for word in " ".join(argv).split()}
-        if not self._has_tools and not named.isdisjoint(_TOOLS):
+        if not self._has_tools and named_in(argv):
             # Only now: most guests never need them, and they are larger than all the rest.
             unpacked = self._guest.agent.run(["/bin/sh", "-c", _UNPACK_TOOLS], _UNPACK_TIMEOUT_S)
             if unpacked.code != 0:

@@ -22,6 +22,7 @@ from tare.accounting import Account
 from tare.command import PATH, Command
 from tare.environments import Availability, Inside, Site
 from tare.environments.on_host import real_time
+from tare.environments.tools import named_in
 from tare.errors import TrialError, UsageError
 from tare.guests.program import account_in
 
@@ -151,8 +152,17 @@ class _InsideSsh:
         chain = Command(
             (*program, *argv[1:]), cpus=placement.server, fifo=real_time(argv, placement)
         )
+        for tool in named_in(argv):
+            self._programs.bring(tool)
         variables = [f"{name}={value}" for name, value in (env or {}).items()]
-        return ["env", self._folder.mark, "LC_ALL=C", *variables, *chain.untied_argv()]
+        return [
+            "env",
+            self._folder.mark,
+            "LC_ALL=C",
+            f"PATH={self._programs.tools}:{PATH}",
+            *variables,
+            *chain.untied_argv(),
+        ]
 
     def _interface(self) -> str:
         """Name the interface that has the address by which the machine is reached."""

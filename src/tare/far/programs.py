@@ -7,10 +7,12 @@ loader that goes with those libraries, since the far machine's own may be older.
 from __future__ import annotations
 
 import platform
+import shlex
+import shutil
 from pathlib import Path, PurePosixPath
 
 from tare import process
-from tare.command import Command
+from tare.command import PATH, Command
 from tare.errors import TrialError, UnavailableError
 from tare.far.connection import Connection
 from tare.far.folder import Folder
@@ -65,8 +67,35 @@ class Programs:
             self._pushed[name] = self._push(name)
         return self._pushed[name]
 
-    def _push(self, name: str) -> tuple[str, ...]:
-        source = self._local / name
+    @property
+    def tools(self) -> str:
+        """The folder there that holds what `bring` brought, for the PATH."""
+        return str(self._folder / "tools")
+
+    def bring(self, tool: str) -> None:
+        """See that a program of the system can be called there by its name; push ours if not.
+
+        Raises:
+            TrialError: it is on neither machine, or does not fit there.
+        """
+        name = f"tools/{tool}"
+        if name in self._pushed:
+            return
+        look = ["sh", "-c", f'PATH="{PATH}" command -v "$1"', "sh", tool]
+        if self._connection.run(look, _TIMEOUT_S).code != 0:
+            here = shutil.which(tool, path=PATH)
+            if here is None:
+                raise TrialError(
+                    f"{tool} is neither on {self._connection.target} nor here",
+                    "`tare doctor` names its package",
+                )
+            started = self._push(f"of-the-system/{tool}", Path(here))
+            script = f'#!/bin/sh\nexec {shlex.join(started)} "$@"\n'
+            self._put(script.encode(), tool, PurePosixPath(self.tools) / tool)
+        self._pushed[name] = ()
+
+    def _push(self, name: str, of_system: Path | None = None) -> tuple[str, ...]:
+        source = of_system or self._local / name
         if not source.is_file():
             raise TrialError(f"{source} is not there", "build it: make build")
         target = self._folder / name
@@ -91,12 +120,14 @@ class Programs:
         return (str(folder / loader.name), "--library-path", str(folder), str(target))
 
     def _send(self, source: Path, target: PurePosixPath) -> None:
-        content = source.read_bytes()
+        self._put(source.read_bytes(), source.name, target)
+
+    def _put(self, content: bytes, name: str, target: PurePosixPath) -> None:
         receive = ["sh", "-c", _RECEIVE, "sh", str(target)]
         done = self._connection.run(receive, _PUSH_TIMEOUT_S, content)
         if done.code != 0:
             raise TrialError(
-                f"cannot put {source.name} on {self._connection.target}: {done.stderr.strip()}",
+                f"cannot put {name} on {self._connection.target}: {done.stderr.strip()}",
                 f"make room below {self._folder.parent} there",
             )
 

@@ -1,0 +1,147 @@
+"""Every workload once in every environment, for real: it measures what it says, nothing stays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import platformdirs
+import pytest
+from conftest import needs_root
+from far_machine import SSHD, far_machine
+
+from tare import environments
+from tare.cell import Cell
+from tare.environments import Inside, Site
+from tare.errors import TrialError
+from tare.workloads import Measurement, registry
+
+pytestmark = [pytest.mark.system, needs_root]
+
+ENVIRONMENTS = ("native", "container", "gvisor", "uml", "qemu", "ssh")
+CACHE = platformdirs.user_cache_path("tare")
+ASKED = {
+    "cpu": {"class": "integer"},
+    "memory": {"class": "stream"},
+    "disk": {"device": "raw", "operation": "randread"},
+    "network": {"to": "remote", "mode": "concurrent"},
+    "overhead": {},
+}
+WITHOUT_DISK = ("gvisor", "ssh")
+
+
+@contextmanager
+def entered(
+    name: str, site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch, **plot: str
+) -> Iterator[tuple[str, Inside]]:
+    """An environment that is here, entered; yields its level too."""
+    with ExitStack() as stack:
+        level = name
+        if name == "ssh":
+            if not Path(SSHD).exists():
+                pytest.skip("openssh-server is not installed")
+            hosts = site.hosts
+            far = stack.enter_context(
+                far_machine(folder, hosts.client_ns, hosts.server_ns, hosts.server_address)
+            )
+            monkeypatch.setenv("HOME", str(far.home))
+            monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+            level = f"ssh {far.target}"
+        environment = environments.for_plot({"environment": level, **plot})
+        here = environment.availability()
+        if not here.available:
+            pytest.skip(f"{name}: {here.detail}")
+        yield level, stack.enter_context(environment.enter(site))
+
+
+def trial(workload: str, level: str, site: Site, inside: Inside, **asked: str) -> Measurement:
+    found = registry.by_name()[workload]
+    levels = {row.name: row.level(row.default) for row in found.factors.values()}
+    levels |= {"environment": level, **ASKED[workload], **asked}
+    kept = found.applicable(levels)
+    session = {row.name: row.level(row.default) for row in found.session_settings.values()}
+    cell = Cell(id=workload, levels={n: v for n, v in levels.items() if n in kept})
+    session |= {"seconds": "1"} if "seconds" in session else {}
+    return found.measure(cell, session, site, inside, site.scratch / "samples.parquet")
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_each_workload_measures_what_it_declares(
+    name: str, tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = replace(tidy_site, cache=CACHE)
+    plot = {} if name in WITHOUT_DISK else {"device": "raw"}
+    with entered(name, site, tmp_path, monkeypatch, **plot) as (level, inside):
+        for workload in ASKED:
+            if workload == "disk" and name in WITHOUT_DISK:
+                with pytest.raises(TrialError, match="no block device"):
+                    trial(workload, level, site, inside)
+                continue
+            measured = trial(workload, level, site, inside)
+            declared = registry.by_name()[workload].statistics
+            assert measured.values, workload
+            assert set(measured.values) <= set(declared), workload
+            assert all(math.isfinite(v) and v > 0 for v in measured.values.values()), workload
+
+
+def test_hdparm_reads_a_loop_device_on_the_host(
+    tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with entered("native", tidy_site, tmp_path, monkeypatch, device="loop") as (level, inside):
+        assert "page cache" in inside.facts["disk_is"]
+        asked = {"device": "loop", "operation": "buffered"}
+        assert trial("disk", level, tidy_site, inside, **asked).values["rate"] > 0
+
+
+def test_hdparm_that_may_not_drop_the_page_cache_is_refused(
+    tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        entered("container", tidy_site, tmp_path, monkeypatch, device="raw") as (level, inside),
+        pytest.raises(TrialError, match="could not drop the page cache"),
+    ):
+        trial("disk", level, tidy_site, inside, operation="buffered")
+
+
+def test_a_guest_reads_a_file_over_nfs(
+    tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not Path("/usr/bin/ganesha.nfsd").exists():
+        pytest.skip("nfs-ganesha is not installed")
+    site = replace(tidy_site, cache=CACHE)
+    with entered("qemu", site, tmp_path, monkeypatch, device="nfs") as (level, inside):
+        assert "NFS" in inside.facts["disk_is"]
+        assert trial("disk", level, site, inside, device="nfs").values["rate"] > 0
+
+
+def test_the_papers_own_way_to_send_in_a_guest_and_on_the_host_one_after_the_other(
+    tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = replace(tidy_site, cache=CACHE)
+    with entered("qemu", site, tmp_path, monkeypatch) as (level, inside):
+        asked = {"tool": "dd-nc", "mode": "alone", "to": "localhost"}
+        values = trial("network", level, site, inside, **asked).values
+    assert {"host", "guest"} <= set(values)
+    assert "jain" not in values
+
+
+def test_a_tool_that_another_machine_lacks_is_brought_there_and_goes_again(
+    tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with entered("ssh", tidy_site, tmp_path, monkeypatch) as (_, inside):
+        programs = inside._programs  # type: ignore[attr-defined]
+        asked = programs._connection.run
+        # As if it were not found there.
+        programs._connection.run = lambda argv, *rest, **named: asked(
+            ["false"] if "command -v" in " ".join(argv) and "hdparm" in argv else argv,
+            *rest,
+            **named,
+        )
+        assert "hdparm v" in inside.run(("hdparm", "-V"), 60)
+        found = inside.run(("sh", "-c", "readlink -f $(which hdparm)"), 60)
+        assert str(tmp_path) in found
+        programs._connection.run = asked
+    assert not list((tmp_path / "temporary").iterdir())
