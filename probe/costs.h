@@ -14,6 +14,7 @@ void AddWakeup(CLI::App& app);
 void AddPageFault(CLI::App& app);
 void AddMemoryCopy(CLI::App& app);
 void AddColdCode(CLI::App& app);
+void AddRequestCode(CLI::App& app);
 void AddComputation(CLI::App& app);  // integer, floating-point
 void AddUdpSend(CLI::App& app);
 void AddUdpReceive(CLI::App& app);
@@ -21,6 +22,7 @@ void AddBlock(CLI::App& app);
 
 // Counterparts, which run until they are told to end.
 void AddUdpSink(CLI::App& app);
+void AddCodeEcho(CLI::App& app);
 void AddTapEcho(CLI::App& app);
 void AddMeet(CLI::App& app);
 

@@ -20,11 +20,13 @@ int main(int argc, char** argv) {
   AddPageFault(app);
   AddMemoryCopy(app);
   AddColdCode(app);
+  AddRequestCode(app);
   AddComputation(app);
   AddUdpSend(app);
   AddUdpReceive(app);
   AddBlock(app);
   AddUdpSink(app);
+  AddCodeEcho(app);
   AddTapEcho(app);
   AddMeet(app);
   try {

@@ -125,6 +125,33 @@ TEST(UdpSend, IsDeliveredIntoASinkThatEndsWithTheOneWhoStartedIt) {
   EXPECT_EQ(line.at("delivered"), 80);
 }
 
+TEST(RequestCode, IsAskedOfAnEchoOnEitherSide) {
+  const std::string port = FreePortPair();
+  FILE* echo = popen(
+      (std::string(PROBE_PROGRAM) + " code-echo --bind 127.0.0.1 --port " + port + " >/dev/null")
+          .c_str(),
+      "w");
+  for (const std::string side : {"here", "there"}) {
+    Outcome outcome;
+    for (int attempt = 0; attempt < 50; ++attempt) {  // until the echo is there
+      outcome = RunProbe("request-code --peer 127.0.0.1 --batches 3 --operations 20 --port " +
+                         port + " --side " + side);
+      if (outcome.code == 0) break;
+    }
+    ASSERT_EQ(outcome.code, 0) << outcome.out;
+    const json line = json::parse(outcome.out);
+    EXPECT_EQ(line.at("side"), side);
+    EXPECT_EQ(line.at("batches").size(), 3u);
+  }
+  EXPECT_EQ(WEXITSTATUS(pclose(echo)), 0);
+}
+
+TEST(RequestCode, SaysThatNoEchoAnswers) {
+  const Outcome outcome = RunProbe("request-code --peer 127.0.0.1 --port " + FreePortPair());
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.out.find("code-echo"), std::string::npos);
+}
+
 TEST(UdpSend, SaysThatNoSinkAnswers) {
   const Outcome outcome = RunProbe("udp-send --peer 127.0.0.1 --port " + FreePortPair());
   EXPECT_EQ(outcome.code, 1);

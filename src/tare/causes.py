@@ -55,6 +55,9 @@ _PROBES: Mapping[str, tuple[str, ...]] = {
     "page fault": ("page-fault", *_EXTENT),
 }
 """Cost -> the probe that measures it, alike on both sides."""
+_REQUESTS = ("--batches", "20", "--operations", "50")
+IN_A_REQUEST = "function in a request"
+"""What code costs in the middle of a request, on the side that is named before it."""
 _TAP = "tare-tap"
 _TAP_ADDRESS = "10.78.0.1"
 _BEHIND_TAP = "10.78.0.2"
@@ -118,6 +121,13 @@ def unit_costs(site: Site, inside: Inside) -> dict[str, Cost]:
         to_client = _to(site.hosts.client_address)
         found["inside send"] = _within(inside, "udp-send", *to_client, *_SLOW_EXTENT)
         here.stop()
+    echo = ("probe/probe", "code-echo", "--port", str(_SINK_PORT))
+    with inside.start(echo) as there:
+        there.event(_START_TIMEOUT_S)
+        for name, side in ((IN_A_REQUEST, "here"), (f"inside {IN_A_REQUEST}", "there")):
+            probe = ("request-code", *_to(inside.address), "--side", side)
+            found[name] = _on_client(site, *probe, *_REQUESTS)
+        there.stop()
     device = inside.facts.get("null_disk")
     if device is not None:  # only a machine has a device model to kick
         found["virtio kick and interrupt"] = _within(

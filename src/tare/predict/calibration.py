@@ -71,7 +71,7 @@ class Calibration:
         weights, factor = self._fitted[statistic]
         priced = terms(target.ground[statistic])
         value = priced.total(weights)
-        parts = {"floor and client": priced.fixed}
+        parts = {"floor": priced.floor}
         parts |= {k: w * x for k, w, x in zip(KINDS, weights, priced.weighted, strict=True)}
         return Prediction(
             target, statistic, value, value / factor, value * factor, CONFIDENCE, parts

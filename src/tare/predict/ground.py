@@ -27,7 +27,6 @@ FLOOR = "udp"
 _ALONE = {"mode": "closed", "clients": "1", "interference": "none"}
 """Levels without which responses wait for more than themselves."""
 _OWN = ("transport", "reception")
-_INSIDE = "inside "
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,7 @@ class _Reader:
         return {name: fmean(counts[name] for counts in found) for name in found[0]}
 
     def _vector(self, environment: str, like: Cell) -> dict[str, float] | None:
-        """Unit costs inside an environment: the least of the repeats, since disturbance adds."""
+        """Unit costs there, by kind: the least of the repeats, since disturbance adds."""
         wanted = like.levels.get("placement"), like.levels.get("scheduling")
         found = [
             session.unit_medians_ns
@@ -233,7 +232,7 @@ class _Reader:
         ]
         vector = {}
         for kind, name in COSTS.items():
-            values = [costs[_INSIDE + name] for costs in found if costs.get(_INSIDE + name, 0) > 0]
+            values = [costs[name] for costs in found if costs.get(name, 0) > 0]
             if not values:
                 return None
             vector[kind] = min(values)

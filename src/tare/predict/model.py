@@ -1,17 +1,17 @@
 """The model: a response in an environment from what is known without running it there.
 
-    response = floor there + client's part + Σ weight * count * unit cost there
-                                            + weight * remaining code * what code costs there
+    response = floor there + Σ weight * count * unit cost there
+                           + Σ weight * remaining code * what code costs in a request there
 
 - *floor there*: the floor transport (UDP), measured in the environment: the way to the server and
   back, with one wake-up.
-- *client's part*: what the client needs beyond the floor. It stays on the host, so it is taken as
-  measured there.
 - *counts*: what the server does beyond the floor for each request, counted on the host: readings of
   the clock, wake-ups between its threads, system calls beside those. Programs are the same in every
   environment, so counts are.
-- *remaining code*: what the server needs on the host beyond its counted operations, at what code
-  that has not run since the last switch costs there over here.
+- *remaining code*: what the server needs on the host beyond the floor and its counted operations,
+  and what the client needs beyond the floor, each at what a function called once in the middle of a
+  request costs on its side there over here. The client stays on the host, but layers that run
+  between request and reply leave its code cold.
 - *weights*: how many times its unit cost an operation costs in the middle of a request; fitted over
   the calibration, one for each kind, common to all environments and transports.
 
@@ -29,15 +29,17 @@ from scipy import optimize
 
 __all__ = ["COSTS", "KINDS", "Ground", "Terms", "fit", "log_additive", "terms"]
 
-KINDS = ("clock", "wake-ups", "calls", "code")
+KINDS = ("clock", "wake-ups", "calls", "code", "client")
 """Kinds of work whose weight is fitted."""
 COSTS: Mapping[str, str] = {
-    "clock": "clock reading",
-    "wake-ups": "wake by futex",
-    "calls": "system call",
-    "code": "cold function",
+    "clock": "inside clock reading",
+    "wake-ups": "inside wake by futex",
+    "calls": "inside system call",
+    "code": "inside function in a request",
+    "client": "function in a request",
 }
 """Kind -> the unit cost of the overhead vector that prices it."""
+_COUNTED = ("clock", "wake-ups", "calls")
 _CALLS_OF_A_WAKE_UP = 2.0
 """One wakes, one sleeps; the cost of a wake-up holds both."""
 _SHRINKAGE = 0.5
@@ -68,30 +70,32 @@ class Ground:
 class Terms:
     """A response's parts before they are weighted, in ns."""
 
-    fixed: float
-    """Floor there and the client's part."""
+    floor: float
+    """Floor there, which is not weighted."""
     weighted: tuple[float, ...]
     """One for each of `KINDS`."""
 
     def total(self, weights: Sequence[float]) -> float:
         """The response, given the weights of `KINDS`."""
-        return self.fixed + sum(w * x for w, x in zip(weights, self.weighted, strict=True))
+        return self.floor + sum(w * x for w, x in zip(weights, self.weighted, strict=True))
 
 
 def terms(ground: Ground) -> Terms:
     """Price what the server does beyond the floor."""
     beyond = max(0.0, ground.here_ns - ground.floor_here_ns)
-    counts = {kind: max(0.0, ground.counts.get(kind, 0.0)) for kind in KINDS}
+    counts = {kind: max(0.0, ground.counts.get(kind, 0.0)) for kind in _COUNTED}
     counts["calls"] = max(0.0, counts["calls"] - _CALLS_OF_A_WAKE_UP * counts["wake-ups"])
-    counted = {kind: counts[kind] for kind in KINDS if kind != "code"}
-    here = sum(count * ground.costs_here_ns[kind] for kind, count in counted.items())
-    code = max(0.0, beyond * (1.0 - ground.client_share) - here)
-    priced = {kind: count * ground.costs_there_ns[kind] for kind, count in counted.items()}
-    priced["code"] = code * ground.costs_there_ns["code"] / ground.costs_here_ns["code"]
-    return Terms(
-        ground.floor_there_ns + beyond * ground.client_share,
-        tuple(priced[kind] for kind in KINDS),
-    )
+    here = sum(counts[kind] * ground.costs_here_ns[kind] for kind in _COUNTED)
+    code = {
+        "code": max(0.0, beyond * (1.0 - ground.client_share) - here),
+        "client": beyond * ground.client_share,
+    }
+    priced = {kind: counts[kind] * ground.costs_there_ns[kind] for kind in _COUNTED}
+    priced |= {
+        kind: time * ground.costs_there_ns[kind] / ground.costs_here_ns[kind]
+        for kind, time in code.items()
+    }
+    return Terms(ground.floor_there_ns, tuple(priced[kind] for kind in KINDS))
 
 
 def log_additive(ground: Ground) -> float:
@@ -111,12 +115,12 @@ def fit(rows: Sequence[Terms], measured_ns: Sequence[float]) -> tuple[float, ...
     """
     if not rows:
         return (1.0,) * len(KINDS)
-    fixed = np.array([row.fixed for row in rows])
+    floor = np.array([row.floor for row in rows])
     weighted = np.array([row.weighted for row in rows])
     target = np.log(np.asarray(measured_ns, dtype=np.float64))
 
     def residuals(logs: np.ndarray) -> np.ndarray:
-        predicted = np.log(fixed + weighted @ np.exp(logs))
+        predicted = np.log(floor + weighted @ np.exp(logs))
         return np.concatenate([predicted - target, math.sqrt(_SHRINKAGE) * logs])
 
     found = optimize.least_squares(residuals, np.zeros(len(KINDS)))

@@ -1,0 +1,59 @@
+// The counterpart of request-code: echoes datagrams, and runs code before it does where asked to.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "cold_functions.h"
+#include "costs.h"
+#include "measurement.h"
+#include "request_code.h"
+#include "service.h"
+#include "udp_socket.h"
+
+namespace tare::probe {
+namespace {
+
+struct Options {
+  std::string bind = "0.0.0.0";
+  uint16_t port = 0;
+};
+
+void Run(const Options& options) {
+  Service service;
+  const int fd = OpenUdp(options.bind, options.port);
+  PrintEvent({{"event", "ready"}, {"bind", options.bind}, {"port", options.port}});
+  ColdData data = {};
+  uint64_t value = 1;
+  uint64_t requests = 0;
+  while (service.WaitFor(fd)) {
+    std::array<char, 64> request;
+    sockaddr_in asker = {};
+    socklen_t length = sizeof asker;
+    const ssize_t size = recvfrom(fd, request.data(), request.size(), MSG_DONTWAIT,
+                                  reinterpret_cast<sockaddr*>(&asker), &length);
+    if (size < 1) continue;
+    if (request[0] == kWithCode) value = CallColdFunctions(value, data);
+    sendto(fd, request.data(), static_cast<std::size_t>(size), 0,
+           reinterpret_cast<sockaddr*>(&asker), length);
+    ++requests;
+  }
+  PrintEvent({{"event", "stopped"}, {"datagrams", requests}});
+  close(fd);
+}
+
+}  // namespace
+
+void AddCodeEcho(CLI::App& app) {
+  static Options options;
+  CLI::App* command = app.add_subcommand(
+      "code-echo", "The counterpart of request-code: answers datagrams until SIGTERM.");
+  command->add_option("--bind", options.bind, "local address")->option_text("IP (default any)");
+  command->add_option("--port", options.port, "its port")
+      ->required()
+      ->check(CLI::Range(1, 65535))
+      ->option_text("N");
+  command->callback([] { Run(options); });
+}
+
+}  // namespace tare::probe

@@ -1,0 +1,102 @@
+// Code in the middle of a request: what a middleware's path costs once a datagram has woken it,
+// through every layer that lies between client and server and has run since.
+//
+// Batches of requests with the code alternate with batches without it; their difference is what
+// the code costs there, so that neither the way nor the wake-ups stand in it.
+#include "request_code.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <stdexcept>
+
+#include "cold_functions.h"
+#include "costs.h"
+#include "measurement.h"
+#include "udp_socket.h"
+
+namespace tare::probe {
+namespace {
+
+constexpr int kPatienceMs = 1000;
+
+struct Options {
+  Extent extent{.batches = 20, .operations = 50};
+  std::string peer;
+  uint16_t port = 0;
+  std::string side = "there";
+};
+
+class Asker {
+ public:
+  Asker(const Options& options) : options_(options), fd_(OpenUdp("", 0, kPatienceMs)) {
+    const sockaddr_in address = Ipv4Address(options.peer, options.port);
+    if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      ThrowErrno("cannot reach " + options.peer);
+    }
+  }
+  ~Asker() { close(fd_); }
+  Asker(const Asker&) = delete;
+  Asker& operator=(const Asker&) = delete;
+
+  // Mean nanoseconds of a request.
+  double Batch(bool code) {
+    const bool here = options_.side == "here";
+    std::array<char, 64> datagram = {};
+    datagram[0] = code && !here ? kWithCode : kPlain;
+    const int64_t start = Now();
+    for (uint64_t i = 0; i < options_.extent.operations; ++i) {
+      if (send(fd_, datagram.data(), datagram.size(), 0) < 0) ThrowErrno("cannot send");
+      if (recv(fd_, datagram.data(), datagram.size(), 0) < 0) {
+        throw std::runtime_error(
+            "no code-echo answers at " + options_.peer + " port " + std::to_string(options_.port) +
+            "; start `probe code-echo --port " + std::to_string(options_.port) + "` there");
+      }
+      if (code && here) value_ = CallColdFunctions(value_, data_);
+    }
+    return static_cast<double>(Now() - start) / static_cast<double>(options_.extent.operations);
+  }
+
+ private:
+  const Options& options_;
+  const int fd_;
+  uint64_t value_ = 1;
+  ColdData data_ = {};
+};
+
+void Run(const Options& options) {
+  Asker asker(options);
+  asker.Batch(true);  // not counted: page faults, translation
+  asker.Batch(false);
+  std::vector<double> batches;
+  for (uint32_t batch = 0; batch < options.extent.batches; ++batch) {
+    const double with = asker.Batch(true);
+    const double without = asker.Batch(false);
+    batches.push_back((with - without) / kColdFunctions);
+  }
+  PrintCost("request-code", "function called once in a request", options.extent, batches,
+            {{"functions", kColdFunctions}, {"side", options.side}, {"peer", options.peer}});
+}
+
+}  // namespace
+
+void AddRequestCode(CLI::App& app) {
+  static Options options;
+  CLI::App* command = app.add_subcommand(
+      "request-code", "Calling functions in the middle of a request (needs code-echo).");
+  AddExtent(*command, options.extent);
+  command->add_option("--peer", options.peer, "where code-echo runs")
+      ->required()
+      ->option_text("IP");
+  command->add_option("--port", options.port, "its port")
+      ->required()
+      ->check(CLI::Range(1, 65535))
+      ->option_text("N");
+  command->add_option("--side", options.side, "who calls them: the asker or the one who answers")
+      ->check(CLI::IsMember({"here", "there"}))
+      ->option_text("here|there (default there)");
+  command->callback([] { Run(options); });
+}
+
+}  // namespace tare::probe

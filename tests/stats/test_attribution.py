@@ -1,0 +1,81 @@
+"""What a difference can be put down to, on numbers whose truth is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare.stats.attribution import attribute, product_change
+
+times = st.floats(1.0, 1e6)
+
+
+def sessions(mean, spread, n, seed):
+    return list(np.random.default_rng(seed).normal(mean, spread, n))
+
+
+def test_parts_of_a_difference_take_their_true_shares_the_largest_first():
+    parts = {
+        "small": (sessions(20, 0.5, 12, 1), sessions(10, 0.5, 12, 2)),
+        "none": (sessions(50, 0.5, 12, 3), sessions(50, 0.5, 12, 4)),
+        "large": (sessions(90, 0.5, 12, 5), sessions(60, 0.5, 12, 6)),
+    }
+    here = np.sum([part[0] for part in parts.values()], axis=0)
+    there = np.sum([part[1] for part in parts.values()], axis=0)
+    found = attribute(here, there, parts)
+    assert [part.name for part in found.parts] == ["large", "small", "none"]
+    assert found.found
+    assert found.share.estimate == pytest.approx(1.0)
+    large, small, none = found.parts
+    assert large.share.low < 0.75 < large.share.high
+    assert small.share.low < 0.25 < small.share.high
+    assert not none.change.excludes(0.0)
+
+
+def test_what_is_missing_stays_missing():
+    here, there = sessions(100, 1, 10, 1), sessions(60, 1, 10, 2)
+    half = [value / 2 for value in here], [value / 2 for value in there]
+    assert attribute(here, there, {"half": half}).share.estimate == pytest.approx(0.5)
+
+
+def test_without_an_effect_nothing_is_found():
+    here, there = sessions(100, 1, 10, 1), sessions(100, 1, 10, 2)
+    found = attribute(here, there, {"all": (here, there)})
+    assert not found.found
+
+
+def test_a_block_that_lacks_a_part_is_left_out_and_counted():
+    here, there = [3.0, 4.0, 5.0, 6.0], [1.0, 2.0, 3.0, 4.0]
+    found = attribute(here, there, {"part": ([1.0, None, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0])})
+    assert (found.n_used, found.n_dropped) == (3, 1)
+
+
+def test_an_effect_of_no_parts_is_refused():
+    with pytest.raises(ValueError, match="no part"):
+        attribute([1.0, 2.0], [1.0, 2.0], {})
+
+
+@given(*[st.lists(times, min_size=2, max_size=5) for _ in range(4)])
+def test_cost_and_count_make_up_the_whole_change(c1, c0, n1, n0):
+    found = product_change((c1, c0), (n1, n0))
+    both = found.by_cost.estimate + found.by_count.estimate
+    whole = np.mean(c1) * np.mean(n1) - np.mean(c0) * np.mean(n0)
+    size = max(np.mean(c1) * np.mean(n1), np.mean(c0) * np.mean(n0))
+    assert both == pytest.approx(whole, abs=1e-9 * size)
+    assert found.change.estimate == pytest.approx(whole, abs=1e-9 * size)
+
+
+def test_a_count_that_does_not_change_adds_nothing():
+    found = product_change(([10.0, 12.0], [1.0, 2.0]), ([3.0, 3.0], [3.0]))
+    assert found.by_count.estimate == 0.0
+    assert found.by_cost.estimate == pytest.approx(28.5)
+
+
+def test_one_repeat_has_no_interval():
+    assert not product_change(([10.0], [1.0]), ([3.0], [3.0])).change.resolved
+
+
+@pytest.mark.parametrize("costs", [([], [1.0]), ([1.0], [float("nan")])])
+def test_costs_that_were_not_measured_are_refused(costs):
+    with pytest.raises(ValueError, match="finite repeats"):
+        product_change(costs, ([1.0], [1.0]))
