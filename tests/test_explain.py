@@ -1,0 +1,179 @@
+"""What differs between two cells, in records whose truth is known."""
+
+import pytest
+
+import records
+from tare import analysis
+from tare.accounting import Account, ThreadTime
+from tare.analysis.explain import explain
+from tare.errors import UsageError
+from tare.record import CauseSession, Trial
+from tare.report import tables, wording
+from tare.report.page import render
+
+TEXT = """\
+title: Two environments
+factors:
+  environment: [native, container]
+  transport: [udp, cyclonedds]
+baseline: {environment: native}
+floor: {transport: udp}
+blocks: {min: 8, max: 10}
+"""
+
+
+def slower(cell):
+    """A container that takes two microseconds more, all of them the server's."""
+    return 10.0 + (2.0 if cell.levels["environment"] == "container" else 0.0)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    recipe = records.Recipe(truth_us=slower, requests=500)
+    made = records.make(tmp_path_factory.mktemp("explain") / "r", recipe, TEXT)
+    with made.writing() as writer:
+        for trial in made.trials():
+            more = 2_000 if trial.cell.startswith("container") else 0
+            sent = trial.counters["sent"]
+            client = ThreadTime("client", "c", 1, 5_000 * sent, 0, 0, 0)
+            server = ThreadTime("server", "s", 2, (5_000 + more) * sent, 0, 0, 0)
+            changed = {
+                "client": Account((client,)),
+                "server": Account((server,), huge_bytes=4096),
+                "facts": {"kernel": "6.1", "seccomp": "none" if more else None},
+                "machine": {
+                    "seconds": 1.0,
+                    "steal_ns": 100_000_000 if more else 0,
+                    "interrupts": 1000,
+                },
+            }
+            writer.append(trial.model_copy(update=changed))
+        for cell in made.plan.cells:
+            more = cell.levels["environment"] == "container"
+            for repeat in range(3):
+                costs = dict.fromkeys(COSTS, 1_000.0) | {
+                    "inside send": 3_000.0 if more else 1_000.0
+                }
+                writer.append_causes(
+                    CauseSession(
+                        repeat=repeat,
+                        cell=cell.id,
+                        unit_costs_ns={k: v + repeat for k, v in costs.items()},
+                        counts=dict.fromkeys(COUNTS, 1.0),
+                        mean_ns=1e4,
+                    )
+                )
+    return made
+
+
+COSTS = ("send", "receive", "wake process", "wake thread")
+COSTS += tuple(f"inside {name}" for name in COSTS)
+COUNTS = tuple(f"{side} {what}" for side in ("client", "server") for what in
+               ("sends", "receives", "switches"))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(record):
+    return explain(record, "container/udp")
+
+
+def test_the_party_that_takes_longer_stands_first_with_all_of_the_effect(found):
+    first = found.accounts.parts[0]
+    assert first.name == "server on CPU"
+    assert first.share.estimate == pytest.approx(1.0, abs=0.1)
+    assert found.explained
+
+
+def test_the_operation_that_costs_more_is_named_with_what_it_adds(found):
+    first = found.operations[0]
+    assert first.name == "send, server"
+    assert first.change.by_cost.estimate == pytest.approx(2_000)
+    assert first.change.by_count.estimate == 0
+    assert first.share == pytest.approx(1.0, abs=0.1)
+
+
+def test_time_that_was_stolen_explains_at_most_its_share(found):
+    stolen = next(r for r in found.readings if "stolen" in r.name)
+    # A tenth of the time stolen: 0.105 of a logarithm of 0.182.
+    assert 0.4 < stolen.share.estimate < 0.8
+    assert "interrupts" in found.alike
+
+
+def test_facts_that_differ_are_named_without_an_amount(found):
+    names = {name for name, _, _ in found.facts}
+    assert {"level: environment", "environment.seccomp"} <= names
+    assert "environment.kernel" not in names
+
+
+def test_words_name_what_explains_and_the_page_holds_them(record, found):
+    said = " ".join(tables.conclusion(found))
+    assert "server on CPU" in said
+    assert "send, server" in said
+    page = render(analysis.analyse(record))
+    assert 'id="differences"' in page
+    assert "send, server" in page
+
+
+def test_without_an_effect_there_is_nothing_to_explain(record):
+    again = explain(record, "native/udp#2", "native/udp")
+    assert not again.effect_found
+    assert "no effect" in tables.conclusion(again)[0]
+    assert not again.explained
+
+
+def test_what_nothing_recorded_makes_up_is_said_to_be_unexplained(tmp_path):
+    recipe = records.Recipe(truth_us=slower, requests=200)
+    made = records.make(tmp_path / "r", recipe, TEXT)
+    with made.writing() as writer:
+        for trial in made.trials():
+            writer.append(trial.model_copy(update={"client": None, "server": None, "machine": {}}))
+    bare = explain(made, "container/udp")
+    assert bare.effect_found
+    assert not bare.explained
+    assert tables.conclusion(bare)[0].startswith("Cannot explain")
+
+
+def test_a_workload_without_requests_is_explained_by_what_was_read(tmp_path):
+    text = """\
+title: What does a container cost in computing?
+workload: cpu
+factors: {environment: [native, container]}
+baseline: {environment: native}
+blocks: {min: 8, max: 8}
+"""
+    made = records.make(tmp_path / "r", records.Recipe(blocks=0), text)
+    workload_statistic = analysis.analyse(made).experiment.statistic
+    with made.writing() as writer:
+        for block in range(8):
+            for position, cell in enumerate(c for c in made.plan.cells if c.replica == 1):
+                inside = cell.levels["environment"] == "container"
+                stolen = 300_000_000 if inside else 0
+                speed = (0.7 if inside else 1.0) * (1 + 0.001 * block)
+                writer.append(
+                    Trial(
+                        block=block,
+                        position=position,
+                        cell=cell.id,
+                        session="s",
+                        started="2026-01-01T00:00:00.000+00:00",
+                        seconds=1.0,
+                        status="ok",
+                        values={workload_statistic: speed * 1e9},
+                        machine={"seconds": 1.0, "steal_ns": stolen + 1000 * block},
+                    )
+                )
+    there = next(c.id for c in made.plan.cells if c.levels["environment"] == "container")
+    found = explain(made, there)
+    assert found.readings[0].name.startswith("stolen")
+    assert found.readings[0].share.estimate == pytest.approx(1.0, abs=0.05)
+    assert found.explained
+    assert wording.names_of(analysis.analyse(made))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [(("absent",), "no cell 'absent'"), (("native/udp",), "with nothing"), (("native/udp", "x"), "no cell 'x'")],  # noqa: E501
+)  # fmt: skip
+def test_cells_that_are_not_there_are_named(record, asked, said):
+    with pytest.raises(UsageError, match=said):
+        explain(record, *asked)
