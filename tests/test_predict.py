@@ -129,6 +129,12 @@ def test_an_environment_unlike_all_that_is_known_is_refused():
     assert "clock" in found.why
 
 
+def test_an_environment_that_costs_nothing_is_told_to_be_the_host():
+    found = CALIBRATION.predict(target("container", factor=1.05), "p50")
+    assert isinstance(found, predict.Refusal)
+    assert "on the host" in found.why
+
+
 def test_a_calibration_on_too_little_is_refused():
     little = Calibration((known("uml", "same-core", 8.0), known("uml", "across-cores", 8.0)))
     found = little.predict(target("new"), "p50")
@@ -168,10 +174,13 @@ COSTS = {
 }
 
 
+def truth_us(cell):
+    return 10.0 if cell.levels["environment"] == "native" else 100.0
+
+
 def start(folder, *, environments=("native", "uml"), counted=True, text=EXPERIMENT):
     """A record as experiments/predict.yaml gives it, with an environment ten times as dear."""
-    recipe = records.Recipe(blocks=2, requests=200, truth_us=lambda _: 10.0)
-    record = records.make(folder, recipe, text)
+    record = records.make(folder, records.Recipe(blocks=2, requests=200, truth_us=truth_us), text)
     with record.writing() as writer:
         for cell in record.plan.cells:
             environment = cell.levels["environment"]
@@ -246,7 +255,7 @@ def test_a_check_against_other_responses_says_so(tmp_path):
 def test_a_check_scores_both_models(tmp_path):
     record = start(tmp_path / "r")
     text = EXPERIMENT.replace("exclude:\n  - {environment: uml, transport: cyclonedds}\n", "")
-    recipe = records.Recipe(blocks=2, requests=200, truth_us=lambda _: 10.0)
+    recipe = records.Recipe(blocks=2, requests=200, truth_us=truth_us)
     truth = records.make(tmp_path / "truth", recipe, text)
     foretold = predict.foretell(record, CALIBRATION)
     checked = predict.check([p for p in foretold.predictions if p.statistic == "p50"], truth)

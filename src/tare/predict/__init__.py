@@ -48,7 +48,8 @@ def foretell(record: Record, calibration: Calibration, *, used: bool = True) -> 
         record: a result as experiments/predict.yaml gives it.
         calibration: what the model is fitted on.
         used: whether what the calibration knows of the same environment may be used; without, each
-            environment is foretold as if it had never been seen, for checking.
+            environment is foretold as if it had never been seen, however unlike the others it is,
+            for checking.
 
     Raises:
         UsageError: the result is of another kind.
@@ -60,7 +61,9 @@ def foretell(record: Record, calibration: Calibration, *, used: bool = True) -> 
         else {e: calibration.without(e) for e in dict.fromkeys(t.environment for t in found)}
     )
     answers = [
-        known.get(target.environment, calibration).predict(target, statistic)
+        known.get(target.environment, calibration).predict(
+            target, statistic, however_unlike=not used
+        )
         for target in found
         for statistic in STATISTICS
     ]

@@ -27,6 +27,8 @@ __all__ = ["Calibration", "Known", "Prediction", "shipped"]
 CONFIDENCE = 0.90
 _FAR = 2.0
 """A cost or a floor that is this many times beyond all that were calibrated on is refused."""
+_ALIKE = 1.25
+"""An environment whose costs all lie within this factor of the host's is the host, to the model."""
 _FEWEST_SETTINGS = 3
 
 
@@ -63,9 +65,17 @@ class Calibration:
         """The same as if an environment had never been measured."""
         return Calibration(tuple(k for k in self.known if k.target.environment != environment))
 
-    def predict(self, target: Target, statistic: str) -> Prediction | Refusal:
-        """Foretell a response, or say why not."""
-        refused = self._refusal(target, statistic)
+    def predict(
+        self, target: Target, statistic: str, *, however_unlike: bool = False
+    ) -> Prediction | Refusal:
+        """Foretell a response, or say why not.
+
+        Args:
+            target: the response.
+            statistic: one of those that were calibrated.
+            however_unlike: foretell it in an environment unlike all that are known, too.
+        """
+        refused = self._refusal(target, statistic, however_unlike=however_unlike)
         if refused is not None:
             return refused
         weights, factor = self._fitted[statistic]
@@ -102,7 +112,7 @@ class Calibration:
             found[statistic] = (_weights(self.known, statistic), factor)
         return found
 
-    def _refusal(self, target: Target, statistic: str) -> Refusal | None:
+    def _refusal(self, target: Target, statistic: str, *, however_unlike: bool) -> Refusal | None:
         def refuse(why: str, remedy: str) -> Refusal:
             return Refusal(target.environment, target.levels, why, remedy)
 
@@ -112,9 +122,15 @@ class Calibration:
                 f" interval needs {_FEWEST_SETTINGS}",
                 "calibrate on more: tare predict RESULT --check MEASURED --record",
             )
-        for name, ratio in _ratios(target.ground[statistic]).items():
+        ratios = _ratios(target.ground[statistic])
+        if all(1.0 / _ALIKE <= ratio <= _ALIKE for ratio in ratios.values()):
+            return refuse(
+                "everything costs there what it costs on the host",
+                "take what was measured on the host",
+            )
+        for name, ratio in ratios.items() if not however_unlike else ():
             known = [_ratios(k.target.ground[statistic])[name] for k in self.known]
-            low, high = min(1.0, *known) / _FAR, max(1.0, *known) * _FAR
+            low, high = min(known) / _FAR, max(known) * _FAR
             if not low <= ratio <= high:
                 return refuse(
                     f"{name} costs {ratio:.3g} times as much there as on the host, and the model"
