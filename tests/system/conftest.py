@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import traces
 
+from tare.claims import traces
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.hosts import Hosts

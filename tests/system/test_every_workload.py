@@ -11,10 +11,10 @@ from pathlib import Path
 import platformdirs
 import pytest
 from conftest import needs_root
-from far_machine import SSHD, far_machine
 
 from tare import environments
 from tare.cell import Cell
+from tare.claims.far_machine import SSHD, far_machine
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.workloads import Measurement, registry

@@ -13,12 +13,12 @@ from threading import Thread
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import traces
 from conftest import PROGRAMS, needs_root
 
 from tare import experiment, machine, plan, runner
 from tare.accounting import Account
 from tare.cell import Cell
+from tare.claims import traces
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.environments.native import Native

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import platformdirs
 import pytest
-import traces
 from conftest import PROGRAMS, needs_root
 
 from tare import accounting, process
+from tare.claims import traces
 from tare.command import Command, start_time
 from tare.environments import Inside, Site
 from tare.environments.gvisor import Gvisor, built

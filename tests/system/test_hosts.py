@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import traces
 from conftest import needs_root
 
+from tare.claims import traces
 from tare.command import Command
 from tare.hosts import Hosts
 from tare.leftovers import Registry

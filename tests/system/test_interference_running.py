@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import traces
 from conftest import PROGRAMS, needs_root
 
 from tare import accounting, process
+from tare.claims import traces
 from tare.command import Command, owner_mark
 from tare.environments import Environment, Inside, Site
 from tare.environments.container import Container

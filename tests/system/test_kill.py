@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import traces
 from conftest import PROGRAMS, needs_root
 
+from tare.claims import traces
 from tare.command import start_time
 from tare.environments import Site
 from tare.environments.native import Native

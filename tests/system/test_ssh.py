@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import traces
 from conftest import PROGRAMS, needs_root
-from far_machine import PORT, SSHD, FarMachine, far_machine
 
 from tare import accounting, environments, process
+from tare.claims import traces
+from tare.claims.far_machine import PORT, SSHD, FarMachine, far_machine
 from tare.command import Command, start_time
 from tare.environments import Site
 from tare.environments.ssh import Ssh

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import traces
 from conftest import PROGRAMS, needs_root
 
 from tare import accounting, process
+from tare.claims import traces
 from tare.command import Command, start_time
 from tare.environments import Inside, Site
 from tare.environments.uml import Uml

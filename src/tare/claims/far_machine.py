@@ -1,10 +1,13 @@
-"""An sshd in a namespace: as far a machine as one machine can hold. Keys are made for it."""
+"""An sshd in a namespace: as far a machine as one machine can hold, for claims and tests.
+
+Keys are made for it, and go with its folder.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,15 +18,19 @@ from pyroute2 import netns
 
 from tare import process
 from tare.command import Command
+from tare.errors import TrialError
 from tare.far import Target
+
+__all__ = ["PORT", "SSHD", "FarMachine", "far_machine"]
 
 SSHD = "/usr/sbin/sshd"
 PORT = 2222
+_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class FarMachine:
-    """What a test does to the far machine."""
+    """A far machine, and what can be seen of it from here."""
 
     target: Target
     home: Path
@@ -57,8 +64,8 @@ def far_machine(folder: Path, near_ns: str, far_ns: str, address: str) -> Iterat
     (home / ".ssh").mkdir(parents=True, mode=0o700)
     host_key, user_key = folder / "host_key", home / ".ssh" / "id_ed25519"
     for key in (host_key, user_key):
-        make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
-        subprocess.run(make, check=True)
+        make = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+        process.run(Command(make), _TIMEOUT_S)
     public = host_key.with_suffix(".pub").read_text()
     (home / ".ssh" / "known_hosts").write_text(f"[{address}]:{PORT} {public}")
     (folder / "authorized").write_text(user_key.with_suffix(".pub").read_text())
@@ -79,7 +86,7 @@ def far_machine(folder: Path, near_ns: str, far_ns: str, address: str) -> Iterat
             _await_listening(near_ns, address)
             yield FarMachine(Target(address, "root", PORT, near_ns), home, temporary, sshd)
             if sshd.alive():
-                os.kill(sshd.pid, 15)
+                os.kill(sshd.pid, signal.SIGTERM)
                 sshd.ended_within(10)
     finally:
         if made:
@@ -104,4 +111,5 @@ def _await_listening(near_ns: str, address: str) -> None:
     looking = threading.Thread(target=look)
     looking.start()
     looking.join(30)
-    assert found, "sshd does not listen"
+    if not found:
+        raise TrialError(f"sshd does not listen on {address}:{PORT}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from tare.command import OWNER_VARIABLE
 
+__all__ = ["of_run", "processes_of"]
+
 
 def of_run(run_id: str, mark: str | None = None) -> list[str]:
-    """List namespaces, mounts, cgroups and folders that bear a run's id, and its owner's processes.
+    """List namespaces, mounts, cgroups, loop devices and folders of a run, and its owner's processes.
 
     Only those: other runs may be at work on this machine.
     """
@@ -17,7 +21,12 @@ def of_run(run_id: str, mark: str | None = None) -> list[str]:
     found += [f"mount {line}" for line in mounts if run_id in line]
     found += [f"cgroup {p}" for p in Path("/sys/fs/cgroup").glob(f"*/tare-{run_id}*")]
     found += [f"cgroup {p}" for p in Path("/sys/fs/cgroup").glob(f"tare-{run_id}*")]
-    found += [f"folder {p}" for p in Path("/tmp").glob(f"*{run_id}*")]
+    temporary = Path(tempfile.gettempdir())
+    found += [f"folder {p}" for p in temporary.glob(f"*{run_id}*")]
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # it is being detached
+            if run_id in backing.read_text():
+                found.append(f"loop device {backing.parts[3]}")
     if mark is not None:
         found += [f"process {pid}" for pid in processes_of(mark)]
     return found

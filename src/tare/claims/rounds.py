@@ -1,0 +1,147 @@
+"""B5: every environment entered and left a hundred times; nothing stays, and memory is flat."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tare import environments, leftovers
+from tare.claims import Claim, Result, Workshop, traces
+from tare.claims.far_machine import far_machine
+from tare.command import owner_mark
+from tare.environments import Site
+from tare.hosts import Hosts
+from tare.placement import Placement
+
+ROUNDS = 100
+_SETTLED = 20
+"""Rounds after which what is kept for good (imports, caches) is kept."""
+_GROWTH = 0.05
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What was seen of an environment's rounds."""
+
+    entered: int
+    left: tuple[str, ...]
+    """What was still there after a round, beyond what was there before the first."""
+    memory_kb: tuple[int, int]
+    """Resident memory of this process when it had settled, and after the last round."""
+
+    @property
+    def growth(self) -> float:
+        """Share by which memory grew."""
+        return self.memory_kb[1] / self.memory_kb[0] - 1
+
+
+def enter_and_leave(workshop: Workshop, name: str, rounds: int, folder: Path) -> Rounds:
+    """Enter an environment again and again, run a program in it, and look after each time."""
+    settled = 0
+    left: list[str] = []
+    with leftovers.Registry(folder / "leftovers") as registry, Hosts(registry) as hosts:
+        scratch = Path(tempfile.gettempdir()) / f"tare-{registry.run_id}"
+        with registry.owing("directory", str(scratch)), _level(name, hosts, folder) as level:
+            scratch.mkdir()
+            site = Site(
+                hosts=hosts,
+                programs=workshop.programs,
+                scratch=scratch,
+                cache=workshop.cache,
+                leftovers=registry,
+                placement=Placement.parse("same-core"),
+            )
+            environment = environments.for_plot({"environment": level})
+            _once(environment, site)  # packs images, and writes logs
+            before = _there(registry.run_id)
+            for number in range(rounds):
+                _once(environment, site)
+                left += [f"round {number}: {what}" for what in _there(registry.run_id) - before]
+                if number + 1 == min(_SETTLED, rounds):
+                    settled = _resident_kb()
+                if number % 10 == 9:
+                    workshop.say(f"{name}: {number + 1} of {rounds} rounds")
+        return Rounds(rounds, tuple(left), (settled, _resident_kb()))
+
+
+def _once(environment: environments.Environment, site: Site) -> None:
+    with environment.enter(site) as inside:
+        inside.run(("uname", "-r"), _TIMEOUT_S)
+
+
+@contextmanager
+def _level(name: str, hosts: Hosts, folder: Path) -> Iterator[str]:
+    """The level of an environment; for ssh, of a machine that is made for it."""
+    if name != environments.FAR:
+        yield name
+        return
+    usual = {key: os.environ.get(key) for key in ("HOME", "SSH_AUTH_SOCK")}
+    with far_machine(folder, hosts.client_ns, hosts.server_ns, hosts.server_address) as far:
+        os.environ["HOME"] = str(far.home)
+        os.environ.pop("SSH_AUTH_SOCK", None)
+        try:
+            yield f"{environments.FAR} {far.target}"
+        finally:
+            for key, value in usual.items():
+                if value is not None:
+                    os.environ[key] = value
+
+
+def _there(run_id: str) -> set[str]:
+    """Everything of this run that can be seen: traces, open descriptors, threads."""
+    found = set(traces.of_run(run_id))
+    found |= {f"process {pid}" for pid in traces.processes_of(owner_mark())}
+    scratch = Path(tempfile.gettempdir()) / f"tare-{run_id}"
+    found |= {f"file {path.name}" for path in scratch.iterdir() if path.name != "logs"}
+    found.add(f"{len(list(Path('/proc/self/fd').iterdir()))} descriptors")
+    return found
+
+
+def _resident_kb() -> int:
+    gc.collect()
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _check(workshop: Workshop) -> Result:
+    found: dict[str, Rounds] = {}
+    absent: dict[str, str] = {}
+    for name in (*environments.NAMES, environments.FAR):
+        here = environments.by_name()[name].availability()
+        if not here.available:
+            absent[name] = here.detail
+            continue
+        with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
+            found[name] = enter_and_leave(workshop, name, ROUNDS, Path(folder))
+    holds = not absent and all(
+        not rounds.left and rounds.growth <= _GROWTH for rounds in found.values()
+    )
+    figure = "; ".join(
+        f"{name} {rounds.entered} times, {len(rounds.left)} left, memory {rounds.growth:+.1%}"
+        for name, rounds in found.items()
+    )
+    data: dict[str, Any] = {
+        name: {"rounds": r.entered, "left": list(r.left), "memory_kb": list(r.memory_kb)}
+        for name, r in found.items()
+    }
+    return Result(holds, figure, {**data, "absent": absent})
+
+
+CLAIMS = (
+    Claim(
+        "B5",
+        "All six environments entered and left 100 times each leave no process, namespace, mount,"
+        " cgroup, loop device, descriptor or file, and the lab's memory stays flat.",
+        "nothing left; resident memory after the 100th round at most 5 % above that after the 20th",
+        _check,
+    ),
+)
