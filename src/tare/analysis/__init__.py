@@ -23,6 +23,7 @@ from tare.analysis.explain import Explained, explain_difference
 from tare.analysis.growth import Growth, growths
 from tare.analysis.questions import DESCRIPTIVE, Question, above_below, ask
 from tare.analysis.questions import half_widths as _half_widths
+from tare.analysis.scaling import Scaling, scaling
 from tare.analysis.sessions import Session, Sessions, summarise_session
 from tare.experiment import Experiment
 from tare.plan import Plan
@@ -76,6 +77,8 @@ class Analysis:
     """Cells whose operations were counted."""
     explained: tuple[Explained, ...]
     """What differs, for every comparison of the family that was found different."""
+    scaling: Scaling | None
+    """The model of many processes with this run's figures; None where it lacks some."""
     growths: tuple[Growth, ...]
     """How the cost grows with what was varied as a number; of workloads with values."""
     beside: tuple[Beside, ...]
@@ -164,6 +167,9 @@ def analyse(record: Record) -> Analysis:
             for q in questions
             if q.judgement is not None and q.judgement.verdict in _DIFFERENT
         ),
+        scaling=scaling(plan, sessions.trials, record.fingerprint)
+        if workload.name == "mpi-io"
+        else None,
         growths=() if workload.response_times else growths(plan, sessions, experiment.statistic),
         beside=_beside(workload.name, views, questions, budgets, sessions),
         paper=_PAPERS.get(workload.name, "B"),

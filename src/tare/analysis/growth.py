@@ -18,11 +18,14 @@ from tare.cell import Cell
 from tare.errors import UsageError
 from tare.plan import Plan
 from tare.stats import Interval, mean_interval
+from tare.workloads.mpi_io_job import Cache
 
 __all__ = ["Growth", "growths"]
 
 _COUNTED = ("ranks", "vertices", "power")
 _SIZED = ("size",)
+_NODES = "nodes"
+"""No factor of its own, but one of the settings in a level of `cache`."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def growths(plan: Plan, sessions: Sessions, statistic: str) -> tuple[Growth, ...
     """Every growth that a plan lets one see, for every factor that it varies as a number."""
     cells = [cell for cell in plan.cells if cell.replica == 1]
     found = []
-    for factor in (*_COUNTED, *_SIZED):
+    for factor in (*_COUNTED, *_SIZED, _NODES):
         for group in _alike(cells, factor):
             numbers = [number for number, _ in group]
             columns = {cell.id: sessions.column(cell.id, statistic) for _, cell in group}
@@ -60,7 +63,7 @@ def _alike(cells: Iterable[Cell], factor: str) -> list[tuple[tuple[float, Cell],
     for cell in cells:
         number = _number(factor, cell.levels)
         if number is not None:
-            groups.setdefault(cell.without(factor), []).append((number, cell))
+            groups.setdefault(_rest(cell, factor), []).append((number, cell))
     return [
         tuple(sorted(group, key=lambda pair: pair[0]))
         for group in groups.values()
@@ -68,7 +71,18 @@ def _alike(cells: Iterable[Cell], factor: str) -> list[tuple[tuple[float, Cell],
     ]
 
 
+def _rest(cell: Cell, factor: str) -> object:
+    """What like cells have in common."""
+    if factor != _NODES:
+        return cell.without(factor)
+    settings = Cache.parse(cell.levels["cache"]).settings or ()
+    return cell.without("cache"), tuple(pair for pair in settings if pair[0] != _NODES)
+
+
 def _number(factor: str, levels: Mapping[str, str]) -> float | None:
+    if factor == _NODES:
+        cache = Cache.parse(levels.get("cache", "plain"))
+        return None if cache.settings is None else float(cache.setting(_NODES, "1"))
     if factor not in levels:
         return None
     try:

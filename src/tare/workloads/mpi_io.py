@@ -208,7 +208,7 @@ class MpiIo:
         values = program.values(done.stdout) | {"job": 1e9 * done.seconds}
         return Measurement(
             values={name: value for name, value in values.items() if value > 0},
-            counters=done.counters,
+            counters={**done.counters, **program.counters(done.stdout)},
             settings={"file system": facts, "result compared": checked},
             duration_ns=round(values["time"]),
         )

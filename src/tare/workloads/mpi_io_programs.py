@@ -58,6 +58,10 @@ class Program(Protocol):
         """Statistic -> value: times in ns."""
         ...
 
+    def counters(self, stdout: str) -> dict[str, int]:
+        """What the program says of the number of its I/O calls, over all ranks."""
+        ...
+
     def result(self, levels: Levels, folder: Path) -> Path | None:
         """Return the file whose bytes may not depend on the cache; None where there is none."""
         ...
@@ -124,6 +128,11 @@ class Walks:
             "compute": mean("compute"),
         }
 
+    def counters(self, stdout: str) -> dict[str, int]:
+        """Calls of the MPI-IO interface; what ROMIO makes of them is another number."""
+        ranks = _record(stdout)["rank_totals"]
+        return {"calls": sum(rank["read_calls"] + rank["write_calls"] for rank in ranks)}
+
     def result(self, levels: Levels, folder: Path) -> Path | None:
         """The power; every pattern writes the same bytes."""
         return None if levels["result"] == "discarded" else folder / "power.wm"
@@ -181,6 +190,10 @@ class Grid:
         """Times of the slowest rank."""
         return _phases(_record(stdout))
 
+    def counters(self, stdout: str) -> dict[str, int]:
+        """One call a piece."""
+        return {"calls": _record(stdout)["operations"]}
+
     def result(self, levels: Levels, folder: Path) -> Path | None:
         """What was written, where no two ranks wrote the same bytes."""
         fixed = levels["operation"] == "write" and levels["order"] != "random"
@@ -231,6 +244,10 @@ class Slab:
     def values(self, stdout: str) -> dict[str, float]:
         """Times of the slowest rank."""
         return _phases(_record(stdout))
+
+    def counters(self, stdout: str) -> dict[str, int]:
+        """One call of the library a piece."""
+        return {"calls": _record(stdout)["operations"]}
 
     def result(self, levels: Levels, folder: Path) -> Path | None:
         """What was written; HDF5 notes the time in it, so that no two files are alike."""

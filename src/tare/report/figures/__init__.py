@@ -10,7 +10,7 @@ from tare.analysis import Analysis
 from tare.report.figures.chart import Figure
 from tare.report.figures.costs import accounts, budgets, causes
 from tare.report.figures.effects import effects, paper
-from tare.report.figures.growth import growth
+from tare.report.figures.growth import growth, many_processes
 from tare.report.figures.migration import split, throughput
 from tare.report.figures.pinning import pinnings
 from tare.report.figures.times import by_block, deadlines, distributions, levels
@@ -34,6 +34,7 @@ def draw(analysis: Analysis, names: Names) -> dict[str, Figure | None]:
         "throughput": throughput,
         "pinnings": pinnings,
         "growth": growth,
+        "many_processes": many_processes,
         "paper": paper,
     }
     return {figure_id: make(analysis, names) for figure_id, make in makers.items()}

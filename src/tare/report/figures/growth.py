@@ -6,6 +6,7 @@ import altair as alt
 
 from tare.analysis import Analysis
 from tare.analysis.growth import Growth
+from tare.analysis.scaling import PROCESSES, VERTICES
 from tare.report.figures.chart import (
     HEADER,
     ROWS,
@@ -22,7 +23,7 @@ from tare.report.figures.chart import (
 from tare.report.wording import Names
 from tare.stats import Interval
 
-__all__ = ["growth"]
+__all__ = ["growth", "many_processes"]
 
 
 def growth(analysis: Analysis, names: Names) -> Figure | None:
@@ -91,10 +92,57 @@ def growth(analysis: Analysis, names: Names) -> Figure | None:
     )
 
 
+def many_processes(analysis: Analysis, _names: Names) -> Figure | None:
+    """The model of the paper's cluster, drawn from this run's figures: no measurement."""
+    model = analysis.scaling
+    if model is None:
+        return None
+    arms = {"plain": model.plain_s, "nvio": model.nvio_s}
+    rows: Rows = [
+        {"arm": arm, "processes": processes, "value": 1e6 * seconds(processes)}
+        for arm, seconds in arms.items()
+        for processes in PROCESSES
+    ]
+    colour, shape = colours_and_shapes("arm", list(arms))
+    base = alt.Chart(ROWS)
+    x = alt.X(
+        "processes:Q",
+        title="processes, each on a node of its own",
+        scale=alt.Scale(type="log", nice=False, padding=12),
+        axis=alt.Axis(values=list(PROCESSES), format="d", labelOverlap="greedy"),
+    )
+    y = alt.Y(
+        "value:Q",
+        title="time of one product",
+        scale=alt.Scale(type="log", padding=8),
+        axis=alt.Axis(labelExpr=labels("ns"), tickCount=6),
+    )
+    chart = alt.layer(
+        base.mark_line(strokeWidth=1.4, strokeDash=[6, 3]).encode(x=x, y=y, color=colour),
+        base.mark_point(filled=True, size=50, opacity=1).encode(
+            x=x, y=y, color=colour, shape=shape, tooltip=tips("arm", "processes")
+        ),
+    ).properties(width=WIDTH - 150, height=200)
+    return compose(
+        "many_processes",
+        "By model, not measured: many processes",
+        f"One product of {VERTICES} x {VERTICES} cells, row by row. With this run's figures:"
+        f" multiplying takes {model.multiply_s:.3g} processor seconds, the file system serves"
+        f" {model.served_per_s:.3g} calls a second, a call under nvio across nodes takes"
+        f" {1e6 * model.call_s:.3g} us, writing back {model.write_back_s:.3g} s. Plain calls all"
+        " meet at one file system; under nvio there are as many managers as processes. What the"
+        " model leaves out is said in docs/mpi-io.md.",
+        chart,
+        rows,
+        "Modelled time of one product over the number of processes, plain and under nvio.",
+    )
+
+
 def _panel(analysis: Analysis, found: Growth, names: Names) -> str:
     """What was varied, and what else sets this line apart."""
     _, cell = found.cells[0]
     others = [c.levels for c in analysis.plan.cells]
+    # Every line is an arm of the baseline's factor, which nodes are a setting of.
     said = (found.factor, *analysis.experiment.baseline)
     apart = [
         names.level(name, level)

@@ -1,0 +1,115 @@
+"""What walks, row by row, would take on many nodes: a model, with this run's figures in it.
+
+A product of n x n cells by P processes, one a node, on a grid as square as it can be:
+
+    plain(P) = W / P + P c(P) / mu               every call is served by the one file system
+    nvio(P)  = W / P + c(P) s + F                calls are served by P managers, as many as callers
+
+W      processor seconds of one product: proportional to n^3
+c(P)   calls of one process: 2 n + n / sqrt(P)
+mu     calls a second that the file system serves, whoever asks: plain's calls over its time in I/O
+s      seconds of one call under nvio with the blocks spread over simulated nodes
+F      seconds to write the product back, at whatever the file system takes: proportional to n^2
+
+It leaves out: the network between nodes and its sharing, a file system of several servers (which
+serves more calls a second), and waiting for the slowest. Ranks and managers of this run share one
+machine's processors, which makes s larger than on nodes of their own. Source of the argument:
+Malinowski and Czarnul 2017, section 4 (the load of a node is constant).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from tare.plan import Plan
+from tare.record import Trial
+from tare.workloads.mpi_io_job import Cache
+
+__all__ = ["PROCESSES", "VERTICES", "Scaling", "scaling"]
+
+PROCESSES = (1, 4, 16, 64, 144, 256, 400, 576, 625)
+"""Squares, as Cannon's algorithm likes them; the paper ran over 600."""
+VERTICES = 20_000
+"""The paper's largest matrix."""
+_S = 1e-9
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The model with a run's figures: seconds of one product of `VERTICES`."""
+
+    multiply_s: float
+    """W: of the whole product, on one processor."""
+    served_per_s: float
+    """mu."""
+    call_s: float
+    """s."""
+    write_back_s: float
+    """F."""
+
+    def plain_s(self, processes: int) -> float:
+        """Seconds of one product by plain MPI-IO."""
+        calls = processes * _calls(VERTICES, processes)
+        return self.multiply_s / processes + calls / self.served_per_s
+
+    def nvio_s(self, processes: int) -> float:
+        """Seconds of one product under nvio."""
+        calls = _calls(VERTICES, processes)
+        return self.multiply_s / processes + calls * self.call_s + self.write_back_s
+
+
+def scaling(plan: Plan, trials: Iterable[Trial], fingerprint: Mapping[str, Any]) -> Scaling | None:
+    """Fill the model in; None where the run lacks plain, or nvio on two or more nodes.
+
+    Of each arm the cells with most ranks count, and of them the largest matrix, at power 2.
+    """
+    trials = tuple(trials)
+    plain = _largest(plan, trials, nodes=False)
+    spread = _largest(plan, trials, nodes=True)
+    usable = fingerprint.get("cpu", {}).get("usable")
+    if not plain or not spread or usable is None:
+        return None
+    cells = {cell.id: cell for cell in plan.cells}
+    n = float(cells[spread[0].cell].levels["vertices"])
+    ranks = float(cells[spread[0].cell].levels["ranks"])
+    grown = VERTICES / n
+    processors = len(usable) if isinstance(usable, list) else int(usable)
+
+    def middle(found: Iterable[float]) -> float:
+        return float(median(found))
+
+    calls_ns = ((t.values["read"] + t.values["write"]) * ranks / t.counters["calls"]
+                for t in spread)  # fmt: skip
+    return Scaling(
+        # Ranks take turns on the processors: all of them are busy for as long as each multiplies.
+        multiply_s=middle(_S * t.values["compute"] * processors for t in plain) * grown**3,
+        served_per_s=middle(t.counters["calls"] / (_S * t.values["io"]) for t in plain),
+        call_s=_S * middle(calls_ns),
+        write_back_s=_S * middle(t.values.get("close", 0.0) for t in spread) * grown**2,
+    )
+
+
+def _largest(plan: Plan, trials: tuple[Trial, ...], *, nodes: bool) -> list[Trial]:
+    """Measured trials of the arm's cell with the most ranks, then the largest matrix."""
+
+    def wanted(levels: Mapping[str, str]) -> bool:
+        if levels.get("pattern") != "rows" or levels["power"] != "2":
+            return False
+        cache = Cache.parse(levels["cache"])
+        if not nodes:
+            return cache.settings is None
+        return int(cache.setting("nodes", "1")) > 1
+
+    cells = [cell for cell in plan.cells if cell.replica == 1 and wanted(cell.levels)]
+    if not cells:
+        return []
+    cell = max(cells, key=lambda c: (int(c.levels["ranks"]), int(c.levels["vertices"])))
+    return [t for t in trials if t.cell == cell.id and t.status == "ok" and t.counters.get("calls")]
+
+
+def _calls(vertices: int, processes: int) -> float:
+    return 2 * vertices + vertices / math.sqrt(processes)
