@@ -29,8 +29,8 @@ __all__ = ["Migration"]
 
 _PORT = 7501
 _UNLIMITED = 1 << 40
-_BOOT_S = {"debian": 60.0, "tiny": 8.0}
-_TRIAL_S = {"debian": 14.0, "tiny": 4.0}
+_BOOT_S = {"debian": 35.0, "tiny": 6.0}
+_TRIAL_S = {"debian": 7.0, "tiny": 3.0}
 
 _STATISTICS = {
     "time": Statistic(
