@@ -20,8 +20,9 @@ from tare import process
 from tare.command import Command
 from tare.errors import TrialError
 from tare.far import Target
+from tare.hosts import Hosts
 
-__all__ = ["PORT", "SSHD", "FarMachine", "far_machine"]
+__all__ = ["PORT", "SSHD", "FarMachine", "at_home", "far_machine"]
 
 SSHD = "/usr/sbin/sshd"
 PORT = 2222
@@ -91,6 +92,21 @@ def far_machine(folder: Path, near_ns: str, far_ns: str, address: str) -> Iterat
     finally:
         if made:
             separation.rmdir()
+
+
+@contextmanager
+def at_home(folder: Path, hosts: Hosts) -> Iterator[FarMachine]:
+    """Make the server's host a far machine, whose user this process is meanwhile, by $HOME."""
+    usual = {key: os.environ.get(key) for key in ("HOME", "SSH_AUTH_SOCK")}
+    with far_machine(folder, hosts.client_ns, hosts.server_ns, hosts.server_address) as far:
+        os.environ["HOME"] = str(far.home)
+        os.environ.pop("SSH_AUTH_SOCK", None)
+        try:
+            yield far
+        finally:
+            for key, value in usual.items():
+                if value is not None:
+                    os.environ[key] = value
 
 
 def _await_listening(near_ns: str, address: str) -> None:

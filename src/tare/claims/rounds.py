@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 from tare import environments, leftovers
 from tare.claims import Claim, Result, Workshop, traces
-from tare.claims.far_machine import far_machine
+from tare.claims.far_machine import at_home
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.hosts import Hosts
@@ -82,16 +81,8 @@ def _level(name: str, hosts: Hosts, folder: Path) -> Iterator[str]:
     if name != environments.FAR:
         yield name
         return
-    usual = {key: os.environ.get(key) for key in ("HOME", "SSH_AUTH_SOCK")}
-    with far_machine(folder, hosts.client_ns, hosts.server_ns, hosts.server_address) as far:
-        os.environ["HOME"] = str(far.home)
-        os.environ.pop("SSH_AUTH_SOCK", None)
-        try:
-            yield f"{environments.FAR} {far.target}"
-        finally:
-            for key, value in usual.items():
-                if value is not None:
-                    os.environ[key] = value
+    with at_home(folder, hosts) as far:
+        yield f"{environments.FAR} {far.target}"
 
 
 def _there(run_id: str) -> set[str]:

@@ -12,7 +12,7 @@ __all__ = ["of_run", "processes_of"]
 
 
 def of_run(run_id: str, mark: str | None = None) -> list[str]:
-    """List namespaces, mounts, cgroups, loop devices and folders of a run, and its owner's processes.
+    """List namespaces, mounts, cgroups, loop devices, folders of a run, and its owner's processes.
 
     Only those: other runs may be at work on this machine.
     """

@@ -29,6 +29,8 @@ __all__ = ["Overhead"]
 
 _TIMEOUT_S = 120.0
 _IDLE_S = "120"
+_MOST_OF_CLOCK = 0.01
+"""A cost of which the probe's own clock is a larger share is refused."""
 _FEW = ("--batches", "10", "--operations", "500")
 _UNITS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "system-call": ("a null system call", ("syscall", "--batches", "10")),
@@ -122,10 +124,15 @@ class Overhead:
         Raises:
             TrialError: a probe failed, or the environment did not start.
         """
-        values = {
-            name: _median(name, inside.run(("probe/probe", *argv), _TIMEOUT_S))
-            for name, (_, argv) in _UNITS.items()
-        }
+        values: dict[str, float] = {}
+        shares: dict[str, float] = {}
+        refused: list[str] = []
+        for name, (_, argv) in _UNITS.items():
+            cost, share = _cost(name, inside.run(("probe/probe", *argv), _TIMEOUT_S))
+            if share < _MOST_OF_CLOCK:
+                values[name], shares[name] = cost, share
+            else:
+                refused.append(name)
         began = time.monotonic_ns()
         with environments.for_plot(cell.levels).enter(site) as second:
             second.run(("uname", "-r"), _TIMEOUT_S)
@@ -134,14 +141,23 @@ class Overhead:
                 footprint = idle.account().peak_memory_bytes
         if footprint:
             values["footprint"] = float(footprint)
-        return Measurement(values=values)
+        return Measurement(values=values, settings={"clock's share": shares, "refused": refused})
 
 
-def _median(name: str, said: str) -> float:
+def _cost(name: str, said: str) -> tuple[float, float]:
+    """Return an operation's cost in ns, and the share of it that is the probe's own clock."""
     try:
-        found = statistics.median(float(batch) for batch in json.loads(said)["batches"])
-    except (ValueError, KeyError, TypeError, statistics.StatisticsError) as error:
+        line = json.loads(said)
+        found = statistics.median(float(batch) for batch in line["batches"])
+        clock = float(line["clock_overhead_ns"]) / float(line["operations_per_batch"])
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        ZeroDivisionError,
+        statistics.StatisticsError,
+    ) as error:
         raise TrialError(f"the probe of {name} printed no batches: {said[-200:]!r}") from error
     if not (math.isfinite(found) and found > 0):
         raise TrialError(f"the probe of {name} found a time that cannot be: {found}")
-    return found
+    return found, clock / found

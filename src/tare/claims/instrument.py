@@ -1,0 +1,170 @@
+"""B2: what the instrument itself costs, in each environment, beside what it reports."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tare import analysis, clocks, environments, experiment, leftovers, machine, plan, runner
+from tare.accounting import Account
+from tare.cell import Cell
+from tare.claims import Claim, Result, Workshop, traces
+from tare.claims.far_machine import at_home
+from tare.command import owner_mark
+from tare.environments import Inside, Site
+from tare.hosts import Hosts
+from tare.placement import Placement
+from tare.record import Record
+from tare.workloads import registry
+
+_MOST = 0.01
+_SESSION = {"requests": "1000", "warmup": "100", "timeout": "1 s"}
+_TRACED = """\
+title: How much does counting slow what it counts?
+factors: {environment: [native, container], transport: [udp]}
+baseline: {environment: native}
+blocks: {min: 6, max: 6}
+causes: 2
+session: {requests: 500, warmup: 50, timeout: 1 s}
+"""
+_TRACERS = ("perf", "strace", "bpftrace", "ltrace")
+
+
+def _check(workshop: Workshop) -> Result:
+    found: dict[str, Any] = {}
+    for name in (*environments.NAMES, environments.FAR):
+        if environments.by_name()[name].availability().available:
+            workshop.say(name)
+            with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
+                found[name] = _cost_in(workshop, name, Path(folder))
+    workshop.say("counting operations")
+    with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
+        inflation = _inflation(workshop, Path(folder))
+    holds = bool(inflation) and all(
+        not seen["tracers"] and seen["clock over response"] < _MOST and seen["worst probe"] < _MOST
+        for seen in found.values()
+    )
+    figure = "; ".join(
+        f"{name}: clock {seen['clock over response']:.2%} of a UDP response, worst probe"
+        f" {seen['worst probe']:.2%}"
+        + (f", refused: {', '.join(seen['refused'])}" if seen["refused"] else "")
+        for name, seen in found.items()
+    )
+    figure += "; no tracer" if not any(s["tracers"] for s in found.values()) else "; TRACED"
+    figure += "; counting sessions took " + ", ".join(
+        f"{value:.2f} times as long ({cell})" for cell, value in inflation.items()
+    )
+    return Result(holds, figure, {**found, "inflation": inflation})
+
+
+def _cost_in(workshop: Workshop, name: str, folder: Path) -> dict[str, Any]:
+    with leftovers.Registry(folder / "leftovers") as owed, Hosts(owed) as hosts:
+        scratch = Path(tempfile.gettempdir()) / f"tare-{owed.run_id}"
+        with owed.owing("directory", str(scratch)):
+            scratch.mkdir()
+            site = Site(
+                hosts=hosts,
+                programs=workshop.programs,
+                scratch=scratch,
+                cache=workshop.cache,
+                leftovers=owed,
+                placement=Placement.parse("same-core"),
+            )
+            if name != environments.FAR:
+                return _cost(name, site)
+            with at_home(folder, hosts) as far:
+                return _cost(f"{environments.FAR} {far.target}", site)
+
+
+def _cost(level: str, site: Site) -> dict[str, Any]:
+    tracers: list[str] = []
+
+    @contextmanager
+    def watching(_client: Account, _server: Account) -> Iterator[None]:
+        tracers.extend(_tracers())
+        yield
+        tracers.extend(_tracers())
+
+    with environments.for_plot({"environment": level}).enter(site) as inside:
+        calibration = clocks.calibrate(site, inside)
+        samples = site.scratch / "samples.parquet"
+        asked = registry.by_name()["request-reply"]
+        cell = _cell("request-reply", level, transport="udp", scheduling="other")
+        asked.measure(cell, _SESSION, site, inside, samples, watching)
+        mean = analysis.summarise_session(samples).value("mean") or 0.0
+        probes = _probes(level, site, inside)
+    return {
+        # Each response is stamped when it was sent and when it came back.
+        "clock over response": 2 * calibration.client.read_ns / mean,
+        "null response over response": calibration.client.null_response_ns / mean,
+        "mean response ns": mean,
+        "clock ns": [calibration.client.read_ns, calibration.inside.read_ns],
+        "timer late ns": [calibration.client.timer_late_ns, calibration.inside.timer_late_ns],
+        "worst probe": max(probes["shares"].values(), default=0.0),
+        "refused": probes["refused"],
+        "tracers": tracers,
+    }
+
+
+def _probes(level: str, site: Site, inside: Inside) -> dict[str, Any]:
+    found = registry.by_name()["overhead"].measure(
+        _cell("overhead", level), {}, site, inside, site.scratch / "none.parquet"
+    )
+    return {"shares": found.settings["clock's share"], "refused": found.settings["refused"]}
+
+
+def _cell(workload: str, level: str, **levels: str) -> Cell:
+    found = registry.by_name()[workload]
+    every = {row.name: row.level(row.default) for row in found.factors.values()}
+    every |= {"environment": level, **levels}
+    kept = found.applicable(every)
+    return Cell(id=workload, levels={n: v for n, v in every.items() if n in kept})
+
+
+def _tracers() -> list[str]:
+    """Name the tracers at work on our processes: by what they are, and by who is traced.
+
+    User-Mode Linux and gVisor run their own programs by tracing them: that is the environment.
+    """
+    ours = traces.processes_of(owner_mark())
+    found = []
+    for pid in ours:
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:  # it has ended
+            continue
+        traced = next(line for line in status.splitlines() if line.startswith("TracerPid:"))
+        if name in _TRACERS or int(traced.split()[1]) not in (0, *ours):
+            found.append(f"{name} ({traced})")
+    return found
+
+
+def _inflation(workshop: Workshop, folder: Path) -> dict[str, float]:
+    asked = experiment.parse(_TRACED, "traced.yaml")
+    workload = registry.by_name()[asked.workload]
+    record = Record.create(
+        folder / "result",
+        _TRACED,
+        plan.make(asked, workload),
+        machine.fingerprint(workshop.programs),
+    )
+    runner.run(record, asked, workload, workshop.programs, workshop.cache)
+    found = analysis.analyse(record).causes
+    return {c.cell.id: c.inflation for c in found if c.inflation is not None}
+
+
+CLAIMS = (
+    Claim(
+        "B2",
+        "Measuring sessions carry no tracer; clock, timer and probes are calibrated in each"
+        " environment and cost under 1 % of what is reported, else the value is refused; counting"
+        " sessions report their own inflation.",
+        "no tracer seen; two clock readings under 1 % of a response, each probe's clock under 1 %"
+        " of its cost, in every environment",
+        _check,
+    ),
+)

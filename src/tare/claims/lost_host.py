@@ -1,0 +1,106 @@
+"""B6: an ssh host that goes away, or stops answering, in the middle of a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tare import analysis, environments, experiment, leftovers, machine, plan, report, runner
+from tare.claims import Claim, Result, Workshop
+from tare.claims.far_machine import at_home
+from tare.hosts import Hosts
+from tare.record import Record
+from tare.workloads import registry
+
+_BLOCKS = 4
+_AFTER = 2
+"""Blocks that are measured before the host goes."""
+_EXPERIMENT = """\
+title: Here and there
+factors: {{environment: [native, {far}], transport: [udp]}}
+baseline: {{environment: native}}
+family: {{transport: tcp}} # nothing is judged, so few blocks may do
+blocks: {{min: {blocks}, max: {blocks}}}
+session: {{requests: 300, warmup: 30, timeout: 1 s}}
+"""
+_HOW = {"lost": signal.SIGKILL, "stopped": signal.SIGSTOP}
+
+
+def _check(workshop: Workshop) -> Result:
+    found = {}
+    for how, by in _HOW.items():
+        workshop.say(f"a host that is {how} in block {_AFTER + 1}")
+        with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
+            found[how] = run_without(workshop, by, Path(folder))
+    holds = all(
+        seen["native failed"] == 0
+        and seen["there measured"] >= _AFTER
+        and seen["there failed"] == _BLOCKS - seen["there measured"] > 0
+        and seen["in report"]
+        for seen in found.values()
+    )
+    figure = "; ".join(
+        f"{how}: here {seen['native measured']} of {_BLOCKS} trials, there {seen['there measured']}"
+        f" measured and {seen['there failed']} absent, report drawn"
+        for how, seen in found.items()
+    )
+    return Result(holds, figure, found)
+
+
+def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[str, Any]:
+    """Run here and there, send a signal to the far side after some blocks, and go on to the end."""
+    with (
+        leftovers.Registry(folder / "leftovers") as owed,
+        Hosts(owed) as hosts,
+        at_home(folder, hosts) as far,
+    ):
+        level = environments.level(f"{environments.FAR} {far.target}")
+        text = _EXPERIMENT.format(far=level, blocks=_BLOCKS)
+        asked = experiment.parse(text, "lost-host.yaml")
+        workload = registry.by_name()[asked.workload]
+        record = Record.create(
+            folder / "result",
+            text,
+            plan.make(asked, workload),
+            machine.fingerprint(workshop.programs),
+        )
+        gone: list[int] = []
+
+        def watch(progress: runner.Progress) -> None:
+            if progress.block >= _AFTER and not gone:
+                gone.extend((*far.sessions(), far.sshd.pid))
+                for pid in gone:
+                    os.kill(pid, by)
+
+        try:
+            runner.run(record, asked, workload, workshop.programs, workshop.cache, watch)
+        finally:
+            for pid in gone:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+        page = report.render(analysis.analyse(record))
+    trials = record.trials()
+    here = [t for t in trials if str(far.target) not in t.cell]
+    there = [t for t in trials if str(far.target) in t.cell and "#" not in t.cell]
+    return {
+        "native measured": len({t.block for t in here if t.status == "ok"}),
+        "native failed": sum(t.status == "failed" for t in here),
+        "there measured": sum(t.status == "ok" for t in there),
+        "there failed": sum(t.status == "failed" for t in there),
+        "in report": level in page,
+    }
+
+
+CLAIMS = (
+    Claim(
+        "B6",
+        "A stopped or lost ssh host costs only its own cells: the run ends by itself, with a"
+        " complete report of the rest.",
+        "every trial on this machine measured, the host's absent with their reason, report drawn",
+        _check,
+    ),
+)
