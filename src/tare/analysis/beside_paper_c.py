@@ -11,7 +11,7 @@ from tare.workloads.mpi_io_job import Cache
 
 __all__ = ["beside_paper_c"]
 
-_ASYNCHRONOUS = ("async_writes", "on")
+_ASYNCHRONOUS = ("write", "async")
 
 
 def beside_paper_c(questions: Iterable[Question]) -> tuple[Beside, ...]:
