@@ -20,6 +20,7 @@ namespace tare::probe {
 namespace {
 
 constexpr int kPatienceMs = 1000;
+constexpr int kAttempts = 5;  // a datagram may be lost, and a batch with a loss stands out
 
 struct Options {
   Extent extent{.batches = 20, .operations = 50};
@@ -47,18 +48,25 @@ class Asker {
     datagram[0] = code && !here ? kWithCode : kPlain;
     const int64_t start = Now();
     for (uint64_t i = 0; i < options_.extent.operations; ++i) {
-      if (send(fd_, datagram.data(), datagram.size(), 0) < 0) ThrowErrno("cannot send");
-      if (recv(fd_, datagram.data(), datagram.size(), 0) < 0) {
-        throw std::runtime_error(
-            "no code-echo answers at " + options_.peer + " port " + std::to_string(options_.port) +
-            "; start `probe code-echo --port " + std::to_string(options_.port) + "` there");
-      }
+      Request(datagram);
       if (code && here) value_ = CallColdFunctions(value_, data_);
     }
     return static_cast<double>(Now() - start) / static_cast<double>(options_.extent.operations);
   }
 
  private:
+  void Request(std::array<char, 64>& datagram) {
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      if (send(fd_, datagram.data(), datagram.size(), 0) > 0 &&
+          recv(fd_, datagram.data(), datagram.size(), 0) > 0) {
+        return;
+      }
+    }
+    throw std::runtime_error("no code-echo answers at " + options_.peer + " port " +
+                             std::to_string(options_.port) + "; start `probe code-echo --port " +
+                             std::to_string(options_.port) + "` there");
+  }
+
   const Options& options_;
   const int fd_;
   uint64_t value_ = 1;

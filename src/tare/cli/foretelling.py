@@ -81,9 +81,8 @@ def _show(predictions: list[Prediction]) -> None:
     table = printing.table("environment", "response", "predicted [90 %]", "of it, by cause")
     for p in predictions:
         value = numbers.time(p.value_ns, p.low_ns, p.high_ns)
-        parts = ", ".join(
-            f"{name} {numbers.share(part / p.value_ns).bare}" for name, part in p.parts_ns.items()
-        )
+        shares = {name: part / p.value_ns for name, part in p.parts_ns.items()}
+        parts = ", ".join(f"{name} {s:.0%}" for name, s in shares.items() if s >= _WORTH_NAMING)
         printing.add_row(table, (p.target.environment, _levels(p.target.levels), str(value), parts))
     printing.out.print(table)
 
@@ -126,13 +125,17 @@ def _show_checked(checked: list[Checked], *, as_json: bool) -> None:
 
 
 def _show_refusals(foretold: Foretold, environment: str | None) -> None:
+    grouped: dict[tuple[str, str, str], list[str]] = {}
     for refusal in foretold.refusals:
         if environment in (None, refusal.environment):
-            what = f"{refusal.environment}, {_levels(refusal.levels)}"
-            printing.say("[yellow]not predicted:[/]", f"{what}: {refusal.why}")
-            printing.say("  [dim]→[/]", refusal.remedy)
+            key = (refusal.environment, refusal.why, refusal.remedy)
+            grouped.setdefault(key, []).append(_levels(refusal.levels))
+    for (where, why, remedy), responses in grouped.items():
+        printing.say("[yellow]not predicted:[/]", f"{where}: {why} ({'; '.join(responses)})")
+        printing.say("  [dim]→[/]", remedy)
 
 
+_WORTH_NAMING = 0.01
 _TOLD = ("transport", "reception", "payload", "placement")
 
 

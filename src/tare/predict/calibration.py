@@ -29,7 +29,7 @@ _FAR = 2.0
 """A cost or a floor that is this many times beyond all that were calibrated on is refused."""
 _ALIKE = 1.25
 """An environment whose costs all lie within this factor of the host's is the host, to the model."""
-_FEWEST_SETTINGS = 3
+_FEWEST = 2
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Calibration:
         )
 
     @cached_property
-    def settings(self) -> tuple[tuple[str, str], ...]:
-        """Environments with placements that are known, each once."""
-        return tuple(dict.fromkeys(known.target.setting for known in self.known))
+    def environments(self) -> tuple[str, ...]:
+        """Those that are known, each once."""
+        return tuple(dict.fromkeys(known.target.environment for known in self.known))
 
     @cached_property
     def _fitted(self) -> dict[str, tuple[tuple[float, ...], float]]:
@@ -98,17 +98,17 @@ class Calibration:
         found = {}
         for statistic in dict.fromkeys(s for known in self.known for s in known.measured_ns):
             missed: list[float] = []
-            for setting in self.settings:
-                rest = [k for k in self.known if k.target.setting != setting]
+            for environment in self.environments:
+                rest = [k for k in self.known if k.target.environment != environment]
                 weights = _weights(rest, statistic)
                 missed += [
                     math.log(
                         k.measured_ns[statistic] / terms(k.target.ground[statistic]).total(weights)
                     )
                     for k in self.known
-                    if k.target.setting == setting
+                    if k.target.environment == environment
                 ]
-            factor = prediction_factor(missed, len(self.settings), CONFIDENCE)
+            factor = prediction_factor(missed, len(self.environments), CONFIDENCE)
             found[statistic] = (_weights(self.known, statistic), factor)
         return found
 
@@ -116,10 +116,10 @@ class Calibration:
         def refuse(why: str, remedy: str) -> Refusal:
             return Refusal(target.environment, target.levels, why, remedy)
 
-        if len(self.settings) < _FEWEST_SETTINGS:
+        if len(self.environments) < _FEWEST:
             return refuse(
-                f"the calibration knows {len(self.settings)} environments with placements; an"
-                f" interval needs {_FEWEST_SETTINGS}",
+                f"the calibration knows {len(self.environments)} environments, and an interval"
+                f" needs {_FEWEST}",
                 "calibrate on more: tare predict RESULT --check MEASURED --record",
             )
         ratios = _ratios(target.ground[statistic])

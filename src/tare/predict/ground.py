@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 from tare import experiment as experiments
 from tare.analysis.accounts import account_for
@@ -17,6 +17,7 @@ from tare.cell import Cell
 from tare.errors import UsageError
 from tare.predict.model import COSTS, Ground
 from tare.record import CauseSession, Record
+from tare.workloads import rows
 
 __all__ = ["STATISTICS", "Refusal", "Target", "targets"]
 
@@ -54,15 +55,11 @@ class Target:
         """Environment and levels in one, to find it in another result."""
         return key_of(self.environment, self.levels)
 
-    @property
-    def setting(self) -> tuple[str, str]:
-        """Environment and placement: what shares one vector."""
-        return self.environment, self.levels.get("placement", "")
-
 
 def key_of(environment: str, levels: Mapping[str, str]) -> tuple[str, ...]:
-    """Environment and levels in one."""
-    rest = sorted((k, v) for k, v in levels.items() if k != "environment")
+    """Environment and levels in one; a guest's own options belong to the environment."""
+    left_out = {"environment", *(row.name for row in rows.GUEST)}
+    rest = sorted((k, v) for k, v in levels.items() if k not in left_out)
     return (environment, *(f"{k}={v}" for k, v in rest))
 
 
@@ -96,7 +93,7 @@ def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
             if cell.levels.get("transport") in (FLOOR, "icmp", "null"):
                 continue
             levels = {k: v for k, v in cell.levels.items() if k != "environment"}
-            if reader.floor(environment, cell) is None and reader.elsewhere(environment, cell):
+            if not reader.floors(environment, cell) and reader.elsewhere(environment, cell):
                 continue  # a setting that was not asked for there, such as a guest's placement
             answer = reader.target(environment, cell)
             if isinstance(answer, Target):
@@ -115,19 +112,22 @@ class _Reader:
         self._cells = cells
         self._sessions = sessions
         self._counted = [session for session in counted if session.error is None]
+        self._errors = {s.cell: s.error for s in counted if s.error is not None}
         self._by_id = {cell.id: cell for cell in cells}
 
-    def floor(self, environment: str, like: Cell) -> Cell | None:
-        """The floor transport's cell in an environment, with the other levels alike."""
+    def floors(self, environment: str, like: Cell) -> list[Cell]:
+        """The floor transport's cells in an environment, with the other levels alike.
+
+        More than one where guests differ in their own options.
+        """
         wanted = {k: v for k, v in like.levels.items() if k not in ("environment", *_OWN)}
-        for cell in self._cells:
-            if cell.levels.get("environment") != environment:
-                continue
-            if cell.levels.get("transport") != FLOOR:
-                continue
-            if all(cell.levels.get(k, v) == v for k, v in wanted.items()):
-                return cell
-        return None
+        return [
+            cell
+            for cell in self._cells
+            if cell.levels.get("environment") == environment
+            and cell.levels.get("transport") == FLOOR
+            and all(cell.levels.get(k, v) == v for k, v in wanted.items())
+        ]
 
     def elsewhere(self, environment: str, like: Cell) -> bool:
         """Whether the environment was measured, but never in this placement."""
@@ -135,7 +135,9 @@ class _Reader:
         placement = like.levels.get("placement")
         return bool(here) and all(c.levels.get("placement") != placement for c in here)
 
-    def target(self, environment: str, cell: Cell) -> Target | tuple[str, str]:
+    def target(  # noqa: PLR0911 - each return is a refusal of its own
+        self, environment: str, cell: Cell
+    ) -> Target | tuple[str, str]:
         """A target, or why there is none and what would help."""
         for name, level in _ALONE.items():
             if cell.levels.get(name, level) != level:
@@ -144,19 +146,25 @@ class _Reader:
                     " sum of costs foretells",
                     f"measure with {name}: {level}",
                 )
-        here, there = self.floor(HOST, cell), self.floor(environment, cell)
-        if here is None or there is None:
-            where = HOST if here is None else environment
-            return (
-                f"UDP was not measured in {where} with the same payload and placement",
-                "add it to the experiment, as experiments/predict.yaml does",
-            )
+        floors = {where: self.floors(where, cell) for where in (HOST, environment)}
+        for where, found in floors.items():
+            if not found:
+                return (
+                    f"UDP was not measured in {where} with the same payload and placement",
+                    "add it to the experiment, as experiments/predict.yaml does",
+                )
+            if len(found) > 1:
+                return (
+                    f"{where} stands for {len(found)} guests that differ in their options",
+                    "predict from a result of one of them",
+                )
+        here, there = floors[HOST][0], floors[environment][0]
         costs_here, costs_there = self._vector(HOST, cell), self._vector(environment, cell)
         if costs_here is None or costs_there is None:
             where = HOST if costs_here is None else environment
             return (
-                f"{where} has no overhead vector in this placement",
-                "set `causes: 2` in the experiment, which measures it",
+                f"{where} has no whole overhead vector in this placement{self._failure(where)}",
+                "set `causes: 2` in the experiment, which measures it; or resume its run",
             )
         counts = self._beyond(cell, here)
         if counts is None:
@@ -179,6 +187,13 @@ class _Reader:
             )
         levels = {k: v for k, v in cell.levels.items() if k != "environment"}
         return Target(environment, levels, ground)
+
+    def _failure(self, environment: str) -> str:
+        """Why measuring a vector failed, where it did."""
+        for cell_id, error in self._errors.items():
+            if self._by_id[cell_id].levels.get("environment") == environment:
+                return f": {error}"
+        return ""
 
     def _time(self, cell: Cell, statistic: str) -> float | None:
         values = [v for v in self._sessions.column(cell.id, statistic) if v is not None]
@@ -221,7 +236,7 @@ class _Reader:
         return {name: fmean(counts[name] for counts in found) for name in found[0]}
 
     def _vector(self, environment: str, like: Cell) -> dict[str, float] | None:
-        """Unit costs there, by kind: the least of the repeats, since disturbance adds."""
+        """Unit costs there, by kind, over the repeats; None where one is missing."""
         wanted = like.levels.get("placement"), like.levels.get("scheduling")
         found = [
             session.unit_medians_ns
@@ -232,8 +247,10 @@ class _Reader:
         ]
         vector = {}
         for kind, name in COSTS.items():
-            values = [costs[name] for costs in found if costs.get(name, 0) > 0]
-            if not values:
+            values = [costs[name] for costs in found if name in costs]
+            # Disturbance adds to a cost, but a difference of two it moves either way.
+            cost = (median if kind in ("code", "client") else min)(values) if values else 0.0
+            if cost <= 0.0:
                 return None
-            vector[kind] = min(values)
+            vector[kind] = cost
         return vector

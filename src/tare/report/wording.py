@@ -164,6 +164,8 @@ class Names:
 
 def _mode(level: str) -> str:
     word, _, rate = level.partition(" ")
+    if word not in ("closed", "open"):
+        return level  # host and guest, alone or concurrent
     return f"{word} loop" + (f" at {rate}" if rate else "")
 
 

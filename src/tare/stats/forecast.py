@@ -21,7 +21,7 @@ __all__ = ["Score", "prediction_factor", "score"]
 def prediction_factor(missed: Sequence[float], groups: int, confidence: float = 0.90) -> float:
     """By what factor a new response may miss its prediction, up and down.
 
-    Errors within a group (one environment in one placement) hang together, so that the groups and
+    Errors within a group (one environment) hang together, so that the groups and
     not the responses count as degrees of freedom; the errors' root mean square stands for their
     spread, since a prediction that is wrong in the mean is as wrong as one that scatters.
 
