@@ -1,0 +1,66 @@
+"""What the claims on nvio and walks make of what they find."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tare import process
+from tare.claims import Workshop, by_id
+from tare.claims.small_pieces import gain, reaches
+from tare.stats import paired_ratio
+
+
+class Asked:
+    """A question that has a ratio."""
+
+    def __init__(self, ours: list[float], plain: list[float]) -> None:
+        self.ratio = paired_ratio(ours, plain)
+
+
+def test_a_gain_is_the_ratio_the_other_way_round() -> None:
+    found = gain(Asked([1.0, 1.1, 0.9, 1.0, 1.05, 0.95], [4.0] * 6))  # type: ignore[arg-type]
+    assert found.estimate == pytest.approx(4.0, rel=0.02)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 4.0 < found.high
+    assert reaches(found, 3.5)
+    assert not reaches(found, 4.0)  # the estimate alone is not enough
+
+
+def bench(vnni: bool, product_s: float, planes: tuple[int, int] = (1, 1)) -> str:
+    """What `walks bench` prints of one case whose raw product takes 10 ms."""
+    case = {
+        "planes": planes, "pairs": planes[0] * planes[1], "cells": [1, 2, 8],
+        "raw_gemm_s": [0.010] * 8, "raw_matmul_s": [0.012] * 8, "product_s": [product_s] * 8,
+    }  # fmt: skip
+    return json.dumps({"onednn": "3", "vnni": vnni, "threads": 2, "cases": [case]})
+
+
+@pytest.mark.parametrize(
+    ("planes", "product_s", "holds"),
+    [
+        ((1, 1), 0.0110, True),
+        ((1, 1), 0.0112, False),
+        ((2, 1), 0.028, True),
+        ((2, 1), 0.029, False),
+    ],
+)
+def test_a_product_is_judged_by_its_planes(
+    planes: tuple[int, int], product_s: float, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Said:
+        stdout = ""
+
+    def run(command: object, _timeout_s: float) -> Said:
+        said = Said()
+        said.stdout = bench("ONEDNN_MAX_CPU_ISA" not in str(command), product_s, planes)
+        return said
+
+    monkeypatch.setattr(process, "run", run)
+    workshop = Workshop(Path("/home"), Path("/build"), Path("/cache"), lambda _: None)
+    found = by_id("C8").check(workshop)
+    assert found.holds is holds
+    assert "exact with cells of 1, 2, 8 bytes" in found.figure
