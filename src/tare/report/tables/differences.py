@@ -17,11 +17,12 @@ _MOST_NAMED = 3
 _LONGEST_FACT = 60
 
 
-def differences(analysis: Analysis, names: Names) -> list[tuple[str, list[str], list[Table]]]:
-    """Every effect that was judged: a heading, what explains it in words, and the tables."""
+def differences(analysis: Analysis, names: Names) -> list[tuple[str, bool, list[str], list[Table]]]:
+    """Every effect that was judged: a heading, whether it is explained, words, and tables."""
     return [
         (
             f"{names.place(found.cell).full} against {names.place(found.against).full}",
+            found.explained,
             conclusion(found),
             of_differences(found),
         )
