@@ -84,8 +84,13 @@ def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[st
                     os.kill(pid, signal.SIGCONT)
         page = report.render(analysis.analyse(record))
     trials = record.trials()
-    here = [t for t in trials if str(far.target) not in t.cell]
-    there = [t for t in trials if str(far.target) in t.cell and "#" not in t.cell]
+    cells = {cell.id: cell for cell in record.plan.cells}
+    here = [t for t in trials if cells[t.cell].levels["environment"] != level]
+    there = [
+        t
+        for t in trials
+        if cells[t.cell].levels["environment"] == level and cells[t.cell].replica == 1
+    ]
     return {
         "native measured": len({t.block for t in here if t.status == "ok"}),
         "native failed": sum(t.status == "failed" for t in here),
