@@ -29,7 +29,8 @@ for path in /sys/class/net/*; do
   [ -e "$path/device" ] && interface=${path##*/}
 done
 ip link set lo up
-ip link set "$interface" up && ip address add "$address" dev "$interface" || fail "no network"
+ip link set "$interface" up || fail "no network interface"
+ip address add "$address" dev "$interface" || fail "cannot take the address '$address'"
 for neighbour in $neighbours; do
   ip neighbour replace "${neighbour%,*}" lladdr "${neighbour#*,}" dev "$interface" nud permanent
 done
@@ -55,13 +56,12 @@ case $work in
   *) fail "nobody knows the work $work" ;;
 esac
 if [ -n "$own" ]; then
-  # shellcheck disable=SC2086 # three words on purpose
-  tare-memory fill $(echo "$own" | tr , ' ') &
+  rest=${own#*,}
+  tare-memory fill "${own%%,*}" "${rest%%,*}" "${rest#*,}" &
   while ! [ -e /run/tare-filled ]; do sleep 0.2; done
 fi
 if [ -n "$dirty" ]; then
-  # shellcheck disable=SC2086 # two words on purpose
-  tare-memory dirty $(echo "$dirty" | tr , ' ') &
+  tare-memory dirty "${dirty%%,*}" "${dirty#*,}" &
 fi
 echo "tare: ready"
 wait

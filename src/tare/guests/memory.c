@@ -71,7 +71,7 @@ static int fill(size_t mib, uint64_t alike_per_mille, uint64_t seed) {
   for (;;) pause();
 }
 
-static int dirty(uint64_t bytes_a_second, uint64_t seed) {
+_Noreturn static void dirty(uint64_t bytes_a_second, uint64_t seed) {
   char *memory = hold(DIRTIED);
   struct timespec next;
   clock_gettime(CLOCK_MONOTONIC, &next);
@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 3 && i + 2 < argc; i++) numbers[i] = strtoull(argv[i + 2], NULL, 10);
   if (strcmp(verb, "content") == 0) return content(numbers[0], numbers[1]);
   if (strcmp(verb, "fill") == 0) return fill(numbers[0], numbers[1], numbers[2]);
-  if (strcmp(verb, "dirty") == 0) return dirty(numbers[0], numbers[1]);
+  if (strcmp(verb, "dirty") == 0) dirty(numbers[0], numbers[1]);
   if (strcmp(verb, "spin") == 0)
     for (volatile uint64_t turns = 0;; turns++) continue;
   fprintf(stderr, "tare-memory: content, fill, dirty or spin\n");
