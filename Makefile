@@ -91,6 +91,16 @@ conformance: build ## whatever passes with plain MPI passes under nvio: one pass
 crashes: build ## nothing that was synced is lost: 10 000 simulated crash points, 200 kill -9 (10 minutes, resumes)
 	nvio/conformance/campaign.py crash --build build/nvio
 
+STATIC := target/x86_64-unknown-linux-musl/release/pageshare
+
+.PHONY: static
+static: setup ## build one static binary of pageshare, and migrate a guest with it
+	rustup --quiet target add x86_64-unknown-linux-musl
+	cargo build --quiet --release --locked -p pageshare --target x86_64-unknown-linux-musl
+	file $(STATIC) | grep -E 'static(ally|-pie) linked'
+	! ldd $(STATIC) 2>/dev/null | grep '=>'
+	PAGESHARE_BINARY=$(CURDIR)/$(STATIC) cargo test --quiet -p pageshare --test migrate_command the_guest_arrives
+
 .PHONY: schema
 schema: setup ## write the JSON Schema of experiment files
 	$(BIN)/tare schema > experiments/schema.json

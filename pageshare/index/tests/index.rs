@@ -134,3 +134,24 @@ fn the_table_takes_under_one_percent_of_what_it_indexes() {
     let table = builder.build();
     assert!(table.bytes() * 100 <= table.len() * PAGE_SIZE, "{} bytes", table.bytes());
 }
+
+/// `PAGESHARE_GOLDEN=write` writes the file anew, for a new version.
+#[test]
+fn the_golden_index_is_what_is_written_today() {
+    let mut catalogue = Catalogue::default();
+    catalogue.add_origin(Origin::Process { pid: 7, started: 12345 });
+    catalogue.add_origin(Origin::File { path: PathBuf::from("/images/debian.raw") });
+    catalogue.add_span(0, 0x7f00_0000_0000, 2);
+    catalogue.add_span(1, 4096, 2);
+    let mut builder = TableBuilder::default();
+    for page in 0..4_u8 {
+        builder.insert(key(1).hash(&[page / 2; PAGE_SIZE]), page.into());
+    }
+    let written = snapshot::encode(&key(1), &catalogue, &builder.build());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/pageshare/index.bin");
+    if std::env::var("PAGESHARE_GOLDEN").is_ok_and(|wish| wish == "write") {
+        std::fs::write(path, &written).unwrap();
+    }
+    let golden = std::fs::read(path).unwrap();
+    assert!(written == golden, "the format has changed: raise its version");
+}

@@ -6,7 +6,8 @@
 //!
 //! Rates are GiB (2^30 bytes) of stream or memory a second of *processor* time, user and system,
 //! of the process that does it: a rate a core, whatever else the machine does. Each is the median
-//! of `REPEATS`, with all of them beside it.
+//! of `REPEATS`, with all of them beside it. `PAGESHARE_BINARY=FILE` measures another build's
+//! proxies.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -178,7 +179,8 @@ fn pass_through(channel: &[u8]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
 
 fn proxy(directory: &Path, arguments: &[&str]) -> Child {
     let role = arguments[0];
-    Command::new(env!("CARGO_BIN_EXE_pageshare"))
+    let built = env!("CARGO_BIN_EXE_pageshare").to_owned();
+    Command::new(std::env::var("PAGESHARE_BINARY").unwrap_or(built))
         .args(arguments)
         .args(["--insecure", "--once", "--record"])
         .arg(directory.join(format!("{role}.json")))

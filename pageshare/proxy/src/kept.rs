@@ -10,7 +10,6 @@ mod file;
 mod keeper;
 
 pub use copies::Copies;
-pub use file::{Refusal, Seal};
 pub use keeper::{KeepIn, Keeper, KeptPages};
 
 /// What a finished copy's name ends with.

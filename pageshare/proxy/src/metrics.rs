@@ -82,6 +82,11 @@ impl Metrics {
         account
     }
 
+    /// Forgets an account: it was no migration's.
+    pub fn forget(&self, account: &Arc<Account>) {
+        self.state().live.retain(|live| !Arc::ptr_eq(live, account));
+    }
+
     /// Closes an account.
     #[must_use]
     pub fn end(&self, account: &Arc<Account>) -> Record {

@@ -109,11 +109,12 @@ fn greet(
     let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
     if session.close_channel() {
         sessions.remove(&id);
-        let record = receiver.metrics.end(&session.account);
+        let record = session.account.record();
         if record.stream_bytes == 0 && record.pages_asked > 0 && record.error.is_none() {
+            receiver.metrics.forget(&session.account);
             return info!("answered an estimate over {} pages", record.pages_asked);
         }
         // Nobody listens any more when the program is about to end.
-        let _ = ended.send(record);
+        let _ = ended.send(receiver.metrics.end(&session.account));
     }
 }

@@ -4,7 +4,7 @@ mod lab;
 
 use lab::{Guest, Pair};
 use pageshare::scope::Scope;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const KSM: &str = "/sys/kernel/mm/ksm";
 
@@ -34,43 +34,80 @@ impl Drop for Running {
     }
 }
 
-#[test]
-fn only_pages_that_ksm_has_merged_are_asked_for_and_the_guest_arrives() {
-    let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
-    let neighbour = Guest::running();
-    source.command("random", "FILLED");
-    let before = source.checksum();
-    let ksm = Running::start();
-    // Other guests on this machine are merged too: only the source's own pages count.
-    let merged = format!("/proc/{}/ksm_merging_pages", source.pid());
-    lab::wait_for("KSM to merge what the two guests share", || {
-        let merged = std::fs::read_to_string(&merged).ok()?;
-        (merged.trim().parse::<u64>().ok()? > 4000).then_some(())
-    });
+fn count(record: &Value, name: &str) -> u64 {
+    record[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {record}"))
+}
 
+fn merged(guest: &Guest) -> u64 {
+    let merged = std::fs::read_to_string(format!("/proc/{}/ksm_merging_pages", guest.pid()));
+    merged.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// All three ways in one test: KSM is the machine's, and takes its time.
+#[test]
+fn ksm_chooses_what_is_asked_for_or_referred_to_at_once_or_is_only_counted() {
+    let ways: [&[&str]; 3] =
+        [&["--candidates", "ksm"], &["--candidates", "ksm", "--at-once"], &["--candidates", "all"]];
+    let neighbour = Guest::running();
+    let mut sources: Vec<Guest> = ways.iter().map(|_| Guest::running()).collect();
+    let mut sums = Vec::new();
+    for source in &mut sources {
+        source.command("random", "FILLED");
+        sums.push(source.checksum());
+    }
+    let ksm = Running::start();
+    lab::wait_for("KSM to merge what the guests share", || {
+        // Other guests on this machine are merged too: only our own count.
+        sources.iter().all(|source| merged(source) > 4000).then_some(())
+    });
     let directory = tempfile::tempdir().expect("a scratch directory");
     let file = directory.path().join("scope.json");
     Scope::generate("test").and_then(|scope| scope.save(&file)).expect("a new scope");
     let scope = file.to_str().expect("a plain path");
-    let mut pair = Pair::unix(
-        &["--scope", scope, "--ask", "always", "--ksm-pid", &source.pid().to_string()],
-        &["--scope", scope, "--source", &format!("pid:{}", neighbour.pid())],
-    );
-    for guest in [&mut source, &mut destination] {
-        guest.capabilities(&["return-path"]);
+    let mut records = Vec::new();
+    for ((source, way), sum) in sources.iter_mut().zip(ways).zip(&sums) {
+        let mut destination = Guest::awaiting();
+        let pid = source.pid().to_string();
+        let send = ["--scope", scope, "--ask", "always", "--ksm-pid", &pid];
+        let neighbour = format!("pid:{}", neighbour.pid());
+        let mut pair =
+            Pair::unix(&[&send[..], way].concat(), &["--scope", scope, "--source", &neighbour]);
+        for guest in [&mut *source, &mut destination] {
+            guest.capabilities(&["return-path"]);
+        }
+        source.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
+        destination.listen(&pair.from);
+        source.migrate(&pair.to);
+        assert_eq!(source.migration_end(), "completed", "{}", pair.logs());
+        destination.resume();
+        assert_eq!(&destination.checksum(), sum);
+        records.push(pair.send.record());
+        if records.len() == ways.len() {
+            lab::wait_for("KSM to merge the guest that has arrived", || {
+                (merged(&destination) > 4000).then_some(())
+            });
+        }
     }
-    source.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
-    destination.listen(&pair.from);
-    source.migrate(&pair.to);
-    assert_eq!(source.migration_end(), "completed", "{}", pair.logs());
     drop(ksm);
-    destination.resume();
-    assert_eq!(destination.checksum(), before);
 
-    let sent = pair.send.record();
-    let count = |name: &str| sent[name].as_u64().expect("a number in the record");
-    assert!(count("pages_asked") > 1000, "{sent}");
-    // The random pages of this guest alone are 12 MiB; KSM cannot have merged them.
-    assert!(count("pages_asked") + 3000 < count("pages"), "{sent}");
-    assert!(count("pages_referenced") * 10 > count("pages_asked") * 8, "precision: {sent}");
+    let [asked, at_once, all] = &records[..] else { panic!("three ways") };
+    for record in [asked, at_once] {
+        assert!(count(record, "pages_asked") > 1000, "{record}");
+        // The random pages of this guest alone are 12 MiB; KSM cannot have merged them.
+        assert!(count(record, "pages_asked") + 3000 < count(record, "pages"), "{record}");
+        assert_eq!(count(record, "merged_asked"), count(record, "pages_asked"));
+        assert_eq!(count(record, "merged_found"), count(record, "pages_referenced"));
+        let precise = count(record, "merged_found") * 10 > count(record, "merged_asked") * 8;
+        assert!(precise, "precision: {record}");
+    }
+    assert_eq!(count(asked, "segments_at_once"), 0, "{asked}");
+    // It asks after all where references made too early have lately been wrong.
+    let (spared, waited) = (count(at_once, "segments_at_once"), count(at_once, "segments_asked"));
+    assert!(spared > waited * 5, "{at_once}");
+    assert!(count(at_once, "pages_supplied") > 0, "KSM's verdict is not exact: {at_once}");
+    let lacking = count(at_once, "pages_asked") - count(at_once, "pages_referenced");
+    assert!(count(at_once, "pages_supplied") <= lacking, "{at_once}");
+    assert!(count(all, "pages_asked") > count(asked, "pages_asked") + 3000, "{all}");
+    assert!(count(all, "merged_found") <= count(all, "pages_referenced"), "{all}");
+    assert!(count(all, "merged_found") * 2 > count(all, "pages_referenced"), "recall: {all}");
 }

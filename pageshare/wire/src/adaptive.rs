@@ -61,10 +61,10 @@ impl StepGain {
         self.saved / link.speed() > self.seconds_a_byte
     }
 
-    /// Whether the step spares most of the bytes that it is tried on.
+    /// Whether the step has lately spared at least a quarter of the bytes that it was tried on.
     #[must_use]
-    pub fn mostly_saves(&self) -> bool {
-        self.saved >= 0.5
+    pub fn often_saves(&self) -> bool {
+        self.saved >= 0.25
     }
 
     /// The step took `seconds` of processor time on `bytes`.

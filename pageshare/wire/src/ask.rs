@@ -129,7 +129,7 @@ pub fn decode_supply(body: &[u8]) -> Result<Vec<u8>, WireError> {
         return Err(malformed);
     };
     let decoded = u32::from_le_bytes([*l0, *l1, *l2, *l3]);
-    let whole = decoded as usize % PAGE_SIZE == 0 && decoded as usize <= LONGEST_SEGMENT;
+    let whole = (decoded as usize).is_multiple_of(PAGE_SIZE) && decoded as usize <= LONGEST_SEGMENT;
     match Coding::of(*coding) {
         _ if !whole || decoded == 0 => Err(malformed),
         Some(Coding::Raw) if payload.len() == decoded as usize => Ok(payload.to_vec()),

@@ -135,8 +135,8 @@ fn draft(pieces: &[Piece]) -> Case {
             Way::AtOnce { held: false } => held.supplied.extend(content),
             Way::Delta => {
                 let old = earlier(fill);
-                deltas.push(delta::encode(&old, &content).unwrap());
-                held.bases.push((u16::try_from(index).unwrap(), Box::new(old)));
+                deltas.push(delta::encode(&old, &content).expect("few bytes differ"));
+                held.bases.push((u16::try_from(index).expect("few pages"), Box::new(old)));
             }
             _ => {}
         }
@@ -213,7 +213,7 @@ proptest! {
         changes in prop::collection::vec((0_usize..PAGE_SIZE, any::<u8>()), 0..300),
         start: u8,
     ) {
-        let old: [u8; PAGE_SIZE] = std::array::from_fn(|at| start.wrapping_add((at / 9) as u8));
+        let old: [u8; PAGE_SIZE] = std::array::from_fn(|at| start.wrapping_add((at / 9).to_le_bytes()[0]));
         let mut new = old;
         for (at, byte) in changes {
             new[at] = byte;
@@ -400,4 +400,64 @@ fn only_a_holder_of_the_scope_key_can_prove_it_and_only_for_this_handshake() {
     ] {
         assert!(!same_proof(&ours, &other));
     }
+}
+
+/// Every record once, and a segment with every operation and treatment.
+fn golden_records() -> Vec<u8> {
+    let pieces = [
+        Piece::Bytes(b"structure".to_vec()),
+        Piece::Zeros { page: 3, count: 5 },
+        Piece::Page { page: 8, fill: 1, way: Way::Content },
+        Piece::Page { page: 9, fill: 2, way: Way::Reference },
+        Piece::Content { fill: 3, way: Way::AtOnce { held: false } },
+        Piece::Content { fill: 4, way: Way::Delta },
+    ];
+    let case = draft(&pieces);
+    let ask = Ask { hashes: case.held.hashes.clone(), bases: vec![(3, key().hash(&earlier(4)))] };
+    let mut answer = Answer { known: PageSet::empty(4), bases: PageSet::empty(1) };
+    answer.known.insert(1);
+    answer.bases.insert(0);
+    let encoded = case.draft.encode(case.held.hashes.clone(), &case.treatments, &case.deltas, None);
+    let segment = body(&encoded, 0, &mut Chain::default());
+    let records: [(Kind, Vec<u8>); 10] = [
+        (Kind::Ask, ask.encode()),
+        (Kind::Segment, segment),
+        (Kind::End, Vec::new()),
+        (Kind::Probe, ask.encode()),
+        (Kind::Supply, encode_supply(case.held.supplied, None)),
+        (Kind::Answer, answer.encode()),
+        (Kind::Credit, 77_u64.to_le_bytes().to_vec()),
+        (Kind::Reverse, b"return path".to_vec()),
+        (Kind::ReverseEnd, Vec::new()),
+        (Kind::Abort, b"why".to_vec()),
+    ];
+    let hello = Hello {
+        migration: MigrationId([7; 16]),
+        channel: 1,
+        checksums: true,
+        window: 1 << 20,
+        nonce: [3; 32],
+        scope: "tenant".into(),
+    };
+    let welcome =
+        Welcome::Accepted { in_scope: true, window: 1 << 20, nonce: [4; 32], proof: [5; 32] };
+    let mut out = hello.encode().to_vec();
+    out.extend(welcome.encode());
+    out.extend(Confirm { proof: Some([6; 32]) }.encode());
+    for (kind, body) in records {
+        out.extend(Header::of(kind, 0, &[&body], true).encode());
+        out.extend(body);
+    }
+    out
+}
+
+/// `PAGESHARE_GOLDEN=write` writes the file anew, for a new version.
+#[test]
+fn the_golden_records_are_what_is_written_today() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/pageshare/wire.bin");
+    if std::env::var("PAGESHARE_GOLDEN").is_ok_and(|wish| wish == "write") {
+        std::fs::write(path, golden_records()).unwrap();
+    }
+    let golden = std::fs::read(path).unwrap();
+    assert!(golden_records() == golden, "the protocol has changed: raise its version");
 }

@@ -84,12 +84,6 @@ impl Copies {
             false
         })
     }
-
-    /// Number of pages.
-    #[must_use]
-    pub fn pages(&self) -> usize {
-        self.table.len()
-    }
 }
 
 impl Kept {

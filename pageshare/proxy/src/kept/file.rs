@@ -23,7 +23,7 @@ const OF_TABLE: [u8; 4] = [0xff; 4];
 
 /// Why a kept copy is not used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// It begins otherwise, or an unfinished one was renamed.
     #[error("it is no kept copy of pageshare, or an unfinished one")]
     Magic,
@@ -70,18 +70,14 @@ pub(super) struct Entry {
 }
 
 /// Encrypts and decrypts one copy; its key is the copy's own.
-pub struct Seal {
+pub(super) struct Seal {
     key: LessSafeKey,
     fingerprint: [u8; 16],
 }
 
 impl Seal {
     /// The key of the copy with this salt in this scope.
-    ///
-    /// # Panics
-    /// Never: the key has the length that the cipher wants.
-    #[must_use]
-    pub fn new(scope: &ScopeKey, salt: &[u8; 32]) -> Self {
+    pub(super) fn new(scope: &ScopeKey, salt: &[u8; 32]) -> Self {
         let material = [scope.0, *salt].concat();
         let key = blake3::derive_key("pageshare 2026 kept copy", &material);
         let key = UnboundKey::new(&AES_256_GCM, &key).expect("32 bytes");

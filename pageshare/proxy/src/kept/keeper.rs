@@ -52,6 +52,8 @@ enum Order {
     Pages(KeptPages),
     /// The VM has left, and its RAM blocks have these names: finish the copy.
     Finish(Vec<Vec<u8>>),
+    /// It has not.
+    Discard,
 }
 
 /// A copy in the making.
@@ -83,12 +85,20 @@ impl Keeper {
     }
 
     /// Finishes the copy once what is queued is written: the VM has left, and its RAM blocks have
-    /// these names, by number. Returns the number of pages in it. A copy that is never finished
-    /// is removed.
+    /// these names, by number. Returns the number of pages in it.
     pub fn finish(&self, blocks: Vec<Vec<u8>>) -> u64 {
+        self.end(Order::Finish(blocks))
+    }
+
+    /// Removes the copy: the VM has stayed.
+    pub fn discard(&self) {
+        self.end(Order::Discard);
+    }
+
+    fn end(&self, order: Order) -> u64 {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A copy that was given up has no pages; nor has one whose thread panicked.
-        let _ = self.orders.send(Order::Finish(blocks));
+        let _ = self.orders.send(order);
         writer.and_then(|writer| writer.join().ok()).unwrap_or(0)
     }
 }
@@ -154,6 +164,7 @@ impl Writer {
             match order {
                 Order::Pages(pages) => self.write(&pages)?,
                 Order::Finish(blocks) => return self.finish(&blocks).map(Some),
+                Order::Discard => return Ok(None),
             }
         }
         Ok(None)

@@ -25,15 +25,22 @@ pub(super) struct Question {
 /// What was answered, by segment number.
 #[derive(Default)]
 pub(super) struct Promises {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
     /// Nothing for a question that has been taken and not answered yet.
-    held: Mutex<HashMap<u32, Option<Held>>>,
-    answered: Condvar,
+    held: HashMap<u32, Option<Held>>,
+    /// Nothing will be answered any more.
+    closed: bool,
 }
 
 impl Promises {
     /// A segment's pages have been asked for.
     pub(super) fn expect(&self, number: u32) -> Result<(), WireError> {
-        match self.locked().insert(number, None) {
+        match self.state().held.insert(number, None) {
             None => Ok(()),
             Some(_) => Err(WireError::Protocol("one segment asked for twice")),
         }
@@ -42,25 +49,25 @@ impl Promises {
     /// What was promised for this segment, once that is known; nothing, if nothing was asked.
     pub(super) fn take(&self, number: u32) -> Held {
         let waiting =
-            |held: &mut HashMap<u32, Option<Held>>| matches!(held.get(&number), Some(None));
-        let held = self.answered.wait_while(self.locked(), waiting);
-        let mut held = held.unwrap_or_else(PoisonError::into_inner);
-        held.remove(&number).flatten().unwrap_or_default()
-    }
-
-    fn keep(&self, number: u32, held: Held) {
-        self.locked().insert(number, Some(held));
-        self.answered.notify_all();
+            |state: &mut State| !state.closed && matches!(state.held.get(&number), Some(None));
+        let state = self.changed.wait_while(self.state(), waiting);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.held.remove(&number).flatten().unwrap_or_default()
     }
 
     /// Nothing will be answered any more.
     pub(super) fn close(&self) {
-        self.locked().retain(|_, held| held.is_some());
-        self.answered.notify_all();
+        self.state().closed = true;
+        self.changed.notify_all();
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<u32, Option<Held>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn keep(&self, number: u32, held: Held) {
+        self.state().held.insert(number, Some(held));
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

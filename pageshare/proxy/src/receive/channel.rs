@@ -274,11 +274,10 @@ impl Take<'_> {
 
     fn supply(&mut self, number: u32, body: &[u8]) -> Result<(), Error> {
         let contents = decode_supply(body)?;
-        // Only segments that wait, or are yet to come, lack anything.
-        let ahead = number.wrapping_sub(self.next);
-        let most = self.window / PAGE_SIZE as u64 + self.waiting.len() as u64;
-        if u64::from(ahead) > most || self.supplies.insert(number, contents).is_some() {
-            return Err(WireError::Protocol("a Supply for no segment").into());
+        let supplied: usize = self.supplies.values().map(Vec::len).sum();
+        let within = (supplied + contents.len()) as u64 <= self.asked;
+        if !within || self.supplies.insert(number, contents).is_some() {
+            return Err(WireError::Protocol("a Supply that nothing lacks").into());
         }
         Ok(())
     }

@@ -13,15 +13,19 @@ use tracing::{debug, info};
 
 use crate::guest_memory::GuestMemory;
 
+/// Places that are kept in any case, also before the guest's size is known.
+const FEW: u64 = 4096;
+
 /// Where pages that arrived have been put. At most 40 bytes a page: 1 % of the guest's memory.
 #[derive(Default)]
 pub(super) struct Received {
     memory: Option<GuestMemory>,
     /// By the first half of the hash: number of the block, and page in it.
     places: HashMap<u64, (u32, u32), BuildHasherDefault<Prefix>>,
-    blocks: Vec<Vec<u8>>,
-    /// Pages of the guest: no more places than twice that are kept.
-    pages: usize,
+    /// Names of blocks, by number.
+    names: Vec<Vec<u8>>,
+    /// The guest's blocks, once the main channel has listed them.
+    blocks: Vec<RamBlock>,
 }
 
 /// A keyed hash is as good as any other.
@@ -51,12 +55,17 @@ impl Received {
                  pages that arrive twice are found only among the latest"
             ),
         }
+        self.find_blocks();
     }
 
     /// The guest has these RAM blocks.
     pub(super) fn learn(&mut self, blocks: &[RamBlock]) {
-        let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
-        self.pages = usize::try_from(bytes / PAGE_SIZE as u64).unwrap_or(usize::MAX);
+        self.blocks = blocks.to_vec();
+        self.find_blocks();
+    }
+
+    fn find_blocks(&mut self) {
+        let blocks = &self.blocks;
         if let Some(Err(error)) = self.memory.as_mut().map(|memory| memory.learn(blocks)) {
             debug!("the destination QEMU's mappings cannot be read: {error}");
             self.memory = None;
@@ -65,18 +74,16 @@ impl Received {
 
     /// A page with this hash is on its way to QEMU.
     pub(super) fn note(&mut self, hash: PageHash, block: &[u8], offset: u64) {
-        if self.memory.is_none() {
-            return;
-        }
-        let known = self.blocks.iter().position(|known| known == block);
+        let known = self.names.iter().position(|known| known == block);
         let block = known.unwrap_or_else(|| {
-            self.blocks.push(block.to_vec());
-            self.blocks.len() - 1
+            self.names.push(block.to_vec());
+            self.names.len() - 1
         });
         let page = u32::try_from(offset / PAGE_SIZE as u64);
         let (Ok(block), Ok(page)) = (u32::try_from(block), page) else { return };
-        // A guest that writes new pages for hours.
-        if self.places.len() >= self.pages.saturating_mul(2) {
+        // A guest that writes new pages for hours: no more places than twice its pages are kept.
+        let bytes: u64 = self.blocks.iter().map(|block| block.bytes).sum();
+        if self.places.len() as u64 > 2 * bytes / PAGE_SIZE as u64 + FEW {
             self.places.clear();
         }
         self.places.insert(hash.prefix(), (block, page));
@@ -90,8 +97,7 @@ impl Received {
         copy: &mut [u8; PAGE_SIZE],
     ) -> bool {
         let Some((block, page)) = self.places.get(&hash.prefix()) else { return false };
-        let (Some(memory), Some(name)) = (&mut self.memory, self.blocks.get(*block as usize))
-        else {
+        let (Some(memory), Some(name)) = (&mut self.memory, self.names.get(*block as usize)) else {
             return false;
         };
         let offset = u64::from(*page) * PAGE_SIZE as u64;

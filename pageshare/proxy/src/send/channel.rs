@@ -75,6 +75,7 @@ fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> 
                 migration,
                 channel: number,
                 key: &agreed.hash_key,
+                in_scope: agreed.scope.is_some(),
                 credit: &credit,
                 asked: &asked,
                 link: &writer,

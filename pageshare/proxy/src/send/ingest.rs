@@ -122,6 +122,8 @@ pub(super) struct Ingest<'a> {
     pub(super) migration: &'a Migration,
     pub(super) channel: u32,
     pub(super) key: &'a HashKey,
+    /// The key is the scope's: the receiver holds it too.
+    pub(super) in_scope: bool,
     pub(super) credit: &'a Credit,
     pub(super) asked: &'a Asked,
     pub(super) link: &'a LinkWriter,
@@ -241,7 +243,8 @@ impl Ingest<'_> {
         let asked: Vec<&Page> = pages.iter().filter(|page| page.asked).collect();
         let hashes = self.hash(&draft);
         if self.migration.keeps() {
-            self.migration.keep(to_keep(&draft, pages, &hashes));
+            let hashes = if self.in_scope { &hashes[..] } else { &[] };
+            self.migration.keep(to_keep(&draft, pages, hashes));
         }
         if asked.is_empty() {
             let pages = Pages::Answered(Answer::default(), Bases::new());
@@ -252,7 +255,7 @@ impl Ingest<'_> {
         add(&account.pages_asked, hashes.len());
         let at_once = self.migration.sender.at_once
             && self.migration.sender.candidates == Candidates::Ksm
-            && self.migration.gains().ask.mostly_saves();
+            && self.migration.gains().ask.often_saves();
         let bases = if at_once { Bases::new() } else { self.bases(&draft, &asked, &hashes) };
         let ask = Ask {
             hashes: hashes.clone(),

@@ -59,6 +59,7 @@ impl Migration {
                 "the source QEMU's process is not known, so no page is asked for: give --ksm-pid"
             );
         }
+        let ksm = ksm.map(Ksm::open).transpose()?.map(Mutex::new);
         let keeper = sender.keep.as_ref().zip(sender.scope.as_ref());
         let keeper = keeper.and_then(|(place, scope)| {
             let keeper = Keeper::begin(place, scope);
@@ -72,7 +73,7 @@ impl Migration {
             workers,
             id,
             gains: Mutex::new(Gains { link: Link::default(), ask, compress }),
-            ksm: ksm.map(Ksm::open).transpose()?.map(Mutex::new),
+            ksm,
             versions: versions.map(Mutex::new),
             keeper,
             blocks: Mutex::default(),
@@ -140,7 +141,9 @@ impl Migration {
 
     /// The migration is over: a copy of a VM that has left is finished.
     pub(super) fn end(&self) -> Record {
-        if let Some(keeper) = self.keeper.as_ref().filter(|_| !self.account.is_broken()) {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| self.account.is_broken()) {
+            keeper.discard();
+        } else if let Some(keeper) = &self.keeper {
             let kept = keeper.finish(locked(&self.blocks).clone());
             if kept > 0 {
                 info!("kept a copy of {kept} pages");

@@ -20,6 +20,14 @@ pub const KERNEL_HINT: &str = "linux-image-cloud-amd64";
 /// Its memory.
 pub const MEMORY: &str = "128M";
 
+/// The machine with its memory in a memfd, under the name that it has without.
+const MEMFD: [&str; 4] = [
+    "-object",
+    "memory-backend-memfd,id=pc.ram,size=128M,share=on,x-use-canonical-path-for-ramblock-id=off",
+    "-M",
+    "pc-i440fx-7.2,memory-backend=pc.ram",
+];
+
 /// What its kernel is told.
 pub const KERNEL_LINE: &str = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable nokaslr";
 
@@ -82,14 +90,29 @@ impl Guest {
         Self::start(&Incoming::Deferred)
     }
 
+    /// As [`Guest::running`], its memory being a shared memory file.
+    pub fn running_in_memfd() -> Self {
+        Self::start_with(&Incoming::State(booted()), &MEMFD)
+    }
+
+    /// As [`Guest::awaiting`], its memory being a shared memory file.
+    pub fn awaiting_in_memfd() -> Self {
+        Self::start_with(&Incoming::Deferred, &MEMFD)
+    }
+
     /// Starts a QEMU.
     pub fn start(incoming: &Incoming<'_>) -> Self {
+        Self::start_with(incoming, &["-M", "pc-i440fx-7.2"])
+    }
+
+    fn start_with(incoming: &Incoming<'_>, machine: &[&str]) -> Self {
         let qemu = super::required("/usr/bin/qemu-system-x86_64", "qemu-system-x86");
         let directory = tempfile::tempdir().expect("a scratch directory");
         let at = |name: &str| directory.path().join(name);
         let mut command = Command::new(qemu);
         command
-            .args(["-M", "pc-i440fx-7.2", "-accel", "tcg", "-m", MEMORY, "-nodefaults"])
+            .args(machine)
+            .args(["-accel", "tcg", "-m", MEMORY, "-nodefaults"])
             .args(["-display", "none", "-vga", "none"])
             .arg("-qmp")
             .arg(format!("unix:{},server=on,wait=off", at("qmp").display()))

@@ -25,6 +25,19 @@ while read command; do
         echo DIRTYING ;;
     "") ;;
     ping) echo PONG ;;
+    copy) /bin/busybox cp /own/data /own/copy; echo COPIED ;;
+    tick)
+        /bin/busybox dd if=/dev/urandom of=/own/ticks bs=4k count=64 2>/dev/null
+        while :; do
+            page=0
+            while [ $page -lt 64 ]; do
+                echo $page > /own/tick
+                /bin/busybox dd if=/own/tick of=/own/ticks bs=8 seek=$((page * 512)) conv=notrunc \
+                    2>/dev/null
+                page=$((page + 1))
+            done
+        done &
+        echo TICKING ;;
     random) /bin/busybox dd if=/dev/urandom of=/own/more bs=1M count=12 2>/dev/null; echo FILLED ;;
     esac
 done

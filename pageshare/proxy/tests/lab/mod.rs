@@ -9,6 +9,7 @@ mod guest;
 pub mod host;
 mod initramfs;
 mod proxies;
+pub mod stand_in;
 
 pub use guest::Guest;
 pub use proxies::{Pair, Proxy, binary};

@@ -4,15 +4,19 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::wait_for;
 
-/// The program under test.
+/// The program under test: this build's, or the one that `PAGESHARE_BINARY` names.
 pub fn binary() -> &'static str {
-    env!("CARGO_BIN_EXE_pageshare")
+    static BINARY: OnceLock<String> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        std::env::var("PAGESHARE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_pageshare").into())
+    })
 }
 
 /// One proxy; killed when dropped.
