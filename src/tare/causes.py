@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import shutil
@@ -162,9 +163,12 @@ def _within(inside: Inside, *argv: str) -> Cost:
 def _cost(said: str, probe: str) -> Cost:
     try:
         batches = [float(batch) for batch in json.loads(said)["batches"]]
-        return Cost(statistics.fmean(batches), statistics.median(batches))
-    except (ValueError, KeyError, TypeError, statistics.StatisticsError) as error:
+        found = Cost(statistics.fmean(batches), statistics.median(batches))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise TrialError(f"probe {probe} printed no batches: {said[-200:]!r}") from error
+    if not (math.isfinite(found.mean) and math.isfinite(found.median)):
+        raise TrialError(f"probe {probe} printed batches that are no times: {said[-200:]!r}")
+    return found
 
 
 def _tap_hop(site: Site) -> Cost:
