@@ -6,10 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import experiment
+from tare import experiment, plan, suite
 from tare.errors import UsageError
+from tare.placement import PINNINGS
+from tare.workloads import registry
 
-EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))
+HOME = Path(__file__).parents[1] / "experiments"
+SUITES = [path for path in sorted(HOME.rglob("*.yaml")) if suite.load(path) is not None]
+EXPERIMENTS = [path for path in sorted(HOME.rglob("*.yaml")) if path not in SUITES]
 
 GOOD = """\
 title: A question
@@ -27,9 +31,22 @@ def problems(text: str) -> list[str]:
     return caught.value.what.splitlines()
 
 
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.relative_to(HOME).as_posix())
 def test_every_experiment_that_ships_is_valid(path):
     assert experiment.load(path).title
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda p: p.name)
+def test_every_part_of_a_suite_that_ships_can_be_planned_and_judges_something(path):
+    for part in suite.load(path).files(path).values():
+        asked = experiment.load(part)
+        laid_out = plan.make(asked, registry.by_name()[asked.workload])
+        assert laid_out.family, part
+
+
+def test_paper_bs_pinnings_are_all_asked_for():
+    found = experiment.load(HOME / "kvm-overhead/network.yaml").factors["placement"]
+    assert found == PINNINGS
 
 
 def test_levels_come_out_in_one_canonical_form():
@@ -112,5 +129,5 @@ def test_an_absent_file_is_said_to_be_absent(tmp_path):
 
 
 def test_the_schema_that_editors_use_is_the_one_that_ships():
-    shipped = json.loads((EXPERIMENTS[0].parent / "schema.json").read_text())
+    shipped = json.loads((HOME / "schema.json").read_text())
     assert shipped == json.loads(json.dumps(experiment.json_schema())), "run `make schema`"

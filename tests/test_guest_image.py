@@ -18,7 +18,7 @@ from tare.accounting import Account
 from tare.errors import TareError, TrialError, UnavailableError
 from tare.guests import Image, Kernel
 from tare.guests.image import Entry, libraries_in
-from tare.guests.kernel import MODULES
+from tare.guests.kernel import MODULES, NFS_MODULES
 from tare.guests.program import account_in
 
 LDD = """\
@@ -173,7 +173,7 @@ def a_kernel(cache: Path, suffix: str = ".ko", leave_out: str = "", lib: str = "
     root = cache / "guests" / "kernels" / "linux-image-6.1.0-1-cloud-amd64_6.1.9-1_amd64"
     modules = root / lib / "modules/6.1.0-1-cloud-amd64"
     files = {root / "boot/vmlinuz-6.1.0-1-cloud-amd64": b"kernel"}
-    for name in MODULES:
+    for name in (*MODULES, *NFS_MODULES):
         if name != leave_out:
             content = lzma.compress(name.encode()) if suffix.endswith(".xz") else name.encode()
             files[modules / f"kernel/drivers/{name}{suffix}"] = content
@@ -198,6 +198,7 @@ def test_a_cached_kernel_knows_its_release_and_modules(
     assert kernel.release == "6.1.0-1-cloud-amd64"
     assert kernel.version == "6.1.9-1"
     assert [path.name.split(".")[0] for path in kernel.modules] == list(MODULES)
+    assert [path.name.split(".")[0] for path in kernel.nfs_modules] == list(NFS_MODULES)
 
 
 def test_a_damaged_kernel_is_removed_from_the_cache(tmp_path: Path) -> None:

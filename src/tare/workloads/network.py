@@ -254,8 +254,8 @@ class _Side:
                 "iperf3", "--client", self.address, "--port", str(self.port), "-4",
                 "--time", str(seconds), "--interval", "0.1", "--json",
             )  # fmt: skip
-        # dd tells what it wrote when it is interrupted once: hence --foreground. By path, since some
-        # shells have one of their own.
+        # dd tells what it wrote when it is interrupted once: hence --foreground. By path, since
+        # some shells have one of their own.
         dd = f"/usr/bin/timeout --foreground -s INT {seconds} /usr/bin/dd if=/dev/zero bs=1M"
         return ("sh", "-c", f"{dd} | nc.openbsd -4N {self.address} {self.port}")
 
