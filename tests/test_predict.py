@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import records
 from tare import predict
+from tare.claims import prediction
 from tare.errors import UsageError
 from tare.predict.calibration import Calibration, Known
 from tare.predict.ground import Target
@@ -286,3 +287,14 @@ def test_the_calibration_that_ships_holds_where_each_environment_is_left_out():
     assert ours.within_two >= 0.90
     assert ours.covered is not None
     assert ours.covered >= 0.85
+
+
+def test_the_claim_is_judged_on_every_dds_that_was_foretold(tmp_path):
+    text = EXPERIMENT.replace("exclude:\n  - {environment: uml, transport: cyclonedds}\n", "")
+    recipe = records.Recipe(blocks=2, requests=200, truth_us=truth_us)
+    truth = records.make(tmp_path / "truth", recipe, text)
+    result = prediction.judge(start(tmp_path / "r"), truth)
+    assert "of 1 DDS medians" in result.figure
+    assert result.data["model"]["n"] == 1
+    # Ten times everything, measured as ten times: the simple model is exact, and so not beaten.
+    assert not result.holds
