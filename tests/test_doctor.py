@@ -1,0 +1,30 @@
+"""What this machine can do: for every "no" a reason, and what to do instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tare import doctor
+from tare.environments import CAPABILITIES
+
+
+def test_every_environment_that_is_here_answers_for_every_capability(tmp_path: Path) -> None:
+    found = [f for f in doctor.examine(tmp_path) if f.name.startswith("environment ")]
+    assert len(found) == 6
+    for finding in found:
+        if finding.available:
+            assert finding.can | set(finding.cannot) == set(CAPABILITIES), finding.name
+            assert not finding.can & set(finding.cannot), finding.name
+            assert all(len(reason) > 20 for reason in finding.cannot.values())
+
+
+def test_a_workload_without_its_programs_names_their_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "PATH", str(tmp_path))
+    found = {f.name: f for f in doctor.examine(tmp_path)}
+    assert not found["workload cpu"].available
+    assert found["workload cpu"].detail == "not installed: stress-ng, sysbench"
+    assert found["workload cpu"].remedy == "apt-get install stress-ng sysbench"
