@@ -69,6 +69,8 @@ class ReadingChange:
     """Here less there, paired by block."""
     share: Interval | None
     """Of the logarithm of the effect, by Fieller; None where a difference has no price."""
+    anyones: bool
+    """Whether it befell anybody on the machine, and not for certain what was measured."""
 
     @property
     def differs(self) -> bool:
@@ -118,7 +120,7 @@ class Explained:
         Half is a convention: below it, what is missing is more than what was found.
         """
         threads = self.accounts.share.estimate if self.accounts else None
-        best = [r.share.estimate for r in self.readings if r.share is not None]
+        best = [r.share.estimate for r in self.readings if r.share and not r.anyones]
         shares = (threads, self.operations_share, *best)
         return self.effect_found and any(s is not None and s >= _ENOUGH for s in shares)
 
@@ -292,6 +294,7 @@ def _readings(
                 _interval([b for _, b, _ in whole]),
                 _interval([a - b for a, b, _ in whole]),
                 _share(priced, [s for _, _, s in whole]) if len(priced) == len(whole) else None,
+                reading.anyones,
             )
         )
     return found

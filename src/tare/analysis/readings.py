@@ -34,6 +34,9 @@ class Reading:
     this trial, does not have it."""
     price: tuple[str, ...] = ()
     """Unit costs, of which the first that was measured is what one event costs."""
+    anyones: bool = False
+    """Whether it counts what befell anybody on the machine: a ceiling, and no evidence that it
+    befell what was measured."""
 
     def slowing(self, value: float, costs_ns: Mapping[str, float]) -> float | None:
         """Logarithm of how many times slower this alone can have made a trial.
@@ -114,9 +117,9 @@ _EVENTS: Kind = "events a second"
 
 READINGS = (
     Reading("stolen by the hypervisor below", _TIME, _machine("steal_ns", 1e9)),
-    Reading("some task waited for a processor", _TIME, _pressure("cpu")),
-    Reading("some task waited for memory", _TIME, _pressure("memory")),
-    Reading("some task waited for input or output", _TIME, _pressure("io")),
+    Reading("some task waited for a processor", _TIME, _pressure("cpu"), anyones=True),
+    Reading("some task waited for memory", _TIME, _pressure("memory"), anyones=True),
+    Reading("some task waited for input or output", _TIME, _pressure("io"), anyones=True),
     Reading(
         "the measured threads were preempted",
         _EVENTS,
@@ -130,9 +133,19 @@ READINGS = (
         ("inside page fault", "page fault"),
     ),
     Reading(
-        "context switches of the machine", _EVENTS, _machine("context_switches"), ("wake process",)
+        "context switches of the machine",
+        _EVENTS,
+        _machine("context_switches"),
+        ("wake process",),
+        anyones=True,
     ),
-    Reading("page faults of the machine", _EVENTS, _machine("page_faults"), ("page fault",)),
+    Reading(
+        "page faults of the machine",
+        _EVENTS,
+        _machine("page_faults"),
+        ("page fault",),
+        anyones=True,
+    ),
     Reading("huge pages given out", _EVENTS, _machine("huge_page_faults")),
     Reading("interrupts", _EVENTS, _machine("interrupts")),
     Reading("timer interrupts", _EVENTS, _machine("timer_interrupts")),

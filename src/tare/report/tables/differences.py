@@ -156,7 +156,7 @@ def _readings(found: Explained) -> Table | None:
             _reading(reading, reading.here),
             _reading(reading, reading.there),
             _reading(reading, reading.change),
-            str(interval_text(reading.share, "share")) if reading.share else "no price",
+            _worth(reading) if found.effect_found else DASH,
         )
         for reading in found.readings
     )
@@ -192,6 +192,10 @@ def _reading(reading: ReadingChange, interval: Interval) -> str:
         return str(numbers.share(*ends))
     unit = {"events a second": "1/s", "frequency": "MHz"}.get(reading.kind, "")
     return str(numbers.fixed(*ends, unit=unit))
+
+
+def _worth(reading: ReadingChange) -> str:
+    return "no price" if reading.share is None else str(interval_text(reading.share, "share"))
 
 
 def _why(operation: OperationChange) -> str:
