@@ -91,8 +91,8 @@ CLAIMS = (
     Claim(
         "B1",
         "Every cell of paper B's three tables is measured with an interval, in one run that can be"
-        " resumed: on KVM where a guest boots with it, else on TCG. Two are left out: the host's own"
-        " loop device over NFS, for which its kernel would need a client.",
+        " resumed: on KVM where a guest boots with it, else on TCG. Two are left out: the host's"
+        " own loop device over NFS, for which its kernel would need a client.",
         "every other cell of the tables has an interval",
         _check_every_cell,
     ),
