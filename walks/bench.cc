@@ -97,15 +97,14 @@ class ExactProduct {
       : case_(what),
         n_(n),
         left_(random_cells(n * n, what.left_cell, what.left_planes, random)),
-        right_(random_cells(n * n, what.right_cell, what.right_planes, random)),
-        out_(static_cast<std::size_t>(n * n) * what.out_cell) {}
+        right_(random_cells(n * n, what.right_cell, what.right_planes, random)) {}
 
   void operator()() {
     left_planes_.load(left_.data(), case_.left_cell, n_, n_);
     right_planes_.load(right_.data(), case_.right_cell, n_, n_);
     block_.reset(n_, n_);
     block_.add(left_planes_, right_planes_);
-    block_.narrow(out_.data(), case_.out_cell, largest(case_.out_cell));
+    out_ = block_.narrow(case_.out_cell, largest(case_.out_cell)).data;
   }
 
   [[nodiscard]] int pairs() const { return left_planes_.count() * right_planes_.count(); }
@@ -119,7 +118,7 @@ class ExactProduct {
             get_cell(right_.data(), case_.right_cell, k * n_ + col);
       }
       const auto cap = static_cast<unsigned __int128>(largest(case_.out_cell));
-      if (get_cell(out_.data(), case_.out_cell, row * n_ + col) !=
+      if (get_cell(out_, case_.out_cell, row * n_ + col) !=
           static_cast<std::uint64_t>(sum > cap ? cap : sum)) {
         throw std::runtime_error("a product is wrong in row " + std::to_string(row) + ", column " +
                                  std::to_string(col));
@@ -132,7 +131,7 @@ class ExactProduct {
   std::int64_t n_;
   std::vector<std::byte> left_;
   std::vector<std::byte> right_;
-  std::vector<std::byte> out_;
+  const std::byte* out_ = nullptr;
   Planes left_planes_;
   Planes right_planes_;
   Accumulator block_;

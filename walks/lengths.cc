@@ -120,7 +120,7 @@ LengthsSummary shortest_lengths(Team& team, MatrixFile& graph, std::uint64_t lon
     multiply(team, plan, access.pattern, before ? *before : graph, graph,
              [&](const Region& region, Accumulator& block) {
                store.put(region, block);
-               lengths.enter(region, store.cells().data(), 1, length);
+               lengths.enter(region, store.cells(), 1, length);
              });
     ++summary.products;
     found = lengths.settle();

@@ -2,11 +2,13 @@
 
 #include <dnnl.h>
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -77,7 +79,31 @@ void gemm(std::int64_t rows, std::int64_t cols, std::int64_t k, const std::uint8
   }
 }
 
+// The first sum that exceeds `most`, with its index. Mostly there is none.
+template <typename Sum>
+std::optional<std::pair<std::int64_t, Sum>> first_above(const Sum* sums, std::int64_t count,
+                                                        Sum most) {
+  int any = 0;
+#pragma omp parallel for simd reduction(| : any) schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) any |= static_cast<int>(sums[i] > most);
+  if (any == 0) return std::nullopt;
+  const Sum* const found = std::find_if(sums, sums + count, [&](Sum sum) { return sum > most; });
+  return std::pair{found - sums, *found};
+}
+
 }  // namespace
+
+void* allocate_pages(std::size_t bytes) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  constexpr std::size_t kLine = 64;
+  const std::size_t unit = bytes >= kHuge ? kHuge : kLine;
+  const std::size_t whole = std::max(unit, (bytes + unit - 1) / unit * unit);
+  void* const memory = std::aligned_alloc(unit, whole);
+  if (memory == nullptr) throw std::bad_alloc();
+  // A wish: without huge pages it is only slower.
+  if (unit == kHuge) madvise(memory, whole, MADV_HUGEPAGE);
+  return memory;
+}
 
 int planes_for(std::uint64_t largest) {
   int planes = 1;
@@ -128,6 +154,14 @@ void Accumulator::add(const Planes& a, const Planes& b) {
             static_cast<long double>(a.cols());
   if (a.count() == 1 && b.count() == 1) {
     add_single(a, b);
+    return;
+  }
+  constexpr long double kMost = std::numeric_limits<std::int32_t>::max();
+  const long double grows_by = static_cast<long double>(a.bound()) *
+                               static_cast<long double>(b.bound()) *
+                               static_cast<long double>(a.cols());
+  if (static_cast<long double>(narrow_bound_) + grows_by <= kMost) {
+    add_small(a, b, static_cast<std::uint64_t>(grows_by));
   } else {
     add_pairs(a, b);
   }
@@ -157,13 +191,46 @@ void Accumulator::add_single(const Planes& a, const Planes& b) {
   }
 }
 
+// Several planes whose whole sum fits s32: half the memory to go through than with 64-bit sums.
+void Accumulator::add_small(const Planes& a, const Planes& b, std::uint64_t grows_by) {
+  const std::int64_t height = strip_rows(rows_);
+  std::int32_t* const all_terms = strip_.reserve(omp_get_max_threads() * height * cols_);
+  std::int32_t* const all_sums = narrow_.reserve(rows_ * cols_);
+  const bool adds = has_narrow_;
+  for_strips(rows_, height, [&](std::int64_t row, std::int64_t rows) {
+    std::int32_t* const terms = all_terms + omp_get_thread_num() * height * cols_;
+    std::int32_t* const sums = all_sums + row * cols_;
+    for (int p = 0; p < a.count(); ++p) {
+      for (int q = 0; q < b.count(); ++q) {
+        const std::uint8_t* const left = a.plane(p) + row * a.cols();
+        if (p == 0 && q == 0) {
+          gemm(rows, cols_, a.cols(), left, a.cols(), b.plane(q), adds ? 1.0F : 0.0F, sums);
+          continue;
+        }
+        gemm(rows, cols_, a.cols(), left, a.cols(), b.plane(q), 0.0F, terms);
+        const int shift = (p + q) * kPlaneBits;
+        // Nothing is lost: a term that is not zero is part of a sum that fits.
+        if (shift > 30) continue;
+#pragma omp simd
+        for (std::int64_t i = 0; i < rows * cols_; ++i) {
+          sums[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(sums[i]) +
+                                              (static_cast<std::uint32_t>(terms[i]) << shift));
+        }
+      }
+    }
+  });
+  has_narrow_ = true;
+  narrow_bound_ += grows_by;
+}
+
 // Pairs of equal weight are summed in s32 before they are widened, so K is split further by their
 // number: at most min(planes) pairs share a weight.
 void Accumulator::add_pairs(const Planes& a, const Planes& b) {
   const std::int64_t most_terms = kMostTerms / std::min(a.count(), b.count());
   const std::int64_t height = strip_rows(rows_);
   std::int32_t* const all_sums = strip_.reserve(omp_get_max_threads() * height * cols_);
-  std::uint64_t* const wide = widened();
+  std::uint64_t* const wide = wide_.reserve(rows_ * cols_);
+  const bool adds = has_wide_;
   for_strips(rows_, height, [&](std::int64_t row, std::int64_t rows) {
     std::int32_t* const sums = all_sums + omp_get_thread_num() * height * cols_;
     for (std::int64_t k0 = 0; k0 < a.cols(); k0 += most_terms) {
@@ -176,38 +243,39 @@ void Accumulator::add_pairs(const Planes& a, const Planes& b) {
                b.plane(weight - p) + k0 * cols_, beta, sums);
           beta = 1.0F;
         }
-        widen(wide, row, rows, sums, weight * kPlaneBits);
+        widen(wide, row, rows, sums, weight * kPlaneBits, !adds && k0 == 0 && weight == 0);
       }
     }
   });
+  has_wide_ = true;
 }
 
 void Accumulator::spill() {
   if (!has_narrow_) return;
   has_narrow_ = false;
   narrow_bound_ = 0;
-  std::uint64_t* const wide = widened();
-  const std::int32_t* const sums = narrow_.data();
-  for_strips(rows_, strip_rows(rows_), [&](std::int64_t row, std::int64_t rows) {
-    widen(wide, row, rows, sums + row * cols_, 0);
-  });
-}
-
-std::uint64_t* Accumulator::widened() {
   std::uint64_t* const wide = wide_.reserve(rows_ * cols_);
-  if (!has_wide_) std::memset(wide, 0, static_cast<std::size_t>(rows_ * cols_) * sizeof *wide);
+  const std::int32_t* const sums = narrow_.data();
+  const bool fresh = !has_wide_;
+  for_strips(rows_, strip_rows(rows_), [&](std::int64_t row, std::int64_t rows) {
+    widen(wide, row, rows, sums + row * cols_, 0, fresh);
+  });
   has_wide_ = true;
-  return wide;
 }
 
 // wide_ += terms << shift for some rows, clamped at 2^64 - 1. Terms are never negative. Several
-// threads call this, for different rows.
+// threads call this, for different rows. `fresh`: wide_ holds nothing yet, and the shift is 0.
 void Accumulator::widen(std::uint64_t* all, std::int64_t row, std::int64_t rows,
-                        const std::int32_t* terms, int shift) {
+                        const std::int32_t* terms, int shift, bool fresh) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   constexpr long double kSurelyFits = 9223372036854775808.0L;  // 2^63: half, against rounding
   std::uint64_t* const wide = all + row * cols_;
   const std::int64_t count = rows * cols_;
+  if (fresh) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) wide[i] = static_cast<std::uint32_t>(terms[i]);
+    return;
+  }
   if (bound_ < kSurelyFits) {
     // No sum exceeds 64 bits, so a shift past them can meet only zeros.
     if (shift > 63) return;
@@ -235,42 +303,57 @@ void Accumulator::widen(std::uint64_t* all, std::int64_t row, std::int64_t rows,
   first_clamped_ = std::min(first_clamped_, row * cols_ + first);
 }
 
-std::optional<Overflow> Accumulator::narrow(std::byte* cells, std::uint32_t width,
-                                            std::uint64_t cap) {
+// Cells from sums, which may lie in the same memory. Sums are clamped below the cap or cut to it,
+// so that they fit the cell.
+template <typename Sum>
+std::optional<Overflow> Accumulator::clamp(Sum* sums, std::byte* cells, std::uint32_t width,
+                                           std::uint64_t cap) {
+  const std::int64_t count = rows_ * cols_;
+  const bool in_place = reinterpret_cast<std::byte*>(sums) == cells;
+  if (in_place && bound_ <= static_cast<long double>(cap)) return std::nullopt;
+  const Sum most = static_cast<Sum>(
+      std::min<std::uint64_t>(cap, static_cast<std::uint64_t>(std::numeric_limits<Sum>::max())));
+  // Looked for before the sums are cut, since they may be cut where they lie.
+  const auto above = bound_ <= static_cast<long double>(cap)
+                         ? std::nullopt
+                         : first_above(static_cast<const Sum*>(sums), count, most);
+  if (!in_place || above) {
+    with_cell(width, [&](auto cell) {
+      using Cell = decltype(cell);
+      auto* const out = reinterpret_cast<Cell*>(cells);
+#pragma omp parallel for simd schedule(static)
+      for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Cell>(std::min(sums[i], most));
+    });
+  }
+  if (!above) return std::nullopt;
+  return Overflow{above->first / cols_, above->first % cols_,
+                  static_cast<std::uint64_t>(above->second)};
+}
+
+Accumulator::Cells Accumulator::narrow(std::uint32_t width, std::uint64_t cap) {
   if (has_wide_) spill();
   const std::int64_t count = rows_ * cols_;
-  std::int64_t first = count;
-  std::uint64_t value = 0;
-  // The values are clamped below the cap or cut to it, so that they fit the cell.
-  const auto clamp_from = [&]<typename Cell, typename Sum>(const Sum* sums, Cell* out) {
-    const Sum most = static_cast<Sum>(
-        std::min<std::uint64_t>(cap, static_cast<std::uint64_t>(std::numeric_limits<Sum>::max())));
-    int over = 0;
-#pragma omp parallel for simd reduction(| : over) schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) {
-      over |= static_cast<int>(sums[i] > most);
-      out[i] = static_cast<Cell>(std::min(sums[i], most));
-    }
-    if (over == 0) return;
-    first = std::find_if(sums, sums + count, [&](Sum sum) { return sum > most; }) - sums;
-    value = static_cast<std::uint64_t>(sums[first]);
-  };
-  with_cell(width, [&](auto cell) {
-    using Cell = decltype(cell);
-    auto* const out = reinterpret_cast<Cell*>(cells);
-    if (has_wide_) {
-      clamp_from(wide_.data(), out);
-    } else if (has_narrow_) {
-      clamp_from(narrow_.data(), out);
-    } else {
-      std::memset(cells, 0, static_cast<std::size_t>(count) * sizeof(Cell));
-    }
-  });
-  if (first_clamped_ < count && first_clamped_ <= first) {
-    return Overflow{first_clamped_ / cols_, first_clamped_ % cols_, std::nullopt};
+  const auto elsewhere = [&] { return cells_.reserve(count * static_cast<std::int64_t>(width)); };
+  std::byte* cells = nullptr;
+  std::optional<Overflow> first;
+  if (has_wide_) {
+    cells =
+        width == sizeof(std::uint64_t) ? reinterpret_cast<std::byte*>(wide_.data()) : elsewhere();
+    first = clamp(wide_.data(), cells, width, cap);
+  } else if (has_narrow_) {
+    cells =
+        width == sizeof(std::int32_t) ? reinterpret_cast<std::byte*>(narrow_.data()) : elsewhere();
+    first = clamp(narrow_.data(), cells, width, cap);
+  } else {
+    cells = elsewhere();
+    std::memset(cells, 0, static_cast<std::size_t>(count) * width);
   }
-  if (first == count) return std::nullopt;
-  return Overflow{first / cols_, first % cols_, value};
+  has_wide_ = has_narrow_ = false;
+  if (first_clamped_ < count) {
+    const Overflow clamped{first_clamped_ / cols_, first_clamped_ % cols_, std::nullopt};
+    if (!first || first_clamped_ <= first->row * cols_ + first->col) first = clamped;
+  }
+  return {cells, first};
 }
 
 }  // namespace walks

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -20,6 +21,9 @@ inline constexpr std::int64_t kMostTerms = 0x7fffffff / (127 * 127);
 // Planes that cells up to this value need; at least one.
 [[nodiscard]] int planes_for(std::uint64_t largest);
 
+// Huge pages where the kernel grants them; throws std::bad_alloc.
+[[nodiscard]] void* allocate_pages(std::size_t bytes);
+
 // Memory that is not zeroed, and kept for the next block: zeroing and faulting in pages would cost
 // a tenth of a product.
 template <typename T>
@@ -28,7 +32,9 @@ class Buffer {
   // At least `count` elements, of unspecified content.
   T* reserve(std::int64_t count) {
     if (count > capacity_) {
-      memory_ = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
+      memory_.reset();  // first, or both would be there at once
+      capacity_ = 0;
+      memory_.reset(static_cast<T*>(allocate_pages(static_cast<std::size_t>(count) * sizeof(T))));
       capacity_ = count;
     }
     return memory_.get();
@@ -37,7 +43,10 @@ class Buffer {
   [[nodiscard]] const T* data() const { return memory_.get(); }
 
  private:
-  std::unique_ptr<T[]> memory_;
+  struct Free {
+    void operator()(T* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<T, Free> memory_;
   std::int64_t capacity_ = 0;
 };
 
@@ -80,17 +89,24 @@ class Accumulator {
   // a: rows x k, b: k x cols, for any k.
   void add(const Planes& a, const Planes& b);
 
-  // Writes the block as cells of `width` bytes, each clamped to `cap` (which must fit the width).
-  // Returns the first cell, in row-major order, whose true value exceeds the cap.
-  std::optional<Overflow> narrow(std::byte* cells, std::uint32_t width, std::uint64_t cap);
+  // The block as cells of `width` bytes, each clamped to `cap` (which must fit the width). This
+  // ends the sum: the cells lie in its memory where they can, and live until the next reset().
+  struct Cells {
+    const std::byte* data;
+    std::optional<Overflow> first;  // in row-major order, whose true value exceeds the cap
+  };
+  [[nodiscard]] Cells narrow(std::uint32_t width, std::uint64_t cap);
 
  private:
   void add_single(const Planes& a, const Planes& b);
+  void add_small(const Planes& a, const Planes& b, std::uint64_t grows_by);
   void add_pairs(const Planes& a, const Planes& b);
+  template <typename Sum>
+  std::optional<Overflow> clamp(Sum* sums, std::byte* cells, std::uint32_t width,
+                                std::uint64_t cap);
   void spill();
-  std::uint64_t* widened();
   void widen(std::uint64_t* all, std::int64_t row, std::int64_t rows, const std::int32_t* terms,
-             int shift);
+             int shift, bool fresh);
 
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
@@ -98,6 +114,7 @@ class Accumulator {
   Buffer<std::int32_t> narrow_;
   Buffer<std::uint64_t> wide_;
   Buffer<std::int32_t> strip_;
+  Buffer<std::byte> cells_;
   bool has_narrow_ = false;
   bool has_wide_ = false;
   std::uint64_t narrow_bound_ = 0;  // no cell of narrow_ exceeds this

@@ -65,14 +65,13 @@ void expect_exact(const std::vector<std::pair<const Block*, const Block*>>& term
     right.load(b->cells.data(), b->cell, b->rows, b->cols);
     sum.add(left, right);
   }
-  std::vector<std::byte> out(static_cast<std::size_t>(rows * cols * out_cell));
-  const auto overflow = sum.narrow(out.data(), out_cell, cap);
+  const auto [out, overflow] = sum.narrow(out_cell, cap);
   std::optional<std::pair<std::int64_t, std::int64_t>> first;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < cols; ++c) {
       const Wide exact = naive(terms, r, c);
       if (exact > cap && !first) first = {r, c};
-      ASSERT_EQ(get_cell(out.data(), out_cell, r * cols + c),
+      ASSERT_EQ(get_cell(out, out_cell, r * cols + c),
                 static_cast<std::uint64_t>(std::min<Wide>(exact, cap)))
           << "cell " << r << ", " << c << " of " << rows << " x " << cols;
     }
@@ -145,6 +144,20 @@ TEST(Product, ManySumsOfFullPlanesAreExact) {
   const Block a = filled(2, 50000, 1, 127);
   const Block b = filled(50000, 2, 1, 127);
   expect_exact({{&a, &b}, {&a, &b}, {&a, &b}, {&a, &b}}, 4, largest(4));
+}
+
+// So must sums of several planes, with others between them, whatever cells come of them.
+TEST(Product, ManySmallSumsOfSeveralPlanesAreExact) {
+  const Block a = filled(2, 11000, 1, 255);
+  const Block b = filled(11000, 3, 1, 255);
+  const Block c = filled(2, 40, 1, 3);
+  const Block d = filled(40, 3, 1, 100);
+  for (const std::uint32_t out : {1U, 2U, 4U, 8U}) {
+    expect_exact({{&a, &b}}, out, largest(out));
+    expect_exact({{&c, &d}, {&a, &b}, {&c, &d}, {&a, &b}}, out, largest(out));
+    expect_exact({{&a, &b}, {&a, &b}, {&c, &d}, {&a, &b}, {&a, &b}}, out, largest(out) / 3);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST(Product, TheLargestCellOfEightBytesIsNoOverflow) {

@@ -7,10 +7,11 @@ namespace walks {
 
 void Store::put(const Region& region, const Fill& fill) {
   team_.guard(Phase::compute, [&] {
-    cells_.resize(region.empty() ? 0
-                                 : static_cast<std::size_t>(region.cells() * out_.header().cell));
+    cells_ = nullptr;
     if (region.empty()) return;
-    if (const auto overflow = fill(cells_.data())) {
+    const auto [cells, overflow] = fill();
+    cells_ = cells;
+    if (overflow) {
       const auto index = static_cast<std::uint64_t>((region.row0 + overflow->row) * out_.n() +
                                                     region.col0 + overflow->col);
       if (index < first_) {
@@ -19,11 +20,11 @@ void Store::put(const Region& region, const Fill& fill) {
       }
     }
   });
-  out_.write(region, cells_.data(), pattern_);
+  out_.write(region, cells_, pattern_);
 }
 
 void Store::put(const Region& region, Accumulator& block) {
-  put(region, [&](std::byte* cells) { return block.narrow(cells, out_.header().cell, cap_); });
+  put(region, [&] { return block.narrow(out_.header().cell, cap_); });
 }
 
 bool Store::settle(std::uint64_t power, bool saturate) {
@@ -58,6 +59,7 @@ bool copy(Team& team, MatrixFile& from, MatrixFile& to, Pattern pattern, std::in
   const Strips strips(n, team.size(), n * (in + out), memory);
   Store store(team, to, pattern, largest(out));
   std::vector<std::byte> cells;
+  std::vector<std::byte> copied;
   for (std::int64_t round = 0; round < strips.rounds(); ++round) {
     const Region region = strips.of(team.rank(), round);
     team.guard(Phase::read, [&] { cells.resize(static_cast<std::size_t>(region.cells() * in)); });
@@ -65,11 +67,12 @@ bool copy(Team& team, MatrixFile& from, MatrixFile& to, Pattern pattern, std::in
     for (std::int64_t row = region.row0; no_loops && row < region.row1; ++row) {
       set_cell(cells.data(), in, (row - region.row0) * n + row, 0);
     }
-    store.put(region, [&](std::byte* copied) -> std::optional<Overflow> {
+    store.put(region, [&]() -> Accumulator::Cells {
+      copied.resize(static_cast<std::size_t>(region.cells() * out));
       const Clipped clipped =
-          convert_cells(cells.data(), in, copied, out, region.cells(), largest(out));
-      if (!clipped.any) return std::nullopt;
-      return Overflow{clipped.first / n, clipped.first % n, clipped.value};
+          convert_cells(cells.data(), in, copied.data(), out, region.cells(), largest(out));
+      if (!clipped.any) return {copied.data(), std::nullopt};
+      return {copied.data(), Overflow{clipped.first / n, clipped.first % n, clipped.value}};
     });
     team.agree();
     team.progress(static_cast<double>(round + 1) / static_cast<double>(strips.rounds()));

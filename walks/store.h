@@ -18,16 +18,16 @@ class Store {
   Store(Team& team, MatrixFile& out, Pattern pattern, std::uint64_t cap)
       : team_(team), out_(out), pattern_(pattern), cap_(cap) {}
 
-  // Collective (as MatrixFile::write): writes the region with what `fill` puts into the cells it
-  // is given; `fill` returns the first cell that it had to cut.
-  using Fill = std::function<std::optional<Overflow>(std::byte* cells)>;
+  // Collective (as MatrixFile::write): writes the region with the cells that `fill` returns, and
+  // keeps the first one that it had to cut. The cells outlive the call.
+  using Fill = std::function<Accumulator::Cells()>;
   void put(const Region& region, const Fill& fill);
 
   // Collective: the product's block.
   void put(const Region& region, Accumulator& block);
 
   // The cells that the last put() wrote, row-major.
-  [[nodiscard]] const std::vector<std::byte>& cells() const { return cells_; }
+  [[nodiscard]] const std::byte* cells() const { return cells_; }
 
   // Collective: whether any rank had to cut a cell. Unless `saturate`, that is an AgreedError
   // which names the power and the first such cell in row-major order.
@@ -38,7 +38,7 @@ class Store {
   MatrixFile& out_;
   Pattern pattern_;
   std::uint64_t cap_;
-  std::vector<std::byte> cells_;
+  const std::byte* cells_ = nullptr;
   std::uint64_t first_ = ~std::uint64_t{0};  // row * n + col
   std::optional<std::uint64_t> value_;       // unknown when beyond 64 bits
 };

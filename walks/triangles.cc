@@ -15,16 +15,14 @@ struct Sum {
 };
 
 // The sum of square(i, j) * mirror(j, i) over a region of rows x cols.
-void add_products(const std::vector<std::uint64_t>& square, const std::byte* mirror,
-                  std::uint32_t cell, const Region& region, Sum& sum) {
+void add_products(const std::uint64_t* square, const std::byte* mirror, std::uint32_t cell,
+                  const Region& region, Sum& sum) {
   for (std::int64_t r = 0; r < region.rows(); ++r) {
     for (std::int64_t c = 0; c < region.cols(); ++c) {
       const std::uint64_t entry = get_cell(mirror, cell, c * region.rows() + r);
       if (entry == 0) continue;
       if (region.row0 + r == region.col0 + c) ++sum.loops;
-      sum.total +=
-          static_cast<unsigned __int128>(square[static_cast<std::size_t>(r * region.cols() + c)]) *
-          entry;
+      sum.total += static_cast<unsigned __int128>(square[r * region.cols() + c]) * entry;
     }
   }
 }
@@ -50,7 +48,6 @@ Triangles count_triangles(Team& team, MatrixFile& graph, bool undirected, const 
   Sum sum;
   std::vector<std::byte> mirror;
   std::vector<std::byte> cells;
-  std::vector<std::uint64_t> square;
   const auto read = [&](const Region& region, std::vector<std::byte>& into) {
     team.guard(Phase::read, [&] {
       into.resize(region.empty() ? 0 : static_cast<std::size_t>(region.cells() * cell));
@@ -66,12 +63,12 @@ Triangles count_triangles(Team& team, MatrixFile& graph, bool undirected, const 
     if (undirected) read(region, cells);
     team.guard(Phase::compute, [&] {
       if (region.empty()) return;
-      square.resize(static_cast<std::size_t>(region.cells()));
-      if (block.narrow(reinterpret_cast<std::byte*>(square.data()), 8,
-                       std::numeric_limits<std::uint64_t>::max())) {
+      const auto [square, above] = block.narrow(8, std::numeric_limits<std::uint64_t>::max());
+      if (above) {
         throw std::runtime_error("the square of the matrix exceeds 64 bits");
       }
-      add_products(square, mirror.data(), cell, region, sum);
+      add_products(reinterpret_cast<const std::uint64_t*>(square), mirror.data(), cell, region,
+                   sum);
       if (undirected) sum.one_way += one_way(cells.data(), mirror.data(), cell, region);
     });
   });
