@@ -9,7 +9,7 @@ import pytest
 
 from tare.cell import Cell
 from tare.claims import migration
-from tare.claims.migration import _Bound, _extra_cpu, _judge, _judge_downtime, _pages, _Trials
+from tare.claims.migration import _Bound, _counted, _extra_cpu, _judge, _judge_downtime, _Trials
 from tare.record import Trial
 
 BLOCKS = 8
@@ -78,10 +78,11 @@ def test_processor_time_beyond_plain_is_of_a_gib():
     assert "s/GiB beyond plain" in said
 
 
-def test_pages_are_summed_over_trials_and_absent_ones_left_out():
+def test_what_senders_counted_is_summed_and_absent_trials_left_out():
     record = {"proxies": {"send": {"pages_asked": 10, "pages_referenced": 4}}}
     trials = [trial("all", 0, {}, **record), None, trial("all", 2, {}, **record)]
-    assert _pages(trials) == (20, 8)
+    found = _counted(trials)
+    assert (found["pages_asked"], found["pages_referenced"], found["merged_found"]) == (20, 8, 0)
 
 
 def test_every_claim_on_migrations_can_be_checked():

@@ -76,13 +76,19 @@ ARMS = (
     Arm(
         "ksm",
         "pageshare that asks for the pages that KSM has merged, as the paper does",
-        send=("--ask", "always", "--compress", "always"),
+        send=("--ask", "always", "--compress", "always", "--candidates", "ksm"),
+        ksm=True,
+    ),
+    Arm(
+        "all beside ksm",
+        "pageshare that asks for every page while KSM runs, and counts what its verdict is worth",
+        send=("--ask", "always", "--compress", "always", "--candidates", "all"),
         ksm=True,
     ),
     Arm(
         "ksm at once",
         "the same, referring to those pages without waiting for the answer",
-        send=("--ask", "always", "--compress", "always", "--at-once"),
+        send=("--ask", "always", "--compress", "always", "--candidates", "ksm", "--at-once"),
         ksm=True,
     ),
     Arm(
