@@ -161,3 +161,17 @@ print(made.__enter__().partition(":")[2], file=open(values[0], "w"))
     assert f":tare/{name} " in events.read_text()
     assert clean(tmp_path / "root") == [f"uprobe {name}"]
     assert f":tare/{name} " not in events.read_text()
+
+
+def test_a_loop_device_on_a_file_of_the_run(tmp_path: Path) -> None:
+    image = tmp_path / "disk"
+    image.write_bytes(bytes(1 << 20))
+    code = """
+registry.add("loop", values[0])
+subprocess.run(["losetup", "--find", values[0]], check=True)
+"""
+    killed_run(tmp_path / "root", code, str(image))
+    look = ["losetup", "--associated", str(image)]
+    assert subprocess.run(look, capture_output=True, check=True).stdout
+    assert clean(tmp_path / "root") == [f"loop {image}"]
+    assert not subprocess.run(look, capture_output=True, check=True).stdout

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Meeting", "Run"]
 
-_ARRIVAL_TIMEOUT_S = 60.0
+_ARRIVAL_TIMEOUT_S = 30.0
+_LOOK_TIMEOUT_S = 0.5
 _ANSWER_TIMEOUT_S = 30.0
 
 
@@ -97,8 +98,8 @@ class Meeting(AbstractContextManager["Meeting"]):
         try:
             connection, _ = self._door.accept()
         except TimeoutError:
-            # A program that failed says why; one that is merely late says nothing.
-            side.event(0.1)
+            # One that failed says why; one that is merely late says nothing.
+            side.event(_LOOK_TIMEOUT_S)
             raise TrialError("a side did not come to the meeting point") from None
         self._stack.enter_context(connection)
         self._there.append(connection)
