@@ -5,28 +5,37 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tare.analysis import Analysis
+from tare.analysis import Analysis, Question
 from tare.claims import Claim, Result, Workshop, shown
 from tare.claims.shipped import run_shipped
 from tare.claims.small_pieces import gain, reaches
 from tare.stats import Interval, paired_ratio
 
-_LEAST = {("rows", "4000"): 3.0, ("rows", "8000"): 2.5, ("views", "4000"): 1.15}
+_HINTED = "nvio admit=always bypass_size=8M"
+"""Views read and write by the half MiB, which nvio leaves to the file system unless it is told."""
+_LEAST = {
+    ("nvio", "rows", "4000"): 3.0,
+    ("nvio", "rows", "8000"): 2.5,
+    (_HINTED, "views", "4000"): 1.15,
+}
 _SLOWER = 1.05
-_NOT_SLOWER = (("block", "4000"), ("collective", "4000"))
+_NOT_SLOWER = [("nvio", pattern, "4000") for pattern in ("views", "block", "collective")]
 
 
 def _check(workshop: Workshop) -> Result:
     with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
         found = run_shipped(workshop, "walks-patterns.yaml", Path(folder))
-    asked = {(q.cell.levels["pattern"], q.cell.levels["vertices"]): q for q in found.questions}
+    asked = {_about(q): q for q in found.questions}
     gains = {key: gain(question) for key, question in asked.items()}
     ratios = {key: asked[key].ratio.ratio for key in _NOT_SLOWER}
     holds = all(reaches(gains[key], least) for key, least in _LEAST.items()) and all(
         ratio.low is not None and ratio.low <= _SLOWER for ratio in ratios.values()
     )
     pattern, beside = _against_fastest_plain(found)
-    figure = ", ".join(f"{name} {n}: {shown(one, 2)} times" for (name, n), one in gains.items())
+    figure = ", ".join(
+        f"{pattern} {n} ({cache}): {shown(one, 2)} times"
+        for (cache, pattern, n), one in gains.items()
+    )
     figure += f"; rows under nvio against the fastest plain pattern ({pattern}):"
     figure += f" {shown(beside, 2)} times"
     data = {
@@ -40,6 +49,11 @@ def _check(workshop: Workshop) -> Result:
     return Result(holds, figure, data)
 
 
+def _about(question: Question) -> tuple[str, str, str]:
+    levels = question.cell.levels
+    return levels["cache"], levels["pattern"], levels["vertices"]
+
+
 def _against_fastest_plain(found: Analysis) -> tuple[str, Interval]:
     """Whoever can change his program compares with its best pattern: ours by rows against it."""
     times = {
@@ -50,11 +64,7 @@ def _against_fastest_plain(found: Analysis) -> tuple[str, Interval]:
         and view.cell.levels["cache"] == "plain"
     }
     fastest = min(times, key=lambda name: times[name].estimates["time"].value or float("inf"))
-    rows = next(
-        q.cell
-        for q in found.questions
-        if q.cell.levels["pattern"] == "rows" and q.cell.levels["vertices"] == "4000"
-    )
+    rows = next(q.cell for q in found.questions if _about(q) == ("nvio", "rows", "4000"))
     by_block = {(t.block, t.cell): t.values.get("time") for t in found.trials if t.status == "ok"}
     blocks = range(len(found.plan.blocks))
     plain = times[fastest].cell.id
@@ -70,8 +80,9 @@ CLAIMS = (
         "C4",
         "Raising a matrix to a power out of a file on GlusterFS is faster under nvio by how small"
         " the program's pieces are, close included; block-wise access loses nothing.",
-        "row by row at least 3 x at n = 4000 and 2.5 x at 8000; views at least 1.15 x; block and"
-        " collective not wholly above 1.05 of plain's time",
+        "row by row at least 3 x at n = 4000 and 2.5 x at 8000; views, with the hints that the"
+        " figure names, at least 1.15 x; views without, block and collective not wholly above 1.05 of"
+        " plain's time",
         _check,
     ),
 )
