@@ -81,8 +81,8 @@ CLAIMS = (
         "Raising a matrix to a power out of a file on GlusterFS is faster under nvio by how small"
         " the program's pieces are, close included; block-wise access loses nothing.",
         "row by row at least 3 x at n = 4000 and 2.5 x at 8000; views, with the hints that the"
-        " figure names, at least 1.15 x; views without, block and collective not wholly above 1.05 of"
-        " plain's time",
+        " figure names, at least 1.15 x; views without, block and collective not wholly above 1.05"
+        " of plain's time",
         _check,
     ),
 )
