@@ -20,7 +20,7 @@ constexpr float kStep = 0.125F;     // of the running medians
 constexpr double kFetchWeight = 0.125;
 // What fetching a MiB is guessed to take before anything was fetched, in small reads.
 constexpr double kGuessedReads = 10;
-constexpr double kRentShare = 0.5;
+constexpr double kRentShare = 0.25;
 constexpr double kMostOverdraft = 0.1;  // seconds
 constexpr double kOverdraftShare = 0.05;
 
@@ -49,13 +49,16 @@ void blend(std::atomic<float>& mean, float sample, std::uint32_t before) {
 
 }  // namespace
 
-SampledTimer::SampledTimer(std::uint32_t& calls, const FileEntry& entry, Direction direction)
+SampledTimer::SampledTimer(std::atomic<std::uint32_t>& calls, const FileEntry& entry,
+                           Direction direction)
     : direction_(direction) {
   const bool is_read = direction == Direction::read;
   const auto& samples = is_read ? entry.read_samples : entry.write_samples;
   const auto& median = is_read ? entry.read_seconds : entry.write_seconds;
   const bool slow = median.load(std::memory_order_relaxed) > kMuchSlower;
-  sampling_ = ++calls % (slow ? kEverySlow : kEvery) == 0 ||
+  const std::uint32_t call = calls.load(std::memory_order_relaxed) + 1;
+  calls.store(call, std::memory_order_relaxed);
+  sampling_ = call % (slow ? kEverySlow : kEvery) == 0 ||
               samples.load(std::memory_order_relaxed) < kFirstSamples;
   if (sampling_) start_ = std::chrono::steady_clock::now();
 }

@@ -19,7 +19,7 @@ enum class Direction : std::uint8_t { read, write };
 class SampledTimer {
  public:
   // `calls` is a process's own counter.
-  SampledTimer(std::uint32_t& calls, const FileEntry& entry, Direction direction);
+  SampledTimer(std::atomic<std::uint32_t>& calls, const FileEntry& entry, Direction direction);
   bool sampling() const { return sampling_; }
   // Adds the time since construction to the file's median, less what `length` bytes take at 1 GB/s:
   // what remains is what a small call would have taken.

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -41,6 +42,8 @@ CachedFile::CachedFile(Session& session, std::uint32_t index)
       segment_(session.segment()),
       counters_(session.counters()),
       entry_(session.segment().file(index)),
+      passive_writers_(
+          entry_.passive_writers[static_cast<std::uint32_t>(getpid()) % kPassiveLines].count),
       index_(index) {}
 
 CachedFile::~CachedFile() {
@@ -79,13 +82,18 @@ bool CachedFile::nothing_cached() const {
   return mode == kPassive || mode == kDraining;
 }
 
+bool CachedFile::passive_writes_under_way() const {
+  return std::any_of(std::begin(entry_.passive_writers), std::end(entry_.passive_writers),
+                     [](const PassiveWriters& line) { return line.count.load() != 0; });
+}
+
 void CachedFile::activate() {
   std::uint32_t expected = kPassive;
   if (!entry_.mode.compare_exchange_strong(expected, kDraining)) return;
   struct stat status {};
   const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
   // A process killed in a passive write never counts itself out: then the file stays uncached.
-  for (int spin = 0; entry_.passive_writers.load() != 0; ++spin) {
+  for (int spin = 0; passive_writes_under_way(); ++spin) {
     if (spin > 100000) return;
     sched_yield();
   }
@@ -108,15 +116,15 @@ ssize_t CachedFile::read_real(std::uint64_t offset, char* buffer, std::size_t le
 }
 
 ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std::size_t length) {
-  entry_.passive_writers.fetch_add(1);
+  passive_writers_.fetch_add(1);
   if (entry_.mode.load() != kPassive) {
-    entry_.passive_writers.fetch_sub(1);
+    passive_writers_.fetch_sub(1);
     return -2;  // the mode changed: not done, go the other way
   }
   const SampledTimer timer(write_calls_, entry_, Direction::write);
   const bool done = write_direct(offset, buffer, length);
   const int error = errno;
-  entry_.passive_writers.fetch_sub(1);
+  passive_writers_.fetch_sub(1);
   if (!done) {
     errno = error;
     return -1;
@@ -132,7 +140,8 @@ bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::siz
   }
   count(counters_.writes_direct);
   const bool done = write_fully(write_fd_, buffer, length, static_cast<off_t>(offset)) >= 0;
-  entry_.direct_writes.store(1, std::memory_order_relaxed);
+  // Not written again and again: all ranks read the line that it lies on.
+  if (entry_.direct_writes.load() == 0) entry_.direct_writes.store(1);
   if (done) raise_to(entry_.real_size, offset + length);
   return done;
 }
@@ -439,7 +448,16 @@ CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* bu
         segment_.slot(slot).place = static_cast<std::uint8_t>(piece.place);
         segment_.slot(slot).group.store(group, std::memory_order_relaxed);
         segment_.group(group).slot[piece.place] = slot;
-        entry_.blocks.fetch_add(1, std::memory_order_relaxed);
+        entry_.blocks.fetch_add(1);
+        // Whoever steps aside says so and then counts the blocks; we count ours and then look. So
+        // one of us sees the other, and no byte stays in a cache that everybody has left.
+        if (entry_.mode.load() != kActive) {
+          segment_.group(group).slot[piece.place] = kNone;
+          segment_.give_slot(slot);
+          entry_.blocks.fetch_sub(1);
+          slot = kNone;
+          admit = false;
+        }
       }
     }
     if (slot == kNone && admit && !last_try) {

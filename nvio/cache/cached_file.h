@@ -61,6 +61,7 @@ class CachedFile {
 
   bool nothing_cached() const;
   void activate();
+  bool passive_writes_under_way() const;
   ssize_t read_real(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t read_around(std::uint64_t offset, char* buffer, std::size_t length);
   Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length, bool fetching);
@@ -89,12 +90,13 @@ class CachedFile {
   Segment& segment_;
   Counters& counters_;
   FileEntry& entry_;
+  std::atomic<std::uint32_t>& passive_writers_;  // this process's line of the entry's
   std::uint32_t index_;
   int read_fd_ = -1;
   int write_fd_ = -1;
   ReadPattern pattern_;
-  std::uint32_t read_calls_ = 0;
-  std::uint32_t write_calls_ = 0;
+  std::atomic<std::uint32_t> read_calls_{0};
+  std::atomic<std::uint32_t> write_calls_{0};
   std::unique_ptr<Medium> log_medium_;
 };
 

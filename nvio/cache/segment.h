@@ -37,6 +37,13 @@ enum Mode : std::uint32_t {
   kLeaving = 3,  // what is cached is served and written back; nothing is admitted
 };
 
+// Writes under way that saw Mode::passive. A line for each process (or few): on one line for all,
+// the ranks would wait for each other where they need not.
+struct alignas(64) PassiveWriters {
+  std::atomic<std::uint32_t> count;
+};
+constexpr std::uint32_t kPassiveLines = 64;
+
 // A file that some process of the job on this node has open. Guarded by `lock` unless atomic.
 struct FileEntry {
   SharedLock lock;
@@ -49,12 +56,11 @@ struct FileEntry {
   std::atomic<std::uint64_t> real_size;  // the real file holds nothing of ours beyond this
   // Counts blocks that left the cache: a read that went round the cache meanwhile starts again.
   std::atomic<std::uint64_t> evictions;
-  std::atomic<std::uint32_t> blocks;           // blocks cached
-  std::atomic<std::uint32_t> direct_writes;    // 1: the real file was written since its last fsync
-  std::atomic<std::uint32_t> mode;             // a Mode
-  std::atomic<std::uint32_t> passive_writers;  // writes under way that saw Mode::passive
-  std::atomic<std::uint32_t> aside;            // 1: stay out of this file for good
-  std::atomic<std::uint32_t> deleted;          // 1: the job unlinked it
+  std::atomic<std::uint32_t> blocks;         // blocks cached
+  std::atomic<std::uint32_t> direct_writes;  // 1: the real file was written since its last fsync
+  std::atomic<std::uint32_t> mode;           // a Mode
+  std::atomic<std::uint32_t> aside;          // 1: stay out of this file for good
+  std::atomic<std::uint32_t> deleted;        // 1: the job unlinked it
   // Admission (admission.h): of the sampled calls that went to the file, the median service time
   // and the share of slow ones.
   std::atomic<std::uint32_t> read_samples, write_samples;
@@ -68,7 +74,7 @@ struct FileEntry {
   std::uint32_t log_number;       // its name: NUMBER.redo
   std::uint8_t admit, sync, close, prefetch;
   std::uint64_t bypass_size;
-  std::atomic<std::int32_t> error;  // errno of a write-back that failed, till it is reported
+  PassiveWriters passive_writers[kPassiveLines];
 };
 
 struct Bucket {

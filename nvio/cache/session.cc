@@ -235,13 +235,52 @@ void Session::leave() {
   segment_.reset();
   if (alive_ < 0) return;
   if (joined && !left_over && flock(alive_, LOCK_EX | LOCK_NB) == 0) {
-    // rmdir fails, as it should, while there is a log in the folder.
-    real().unlink((folder_ + "/segment").c_str());
-    real().unlink((folder_ + "/alive").c_str());
-    rmdir(folder_.c_str());
+    remove_folder();
   }
   real().close(alive_);
   alive_ = -1;
+}
+
+// rmdir fails, as it should, while there is a log in the folder.
+void Session::remove_folder() {
+  real().unlink((folder_ + "/segment").c_str());
+  real().unlink((folder_ + "/alive").c_str());
+  rmdir(folder_.c_str());
+}
+
+void Session::flush_for_good() {
+  // A handle of our own on each file, so that none goes away while it is written back.
+  std::vector<CachedFile*> files;
+  {
+    const std::lock_guard guard(mutex_);
+    const std::lock_guard table(segment_->header().files);
+    for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
+      if (files_[i] == nullptr) continue;
+      ++handles_[i];
+      files.push_back(files_[i].get());
+    }
+  }
+  // All ranks share in the writing; what follows is one rank's for each file, and mostly done.
+  for (CachedFile* file : files) file->write_back();
+  bool all_aside = true;
+  for (CachedFile* file : files) {
+    const bool aside = file->step_aside() == 0;
+    all_aside = all_aside && aside;
+    if (aside && file->entry().log.epoch != 0) delete_log(file->entry());
+  }
+  if (!all_aside) return;
+  // Launchers kill a job's other ranks as soon as one has ended: so wait for each other a little,
+  // and whoever is last takes the store away.
+  flock(alive_, LOCK_UN);
+  constexpr int kRounds = 100;
+  for (int i = 0; i < kRounds; ++i) {
+    if (flock(alive_, LOCK_EX | LOCK_NB) == 0) {
+      remove_folder();
+      return;
+    }
+    constexpr useconds_t kPause = 10000;
+    usleep(kPause);
+  }
 }
 
 std::uint32_t Session::find(const struct stat& status) {
@@ -289,7 +328,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.blocks.store(0);
     entry.direct_writes.store(1);  // who knows what was written before we looked
     entry.mode.store(settings.admit == Admit::always ? kActive : kPassive);
-    entry.passive_writers.store(0);
+    for (auto& line : entry.passive_writers) line.count.store(0);
     entry.aside.store(0);
     entry.deleted.store(0);
     entry.read_samples.store(0);

@@ -55,6 +55,11 @@ class Session {
   void step_aside(const char* path);
   void unlinking(const char* path, const char* to);
 
+  // Ends the caching of every file, so that all that was written is in the files and what is
+  // written from now on goes there at once; the last process to do so takes the store away. The
+  // program goes on meanwhile.
+  void flush_for_good();
+
   // Makes room for at least one block, writing back what must be. No lock may be held.
   bool make_room();
 
@@ -64,6 +69,7 @@ class Session {
  private:
   Session() = default;
   bool drop_slot(std::uint32_t slot);
+  void remove_folder();
   CachedFile* acquire_entry(std::uint32_t index, int fd);
   void leave();
 

@@ -2,9 +2,11 @@
 """Kill -9 one rank of a real MPI program under nvio, recover its store, and check every cell.
 
     killed.py --build DIR --mpi mpich|openmpi --kills 5 [--set NVIO_X=VALUE ...]
+    killed.py --build DIR --mpi mpich|openmpi --kills 5 --terminate
 
 A cell must hold the round of its last synced write, or a later round that was written to it.
-Recovery runs twice: the second time must change nothing.
+Recovery runs twice: the second time must change nothing. With --terminate all ranks get SIGTERM,
+as from a batch system, and the file must be so without any recovery, and no store be left.
 """
 
 from __future__ import annotations
@@ -119,6 +121,20 @@ def kill_one_rank(launch: Launch, job: subprocess.Popen[bytes], program: str, pi
             os.kill(pid, signal.SIGKILL)
 
 
+def terminate_all_ranks(launch: Launch, job: subprocess.Popen[bytes], program: str) -> None:
+    """SIGTERM for every rank, and wait until none is left."""
+    victims = ranks_of(job, program)
+    if len(victims) != launch.ranks:
+        raise RunError(f"found {len(victims)} ranks of {launch.ranks}")
+    for pid in victims:
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 60
+    while any(pid in ranks_of(job, program) for pid in victims):
+        if time.monotonic() > deadline:
+            raise RunError("ranks are still there 60 s after SIGTERM")
+        time.sleep(0.05)
+
+
 def recover(tool: Path, session: Path, *options: str) -> None:
     """Run `nvio recover`; ranks killed a moment ago may hold the store until they are gone."""
     for _ in range(100):
@@ -132,7 +148,9 @@ def recover(tool: Path, session: Path, *options: str) -> None:
         raise RunError(f"recovery failed: {done.stdout}{done.stderr}")
 
 
-def one_kill(launch: Launch, seed: int, settings: dict[str, str], folder: Path) -> None:
+def one_kill(
+    launch: Launch, seed: int, settings: dict[str, str], folder: Path, terminate: bool
+) -> None:
     """One program, one kill, two recoveries; raises RunError when something is wrong."""
     chance = random.Random(seed)  # noqa: S311 - a repeatable test, no secret
     cells = 2000
@@ -152,17 +170,25 @@ def one_kill(launch: Launch, seed: int, settings: dict[str, str], folder: Path) 
     )
     try:
         run_until(job, progress, launch.ranks, chance.randint(1, 40))
-        kill_one_rank(launch, job, program, chance.randrange(launch.ranks))
+        if terminate:
+            terminate_all_ranks(launch, job, program)
+        else:
+            kill_one_rank(launch, job, program, chance.randrange(launch.ranks))
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-    (session,) = store.iterdir()
-    recover(launch.build / "nvio", session, "--keep")
-    content = (folder / "file").read_bytes()
-    recover(launch.build / "nvio", session)
-    if session.exists() or (folder / "file").read_bytes() != content:
-        raise RunError("the second recovery changed the file, or left the store")
+    if terminate:
+        content = (folder / "file").read_bytes()
+        if list(store.iterdir()):
+            raise RunError("the terminated job left its store")
+    else:
+        (session,) = store.iterdir()
+        recover(launch.build / "nvio", session, "--keep")
+        content = (folder / "file").read_bytes()
+        recover(launch.build / "nvio", session)
+        if session.exists() or (folder / "file").read_bytes() != content:
+            raise RunError("the second recovery changed the file, or left the store")
     check(content, allowed_rounds(seed, launch.ranks, cells, read_progress(progress, launch.ranks)))
 
 
@@ -174,6 +200,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="seed of the first kill")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--terminate", action="store_true", help="SIGTERM to all, no recovery")
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 4)
     settings = dict(pair.split("=", 1) for pair in options.set)
@@ -181,7 +208,7 @@ def main() -> int:
     for seed in range(options.first, options.first + options.kills):
         folder = Path(tempfile.mkdtemp(prefix="nvio-killed-"))
         try:
-            one_kill(launch, seed, settings, folder)
+            one_kill(launch, seed, settings, folder, options.terminate)
         except RunError as problem:
             say(f"kill {seed}: {problem}")
             failures += 1

@@ -72,6 +72,11 @@ int corrected(int result, struct stat* status) {
   return result;
 }
 
+// The third argument of `open`, which is there only where a file may be made.
+mode_t mode_argument(int flags, va_list rest) {
+  return (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+}
+
 // A transfer at the descriptor's own offset: the kernel keeps the offset, so that dup'ed and
 // inherited descriptors go on sharing it.
 template <typename Transfer>
@@ -368,45 +373,33 @@ NVIO_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
 // --- opening and closing ---------------------------------------------------------------------
 
 NVIO_EXPORT int openat64(int folder, const char* path, int flags, ...) {
-  mode_t mode = 0;
-  if ((flags & (O_CREAT | __O_TMPFILE)) != 0) {
-    va_list rest;
-    va_start(rest, flags);
-    mode = va_arg(rest, mode_t);
-    va_end(rest);
-  }
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = nvio::mode_argument(flags, rest);
+  va_end(rest);
   // O_TRUNC empties the file under the cache's feet: what the cache holds must go first.
   if (g_hooks != nullptr && (flags & O_TRUNC) != 0) g_hooks->step_aside_path(path);
   return nvio::noticed(NEXT(openat64)(folder, path, flags, mode));
 }
 NVIO_EXPORT int openat(int folder, const char* path, int flags, ...) {
-  mode_t mode = 0;
-  if ((flags & (O_CREAT | __O_TMPFILE)) != 0) {
-    va_list rest;
-    va_start(rest, flags);
-    mode = va_arg(rest, mode_t);
-    va_end(rest);
-  }
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = nvio::mode_argument(flags, rest);
+  va_end(rest);
   return openat64(folder, path, flags, mode);
 }
 NVIO_EXPORT int open64(const char* path, int flags, ...) {
-  mode_t mode = 0;
-  if ((flags & (O_CREAT | __O_TMPFILE)) != 0) {
-    va_list rest;
-    va_start(rest, flags);
-    mode = va_arg(rest, mode_t);
-    va_end(rest);
-  }
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = nvio::mode_argument(flags, rest);
+  va_end(rest);
   return openat64(AT_FDCWD, path, flags, mode);
 }
 NVIO_EXPORT int open(const char* path, int flags, ...) {
-  mode_t mode = 0;
-  if ((flags & (O_CREAT | __O_TMPFILE)) != 0) {
-    va_list rest;
-    va_start(rest, flags);
-    mode = va_arg(rest, mode_t);
-    va_end(rest);
-  }
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = nvio::mode_argument(flags, rest);
+  va_end(rest);
   return openat64(AT_FDCWD, path, flags, mode);
 }
 // What `open` becomes under _FORTIFY_SOURCE when it has no mode.

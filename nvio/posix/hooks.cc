@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "real.h"
+#include "termination.h"
 
 namespace nvio {
 namespace {
@@ -131,6 +132,9 @@ Session* Process::session() {
       }
     }
     joined_.store(session_.get(), std::memory_order_release);
+    if (session_ != nullptr && settings_.flush_at_sigterm) {
+      flush_at_termination([] { the().flush_for_good(); });
+    }
   }
   return session_.get();
 }
@@ -141,6 +145,12 @@ void Process::leave() {
   joined_.store(nullptr);
   session_.reset();
   refused_ = true;
+}
+
+// Under the lock: the session must not end while it is written back.
+void Process::flush_for_good() {
+  const std::lock_guard guard(mutex_);
+  if (session_ != nullptr) session_->flush_for_good();
 }
 
 void Process::remember_opened() {

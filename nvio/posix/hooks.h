@@ -26,6 +26,7 @@ class Process {
   Session* joined() const { return joined_.load(std::memory_order_acquire); }
   // Ends the session if no file is open any more; afterwards all I/O is the MPI's.
   void leave();
+  void flush_for_good();
 
   // Descriptors that this thread opens from now on are remembered, until `track_opened`.
   void remember_opened();

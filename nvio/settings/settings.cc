@@ -95,6 +95,8 @@ constexpr ProcessRow kProcessRows[] = {
        s.session = v;
        return true;
      }},
+    {"sigterm",
+     [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.flush_at_sigterm); }},
     {"stats", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.statistics); }},
     {"quiet", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.quiet); }},
 };

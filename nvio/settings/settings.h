@@ -34,6 +34,7 @@ struct Settings {
   StoreKind kind = StoreKind::automatic;
   std::uint64_t capacity = 0;  // bytes; 0: a quarter of what the store's file system has free
   std::string session;         // the job's name; empty: found from the launcher
+  bool flush_at_sigterm = true;
   bool statistics = false;
   bool quiet = false;
   std::vector<std::string> complaints;  // sentences about values that were not understood
