@@ -33,7 +33,7 @@ INTERVALS = [
     for i in range(20)
 ]
 IPERF3 = {
-    "intervals": INTERVALS,
+    "server_output_json": {"intervals": INTERVALS},
     "end": {
         "sum_sent": {"bytes": 210_000, "seconds": 2.0, "retransmits": 3},
         "cpu_utilization_percent": {"remote_total": 50.0},
@@ -106,14 +106,17 @@ def test_whatever_is_printed_is_a_rate_or_a_failed_trial(said: str) -> None:
         assert found >= 0
 
 
+KEYS = (
+    "jobs", "read", "write", "server_output_json", "intervals", "end", "sum", "sum_sent",
+    "batches", "io_bytes", "total_ios", "job_runtime", "bytes", "seconds",
+)  # fmt: skip
 NESTED = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["jobs", "read", "write", "intervals", "end", "sum", "sum_sent", "batches",
-                         "io_bytes", "total_ios", "job_runtime", "bytes", "seconds"]),
-        inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(NESTED)

@@ -47,6 +47,7 @@ _START_TIMEOUT_S = 30.0
 _LOOK_AGAIN_S = 0.05
 _STOP_TIMEOUT_S = 10.0
 _SLACK_S = 60.0
+_EACH_TENTH = ("--interval", "0.1", "--json")
 _EDGE_S = 0.2
 """Left out on either side of the overlap: connecting, and what is told only at the end."""
 _LEAST_OVERLAP = 0.9
@@ -97,7 +98,7 @@ class Network:
 
     def subject(self, cell: Cell) -> str:
         """What sentences about a cell speak of."""
-        return f"TCP throughput to {cell.levels['to']} ({cell.levels['tool']})"
+        return f"Throughput of TCP to {cell.levels['to']} ({cell.levels['tool']})"
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out what a guest is made of, where there is none."""
@@ -211,7 +212,9 @@ class _Side:
     @contextmanager
     def listener(self) -> Iterator[ServerProcess]:
         """Hold what it sends to; entered, it listens."""
-        argv: tuple[str, ...] = ("iperf3", "--server", "--port", str(self.port), "-4")
+        argv: tuple[str, ...] = (
+            "iperf3", "--server", "--port", str(self.port), "-4", *_EACH_TENTH,
+        )  # fmt: skip
         if self._tool == "dd-nc":
             argv = ("sh", "-c", f"exec nc.openbsd -4lk {self.port} >/dev/null")
         hosts, placement = self._site.hosts, self._site.placement
@@ -252,7 +255,7 @@ class _Side:
         if self._tool == "iperf3":
             return (
                 "iperf3", "--client", self.address, "--port", str(self.port), "-4",
-                "--time", str(seconds), "--interval", "0.1", "--json",
+                "--time", str(seconds), *_EACH_TENTH, "--get-server-output",
             )  # fmt: skip
         # dd tells what it wrote when it is interrupted once: hence --foreground. By path, since
         # some shells have one of their own.
@@ -316,12 +319,15 @@ def _layer_ns(server: ServerProcess) -> int:
 
 
 def _read_iperf3(run: Run, window: tuple[float, float], layer_ns: int, command: str) -> _Sent:
-    """Read the bytes of those intervals that lie within the window."""
+    """Read what arrived in those intervals that lie within the window.
+
+    Of the receiver's intervals: what was sent may still lie in sockets, megabytes of it.
+    """
     try:
         said = json.loads(run.output)
         if "error" in said:
             raise TrialError(f"iperf3: {said['error']}")
-        intervals = [one["sum"] for one in said["intervals"]]
+        intervals = [one["sum"] for one in said["server_output_json"]["intervals"]]
         counted = [
             one
             for one in intervals
