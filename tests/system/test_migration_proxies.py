@@ -1,0 +1,87 @@
+"""The proxies of the migration's testbed, with two sockets in the place of two QEMUs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAMS, needs_root
+
+from tare.leftovers import Registry
+from tare.wire import Wire
+from tare.workloads.migration import certificates
+from tare.workloads.migration.arms import ARMS, Arm
+from tare.workloads.migration.proxies import Proxies, Scope
+
+STREAM = b"no stream of QEMU's: passed on as it is" * 1000
+pytestmark = [pytest.mark.system, needs_root]
+
+
+def carried(proxies: Proxies) -> bytes:
+    """Send `STREAM` in at one end; return what comes out at the other."""
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as source:
+        listener.bind(proxies.inward.removeprefix("unix:"))
+        listener.listen()
+        listener.settimeout(60)
+        source.connect(proxies.outward.removeprefix("unix:"))
+
+        def send() -> None:
+            source.sendall(STREAM)
+            source.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        destination, _ = listener.accept()
+        with destination:
+            destination.settimeout(60)
+            found = b""
+            while chunk := destination.recv(1 << 16):
+                found += chunk
+        sender.join()
+    return found
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["insecure", "mutual TLS"])
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+def test_what_goes_in_comes_out_at_the_other_host(
+    registry: Registry, tmp_path: Path, secured: bool, back: bool
+) -> None:
+    tls = certificates.make(tmp_path / "pki") if secured else None
+    scope = Scope.make(PROGRAMS, tmp_path / "scope.json")
+    with (
+        Wire(registry, None) as wire,
+        Proxies(
+            PROGRAMS, wire, scope, tmp_path, send=(), receive=(), cpus=((), ()), tls=tls, back=back
+        ) as proxies,
+    ):
+        before = wire.traffic()
+        meters = proxies.meters()
+        assert carried(proxies) == STREAM
+        records = proxies.records()
+        crossed = wire.traffic().since(before)
+        assert all(meter.read() > 0 for meter in meters)
+        assert (crossed.back if back else crossed.forth) > len(STREAM) / 50
+        assert records["send"]["stream_bytes"] == len(STREAM)
+        assert records["send"]["migration"] == records["receive"]["migration"]
+
+
+@pytest.mark.parametrize("arm", [arm for arm in ARMS if arm.proxied], ids=lambda arm: arm.name)
+def test_pageshare_knows_the_options_of_every_arm(
+    registry: Registry, tmp_path: Path, arm: Arm
+) -> None:
+    send = [*(arm.send or ()), *(("--ksm-pid", str(os.getpid())) if arm.ksm else ())]
+    kept = tmp_path / "kept"
+    receive = [*arm.receive, *(("--kept", str(kept)) if arm.returning else ())]
+    if arm.returning:
+        send += ["--keep", str(kept), "--keep-name", "guest"]
+    scope = Scope.make(PROGRAMS, tmp_path / "scope.json")
+    with (
+        Wire(registry, None) as wire,
+        Proxies(
+            PROGRAMS, wire, scope, tmp_path, send=send, receive=receive, cpus=((), ())
+        ) as proxies,
+    ):
+        assert carried(proxies) == STREAM
