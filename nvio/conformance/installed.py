@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Install nvio into a scratch folder and use it from there as a Slurm job would.
+
+    installed.py --build DIR --mpi mpich|openmpi
+
+`cmake --install`, then: pkg-config tells where the library is; task-prolog's lines are a task's
+environment; all ranks of a job under a faked Slurm environment are killed; epilog writes back what
+the job had synced, and leaves no store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from compare import LAUNCHERS, Launch, RunError, say
+from killed import allowed_rounds, check, ranks_of, read_progress, run_until
+
+JOB = "4711"
+CELLS = 500
+SEED = 7
+
+
+def output_of(command: list[str], environment: dict[str, str]) -> str:
+    """What a command prints; raises RunError with its complaint when it fails."""
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise RunError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job of a faked Slurm on the installed nvio."""
+
+    prefix: Path
+    store: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What Slurm tells a task and its epilog."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("NVIO_", "SLURM_"))}
+        slurm = {"SLURM_JOB_ID": JOB, "SLURM_STEP_ID": "0", "SLURM_JOB_UID": str(os.geteuid())}
+        site = {"NVIO_PREFIX": str(self.prefix), "NVIO_SITE_STORE": str(self.store)}
+        return kept | slurm | site
+
+    def script(self, name: str) -> str:
+        """The path of an installed Slurm script."""
+        return str(self.prefix / "share" / "nvio" / "slurm" / name)
+
+    def task_environment(self) -> dict[str, str]:
+        """A task's environment after task-prolog, for a job that asks for nvio."""
+        environment = self.environment | {"NVIO": "1"}
+        for line in output_of([self.script("task-prolog")], environment).splitlines():
+            if line.startswith("export "):
+                name, _, value = line.removeprefix("export ").partition("=")
+                environment[name] = value
+        if "LD_PRELOAD" not in environment:
+            raise RunError("task-prolog did not find the installed library")
+        return environment
+
+
+def check_pkg_config(prefix: Path) -> None:
+    """pkg-config names the library that is really there."""
+    (folder,) = prefix.glob("**/pkgconfig")
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(folder)}
+    library = output_of(["pkg-config", "--variable=preload", "nvio"], environment).strip()
+    if not Path(library).is_file():
+        raise RunError(f"pkg-config says {library}, which is not there")
+
+
+def run_killed_job(launch: Launch, job: SlurmJob, folder: Path) -> None:
+    """A job whose ranks are all killed, its epilog, and every cell of its file."""
+    program = str((launch.build / f"killed-{launch.mpi}").resolve())
+    progress = folder / "progress"
+    process = subprocess.Popen(
+        launch.command([program, str(folder / "file"), str(progress), str(CELLS), str(SEED)]),
+        env=job.task_environment() | {"NVIO_ADMIT": "always", "NVIO_CAPACITY": "4M"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        run_until(process, progress, launch.ranks, 3)
+        for pid in ranks_of(process, program):
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if not list(job.store.glob(f"nvio-*-slurm-{JOB}.*")):
+        raise RunError("the job made no store of its Slurm job's name: was nvio there?")
+    said = output_of([job.script("epilog")], job.environment)
+    if list(job.store.iterdir()):
+        raise RunError(f"the epilog left the store: {said}")
+    synced = read_progress(progress, launch.ranks)
+    check((folder / "file").read_bytes(), allowed_rounds(SEED, launch.ranks, CELLS, synced))
+
+
+def main() -> int:
+    """Install, run, kill, clean up; 0 when all was as it should be."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
+    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    options = parser.parse_args()
+    launch = Launch(options.mpi, options.build.resolve(), 4)
+    with tempfile.TemporaryDirectory(prefix="nvio-installed-") as name:
+        folder = Path(name)
+        prefix, store = folder / "prefix", folder / "store"
+        store.mkdir()
+        try:
+            command = ["cmake", "--install", str(options.build), "--prefix", str(prefix)]
+            output_of(command, dict(os.environ))
+            check_pkg_config(prefix)
+            run_killed_job(launch, SlurmJob(prefix, store), folder)
+        except RunError as problem:
+            say(str(problem))
+            return 1
+    say("installed nvio served a Slurm job; its epilog wrote back what was synced")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
