@@ -1,5 +1,6 @@
 //! Records the golden streams in `testdata/streams`: small guests, migrated between two real
-//! QEMUs, with every connection of the source written to a file on its way.
+//! QEMUs, with every connection of the source written to a file on its way. Each is recorded with
+//! the installed QEMU and with the newer one that `setup/qemu-newer` has unpacked.
 //!
 //! ```text
 //! cargo run -p pageshare --example record-streams [DIRECTORY]
@@ -21,6 +22,9 @@ use serde_json::{Value, json};
 /// A boot sector that counts in memory for ever: `mov ax,800; mov ds,ax; inc word [0]; jmp $-4`.
 const COUNTING: [u8; 11] = [0xb8, 0x00, 0x08, 0x8e, 0xd8, 0xff, 0x06, 0x00, 0x00, 0xeb, 0xfa];
 
+/// The newer one.
+const NEWER: &str = "build/qemu-newer/root/usr/bin/qemu-system-x86_64";
+
 struct Case {
     name: &'static str,
     capabilities: &'static [&'static str],
@@ -29,7 +33,7 @@ struct Case {
     bandwidth: u64,
 }
 
-const CASES: [Case; 3] = [
+static CASES: [Case; 5] = [
     Case {
         name: "precopy",
         capabilities: &["return-path"],
@@ -48,15 +52,38 @@ const CASES: [Case; 3] = [
         parameters: || json!({"multifd-channels": 2}),
         bandwidth: 1 << 40,
     },
+    Case {
+        name: "ignore-shared",
+        capabilities: &["return-path", IGNORE_SHARED],
+        parameters: || json!({}),
+        bandwidth: 1 << 40,
+    },
+    Case {
+        name: "postcopy",
+        capabilities: &["return-path", POSTCOPY],
+        parameters: || json!({}),
+        bandwidth: 100 << 10,
+    },
 ];
+
+/// What both QEMUs map does not travel.
+const IGNORE_SHARED: &str = "x-ignore-shared";
+/// The guest goes first.
+const POSTCOPY: &str = "postcopy-ram";
 
 fn main() {
     let target = std::env::args().nth(1).unwrap_or_else(|| "testdata/streams".to_owned());
     let target = PathBuf::from(target);
     std::fs::create_dir_all(&target).expect("the directory is writable");
     let mut contents: BTreeMap<String, Value> = BTreeMap::new();
-    for case in &CASES {
-        for (name, stream) in record(case) {
+    let qemus = [("7.2", "/usr/bin/qemu-system-x86_64"), ("10.0", NEWER)];
+    for ((version, qemu), case) in qemus.iter().flat_map(|it| CASES.iter().map(move |c| (it, c))) {
+        // Whether a page is sent twice, so that there is a delta, is a matter of moments.
+        let (streams, _) = (0..20)
+            .map(|_| record(case, Path::new(qemu), version))
+            .find(|(_, deltas)| case.name != "xbzrle" || *deltas > 0)
+            .expect("a page is sent twice in one of so many migrations");
+        for (name, stream) in streams {
             let scratch = tempfile::NamedTempFile::new().expect("a scratch file");
             std::fs::write(scratch.path(), &stream).expect("a scratch file");
             let inspection = inspect(scratch.path()).expect("it was just written");
@@ -69,8 +96,8 @@ fn main() {
     std::fs::write(target.join("streams.json"), text + "\n").expect("writable");
 }
 
-/// Every channel of one migration, by name.
-fn record(case: &Case) -> Vec<(String, Vec<u8>)> {
+/// Every channel of one migration, by name, and how many bytes of deltas QEMU sent.
+fn record(case: &Case, program: &Path, version: &str) -> (Vec<(String, Vec<u8>)>, u64) {
     let directory = tempfile::tempdir().expect("a scratch directory");
     let at = |name: &str| directory.path().join(name);
     let mut floppy = vec![0; 512];
@@ -79,8 +106,23 @@ fn record(case: &Case) -> Vec<(String, Vec<u8>)> {
     floppy.resize(1_474_560, 0);
     std::fs::write(at("floppy"), floppy).expect("writable");
 
-    let (mut source, mut destination) =
-        (Qemu::start(&at("a"), &at("floppy"), false), Qemu::start(&at("b"), &at("floppy"), true));
+    let machine = format!("pc-i440fx-{version}");
+    let mut machine = vec!["-M".to_owned(), machine];
+    if case.capabilities.contains(&IGNORE_SHARED) {
+        let memory = at("memory");
+        machine[1].push_str(",memory-backend=pc.ram");
+        machine.push("-object".to_owned());
+        machine.push(format!(
+            "memory-backend-file,id=pc.ram,size=2M,share=on,mem-path={}",
+            memory.display()
+        ));
+    }
+    let start = |monitor: &str, incoming| {
+        let mut command = Command::new(program);
+        command.args(&machine);
+        Qemu::start(command, &at(monitor), &at("floppy"), incoming)
+    };
+    let (mut source, mut destination) = (start("a", false), start("b", true));
     for qemu in [&mut source, &mut destination] {
         let list: Vec<Value> = case
             .capabilities
@@ -104,10 +146,19 @@ fn record(case: &Case) -> Vec<(String, Vec<u8>)> {
             std::thread::spawn(move || tee(from, to))
         })
         .collect();
-    loop {
+    if case.capabilities.contains(&POSTCOPY) {
+        let begun = (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            let info = source.tell("query-migrate", json!({}));
+            info["ram"]["transferred"].as_u64() > Some(50_000)
+        });
+        assert!(begun, "no byte flows");
+        source.tell("migrate-start-postcopy", json!({}));
+    }
+    let deltas = loop {
         let info = source.tell("query-migrate", json!({}));
         match info["status"].as_str() {
-            Some("completed") => break,
+            Some("completed") => break info["xbzrle-cache"]["bytes"].as_u64().unwrap_or_default(),
             Some("failed") => panic!("the migration failed: {info}"),
             _ => {}
         }
@@ -116,19 +167,20 @@ fn record(case: &Case) -> Vec<(String, Vec<u8>)> {
             source.tell("migrate-set-parameters", json!({"downtime-limit": 2000}));
         }
         std::thread::sleep(Duration::from_millis(50));
-    }
+    };
     drop((source, destination));
-    tees.into_iter()
+    let streams = tees
+        .into_iter()
         .enumerate()
         .map(|(channel, tee)| {
-            let name = if channel == 0 {
-                case.name.to_owned()
-            } else {
-                format!("{}-channel-{channel}", case.name)
+            let name = match channel {
+                0 => format!("qemu-{version}-{}", case.name),
+                _ => format!("qemu-{version}-{}-channel-{channel}", case.name),
             };
             (name, tee.join().expect("the tee ends with its connections"))
         })
-        .collect()
+        .collect();
+    (streams, deltas)
 }
 
 /// Passes both directions on and returns what went forward.
@@ -158,10 +210,10 @@ struct Qemu {
 }
 
 impl Qemu {
-    fn start(monitor: &Path, floppy: &Path, incoming: bool) -> Self {
-        let mut command = Command::new("qemu-system-x86_64");
+    fn start(mut command: Command, monitor: &Path, floppy: &Path, incoming: bool) -> Self {
         command
-            .args(["-M", "pc-i440fx-7.2", "-accel", "tcg", "-m", "2M", "-nodefaults"])
+            // An unpacked QEMU has its data beside it, but for the firmware.
+            .args(["-L", "/usr/share/seabios", "-accel", "tcg", "-m", "2M", "-nodefaults"])
             .args(["-display", "none", "-vga", "none", "-boot", "a"])
             .arg("-drive")
             .arg(format!("if=floppy,format=raw,readonly=on,file={}", floppy.display()))
@@ -171,7 +223,7 @@ impl Qemu {
         if incoming {
             command.args(["-S", "-incoming", "defer"]);
         }
-        let child = command.spawn().expect("qemu-system-x86_64 is installed");
+        let child = command.spawn().expect("QEMU is installed, and setup/qemu-newer has run");
         let address = Address::Unix(monitor.to_owned());
         let connected = (0..600).find_map(|_| {
             std::thread::sleep(Duration::from_millis(50));

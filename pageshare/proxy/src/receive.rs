@@ -5,6 +5,7 @@
 //! QEMU waits for.
 
 mod answer;
+mod autostart;
 mod channel;
 mod received;
 mod session;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use pageshare_wire::hello::MigrationId;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::address::Address;
 use crate::error::Error;
@@ -49,9 +50,10 @@ pub struct Receiver {
 
 type Sessions = Arc<Mutex<HashMap<MigrationId, Arc<Session>>>>;
 
-/// Serves senders in threads of its own. The records of migrations arrive as they end.
+/// Serves senders in threads of its own. The records of migrations arrive as they end, and why a
+/// connection was turned away before it was a part of one.
 #[must_use]
-pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> mpsc::Receiver<Record> {
+pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> mpsc::Receiver<Result<Record, Error>> {
     let receiver = Arc::new(receiver);
     let (ended, records) = mpsc::channel();
     std::thread::spawn(move || {
@@ -78,8 +80,12 @@ fn greet(
     socket: Socket,
     receiver: &Arc<Receiver>,
     sessions: &Sessions,
-    ended: &mpsc::Sender<Record>,
+    ended: &mpsc::Sender<Result<Record, Error>>,
 ) {
+    let turn_away = |error: Error| {
+        // Nobody listens any more when the program is about to end.
+        let _ = ended.send(Err(error));
+    };
     let greeted = || -> Result<_, Error> {
         let mut link = match &receiver.tls {
             Some(tls) => tls.link(socket)?,
@@ -91,7 +97,7 @@ fn greet(
     };
     let (link, agreed) = match greeted() {
         Ok(greeted) => greeted,
-        Err(error) => return warn!("a connection was turned away: {error}"),
+        Err(error) => return turn_away(error),
     };
     let id = agreed.migration;
     let session = {
@@ -100,7 +106,8 @@ fn greet(
             .entry(id)
             .or_insert_with(|| Arc::new(Session::begin(Arc::clone(receiver), &agreed)));
         if session.scope != agreed.scope {
-            return warn!("a connection was turned away: its migration is in another scope");
+            let words = "a channel in another scope than its migration's first";
+            return turn_away(Error::Refused(words.to_owned()));
         }
         session.open_channel();
         Arc::clone(session)
@@ -115,6 +122,6 @@ fn greet(
             return info!("answered an estimate over {} pages", record.pages_asked);
         }
         // Nobody listens any more when the program is about to end.
-        let _ = ended.send(receiver.metrics.end(&session.account));
+        let _ = ended.send(Ok(receiver.metrics.end(&session.account)));
     }
 }

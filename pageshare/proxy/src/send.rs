@@ -9,11 +9,12 @@ mod migration;
 mod versions;
 mod workers;
 
+use std::net::Shutdown;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use pageshare_wire::adaptive::Policy;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::address::Address;
 use crate::error::Error;
@@ -120,7 +121,15 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
             drop(slot);
             let (current, ended) = (Arc::clone(&current), ended.clone());
             std::thread::spawn(move || {
-                channel::run(qemu, &migration, number);
+                if number > 0 && begins_a_migration(&qemu) {
+                    warn!(
+                        "another QEMU was told to migrate here while a migration is running, and \
+                         was turned away; give each VM a `pageshare send` of its own"
+                    );
+                    qemu.shutdown(Shutdown::Both);
+                } else {
+                    channel::run(qemu, &migration, number);
+                }
                 let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
                 if migration.close_channel() {
                     *slot = None;
@@ -131,4 +140,10 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
         }
     });
     Ok(records)
+}
+
+/// Whether a main channel begins here, as far as its first bytes tell.
+fn begins_a_migration(qemu: &Socket) -> bool {
+    let mut first = [0; 4];
+    qemu.peek(&mut first).is_ok_and(|length| &first[..length] == b"QEVM")
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, recv};
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::address::Address;
@@ -117,6 +118,20 @@ impl Socket {
         let Self::Unix(socket) = self else { return None };
         let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    }
+
+    /// Waits for the first bytes, enough to fill the buffer or until the other end closes, and
+    /// leaves them to be read.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let flags = RecvFlags::PEEK | RecvFlags::WAITALL;
+        let (_, length) = match self {
+            Self::Unix(socket) => recv(socket, buffer, flags)?,
+            Self::Tcp(socket) => recv(socket, buffer, flags)?,
+        };
+        Ok(length)
     }
 
     fn tune(&self) -> io::Result<()> {

@@ -161,3 +161,83 @@ fn the_source_keeps_its_guest_when_nobody_receives() {
     let error = pair.send.record()["error"].to_string();
     assert!(error.contains("cannot connect to the receiving proxy"), "{error}");
 }
+
+#[test]
+fn a_receiver_for_one_migration_ends_when_it_turns_a_connection_away() {
+    use std::io::Write;
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let qemu = format!("unix:{}", directory.path().join("in").display());
+    let (mut receiver, wire) = lab::Proxy::receiver_once(directory.path(), &qemu, &["--insecure"]);
+    let address = wire.strip_prefix("tcp:").expect("TCP");
+    let mut stranger = std::net::TcpStream::connect(address).expect("the receiver listens");
+    stranger.write_all(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n").expect("connected");
+    drop(stranger);
+    assert_eq!(receiver.end().code(), Some(1));
+    assert!(receiver.log().contains("turned away"), "{}", receiver.log());
+}
+
+#[test]
+fn a_destination_that_would_start_by_itself_is_warned_of() {
+    let (mut source, mut destination) =
+        (Guest::running(), Guest::start(&lab::Model::installed(), &lab::Incoming::DeferredToRun));
+    let pair = Pair::unix(&[], &[]);
+    for guest in [&mut source, &mut destination] {
+        guest.capabilities(&["return-path"]);
+    }
+    unlimited(&mut source);
+    destination.listen(&pair.from);
+    source.migrate(&pair.to);
+    assert_eq!(source.migration_end(), "completed", "{}", pair.logs());
+    assert!(pair.receive.log().contains("without -S"), "{}", pair.logs());
+}
+
+#[test]
+fn two_guests_arrive_at_once() {
+    let mut guests: Vec<_> = (0..2)
+        .map(|_| (Guest::running(), Guest::awaiting(), Pair::unix(&["--ask", "always"], &[])))
+        .collect();
+    let before: Vec<_> = guests.iter_mut().map(|(source, _, _)| source.checksum()).collect();
+    for (source, destination, pair) in &mut guests {
+        for guest in [&mut *source, &mut *destination] {
+            guest.capabilities(&["return-path"]);
+        }
+        unlimited(source);
+        destination.listen(&pair.from);
+    }
+    for (source, _, pair) in &mut guests {
+        source.migrate(&pair.to);
+    }
+    for ((source, destination, pair), before) in guests.iter_mut().zip(before) {
+        assert_eq!(source.migration_end(), "completed", "{}", pair.logs());
+        destination.resume();
+        assert_eq!(destination.checksum(), before);
+    }
+}
+
+#[test]
+fn a_second_guest_at_a_busy_sender_stays_and_the_first_arrives() {
+    let (mut first, mut destination) = (Guest::running(), Guest::awaiting());
+    let mut second = Guest::running();
+    let mut pair = Pair::unix(&[], &[]);
+    let before = [first.checksum(), second.checksum()];
+    for guest in [&mut first, &mut second, &mut destination] {
+        guest.capabilities(&["return-path"]);
+    }
+    first.execute("migrate-set-parameters", json!({"max-bandwidth": 20 << 20}));
+    destination.listen(&pair.from);
+    first.migrate(&pair.to);
+    lab::wait_for("bytes to flow", || {
+        let info = first.execute("query-migrate", json!({}));
+        (info["ram"]["transferred"].as_u64() > Some(1 << 20)).then_some(())
+    });
+    second.migrate(&pair.to);
+    assert_eq!(second.migration_end(), "failed", "{}", pair.logs());
+    unlimited(&mut first);
+    assert_eq!(first.migration_end(), "completed", "{}", pair.logs());
+    destination.resume();
+    assert_eq!(destination.checksum(), before[0]);
+    lab::wait_for("the second guest to run on", || (second.state() == "running").then_some(()));
+    assert_eq!(second.checksum(), before[1]);
+    assert_eq!(pair.send.record()["error"], json!(null), "{}", pair.logs());
+    assert!(pair.send.log().contains("a `pageshare send` of its own"), "{}", pair.logs());
+}

@@ -31,6 +31,9 @@ const VERSION: u32 = 1;
 const FIXED: usize = 4 * 6 + 8 + 32 + BLOCK_NAME;
 const BLOCK_NAME: usize = 256;
 const MOST_PAGES: u32 = 8192;
+/// Slots of every table, for pages of 4 KiB. From 9.1 on a packet that only synchronises has the
+/// table all the same and says that it has none.
+const USUAL_SLOTS: u32 = 128;
 const LONGEST_PAYLOAD: u32 = 2 * MOST_PAGES * 4096;
 
 const SYNC: u32 = 1;
@@ -108,7 +111,10 @@ impl Multifd {
         let mut cursor = Cursor::new(input);
         Self::magic(&mut cursor)?;
         let flags = cursor.u32()?;
-        let allocated = cursor.u32()?;
+        let allocated = match cursor.u32()? {
+            0 => USUAL_SLOTS,
+            slots => slots,
+        };
         let normal = cursor.u32()?;
         let bytes = cursor.u32()?;
         let method = flags & METHOD;

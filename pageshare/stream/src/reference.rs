@@ -234,7 +234,10 @@ fn multifd(tape: &mut Tape<'_>) -> Option<()> {
         (tape.number(4)? == 0x1122_3344).then_some(())?;
         (tape.number(4)? == 1).then_some(())?;
         let flags = tape.number(4)?;
-        let allocated = tape.number(4)?;
+        let allocated = match tape.number(4)? {
+            0 => 128,
+            slots => slots,
+        };
         let normal = tape.number(4)?;
         let bytes = tape.number(4)?;
         let method = flags & !1;

@@ -249,7 +249,7 @@ pub(super) struct ReceiveArgs {
 /// When to end, and what to leave behind.
 #[derive(Debug, Args)]
 pub(super) struct LifeArgs {
-    /// End after one migration, with exit code 1 if it failed.
+    /// End after one migration, with exit code 1 if it failed, or when a connection was turned away.
     #[arg(long)]
     pub(super) once: bool,
     /// Append a JSON record of every migration to this file.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pageshare_wire::adaptive::Policy;
@@ -30,7 +30,7 @@ pub(super) fn send(arguments: &SendArgs) -> Result<ExitCode, Error> {
     info!("waiting for QEMU at {}, sending to {}", listener.address(), sender.peer);
     let metrics = sender.metrics.clone();
     let records = send::serve(sender, Arc::clone(&listener))?;
-    stay(&arguments.life, &metrics, &listener, &records)
+    stay(&arguments.life, &metrics, &listener, records.into_iter().map(Ok))
 }
 
 /// A sender as the command line describes it.
@@ -103,7 +103,7 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
     let listener = Arc::new(Listener::bind(&arguments.listen)?);
     info!("waiting for senders at {}, QEMU is at {}", listener.address(), receiver.qemu);
     let records = receive::serve(receiver, Arc::clone(&listener));
-    stay(&arguments.life, &metrics, &listener, &records)
+    stay(&arguments.life, &metrics, &listener, records)
 }
 
 /// The scopes that are served, each with what may be shared in it.
@@ -175,7 +175,7 @@ fn stay(
     life: &LifeArgs,
     metrics: &Metrics,
     listener: &Arc<Listener>,
-    records: &mpsc::Receiver<Record>,
+    ended: impl IntoIterator<Item = Result<Record, Error>>,
 ) -> Result<ExitCode, Error> {
     if let Some(address) = &life.metrics {
         info!("metrics at {}", metrics.serve(address)?);
@@ -187,7 +187,18 @@ fn stay(
         std::process::exit(130);
     })
     .map_err(|error| Error::Refused(format!("cannot catch signals: {error}")))?;
-    for record in records {
+    for ended in ended {
+        let record = match ended {
+            Ok(record) => record,
+            Err(error) => {
+                warn!("a connection was turned away: {error}");
+                if life.once {
+                    listener.remove();
+                    return Ok(ExitCode::FAILURE);
+                }
+                continue;
+            }
+        };
         match &record.error {
             None => info!(
                 "migration {} ended: {} stream bytes, {} bytes on the wire, {:.2} s",

@@ -22,6 +22,7 @@ use pageshare_wire::{Chain, WireError};
 use tracing::{debug, warn};
 
 use super::answer::{self, Promises, Question};
+use super::autostart::starts_by_itself;
 use super::session::Session;
 use crate::error::Error;
 use crate::fuse::Fuse;
@@ -376,6 +377,16 @@ fn connect(session: &Session, fuse: &Fuse) -> Result<(Socket, Socket), Error> {
     let (other, fused) = (clone()?, clone()?);
     fuse.protect(fused);
     let pid = session.receiver.qemu_pid.or_else(|| qemu.peer().filter(|pid| is_qemu(*pid)));
+    if let Some(pid) = pid
+        && session.first_to_reach_qemu()
+        && starts_by_itself(pid)
+    {
+        warn!(
+            "the destination QEMU, process {pid}, was started without -S: if nobody has told it \
+             `stop` since, as `pageshare migrate` does, it lets the guest run as soon as it has \
+             loaded, before the source knows; should the last message be lost, the guest runs twice"
+        );
+    }
     session.received().arrives_in(pid);
     Ok((qemu, other))
 }

@@ -67,6 +67,11 @@ impl Session {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Whether no channel has reached QEMU yet.
+    pub(super) fn first_to_reach_qemu(&self) -> bool {
+        !*self.first.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Call when a channel has reached QEMU, or never will.
     pub(super) fn pass_turn(&self, channel: u32) {
         if channel == 0 {

@@ -1,10 +1,13 @@
 //! One QEMU with the guest.
 
+use std::collections::HashMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pageshare::address::Address;
@@ -20,14 +23,6 @@ pub const KERNEL_HINT: &str = "linux-image-cloud-amd64";
 /// Its memory.
 pub const MEMORY: &str = "128M";
 
-/// The machine with its memory in a memfd, under the name that it has without.
-const MEMFD: [&str; 4] = [
-    "-object",
-    "memory-backend-memfd,id=pc.ram,size=128M,share=on,x-use-canonical-path-for-ramblock-id=off",
-    "-M",
-    "pc-i440fx-7.2,memory-backend=pc.ram",
-];
-
 /// What its kernel is told.
 pub const KERNEL_LINE: &str = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable nokaslr";
 
@@ -39,6 +34,8 @@ pub enum Incoming<'a> {
     State(&'a Path),
     /// A migration to be awaited later; `-S`, so that it does not run by itself.
     Deferred,
+    /// As that, and then it runs by itself.
+    DeferredToRun,
 }
 
 /// A QEMU and its guest; killed when dropped.
@@ -49,18 +46,76 @@ pub struct Guest {
     directory: TempDir,
 }
 
-/// The guest's state after boot, saved once for this test program.
-pub fn booted() -> &'static Path {
-    static BOOTED: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = BOOTED.get_or_init(|| {
-        let directory = tempfile::tempdir().expect("a scratch directory");
-        let path = directory.path().join("booted");
-        let mut guest = Guest::start(&Incoming::Boot);
-        guest.expect("READY");
-        guest.save(&path);
-        (directory, path)
-    });
-    path
+/// Which QEMU, and which machine of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Model {
+    qemu: PathBuf,
+    machine: &'static str,
+    memory: Memory,
+}
+
+/// What the guest's memory is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Memory {
+    Anonymous,
+    /// A memory file of QEMU's own.
+    Memfd,
+    /// This file, which both QEMUs map.
+    File(PathBuf),
+}
+
+impl Model {
+    /// Debian's own QEMU.
+    pub fn installed() -> Self {
+        let qemu = super::required("/usr/bin/qemu-system-x86_64", "qemu-system-x86");
+        Self { qemu, machine: "pc-i440fx-7.2", memory: Memory::Anonymous }
+    }
+
+    /// The newest one to be had, which `setup/qemu-newer` unpacks; says so if it is not there.
+    pub fn newer() -> Option<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/qemu-newer/root");
+        let qemu = root.join("usr/bin/qemu-system-x86_64");
+        if !qemu.exists() {
+            eprintln!("skipped: no newer QEMU in build/qemu-newer (make setup unpacks it)");
+            return None;
+        }
+        Some(Self { qemu, machine: "pc-i440fx-10.0", memory: Memory::Anonymous })
+    }
+
+    /// The same QEMU with the other one's machine.
+    pub fn with_machine_of(self, other: &Self) -> Self {
+        Self { machine: other.machine, ..self }
+    }
+
+    /// With the guest's memory in a memory file.
+    fn in_memfd(self) -> Self {
+        Self { memory: Memory::Memfd, ..self }
+    }
+
+    /// With this file as the guest's memory.
+    pub fn with_memory(self, file: PathBuf) -> Self {
+        Self { memory: Memory::File(file), ..self }
+    }
+
+    /// The guest's state after boot, saved once for this test program in a file without a name.
+    fn booted(&self) -> PathBuf {
+        static BOOTED: Mutex<Option<HashMap<Model, File>>> = Mutex::new(None);
+        let model = Self { memory: Memory::Anonymous, ..self.clone() };
+        let mut booted = BOOTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = booted.get_or_insert_default().entry(model.clone()).or_insert_with(|| {
+            let file = tempfile::tempfile().expect("a scratch file");
+            let mut guest = Guest::start(&model, &Incoming::Boot);
+            guest.expect("READY");
+            guest.save(&path_of(&file));
+            file
+        });
+        path_of(file)
+    }
+}
+
+/// How other processes open a file that is open here.
+fn path_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 
 /// The guest's kernel.
@@ -82,36 +137,52 @@ pub fn kernel() -> PathBuf {
 impl Guest {
     /// The booted guest, running.
     pub fn running() -> Self {
-        Self::start(&Incoming::State(booted()))
+        Self::running_on(&Model::installed())
+    }
+
+    /// The booted guest, running on this QEMU.
+    pub fn running_on(model: &Model) -> Self {
+        Self::start(model, &Incoming::State(&model.booted()))
     }
 
     /// A QEMU that awaits a migration.
     pub fn awaiting() -> Self {
-        Self::start(&Incoming::Deferred)
+        Self::start(&Model::installed(), &Incoming::Deferred)
     }
 
     /// As [`Guest::running`], its memory being a shared memory file.
     pub fn running_in_memfd() -> Self {
-        Self::start_with(&Incoming::State(booted()), &MEMFD)
+        Self::running_on(&Model::installed().in_memfd())
     }
 
     /// As [`Guest::awaiting`], its memory being a shared memory file.
     pub fn awaiting_in_memfd() -> Self {
-        Self::start_with(&Incoming::Deferred, &MEMFD)
+        Self::start(&Model::installed().in_memfd(), &Incoming::Deferred)
     }
 
     /// Starts a QEMU.
-    pub fn start(incoming: &Incoming<'_>) -> Self {
-        Self::start_with(incoming, &["-M", "pc-i440fx-7.2"])
-    }
-
-    fn start_with(incoming: &Incoming<'_>, machine: &[&str]) -> Self {
-        let qemu = super::required("/usr/bin/qemu-system-x86_64", "qemu-system-x86");
+    pub fn start(model: &Model, incoming: &Incoming<'_>) -> Self {
         let directory = tempfile::tempdir().expect("a scratch directory");
         let at = |name: &str| directory.path().join(name);
-        let mut command = Command::new(qemu);
+        let mut command = Command::new(&model.qemu);
+        let backend = match &model.memory {
+            Memory::Anonymous => None,
+            Memory::Memfd => Some("memory-backend-memfd".to_owned()),
+            Memory::File(path) => Some(format!("memory-backend-file,mem-path={}", path.display())),
+        };
+        match backend {
+            // Under the name that the memory has without, so that the saved state fits.
+            Some(backend) => command
+                .args(["-M", &format!("{},memory-backend=pc.ram", model.machine), "-object"])
+                .arg(format!(
+                    "{backend},id=pc.ram,size={MEMORY},share=on,\
+                     x-use-canonical-path-for-ramblock-id=off"
+                )),
+            None => command.args(["-M", model.machine]),
+        };
         command
-            .args(machine)
+            // An unpacked QEMU has its data beside it, but for the firmware.
+            .args(["-L", "/usr/share/seabios"])
             .args(["-accel", "tcg", "-m", MEMORY, "-nodefaults"])
             .args(["-display", "none", "-vga", "none"])
             .arg("-qmp")
@@ -133,6 +204,9 @@ impl Guest {
             }
             Incoming::Deferred => {
                 command.args(["-S", "-incoming", "defer"]);
+            }
+            Incoming::DeferredToRun => {
+                command.args(["-incoming", "defer"]);
             }
         }
         let log = std::fs::File::create(at("log")).expect("the scratch directory is writable");

@@ -9,10 +9,14 @@ mod guest;
 pub mod host;
 mod initramfs;
 mod proxies;
+mod stage;
 pub mod stand_in;
+mod tap;
 
-pub use guest::Guest;
+pub use guest::{Guest, Incoming, Model};
 pub use proxies::{Pair, Proxy, binary};
+pub use stage::{Fate, Stage};
+pub use tap::Tap;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,0 +1,120 @@
+//! A guest, the QEMU that it is to go to, and `pageshare migrate` between them.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use super::{Guest, Proxy, Tap, binary, wait_for};
+
+/// What became of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It runs at the destination.
+    Arrived,
+    /// It runs at the source.
+    Stayed,
+    /// It runs nowhere.
+    Lost,
+    /// It runs twice.
+    Doubled,
+    /// It runs, but its memory is not what it was, or the command said otherwise.
+    Changed,
+}
+
+/// Two QEMUs and a receiver between them, ready for the command.
+pub struct Stage {
+    /// Has the guest.
+    pub source: Guest,
+    /// Awaits it.
+    pub destination: Guest,
+    /// The proxy at the destination.
+    pub receiver: Proxy,
+    /// The guest's checksum before.
+    pub checksum: String,
+    /// Where the files lie.
+    pub directory: tempfile::TempDir,
+    wire: String,
+    incoming: String,
+    tap: Option<Tap>,
+}
+
+impl Stage {
+    /// Ready.
+    pub fn set() -> Self {
+        Self::build(false)
+    }
+
+    /// Ready, and the destination's word that it has loaded will be held back.
+    pub fn holding() -> Self {
+        Self::build(true)
+    }
+
+    fn build(hold: bool) -> Self {
+        let (mut source, destination) = (Guest::running(), Guest::awaiting());
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let (incoming, tapped) = (directory.path().join("in"), directory.path().join("tap"));
+        let tap = hold.then(|| Tap::holding(&tapped, &incoming));
+        let qemu = if hold { &tapped } else { &incoming };
+        let (receiver, wire) =
+            Proxy::receiver(directory.path(), &format!("unix:{}", qemu.display()));
+        let checksum = source.checksum();
+        let incoming = format!("unix:{}", incoming.display());
+        Self { source, destination, receiver, checksum, directory, wire, incoming, tap }
+    }
+
+    /// `pageshare migrate`, not yet started.
+    pub fn command(&self, more: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command
+            .arg("migrate")
+            .arg(self.source.monitor().to_string())
+            .args(["--to-qmp", &self.destination.monitor().to_string()])
+            .args(["--to", &self.wire, "--insecure"])
+            .args(more)
+            .env("TMPDIR", self.directory.path())
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Starts the command.
+    pub fn migrate(&self, more: &[&str]) -> Child {
+        let incoming = ["--incoming", &self.incoming];
+        self.command(&[&incoming, more].concat()).spawn().expect("the program under test starts")
+    }
+
+    /// Waits until the destination has loaded everything and said so to nobody but the tap.
+    pub fn wait_for_the_last_word(&self) {
+        let tap = self.tap.as_ref().expect("a stage that holds it back");
+        wait_for("the destination to have loaded", || tap.holds().then_some(()));
+    }
+
+    /// Lets go of the destination's last word.
+    pub fn release(&self) {
+        if let Some(tap) = &self.tap {
+            tap.release();
+        }
+    }
+
+    /// Has the command decide, and asks both QEMUs; with what the command said.
+    pub fn resume(&mut self) -> (Fate, String) {
+        let output = self.command(&["--resume"]).output().expect("the program under test starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let there = self.destination.state_if_alive().as_deref() == Some("running");
+        let here = self.source.state() == "running";
+        let (guest, fate) = match (here, there) {
+            (true, true) => return (Fate::Doubled, said),
+            (false, false) => return (Fate::Lost, said),
+            (true, false) => (&mut self.source, Fate::Stayed),
+            (false, true) => (&mut self.destination, Fate::Arrived),
+        };
+        let sound = guest.checksum() == self.checksum && output.status.success() == there;
+        (if sound { fate } else { Fate::Changed }, said)
+    }
+
+    /// Limits QEMU's bandwidth.
+    pub fn slow(&mut self, mib_a_second: u64) {
+        self.source.execute("migrate-set-parameters", json!({"max-bandwidth": mib_a_second << 20}));
+    }
+}
