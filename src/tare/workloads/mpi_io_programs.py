@@ -144,7 +144,7 @@ class Walks:
 
     def subject(self, levels: Levels) -> str:
         """Name the pattern, which decides what a cache can win."""
-        return f"walks by {levels['pattern']}"
+        return f"walks, pattern {levels['pattern']}"
 
 
 _ORDERS = ("random", "strided", "sequential")

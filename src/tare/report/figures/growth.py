@@ -63,14 +63,15 @@ def growth(analysis: Analysis, names: Names) -> Figure | None:
     axis = alt.Axis(labelExpr=labels(unit), tickCount=5)
     y = alt.Y("value:Q", title=None, scale=alt.Scale(type="log", padding=8), axis=axis)
     base = alt.Chart(ROWS)
+    panels = in_order(row["panel"] for row in rows)
+    width = WIDTH // 2 - 60 if len(panels) > 1 else WIDTH - 100
     layers = alt.layer(
         base.mark_line(strokeWidth=1.4).encode(x=x, y=y, color=colour),
         base.mark_rule(strokeWidth=2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour),
         base.mark_point(filled=True, size=60, opacity=1).encode(
             x=x, y=y, color=colour, shape=shape, tooltip=tips("panel", "arm", "number", "exponent")
         ),
-    ).properties(width=WIDTH // 2 - 60, height=150)
-    panels = in_order(row["panel"] for row in rows)
+    ).properties(width=width, height=150)
     chart = (
         layers.facet(
             facet=alt.Facet("panel:N", title=None, sort=panels, header=HEADER),
