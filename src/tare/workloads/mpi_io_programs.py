@@ -7,6 +7,7 @@ close, so that what a cache writes back at close is never left out.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -116,7 +117,8 @@ class Walks:
         ranks = said["rank_totals"]
 
         def mean(*phases: str) -> float:
-            return _S * sum(rank[f"{phase}_s"] for rank in ranks for phase in phases) / len(ranks)
+            seconds = sum(float(rank[f"{phase}_s"]) for rank in ranks for phase in phases)
+            return _S * seconds / len(ranks)
 
         return {
             "time": _S * said["seconds"],
@@ -140,7 +142,8 @@ class Walks:
     def bytes_touched(self, levels: Levels) -> float:
         """Each product reads both operands once a row or column of ranks, and writes one."""
         products = max(1, int(levels["power"]) - 1)
-        return products * float(levels["vertices"]) ** 2 * (1 + 2 * float(levels["ranks"]) ** 0.5)
+        once = float(levels["vertices"]) ** 2
+        return products * once * (1 + 2 * math.sqrt(float(levels["ranks"])))
 
     def subject(self, levels: Levels) -> str:
         """Name the pattern, which decides what a cache can win."""
