@@ -258,7 +258,6 @@ std::uint32_t Segment::make_group(Bucket& bucket, std::uint32_t file, std::uint6
   Group& group = groups_[taken];
   group.file = file;
   group.index = index;
-  group.misses = 0;
   for (auto& slot : group.slot) slot = kNone;
   group.next = bucket.head;
   bucket.head = taken;
@@ -266,7 +265,7 @@ std::uint32_t Segment::make_group(Bucket& bucket, std::uint32_t file, std::uint6
 }
 
 void Segment::drop_group(Bucket& bucket, std::uint32_t group) {
-  std::uint32_t* link = &bucket.head;
+  Peekable<std::uint32_t>* link = &bucket.head;
   while (*link != kNone && *link != group) link = &groups_[*link].next;
   if (*link == kNone) return;
   *link = groups_[group].next;

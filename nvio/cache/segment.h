@@ -18,6 +18,7 @@
 #include "../recovery/log_writer.h"
 #include "bits.h"
 #include "miss_counts.h"
+#include "peekable.h"
 #include "shared_lock.h"
 
 namespace nvio {
@@ -79,43 +80,42 @@ struct FileEntry {
 
 struct Bucket {
   SharedLock lock;
-  std::uint32_t head;                // first group, or kNone
+  Peekable<std::uint32_t> head;      // first group, or kNone
   std::atomic<std::uint32_t> ready;  // 1: initialised
 };
 
 struct Group {
-  std::uint32_t next;
-  std::uint32_t file;
-  std::uint64_t index;  // of the MiB in the file
-  std::uint32_t slot[kGroupBlocks];
-  std::uint32_t misses;
+  Peekable<std::uint32_t> next;
+  Peekable<std::uint32_t> file;
+  Peekable<std::uint64_t> index;  // of the MiB in the file
+  Peekable<std::uint32_t> slot[kGroupBlocks];
 };
 
 // Pages are 4 KiB of the block; the byte-exact truth is in the bitmaps.
 struct Slot {
-  std::atomic<std::uint32_t> group;  // kNone: not in use
-  std::uint8_t place;                // which block of its group
-  std::atomic<std::uint8_t> recent;  // second chance before eviction
-  std::uint16_t valid_pages;         // wholly valid
-  std::uint16_t dirty_pages;         // holding at least one dirty byte
-  std::uint16_t unlogged_pages;      // changed since the redo log's last commit
-  std::uint16_t logging_pages;       // being written to the redo log by a sync under way
-  std::uint16_t logged_pages;        // having records in the redo log
-  std::uint16_t touched_pages;       // fetched, and asked for since
+  std::atomic<std::uint32_t> group;        // kNone: not in use
+  Peekable<std::uint8_t> place;            // which block of its group
+  std::atomic<std::uint8_t> recent;        // second chance before eviction
+  Peekable<std::uint16_t> valid_pages;     // wholly valid
+  Peekable<std::uint16_t> dirty_pages;     // holding at least one dirty byte
+  Peekable<std::uint16_t> unlogged_pages;  // changed since the redo log's last commit
+  Peekable<std::uint16_t> logging_pages;   // being written to the redo log by a sync under way
+  Peekable<std::uint16_t> logged_pages;    // having records in the redo log
+  Peekable<std::uint16_t> touched_pages;   // fetched, and asked for since
 };
 
 struct SegmentHeader {
   char magic[8];
   std::uint32_t version;
   std::uint32_t slots, groups, buckets;
-  char boot_id[40];                       // of the machine when it was made
-  std::atomic<std::uint32_t> ready;       // 1: initialised
-  SharedLock allocation;                  // guards the fields below
-  std::uint32_t free_slot, free_group;    // heads of free lists
-  std::uint32_t fresh_slot, fresh_group;  // never used from here on
-  std::uint32_t reserved_slots;           // storage is reserved for slots below this
-  std::uint32_t full;                     // 1: the store has no more room
-  std::uint32_t clock_hand;
+  char boot_id[40];                                 // of the machine when it was made
+  std::atomic<std::uint32_t> ready;                 // 1: initialised
+  SharedLock allocation;                            // guards the fields below
+  std::uint32_t free_slot, free_group;              // heads of free lists
+  Peekable<std::uint32_t> fresh_slot, fresh_group;  // never used from here on
+  std::uint32_t reserved_slots;                     // storage is reserved for slots below this
+  std::uint32_t full;                               // 1: the store has no more room
+  Peekable<std::uint32_t> clock_hand;
   std::uint32_t next_log;
   SharedLock files;                       // guards the table of files: taking and freeing entries
   std::atomic<std::uint32_t> fresh_file;  // never used from here on

@@ -122,7 +122,7 @@ int CachedFile::write_back() {
 void CachedFile::forget() {
   each_group(false, [this](Bucket& bucket, std::uint32_t group) {
     bool empty = true;
-    for (std::uint32_t& slot : segment_.group(group).slot) {
+    for (auto& slot : segment_.group(group).slot) {
       if (slot == kNone) continue;
       const Slot& state = segment_.slot(slot);
       const bool needed = entry_.references != 0 && entry_.deleted.load() == 0 &&
