@@ -168,6 +168,22 @@ def test_who_gets_no_real_time_budget_waits_and_is_told_why(
         assert inside.run(("true",), 30) == ""
 
 
+def test_under_fifo_a_server_is_scheduled_with_the_host_and_else_in_its_own_group(
+    registry: Registry, tidy_site: Site
+) -> None:
+    if not Path("/sys/fs/cgroup/cpu/cpu.rt_runtime_us").exists():
+        pytest.skip("this kernel does not schedule real-time tasks by group")
+    for fifo, told in ((50, "the host's"), (None, "its own")):
+        site = replace(tidy_site, placement=replace(tidy_site.placement, fifo=fifo))
+        with Container().enter(site) as inside, inside.start(serve(inside)) as server:
+            server.event(30)
+            assert inside.facts["cpu_group"] == told
+            pid = next(t.tid for t in server.account().threads if t.role == "server")
+            groups = Path(f"/proc/{pid}/cgroup").read_text()
+            mine = next(line for line in groups.splitlines() if ":cpu:" in line)
+            assert (mine.rpartition(":")[2] == "/") == (fifo is not None)
+
+
 def run_json(site: Site, inside: Inside) -> dict[str, Any]:
     bundle = Path(site.scratch / inside.session)
     argv = ("runc", "--root", str(bundle / "state"), "state", inside.session)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tare.command import Command
 from tare.environments import Site
 
-__all__ = ["CAPABILITIES", "process", "write_bundle"]
+__all__ = ["CAPABILITIES", "process", "schedules_real_time_by_group", "write_bundle"]
 
 _OWN_ROOT_FOLDERS = frozenset({"proc", "sys", "dev", "tmp", "run", "lost+found"})
 """Folders of the root that a container has for itself, or must not see."""
@@ -90,7 +90,7 @@ def write_bundle(
             for node in nodes
         ]
         linux["resources"] = {"devices": [{"allow": False, "access": "rwm"}, *allowed]}
-    if site.placement.fifo is not None and _schedules_real_time_by_group():
+    if site.placement.fifo is not None and schedules_real_time_by_group():
         cpu = {"realtimePeriod": _RT_PERIOD_US, "realtimeRuntime": _RT_RUNTIME_US}
         linux.setdefault("resources", {})["cpu"] = cpu
     config = {
@@ -134,6 +134,6 @@ def _block_device(path: Path) -> dict[str, Any]:
     return {"path": str(path), "type": "b", "major": os.major(number), "minor": os.minor(number)}
 
 
-def _schedules_real_time_by_group() -> bool:
+def schedules_real_time_by_group() -> bool:
     """Tell whether a new cgroup may run nothing under SCHED_FIFO until it is given time for it."""
     return Path("/sys/fs/cgroup/cpu/cpu.rt_runtime_us").exists()
