@@ -161,7 +161,9 @@ class Segment {
   std::uint32_t take_slot();
   void give_slot(std::uint32_t slot);
 
-  std::uint32_t used_slots() const { return slots_ == nullptr ? 0 : header_const().fresh_slot; }
+  std::uint32_t used_slots() const {
+    return slots_ == nullptr ? 0U : std::uint32_t{header_const().fresh_slot};
+  }
   std::uint32_t used_groups() const { return header_const().fresh_group; }
   std::uint32_t used_files() const {
     return header_const().fresh_file.load(std::memory_order_acquire);
