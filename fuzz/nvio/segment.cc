@@ -25,6 +25,7 @@ struct Store {
     {
       const auto segment = nvio::Segment::open_or_create(folder + "/segment", 1, why);
       if (segment == nullptr) std::abort();
+      if (!segment->add_file()) std::abort();
       nvio::FileEntry& entry = segment->file(0);
       entry.used.store(1);
       entry.size.store(100000);
