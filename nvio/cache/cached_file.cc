@@ -88,6 +88,7 @@ bool CachedFile::passive_writes_under_way() const {
 }
 
 void CachedFile::activate() {
+  if (session_.nodes() > 1) return;  // the job's nodes do it together: nodes.cc
   std::uint32_t expected = kPassive;
   if (!entry_.mode.compare_exchange_strong(expected, kDraining)) return;
   struct stat status {};
@@ -148,7 +149,7 @@ bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::siz
 
 // --- reading -----------------------------------------------------------------------------------
 
-ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length) {
+ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length, bool large) {
   count(counters_.reads);
   char* target = static_cast<char*>(buffer);
   if (length == 0) return 0;
@@ -162,7 +163,8 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length)
   const std::uint64_t size = entry_.size.load(std::memory_order_acquire);
   if (offset >= size) return 0;
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, size - offset));
-  if (length >= entry_.bypass_size && automatic) return read_around(offset, target, length);
+  large = large || length >= entry_.bypass_size;
+  if (large && automatic) return read_around(offset, target, length);
 
   const std::uint64_t end = offset + length;
   for (std::uint64_t at = offset; at < end;) {
@@ -373,16 +375,22 @@ void CachedFile::prefetch(std::uint32_t share, std::uint32_t shares) {
   if (entry_.mode.load() != kActive || read_fd_ < 0) return;
   const std::uint64_t groups = (size + kGroupSize - 1) / kGroupSize;
   for (std::uint64_t i = groups * share / shares; i < groups * (share + 1) / shares; ++i) {
-    Bucket& bucket = segment_.bucket_of(index_, i);
-    const std::lock_guard guard(bucket.lock);
-    std::uint32_t group = kNone;
-    if (fetch(bucket, group, i, 0, kGroupBlocks - 1) != Outcome::done) return;  // the store is full
+    if (!prefetch_group(i)) return;
   }
+}
+
+bool CachedFile::prefetch_group(std::uint64_t group_index) {
+  if (entry_.mode.load() != kActive || read_fd_ < 0) return true;
+  Bucket& bucket = segment_.bucket_of(index_, group_index);
+  const std::lock_guard guard(bucket.lock);
+  std::uint32_t group = kNone;
+  return fetch(bucket, group, group_index, 0, kGroupBlocks - 1) == Outcome::done;
 }
 
 // --- writing -----------------------------------------------------------------------------------
 
-ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t length) {
+ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t length,
+                          bool large) {
   count(counters_.writes);
   const char* source = static_cast<const char*>(buffer);
   if (length == 0) return 0;
@@ -401,7 +409,8 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
   }
   bool admit = entry_.mode.load() == kActive;
   if (automatic) {
-    admit = admit && length < entry_.bypass_size && is_slow(entry_, Direction::write);
+    large = large || length >= entry_.bypass_size;
+    admit = admit && !large && is_slow(entry_, Direction::write);
   }
   const std::uint64_t end = offset + length;
   for (std::uint64_t at = offset; at < end;) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 
 #include "admission.h"
 #include "counters.h"
@@ -27,8 +28,9 @@ class CachedFile {
   // Lends a descriptor of the file: its access mode decides what this process can do with it.
   void lend(int fd);
 
-  ssize_t read(std::uint64_t offset, void* buffer, std::size_t length);
-  ssize_t write(std::uint64_t offset, const void* buffer, std::size_t length);
+  // `large`: a piece of a transfer that goes round the cache for its size.
+  ssize_t read(std::uint64_t offset, void* buffer, std::size_t length, bool large = false);
+  ssize_t write(std::uint64_t offset, const void* buffer, std::size_t length, bool large = false);
   std::uint64_t size() const;
   int truncate(std::uint64_t size);
 
@@ -43,6 +45,8 @@ class CachedFile {
   void forget();
   // Fetches this process's share of the file (the paper's whole prefetch).
   void prefetch(std::uint32_t share, std::uint32_t shares);
+  // Fetches one MiB; false when the store is full.
+  bool prefetch_group(std::uint64_t group_index);
   // Tells the log that the file was deleted, or has another name.
   void rename_log();
   // What the last handle in the job does: nothing that was synced may be lost.
@@ -51,6 +55,25 @@ class CachedFile {
   FileEntry& entry() { return entry_; }
   std::uint32_t index() const { return index_; }
   bool can_write_back() const { return write_fd_ >= 0; }
+  bool can_read() const { return read_fd_ >= 0; }
+
+  // --- when several nodes cache the file (nodes.cc): one node alone must not decide -------------
+  // Nothing is cached at any node: a call goes to the file, as long as that stays so.
+  bool is_plain() const { return entry_.mode.load(std::memory_order_acquire) == kPassive; }
+  ssize_t read_plain(std::uint64_t offset, void* buffer, std::size_t length);
+  std::optional<ssize_t> write_plain(std::uint64_t offset, const void* buffer, std::size_t length);
+  // Whether what was sampled says that the file should be cached.
+  bool wants_cache() const;
+  // Ends the plain state; no plain write is under way when it returns 0. EBUSY: one may still be.
+  int drain();
+  // Begins to cache once drained; the file is `size` bytes long or longer.
+  void activate_drained(std::uint64_t size);
+  void know_size(std::uint64_t size) { grow(size); }
+  std::uint64_t real_file_size() const;
+  // Served at once from what is cached, without waiting for anything; false: not done. The range
+  // must lie in one group.
+  bool try_read(std::uint64_t offset, void* buffer, std::size_t length);
+  bool try_write(std::uint64_t offset, const void* buffer, std::size_t length);
 
   // Writes back the dirty bytes of a group whose bucket's lock is held.
   int write_back_group(std::uint32_t group);

@@ -137,6 +137,10 @@ int CachedFile::checkpoint_locked() {
 int CachedFile::truncate(std::uint64_t size) {
   if (write_fd_ < 0) return EINVAL;  // as ftruncate says of a descriptor not open for writing
   const std::lock_guard guard(entry_.lock);
+  if (session_.nodes() > 1 && entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord) {
+    // The nodes' logs are replayed one after the other: none may cut what another one wrote later.
+    if (const int error = checkpoint_locked()) return error;
+  }
   if (entry_.aside.load() == 0) {
     each_group(false, [&](Bucket&, std::uint32_t group_index) {
       const Group& group = segment_.group(group_index);
@@ -151,6 +155,7 @@ int CachedFile::truncate(std::uint64_t size) {
   if (real().ftruncate(write_fd_, static_cast<off_t>(size)) != 0) return errno;
   entry_.size.store(size);
   entry_.real_size.store(size);
+  entry_.confirmed.store(size);
   entry_.direct_writes.store(1);
   if (entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord && open_log()) {
     LogPosition position = entry_.log;

@@ -75,6 +75,11 @@ struct FileEntry {
   std::uint32_t log_number;       // its name: NUMBER.redo
   std::uint8_t admit, sync, close, prefetch;
   std::uint64_t bypass_size;
+  // Several nodes (nodes/job_file.h). The job's size is at least `confirmed`, as its home node
+  // said.
+  std::atomic<std::uint64_t> confirmed;
+  std::atomic<std::uint64_t> part;  // 1 + groups in each node's part (1: striped); 0: not known yet
+  std::atomic<std::uint32_t> left;  // 1: no node caches any of the file any more
   PassiveWriters passive_writers[kPassiveLines];
 };
 
@@ -122,7 +127,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 2;
+constexpr std::uint32_t kSegmentVersion = 3;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

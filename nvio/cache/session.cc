@@ -126,6 +126,12 @@ std::string session_name(const Settings& settings) {
   return name;
 }
 
+std::string store_folder(const Settings& settings, std::uint32_t node) {
+  const std::string folder =
+      settings.store + "/nvio-" + std::to_string(geteuid()) + "-" + session_name(settings);
+  return settings.nodes > 1 ? folder + ".node" + std::to_string(node) : folder;
+}
+
 bool is_one_node_job(std::string& why) {
   struct Launcher {
     const char* all;    // ranks (or nodes) of the job
@@ -162,11 +168,9 @@ std::string absolute_path(const char* path) {
 }
 
 std::unique_ptr<Session> Session::join(const Settings& settings, std::string& why) {
-  if (!is_one_node_job(why)) return nullptr;
   std::unique_ptr<Session> session(new Session);
   session->settings_ = settings;
-  session->folder_ =
-      settings.store + "/nvio-" + std::to_string(geteuid()) + "-" + session_name(settings);
+  session->folder_ = store_folder(settings, settings.node.value_or(0));
   const std::string& folder = session->folder_;
   const bool tmpfs = settings.kind == StoreKind::tmpfs ||
                      (settings.kind == StoreKind::automatic && is_tmpfs(settings.store));
@@ -345,6 +349,9 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.sync = static_cast<std::uint8_t>(settings.sync);
     entry.close = static_cast<std::uint8_t>(settings.close);
     entry.bypass_size = settings.bypass_size;
+    entry.confirmed.store(size);
+    entry.part.store(0);
+    entry.left.store(0);
     entry.used.store(1, std::memory_order_release);
     return acquire_entry(i, fd);
   }

@@ -26,8 +26,9 @@ class CachedFile;
 
 class Session {
  public:
-  // Joins the job's session on this node, or starts it. On failure returns null and a sentence:
-  // the caller then leaves all I/O to the MPI.
+  // Joins the job's session on this node, or starts it; the nodes that `settings` tells must be
+  // right (nodes/placement.h). On failure returns null and a sentence: the caller then leaves all
+  // I/O to the MPI.
   static std::unique_ptr<Session> join(const Settings& settings, std::string& why);
   ~Session();
   Session(const Session&) = delete;
@@ -37,6 +38,7 @@ class Session {
   const Settings& settings() const { return settings_; }
   Counters& counters() { return counters_; }
   Ledger& ledger() { return ledger_; }
+  std::uint32_t nodes() const { return settings_.nodes; }
   const std::string& folder() const { return folder_; }
 
   // The file behind an open descriptor, cached from now on; null when it cannot be (not a regular
@@ -83,6 +85,9 @@ class Session {
   std::array<std::unique_ptr<CachedFile>, kMaxFiles> files_;
   std::array<std::uint32_t, kMaxFiles> handles_{};
 };
+
+// STORE/nvio-UID-SESSION, and for one of several nodes .nodeK behind it: the job's folder there.
+std::string store_folder(const Settings& settings, std::uint32_t node);
 
 // The name of the job as its launcher gives it to every process: NVIO_SESSION, Slurm's job and
 // step, Open MPI's name space, else the launching process itself (MPICH's proxy).

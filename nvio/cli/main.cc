@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "../recovery/recover.h"
 #include "../settings/settings.h"
@@ -49,7 +50,10 @@ int main_throwing(int argc, char** argv) {
   RecoverOptions options;
   CLI::App* recover_command = app.add_subcommand(
       "recover", "Rebuild every file of a store to its last synced state; harmless to repeat");
-  recover_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")
+  std::vector<std::string> folders;
+  recover_command
+      ->add_option("stores", folders,
+                   "The store's folder, .../nvio-UID-SESSION; one for each node of the job")
       ->required();
   recover_command->add_flag("--latest", options.latest,
                             "Also write what came after the last sync, if the machine is still up");
@@ -72,7 +76,11 @@ int main_throwing(int argc, char** argv) {
                  "nvio run: what is to be run stands after --: nvio run -- mpirun -n 4 ./app\n");
     return 2;
   }
-  if (recover_command->parsed()) return recover_store(folder, options);
+  if (recover_command->parsed()) {
+    int result = 0;
+    for (const std::string& store : folders) result |= recover_store(store, options);
+    return result;
+  }
   std::fputs(nvio::inspect(folder).c_str(), stdout);
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cerrno>
@@ -57,17 +58,17 @@ int wait_for(pid_t child) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Processes of a job that was killed may take a moment to go.
+// Processes of a job that was killed, and the managers of its nodes, may take a moment to go.
 int finish_store(const std::string& folder) {
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0) return 0;
   RecoverOptions options;
   options.latest = true;
   RecoverReport report;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 200; ++i) {
+    struct stat status {};
+    if (lstat(folder.c_str(), &status) != 0) return 0;
     report = recover(folder, options);
     if (report.problem.find("still running") == std::string::npos) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   if (!report.problem.empty()) {
     std::fprintf(stderr, "nvio run: %s\n", report.problem.c_str());
@@ -135,9 +136,11 @@ int run(const RunOptions& options) {
   }
   g_child = child;
   const int result = wait_for(child);
-  const std::string folder =
-      settings.store + "/nvio-" + std::to_string(geteuid()) + "-" + session_name(settings);
-  const int finished = finish_store(folder);
+  int finished = 0;
+  for (std::uint32_t node = 0; node < std::max(settings.nodes, 1U); ++node) {
+    const int one = finish_store(store_folder(settings, node));
+    if (finished == 0) finished = one;
+  }
   return result != 0 ? result : finished;
 }
 

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,9 @@ class Launch:
         if preload:
             kept["LD_PRELOAD"] = ":".join(preload)
         return kept
+
+
+SERVED = (["read_hits"], ["writes_cached"], ["remote_reads"], ["remote_writes"])
 
 
 class RunError(Exception):
@@ -103,6 +107,16 @@ def history(
         return observations(folder, launch.ranks), output
 
 
+def left_stores(session: str) -> list[Path]:
+    """What is still there of a session's stores; managers take a moment to see that all is over."""
+    deadline = time.monotonic() + 20
+    while True:
+        left = list(Path("/dev/shm").glob(f"nvio-*-{session}*"))  # noqa: S108 - nvio's default
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.01)
+
+
 def first_difference(plain: list[list[str]], cached: list[list[str]]) -> str | None:
     """The first line in which a rank saw something else, with the lines before it."""
     for rank, (want, got) in enumerate(zip(plain, cached, strict=True)):
@@ -123,6 +137,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", default="0:10", help="FIRST:STOP (default 0:10)")
     parser.add_argument("--steps", type=int, default=30, help="phases of a program (default 30)")
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--nodes", type=int, default=1, help="simulated nodes (default 1)")
     parser.add_argument(
         "--set",
         action="append",
@@ -153,6 +168,8 @@ def main() -> int:
         for seed in range(first, stop):
             session = f"compare-{os.getpid()}-{seed}"
             nvio = {"NVIO_STATS": "1", "NVIO_SESSION": session, **settings}
+            if options.nodes > 1:
+                nvio["NVIO_NODES"] = str(options.nodes)
             try:
                 plain, _ = history(launch, seed, options.steps, data, None, options.timeout)
             except RunError as failure:
@@ -173,11 +190,9 @@ def main() -> int:
                 failures += 1
                 continue
             served += sum(
-                int(line.split()[1])
-                for line in report.splitlines()
-                if line.split()[:1] in (["read_hits"], ["writes_cached"])
+                int(line.split()[1]) for line in report.splitlines() if line.split()[:1] in SERVED
             )
-            left = list(Path("/dev/shm").glob(f"nvio-*-{session}"))  # noqa: S108 - nvio's default
+            left = left_stores(session)
             if left:
                 say(f"seed {seed}: the job ended and left its store {left[0]}")
                 failures += 1

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Kill -9 one rank of a real MPI program under nvio, recover its store, and check every cell.
+"""Kill -9 a rank or manager of a real MPI program under nvio, recover its stores, check each cell.
 
-    killed.py --build DIR --mpi mpich|openmpi --kills 5 [--set NVIO_X=VALUE ...]
+    killed.py --build DIR --mpi mpich|openmpi --kills 5 [--nodes 2] [--set NVIO_X=VALUE ...]
     killed.py --build DIR --mpi mpich|openmpi --kills 5 --terminate
+
+With several (simulated) nodes every other victim is one of their managers.
 
 A cell must hold the round of its last synced write, or a later round that was written to it.
 Recovery runs twice: the second time must change nothing. With --terminate all ranks get SIGTERM,
@@ -86,6 +88,20 @@ def ranks_of(launcher: subprocess.Popen[bytes], program: str) -> list[int]:
     return found
 
 
+def managers_of(store: Path) -> list[int]:
+    """Process identifiers of the managers whose store lies in `store`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[0].endswith(b"/nvio-manager") and words[1] == str(store).encode():
+                found.append(int(entry.name))
+    return sorted(found)
+
+
 def read_progress(path: Path, ranks: int) -> list[int]:
     """The last round that each rank noted as synced; 0 before the first."""
     rounds = []
@@ -108,15 +124,22 @@ def run_until(job: subprocess.Popen[bytes], progress: Path, ranks: int, rounds: 
             raise RunError("the program did not come far enough in 60 s")
 
 
-def kill_one_rank(launch: Launch, job: subprocess.Popen[bytes], program: str, pick: int) -> None:
-    """Kill -9 one rank, let the launcher end the job, and see that no rank is left."""
-    victims = ranks_of(job, program)
-    if len(victims) != launch.ranks:
-        raise RunError(f"found {len(victims)} ranks of {launch.ranks}")
+def kill_one(
+    launch: Launch, job: subprocess.Popen[bytes], program: str, pick: int, managers: list[int]
+) -> None:
+    """Kill -9 one of the managers, or else one rank; see that the job ends and no rank is left."""
+    ranks = ranks_of(job, program)
+    if len(ranks) != launch.ranks:
+        raise RunError(f"found {len(ranks)} ranks of {launch.ranks}")
+    victims = managers or ranks
     os.kill(victims[pick % len(victims)], signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        job.wait(timeout=20)
-    for pid in victims:
+    try:
+        job.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        # Open MPI may wait for a rank that it killed; a lost manager must end the program itself.
+        if managers:
+            raise RunError("the program goes on without the manager") from None
+    for pid in ranks:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -135,11 +158,11 @@ def terminate_all_ranks(launch: Launch, job: subprocess.Popen[bytes], program: s
         time.sleep(0.05)
 
 
-def recover(tool: Path, session: Path, *options: str) -> None:
+def recover(tool: Path, sessions: list[Path], *options: str) -> None:
     """Run `nvio recover`; ranks killed a moment ago may hold the store until they are gone."""
     for _ in range(100):
         done = subprocess.run(
-            [tool, "recover", *options, session], text=True, capture_output=True, check=False
+            [tool, "recover", *options, *sessions], text=True, capture_output=True, check=False
         )
         if "still running" not in done.stderr:
             break
@@ -148,8 +171,23 @@ def recover(tool: Path, session: Path, *options: str) -> None:
         raise RunError(f"recovery failed: {done.stdout}{done.stderr}")
 
 
+def see_managers_end(store: Path) -> None:
+    """Raise RunError if a manager outlives its job."""
+    deadline = time.monotonic() + 60
+    while left := managers_of(store):
+        if time.monotonic() > deadline:
+            raise RunError(f"managers {left} outlive their job")
+        time.sleep(0.02)
+
+
 def one_kill(
-    launch: Launch, seed: int, settings: dict[str, str], folder: Path, terminate: bool
+    launch: Launch,
+    seed: int,
+    settings: dict[str, str],
+    folder: Path,
+    nodes: int,
+    *,
+    terminate: bool,
 ) -> None:
     """One program, one kill, two recoveries; raises RunError when something is wrong."""
     chance = random.Random(seed)  # noqa: S311 - a repeatable test, no secret
@@ -158,6 +196,8 @@ def one_kill(
     store.mkdir()
     nvio = {"NVIO_STORE": str(store), "NVIO_SESSION": "kill", "NVIO_ADMIT": "always"}
     nvio |= {"NVIO_CAPACITY": "4M", **settings}
+    if nodes > 1:
+        nvio["NVIO_NODES"] = str(nodes)
     program = str((launch.build / f"killed-{launch.mpi}").resolve())
     progress = folder / "progress"
     job = subprocess.Popen(
@@ -173,22 +213,26 @@ def one_kill(
         if terminate:
             terminate_all_ranks(launch, job, program)
         else:
-            kill_one_rank(launch, job, program, chance.randrange(launch.ranks))
+            managers = managers_of(store) if seed % 2 == 1 else []
+            kill_one(launch, job, program, chance.randrange(launch.ranks), managers)
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
+    see_managers_end(store)
+    sessions = sorted(store.iterdir())
     if terminate:
         content = (folder / "file").read_bytes()
-        if list(store.iterdir()):
+        if sessions:
             raise RunError("the terminated job left its store")
     else:
-        (session,) = store.iterdir()
-        recover(launch.build / "nvio", session, "--keep")
+        if len(sessions) != nodes:
+            raise RunError(f"{len(sessions)} stores are left of {nodes}")
+        recover(launch.build / "nvio", sessions, "--keep")
         content = (folder / "file").read_bytes()
-        recover(launch.build / "nvio", session)
-        if session.exists() or (folder / "file").read_bytes() != content:
-            raise RunError("the second recovery changed the file, or left the store")
+        recover(launch.build / "nvio", sessions[::-1])
+        if list(store.iterdir()) or (folder / "file").read_bytes() != content:
+            raise RunError("the second recovery changed the file, or left a store")
     check(content, allowed_rounds(seed, launch.ranks, cells, read_progress(progress, launch.ranks)))
 
 
@@ -198,6 +242,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
     parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
     parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--nodes", type=int, default=1, help="simulated nodes (default 1)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first kill")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--terminate", action="store_true", help="SIGTERM to all, no recovery")
@@ -208,7 +253,7 @@ def main() -> int:
     for seed in range(options.first, options.first + options.kills):
         folder = Path(tempfile.mkdtemp(prefix="nvio-killed-"))
         try:
-            one_kill(launch, seed, settings, folder, options.terminate)
+            one_kill(launch, seed, settings, folder, options.nodes, terminate=options.terminate)
         except RunError as problem:
             say(f"kill {seed}: {problem}")
             failures += 1

@@ -94,7 +94,7 @@ bool serve(MPI_File fh, int access, bool explicit_offset, MPI_Offset offset, con
   const MPI_Offset at = byte_offset(fh, *handle, explicit_offset, offset, bytes);
   if (at < 0) return false;
   const ssize_t done =
-      transfer(*handle->file, static_cast<std::uint64_t>(at), static_cast<std::size_t>(bytes));
+      transfer(*handle, static_cast<std::uint64_t>(at), static_cast<std::size_t>(bytes));
   // Errors, and ends of file inside an element, are the MPI's to tell: it does the same again.
   // And MPIs differ in where a read across the end of file leaves the individual pointer.
   if (done < 0 || done % size != 0 || (!explicit_offset && done != bytes)) return false;
@@ -135,8 +135,11 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
                  const char* filename, int amode, MPI_Info info, MPI_File* fh) {
   Process& process = Process::the();
   const FileSettings settings = settings_of(info);
-  if (!settings.enabled || process.session() == nullptr)
-    return next(comm, filename, amode, info, fh);
+  if (!settings.enabled || process.job() == nullptr) {
+    const int opened = next(comm, filename, amode, info, fh);
+    // The MPI keeps its handle: closing it would be a collective call that others do not make.
+    return settings.enabled && process.cut_off() && opened == MPI_SUCCESS ? MPI_ERR_IO : opened;
+  }
   process.remember_opened();
   const int result = next(comm, filename, amode, info, fh);
   if (result != MPI_SUCCESS) {
@@ -144,7 +147,7 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
     return result;
   }
   std::vector<int> descriptors;
-  CachedFile* file = process.track_opened(path_of(filename), settings, descriptors);
+  JobFile* file = process.track_opened(path_of(filename), settings, descriptors);
   if (file == nullptr) return result;
   if (settings.prefetch == Prefetch::whole && (amode & MPI_MODE_WRONLY) == 0) {
     int rank = 0;
@@ -157,6 +160,7 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
   handle->file = file;
   handle->descriptors = std::move(descriptors);
   handle->amode = amode;
+  handle->is_async = settings.writes == Writes::async;
   add_handle(*fh, std::move(handle));
   return result;
 }
@@ -216,27 +220,41 @@ int on_File_sync(int (*next)(MPI_File), MPI_File fh) {
 
 int on_Finalize(int (*next)()) {
   Process& process = Process::the();
-  if (Session* session = process.joined(); session != nullptr && process.settings().statistics) {
-    print_report(session->counters());
+  if (Job* job = process.joined(); job != nullptr && process.settings().statistics) {
+    print_report(job->counters());
   }
   const int result = next();
   process.leave();
   return result;
 }
 
+int on_Init(int (*next)(int*, char***), int* argc, char*** argv) {
+  const int result = next(argc, argv);
+  if (result == MPI_SUCCESS) Process::the().join_if_shared();
+  return result;
+}
+
+int on_Init_thread(int (*next)(int*, char***, int, int*), int* argc, char*** argv, int required,
+                   int* provided) {
+  const int result = next(argc, argv, required, provided);
+  if (result == MPI_SUCCESS) Process::the().join_if_shared();
+  return result;
+}
+
 bool serve_read(MPI_File fh, bool explicit_offset, MPI_Offset offset, void* buf, long long count,
                 MPI_Datatype datatype, MPI_Status* status) {
   return serve(fh, MPI_MODE_RDONLY | MPI_MODE_RDWR, explicit_offset, offset, buf, count, datatype,
-               status, [buf](CachedFile& file, std::uint64_t at, std::size_t length) {
-                 return file.read(at, buf, length);
+               status, [buf](Handle& handle, std::uint64_t at, std::size_t length) {
+                 return handle.file->read(at, buf, length);
                });
 }
 
 bool serve_write(MPI_File fh, bool explicit_offset, MPI_Offset offset, const void* buf,
                  long long count, MPI_Datatype datatype, MPI_Status* status) {
   return serve(fh, MPI_MODE_WRONLY | MPI_MODE_RDWR, explicit_offset, offset, buf, count, datatype,
-               status, [buf](CachedFile& file, std::uint64_t at, std::size_t length) {
-                 return file.write(at, buf, length);
+               status, [buf](Handle& handle, std::uint64_t at, std::size_t length) {
+                 return handle.is_async ? handle.file->write_later(at, buf, length)
+                                        : handle.file->write(at, buf, length);
                });
 }
 

@@ -53,6 +53,10 @@ int on_File_set_view(int (*next)(MPI_File, MPI_Offset, MPI_Datatype, MPI_Datatyp
 int on_File_set_atomicity(int (*next)(MPI_File, int), MPI_File fh, int flag);
 int on_File_sync(int (*next)(MPI_File), MPI_File fh);
 int on_Finalize(int (*next)());
+// On several nodes each must have its manager before any rank of another one needs it.
+int on_Init(int (*next)(int*, char***), int* argc, char*** argv);
+int on_Init_thread(int (*next)(int*, char***, int, int*), int* argc, char*** argv, int required,
+                   int* provided);
 
 // A contiguous transfer that the cache serves itself; false: the MPI must.
 bool serve_read(MPI_File fh, bool explicit_offset, MPI_Offset offset, void* buf, long long count,

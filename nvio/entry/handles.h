@@ -7,15 +7,16 @@
 #include <mutex>
 #include <vector>
 
-#include "../cache/cached_file.h"
+#include "../nodes/job_file.h"
 
 namespace nvio {
 
 struct Handle {
-  CachedFile* file = nullptr;    // holds one of the session's handles on it
+  JobFile* file = nullptr;       // holds one of the job's handles on it
   std::vector<int> descriptors;  // that the MPI opened for this handle
   int amode = 0;
   bool is_atomic = false;
+  bool is_async = false;  // contiguous writes are queued
   // The view, when a transfer through it is one run of bytes; else the MPI serves everything.
   bool simple_view = true;
   MPI_Offset displacement = 0;

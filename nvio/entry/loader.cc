@@ -159,8 +159,12 @@ void bind_all() {
 
 AnyEntry entry(Level level, std::size_t index) {
   if (!__atomic_load_n(&g_bound, __ATOMIC_ACQUIRE)) {
-    // A program that never touched a file ends without ever loading the cache.
-    if (std::strcmp(kNames[index], "MPI_Finalize") == 0) {
+    // A program that never touches a file ends without ever loading the cache; only on several
+    // nodes all must be there from the start.
+    const bool is_frame = std::strcmp(kNames[index], "MPI_Finalize") == 0 ||
+                          (std::strncmp(kNames[index], "MPI_Init", 8) == 0 &&
+                           getenv("NVIO_NODES") == nullptr && getenv("NVIO_RENDEZVOUS") == nullptr);
+    if (is_frame) {
       return reinterpret_cast<AnyEntry>(
           next_symbol(level == kMpi ? kNames[index] : kProfilingNames[index]));
     }

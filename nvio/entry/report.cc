@@ -43,6 +43,8 @@ void print_report(const Counters& counters) {
   report += line("writes", counters.writes, "write calls that reached the cache");
   report += line("writes_cached", counters.writes_cached, "pieces of 64 KiB kept in the store");
   report += line("writes_direct", counters.writes_direct, "writes of the file itself");
+  report += line("remote_reads", counters.remote_reads, "pieces of 1 MiB read at another node");
+  report += line("remote_writes", counters.remote_writes, "and written there");
   report += line("write_backs", counters.write_backs, "runs written from the store to the file");
   report += line("written_back_bytes", counters.written_back_bytes, "");
   report += line("evicted_blocks", counters.evicted_blocks, "");

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "../nodes/placement.h"
 #include "real.h"
 #include "termination.h"
 
@@ -23,7 +24,7 @@ Entry* zeroed() {
 }
 
 ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
-  CachedFile* file = Process::the().file_of(fd);
+  JobFile* file = Process::the().file_of(fd);
   if (offset < 0) {
     errno = EINVAL;
     return -1;
@@ -33,7 +34,7 @@ ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
 }
 
 ssize_t write_at(int fd, const void* buffer, std::size_t length, off_t offset) {
-  CachedFile* file = Process::the().file_of(fd);
+  JobFile* file = Process::the().file_of(fd);
   if (offset < 0 || length > static_cast<std::size_t>(INT64_MAX - offset)) {
     errno = EINVAL;
     return -1;
@@ -43,10 +44,16 @@ ssize_t write_at(int fd, const void* buffer, std::size_t length, off_t offset) {
 }
 
 off_t size_of(int fd) {
-  CachedFile* file = Process::the().file_of(fd);
+  JobFile* file = Process::the().file_of(fd);
   if (file != nullptr) return static_cast<off_t>(file->size());
   struct stat status {};
   return real().fstat(fd, &status) == 0 ? status.st_size : -1;
+}
+
+// Whether the job runs on several nodes that cache together.
+bool is_shared(Settings settings) {
+  std::string why;
+  return place_process(settings, why) && settings.nodes > 1;
 }
 
 int as_posix(int error) {
@@ -56,19 +63,19 @@ int as_posix(int error) {
 }
 
 int truncate(int fd, off_t length) {
-  CachedFile* file = Process::the().file_of(fd);
+  JobFile* file = Process::the().file_of(fd);
   if (file == nullptr) return real().ftruncate(fd, length);
   if (length < 0) return as_posix(EINVAL);
   return as_posix(file->truncate(static_cast<std::uint64_t>(length)));
 }
 
 int sync(int fd) {
-  CachedFile* file = Process::the().file_of(fd);
+  JobFile* file = Process::the().file_of(fd);
   return file == nullptr ? real().fsync(fd) : as_posix(file->sync());
 }
 
 void step_aside(int fd) {
-  if (CachedFile* file = Process::the().file_of(fd); file != nullptr) file->step_aside();
+  if (JobFile* file = Process::the().file_of(fd); file != nullptr) file->step_aside();
 }
 
 constexpr PosixHooks kHooks{
@@ -82,16 +89,16 @@ constexpr PosixHooks kHooks{
     [](int from, int to) { Process::the().duplicated(from, to); },
     step_aside,
     [](const char* path) {
-      if (Session* session = Process::the().joined(); session != nullptr) session->step_aside(path);
+      if (Job* job = Process::the().joined(); job != nullptr) job->step_aside(path);
     },
     [](const char* path, const char* to) {
-      if (Session* session = Process::the().joined(); session != nullptr) {
-        session->unlinking(path, to);
+      if (Job* job = Process::the().joined(); job != nullptr) {
+        job->unlinking(path, to);
       }
     },
     [](struct stat* status) {
-      if (Session* session = Process::the().joined(); session != nullptr) {
-        session->correct_size(status);
+      if (Job* job = Process::the().joined(); job != nullptr) {
+        job->correct_size(status);
       }
     },
 };
@@ -105,7 +112,7 @@ Process& Process::the() {
 
 Process::Process()
     : settings_(read_settings_of_process()),
-      files_(zeroed<std::atomic<CachedFile*>>()),
+      files_(zeroed<std::atomic<JobFile*>>()),
       left_open_(zeroed<std::atomic<bool>>()) {
   for (const auto& complaint : settings_.complaints) {
     if (!settings_.quiet) std::fprintf(stderr, "nvio: %s\n", complaint.c_str());
@@ -119,38 +126,45 @@ void Process::attach(const FromLoader& loader) {
 
 const PosixHooks& Process::hooks() const { return kHooks; }
 
-Session* Process::session() {
+Job* Process::job() {
   const std::lock_guard guard(mutex_);
-  if (session_ == nullptr && !refused_) {
+  if (job_ == nullptr && !refused_) {
     std::string why;
-    session_ = Session::join(settings_, why);
-    if (session_ == nullptr) {
+    job_ = Job::join(settings_, why);
+    if (job_ == nullptr) {
       refused_ = true;
+      cut_off_ = is_shared(settings_);
       if (!settings_.quiet) {
-        std::fprintf(stderr, "nvio: %s; the program's I/O goes on without the cache\n",
-                     why.c_str());
+        std::fprintf(stderr, "nvio: %s; %s\n", why.c_str(),
+                     cut_off_ ? "other nodes of the job may cache its files, so this process opens "
+                                "none (NVIO_DISABLE=1 for the whole job does without nvio)"
+                              : "the program's I/O goes on without the cache");
       }
     }
-    joined_.store(session_.get(), std::memory_order_release);
-    if (session_ != nullptr && settings_.flush_at_sigterm) {
+    joined_.store(job_.get(), std::memory_order_release);
+    if (job_ != nullptr && settings_.flush_at_sigterm) {
       flush_at_termination([] { the().flush_for_good(); });
     }
   }
-  return session_.get();
+  return job_.get();
+}
+
+void Process::join_if_shared() {
+  if (is_shared(settings_)) job();
 }
 
 void Process::leave() {
   const std::lock_guard guard(mutex_);
   if (served_.load() != 0) return;
   joined_.store(nullptr);
-  session_.reset();
+  job_.reset();
   refused_ = true;
 }
 
 // Under the lock: the session must not end while it is written back.
 void Process::flush_for_good() {
   const std::lock_guard guard(mutex_);
-  if (session_ != nullptr) session_->flush_for_good();
+  if (job_ != nullptr) job_->session().flush_for_good();
 }
 
 void Process::remember_opened() {
@@ -160,7 +174,7 @@ void Process::remember_opened() {
 
 void Process::forget_opened() { g_remember = false; }
 
-void Process::forget_descriptors(const std::vector<int>& descriptors, const CachedFile* file) {
+void Process::forget_descriptors(const std::vector<int>& descriptors, const JobFile* file) {
   for (const int fd : descriptors) {
     if (file_of(fd) != file) continue;
     closing(fd);
@@ -168,13 +182,13 @@ void Process::forget_descriptors(const std::vector<int>& descriptors, const Cach
   }
 }
 
-CachedFile* Process::track_opened(const std::string& path, const FileSettings& settings,
-                                  std::vector<int>& descriptors) {
+JobFile* Process::track_opened(const std::string& path, const FileSettings& settings,
+                               std::vector<int>& descriptors) {
   g_remember = false;
-  Session* session = this->session();
+  Job* job = this->job();
   struct stat wanted {};
-  if (session == nullptr || real().stat(path.c_str(), &wanted) != 0) return nullptr;
-  CachedFile* found = nullptr;
+  if (job == nullptr || real().stat(path.c_str(), &wanted) != 0) return nullptr;
+  JobFile* found = nullptr;
   for (const int fd : g_opened) {
     struct stat status {};
     if (real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
@@ -182,12 +196,12 @@ CachedFile* Process::track_opened(const std::string& path, const FileSettings& s
       continue;
     }
     if (file_of(fd) == nullptr) {
-      CachedFile* file = session->acquire(fd, path, settings);
+      JobFile* file = job->acquire(fd, path, settings);
       if (file == nullptr) continue;
       track(fd, file);
     }
     descriptors.push_back(fd);
-    if (found == nullptr) found = session->acquire_if_open(fd, status);
+    if (found == nullptr) found = job->acquire_if_open(fd, status);
   }
   if (found != nullptr) track_earlier(wanted, found);
   return found;
@@ -195,7 +209,7 @@ CachedFile* Process::track_opened(const std::string& path, const FileSettings& s
 
 // Descriptors that the program opened before any rank cached the file: what is written through
 // them must not go past the cache either.
-void Process::track_earlier(const struct stat& wanted, const CachedFile* file) {
+void Process::track_earlier(const struct stat& wanted, const JobFile* file) {
   DIR* listing = opendir("/proc/self/fd");
   if (listing == nullptr) return;
   std::vector<int> descriptors;
@@ -208,11 +222,11 @@ void Process::track_earlier(const struct stat& wanted, const CachedFile* file) {
         status.st_dev != wanted.st_dev) {
       continue;
     }
-    if (CachedFile* same = session_->acquire_if_open(fd, status); same != nullptr) track(fd, same);
+    if (JobFile* same = job_->acquire_if_open(fd, status); same != nullptr) track(fd, same);
   }
 }
 
-void Process::track(int fd, CachedFile* file) {
+void Process::track(int fd, JobFile* file) {
   if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
   __atomic_store_n(&tracked_[fd], std::uint8_t{1}, __ATOMIC_RELEASE);
 }
@@ -221,14 +235,14 @@ void Process::opened(int fd) {
   if (fd >= kMaxDescriptors) return;
   left_open_[fd].store(false, std::memory_order_relaxed);
   if (g_remember) g_opened.push_back(fd);
-  Session* session = joined();
+  Job* job = joined();
   struct stat status {};
-  if (session == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
-  if (CachedFile* file = session->acquire_if_open(fd, status); file != nullptr) track(fd, file);
+  if (job == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (JobFile* file = job->acquire_if_open(fd, status); file != nullptr) track(fd, file);
 }
 
 int Process::closing(int fd) {
-  CachedFile* file = files_[fd].exchange(nullptr);
+  JobFile* file = files_[fd].exchange(nullptr);
   if (file == nullptr) return 0;
   served_.fetch_sub(1);
   __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
@@ -236,12 +250,12 @@ int Process::closing(int fd) {
 }
 
 void Process::duplicated(int from, int to) {
-  CachedFile* file = file_of(from);
+  JobFile* file = file_of(from);
   struct stat status {};
   if (file == nullptr || to >= kMaxDescriptors || real().fstat(to, &status) != 0) return;
-  if (CachedFile* copy = joined()->acquire_if_open(to, status); copy != nullptr) track(to, copy);
+  if (JobFile* copy = joined()->acquire_if_open(to, status); copy != nullptr) track(to, copy);
 }
 
-CachedFile* Process::file_of(int fd) const { return files_[fd].load(std::memory_order_acquire); }
+JobFile* Process::file_of(int fd) const { return files_[fd].load(std::memory_order_acquire); }
 
 }  // namespace nvio

@@ -1,4 +1,4 @@
-// The process's one session and the descriptors it serves: what the loader's POSIX calls and the
+// The process's one job and the descriptors it serves: what the loader's POSIX calls and the
 // MPI entries both stand on.
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../cache/cached_file.h"
 #include "../entry/contract.h"
+#include "../nodes/job.h"
 
 namespace nvio {
 
@@ -20,11 +20,15 @@ class Process {
   const PosixHooks& hooks() const;
   const Settings& settings() const { return settings_; }
 
-  // The session, joined at first use; null when that failed (which was then said, once).
-  Session* session();
-  // The session if it was joined; for calls that must not start one.
-  Session* joined() const { return joined_.load(std::memory_order_acquire); }
-  // Ends the session if no file is open any more; afterwards all I/O is the MPI's.
+  // The job, joined at first use; null when that failed (which was then said, once).
+  Job* job();
+  // The job if it was joined; for calls that must not start one.
+  Job* joined() const { return joined_.load(std::memory_order_acquire); }
+  // Whether joining failed in a job whose other nodes may cache: its files must not be touched.
+  bool cut_off() const { return cut_off_.load(); }
+  // Joins a job on several nodes: its other processes may need this node's manager.
+  void join_if_shared();
+  // Leaves the job if no file is open any more; afterwards all I/O is the MPI's.
   void leave();
   void flush_for_good();
 
@@ -33,29 +37,30 @@ class Process {
   void forget_opened();
   // Of the remembered descriptors, serves those of the file at `path`; returns the file (with a
   // handle that the caller must release), or null when it is not cached. `descriptors` are those.
-  CachedFile* track_opened(const std::string& path, const FileSettings& settings,
-                           std::vector<int>& descriptors);
+  JobFile* track_opened(const std::string& path, const FileSettings& settings,
+                        std::vector<int>& descriptors);
   // After a handle's close: Open MPI leaves descriptors open, which would keep the file cached.
-  void forget_descriptors(const std::vector<int>& descriptors, const CachedFile* file);
+  void forget_descriptors(const std::vector<int>& descriptors, const JobFile* file);
 
   void opened(int fd);
   int closing(int fd);
   void duplicated(int from, int to);
-  CachedFile* file_of(int fd) const;
+  JobFile* file_of(int fd) const;
 
  private:
   Process();
-  void track(int fd, CachedFile* file);
-  void track_earlier(const struct stat& wanted, const CachedFile* file);
+  void track(int fd, JobFile* file);
+  void track_earlier(const struct stat& wanted, const JobFile* file);
 
   Settings settings_;
-  std::unique_ptr<Session> session_;
-  std::atomic<Session*> joined_{nullptr};
+  std::unique_ptr<Job> job_;
+  std::atomic<Job*> joined_{nullptr};
   bool refused_ = false;
+  std::atomic<bool> cut_off_{false};
   std::mutex mutex_;  // guards joining and leaving
   std::uint8_t* tracked_ = nullptr;
   // One entry a descriptor, of zeroed pages that are only touched where descriptors are.
-  std::atomic<CachedFile*>* files_;
+  std::atomic<JobFile*>* files_;
   std::atomic<bool>* left_open_;  // by an MPI after its close: nobody uses them
   std::atomic<int> served_{0};    // descriptors with an entry in files_
 };

@@ -258,6 +258,9 @@ RecoverReport recover(const std::string& folder, const RecoverOptions& options) 
   for (const std::string& path : logs) real().unlink(path.c_str());
   real().unlink(segment_path.c_str());
   real().unlink((folder + "/alive").c_str());
+  for (const char* of_manager : {"/manager", "/manager.lock"}) {
+    real().unlink((folder + of_manager).c_str());
+  }
   report.removed = rmdir(folder.c_str()) == 0;
   return report;
 }

@@ -33,6 +33,8 @@ constexpr Word<Admit> kAdmit[] = {
 constexpr Word<SyncTo> kSync[] = {{"store", SyncTo::store}, {"file", SyncTo::file}};
 constexpr Word<Close> kClose[] = {{"visible", Close::visible}, {"durable", Close::durable}};
 constexpr Word<Prefetch> kPrefetch[] = {{"none", Prefetch::none}, {"whole", Prefetch::whole}};
+constexpr Word<Writes> kWrites[] = {{"sync", Writes::sync}, {"async", Writes::async}};
+constexpr Word<Spread> kSpread[] = {{"striped", Spread::striped}, {"parts", Spread::parts}};
 constexpr Word<StoreKind> kKind[] = {{"auto", StoreKind::automatic},
                                      {"tmpfs", StoreKind::tmpfs},
                                      {"file", StoreKind::file},
@@ -69,8 +71,22 @@ constexpr FileRow kFileRows[] = {
     {"close", [](FileSettings& s, std::string_view v) { return choose(v, kClose, s.close); }},
     {"prefetch",
      [](FileSettings& s, std::string_view v) { return choose(v, kPrefetch, s.prefetch); }},
+    {"write", [](FileSettings& s, std::string_view v) { return choose(v, kWrites, s.writes); }},
+    {"spread", [](FileSettings& s, std::string_view v) { return choose(v, kSpread, s.spread); }},
     {"bypass_size", [](FileSettings& s, std::string_view v) { return set_size(v, s.bypass_size); }},
 };
+
+bool set_number(std::string_view text, std::uint32_t most, std::uint32_t& target) {
+  std::uint32_t number = 0;
+  if (text.empty()) return false;
+  for (const char c : text) {
+    if (c < '0' || c > '9' || number > most) return false;
+    number = number * 10 + static_cast<std::uint32_t>(c - '0');
+  }
+  if (number > most) return false;
+  target = number;
+  return true;
+}
 
 struct ProcessRow {
   const char* name;
@@ -97,6 +113,25 @@ constexpr ProcessRow kProcessRows[] = {
      }},
     {"sigterm",
      [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.flush_at_sigterm); }},
+    {"nodes", [](Settings& s,
+                 std::string_view v) { return set_number(v, kMaxNodes, s.nodes) && s.nodes > 0; }},
+    {"node",
+     [](Settings& s, std::string_view v) {
+       std::uint32_t node = 0;
+       if (!set_number(v, kMaxNodes - 1, node)) return false;
+       s.node = node;
+       return true;
+     }},
+    {"rendezvous",
+     [](Settings& s, std::string_view v) {
+       s.rendezvous = v;
+       return !v.empty() && v.front() == '/';
+     }},
+    {"address",
+     [](Settings& s, std::string_view v) {
+       s.address = v;
+       return !v.empty();
+     }},
     {"stats", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.statistics); }},
     {"quiet", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.quiet); }},
 };

@@ -15,7 +15,13 @@ enum class Admit : std::uint8_t { automatic = 0, always = 1, never = 2 };
 enum class SyncTo : std::uint8_t { store = 0, file = 1 };
 enum class Close : std::uint8_t { visible = 0, durable = 1 };
 enum class Prefetch : std::uint8_t { none = 0, whole = 1 };
+// Whether a write returns once it is done, or once it is queued.
+enum class Writes : std::uint8_t { sync = 0, async = 1 };
+// How the blocks of a file belong to several nodes.
+enum class Spread : std::uint8_t { striped = 0, parts = 1 };
 enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem = 3 };
+
+constexpr std::uint32_t kMaxNodes = 4096;
 
 // Settings of one file; the process that opens it first on a node decides.
 struct FileSettings {
@@ -24,6 +30,8 @@ struct FileSettings {
   SyncTo sync = SyncTo::store;
   Close close = Close::visible;
   Prefetch prefetch = Prefetch::none;
+  Spread spread = Spread::striped;
+  Writes writes = Writes::sync;
   std::uint64_t bypass_size = 512 << 10;  // bytes: a transfer this large goes to the file
 };
 
@@ -35,6 +43,11 @@ struct Settings {
   std::uint64_t capacity = 0;  // bytes; 0: a quarter of what the store's file system has free
   std::string session;         // the job's name; empty: found from the launcher
   bool flush_at_sigterm = true;
+  // Nodes of the job (nodes/placement.h): 0 until known, then this process is on node `node`.
+  std::uint32_t nodes = 0;
+  std::optional<std::uint32_t> node;
+  std::string rendezvous;  // folder that all nodes see; empty: they are all on this machine
+  std::string address;     // under which other nodes reach this one; empty: its host name
   bool statistics = false;
   bool quiet = false;
   std::vector<std::string> complaints;  // sentences about values that were not understood

@@ -1,0 +1,387 @@
+// nvio-bench: what the cache itself costs, without an MPI and without a slow file system.
+//
+//   nvio-bench latency      4 KiB at this node and at another one, beside a bare epoll echo
+//   nvio-bench writes       sync against async writes under load (the paper's Fig. 2)
+//
+// The nodes are simulated on this machine. Prints JSON.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+
+#include "../nodes/job.h"
+#include "../nodes/placement.h"
+#include "../transport/transport.h"
+#include "echo_server.h"
+#include "harness.h"
+
+namespace nvio::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPiece = 4 << 10;
+constexpr std::uint64_t kFileSize = 64 << 20;
+
+struct Options {
+  std::vector<unsigned> clients{1, 4};
+  unsigned rounds = 30;
+  unsigned operations = 2000;
+  double idle_seconds = 5;
+  double think_us = 20;
+};
+
+// A folder on tmpfs for a store, a file and a socket; gone afterwards.
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/dev/shm/nvio-bench-XXXXXX";
+    if (mkdtemp(name) == nullptr) throw std::runtime_error("cannot make a folder in /dev/shm");
+    path_ = name;
+    fs::create_directory(path_ + "/store");
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// The client's process runs on the first processor and what it starts on the second, if there are
+// two: manager and echo server stand in the same place.
+class Placed {
+ public:
+  explicit Placed(int processor) {
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<unsigned>(processor), &one);
+    if (CPU_COUNT(&before_) > processor) sched_setaffinity(0, sizeof one, &one);
+  }
+  Placed(const Placed&) = delete;
+  Placed& operator=(const Placed&) = delete;
+  ~Placed() { sched_setaffinity(0, sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_{};
+};
+
+Settings two_nodes(const Folder& folder) {
+  Settings settings;
+  settings.store = folder.path() + "/store";
+  settings.session = "bench";
+  settings.capacity = 2 * kFileSize;
+  settings.nodes = 2;
+  settings.node = 0;
+  settings.file.admit = Admit::always;
+  return settings;
+}
+
+// A job's file as a client has it open, kept till the process ends.
+struct Open {
+  std::unique_ptr<Job> job;
+  JobFile* file = nullptr;
+  ~Open() {
+    if (file != nullptr) job->release(file);
+  }
+};
+
+Open& open_file(const Folder& folder) {
+  static Open open;
+  std::string why;
+  {
+    const Placed there(1);
+    const Settings settings = two_nodes(folder);
+    open.job = Job::join(settings, why);
+    if (open.job == nullptr) throw std::runtime_error(why);
+    const std::string path = folder.path() + "/file";
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
+    open.file = open.job->acquire(fd, path, settings.file);
+    ::close(fd);
+    if (open.file == nullptr) throw std::runtime_error("the file is not cached");
+    // Every byte is cached at its owner, whose manager is started here where it is missing.
+    const std::vector<char> group(kGroupSize, 'b');
+    for (std::uint64_t at = 0; at < kFileSize; at += kGroupSize) {
+      if (open.file->write(at, group.data(), group.size()) < 0) {
+        throw std::runtime_error(std::string("cannot write: ") + std::strerror(errno));
+      }
+    }
+  }
+  return open;
+}
+
+// Random pieces of the groups of one owner.
+class Pieces {
+ public:
+  Pieces(unsigned client, std::uint64_t owner) : random_(client), owner_(owner) {}
+  std::uint64_t next() {
+    const std::uint64_t group = random_() % (kFileSize / kGroupSize / 2) * 2 + owner_;
+    return group * kGroupSize + random_() % (kGroupSize / kPiece) * kPiece;
+  }
+
+ private:
+  std::mt19937_64 random_;
+  std::uint64_t owner_;
+};
+
+template <typename Operation>
+Round timed(Operation&& operation) {
+  return [operation](std::vector<float>& seconds) mutable {
+    const Placed here(0);
+    for (float& one : seconds) {
+      const double start = now();
+      operation();
+      one = static_cast<float>(now() - start);
+    }
+  };
+}
+
+void must(bool done, const char* what) {
+  if (!done) throw std::runtime_error(what);
+}
+
+Round reads(JobFile& file, unsigned client, std::uint64_t owner) {
+  return timed([&file, pieces = Pieces(client, owner),
+                buffer = std::vector<char>(kPiece)]() mutable {
+    must(file.read(pieces.next(), buffer.data(), kPiece) == static_cast<ssize_t>(kPiece), "read");
+  });
+}
+
+Round writes(JobFile& file, unsigned client, std::uint64_t owner) {
+  return timed([&file, pieces = Pieces(client, owner),
+                buffer = std::vector<char>(kPiece)]() mutable {
+    must(file.write(pieces.next(), buffer.data(), kPiece) == static_cast<ssize_t>(kPiece), "write");
+  });
+}
+
+Round echoes(Channel& channel, std::uint32_t payload, std::uint32_t answer) {
+  return timed([&channel, payload, answer, buffer = std::vector<char>(64 << 10)]() mutable {
+    EchoRequest request{};
+    request.payload = payload;
+    request.answer = answer;
+    const iovec out[] = {{&request, sizeof request}, {buffer.data(), payload}};
+    must(send_all(channel, out, payload == 0 ? 1 : 2) == 0, "send");
+    must(receive_all(channel, buffer.data(), answer) == 0, "receive");
+  });
+}
+
+const char* const kWays[] = {"local_read", "local_write",  "remote_read",
+                             "echo_read",  "remote_write", "echo_write"};
+enum Way : unsigned { local_read, local_write, remote_read, echo_read, remote_write, echo_write };
+
+double processor_seconds(int process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  double user = 0;
+  double system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// The share of a processor that a manager takes while its peers are connected and silent.
+double idle_share(const Folder& folder, double seconds) {
+  const Settings settings = two_nodes(folder);
+  int process = 0;
+  std::ifstream(store_folder(settings, 1) + "/manager.lock") >> process;
+  must(process != 0, "the manager's process is not known");
+  const double before = processor_seconds(process);
+  const double start = now();
+  while (now() - start < seconds) usleep(10000);
+  return (processor_seconds(process) - before) / (now() - start);
+}
+
+void print_percentiles(std::vector<float>& values) {
+  std::printf("{\"p50_us\": %.3f, \"p95_us\": %.3f, \"p99_us\": %.3f, \"operations\": %zu}",
+              quantile(values, 0.5) * 1e6, quantile(values, 0.95) * 1e6,
+              quantile(values, 0.99) * 1e6, values.size());
+}
+
+void print_ratio(const char* name, const std::vector<std::vector<double>>& medians, unsigned over,
+                 unsigned under) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < medians[over].size(); ++i) {
+    ratios.push_back(medians[over][i] / medians[under][i]);
+  }
+  const Interval ratio = median_interval(ratios);
+  std::printf("\"%s\": {\"median\": %.4f, \"low\": %.4f, \"high\": %.4f, \"rounds\": %zu}", name,
+              ratio.middle, ratio.low, ratio.high, ratios.size());
+}
+
+int latency(const Options& options) {
+  std::printf("{\"piece_bytes\": %zu, \"file_bytes\": %llu, \"runs\": [", kPiece,
+              static_cast<unsigned long long>(kFileSize));
+  for (std::size_t i = 0; i < options.clients.size(); ++i) {
+    const unsigned clients = options.clients[i];
+    const Folder folder;
+    const std::string socket = folder.path() + "/echo";
+    int server = 0;
+    {
+      const Placed there(1);
+      server = start_echo_server(socket);
+    }
+    double idle = 0;
+    const std::vector<Measured> all = measure(
+        clients, std::size(kWays), options.rounds, options.operations,
+        [&](unsigned client) {
+          static std::unique_ptr<Channel> channel;
+          std::string why;
+          channel = connect_to("unix:" + socket, why);
+          if (channel == nullptr) throw std::runtime_error(why);
+          JobFile& file = *open_file(folder).file;
+          constexpr std::uint32_t kHead = sizeof(Reply);
+          return std::vector<Round>{reads(file, client, 0),  writes(file, client, 0),
+                                    reads(file, client, 1),  echoes(*channel, 0, kHead + kPiece),
+                                    writes(file, client, 1), echoes(*channel, kPiece, kHead)};
+        },
+        [&] { idle = idle_share(folder, options.idle_seconds); });
+    waitpid(server, nullptr, 0);
+    std::vector<std::vector<double>> medians(std::size(kWays));
+    std::vector<std::vector<float>> pooled(std::size(kWays));
+    for (const Measured& one : all) {
+      std::vector<float> values = one.seconds;
+      medians[one.way].push_back(quantile(values, 0.5));
+      pooled[one.way].insert(pooled[one.way].end(), values.begin(), values.end());
+    }
+    std::printf("%s{\"clients\": %u, \"idle_manager_share\": %.6f", i == 0 ? "" : ", ", clients,
+                idle);
+    for (unsigned way = 0; way < std::size(kWays); ++way) {
+      std::printf(", \"%s\": ", kWays[way]);
+      print_percentiles(pooled[way]);
+    }
+    std::printf(", ");
+    print_ratio("read_over_echo", medians, remote_read, echo_read);
+    std::printf(", ");
+    print_ratio("write_over_echo", medians, remote_write, echo_write);
+    std::printf("}");
+    std::fflush(stdout);
+  }
+  std::printf("]}\n");
+  return 0;
+}
+
+// A round of writes with some computing after each; its last entry is the whole round, to the end
+// of the sync that makes all of it durable in the store.
+Round burst(JobFile& file, unsigned client, std::uint64_t owner, bool async, double think) {
+  return [&file, async, think, pieces = Pieces(client, owner),
+          buffer = std::vector<char>(kPiece)](std::vector<float>& seconds) mutable {
+    const double begin = now();
+    for (std::size_t i = 0; i + 1 < seconds.size(); ++i) {
+      const double start = now();
+      const std::uint64_t at = pieces.next();
+      const ssize_t done = async ? file.write_later(at, buffer.data(), kPiece)
+                                 : file.write(at, buffer.data(), kPiece);
+      must(done == static_cast<ssize_t>(kPiece), "write");
+      const double stop = now();
+      seconds[i] = static_cast<float>(stop - start);
+      while (now() - stop < think) {
+      }
+    }
+    must(file.sync() == 0, "sync");
+    seconds.back() = static_cast<float>(now() - begin);
+  };
+}
+
+const char* const kBursts[] = {"local_sync", "local_async", "remote_sync", "remote_async"};
+enum Burst : unsigned { local_sync, local_async, remote_sync, remote_async };
+
+int writes_under_load(const Options& options) {
+  std::printf("{\"piece_bytes\": %zu, \"think_us\": %.1f, \"runs\": [", kPiece, options.think_us);
+  for (std::size_t i = 0; i < options.clients.size(); ++i) {
+    const unsigned clients = options.clients[i];
+    const Folder folder;
+    const double think = options.think_us * 1e-6;
+    const unsigned entries = options.operations + 1;
+    const std::vector<Measured> all =
+        measure(clients, std::size(kBursts), options.rounds, entries, [&](unsigned client) {
+          JobFile& file = *open_file(folder).file;
+          return std::vector<Round>{
+              burst(file, client, 0, false, think), burst(file, client, 0, true, think),
+              burst(file, client, 1, false, think), burst(file, client, 1, true, think)};
+        });
+    std::vector<std::vector<double>> rounds(std::size(kBursts));  // the slowest client's, seconds
+    std::vector<std::vector<float>> pooled(std::size(kBursts));
+    for (const Measured& one : all) {
+      float slowest = 0;
+      for (std::size_t at = 0; at < one.seconds.size(); at += entries) {
+        const auto begin = one.seconds.begin() + static_cast<std::ptrdiff_t>(at);
+        pooled[one.way].insert(pooled[one.way].end(), begin, begin + options.operations);
+        slowest = std::max(slowest, begin[options.operations]);
+      }
+      rounds[one.way].push_back(slowest);
+    }
+    std::printf("%s{\"clients\": %u", i == 0 ? "" : ", ", clients);
+    for (unsigned way = 0; way < std::size(kBursts); ++way) {
+      std::printf(", \"%s\": ", kBursts[way]);
+      print_percentiles(pooled[way]);
+    }
+    std::printf(", ");
+    print_ratio("local_round_async_over_sync", rounds, local_async, local_sync);
+    std::printf(", ");
+    print_ratio("remote_round_async_over_sync", rounds, remote_async, remote_sync);
+    std::printf("}");
+    std::fflush(stdout);
+  }
+  std::printf("]}\n");
+  return 0;
+}
+
+int main_throwing(int argc, char** argv) {
+  CLI::App app{"What nvio's cache itself costs, at this node and at another (simulated) one; JSON"};
+  app.require_subcommand(1);
+  Options options;
+  const auto add_common = [&options](CLI::App* command) {
+    command->add_option("--clients", options.clients, "Processes that ask at the same time")
+        ->capture_default_str();
+    command->add_option("--rounds", options.rounds, "Rounds, each of all ways in turns")
+        ->capture_default_str()
+        ->check(CLI::Range(6U, 10000U));
+    command->add_option("--operations", options.operations, "Of each client in a round")
+        ->capture_default_str()
+        ->check(CLI::Range(100U, 1000000U));
+  };
+  CLI::App* latencies = app.add_subcommand(
+      "latency", "4 KiB read and written here and at another node, beside a bare epoll echo");
+  add_common(latencies);
+  latencies
+      ->add_option("--idle-seconds", options.idle_seconds,
+                   "How long to watch an idle manager's processor time")
+      ->capture_default_str();
+  CLI::App* writes = app.add_subcommand(
+      "writes", "4 KiB writes that are waited for, against queued ones, under load");
+  add_common(writes);
+  writes->add_option("--think-us", options.think_us, "Computing after each write, in microseconds")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  return writes->parsed() ? writes_under_load(options) : latency(options);
+}
+
+}  // namespace
+}  // namespace nvio::bench
+
+int main(int argc, char** argv) {
+  try {
+    return nvio::bench::main_throwing(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "nvio-bench: %s\n", error.what());
+    return 1;
+  }
+}

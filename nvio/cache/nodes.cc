@@ -1,0 +1,130 @@
+// What a node does with a file that several nodes cache: the steps by which they begin together
+// (nodes/job_file.h says in which order), and what a manager can serve without waiting.
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "../posix/real.h"
+#include "cached_file.h"
+#include "slots.h"
+
+namespace nvio {
+
+ssize_t CachedFile::read_plain(std::uint64_t offset, void* buffer, std::size_t length) {
+  count(counters_.reads);
+  if (length == 0) return 0;
+  pattern_.note(offset, length);
+  return read_real(offset, static_cast<char*>(buffer), length);
+}
+
+std::optional<ssize_t> CachedFile::write_plain(std::uint64_t offset, const void* buffer,
+                                               std::size_t length) {
+  const ssize_t done = write_passive(offset, static_cast<const char*>(buffer), length);
+  if (done == -2) return std::nullopt;
+  count(counters_.writes);
+  return done;
+}
+
+bool CachedFile::wants_cache() const {
+  return entry_.admit == static_cast<std::uint8_t>(Admit::automatic) &&
+         (is_slow(entry_, Direction::read) || is_slow(entry_, Direction::write));
+}
+
+int CachedFile::drain() {
+  std::uint32_t expected = kPassive;
+  entry_.mode.compare_exchange_strong(expected, kDraining);
+  // A process killed in a plain write never counts itself out: then the file stays uncached.
+  for (int spin = 0; passive_writes_under_way(); ++spin) {
+    constexpr int kMostSpins = 100000;
+    if (spin > kMostSpins) return EBUSY;
+    sched_yield();
+  }
+  return 0;
+}
+
+std::uint64_t CachedFile::real_file_size() const {
+  struct stat status {};
+  const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
+  return real().fstat(fd, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+// While draining, writers go to the file and tell the home node how long it became. Whoever did so
+// after the size was looked at must not be forgotten.
+void CachedFile::activate_drained(std::uint64_t size) {
+  if (entry_.aside.load() != 0 || entry_.mode.load() != kDraining) return;
+  std::uint64_t before = entry_.size.load();
+  std::uint64_t now = 0;
+  do {
+    now = std::max(size, real_file_size());
+  } while (!entry_.size.compare_exchange_strong(before, now));
+  std::uint64_t seen = entry_.real_size.load();
+  while (seen < now && !entry_.real_size.compare_exchange_weak(seen, now)) {
+  }
+  std::uint32_t expected = kDraining;
+  entry_.mode.compare_exchange_strong(expected, kActive);
+}
+
+bool CachedFile::try_read(std::uint64_t offset, void* buffer, std::size_t length) {
+  if (nothing_cached() || length == 0 || offset + length > entry_.size.load()) return false;
+  const std::uint64_t group_index = offset / kGroupSize;
+  const std::uint64_t end = offset + length;
+  if ((end - 1) / kGroupSize != group_index) return false;
+  Bucket& bucket = segment_.bucket_of(index_, group_index);
+  if (!bucket.lock.try_lock()) return false;
+  const std::lock_guard guard(bucket.lock, std::adopt_lock);
+  const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
+  if (group == kNone) return false;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t begin = at % kBlockSize;
+    const std::uint64_t stop = std::min(kBlockSize, begin + (end - at));
+    const std::uint32_t slot = segment_.group(group).slot[at % kGroupSize / kBlockSize];
+    if (slot == kNone || !is_valid(segment_, slot, begin, stop)) return false;
+    std::memcpy(static_cast<char*>(buffer) + (at - offset), segment_.block(slot) + begin,
+                stop - begin);
+    segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
+    at += stop - begin;
+  }
+  count(counters_.reads);
+  count(counters_.read_hits);
+  return true;
+}
+
+bool CachedFile::try_write(std::uint64_t offset, const void* buffer, std::size_t length) {
+  const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
+  if (entry_.aside.load() != 0 || entry_.mode.load() != kActive || write_fd_ < 0 || length == 0 ||
+      (automatic && !is_slow(entry_, Direction::write))) {
+    return false;
+  }
+  const std::uint64_t group_index = offset / kGroupSize;
+  const std::uint64_t end = offset + length;
+  if ((end - 1) / kGroupSize != group_index) return false;
+  Bucket& bucket = segment_.bucket_of(index_, group_index);
+  if (!bucket.lock.try_lock()) return false;
+  const std::lock_guard guard(bucket.lock, std::adopt_lock);
+  const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
+  if (group == kNone) return false;
+  const std::uint32_t* slots = segment_.group(group).slot;
+  for (std::uint64_t place = offset % kGroupSize / kBlockSize;
+       place <= (end - 1) % kGroupSize / kBlockSize; ++place) {
+    if (slots[place] == kNone) return false;
+  }
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t begin = at % kBlockSize;
+    const std::uint64_t stop = std::min(kBlockSize, begin + (end - at));
+    const std::uint32_t slot = slots[at % kGroupSize / kBlockSize];
+    std::memcpy(segment_.block(slot) + begin, static_cast<const char*>(buffer) + (at - offset),
+                stop - begin);
+    mark_dirty(segment_, slot, begin, stop);
+    segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
+    at += stop - begin;
+  }
+  grow(end);
+  count(counters_.writes);
+  count(counters_.writes_cached);
+  return true;
+}
+
+}  // namespace nvio

@@ -1,0 +1,221 @@
+#include "service.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "../cache/cached_file.h"
+#include "../nodes/file_state.h"
+#include "../nodes/placement.h"
+#include "../posix/real.h"
+
+namespace nvio {
+namespace {
+
+int as_error(ssize_t done) { return done < 0 ? errno : 0; }
+
+}  // namespace
+
+Service::~Service() {
+  for (const ServedFile& file : files_) session_.release(file.cached);
+}
+
+void Service::keep(const std::string& path) {
+  struct stat status {};
+  if (real().stat(path.c_str(), &status) != 0 || session_.find(status) == kNone) return;
+  int fd = real().open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const std::uint32_t access = fd < 0 ? kReads : kReads | kWrites;
+  if (fd < 0) fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (CachedFile* cached = session_.acquire_if_open(fd, status); cached != nullptr) {
+    const std::lock_guard guard(mutex_);
+    const bool is_home = home_of(status.st_ino, session_.nodes()) == session_.settings().node;
+    files_.push_back({cached, status.st_ino, 1, access, is_home});
+  }
+  real().close(fd);
+}
+
+bool Service::serve_at_once(const Request& request, ServedFile& file,
+                            std::span<const std::byte> payload, Reply& reply,
+                            std::span<std::byte> room) {
+  if ((request.flags & kLarge) != 0) return false;
+  if (request.operation == Operation::read) {
+    if (!file.is_home) file.cached->know_size(request.size);
+    if (!file.cached->try_read(request.offset, room.data(), request.length)) return false;
+    reply.value = reply.payload = static_cast<std::uint32_t>(request.length);
+    return true;
+  }
+  if (request.operation == Operation::write) {
+    if ((file.access & kWrites) == 0 ||
+        !file.cached->try_write(request.offset, payload.data(), payload.size())) {
+      return false;
+    }
+    reply.value = payload.size();
+    return true;
+  }
+  return false;
+}
+
+Reply Service::serve(const Request& request, ServedFile*& file, std::span<const std::byte> payload,
+                     std::vector<std::byte>& answer) {
+  Reply reply{};
+  reply.magic = kReplyMagic;
+  if (request.operation == Operation::open) {
+    reply.error = open(request, payload, file, reply);
+    return reply;
+  }
+  if (request.operation == Operation::unlinking) {
+    const auto paths = parse_unlinking(payload);
+    if (!paths) {
+      reply.error = EPROTO;
+    } else {
+      const std::string& to = paths->second;
+      if (to.empty()) keep(paths->first);
+      session_.unlinking(paths->first.c_str(), to.empty() ? nullptr : to.c_str());
+    }
+    return reply;
+  }
+  if (file == nullptr) {
+    reply.error = EBADF;
+    return reply;
+  }
+  if (request.operation == Operation::close) {
+    reply.error = release(file);
+    file = nullptr;
+    return reply;
+  }
+  CachedFile& cached = *file->cached;
+  FileEntry& entry = cached.entry();
+  const bool large = (request.flags & kLarge) != 0;
+  switch (request.operation) {
+    case Operation::read: {
+      if (!file->is_home) cached.know_size(request.size);
+      answer.resize(request.length);
+      const ssize_t done = cached.read(request.offset, answer.data(), request.length, large);
+      reply.error = as_error(done);
+      answer.resize(static_cast<std::size_t>(std::max<ssize_t>(done, 0)));
+      reply.value = answer.size();
+      break;
+    }
+    case Operation::write: {
+      const ssize_t done =
+          (file->access & kWrites) == 0
+              ? (errno = EBADF, -1)
+              : cached.write(request.offset, payload.data(), payload.size(), large);
+      reply.error = as_error(done);
+      reply.value = static_cast<std::uint64_t>(std::max<ssize_t>(done, 0));
+      break;
+    }
+    case Operation::size:
+      reply.value = cached.size();
+      break;
+    case Operation::grow:
+      cached.know_size(request.size);
+      break;
+    case Operation::truncate:
+      reply.error = cached.truncate(request.size);
+      break;
+    case Operation::sync:
+      reply.error = cached.sync();
+      break;
+    case Operation::write_back:
+      reply.error = cached.write_back();
+      break;
+    case Operation::drain:
+      reply.error = cached.drain();
+      reply.value = cached.real_file_size();
+      break;
+    case Operation::activate:
+      reply.error = cached.drain();
+      if (reply.error == 0) cached.activate_drained(request.size);
+      break;
+    case Operation::step_aside:
+      reply.error = cached.drain();
+      if (reply.error == 0) reply.error = cached.step_aside();
+      break;
+    case Operation::leave:
+      if (entry.aside.load() == 0) {
+        reply.error = EBUSY;
+      } else {
+        entry.left.store(1);
+      }
+      break;
+    case Operation::prefetch:
+      if (!file->is_home) cached.know_size(request.size);
+      cached.prefetch_group(request.offset / kGroupSize);
+      break;
+    case Operation::open:
+    case Operation::close:
+    case Operation::unlinking:
+      break;
+  }
+  reply.state = state_of(cached);
+  reply.payload = static_cast<std::uint32_t>(answer.size());
+  return reply;
+}
+
+// A file that is open here already is reached through that: it may have no name any more.
+int Service::open(const Request& request, std::span<const std::byte> payload, ServedFile*& file,
+                  Reply& reply) {
+  const auto wanted = parse_open(payload);
+  if (!wanted) return EPROTO;
+  std::unique_lock guard(mutex_);
+  const auto known = std::find_if(files_.begin(), files_.end(), [&](const ServedFile& served) {
+    return served.inode == wanted->inode && (wanted->access & ~served.access) == 0;
+  });
+  if (known != files_.end()) {
+    ++known->users;
+    file = &*known;
+  } else {
+    std::uint32_t access = kReads | kWrites;
+    int fd = real().open(wanted->path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0 && wanted->access == kReads) {
+      access = kReads;
+      fd = real().open(wanted->path.c_str(), O_RDONLY | O_CLOEXEC);
+    }
+    if (fd < 0 && wanted->access == kWrites) {
+      access = kWrites;
+      fd = real().open(wanted->path.c_str(), O_WRONLY | O_CLOEXEC);
+    }
+    if (fd < 0) return errno;
+    struct stat status {};
+    int error = real().fstat(fd, &status) == 0 ? 0 : errno;
+    if (error == 0 && status.st_ino != wanted->inode) error = ESTALE;
+    CachedFile* cached =
+        error == 0 ? session_.acquire(fd, wanted->path, wanted->settings) : nullptr;
+    real().close(fd);
+    if (error != 0) return error;
+    if (cached == nullptr) return ENFILE;
+    const bool is_home = home_of(wanted->inode, session_.nodes()) == session_.settings().node;
+    files_.push_back({cached, wanted->inode, 1, access, is_home});
+    file = &files_.back();
+  }
+  CachedFile& cached = *file->cached;
+  if ((request.flags & kRouted) != 0) {
+    if (const int error = cached.drain(); error != 0) {
+      guard.unlock();
+      release(file);
+      file = nullptr;
+      return error;
+    }
+  }
+  reply.part = part_of(cached, wanted->settings.spread, session_.nodes());
+  reply.value = cached.size();
+  reply.state = state_of(cached);
+  return 0;
+}
+
+int Service::release(ServedFile* file) {
+  CachedFile* last = nullptr;
+  {
+    const std::lock_guard guard(mutex_);
+    if (--file->users != 0) return 0;
+    last = file->cached;
+    files_.remove_if([&](const ServedFile& served) { return &served == file; });
+  }
+  return session_.release(last);
+}
+
+}  // namespace nvio

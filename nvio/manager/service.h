@@ -1,0 +1,55 @@
+// What a manager does for the processes of other nodes: this node's part of the job's files, by the
+// same cache that the node's own processes use. Knows messages, but no connections.
+#pragma once
+
+#include <array>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "../cache/session.h"
+#include "../nodes/wire.h"
+
+namespace nvio {
+
+// A file that the manager has open for others.
+struct ServedFile {
+  CachedFile* cached = nullptr;
+  std::uint64_t inode = 0;
+  std::uint32_t users = 0;  // numbers that connections hold on it
+  std::uint32_t access = 0;
+  bool is_home = false;  // its size is decided here, and nobody else's word counts
+};
+
+class Service {
+ public:
+  explicit Service(Session& session) : session_(session) {}
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+  ~Service();
+
+  // Serves a transfer if that needs no waiting: what a single thread may do for all. Threads: one.
+  bool serve_at_once(const Request& request, ServedFile& file, std::span<const std::byte> payload,
+                     Reply& reply, std::span<std::byte> room);
+  // Serves anything, waiting for the file system where it must. Threads: any. `file` is null for
+  // `open` and `unlinking`; `open` sets it, `close` clears it. What is to follow the reply stands
+  // in `answer`.
+  Reply serve(const Request& request, ServedFile*& file, std::span<const std::byte> payload,
+              std::vector<std::byte>& answer);
+  // Gives one user's number back. Returns 0 or the errno value of a write-back that failed.
+  int release(ServedFile* file);
+
+ private:
+  int open(const Request& request, std::span<const std::byte> payload, ServedFile*& file,
+           Reply& reply);
+  // Keeps a file that is cached here and about to lose its name: no later `open` could find it.
+  void keep(const std::string& path);
+
+  Session& session_;
+  std::mutex mutex_;  // guards the list and its users
+  std::list<ServedFile> files_;
+};
+
+}  // namespace nvio

@@ -1,0 +1,134 @@
+#include "job.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cstring>
+
+#include "../cache/cached_file.h"
+#include "../posix/real.h"
+#include "placement.h"
+
+namespace nvio {
+
+std::unique_ptr<Job> Job::join(const Settings& settings, std::string& why) {
+  std::unique_ptr<Job> job(new Job(settings));
+  if (!place_process(job->settings_, why)) return nullptr;
+  job->session_ = Session::join(job->settings_, why);
+  if (job->session_ == nullptr) return nullptr;
+  if (job->nodes() == 1) return job;
+  for (std::uint32_t node = 0; node < job->nodes(); ++node) {
+    job->clients_.push_back(std::make_unique<NodeClient>(job->settings_, node));
+  }
+  // Our own manager lives as long as some process of its node is connected to it.
+  if (!job->client(job->node()).connect(why)) return nullptr;
+  return job;
+}
+
+Job::~Job() = default;
+
+JobFile* Job::acquire(int fd, const std::string& path, const FileSettings& settings) {
+  CachedFile* cached = session_->acquire(fd, path, settings);
+  return cached == nullptr ? nullptr : enter(cached, settings);
+}
+
+JobFile* Job::acquire_if_open(int fd, const struct stat& status) {
+  CachedFile* cached = session_->acquire_if_open(fd, status);
+  if (cached == nullptr) return nullptr;
+  const FileEntry& entry = cached->entry();
+  FileSettings settings;
+  settings.admit = static_cast<Admit>(entry.admit);
+  settings.sync = static_cast<SyncTo>(entry.sync);
+  settings.close = static_cast<Close>(entry.close);
+  settings.bypass_size = entry.bypass_size;
+  return enter(cached, settings);
+}
+
+JobFile* Job::enter(CachedFile* cached, const FileSettings& settings) {
+  JobFile* file = nullptr;
+  {
+    const std::lock_guard guard(mutex_);
+    auto& place = files_[cached->index()];
+    if (place == nullptr) place = std::make_unique<JobFile>(*this, *cached, settings);
+    file = place.get();
+    ++file->handles_;
+  }
+  if (nodes() > 1) file->enter();
+  return file;
+}
+
+int Job::release(JobFile* file) {
+  CachedFile& cached = file->cached();
+  int error = 0;
+  {
+    const std::lock_guard guard(mutex_);
+    if (--file->handles_ == 0) {
+      error = file->drain_queue();
+      if (const int closed = nodes() > 1 ? file->let_go() : 0; error == 0) error = closed;
+      files_[cached.index()].reset();
+    }
+  }
+  const int own = session_->release(&cached);
+  return error != 0 ? error : own;
+}
+
+void Job::correct_size(struct stat* status) {
+  const std::uint32_t index = session_->find(*status);
+  if (index == kNone) return;
+  if (nodes() == 1) {
+    session_->correct_size(status);
+    return;
+  }
+  const FileEntry& entry = session_->segment().file(index);
+  const std::string path(entry.path, strnlen(entry.path, kMaxPath));
+  const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (JobFile* file = acquire_if_open(fd, *status); file != nullptr) {
+    status->st_size = static_cast<off_t>(file->size());
+    release(file);
+  }
+  real().close(fd);
+}
+
+void Job::step_aside(const char* path) {
+  if (nodes() == 1) {
+    session_->step_aside(path);
+    return;
+  }
+  struct stat status {};
+  if (real().stat(path, &status) != 0 || session_->find(status) == kNone) return;
+  int fd = real().open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) fd = real().open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (JobFile* file = acquire_if_open(fd, status); file != nullptr) {
+    file->step_aside();
+    release(file);
+  }
+  real().close(fd);
+}
+
+void Job::unlinking(const char* path, const char* to) {
+  if (nodes() > 1) {
+    struct stat status {};
+    const auto is_open_here = [&](const char* name) {
+      return name != nullptr && real().stat(name, &status) == 0 && session_->find(status) != kNone;
+    };
+    const std::string from = absolute_path(path);
+    const std::string target = to == nullptr ? std::string() : absolute_path(to);
+    if ((is_open_here(path) || is_open_here(to)) && !from.empty() &&
+        (to == nullptr || !target.empty())) {
+      std::vector<std::byte> payload(from.size() + 1 + target.size());
+      std::memcpy(payload.data(), from.data(), from.size());
+      std::memcpy(payload.data() + from.size() + 1, target.data(), target.size());
+      for (std::uint32_t node = 0; node < nodes(); ++node) {
+        Request request{};
+        request.operation = Operation::unlinking;
+        Reply reply{};
+        client(node).call(request, payload, reply);
+      }
+    }
+  }
+  session_->unlinking(path, to);
+}
+
+}  // namespace nvio

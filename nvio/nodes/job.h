@@ -1,0 +1,48 @@
+// A process's part in its job: the session on its own node, and the ways to the managers of the
+// other nodes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../cache/session.h"
+#include "job_file.h"
+#include "node_client.h"
+
+namespace nvio {
+
+class Job {
+ public:
+  // Joins the job at this node, or starts it there. On failure returns null and a sentence.
+  static std::unique_ptr<Job> join(const Settings& settings, std::string& why);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  Session& session() { return *session_; }
+  Counters& counters() { return session_->counters(); }
+  std::uint32_t nodes() const { return settings_.nodes; }
+  std::uint32_t node() const { return settings_.node.value_or(0); }
+  NodeClient& client(std::uint32_t node) { return *clients_[node]; }
+
+  // As Session's functions of these names, for the file as the whole job sees it.
+  JobFile* acquire(int fd, const std::string& path, const FileSettings& settings);
+  JobFile* acquire_if_open(int fd, const struct stat& status);
+  int release(JobFile* file);
+  void correct_size(struct stat* status);
+  void step_aside(const char* path);
+  void unlinking(const char* path, const char* to);
+
+ private:
+  explicit Job(const Settings& settings) : settings_(settings) {}
+  JobFile* enter(CachedFile* cached, const FileSettings& settings);
+
+  Settings settings_;
+  std::unique_ptr<Session> session_;
+  std::vector<std::unique_ptr<NodeClient>> clients_;  // one a node; empty for a job on one node
+  std::mutex mutex_;                                  // guards the table
+  std::array<std::unique_ptr<JobFile>, kMaxFiles> files_;
+};
+
+}  // namespace nvio

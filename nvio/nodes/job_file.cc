@@ -1,0 +1,481 @@
+#include "job_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "file_state.h"
+#include "job.h"
+#include "placement.h"
+
+namespace nvio {
+namespace {
+
+void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t at_least) {
+  std::uint64_t seen = value.load(std::memory_order_relaxed);
+  while (seen < at_least && !value.compare_exchange_weak(seen, at_least)) {
+  }
+}
+
+std::span<const std::byte> bytes_of(const char* data, std::size_t length) {
+  return {reinterpret_cast<const std::byte*>(data), length};
+}
+
+}  // namespace
+
+JobFile::JobFile(Job& job, CachedFile& cached, const FileSettings& settings)
+    : job_(job),
+      cached_(cached),
+      settings_(settings),
+      nodes_(job.nodes()),
+      node_(job.node()),
+      home_(home_of(cached.entry().inode, job.nodes())),
+      numbers_(job.nodes()),
+      unsynced_(job.nodes()),
+      unwritten_(job.nodes()) {
+  for (auto& number : numbers_) number.store(kNone);
+}
+
+template <typename Act>
+int JobFile::each_node(Act&& act) {
+  for (std::uint32_t i = 0; i < nodes_; ++i) {
+    if (const int error = act((home_ + i) % nodes_)) return error;
+  }
+  return 0;
+}
+
+// --- state -------------------------------------------------------------------------------------
+
+bool JobFile::is_routed() const {
+  return !cached_.is_plain() && cached_.entry().left.load(std::memory_order_acquire) == 0;
+}
+
+std::uint32_t JobFile::owner(std::uint64_t group) const { return owner_of(group, part_, nodes_); }
+
+int JobFile::fail(int error) {
+  broken_.store(error);
+  return error;
+}
+
+void JobFile::enter() {
+  Reply reply{};
+  if (home_ == node_) {
+    part_ = part_of(cached_, settings_.spread, nodes_);
+    reply.state = state_of(cached_);
+  } else {
+    const std::lock_guard guard(opening_);
+    if (numbers_[home_].load() == kNone) {
+      if (const int error = open_at(home_, false, reply)) {
+        fail(error);
+        return;
+      }
+      part_ = reply.part;
+    } else {
+      // Opened by this process already, which follows every change of state since.
+      return;
+    }
+  }
+  FileEntry& entry = cached_.entry();
+  switch (reply.state) {
+    case FileState::plain:
+      // This node was told to cache from the start, the home node was not: it is now.
+      if (!cached_.is_plain()) activate();
+      break;
+    case FileState::draining:
+      if (const int error = cached_.drain()) fail(error);
+      break;
+    case FileState::active:
+      if (const int error = cached_.drain()) fail(error);
+      cached_.activate_drained(reply.value);
+      break;
+    case FileState::leaving:
+    case FileState::left:
+      if (const int error = cached_.drain()) fail(error);
+      if (const int error = cached_.step_aside()) fail(error);
+      if (reply.state == FileState::left) entry.left.store(1);
+      break;
+  }
+}
+
+int JobFile::activate() {
+  if (activating_.exchange(true)) return 0;
+  std::uint64_t size = 0;
+  int error = each_node([&](std::uint32_t node) {
+    if (node == node_) {
+      const int failed = cached_.drain();
+      size = std::max(size, cached_.real_file_size());
+      return failed;
+    }
+    Reply reply{};
+    const int failed = ask_simple(node, Operation::drain, 0, reply);
+    size = std::max(size, reply.value);
+    return failed;
+  });
+  if (error != 0) return error;
+  return each_node([&](std::uint32_t node) {
+    if (node == node_) {
+      cached_.activate_drained(size);
+      return 0;
+    }
+    Reply reply{};
+    return ask_simple(node, Operation::activate, size, reply);
+  });
+}
+
+int JobFile::step_aside() {
+  wait_for_overlap(0, INT64_MAX);
+  if (nodes_ == 1) return cached_.step_aside();
+  if (broken_.load() != 0) return broken_.load();
+  if (cached_.entry().left.load() != 0) return 0;
+  const auto everywhere = [&](Operation operation, auto&& here) {
+    return each_node([&](std::uint32_t node) {
+      if (node == node_) return here();
+      Reply reply{};
+      return ask_simple(node, operation, 0, reply);
+    });
+  };
+  if (const int error = everywhere(Operation::drain, [&] { return cached_.drain(); })) return error;
+  if (const int error = everywhere(Operation::step_aside, [&] { return cached_.step_aside(); })) {
+    return error;
+  }
+  return everywhere(Operation::leave, [&] {
+    cached_.entry().left.store(1);
+    return 0;
+  });
+}
+
+// --- transfers ---------------------------------------------------------------------------------
+
+ssize_t JobFile::read(std::uint64_t offset, void* buffer, std::size_t length) {
+  wait_for_overlap(offset, length);
+  if (nodes_ == 1) return cached_.read(offset, buffer, length);
+  if (const int error = broken_.load(); error != 0) {
+    errno = error;
+    return -1;
+  }
+  if (is_routed()) return routed_read(offset, static_cast<char*>(buffer), length);
+  const ssize_t done = cached_.read_plain(offset, buffer, length);
+  if (cached_.is_plain() && cached_.wants_cache()) activate();
+  return done;
+}
+
+ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t length) {
+  FileEntry& entry = cached_.entry();
+  std::uint64_t known = home_ == node_ ? cached_.size() : entry.confirmed.load();
+  if (offset + length > known && home_ != node_) known = size();
+  if (const int error = broken_.load(); error != 0) {
+    errno = error;
+    return -1;
+  }
+  if (offset >= known) return 0;
+  length = static_cast<std::size_t>(std::min<std::uint64_t>(length, known - offset));
+  const bool large = length >= entry.bypass_size;
+  const std::uint64_t end = offset + length;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t group = at / kGroupSize;
+    const std::uint64_t stop = std::min(end, (group + 1) * kGroupSize);
+    const std::uint32_t node = owner(group);
+    ssize_t done = 0;
+    if (node == node_) {
+      if (home_ != node_) cached_.know_size(known);
+      done = cached_.read(at, buffer + (at - offset), stop - at, large);
+    } else {
+      done = read_at(node, at, buffer + (at - offset), stop - at, large);
+    }
+    if (done < 0) return -1;
+    at += static_cast<std::uint64_t>(done);
+    if (at < stop) return static_cast<ssize_t>(at - offset);
+  }
+  return static_cast<ssize_t>(length);
+}
+
+ssize_t JobFile::read_at(std::uint32_t node, std::uint64_t offset, char* buffer, std::size_t length,
+                         bool large) {
+  Request request{};
+  request.operation = Operation::read;
+  request.flags = large ? kLarge : 0;
+  request.offset = offset;
+  request.length = length;
+  request.size = offset + length;
+  Reply reply{};
+  const std::span room(reinterpret_cast<std::byte*>(buffer), length);
+  if (const int error = ask(node, request, reply, {}, room)) {
+    errno = error;
+    return -1;
+  }
+  count(job_.counters().remote_reads);
+  return reply.payload;
+}
+
+ssize_t JobFile::write(std::uint64_t offset, const void* buffer, std::size_t length) {
+  wait_for_overlap(offset, length);
+  return write_now(offset, buffer, length);
+}
+
+ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t length) {
+  if (nodes_ == 1) return cached_.write(offset, buffer, length);
+  const int broken = broken_.load();
+  if (broken != 0 || !cached_.can_write_back()) {
+    errno = broken != 0 ? broken : EBADF;
+    return -1;
+  }
+  if (length == 0) return 0;
+  if (!is_routed()) {
+    if (cached_.entry().left.load() != 0) return cached_.write(offset, buffer, length);
+    if (const auto done = cached_.write_plain(offset, buffer, length); done) {
+      if (cached_.is_plain() && cached_.wants_cache()) activate();
+      return *done;
+    }
+  }
+  return routed_write(offset, static_cast<const char*>(buffer), length);
+}
+
+ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::size_t length) {
+  FileEntry& entry = cached_.entry();
+  const bool large = length >= entry.bypass_size;
+  const std::uint64_t end = offset + length;
+  std::uint64_t at = offset;
+  while (at < end) {
+    const std::uint64_t group = at / kGroupSize;
+    const std::uint64_t stop = std::min(end, (group + 1) * kGroupSize);
+    const std::uint32_t node = owner(group);
+    const char* from = buffer + (at - offset);
+    const ssize_t done = node == node_ ? cached_.write(at, from, stop - at, large)
+                                       : write_at(node, at, from, stop - at, large);
+    if (done <= 0) break;
+    at += static_cast<std::uint64_t>(done);
+    if (at < stop) break;
+  }
+  const int error = errno;
+  if (at > offset) {
+    if (const int untold = tell_size(at)) {
+      errno = untold;
+      return -1;
+    }
+    return static_cast<ssize_t>(at - offset);
+  }
+  errno = error;
+  return -1;
+}
+
+ssize_t JobFile::write_at(std::uint32_t node, std::uint64_t offset, const char* buffer,
+                          std::size_t length, bool large) {
+  unsynced_[node].store(1, std::memory_order_relaxed);
+  unwritten_[node].store(1, std::memory_order_relaxed);
+  Request request{};
+  request.operation = Operation::write;
+  request.flags = large ? kLarge : 0;
+  request.offset = offset;
+  Reply reply{};
+  if (const int error = ask(node, request, reply, bytes_of(buffer, length))) {
+    errno = error;
+    return -1;
+  }
+  if (node == home_) raise_to(cached_.entry().confirmed, offset + reply.value);
+  count(job_.counters().remote_writes);
+  return static_cast<ssize_t>(reply.value);
+}
+
+// --- queued writes -----------------------------------------------------------------------------
+
+ssize_t JobFile::write_later(std::uint64_t offset, const void* buffer, std::size_t length) {
+  constexpr std::size_t kMost = 16 << 20;  // bytes that may wait
+  if (length == 0 || length > kMost || !cached_.can_write_back()) {
+    return write(offset, buffer, length);
+  }
+  WriteQueue* queue = queued_.load(std::memory_order_acquire);
+  if (queue == nullptr) {
+    const std::lock_guard guard(queueing_);
+    if (queue_ == nullptr) {
+      queue_ = std::make_unique<WriteQueue>(
+          [this](std::uint64_t at, const char* data, std::size_t size) {
+            const ssize_t done = write_now(at, data, size);
+            if (done == static_cast<ssize_t>(size)) return 0;
+            return done < 0 ? errno : EIO;
+          },
+          kMost);
+      queued_.store(queue_.get(), std::memory_order_release);
+    }
+    queue = queue_.get();
+  }
+  queue->add(offset, buffer, length);
+  return static_cast<ssize_t>(length);
+}
+
+void JobFile::wait_for_overlap(std::uint64_t offset, std::size_t length) {
+  WriteQueue* queue = queued_.load(std::memory_order_acquire);
+  if (queue == nullptr || !queue->overlaps(offset, length)) return;
+  const int error = queue->drain();
+  const std::lock_guard guard(queueing_);
+  if (queue_error_ == 0) queue_error_ = error;
+}
+
+int JobFile::drain_queue() {
+  WriteQueue* queue = queued_.load(std::memory_order_acquire);
+  if (queue == nullptr) return 0;
+  const int error = queue->drain();
+  const std::lock_guard guard(queueing_);
+  const int earlier = std::exchange(queue_error_, 0);
+  return earlier != 0 ? earlier : error;
+}
+
+// --- size --------------------------------------------------------------------------------------
+
+// The home node hears of every byte beyond what it has confirmed before the write returns.
+int JobFile::tell_size(std::uint64_t end) {
+  FileEntry& entry = cached_.entry();
+  if (home_ == node_) {
+    cached_.know_size(end);
+    return 0;
+  }
+  if (end <= entry.confirmed.load(std::memory_order_relaxed)) return 0;
+  Reply reply{};
+  if (const int error = ask_simple(home_, Operation::grow, end, reply)) return error;
+  raise_to(entry.confirmed, end);
+  return 0;
+}
+
+std::uint64_t JobFile::size() {
+  wait_for_overlap(0, INT64_MAX);
+  if (nodes_ == 1 || home_ == node_ || !is_routed()) return cached_.size();
+  Reply reply{};
+  if (const int error = ask_simple(home_, Operation::size, 0, reply)) {
+    fail(error);
+    return cached_.size();
+  }
+  raise_to(cached_.entry().confirmed, reply.value);
+  return reply.value;
+}
+
+int JobFile::truncate(std::uint64_t size) {
+  wait_for_overlap(0, INT64_MAX);
+  if (nodes_ == 1) return cached_.truncate(size);
+  if (broken_.load() != 0) return broken_.load();
+  if (!cached_.can_write_back()) return EINVAL;
+  if (!is_routed()) return cached_.truncate(size);
+  return each_node([&](std::uint32_t node) {
+    if (node == node_) return cached_.truncate(size);
+    unsynced_[node].store(1, std::memory_order_relaxed);
+    Reply reply{};
+    return ask_simple(node, Operation::truncate, size, reply);
+  });
+}
+
+// --- what survives -----------------------------------------------------------------------------
+
+int JobFile::sync() {
+  int first = drain_queue();
+  const int own = broken_.load() != 0 ? broken_.load() : cached_.sync();
+  if (first == 0) first = own;
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    if (unsynced_[node].exchange(0) == 0) continue;
+    Reply reply{};
+    const int error = ask_simple(node, Operation::sync, 0, reply);
+    if (error != 0) unsynced_[node].store(1);
+    if (first == 0) first = error;
+  }
+  return first;
+}
+
+int JobFile::write_back() {
+  int first = drain_queue();
+  const int own = cached_.write_back();
+  if (first == 0) first = own;
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    if (unwritten_[node].exchange(0) == 0) continue;
+    Reply reply{};
+    const int error = ask_simple(node, Operation::write_back, 0, reply);
+    if (error != 0) unwritten_[node].store(1);
+    if (first == 0) first = error;
+  }
+  return first;
+}
+
+void JobFile::prefetch(std::uint32_t share, std::uint32_t shares) {
+  if (nodes_ == 1) {
+    cached_.prefetch(share, shares);
+    return;
+  }
+  if (broken_.load() != 0 || cached_.entry().left.load() != 0) return;
+  if (cached_.is_plain()) activate();
+  const std::uint64_t size = this->size();
+  const std::uint64_t groups = (size + kGroupSize - 1) / kGroupSize;
+  for (std::uint64_t i = groups * share / shares; i < groups * (share + 1) / shares; ++i) {
+    const std::uint32_t node = owner(i);
+    if (node == node_) {
+      cached_.know_size(size);
+      cached_.prefetch_group(i);
+      continue;
+    }
+    Request request{};
+    request.operation = Operation::prefetch;
+    request.offset = i * kGroupSize;
+    request.size = size;
+    Reply reply{};
+    if (ask(node, request, reply) != 0) return;
+  }
+}
+
+// --- other nodes -------------------------------------------------------------------------------
+
+int JobFile::open_at(std::uint32_t node, bool routed, Reply& reply) {
+  const FileEntry& entry = cached_.entry();
+  OpenRequest open;
+  open.inode = entry.inode;
+  open.access = (cached_.can_read() ? kReads : 0) | (cached_.can_write_back() ? kWrites : 0);
+  open.settings = settings_;
+  open.path = std::string(entry.path, strnlen(entry.path, kMaxPath));
+  Request request{};
+  request.operation = Operation::open;
+  request.flags = routed ? kRouted : 0;
+  const int error = job_.client(node).call(request, open_payload(open), reply);
+  if (error == 0) numbers_[node].store(reply.file);
+  return error;
+}
+
+int JobFile::ask(std::uint32_t node, Request request, Reply& reply,
+                 std::span<const std::byte> payload, std::span<std::byte> room) {
+  if (numbers_[node].load(std::memory_order_acquire) == kNone) {
+    const std::lock_guard guard(opening_);
+    if (numbers_[node].load() == kNone) {
+      if (const int error = open_at(node, true, reply)) return error;
+      // If this node caches, all were drained: that one may, too.
+      if (state_of(cached_) == FileState::active && reply.state == FileState::draining) {
+        Request activate{};
+        activate.operation = Operation::activate;
+        activate.file = numbers_[node].load();
+        activate.size = cached_.entry().confirmed.load();
+        if (const int error = job_.client(node).call(activate, {}, reply)) return error;
+      }
+    }
+  }
+  request.file = numbers_[node].load(std::memory_order_relaxed);
+  return job_.client(node).call(request, payload, reply, room);
+}
+
+int JobFile::ask_simple(std::uint32_t node, Operation operation, std::uint64_t size, Reply& reply) {
+  Request request{};
+  request.operation = operation;
+  request.size = size;
+  return ask(node, request, reply);
+}
+
+int JobFile::let_go() {
+  int first = 0;
+  // The home node last: as long as any node has the file, its size and state are known there.
+  for (std::uint32_t i = 1; i <= nodes_; ++i) {
+    const std::uint32_t node = (home_ + i) % nodes_;
+    const std::uint32_t number = numbers_[node].exchange(kNone);
+    if (number == kNone || job_.client(node).is_broken()) continue;
+    Request request{};
+    request.operation = Operation::close;
+    request.file = number;
+    Reply reply{};
+    const int error = job_.client(node).call(request, {}, reply);
+    if (first == 0) first = error;
+  }
+  return first;
+}
+
+}  // namespace nvio

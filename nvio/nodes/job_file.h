@@ -1,0 +1,105 @@
+// One file as one process of a job on several nodes sees it: every byte belongs to a node by its
+// offset alone, and is read and written there; here by load and store, at another node by its
+// manager. On one node it is the node's cache and nothing else.
+//
+// While nothing of the file is cached anywhere (FileState::plain), each process goes to the file
+// itself, as without nvio. To leave that state a process takes all nodes through two steps, the
+// file's home node first: drain (transfers go to the owner of the bytes, which still caches
+// nothing), then, when all are drained, activate. Stepping aside goes the same way back. A process
+// that is killed in between leaves a mixture that is slower, and right. Whoever opens the file asks
+// the home node for its state after its own node has an entry for it: so one of the two notices.
+//
+// The home node also knows the size. Every node knows a lower bound of it, and asks beyond.
+//
+// Threads may call everything at the same time. Methods that return int return 0 or an errno value;
+// transfers return like pread and pwrite.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "../cache/cached_file.h"
+#include "wire.h"
+#include "write_queue.h"
+
+namespace nvio {
+
+class Job;
+
+class JobFile {
+ public:
+  JobFile(Job& job, CachedFile& cached, const FileSettings& settings);
+  JobFile(const JobFile&) = delete;
+  JobFile& operator=(const JobFile&) = delete;
+
+  ssize_t read(std::uint64_t offset, void* buffer, std::size_t length);
+  ssize_t write(std::uint64_t offset, const void* buffer, std::size_t length);
+  // The same, but returns before it is done. Other processes see the bytes after this one's next
+  // sync or close, which also tells what went wrong; this process sees them at once.
+  ssize_t write_later(std::uint64_t offset, const void* buffer, std::size_t length);
+  std::uint64_t size();
+  int truncate(std::uint64_t size);
+  int sync();
+  int write_back();
+  int step_aside();
+  void prefetch(std::uint32_t share, std::uint32_t shares);
+
+  CachedFile& cached() { return cached_; }
+  FileEntry& entry() { return cached_.entry(); }
+  bool owns(int fd) const { return cached_.owns(fd); }
+
+ private:
+  friend class Job;
+
+  // Learns the file's state from its home node. Called at every opening, before any transfer.
+  void enter();
+  // Gives back what was opened at other nodes.
+  int let_go();
+
+  // Whether transfers go to the owner of the bytes.
+  bool is_routed() const;
+  std::uint32_t owner(std::uint64_t group) const;
+  ssize_t routed_read(std::uint64_t offset, char* buffer, std::size_t length);
+  ssize_t routed_write(std::uint64_t offset, const char* buffer, std::size_t length);
+  ssize_t read_at(std::uint32_t node, std::uint64_t offset, char* buffer, std::size_t length,
+                  bool large);
+  ssize_t write_at(std::uint32_t node, std::uint64_t offset, const char* buffer, std::size_t length,
+                   bool large);
+  int tell_size(std::uint64_t end);
+  int activate();
+  int open_at(std::uint32_t node, bool routed, Reply& reply);
+  // One operation at another node, which is made to open the file if it has not.
+  int ask(std::uint32_t node, Request request, Reply& reply,
+          std::span<const std::byte> payload = {}, std::span<std::byte> room = {});
+  int ask_simple(std::uint32_t node, Operation operation, std::uint64_t size, Reply& reply);
+  // Calls act(node) for every node, the home node first, till one fails.
+  template <typename Act>
+  int each_node(Act&& act);
+  int fail(int error);
+  // Waits for queued writes; returns what went wrong with them.
+  int drain_queue();
+  void wait_for_overlap(std::uint64_t offset, std::size_t length);
+  ssize_t write_now(std::uint64_t offset, const void* buffer, std::size_t length);
+
+  Job& job_;
+  CachedFile& cached_;
+  FileSettings settings_;
+  std::uint32_t handles_ = 0;  // guarded by the job
+  std::uint32_t nodes_, node_, home_;
+  std::uint64_t part_ = 0;
+  std::mutex opening_;                                // guards opening at other nodes
+  std::vector<std::atomic<std::uint32_t>> numbers_;   // the file's at each node, or kNone
+  std::vector<std::atomic<std::uint8_t>> unsynced_;   // nodes written to since the last sync
+  std::vector<std::atomic<std::uint8_t>> unwritten_;  // and since the last write-back
+  std::atomic<bool> activating_{false};
+  std::mutex queueing_;  // guards making the queue
+  std::unique_ptr<WriteQueue> queue_;
+  std::atomic<WriteQueue*> queued_{nullptr};
+  int queue_error_ = 0;         // told by a drain that could not report it; guarded by `queueing_`
+  std::atomic<int> broken_{0};  // errno: this process does not know the file's state
+};
+
+}  // namespace nvio

@@ -1,0 +1,49 @@
+// This process's connection to the manager of one node: a request, its answer, the next request.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "../transport/transport.h"
+#include "wire.h"
+
+namespace nvio {
+
+class NodeClient {
+ public:
+  // `settings` must outlive it.
+  NodeClient(const Settings& settings, std::uint32_t node) : settings_(settings), node_(node) {}
+
+  // Connects if that was not done yet, starting the manager where this process may. False with a
+  // sentence; after a connection broke, for good: what the manager knew of our files is gone.
+  bool connect(std::string& why);
+
+  // Sends the request with its payload and waits for the answer, whose payload goes to `room`.
+  // Returns 0, the manager's errno value, or EIO when the manager cannot be reached. Threads may
+  // call at the same time and take turns.
+  int call(Request request, std::span<const std::byte> payload, Reply& reply,
+           std::span<std::byte> room = {});
+
+  bool is_broken() const { return broken_; }
+
+ private:
+  bool connect_locked(std::string& why);
+  std::unique_ptr<Channel> try_connect(std::string& why) const;
+  bool prove(Channel& channel, std::string& why) const;
+  int exchange(Request request, std::span<const std::byte> payload, Reply& reply,
+               std::span<std::byte> room);
+  void fail(const std::string& why);
+
+  const Settings& settings_;
+  std::uint32_t node_;
+  std::mutex mutex_;
+  std::unique_ptr<Channel> channel_;
+  pid_t owner_ = 0;  // the process that connected: a fork's child must leave the connection alone
+  bool broken_ = false;
+};
+
+}  // namespace nvio

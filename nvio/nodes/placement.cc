@@ -1,0 +1,74 @@
+#include "placement.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "../cache/segment.h"
+#include "../cache/session.h"
+
+namespace nvio {
+namespace {
+
+std::optional<std::uint32_t> number(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value < '0' || *value > '9') return std::nullopt;
+  return static_cast<std::uint32_t>(std::strtoul(value, nullptr, 10));
+}
+
+std::optional<std::uint32_t> first_number(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const auto found = number(name)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool place_process(Settings& settings, std::string& why) {
+  if (settings.nodes != 0) {
+    if (!settings.node) {
+      const auto rank = first_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"});
+      const auto ranks = first_number({"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+      const std::uint64_t all = std::max<std::uint64_t>(ranks.value_or(1), 1);
+      settings.node = static_cast<std::uint32_t>(rank.value_or(0) % all * settings.nodes / all);
+    }
+    if (*settings.node >= settings.nodes) {
+      why = "NVIO_NODE is " + std::to_string(*settings.node) +
+            ", of NVIO_NODES=" + std::to_string(settings.nodes) + " that are counted from 0";
+      return false;
+    }
+    return true;
+  }
+  if (is_one_node_job(why)) {
+    settings.nodes = 1;
+    settings.node = 0;
+    return true;
+  }
+  const auto nodes = first_number({"SLURM_STEP_NUM_NODES", "SLURM_NNODES"});
+  const auto node = number("SLURM_NODEID");
+  if (!nodes || !node || *node >= *nodes || *nodes > kMaxNodes) return false;
+  if (settings.rendezvous.empty()) {
+    why += "; on several nodes set NVIO_RENDEZVOUS to a folder that all of them see";
+    return false;
+  }
+  settings.nodes = *nodes;
+  settings.node = *node;
+  return true;
+}
+
+std::uint32_t owner_of(std::uint64_t group, std::uint64_t part, std::uint32_t nodes) {
+  if (part == 0) return static_cast<std::uint32_t>(group % nodes);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(group / part, nodes - 1));
+}
+
+std::uint64_t equal_part(std::uint64_t size, std::uint32_t nodes) {
+  const std::uint64_t groups = (size + kGroupSize - 1) / kGroupSize;
+  return (groups + nodes - 1) / nodes;
+}
+
+std::uint32_t home_of(std::uint64_t inode, std::uint32_t nodes) {
+  return static_cast<std::uint32_t>((inode * 0x9E3779B97F4A7C15ULL >> 32) % nodes);
+}
+
+}  // namespace nvio

@@ -1,0 +1,25 @@
+// Which node of its job a process is on, and which node a byte of a file belongs to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "../settings/settings.h"
+
+namespace nvio {
+
+// Fills in `nodes` and `node` of the settings: what the user says (NVIO_NODES, NVIO_NODE) or the
+// launcher (Slurm; Hydra and Open MPI's mpirun for one node). With NVIO_NODES alone the ranks are
+// grouped, as if the machine were several. False, with a sentence, when nvio must take no part:
+// ranks whose caches do not see each other would read old bytes.
+bool place_process(Settings& settings, std::string& why);
+
+// The owner of a group (1 MiB) of a file. `part`: groups in each node's part, or 0: striped.
+std::uint32_t owner_of(std::uint64_t group, std::uint64_t part, std::uint32_t nodes);
+// Groups in each node's equal part of a file that is `size` bytes long when it is first opened; 0
+// (striped) for a file that is empty then.
+std::uint64_t equal_part(std::uint64_t size, std::uint32_t nodes);
+// The node that knows a file's size and state.
+std::uint32_t home_of(std::uint64_t inode, std::uint32_t nodes);
+
+}  // namespace nvio

@@ -1,0 +1,119 @@
+#include "wire.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace nvio {
+namespace {
+
+constexpr std::uint64_t kMostOffset = INT64_MAX;
+constexpr std::size_t kMostPath = 1023;
+
+bool is_path(std::string_view path) {
+  return !path.empty() && path.size() <= kMostPath && path.front() == '/' &&
+         path.find('\0') == std::string_view::npos;
+}
+
+std::string_view text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Digest proof(std::string_view role, std::span<const std::uint8_t> secret, const Nonce& client,
+             const Nonce& manager) {
+  std::vector<std::uint8_t> said(role.begin(), role.end());
+  said.insert(said.end(), client.begin(), client.end());
+  said.insert(said.end(), manager.begin(), manager.end());
+  return hmac_sha256(secret, said);
+}
+
+template <typename Message>
+bool is_ours(const Message& message, std::uint32_t node) {
+  return std::memcmp(message.magic, kWireMagic, sizeof kWireMagic) == 0 &&
+         message.version == kWireVersion && message.node == node;
+}
+
+}  // namespace
+
+std::optional<Request> parse_request(std::span<const std::byte, sizeof(Request)> bytes) {
+  Request request{};
+  std::memcpy(&request, bytes.data(), sizeof request);
+  const auto operation = static_cast<std::uint16_t>(request.operation);
+  const bool known = operation >= static_cast<std::uint16_t>(Operation::open) &&
+                     operation <= static_cast<std::uint16_t>(Operation::unlinking);
+  const std::uint64_t span = std::max<std::uint64_t>(request.payload, request.length);
+  if (request.magic != kRequestMagic || !known || (request.flags & ~kKnownFlags) != 0 ||
+      request.offset > kMostOffset || span > kMostPayload || request.offset + span > kMostOffset ||
+      request.size > kMostOffset) {
+    return std::nullopt;
+  }
+  const bool carries = request.operation == Operation::open ||
+                       request.operation == Operation::write ||
+                       request.operation == Operation::unlinking;
+  if (!carries && request.payload != 0) return std::nullopt;
+  return request;
+}
+
+std::optional<OpenRequest> parse_open(std::span<const std::byte> payload) {
+  OpenBody body{};
+  if (payload.size() <= sizeof body) return std::nullopt;
+  std::memcpy(&body, payload.data(), sizeof body);
+  const std::string_view path = text(payload.subspan(sizeof body));
+  if (!is_path(path) || body.access == 0 || (body.access & ~(kReads | kWrites)) != 0 ||
+      body.admit > static_cast<std::uint8_t>(Admit::never) ||
+      body.sync > static_cast<std::uint8_t>(SyncTo::file) ||
+      body.close > static_cast<std::uint8_t>(Close::durable) ||
+      body.spread > static_cast<std::uint8_t>(Spread::parts)) {
+    return std::nullopt;
+  }
+  OpenRequest request;
+  request.inode = body.inode;
+  request.access = body.access;
+  request.settings.admit = static_cast<Admit>(body.admit);
+  request.settings.sync = static_cast<SyncTo>(body.sync);
+  request.settings.close = static_cast<Close>(body.close);
+  request.settings.spread = static_cast<Spread>(body.spread);
+  request.settings.bypass_size = body.bypass_size;
+  request.path = path;
+  return request;
+}
+
+std::vector<std::byte> open_payload(const OpenRequest& request) {
+  const OpenBody body{request.inode,
+                      request.settings.bypass_size,
+                      request.access,
+                      static_cast<std::uint8_t>(request.settings.admit),
+                      static_cast<std::uint8_t>(request.settings.sync),
+                      static_cast<std::uint8_t>(request.settings.close),
+                      static_cast<std::uint8_t>(request.settings.spread)};
+  std::vector<std::byte> payload(sizeof body + request.path.size());
+  std::memcpy(payload.data(), &body, sizeof body);
+  std::memcpy(payload.data() + sizeof body, request.path.data(), request.path.size());
+  return payload;
+}
+
+std::optional<std::pair<std::string, std::string>> parse_unlinking(
+    std::span<const std::byte> payload) {
+  const std::string_view both = text(payload);
+  const std::size_t zero = both.find('\0');
+  if (zero == std::string_view::npos) return std::nullopt;
+  const std::string_view from = both.substr(0, zero);
+  const std::string_view to = both.substr(zero + 1);
+  if (!is_path(from) || (!to.empty() && !is_path(to))) return std::nullopt;
+  return std::pair(std::string(from), std::string(to));
+}
+
+bool is_hello(const Hello& hello, std::uint32_t node) { return is_ours(hello, node); }
+bool is_welcome(const Welcome& welcome, std::uint32_t node) { return is_ours(welcome, node); }
+
+Digest manager_proof(std::span<const std::uint8_t> secret, const Nonce& client,
+                     const Nonce& manager) {
+  return proof("nvio manager", secret, client, manager);
+}
+
+Digest client_proof(std::span<const std::uint8_t> secret, const Nonce& client,
+                    const Nonce& manager) {
+  return proof("nvio client", secret, client, manager);
+}
+
+}  // namespace nvio

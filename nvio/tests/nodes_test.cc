@@ -1,0 +1,351 @@
+// Several nodes of one job, each a Job of this process with its real manager: what one node writes
+// the others read, whatever the owner of the bytes; who may talk to a manager; and that it ends.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "../nodes/job.h"
+#include "../nodes/placement.h"
+#include "../nodes/rendezvous.h"
+
+namespace nvio {
+namespace {
+
+namespace fs = std::filesystem;
+
+class NodesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/nvio-nodes-XXXXXX";
+    root_ = mkdtemp(name);
+    fs::create_directory(root_ + "/store");
+    settings_.store = root_ + "/store";
+    settings_.session = "test";
+    settings_.capacity = 2 << 20;
+    settings_.file.admit = Admit::always;
+    settings_.nodes = 3;
+    settings_.quiet = true;
+    path_ = root_ + "/file";
+  }
+
+  void TearDown() override {
+    jobs_.clear();
+    // Managers end by themselves once nobody is connected, and take their stores away.
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!fs::is_empty(settings_.store) && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_TRUE(fs::is_empty(settings_.store)) << "a manager or its store outlives the job";
+    fs::remove_all(root_);
+  }
+
+  void join_all() {
+    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
+      Settings own = settings_;
+      own.node = node;
+      std::string why;
+      jobs_.push_back(Job::join(own, why));
+      ASSERT_NE(jobs_.back(), nullptr) << why;
+    }
+  }
+
+  std::vector<JobFile*> open_everywhere() {
+    std::vector<JobFile*> files;
+    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT, 0600);
+    for (auto& job : jobs_) files.push_back(job->acquire(fd, path_, settings_.file));
+    ::close(fd);
+    return files;
+  }
+
+  int release(const std::vector<JobFile*>& files) {
+    int error = 0;
+    for (std::size_t i = 0; i < files.size(); ++i) error |= jobs_[i]->release(files[i]);
+    return error;
+  }
+
+  std::string file_content() {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  // Random operations by random nodes against one array of bytes.
+  void run_histories(std::uint64_t seeds) {
+    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+      fs::remove(path_);
+      settings_.file.spread = seed % 2 == 0 ? Spread::striped : Spread::parts;
+      if (seed % 2 == 1) std::ofstream(path_) << std::string(5 << 20, 'p');
+      std::string model = file_content();
+      const std::vector<JobFile*> files = open_everywhere();
+      std::mt19937_64 random(seed);
+      for (int step = 0; step < 300; ++step) {
+        JobFile& file = *files[random() % files.size()];
+        const std::uint64_t offset = random() % (7 << 20);
+        constexpr std::size_t kMost[] = {16, 4096, 70000, 2500000};
+        const std::size_t length = 1 + random() % kMost[random() % 4];
+        const auto what = random() % 100;
+        if (what < 45) {
+          std::string data(length, static_cast<char>(random()));
+          if (model.size() < offset + length) model.resize(offset + length);
+          model.replace(offset, length, data);
+          ASSERT_EQ(file.write(offset, data.data(), length), static_cast<ssize_t>(length));
+        } else if (what < 90) {
+          std::string got(length, 'x');
+          const ssize_t done = file.read(offset, got.data(), length);
+          const std::string want = offset < model.size() ? model.substr(offset, length) : "";
+          ASSERT_EQ(done, static_cast<ssize_t>(want.size())) << "seed " << seed << " step " << step;
+          got.resize(want.size());
+          ASSERT_EQ(got == want, true) << "seed " << seed << " step " << step;
+        } else if (what < 93) {
+          ASSERT_EQ(file.sync(), 0);
+        } else if (what < 95) {
+          model.resize(offset);
+          ASSERT_EQ(file.truncate(offset), 0);
+        } else if (what < 99) {
+          ASSERT_EQ(file.size(), model.size()) << "seed " << seed << " step " << step;
+        } else if (seed % 4 == 3) {
+          ASSERT_EQ(file.step_aside(), 0);
+          ASSERT_EQ(file_content() == model, true) << "seed " << seed << " step " << step;
+        }
+      }
+      ASSERT_EQ(release(files), 0);
+      ASSERT_EQ(file_content() == model, true) << "seed " << seed;
+    }
+  }
+
+  // A connection to the manager of node 0 by a peer that says what it likes.
+  int stranger() {
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = local_address(settings_, 0).substr(5);
+    std::memcpy(address.sun_path, path.data(), path.size());
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return fd;
+  }
+
+  std::string root_;
+  std::string path_;
+  Settings settings_;
+  std::vector<std::unique_ptr<Job>> jobs_;
+};
+
+TEST_F(NodesTest, AreOneFileUnderRandomHistories) {
+  join_all();
+  run_histories(8);
+}
+
+TEST_F(NodesTest, AreOneFileOverTcpToo) {
+  settings_.rendezvous = root_ + "/meet";
+  settings_.address = "127.0.0.1";
+  fs::create_directory(settings_.rendezvous);
+  join_all();
+  run_histories(3);
+  EXPECT_FALSE(published_address(settings_, 1).empty());
+}
+
+TEST_F(NodesTest, AdmissionLeftToNvioIsOneFile) {
+  settings_.file.admit = Admit::automatic;
+  join_all();
+  run_histories(4);
+}
+
+TEST_F(NodesTest, QueuedWritesAreSeenByTheirProcessAtOnceAndByOthersAfterItsSync) {
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  std::mt19937_64 random(5);
+  std::string model;
+  for (int step = 0; step < 1500; ++step) {
+    const std::uint64_t offset = random() % (6 << 20);
+    const std::size_t length = 1 + random() % 20000;
+    if (random() % 3 != 0) {
+      const std::string data(length, static_cast<char>(random()));
+      if (model.size() < offset + length) model.resize(offset + length);
+      model.replace(offset, length, data);
+      ASSERT_EQ(files[1]->write_later(offset, data.data(), length), static_cast<ssize_t>(length));
+    } else if (random() % 20 != 0) {
+      std::string got(length, 'x');
+      const std::string want = offset < model.size() ? model.substr(offset, length) : "";
+      const std::uint64_t size = step % 2 == 0 ? files[1]->size() : model.size();
+      ASSERT_EQ(size, model.size());
+      const ssize_t done = files[1]->read(offset, got.data(), std::min(length, want.size()));
+      ASSERT_EQ(done, static_cast<ssize_t>(want.size()));
+      ASSERT_EQ(got.compare(0, want.size(), want), 0) << step;
+    } else {
+      ASSERT_EQ(files[1]->sync(), 0);
+      std::string got(model.size(), 'x');
+      ASSERT_EQ(files[2]->read(0, got.data(), got.size()), static_cast<ssize_t>(model.size()));
+      ASSERT_EQ(got == model, true) << step;
+    }
+  }
+  ASSERT_EQ(release(files), 0);
+  EXPECT_EQ(file_content() == model, true);
+}
+
+// The whole of the state machine, though no call here is slow.
+TEST_F(NodesTest, BeginToCacheTogetherAndStepAsideTogether) {
+  settings_.file.admit = Admit::automatic;
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  const std::string data(3 << 20, 'd');
+  ASSERT_EQ(files[0]->write(0, data.data(), data.size()), 3 << 20);
+  for (JobFile* file : files) EXPECT_TRUE(file->cached().is_plain());
+  EXPECT_EQ(file_content().size(), data.size()) << "nothing is cached yet";
+  files[1]->prefetch(0, 1);
+  for (JobFile* file : files) EXPECT_FALSE(file->cached().is_plain());
+  char byte = 'n';
+  ASSERT_EQ(files[2]->write(5 << 20, &byte, 1), 1);
+  EXPECT_EQ(files[0]->size(), (5U << 20) + 1);
+  ASSERT_EQ(files[0]->step_aside(), 0);
+  EXPECT_EQ(file_content().size(), (5U << 20) + 1);
+  for (JobFile* file : files) EXPECT_EQ(file->entry().left.load(), 1U);
+  EXPECT_EQ(release(files), 0);
+}
+
+TEST_F(NodesTest, AFileWithoutANameIsServedOn) {
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  const std::string data(4 << 20, 'u');
+  ASSERT_EQ(files[0]->write(0, data.data(), data.size()), 4 << 20);
+  jobs_[0]->unlinking(path_.c_str(), nullptr);
+  fs::remove(path_);
+  std::string got(data.size(), 'x');
+  EXPECT_EQ(files[2]->read(0, got.data(), got.size()), 4 << 20);
+  EXPECT_EQ(got == data, true);
+  EXPECT_EQ(release(files), 0);
+  EXPECT_FALSE(fs::exists(path_));
+}
+
+TEST_F(NodesTest, HostileBytesEndTheirConnectionAndNothingElse) {
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 300; ++i) {
+    const int fd = stranger();
+    Hello hello{};
+    std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
+    hello.version = kWireVersion;
+    std::string said(reinterpret_cast<const char*>(&hello), sizeof hello);
+    // On a unix socket the secret is empty and the user is known: the proof is open to us, and what
+    // comes after it is any bytes, or a request with some changed.
+    Welcome welcome{};
+    if (i % 3 != 0) {
+      ASSERT_EQ(send(fd, said.data(), said.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(said.size()));
+      ASSERT_EQ(recv(fd, &welcome, sizeof welcome, MSG_WAITALL),
+                static_cast<ssize_t>(sizeof welcome));
+      const Digest proof = client_proof({}, hello.nonce, welcome.nonce);
+      said.assign(reinterpret_cast<const char*>(proof.data()), proof.size());
+      for (int k = 0; k < 20; ++k) {
+        Request request{};
+        request.magic = kRequestMagic;
+        request.operation = static_cast<Operation>(random() % 17);
+        request.file = static_cast<std::uint32_t>(random() % 3);
+        request.offset = random() % 3 == 0 ? random() : random() % (8 << 20);
+        request.length = random() % 5000;
+        request.payload =
+            request.operation == Operation::write ? static_cast<std::uint32_t>(random() % 5000) : 0;
+        if (request.operation == Operation::open) {
+          OpenRequest open;
+          open.inode = random() % 2 == 0 ? files[0]->entry().inode : random();
+          open.access = kReads;
+          open.path = random() % 2 == 0 ? path_ : "/nowhere/" + std::to_string(random());
+          const auto payload = open_payload(open);
+          request.payload = static_cast<std::uint32_t>(payload.size());
+          said.append(reinterpret_cast<const char*>(&request), sizeof request);
+          said.append(reinterpret_cast<const char*>(payload.data()), payload.size());
+          continue;
+        }
+        said.append(reinterpret_cast<const char*>(&request), sizeof request);
+        said.append(request.operation == Operation::write ? request.payload : 0, 'h');
+        if (random() % 4 == 0) said[random() % said.size()] = static_cast<char>(random());
+      }
+    } else {
+      for (char& c : said) c = random() % 8 == 0 ? static_cast<char>(random()) : c;
+      said.append(random() % 3000, static_cast<char>(random()));
+    }
+    send(fd, said.data(), said.size(), MSG_NOSIGNAL);
+    ::close(fd);
+  }
+  // The file may hold what a peer of the same user wrote; the manager must serve on.
+  const std::string data(3 << 20, 'g');
+  ASSERT_EQ(files[1]->write(0, data.data(), data.size()), 3 << 20);
+  std::string got(data.size(), 'x');
+  ASSERT_EQ(files[2]->read(0, got.data(), got.size()), 3 << 20);
+  EXPECT_EQ(got == data, true);
+  release(files);
+}
+
+TEST_F(NodesTest, WhoDoesNotKnowTheSecretIsNotServed) {
+  settings_.rendezvous = root_ + "/meet";
+  settings_.address = "127.0.0.1";
+  fs::create_directory(settings_.rendezvous);
+  join_all();
+  std::string why;
+  const std::string address = published_address(settings_, 1);
+  const std::unique_ptr<Channel> channel = connect_to(address, why);
+  ASSERT_NE(channel, nullptr) << why;
+  Hello hello{};
+  std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
+  hello.version = kWireVersion;
+  hello.node = 1;
+  iovec out{&hello, sizeof hello};
+  ASSERT_EQ(send_all(*channel, &out, 1), 0);
+  Welcome welcome{};
+  ASSERT_EQ(receive_all(*channel, &welcome, sizeof welcome), 0);
+  Digest wrong = client_proof({}, hello.nonce, welcome.nonce);
+  out = {wrong.data(), wrong.size()};
+  ASSERT_EQ(send_all(*channel, &out, 1), 0);
+  char byte = 0;
+  EXPECT_EQ(receive_all(*channel, &byte, 1), ECONNRESET);
+  struct stat status {};
+  ASSERT_EQ(stat((rendezvous_folder(settings_) + "/secret").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600U);
+}
+
+TEST(WriteQueue, TellsTheFirstErrorOnceAndKeepsTheOrder) {
+  std::vector<std::uint64_t> order;
+  WriteQueue queue(
+      [&](std::uint64_t offset, const char*, std::size_t) {
+        order.push_back(offset);
+        return offset == 3 ? ENOSPC : offset == 5 ? EIO : 0;
+      },
+      100);
+  for (std::uint64_t i = 0; i < 50; ++i) EXPECT_TRUE(queue.add(i, "0123456789", 10));
+  EXPECT_EQ(queue.drain(), ENOSPC);
+  EXPECT_EQ(queue.drain(), 0);
+  EXPECT_FALSE(queue.overlaps(0, 1000));
+  ASSERT_EQ(order.size(), 50U);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  EXPECT_FALSE(queue.add(0, std::string(101, 'x').data(), 101)) << "more than there is room for";
+}
+
+TEST(Placement, OwnsEachGroupOnceAndByOffsetAlone) {
+  for (std::uint32_t nodes = 1; nodes < 6; ++nodes) {
+    const std::uint64_t part = equal_part(10 << 20, nodes);
+    std::vector<std::uint64_t> striped(nodes);
+    std::uint32_t last = 0;
+    for (std::uint64_t group = 0; group < 10; ++group) {
+      ++striped[owner_of(group, 0, nodes)];
+      const std::uint32_t owner = owner_of(group, part, nodes);
+      EXPECT_GE(owner, last);
+      EXPECT_LT(owner, nodes);
+      last = owner;
+    }
+    for (const std::uint64_t count : striped) EXPECT_GE(count, 10 / nodes);
+    EXPECT_EQ(owner_of(1000, part, nodes), nodes - 1) << "what the file grows by is the last one's";
+  }
+  EXPECT_EQ(equal_part(0, 4), 0U) << "a file created anew is striped";
+}
+
+}  // namespace
+}  // namespace nvio

@@ -1,0 +1,195 @@
+// The manager's messages: golden bytes, hostile bytes, and the proof of the secret.
+#include "../nodes/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+namespace nvio {
+namespace {
+
+std::vector<std::byte> golden(const std::string& name) {
+  std::ifstream file(std::string(NVIO_TESTDATA) + "/" + name, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+std::string hex(const Digest& digest) {
+  std::string text;
+  for (const unsigned byte : digest) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+Request a_request() {
+  Request request{};
+  request.magic = kRequestMagic;
+  request.operation = Operation::read;
+  request.flags = kLarge;
+  request.file = 3;
+  request.offset = 0x0102030405060708;
+  request.length = 4096;
+  request.size = 0x1112131415161718;
+  return request;
+}
+
+std::optional<Request> parsed(const Request& request) {
+  std::array<std::byte, sizeof request> bytes{};
+  std::memcpy(bytes.data(), &request, sizeof request);
+  return parse_request(bytes);
+}
+
+TEST(Wire, ReadsAndWritesTheGoldenConversation) {
+  // Hello, welcome, proof, an open with its path, the reply, a read.
+  const std::vector<std::byte> want = golden("conversation.wire");
+  const std::vector<std::uint8_t> secret(32, 7);
+  Hello hello{};
+  std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
+  hello.version = kWireVersion;
+  hello.node = 1;
+  hello.nonce.fill(1);
+  Welcome welcome{};
+  std::memcpy(welcome.magic, kWireMagic, sizeof kWireMagic);
+  welcome.version = kWireVersion;
+  welcome.node = 1;
+  welcome.nonce.fill(2);
+  welcome.proof = manager_proof(secret, hello.nonce, welcome.nonce);
+  const Digest shown = client_proof(secret, hello.nonce, welcome.nonce);
+  OpenRequest open;
+  open.inode = 4711;
+  open.access = kReads | kWrites;
+  open.settings.admit = Admit::always;
+  open.settings.spread = Spread::parts;
+  open.path = "/scratch/data";
+  const std::vector<std::byte> payload = open_payload(open);
+  Request request{};
+  request.magic = kRequestMagic;
+  request.operation = Operation::open;
+  request.payload = static_cast<std::uint32_t>(payload.size());
+  Reply reply{};
+  reply.magic = kReplyMagic;
+  reply.value = 1 << 20;
+  reply.part = 5;
+  reply.state = FileState::active;
+  const Request read = a_request();
+
+  std::vector<std::byte> got;
+  const auto add = [&got](const void* data, std::size_t size) {
+    const auto* bytes = static_cast<const std::byte*>(data);
+    got.insert(got.end(), bytes, bytes + size);
+  };
+  add(&hello, sizeof hello);
+  add(&welcome, sizeof welcome);
+  add(shown.data(), shown.size());
+  add(&request, sizeof request);
+  add(payload.data(), payload.size());
+  add(&reply, sizeof reply);
+  add(&read, sizeof read);
+  if (std::getenv("NVIO_WRITE_GOLDEN") != nullptr) {
+    std::ofstream(std::string(NVIO_TESTDATA) + "/conversation.wire", std::ios::binary)
+        .write(reinterpret_cast<const char*>(got.data()), static_cast<std::streamsize>(got.size()));
+  }
+  EXPECT_EQ(got == want, true);
+
+  ASSERT_TRUE(parsed(request).has_value());
+  const auto reopened = parse_open(payload);
+  ASSERT_TRUE(reopened.has_value());
+  EXPECT_EQ(reopened->path, "/scratch/data");
+  EXPECT_EQ(reopened->inode, 4711U);
+  EXPECT_EQ(reopened->settings.spread, Spread::parts);
+}
+
+TEST(Wire, RefusesRequestsThatAManagerMustNotActOn) {
+  EXPECT_TRUE(parsed(a_request()).has_value());
+  const auto refused = [](auto&& change) {
+    Request request = a_request();
+    change(request);
+    return !parsed(request).has_value();
+  };
+  EXPECT_TRUE(refused([](Request& r) { r.magic ^= 1; }));
+  EXPECT_TRUE(refused([](Request& r) { r.operation = static_cast<Operation>(0); }));
+  EXPECT_TRUE(refused([](Request& r) { r.operation = static_cast<Operation>(16); }));
+  EXPECT_TRUE(refused([](Request& r) { r.flags = 4; }));
+  EXPECT_TRUE(refused([](Request& r) { r.payload = 1; }));  // a read carries none
+  EXPECT_TRUE(refused([](Request& r) { r.payload = kMostPayload + 1; }));
+  EXPECT_TRUE(refused([](Request& r) { r.length = kMostPayload + 1; }));
+  EXPECT_TRUE(refused([](Request& r) { r.length = ~0ULL; }));
+  EXPECT_TRUE(refused([](Request& r) { r.offset = 1ULL << 63; }));
+  EXPECT_TRUE(refused([](Request& r) { r.offset = INT64_MAX; }));
+  EXPECT_TRUE(refused([](Request& r) { r.size = ~0ULL; }));
+}
+
+TEST(Wire, WhatIsParsedFromAnyBytesIsWithinBounds) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 200000; ++i) {
+    std::array<std::byte, sizeof(Request)> bytes{};
+    const Request base = a_request();
+    std::memcpy(bytes.data(), &base, sizeof base);
+    for (std::uint64_t k = random() % 6; k > 0; --k) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    const auto request = parse_request(bytes);
+    if (!request) continue;
+    EXPECT_LE(request->payload, kMostPayload);
+    EXPECT_LE(request->length, kMostPayload);
+    EXPECT_LE(request->offset + request->length, static_cast<std::uint64_t>(INT64_MAX));
+    std::vector<std::byte> payload(random() % 80);
+    for (std::byte& byte : payload) byte = static_cast<std::byte>(random() % 4 * 40);
+    if (const auto open = parse_open(payload)) {
+      EXPECT_EQ(open->path.front(), '/');
+    }
+    if (const auto paths = parse_unlinking(payload)) {
+      EXPECT_EQ(paths->first.front(), '/');
+    }
+  }
+}
+
+TEST(Wire, UnlinkingTakesTwoAbsolutePathsOrOne) {
+  const auto parse = [](const std::string& text) {
+    return parse_unlinking({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+  };
+  EXPECT_EQ(parse(std::string("/a\0", 3))->second, "");
+  EXPECT_EQ(parse(std::string("/a\0/b", 5))->second, "/b");
+  EXPECT_FALSE(parse("/a").has_value());
+  EXPECT_FALSE(parse(std::string("a\0/b", 4)).has_value());
+  EXPECT_FALSE(parse(std::string("/a\0b", 4)).has_value());
+  EXPECT_FALSE(parse(std::string("/a\0/b\0", 6)).has_value());
+}
+
+TEST(Sha256, IsThatOfTheStandards) {
+  EXPECT_EQ(hex(sha256(bytes_of(""))),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(hex(sha256(bytes_of("abc"))),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(hex(sha256(bytes_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"))),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  // RFC 4231, cases 2 and 6.
+  EXPECT_EQ(hex(hmac_sha256(bytes_of("Jefe"), bytes_of("what do ya want for nothing?"))),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hex(hmac_sha256(std::vector<std::uint8_t>(131, 0xaa),
+                            bytes_of("Test Using Larger Than Block-Size Key - Hash Key First"))),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(Sha256, ProofsDifferByRoleSecretAndNonces) {
+  const std::vector<std::uint8_t> secret(32, 7);
+  const std::vector<std::uint8_t> other(32, 8);
+  Nonce a{};
+  Nonce b{};
+  b.fill(1);
+  EXPECT_FALSE(equal_digests(client_proof(secret, a, b), manager_proof(secret, a, b)));
+  EXPECT_FALSE(equal_digests(client_proof(secret, a, b), client_proof(other, a, b)));
+  EXPECT_FALSE(equal_digests(client_proof(secret, a, b), client_proof(secret, b, a)));
+}
+
+}  // namespace
+}  // namespace nvio
