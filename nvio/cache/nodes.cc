@@ -106,7 +106,7 @@ bool CachedFile::try_write(std::uint64_t offset, const void* buffer, std::size_t
   const std::lock_guard guard(bucket.lock, std::adopt_lock);
   const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
   if (group == kNone) return false;
-  const std::uint32_t* slots = segment_.group(group).slot;
+  const auto* slots = segment_.group(group).slot;
   for (std::uint64_t place = offset % kGroupSize / kBlockSize;
        place <= (end - 1) % kGroupSize / kBlockSize; ++place) {
     if (slots[place] == kNone) return false;
