@@ -249,6 +249,9 @@ void Session::leave() {
 void Session::remove_folder() {
   real().unlink((folder_ + "/segment").c_str());
   real().unlink((folder_ + "/alive").c_str());
+  // A manager that was killed leaves these; a living one would hold the folder's lock.
+  real().unlink((folder_ + "/manager").c_str());
+  real().unlink((folder_ + "/manager.lock").c_str());
   rmdir(folder_.c_str());
 }
 

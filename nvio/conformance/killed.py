@@ -195,6 +195,9 @@ def one_kill(
     store = folder / "store"
     store.mkdir()
     nvio = {"NVIO_STORE": str(store), "NVIO_SESSION": "kill", "NVIO_ADMIT": "always"}
+    # Open MPI terminates the ranks that are left: what they would write back is not to be mistaken
+    # for what recovery does.
+    nvio |= {"NVIO_SIGTERM": "on" if terminate else "off"}
     nvio |= {"NVIO_CAPACITY": "4M", **settings}
     if nodes > 1:
         nvio["NVIO_NODES"] = str(nodes)
