@@ -158,7 +158,7 @@ class _Run:
         if not missing:
             return
         plot = tuple(visit.plot.items())
-        environment = environments.for_plot(visit.plot)
+        environment = self.workload.environment(visit.plot)
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
             why = f"{environment.name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
             self._fail(block, visit, missing, why)
@@ -189,7 +189,7 @@ class _Run:
     @contextmanager
     def _entered(self, visit: Visit) -> Iterator[tuple[Site, Inside]]:
         """Set up the hosts and the environment that a visit asks for."""
-        environment = environments.for_plot(visit.plot)
+        environment = self.workload.environment(visit.plot)
         with Hosts(self.registry, rate_bits_s=self.workload.link_rate(visit.plot)) as hosts:
             site = Site(
                 hosts=hosts,

@@ -10,13 +10,13 @@ import pytest
 from conftest import PROGRAMS, needs_root
 
 from tare.cell import Cell
-from tare.environments import Site, for_plot
+from tare.environments import Site
 from tare.errors import TrialError
 from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.workloads import Measurement, registry
 from tare.workloads.migration.proxies import program
-from tare.workloads.migration.testbed import InsideTestbed
+from tare.workloads.migration.testbed import InsideTestbed, Testbed
 
 CACHE = PROGRAMS / "test-cache"
 WORKLOAD = registry.by_name()["migration"]
@@ -48,7 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def inside(site: Site) -> Iterator[InsideTestbed]:
     plot = {name: level for name, level in LEVELS.items() if name in WORKLOAD.plot_factors}
-    with for_plot(plot).enter(site) as entered:
+    with Testbed(plot).enter(site) as entered:
         assert isinstance(entered, InsideTestbed)
         yield entered
 

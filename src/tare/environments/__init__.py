@@ -178,13 +178,8 @@ def for_plot(plot: Mapping[str, str]) -> Environment:
 
     Args:
         plot: factor -> canonical level; native where it names no environment. A guest's options
-            (vcpus, memory, machine, accelerator) apply to `qemu` alone. One that names a testbed
-            is two hosts with guests of their own.
+            (vcpus, memory, machine, accelerator) apply to `qemu` alone.
     """
-    if "testbed" in plot:
-        from tare.workloads.migration.testbed import Testbed  # noqa: PLC0415 - as above
-
-        return Testbed(plot)
     kind, _, machine = plot.get("environment", "native").partition(" ")
     if kind == FAR:
         from tare.environments.ssh import Ssh  # noqa: PLC0415 - as above

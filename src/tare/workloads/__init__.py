@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.cell import Cell
-    from tare.environments import Inside, Site
+    from tare.environments import Environment, Inside, Site
     from tare.placement import Placement
 
 
@@ -127,6 +127,10 @@ class Workload(Protocol):
 
     def link_rate(self, plot: Mapping[str, str]) -> int | None:
         """Rate of the wire that a plot asks for, bits a second; None without a limit."""
+        ...
+
+    def environment(self, plot: Mapping[str, str]) -> Environment:
+        """Where a plot is measured."""
         ...
 
     def placement(self, plot: Mapping[str, str]) -> Placement:

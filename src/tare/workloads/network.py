@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.cell import Cell
-    from tare.environments import Inside, ServerProcess, Site
+    from tare.environments import Environment, Inside, ServerProcess, Site
     from tare.placement import Placement
 
 __all__ = ["Network"]
@@ -116,6 +116,10 @@ class Network:
     def link_rate(self, plot: Mapping[str, str]) -> int | None:
         """Bits a second of the wire."""
         return rows.link_rate(plot)
+
+    def environment(self, plot: Mapping[str, str]) -> Environment:
+        """The environment that a plot names, with its options."""
+        return environments.for_plot(plot)
 
     def placement(self, plot: Mapping[str, str]) -> Placement:
         """Processors that a plot asks for: `host` is the host's side, `guest` the other."""

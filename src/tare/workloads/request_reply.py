@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import accounting, process, units
+from tare import accounting, environments, process, units
 from tare.errors import TareError, TrialError, UsageError
 from tare.interference import Interference
 from tare.workloads import (
@@ -27,7 +27,7 @@ from tare.workloads import (
 
 if TYPE_CHECKING:
     from tare.cell import Cell
-    from tare.environments import Inside, ServerProcess, Site
+    from tare.environments import Environment, Inside, ServerProcess, Site
     from tare.placement import Placement
 
 TRANSPORTS: Mapping[str, str] = {
@@ -159,6 +159,10 @@ class RequestReply:
     def link_rate(self, plot: Mapping[str, str]) -> int | None:
         """Bits a second of the link that a plot asks for."""
         return rows.link_rate(plot)
+
+    def environment(self, plot: Mapping[str, str]) -> Environment:
+        """The environment that a plot names, with its options."""
+        return environments.for_plot(plot)
 
     def placement(self, plot: Mapping[str, str]) -> Placement:
         """Processors and priority that a plot asks for."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.cell import Cell
-    from tare.environments import Inside, Site
+    from tare.environments import Environment, Inside, Site
     from tare.placement import Placement
 
 __all__ = ["SCORE", "Class", "Method", "Stressing", "stress_ng", "sysbench"]
@@ -152,6 +152,10 @@ class Stressing:
     def link_rate(self, plot: Mapping[str, str]) -> int | None:
         """Nothing goes over a wire."""
         return rows.link_rate(plot)
+
+    def environment(self, plot: Mapping[str, str]) -> Environment:
+        """The environment that a plot names, with its options."""
+        return environments.for_plot(plot)
 
     def placement(self, plot: Mapping[str, str]) -> Placement:
         """Processors that a plot asks for."""

@@ -19,11 +19,11 @@ from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.guest import Guest
 from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies
-from tare.workloads.migration.testbed import InsideTestbed
+from tare.workloads.migration.testbed import InsideTestbed, Testbed
 
 if TYPE_CHECKING:
     from tare.cell import Cell
-    from tare.environments import Inside, Site
+    from tare.environments import Environment, Inside, Site
 
 __all__ = ["Migration"]
 
@@ -87,6 +87,10 @@ class Migration:
     def link_rate(self, _plot: Mapping[str, str]) -> int | None:
         """The bridge, over which the load comes, is never limited; the wire is the testbed's."""
         return None
+
+    def environment(self, plot: Mapping[str, str]) -> Environment:
+        """Two hosts with guests of their own."""
+        return Testbed(plot)
 
     def placement(self, _plot: Mapping[str, str]) -> Placement:
         """Processors are the testbed's matter."""
