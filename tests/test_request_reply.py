@@ -57,7 +57,7 @@ def test_one_level_has_one_form_however_it_is_written(factor, written, shown):
         ("clients", 0),
         ("clients", 1.5),
         ("clients", "many"),
-        ("placement", "client=first"),
+        ("placement", "client=nobody"),
         ("reception", "poll"),
     ],
 )
