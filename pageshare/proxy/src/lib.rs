@@ -19,6 +19,7 @@ pub mod kept;
 pub mod ksm;
 pub mod link;
 pub mod metrics;
+mod processor;
 pub mod qmp;
 pub mod receive;
 pub mod record;

@@ -43,6 +43,17 @@ pub struct LinkWriter {
     bytes: AtomicU64,
 }
 
+/// How a write went.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// When it began, once other threads' writes had ended.
+    pub began: Instant,
+    /// When the kernel had taken all of it.
+    pub ended: Instant,
+    /// The kernel's buffer was full, so that it had to wait.
+    pub waited: bool,
+}
+
 enum ReadHalf {
     Plain(Socket),
     Tls(tls::TlsReader),
@@ -134,11 +145,11 @@ impl LinkReader {
 }
 
 impl LinkWriter {
-    /// Sends one record whose body comes in parts; returns how long the write took.
+    /// Sends one record whose body comes in parts.
     ///
     /// # Errors
     /// If the connection breaks.
-    pub fn send(&self, kind: Kind, sequence: u32, body: &[&[u8]]) -> Result<Duration, Error> {
+    pub fn send(&self, kind: Kind, sequence: u32, body: &[&[u8]]) -> Result<Sent, Error> {
         let header = Header::of(kind, sequence, body, self.checksums).encode();
         let mut parts: Vec<&[u8]> = vec![&header];
         parts.extend(body);
@@ -149,13 +160,13 @@ impl LinkWriter {
     ///
     /// # Errors
     /// If the connection breaks.
-    pub fn write(&self, parts: &[&[u8]]) -> Result<Duration, Error> {
+    pub fn write(&self, parts: &[&[u8]]) -> Result<Sent, Error> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let begin = Instant::now();
-        inner.write_parts(parts).map_err(Error::lost(PEER, "sending"))?;
+        let began = Instant::now();
+        let waited = inner.write_parts(parts).map_err(Error::lost(PEER, "sending"))?;
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(begin.elapsed())
+        Ok(Sent { began, ended: Instant::now(), waited })
     }
 
     /// Says why the channel ends, if the peer takes it at once, and closes the connection. A
@@ -194,7 +205,7 @@ impl LinkWriter {
 }
 
 impl WriteHalf {
-    fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+    fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<bool> {
         match self {
             Self::Plain(socket) => socket.write_parts(parts),
             Self::Tls(writer) => writer.write_parts(parts),

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::address::Address;
@@ -92,23 +92,40 @@ impl Socket {
         }
     }
 
-    /// Writes all of these parts, one behind the other.
+    /// Writes all of these parts, one behind the other; returns whether the kernel's buffer was
+    /// full, so that it had to wait.
     ///
     /// # Errors
     /// If the connection breaks.
-    pub fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+    pub fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<bool> {
         let mut slices: Vec<IoSlice<'_>> =
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
         let mut rest = slices.as_mut_slice();
+        let mut waited = false;
         while !rest.is_empty() {
-            match self.write_vectored(rest) {
+            let attempt = if waited { self.write_vectored(rest) } else { self.write_now(rest) };
+            match attempt {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => IoSlice::advance_slices(&mut rest, written),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
+                    waited = true;
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(waited)
+    }
+
+    /// Writes what the kernel takes at once.
+    fn write_now(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut nothing = SendAncillaryBuffer::default();
+        let written = match self {
+            Self::Unix(socket) => sendmsg(socket, parts, &mut nothing, flags)?,
+            Self::Tcp(socket) => sendmsg(socket, parts, &mut nothing, flags)?,
+        };
+        Ok(written)
     }
 
     /// The process at the other end of a Unix socket, as far as the kernel knows it: the one that

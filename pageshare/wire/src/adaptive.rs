@@ -3,16 +3,29 @@
 //! Both spend processor time to save link time, and the pipeline does both at once: a step pays
 //! while the link time that it saves on a page exceeds the processor time that it costs. What is
 //! switched off is still tried on one page (or segment) in [`SAMPLE`], so that it comes back when
-//! it would pay.
+//! it would pay; what is switched on is left out for a moment now and then ([`Link::probe`]), for a
+//! link that is never filled does not show its speed.
 
 /// One in this many pages or segments is tried when the step is off.
 pub const SAMPLE: u32 = 64;
 
 /// The link is taken for this fast, in bytes a second, until it has shown its speed: 1 Gbit/s.
 const FIRST_GUESS: f64 = 125e6;
-/// A write that goes faster than this never waited for the link.
-const UNHINDERED: f64 = 2e9;
+/// No link is taken for faster, so that it is soon taken for slow when it begins to hinder.
+const FASTEST: f64 = 10e9;
 const SMOOTH: f64 = 1.0 / 16.0;
+/// A run of this many bytes fills the socket's buffer, of 512 KiB, unless the link carries more
+/// than half as much as comes.
+const RUN_BYTES: usize = 3 << 19;
+/// The speed is taken anew whenever the link has carried this much. A write that waits goes on
+/// when a third of the buffer is free, so "full" is that uncertain.
+const LEAST_CARRIED: usize = 384 << 10;
+/// What a buffer that is full in that sense holds at least. Only where nothing was written for as
+/// long as 1 Gbit/s takes for that, it is held to have run dry: on a faster link it may have
+/// earlier, and what is then taken for the link's speed is the sender's.
+const HELD: usize = 256 << 10;
+/// Bytes to be compressed before the link is first tried without.
+const FIRST_PROBE: usize = 4 << 20;
 
 /// What the operator lets a step do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +68,13 @@ impl StepGain {
         }
     }
 
+    /// Whether to do the step on the next `bytes`, where the link is to show its speed now and
+    /// then by going without.
+    #[must_use]
+    pub fn worth_it_or_probe(&mut self, link: &mut Link, bytes: usize) -> bool {
+        self.worth_it(link) && !(self.policy == Policy::Adaptive && link.probe(bytes))
+    }
+
     /// Whether the step pays at the link's speed.
     #[must_use]
     pub fn pays(&self, link: &Link) -> bool {
@@ -85,32 +105,110 @@ impl StepGain {
     }
 }
 
-/// The link's speed, learnt from how long writes to it take.
+/// One write to the link.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// Bytes written.
+    pub bytes: usize,
+    /// When the write began and ended, in seconds since any fixed time.
+    pub span: (f64, f64),
+    /// The socket's buffer was full at some point, so it was full, too, when the write ended.
+    pub waited: bool,
+    /// The bytes were compressed: they do not show what the link would do without.
+    pub compressed: bool,
+}
+
+/// The link's speed, the receiver's included.
+///
+/// How long a write takes says little: up to a buffer's worth it goes at the speed of memory. But
+/// from one write that left the buffer full to the next that did so, the link has carried just
+/// what was written, unless the buffer ran dry in between. And where the buffer never fills although bytes come faster than the link
+/// was taken to be, it is faster.
 #[derive(Debug, Clone, Default)]
 pub struct Link {
     speed: Option<f64>,
-    bytes: usize,
-    seconds: f64,
+    /// When a write left the buffer full that has not run dry since.
+    full: Option<f64>,
+    /// Bytes written since then.
+    carried: usize,
+    /// When the last write ended, and the seconds since the last full buffer in which none ran.
+    ended: f64,
+    idle: f64,
+    /// When the present run of uncompressed bytes that never filled the buffer began, and its
+    /// bytes.
+    run: Option<(f64, usize)>,
+    /// Bytes that may yet go uncompressed to show the link's speed.
+    budget: usize,
+    since_probe: usize,
+    probes: u32,
 }
 
 impl Link {
-    /// Writing `bytes` took `seconds`.
-    pub fn wrote(&mut self, bytes: usize, seconds: f64) {
-        self.bytes += bytes;
-        self.seconds += seconds;
-        // One write may only have filled the socket's buffer.
-        if self.bytes < 1 << 20 {
+    /// A segment's or question's bytes were written.
+    pub fn wrote(&mut self, written: Written) {
+        let (begin, end) = written.span;
+        if written.waited {
+            // That is seen: the rest can be compressed.
+            (self.run, self.budget) = (None, 0);
+        } else {
+            self.flowed(written, begin);
+        }
+        self.idle += (begin - self.ended).max(0.0);
+        self.ended = end;
+        if let Some(since) = self.full {
+            self.carried += written.bytes;
+            if written.waited && self.carried >= LEAST_CARRIED && end > since {
+                let sample = (as_f64(self.carried) / (end - since)).min(FASTEST);
+                let known = self.speed.unwrap_or(sample);
+                self.speed = Some(known + 0.5 * (sample - known));
+                (self.full, self.carried) = (Some(end), 0);
+            } else if !written.waited && self.idle > as_f64(HELD) / FIRST_GUESS {
+                self.full = None;
+            }
+        }
+        if written.waited {
+            self.idle = 0.0;
+            if self.full.is_none() {
+                (self.full, self.carried) = (Some(end), 0);
+            }
+        }
+    }
+
+    /// A write met no full buffer.
+    fn flowed(&mut self, written: Written, begin: f64) {
+        if written.compressed {
+            self.run = None;
             return;
         }
-        let speed = as_f64(self.bytes) / self.seconds.max(1e-9);
-        (self.bytes, self.seconds) = (0, 0.0);
-        let hindered = speed < UNHINDERED;
-        self.speed = Some(match self.speed {
-            Some(known) if hindered => known + 0.25 * (speed - known),
-            // A write that never waited shows only that the link is not slower than it was used.
-            Some(known) => known,
-            None => speed,
-        });
+        let (since, bytes) = self.run.unwrap_or((begin, 0));
+        let bytes = bytes + written.bytes;
+        self.run = Some((since, bytes));
+        if bytes < RUN_BYTES {
+            return;
+        }
+        let rate = as_f64(bytes) / (written.span.1 - since).max(1e-9);
+        self.run = None;
+        if rate > self.speed() {
+            self.speed = Some((2.0 * self.speed()).min(FASTEST));
+            // It may be faster still.
+            self.budget = RUN_BYTES;
+        }
+    }
+
+    /// Whether the next `bytes` are to go uncompressed although compressing seems to pay: a run
+    /// after the first 4 MiB, and later one in [`SAMPLE`].
+    #[must_use]
+    pub fn probe(&mut self, bytes: usize) -> bool {
+        self.since_probe += bytes;
+        let due = if self.probes == 0 { FIRST_PROBE } else { SAMPLE as usize * RUN_BYTES };
+        if self.since_probe >= due {
+            self.since_probe = 0;
+            self.probes += 1;
+            self.budget = RUN_BYTES;
+        }
+        let probe = self.budget > 0;
+        self.budget = self.budget.saturating_sub(bytes);
+        probe
     }
 
     /// Bytes a second.
@@ -126,39 +224,4 @@ fn as_f64(bytes: usize) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn link(speed: f64) -> Link {
-        let mut link = Link::default();
-        link.wrote(1 << 20, f64::from(1 << 20) / speed);
-        link
-    }
-
-    fn step(seconds_a_byte: f64, saved: usize) -> StepGain {
-        let mut step = StepGain::new(Policy::Adaptive);
-        for _ in 0..200 {
-            step.cost(1000, 1000.0 * seconds_a_byte);
-            step.outcome(100, saved);
-        }
-        step
-    }
-
-    #[test]
-    fn a_slow_link_pays_for_hashing_and_a_fast_one_does_not() {
-        let hashing = step(0.5e-9, 50);
-        assert!(hashing.pays(&link(125e6)));
-        assert!(!hashing.pays(&link(1.9e9)));
-    }
-
-    #[test]
-    fn what_saves_nothing_stops_and_is_still_sampled() {
-        let mut hashing = step(0.5e-9, 0);
-        let tried = (0..SAMPLE * 10).filter(|_| hashing.worth_it(&link(125e6))).count();
-        assert_eq!(tried, 10);
-        for _ in 0..200 {
-            hashing.outcome(100, 80);
-        }
-        assert!(hashing.pays(&link(125e6)), "it comes back when samples save");
-    }
-}
+mod tests;

@@ -249,7 +249,7 @@ pub(super) struct TlsWriter {
 }
 
 impl TlsWriter {
-    pub(super) fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+    pub(super) fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<bool> {
         let mut session = locked(&self.session);
         for part in parts {
             session.writer().write_all(part)?;
@@ -261,16 +261,16 @@ impl TlsWriter {
     /// TLS's own end, without which a connection counts as cut.
     pub(super) fn say_goodbye(&mut self) -> io::Result<()> {
         locked(&self.session).send_close_notify();
-        self.flush()
+        self.flush().map(drop)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<bool> {
         self.sealed.clear();
         let mut session = locked(&self.session);
         while session.wants_write() {
             session.write_tls(&mut self.sealed)?;
         }
         drop(session);
-        self.socket.write_all(&self.sealed)
+        self.socket.write_parts(&[&self.sealed])
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use pageshare_index::PAGE_SIZE;
-use pageshare_wire::adaptive::Policy;
+use pageshare_wire::adaptive::{Policy, Written};
 use pageshare_wire::ask::{Answer, encode_supply};
 use pageshare_wire::record::{Kind, decode_credit};
 use pageshare_wire::{Chain, WireError};
@@ -29,7 +29,7 @@ use super::workers::{Job, Pages, compressor};
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::handshake;
-use crate::link::{Link, LinkReader, LinkWriter};
+use crate::link::{Link, LinkReader, LinkWriter, Sent};
 use crate::record::add;
 use crate::socket::Socket;
 
@@ -116,8 +116,8 @@ fn write(
                 let Ok(done) = encoded.recv() else { return Ok(()) };
                 let head = done.encoded.seal(sequence, &mut chain);
                 let payload = done.encoded.payload();
-                let took = link.send(Kind::Segment, sequence, &[&head, payload])?;
-                account(migration, &done, head.len() + payload.len(), took.as_secs_f64());
+                let sent = link.send(Kind::Segment, sequence, &[&head, payload])?;
+                account(migration, &done, head.len() + payload.len(), sent);
                 migration.account.sent(link);
             }
             Ok(Next::End) => {
@@ -147,14 +147,20 @@ fn supply(
     Ok(())
 }
 
-fn account(migration: &Migration, done: &super::workers::Done, sent: usize, seconds: f64) {
+fn account(migration: &Migration, done: &super::workers::Done, bytes: usize, sent: Sent) {
     let account = &migration.account;
     add(&account.pages_referenced, done.encoded.references());
     add(&account.pages_delta, done.deltas);
     add(&account.delta_saved, done.delta_saved);
     let mut gains = migration.gains();
-    gains.link.wrote(sent, seconds);
-    if let Some((from, to)) = done.encoded.compression() {
+    let compression = done.encoded.compression();
+    gains.link.wrote(Written {
+        bytes,
+        span: (migration.seconds_to(sent.began), migration.seconds_to(sent.ended)),
+        waited: sent.waited,
+        compressed: compression.is_some_and(|(from, to)| to < from),
+    });
+    if let Some((from, to)) = compression {
         gains.compress.cost(from, done.seconds);
         gains.compress.outcome(from, from - to);
         add(&account.compressed_from, from);

@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::kept::KeptPages;
 use crate::link::LinkWriter;
+use crate::processor::thread_time;
 use crate::record::{VerbatimChannel, add};
 use crate::socket::Socket;
 
@@ -295,10 +296,10 @@ impl Ingest<'_> {
         if draft.asked() == 0 {
             return Vec::new();
         }
-        let begin = Instant::now();
+        let begin = thread_time();
         let hashes = draft.hash(self.key);
         let bytes = hashes.len() * PAGE_SIZE;
-        self.migration.gains().ask.cost(bytes, begin.elapsed().as_secs_f64());
+        self.migration.gains().ask.cost(bytes, thread_time().saturating_sub(begin).as_secs_f64());
         hashes
     }
 
@@ -363,8 +364,13 @@ fn to_keep(draft: &Draft, pages: &[Page], hashes: &[PageHash]) -> KeptPages {
 
 /// Encodes a segment, compressing it if that pays.
 pub(super) fn encode(migration: &Migration, mut job: Job) {
+    let referenced = match &job.pages {
+        Pages::Answered(answer, _) => answer.known.count(),
+        Pages::AtOnce => job.draft.asked(),
+    };
+    let literals = job.draft.stream_bytes().saturating_sub(referenced * PAGE_SIZE);
     let mut gains = migration.gains();
     let gains = &mut *gains;
-    job.compress = gains.compress.worth_it(&gains.link);
+    job.compress = gains.compress.worth_it_or_probe(&mut gains.link, literals);
     migration.workers.encode(job);
 }

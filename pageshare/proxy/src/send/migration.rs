@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use pageshare_stream::RamBlock;
 use pageshare_wire::adaptive::{Link, StepGain};
@@ -24,6 +25,7 @@ pub(super) struct Migration {
     pub(super) workers: Workers,
     pub(super) id: MigrationId,
     pub(super) account: Arc<Account>,
+    began: Instant,
     gains: Mutex<Gains>,
     ksm: Option<Mutex<Ksm>>,
     versions: Option<Mutex<Versions>>,
@@ -72,6 +74,7 @@ impl Migration {
             account: sender.metrics.begin("send", id.0),
             workers,
             id,
+            began: Instant::now(),
             gains: Mutex::new(Gains { link: Link::default(), ask, compress }),
             ksm,
             versions: versions.map(Mutex::new),
@@ -85,6 +88,11 @@ impl Migration {
 
     pub(super) fn gains(&self) -> MutexGuard<'_, Gains> {
         locked(&self.gains)
+    }
+
+    /// Seconds from the migration's beginning to this moment.
+    pub(super) fn seconds_to(&self, moment: Instant) -> f64 {
+        moment.saturating_duration_since(self.began).as_secs_f64()
     }
 
     /// The main channel has listed the guest's RAM blocks.

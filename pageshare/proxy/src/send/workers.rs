@@ -1,7 +1,6 @@
 //! Threads that encode segments: they gather literals and compress them.
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Instant;
 
 use pageshare_index::{PAGE_SIZE, PageHash};
 use pageshare_wire::ask::Answer;
@@ -9,6 +8,7 @@ use pageshare_wire::segment::{Draft, Encoded, Treatment};
 use pageshare_wire::{Compressor, delta};
 
 use crate::error::Error;
+use crate::processor::thread_time;
 
 /// Earlier versions of a segment's pages: the page's index among those asked for, the version's
 /// hash, its content.
@@ -31,7 +31,7 @@ pub(super) enum Pages {
     AtOnce,
 }
 
-/// An encoded segment and the seconds it took.
+/// An encoded segment and the seconds of processor time it took.
 pub(super) struct Done {
     pub(super) encoded: Encoded,
     pub(super) seconds: f64,
@@ -80,7 +80,7 @@ pub(super) fn compressor(level: i32) -> Result<Compressor, Error> {
 }
 
 fn finish(job: Job, compressor: Option<&mut Compressor>) {
-    let begin = Instant::now();
+    let begin = thread_time();
     let asked = job.draft.asked();
     let (treatments, deltas) = match &job.pages {
         Pages::AtOnce => (vec![Treatment::AtOnce; asked], Vec::new()),
@@ -89,7 +89,7 @@ fn finish(job: Job, compressor: Option<&mut Compressor>) {
     let bytes: usize = deltas.iter().map(|delta| delta.len() + 2).sum();
     let delta_saved = deltas.len() * PAGE_SIZE - bytes;
     let encoded = job.draft.encode(job.hashes, &treatments, &deltas, compressor);
-    let seconds = begin.elapsed().as_secs_f64();
+    let seconds = thread_time().saturating_sub(begin).as_secs_f64();
     // A channel that has failed no longer waits for its segments.
     let _ = job.done.send(Done { encoded, seconds, deltas: deltas.len(), delta_saved });
 }

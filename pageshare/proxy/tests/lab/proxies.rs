@@ -131,6 +131,27 @@ fn damage(listener: &TcpListener, to: u16, at: usize) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
+/// Passes one connection on to port `to`, at most so many bytes every 500 µs.
+fn delay(listener: &TcpListener, to: u16, bytes: usize) {
+    let (mut from, _) = listener.accept().expect("the sending proxy connects");
+    let mut to = TcpStream::connect(("127.0.0.1", to)).expect("the receiving proxy listens");
+    let (mut back_from, mut back_to) =
+        (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
+    std::thread::spawn(move || {
+        // The connections end as the proxies end them.
+        let _ = std::io::copy(&mut back_from, &mut back_to);
+        let _ = back_to.shutdown(Shutdown::Both);
+    });
+    let mut buffer = vec![0; bytes];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        std::thread::sleep(std::time::Duration::from_micros(500));
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
 /// Both proxies, for one migration.
 pub struct Pair {
     /// At the source.
@@ -194,6 +215,19 @@ impl Pair {
         let (to, from) = (at("out"), at("in"));
         let off = ["--insecure", "--ask", "never", "--compress", "never"];
         Self::wired(directory, to, from, (&off, &["--insecure"]), (broken, sound))
+    }
+
+    /// Unix sockets, nothing asked, and between the proxies a connection of at most so many bytes
+    /// every 500 µs.
+    pub fn slow(bytes: usize) -> Self {
+        let [sends_to, listens_at] = super::guest::ports();
+        let listener = TcpListener::bind(("127.0.0.1", sends_to)).expect("a free port");
+        std::thread::spawn(move || delay(&listener, listens_at, bytes));
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let at = |name: &str| format!("unix:{}", directory.path().join(name).display());
+        let (to, from) = (at("out"), at("in"));
+        let send = ["--insecure", "--ask", "never"];
+        Self::wired(directory, to, from, (&send, &["--insecure"]), (sends_to, listens_at))
     }
 
     fn start(

@@ -1,0 +1,113 @@
+//! The policy against a model of a sender, a socket's buffer and a link behind it.
+
+use super::*;
+
+const BUFFER: f64 = 512.0 * 1024.0;
+const SEGMENT: usize = 256 << 10;
+/// What zstd makes of a guest's pages, and takes for it.
+const SAVED: f64 = 0.75;
+const SECONDS_A_BYTE: f64 = 2.5e-9;
+
+struct Model {
+    link: Link,
+    compress: StepGain,
+    now: f64,
+    buffered: f64,
+}
+
+impl Model {
+    fn new() -> Self {
+        let compress = StepGain::new(Policy::Adaptive);
+        Self { link: Link::default(), compress, now: 0.0, buffered: 0.0 }
+    }
+
+    /// Sends so many segments, each after the `work` seconds that it takes without compressing,
+    /// over a link of so many bytes a second; returns the share that was compressed.
+    fn send(&mut self, segments: u32, work: f64, speed: f64) -> f64 {
+        let mut compressed = 0;
+        for _ in 0..segments {
+            let on = self.compress.worth_it_or_probe(&mut self.link, SEGMENT);
+            let cost = if on { SECONDS_A_BYTE * as_f64(SEGMENT) } else { 0.0 };
+            let bytes = if on { SEGMENT / 4 } else { SEGMENT };
+            self.now += work + cost;
+            self.buffered = (self.buffered - (work + cost) * speed).max(0.0);
+            let begin = self.now;
+            // The copy into the buffer runs at the speed of memory, whatever the link does.
+            self.now += as_f64(bytes) / 4e9;
+            self.buffered += as_f64(bytes);
+            let waited = self.buffered > BUFFER;
+            if waited {
+                // The kernel wakes a writer when a third of the buffer is free.
+                let rest = (self.buffered - BUFFER) % (BUFFER / 3.0);
+                let left = BUFFER * 2.0 / 3.0 + rest;
+                self.now += (self.buffered - left) / speed;
+                self.buffered = left;
+            }
+            let span = (begin, self.now);
+            self.link.wrote(Written { bytes, span, waited, compressed: on });
+            if on {
+                compressed += 1;
+                self.compress.cost(SEGMENT, cost);
+                self.compress.outcome(SEGMENT, SEGMENT - bytes);
+            }
+        }
+        f64::from(compressed) / f64::from(segments)
+    }
+}
+
+/// A sender that takes 400 MB/s from QEMU.
+const WORK: f64 = 256.0 * 1024.0 / 400e6;
+
+#[test]
+fn a_slow_link_is_worth_compressing_for_although_the_buffer_takes_bursts_at_once() {
+    let mut model = Model::new();
+    let share = model.send(600, WORK, 118e6);
+    assert!(share > 0.93, "{share}");
+    let speed = model.link.speed();
+    assert!((80e6..250e6).contains(&speed), "{speed}");
+}
+
+#[test]
+fn a_link_that_outruns_the_sender_is_not() {
+    let mut model = Model::new();
+    model.send(64, WORK, 1.18e9);
+    let share = model.send(600, WORK, 1.18e9);
+    assert!(share < 0.05, "{share}");
+}
+
+#[test]
+fn it_follows_a_link_that_changes() {
+    let mut model = Model::new();
+    model.send(64, WORK, 1.18e9);
+    model.send(16, WORK, 118e6);
+    let share = model.send(600, WORK, 118e6);
+    assert!(share > 0.93, "slower: {share}");
+    model.send(600, WORK, 1.18e9);
+    let share = model.send(600, WORK, 1.18e9);
+    assert!(share < 0.05, "faster: {share}");
+}
+
+#[test]
+fn a_sender_that_has_little_to_send_learns_nothing_and_goes_on() {
+    let mut model = Model::new();
+    let share = model.send(600, 10.0 * WORK, 1.18e9);
+    assert!(share > 0.93, "{share}");
+}
+
+#[test]
+fn what_saves_nothing_stops_and_is_still_sampled() {
+    let link = Link::default();
+    let mut hashing = StepGain::new(Policy::Adaptive);
+    for _ in 0..200 {
+        hashing.cost(1000, 0.5e-6);
+        hashing.outcome(100, 0);
+    }
+    let tried = (0..SAMPLE * 10).filter(|_| hashing.worth_it(&link)).count();
+    assert_eq!(tried, 10);
+    for _ in 0..200 {
+        hashing.outcome(100, 80);
+    }
+    assert!(hashing.pays(&link), "it comes back when samples save");
+    hashing.cost(1000, SAVED);
+    assert!(!hashing.pays(&link), "and not where it costs more than that");
+}
