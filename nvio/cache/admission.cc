@@ -15,8 +15,9 @@ constexpr float kSlowSeconds = 15e-6F;
 // By the share of slow calls and not by their mean: where ranks share cores, a call of a
 // microsecond now and then takes a time slice.
 constexpr float kSlowShare = 0.25F;
-constexpr float kWeight = 0.0625F;  // of a new sample in the running shares
-constexpr float kStep = 0.125F;     // of the running medians
+constexpr float kWeight = 0.0625F;        // of a new sample in the running shares
+constexpr float kStep = 0.125F;           // of the running medians
+constexpr double kSecondsPerByte = 1e-9;  // of a long transfer, and of a copy into the store
 constexpr double kFetchWeight = 0.125;
 // What fetching a MiB is guessed to take before anything was fetched, in small reads.
 constexpr double kGuessedReads = 10;
@@ -66,7 +67,8 @@ SampledTimer::SampledTimer(std::atomic<std::uint32_t>& calls, const FileEntry& e
 void SampledTimer::note(FileEntry& entry, std::uint64_t length) const {
   if (!sampling_) return;
   const std::chrono::duration<float> passed = std::chrono::steady_clock::now() - start_;
-  const float seconds = std::max(0.0F, passed.count() - static_cast<float>(length) * 1e-9F);
+  const float bytes = static_cast<float>(length) * static_cast<float>(kSecondsPerByte);
+  const float seconds = std::max(0.0F, passed.count() - bytes);
   const bool is_read = direction_ == Direction::read;
   auto& samples = is_read ? entry.read_samples : entry.write_samples;
   const std::uint32_t before = samples.fetch_add(1, std::memory_order_relaxed);
@@ -103,6 +105,20 @@ bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group) {
   return std::max(here, average) * read >= kRentShare * extra && ledger.affords(extra);
 }
 
+// The same range comes again where ranks' pieces interleave: each of them reads and writes back
+// what the others wrote. What the first of them costs is a copy, and is bounded like a fetch.
+bool sieving_pays(const FileEntry& entry, Ledger& ledger, std::uint64_t length,
+                  std::uint64_t dirty) {
+  const double bytes = static_cast<double>(length) * kSecondsPerByte;
+  const double share = static_cast<double>(dirty) / static_cast<double>(length);
+  ledger.pay(bytes + entry.read_seconds.load(std::memory_order_relaxed));
+  ledger.earn(share * (bytes + entry.write_seconds.load(std::memory_order_relaxed)));
+  const double copy = (1 - share) * bytes;
+  if (!ledger.affords(copy)) return false;
+  ledger.spend(copy);
+  return true;
+}
+
 double note_fetch(FileEntry& entry, double seconds) {
   const double read = entry.read_seconds.load(std::memory_order_relaxed);
   const double known = read + extra_of_fetch(entry);
@@ -117,6 +133,7 @@ void ReadPattern::note(std::uint64_t offset, std::uint64_t length) {
   const bool adjoins = offset == next_.load(std::memory_order_relaxed);
   streak_.store(adjoins ? streak_.load(std::memory_order_relaxed) + 1 : 0,
                 std::memory_order_relaxed);
+  last_.store(offset, std::memory_order_relaxed);
   next_.store(offset + length, std::memory_order_relaxed);
 }
 

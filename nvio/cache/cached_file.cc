@@ -1,4 +1,5 @@
-// Reading and writing; write_back.cc and durability.cc hold the rest of the class.
+// Reading and writing; fetch.cc, write_back.cc, durability.cc and nodes.cc hold the rest of the
+// class.
 #include "cached_file.h"
 
 #include <fcntl.h>
@@ -6,9 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "../posix/real.h"
 #include "slots.h"
@@ -47,6 +48,7 @@ CachedFile::CachedFile(Session& session, std::uint32_t index)
       index_(index) {}
 
 CachedFile::~CachedFile() {
+  if (fetch_fd_.load() >= 0) real().close(fetch_fd_.load());
   if (read_fd_ >= 0) real().close(read_fd_);
   if (write_fd_ >= 0 && write_fd_ != read_fd_) real().close(write_fd_);
 }
@@ -130,7 +132,9 @@ ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std:
     errno = error;
     return -1;
   }
-  if (length < entry_.bypass_size) timer.note(entry_, length);
+  if (length < entry_.bypass_size || pattern_.was_just_read(offset, length)) {
+    timer.note(entry_, length);
+  }
   return static_cast<ssize_t>(length);
 }
 
@@ -164,7 +168,7 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length,
   if (offset >= size) return 0;
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, size - offset));
   large = large || length >= entry_.bypass_size;
-  if (large && automatic) return read_around(offset, target, length);
+  if (large && automatic) return read_large(offset, target, length);
 
   const std::uint64_t end = offset + length;
   for (std::uint64_t at = offset; at < end;) {
@@ -183,6 +187,26 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length,
     at = stop;
   }
   return static_cast<ssize_t>(length);
+}
+
+// Never fetches. What is cached whole, by the MiB, is served; the rest is read in runs as long as
+// possible.
+ssize_t CachedFile::read_large(std::uint64_t offset, char* buffer, std::size_t length) {
+  const std::uint64_t end = offset + length;
+  std::uint64_t around_from = offset;  // [around_from, at) is still to be read
+  const auto read_run = [&](std::uint64_t until) {
+    return until == around_from ||
+           read_around(around_from, buffer + (around_from - offset), until - around_from) >= 0;
+  };
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t stop = std::min(end, (at / kGroupSize + 1) * kGroupSize);
+    if (read_group(at, buffer + (at - offset), stop - at, false) == Outcome::done) {
+      if (!read_run(at)) return -1;
+      around_from = stop;
+    }
+    at = stop;
+  }
+  return read_run(end) ? static_cast<ssize_t>(length) : -1;
 }
 
 // Reads the file itself and lays what the cache holds over it. A block that is written back and
@@ -272,121 +296,6 @@ CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, s
   return Outcome::done;
 }
 
-// Makes the blocks [first, last] of a group wholly valid by one read of the file. The bucket's
-// lock is held throughout: nobody may write these bytes past us meanwhile.
-CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
-                                      std::uint64_t group_index, std::uint64_t first,
-                                      std::uint64_t last) {
-  group = segment_.make_group(bucket, index_, group_index);
-  if (group == kNone) return Outcome::need_room;
-  // Nothing lies beyond the end of the file: do not cache emptiness.
-  const std::uint64_t size = entry_.size.load(std::memory_order_acquire);
-  const std::uint64_t base = group_index * kGroupSize;
-  while (last > first && base + last * kBlockSize >= size) --last;
-
-  std::uint32_t taken[kGroupBlocks];
-  std::uint64_t count_taken = 0;
-  for (std::uint64_t place = first; place <= last; ++place) {
-    if (segment_.group(group).slot[place] != kNone) continue;
-    const std::uint32_t slot = segment_.take_slot();
-    if (slot == kNone) break;
-    taken[count_taken++] = slot;
-    segment_.slot(slot).place = static_cast<std::uint8_t>(place);
-    segment_.slot(slot).group.store(group, std::memory_order_relaxed);
-    segment_.group(group).slot[place] = slot;
-    entry_.blocks.fetch_add(1, std::memory_order_relaxed);
-  }
-  const auto give_back = [&] {
-    for (std::uint64_t i = 0; i < count_taken; ++i) {
-      segment_.group(group).slot[segment_.slot(taken[i]).place] = kNone;
-      segment_.give_slot(taken[i]);
-      entry_.blocks.fetch_sub(1, std::memory_order_relaxed);
-    }
-  };
-  for (std::uint64_t place = first; place <= last; ++place) {
-    if (segment_.group(group).slot[place] == kNone) {
-      give_back();
-      return Outcome::need_room;
-    }
-  }
-
-  // Into the blocks at once where they are empty, beside them where they hold something already.
-  static thread_local std::vector<char> beside;
-  iovec vectors[kGroupBlocks];
-  for (std::uint64_t place = first; place <= last; ++place) {
-    const std::uint32_t slot = segment_.group(group).slot[place];
-    const bool empty = !segment_.valid(slot).any(0, kBlockSize);
-    if (!empty && beside.empty()) beside.resize(kGroupSize);
-    vectors[place - first] = {empty ? segment_.block(slot) : beside.data() + place * kBlockSize,
-                              kBlockSize};
-  }
-  const int blocks = static_cast<int>(last - first + 1);
-  const std::uint64_t wanted = static_cast<std::uint64_t>(blocks) * kBlockSize;
-  std::uint64_t done = 0;
-  const std::uint64_t start = base + first * kBlockSize;
-  if (start < entry_.real_size.load(std::memory_order_acquire)) {
-    // Network file systems read on in small requests, one after the other; told beforehand, they
-    // send them all at once.
-    if (blocks > 1) {
-      posix_fadvise(read_fd_, static_cast<off_t>(start), static_cast<off_t>(wanted),
-                    POSIX_FADV_WILLNEED);
-    }
-    iovec rest[kGroupBlocks];
-    while (done < wanted) {
-      const auto skip = static_cast<std::uint64_t>(done / kBlockSize);
-      std::copy(vectors + skip, vectors + blocks, rest);
-      rest[0].iov_base = static_cast<char*>(rest[0].iov_base) + done % kBlockSize;
-      rest[0].iov_len -= done % kBlockSize;
-      const ssize_t n = real().preadv(read_fd_, rest, blocks - static_cast<int>(skip),
-                                      static_cast<off_t>(start + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        give_back();
-        return Outcome::not_served;
-      }
-      if (n == 0) break;
-      done += static_cast<std::uint64_t>(n);
-    }
-  }
-  count(counters_.fetches);
-  count(counters_.fetched_bytes, done);
-  for (std::uint64_t place = first; place <= last; ++place) {
-    const std::uint32_t slot = segment_.group(group).slot[place];
-    char* bytes = static_cast<char*>(vectors[place - first].iov_base);
-    const std::uint64_t before = (place - first) * kBlockSize;
-    const std::uint64_t got = done > before ? std::min(kBlockSize, done - before) : 0;
-    std::memset(bytes + got, 0, kBlockSize - got);
-    if (bytes != segment_.block(slot)) {
-      const Bits valid = segment_.valid(slot);
-      for (std::uint64_t a = valid.next_clear(0, kBlockSize); a < kBlockSize;) {
-        const std::uint64_t b = valid.next_set(a, kBlockSize);
-        std::memcpy(segment_.block(slot) + a, bytes + a, b - a);
-        a = valid.next_clear(b, kBlockSize);
-      }
-    }
-    mark_valid(segment_, slot, 0, kBlockSize);
-  }
-  return Outcome::done;
-}
-
-void CachedFile::prefetch(std::uint32_t share, std::uint32_t shares) {
-  activate();
-  const std::uint64_t size = entry_.size.load();
-  if (entry_.mode.load() != kActive || read_fd_ < 0) return;
-  const std::uint64_t groups = (size + kGroupSize - 1) / kGroupSize;
-  for (std::uint64_t i = groups * share / shares; i < groups * (share + 1) / shares; ++i) {
-    if (!prefetch_group(i)) return;
-  }
-}
-
-bool CachedFile::prefetch_group(std::uint64_t group_index) {
-  if (entry_.mode.load() != kActive || read_fd_ < 0) return true;
-  Bucket& bucket = segment_.bucket_of(index_, group_index);
-  const std::lock_guard guard(bucket.lock);
-  std::uint32_t group = kNone;
-  return fetch(bucket, group, group_index, 0, kGroupBlocks - 1) == Outcome::done;
-}
-
 // --- writing -----------------------------------------------------------------------------------
 
 ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t length,
@@ -410,7 +319,11 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
   bool admit = entry_.mode.load() == kActive;
   if (automatic) {
     large = large || length >= entry_.bypass_size;
-    admit = admit && !large && is_slow(entry_, Direction::write);
+    admit = admit && is_slow(entry_, Direction::write);
+    if (admit && large) {
+      admit = pattern_.was_just_read(offset, length) &&
+              sieving_pays(entry_, session_.ledger(), length, dirty_within(offset, length));
+    }
   }
   const std::uint64_t end = offset + length;
   for (std::uint64_t at = offset; at < end;) {
@@ -429,6 +342,29 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
   }
   grow(end);
   return static_cast<ssize_t>(length);
+}
+
+std::uint64_t CachedFile::dirty_within(std::uint64_t offset, std::uint64_t length) {
+  std::uint64_t dirty = 0;
+  const std::uint64_t end = offset + length;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t group_index = at / kGroupSize;
+    const std::uint64_t stop = std::min(end, (group_index + 1) * kGroupSize);
+    Bucket& bucket = segment_.bucket_of(index_, group_index);
+    const std::lock_guard guard(bucket.lock);
+    const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
+    while (at < stop) {
+      const Piece piece(at, stop);
+      const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
+      if (slot != kNone) {
+        const auto pages = static_cast<std::uint16_t>(segment_.slot(slot).dirty_pages &
+                                                      pages_touched(piece.begin, piece.stop));
+        dirty += static_cast<std::uint64_t>(std::popcount(pages)) * kPageSize;
+      }
+      at = piece.next;
+    }
+  }
+  return std::min(dirty, length);
 }
 
 // Bytes that the cache holds dirty, or that have a record in the redo log, must go to the cache:

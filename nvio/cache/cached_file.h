@@ -5,6 +5,7 @@
 // value; transfers return like pread and pwrite.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 
@@ -23,7 +24,9 @@ class CachedFile {
   CachedFile& operator=(const CachedFile&) = delete;
 
   // Whether this is one of the descriptors that we keep for ourselves.
-  bool owns(int fd) const { return fd == read_fd_ || fd == write_fd_; }
+  bool owns(int fd) const {
+    return fd == read_fd_ || fd == write_fd_ || fd == fetch_fd_.load(std::memory_order_relaxed);
+  }
 
   // Lends a descriptor of the file: its access mode decides what this process can do with it.
   void lend(int fd);
@@ -87,6 +90,7 @@ class CachedFile {
   bool passive_writes_under_way() const;
   ssize_t read_real(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t read_around(std::uint64_t offset, char* buffer, std::size_t length);
+  ssize_t read_large(std::uint64_t offset, char* buffer, std::size_t length);
   Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length, bool fetching);
   // Whether what a read lacks may be fetched at all.
   bool may_fetch() const;
@@ -94,6 +98,9 @@ class CachedFile {
                 std::uint64_t first, std::uint64_t last);
   Outcome write_group(std::uint64_t offset, const char* buffer, std::size_t length, bool admit,
                       bool last_try);
+  // How many bytes of a range lie in pages that hold dirty ones.
+  std::uint64_t dirty_within(std::uint64_t offset, std::uint64_t length);
+  int fetch_descriptor();
   ssize_t write_passive(std::uint64_t offset, const char* buffer, std::size_t length);
   bool write_direct(std::uint64_t offset, const char* buffer, std::size_t length);
   void grow(std::uint64_t end);
@@ -117,6 +124,8 @@ class CachedFile {
   std::uint32_t index_;
   int read_fd_ = -1;
   int write_fd_ = -1;
+  std::once_flag fetch_fd_opened_;
+  std::atomic<int> fetch_fd_{-1};  // goes past the kernel's cache
   ReadPattern pattern_;
   std::atomic<std::uint32_t> read_calls_{0};
   std::atomic<std::uint32_t> write_calls_{0};

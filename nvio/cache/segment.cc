@@ -281,7 +281,8 @@ std::uint32_t Segment::take_slot() {
   SegmentHeader& header = this->header();
   header.allocation.lock();
   std::uint32_t taken = header.free_slot;
-  if (taken != kNone) {
+  const bool fresh = taken == kNone;
+  if (!fresh) {
     header.free_slot = slots_[taken].group.load(std::memory_order_relaxed);
   } else if (header.fresh_slot < header.slots && header.full == 0) {
     taken = header.fresh_slot;
@@ -307,7 +308,8 @@ std::uint32_t Segment::take_slot() {
   slot.valid_pages = slot.dirty_pages = slot.unlogged_pages = slot.logging_pages =
       slot.logged_pages = slot.touched_pages = 0;
   slot.recent.store(1, std::memory_order_relaxed);
-  std::memset(bitmap(taken), 0, 2 * kBitmapWords * 8);
+  // What was never used is zero, and need not be touched to stay so.
+  if (!fresh) std::memset(bitmap(taken), 0, 2 * kBitmapWords * 8);
   return taken;
 }
 

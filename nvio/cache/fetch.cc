@@ -1,0 +1,151 @@
+// From the file to the cache: a MiB of it, or a few blocks, by one read.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "../posix/real.h"
+#include "cached_file.h"
+#include "slots.h"
+
+namespace nvio {
+
+// The descriptor that reads into the store's pages at once, without a copy by the kernel; where the
+// file system or the store cannot, the usual one. Only a tmpfs has pages that nobody writes out
+// meanwhile.
+int CachedFile::fetch_descriptor() {
+  std::call_once(fetch_fd_opened_, [this] {
+    if (session_.settings().kind != StoreKind::tmpfs) return;
+    const std::string self = "/proc/self/fd/" + std::to_string(read_fd_);
+    fetch_fd_.store(real().open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC, 0));
+  });
+  const int fd = fetch_fd_.load();
+  return fd >= 0 ? fd : read_fd_;
+}
+
+// Makes the blocks [first, last] of a group wholly valid by one read of the file. The bucket's
+// lock is held throughout: nobody may write these bytes past us meanwhile.
+CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
+                                      std::uint64_t group_index, std::uint64_t first,
+                                      std::uint64_t last) {
+  group = segment_.make_group(bucket, index_, group_index);
+  if (group == kNone) return Outcome::need_room;
+  // Nothing lies beyond the end of the file: do not cache emptiness.
+  const std::uint64_t size = entry_.size.load(std::memory_order_acquire);
+  const std::uint64_t base = group_index * kGroupSize;
+  while (last > first && base + last * kBlockSize >= size) --last;
+
+  std::uint32_t taken[kGroupBlocks];
+  std::uint64_t count_taken = 0;
+  for (std::uint64_t place = first; place <= last; ++place) {
+    if (segment_.group(group).slot[place] != kNone) continue;
+    const std::uint32_t slot = segment_.take_slot();
+    if (slot == kNone) break;
+    taken[count_taken++] = slot;
+    segment_.slot(slot).place = static_cast<std::uint8_t>(place);
+    segment_.slot(slot).group.store(group, std::memory_order_relaxed);
+    segment_.group(group).slot[place] = slot;
+    entry_.blocks.fetch_add(1, std::memory_order_relaxed);
+  }
+  const auto give_back = [&] {
+    for (std::uint64_t i = 0; i < count_taken; ++i) {
+      segment_.group(group).slot[segment_.slot(taken[i]).place] = kNone;
+      segment_.give_slot(taken[i]);
+      entry_.blocks.fetch_sub(1, std::memory_order_relaxed);
+    }
+  };
+  for (std::uint64_t place = first; place <= last; ++place) {
+    if (segment_.group(group).slot[place] == kNone) {
+      give_back();
+      return Outcome::need_room;
+    }
+  }
+
+  // Into the blocks at once where they are empty, beside them where they hold something already.
+  static thread_local std::vector<char> beside;
+  iovec vectors[kGroupBlocks];
+  bool all_empty = true;
+  for (std::uint64_t place = first; place <= last; ++place) {
+    const std::uint32_t slot = segment_.group(group).slot[place];
+    const bool empty = !segment_.valid(slot).any(0, kBlockSize);
+    all_empty = all_empty && empty;
+    if (!empty && beside.empty()) beside.resize(kGroupSize);
+    vectors[place - first] = {empty ? segment_.block(slot) : beside.data() + place * kBlockSize,
+                              kBlockSize};
+  }
+  const int blocks = static_cast<int>(last - first + 1);
+  const std::uint64_t wanted = static_cast<std::uint64_t>(blocks) * kBlockSize;
+  std::uint64_t done = 0;
+  const std::uint64_t start = base + first * kBlockSize;
+  if (start < entry_.real_size.load(std::memory_order_acquire)) {
+    // Network file systems read on in small requests, one after the other; told beforehand, they
+    // send them all at once.
+    int fd = all_empty && blocks > 1 ? fetch_descriptor() : read_fd_;
+    if (blocks > 1 && fd == read_fd_) {
+      posix_fadvise(read_fd_, static_cast<off_t>(start), static_cast<off_t>(wanted),
+                    POSIX_FADV_WILLNEED);
+    }
+    iovec rest[kGroupBlocks];
+    while (done < wanted) {
+      const auto skip = static_cast<std::uint64_t>(done / kBlockSize);
+      std::copy(vectors + skip, vectors + blocks, rest);
+      rest[0].iov_base = static_cast<char*>(rest[0].iov_base) + done % kBlockSize;
+      rest[0].iov_len -= done % kBlockSize;
+      const ssize_t n = real().preadv(fd, rest, blocks - static_cast<int>(skip),
+                                      static_cast<off_t>(start + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && fd != read_fd_) {
+        fd = read_fd_;  // the last bytes of a file may not be had this way
+        continue;
+      }
+      if (n < 0) {
+        give_back();
+        return Outcome::not_served;
+      }
+      if (n == 0) break;
+      done += static_cast<std::uint64_t>(n);
+    }
+  }
+  count(counters_.fetches);
+  count(counters_.fetched_bytes, done);
+  for (std::uint64_t place = first; place <= last; ++place) {
+    const std::uint32_t slot = segment_.group(group).slot[place];
+    char* bytes = static_cast<char*>(vectors[place - first].iov_base);
+    const std::uint64_t before = (place - first) * kBlockSize;
+    const std::uint64_t got = done > before ? std::min(kBlockSize, done - before) : 0;
+    std::memset(bytes + got, 0, kBlockSize - got);
+    if (bytes != segment_.block(slot)) {
+      const Bits valid = segment_.valid(slot);
+      for (std::uint64_t a = valid.next_clear(0, kBlockSize); a < kBlockSize;) {
+        const std::uint64_t b = valid.next_set(a, kBlockSize);
+        std::memcpy(segment_.block(slot) + a, bytes + a, b - a);
+        a = valid.next_clear(b, kBlockSize);
+      }
+    }
+    mark_valid(segment_, slot, 0, kBlockSize);
+  }
+  return Outcome::done;
+}
+
+void CachedFile::prefetch(std::uint32_t share, std::uint32_t shares) {
+  activate();
+  const std::uint64_t size = entry_.size.load();
+  if (entry_.mode.load() != kActive || read_fd_ < 0) return;
+  const std::uint64_t groups = (size + kGroupSize - 1) / kGroupSize;
+  for (std::uint64_t i = groups * share / shares; i < groups * (share + 1) / shares; ++i) {
+    if (!prefetch_group(i)) return;
+  }
+}
+
+bool CachedFile::prefetch_group(std::uint64_t group_index) {
+  if (entry_.mode.load() != kActive || read_fd_ < 0) return true;
+  Bucket& bucket = segment_.bucket_of(index_, group_index);
+  const std::lock_guard guard(bucket.lock);
+  std::uint32_t group = kNone;
+  return fetch(bucket, group, group_index, 0, kGroupBlocks - 1) == Outcome::done;
+}
+
+}  // namespace nvio
