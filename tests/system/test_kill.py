@@ -21,7 +21,7 @@ from tare.leftovers import clean
 pytestmark = [pytest.mark.system, needs_root]
 
 LIFE = """
-import signal, sys
+import os, sys
 from pathlib import Path
 from tare.environments import Site
 from tare.environments.container import Container
@@ -30,8 +30,6 @@ from tare.interference import Interference
 from tare.leftovers import Registry
 from tare.placement import Placement
 
-# What was started in the background was told to ignore it, and so would this.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 root, programs, scratch = map(Path, sys.argv[1:])
 while True:
     with Registry(root) as registry, Hosts(registry) as hosts, hosts.tap():
