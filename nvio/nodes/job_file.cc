@@ -149,6 +149,15 @@ int JobFile::step_aside() {
 
 ssize_t JobFile::read(std::uint64_t offset, void* buffer, std::size_t length) {
   wait_for_overlap(offset, length);
+  // What is queued behind the range may make the file longer, and the range a hole in it.
+  const bool may_grow = is_queued(offset, INT64_MAX - offset);
+  const ssize_t done = read_now(offset, buffer, length);
+  if (!may_grow || done < 0 || static_cast<std::size_t>(done) == length) return done;
+  wait_for_overlap(offset, INT64_MAX - offset);
+  return read_now(offset, buffer, length);
+}
+
+ssize_t JobFile::read_now(std::uint64_t offset, void* buffer, std::size_t length) {
   if (nodes_ == 1) return cached_.read(offset, buffer, length);
   if (const int error = broken_.load(); error != 0) {
     errno = error;
@@ -303,10 +312,14 @@ ssize_t JobFile::write_later(std::uint64_t offset, const void* buffer, std::size
   return static_cast<ssize_t>(length);
 }
 
-void JobFile::wait_for_overlap(std::uint64_t offset, std::size_t length) {
+bool JobFile::is_queued(std::uint64_t offset, std::size_t length) const {
   WriteQueue* queue = queued_.load(std::memory_order_acquire);
-  if (queue == nullptr || !queue->overlaps(offset, length)) return;
-  const int error = queue->drain();
+  return queue != nullptr && queue->overlaps(offset, length);
+}
+
+void JobFile::wait_for_overlap(std::uint64_t offset, std::size_t length) {
+  if (!is_queued(offset, length)) return;
+  const int error = queued_.load(std::memory_order_acquire)->drain();
   const std::lock_guard guard(queueing_);
   if (queue_error_ == 0) queue_error_ = error;
 }

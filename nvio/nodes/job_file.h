@@ -62,6 +62,7 @@ class JobFile {
   // Whether transfers go to the owner of the bytes.
   bool is_routed() const;
   std::uint32_t owner(std::uint64_t group) const;
+  ssize_t read_now(std::uint64_t offset, void* buffer, std::size_t length);
   ssize_t routed_read(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t routed_write(std::uint64_t offset, const char* buffer, std::size_t length);
   ssize_t read_at(std::uint32_t node, std::uint64_t offset, char* buffer, std::size_t length,
@@ -81,6 +82,7 @@ class JobFile {
   int fail(int error);
   // Waits for queued writes; returns what went wrong with them.
   int drain_queue();
+  bool is_queued(std::uint64_t offset, std::size_t length) const;
   void wait_for_overlap(std::uint64_t offset, std::size_t length);
   ssize_t write_now(std::uint64_t offset, const void* buffer, std::size_t length);
 
