@@ -14,6 +14,8 @@ const FIRST_GUESS: f64 = 125e6;
 /// No link is taken for faster, so that it is soon taken for slow when it begins to hinder.
 const FASTEST: f64 = 10e9;
 const SMOOTH: f64 = 1.0 / 16.0;
+/// Samples of fewer bytes than this count for less.
+const WHOLE_SAMPLE: f64 = 32.0 * 1024.0;
 /// A run of this many bytes fills the socket's buffer, of 512 KiB, unless the link carries more
 /// than half as much as comes.
 const RUN_BYTES: usize = 3 << 19;
@@ -91,18 +93,22 @@ impl StepGain {
     pub fn cost(&mut self, bytes: usize, seconds: f64) {
         if bytes > 0 {
             let sample = seconds / as_f64(bytes);
-            let first = self.seconds_a_byte == 0.0;
-            let weight = if first { 1.0 } else { SMOOTH };
-            self.seconds_a_byte += weight * (sample - self.seconds_a_byte);
+            self.seconds_a_byte += weight(bytes) * (sample - self.seconds_a_byte);
         }
     }
 
     /// Of `bytes` tried, `saved` needed not be sent.
     pub fn outcome(&mut self, bytes: usize, saved: usize) {
         if bytes > 0 {
-            self.saved += SMOOTH * (as_f64(saved) / as_f64(bytes) - self.saved);
+            self.saved += weight(bytes) * (as_f64(saved) / as_f64(bytes) - self.saved);
         }
     }
+}
+
+/// What a sample of so many bytes counts. What a step costs whatever the bytes would make a few of
+/// them look dear.
+fn weight(bytes: usize) -> f64 {
+    SMOOTH * (as_f64(bytes) / WHOLE_SAMPLE).min(1.0)
 }
 
 /// One write to the link.

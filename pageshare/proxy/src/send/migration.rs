@@ -7,7 +7,7 @@ use std::time::Instant;
 use pageshare_stream::RamBlock;
 use pageshare_wire::adaptive::{Link, StepGain};
 use pageshare_wire::hello::MigrationId;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::versions::Versions;
 use super::workers::Workers;
@@ -37,6 +37,7 @@ pub(super) struct Migration {
 }
 
 /// What was learnt about the link and about what pays on it.
+#[derive(Debug)]
 pub(super) struct Gains {
     pub(super) link: Link,
     pub(super) ask: StepGain,
@@ -149,6 +150,7 @@ impl Migration {
 
     /// The migration is over: a copy of a VM that has left is finished.
     pub(super) fn end(&self) -> Record {
+        debug!("learnt: {:?}", self.gains());
         if let Some(keeper) = self.keeper.as_ref().filter(|_| self.account.is_broken()) {
             keeper.discard();
         } else if let Some(keeper) = &self.keeper {

@@ -80,7 +80,6 @@ pub(super) fn compressor(level: i32) -> Result<Compressor, Error> {
 }
 
 fn finish(job: Job, compressor: Option<&mut Compressor>) {
-    let begin = thread_time();
     let asked = job.draft.asked();
     let (treatments, deltas) = match &job.pages {
         Pages::AtOnce => (vec![Treatment::AtOnce; asked], Vec::new()),
@@ -88,6 +87,8 @@ fn finish(job: Job, compressor: Option<&mut Compressor>) {
     };
     let bytes: usize = deltas.iter().map(|delta| delta.len() + 2).sum();
     let delta_saved = deltas.len() * PAGE_SIZE - bytes;
+    // What comes before is done with and without compression.
+    let begin = thread_time();
     let encoded = job.draft.encode(job.hashes, &treatments, &deltas, compressor);
     let seconds = thread_time().saturating_sub(begin).as_secs_f64();
     // A channel that has failed no longer waits for its segments.

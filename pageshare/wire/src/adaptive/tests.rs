@@ -95,19 +95,35 @@ fn a_sender_that_has_little_to_send_learns_nothing_and_goes_on() {
 }
 
 #[test]
+fn a_few_dear_bytes_among_many_do_not_make_a_step_dear() {
+    let link = Link::default();
+    let mut compress = StepGain::new(Policy::Adaptive);
+    for _ in 0..200 {
+        // Nearly all of this segment's pages travel as references.
+        compress.cost(100, 50e-6);
+        compress.outcome(100, 10);
+        compress.cost(SEGMENT, SECONDS_A_BYTE * as_f64(SEGMENT));
+        compress.outcome(SEGMENT, SEGMENT * 3 / 4);
+    }
+    assert!(compress.pays(&link));
+}
+
+#[test]
 fn what_saves_nothing_stops_and_is_still_sampled() {
     let link = Link::default();
     let mut hashing = StepGain::new(Policy::Adaptive);
     for _ in 0..200 {
-        hashing.cost(1000, 0.5e-6);
-        hashing.outcome(100, 0);
+        hashing.cost(SEGMENT, 0.5e-9 * as_f64(SEGMENT));
+        hashing.outcome(SEGMENT, 0);
     }
     let tried = (0..SAMPLE * 10).filter(|_| hashing.worth_it(&link)).count();
     assert_eq!(tried, 10);
-    for _ in 0..200 {
-        hashing.outcome(100, 80);
+    for _ in 0..50 {
+        hashing.outcome(4096, 4096);
     }
-    assert!(hashing.pays(&link), "it comes back when samples save");
-    hashing.cost(1000, SAVED);
+    assert!(hashing.pays(&link), "it comes back when sampled pages save");
+    for _ in 0..200 {
+        hashing.cost(SEGMENT, SAVED);
+    }
     assert!(!hashing.pays(&link), "and not where it costs more than that");
 }
