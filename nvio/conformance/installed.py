@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,7 +91,8 @@ def run_killed_job(launch: Launch, job: SlurmJob, folder: Path) -> None:
     try:
         run_until(process, progress, launch.ranks, 3)
         for pid in ranks_of(process, program):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # the launcher ends the others after the first
+                os.kill(pid, signal.SIGKILL)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

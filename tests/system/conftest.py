@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +18,6 @@ from tare.placement import Placement
 PROGRAMS = Path(__file__).parents[2] / "build"
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-
-
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Started in the background, by a shell that has no jobs: what tests start would be deaf to the
-    # Ctrl-C that they send.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
