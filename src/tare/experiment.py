@@ -18,7 +18,6 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from tare import units
 from tare.canonical import Problem, canonical
 from tare.errors import UsageError
-from tare.workloads import Factor, registry
 
 _SIZE_LIMIT = 1 << 20
 
@@ -158,34 +157,6 @@ def parse(text: str, name: str) -> Experiment:
         f"{name}:{_line(document, p.path)}: {_where(p.path)}{p.message}" for p in problems
     )
     raise UsageError(shown, "`tare schema` prints what is allowed")
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of an experiment file, for editors."""
-    schema = Experiment.model_json_schema()
-    kinds = registry.by_name()
-    schema["properties"]["workload"]["enum"] = list(kinds)
-    rows: dict[str, Any] = {}
-    settings: dict[str, Any] = {}
-    for workload in kinds.values():
-        rows |= {f.name: _row_schema(f, many=True) for f in workload.factors.values()}
-        settings |= {f.name: _row_schema(f, many=False) for f in workload.session_settings.values()}
-    schema["properties"]["factors"] |= {"properties": rows, "additionalProperties": False}
-    schema["properties"]["session"] |= {"properties": settings, "additionalProperties": False}
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    return schema
-
-
-def _row_schema(factor: Factor, *, many: bool) -> dict[str, Any]:
-    level: dict[str, Any] = {"type": ["string", "number"]}
-    if factor.choices:
-        level = {"enum": list(factor.choices)}
-    elif factor.examples:
-        level["examples"] = list(factor.examples)
-    described = {"description": factor.help, "default": factor.default}
-    if not many:
-        return {**level, **described}
-    return {"anyOf": [level, {"type": "array", "items": level, "minItems": 1}], **described}
 
 
 def _from_pydantic(item: Any) -> Problem:

@@ -61,7 +61,7 @@ def clean(json_: Json = False) -> None:
 
 
 def schema() -> None:
-    """Print the JSON Schema of an experiment file, for editors."""
-    from tare import experiment  # noqa: PLC0415
+    """Print the JSON Schema of experiment files and suites, for editors."""
+    from tare.schema import json_schema  # noqa: PLC0415
 
-    printing.show_json(experiment.json_schema())
+    printing.show_json(json_schema())
