@@ -8,16 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tare import analysis, clocks, environments, experiment, leftovers, machine, plan, runner
+from tare import analysis, clocks, environments
 from tare.accounting import Account
-from tare.cell import Cell
 from tare.claims import Claim, Result, Workshop, traces
-from tare.claims.far_machine import at_home
+from tare.claims.shipped import run_text
+from tare.claims.site import cell_of, site_for
 from tare.command import owner_mark
 from tare.environments import Inside, Site
-from tare.hosts import Hosts
-from tare.placement import Placement
-from tare.record import Record
 from tare.workloads import registry
 
 _MOST = 0.01
@@ -38,8 +35,11 @@ def _check(workshop: Workshop) -> Result:
     for name in (*environments.NAMES, environments.FAR):
         if environments.by_name()[name].availability().available:
             workshop.say(name)
-            with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
-                found[name] = _cost_in(workshop, name, Path(folder))
+            with (
+                tempfile.TemporaryDirectory(prefix="tare-claim-") as folder,
+                site_for(workshop, name, Path(folder)) as (level, site),
+            ):
+                found[name] = _cost(level, site)
     workshop.say("counting operations")
     with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
         inflation = _inflation(workshop, Path(folder))
@@ -60,25 +60,6 @@ def _check(workshop: Workshop) -> Result:
     return Result(holds, figure, {**found, "inflation": inflation})
 
 
-def _cost_in(workshop: Workshop, name: str, folder: Path) -> dict[str, Any]:
-    with leftovers.Registry(folder / "leftovers") as owed, Hosts(owed) as hosts:
-        scratch = Path(tempfile.gettempdir()) / f"tare-{owed.run_id}"
-        with owed.owing("directory", str(scratch)):
-            scratch.mkdir()
-            site = Site(
-                hosts=hosts,
-                programs=workshop.programs,
-                scratch=scratch,
-                cache=workshop.cache,
-                leftovers=owed,
-                placement=Placement.parse("same-core"),
-            )
-            if name != environments.FAR:
-                return _cost(name, site)
-            with at_home(folder, hosts) as far:
-                return _cost(f"{environments.FAR} {far.target}", site)
-
-
 def _cost(level: str, site: Site) -> dict[str, Any]:
     tracers: list[str] = []
 
@@ -92,7 +73,7 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
         calibration = clocks.calibrate(site, inside)
         samples = site.scratch / "samples.parquet"
         asked = registry.by_name()["request-reply"]
-        cell = _cell("request-reply", level, transport="udp", scheduling="other")
+        cell = cell_of("request-reply", environment=level, transport="udp", scheduling="other")
         asked.measure(cell, _SESSION, site, inside, samples, watching)
         mean = analysis.summarise_session(samples).value("mean") or 0.0
         probes = _probes(level, site, inside)
@@ -111,17 +92,9 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
 
 def _probes(level: str, site: Site, inside: Inside) -> dict[str, Any]:
     found = registry.by_name()["overhead"].measure(
-        _cell("overhead", level), {}, site, inside, site.scratch / "none.parquet"
+        cell_of("overhead", environment=level), {}, site, inside, site.scratch / "none.parquet"
     )
     return {"shares": found.settings["clock's share"], "refused": found.settings["refused"]}
-
-
-def _cell(workload: str, level: str, **levels: str) -> Cell:
-    found = registry.by_name()[workload]
-    every = {row.name: row.level(row.default) for row in found.factors.values()}
-    every |= {"environment": level, **levels}
-    kept = found.applicable(every)
-    return Cell(id=workload, levels={n: v for n, v in every.items() if n in kept})
 
 
 def _tracers() -> list[str]:
@@ -144,16 +117,7 @@ def _tracers() -> list[str]:
 
 
 def _inflation(workshop: Workshop, folder: Path) -> dict[str, float]:
-    asked = experiment.parse(_TRACED, "traced.yaml")
-    workload = registry.by_name()[asked.workload]
-    record = Record.create(
-        folder / "result",
-        _TRACED,
-        plan.make(asked, workload),
-        machine.fingerprint(workshop.programs),
-    )
-    runner.run(record, asked, workload, workshop.programs, workshop.cache)
-    found = analysis.analyse(record).causes
+    found = analysis.analyse(run_text(workshop, _TRACED, folder / "traced")).causes
     return {c.cell.id: c.inflation for c in found if c.inflation is not None}
 
 

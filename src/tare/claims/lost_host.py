@@ -9,12 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tare import analysis, environments, experiment, leftovers, machine, plan, report, runner
+from tare import analysis, environments, leftovers, report, runner
 from tare.claims import Claim, Result, Workshop
 from tare.claims.far_machine import at_home
+from tare.claims.shipped import run_text
 from tare.hosts import Hosts
-from tare.record import Record
-from tare.workloads import registry
 
 _BLOCKS = 4
 _AFTER = 2
@@ -60,14 +59,6 @@ def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[st
     ):
         level = environments.level(f"{environments.FAR} {far.target}")
         text = _EXPERIMENT.format(far=level, blocks=_BLOCKS)
-        asked = experiment.parse(text, "lost-host.yaml")
-        workload = registry.by_name()[asked.workload]
-        record = Record.create(
-            folder / "result",
-            text,
-            plan.make(asked, workload),
-            machine.fingerprint(workshop.programs),
-        )
         gone: list[int] = []
 
         def watch(progress: runner.Progress) -> None:
@@ -77,7 +68,7 @@ def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[st
                     os.kill(pid, by)
 
         try:
-            runner.run(record, asked, workload, workshop.programs, workshop.cache, watch)
+            record = run_text(workshop, text, folder / "lost-host", watch)
         finally:
             for pid in gone:
                 with suppress(ProcessLookupError):

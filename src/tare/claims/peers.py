@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from tare import leftovers, process
 from tare.analysis import summarise_session
-from tare.cell import Cell
 from tare.claims import Claim, Result, Workshop, shown
+from tare.claims.site import cell_of
 from tare.command import Command
 from tare.environments import Inside, Site
 from tare.environments.native import Native
@@ -47,15 +47,14 @@ Measure = Callable[[Site, Inside], float]
 def _ours(transport: str, reception: str | None = None) -> Measure:
     """Median round trip of a session of our own, in ns."""
     workload = registry.by_name()["request-reply"]
-    every = {name: factor.level(factor.default) for name, factor in workload.factors.items()}
-    every |= {"transport": transport, "payload": f"{_PAYLOAD} B"}
+    chosen = {"transport": transport, "payload": f"{_PAYLOAD} B"}
     if reception is not None:
-        every["reception"] = reception
-    levels = {k: v for k, v in every.items() if k in workload.applicable(every)}
+        chosen["reception"] = reception
+    cell = cell_of("request-reply", **chosen)
 
     def measure(site: Site, inside: Inside) -> float:
         samples = site.scratch / "ours.parquet"
-        workload.measure(Cell(id=transport, levels=levels), _SESSION, site, inside, samples)
+        workload.measure(cell, _SESSION, site, inside, samples)
         median = summarise_session(samples).value("p50")
         assert median is not None  # the workload refuses a session without replies
         return median

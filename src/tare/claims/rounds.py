@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tare import environments, leftovers
+from tare import environments
 from tare.claims import Claim, Result, Workshop, traces
-from tare.claims.far_machine import at_home
+from tare.claims.site import site_for
 from tare.command import owner_mark
 from tare.environments import Site
-from tare.hosts import Hosts
-from tare.placement import Placement
 
 ROUNDS = 100
 _SETTLED = 20
@@ -45,28 +41,17 @@ def enter_and_leave(workshop: Workshop, name: str, rounds: int, folder: Path) ->
     """Enter an environment again and again, run a program in it, and look after each time."""
     settled = 0
     left: list[str] = []
-    with leftovers.Registry(folder / "leftovers") as registry, Hosts(registry) as hosts:
-        scratch = Path(tempfile.gettempdir()) / f"tare-{registry.run_id}"
-        with registry.owing("directory", str(scratch)), _level(name, hosts, folder) as level:
-            scratch.mkdir()
-            site = Site(
-                hosts=hosts,
-                programs=workshop.programs,
-                scratch=scratch,
-                cache=workshop.cache,
-                leftovers=registry,
-                placement=Placement.parse("same-core"),
-            )
-            environment = environments.for_plot({"environment": level})
-            _once(environment, site)  # packs images, and writes logs
-            before = _there(registry.run_id)
-            for number in range(rounds):
-                _once(environment, site)
-                left += [f"round {number}: {what}" for what in _there(registry.run_id) - before]
-                if number + 1 == min(_SETTLED, rounds):
-                    settled = _resident_kb()
-                if number % 10 == 9:
-                    workshop.say(f"{name}: {number + 1} of {rounds} rounds")
+    with site_for(workshop, name, folder) as (level, site):
+        environment = environments.for_plot({"environment": level})
+        _once(environment, site)  # packs images, and writes logs
+        before = _there(site)
+        for number in range(rounds):
+            _once(environment, site)
+            left += [f"round {number}: {what}" for what in _there(site) - before]
+            if number + 1 == min(_SETTLED, rounds):
+                settled = _resident_kb()
+            if number % 10 == 9:
+                workshop.say(f"{name}: {number + 1} of {rounds} rounds")
         return Rounds(rounds, tuple(left), (settled, _resident_kb()))
 
 
@@ -75,22 +60,11 @@ def _once(environment: environments.Environment, site: Site) -> None:
         inside.run(("uname", "-r"), _TIMEOUT_S)
 
 
-@contextmanager
-def _level(name: str, hosts: Hosts, folder: Path) -> Iterator[str]:
-    """The level of an environment; for ssh, of a machine that is made for it."""
-    if name != environments.FAR:
-        yield name
-        return
-    with at_home(folder, hosts) as far:
-        yield f"{environments.FAR} {far.target}"
-
-
-def _there(run_id: str) -> set[str]:
+def _there(site: Site) -> set[str]:
     """Everything of this run that can be seen: traces, open descriptors, threads."""
-    found = set(traces.of_run(run_id))
+    found = set(traces.of_run(site.leftovers.run_id))
     found |= {f"process {pid}" for pid in traces.processes_of(owner_mark())}
-    scratch = Path(tempfile.gettempdir()) / f"tare-{run_id}"
-    found |= {f"file {path.name}" for path in scratch.iterdir() if path.name != "logs"}
+    found |= {f"file {path.name}" for path in site.scratch.iterdir() if path.name != "logs"}
     found.add(f"{len(list(Path('/proc/self/fd').iterdir()))} descriptors")
     return found
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tare import environments, units
+from tare import units
 from tare.environments.scratch_disk import SIZE_BYTES
 from tare.errors import TrialError
 from tare.workloads import (
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.cell import Cell
-    from tare.environments import Environment, Inside, Site
-    from tare.placement import Placement
+    from tare.environments import Inside, Site
 
 __all__ = ["Disk"]
 
@@ -70,7 +69,7 @@ _FACTORS = (
 )
 
 
-class Disk:
+class Disk(rows.InEnvironment):
     """The workload `disk`."""
 
     name = "disk"
@@ -94,7 +93,7 @@ class Disk:
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out fio's settings for hdparm, and a queue where requests are synchronous."""
-        names = rows.applicable(self.factors, levels)
+        names = set(super().applicable(levels))
         if levels["operation"] in _HDPARM:
             names -= {"io", "block", "depth"}
         elif levels["io"] == "buffered":
@@ -103,23 +102,11 @@ class Disk:
 
     def setup_seconds(self, plot: Mapping[str, str]) -> float:
         """Expected duration of setting an environment up, its disk filled."""
-        return environments.setup_seconds(plot) + 2.0
+        return super().setup_seconds(plot) + 2.0
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
         return _HDPARM_S if cell.levels["operation"] in _HDPARM else float(session["seconds"]) + 1.0
-
-    def link_rate(self, plot: Mapping[str, str]) -> int | None:
-        """Only NFS goes over the wire, at its full rate."""
-        return rows.link_rate(plot)
-
-    def environment(self, plot: Mapping[str, str]) -> Environment:
-        """The environment that a plot names, with its options."""
-        return environments.for_plot(plot)
-
-    def placement(self, plot: Mapping[str, str]) -> Placement:
-        """Processors that a plot asks for."""
-        return rows.placement(plot)
 
     def measure(
         self,

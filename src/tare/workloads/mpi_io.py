@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import environments, filesystems, units
+from tare import filesystems, units
 from tare.errors import TrialError, UsageError
 from tare.placement import Placement
 from tare.workloads import Factor, Measurement, Statistic, Watching, choice, rows, unwatched
@@ -25,7 +25,7 @@ from tare.workloads.mpi_io_programs import PROGRAMS, Place
 
 if TYPE_CHECKING:
     from tare.cell import Cell
-    from tare.environments import Environment, Inside, Site
+    from tare.environments import Inside, Site
 
 __all__ = ["MpiIo"]
 
@@ -105,7 +105,7 @@ _PIECES = {"rows": 0.5, "views": 64, "collective": 64, "block": 64, "shift": 64}
 """walks: bytes of a call, in sides of the matrix."""
 
 
-class MpiIo:
+class MpiIo(rows.InEnvironment):
     """The workload `mpi-io`."""
 
     name = "mpi-io"
@@ -154,14 +154,6 @@ class MpiIo:
             piece = float(levels["vertices"]) * _PIECES[levels["pattern"]]
         slow = levels["cache"] == PLAIN and levels["filesystem"] != "tmpfs"
         return _TRIAL_S + touched / _BYTES_S + (touched / piece / _CALLS_S if slow else 0.0)
-
-    def link_rate(self, plot: Mapping[str, str]) -> int | None:
-        """Bits a second of the wire to the file system's server."""
-        return rows.link_rate(plot)
-
-    def environment(self, plot: Mapping[str, str]) -> Environment:
-        """The environment that a plot names, with its options."""
-        return environments.for_plot(plot)
 
     def placement(self, plot: Mapping[str, str]) -> Placement:  # noqa: ARG002
         """Ranks run where the kernel puts them."""

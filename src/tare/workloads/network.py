@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.cell import Cell
-    from tare.environments import Environment, Inside, ServerProcess, Site
-    from tare.placement import Placement
+    from tare.environments import Inside, ServerProcess, Site
 
 __all__ = ["Network"]
 
@@ -74,12 +73,11 @@ _FACTORS = (
 )
 
 
-class Network:
+class Network(rows.InEnvironment):
     """The workload `network`."""
 
     name = "network"
     factors: Mapping[str, Factor] = {row.name: row for row in _FACTORS}
-    plot_factors = rows.PLOT
     session_settings: Mapping[str, Factor] = {
         "seconds": rows.count("seconds", "3", "How long each side sends, in whole seconds.")
     }
@@ -100,30 +98,10 @@ class Network:
         """What sentences about a cell speak of."""
         return f"Throughput of TCP to {cell.levels['to']} ({cell.levels['tool']})"
 
-    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
-        """Leave out what a guest is made of, where there is none."""
-        return frozenset(rows.applicable(self.factors, levels))
-
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:
-        """Expected duration of setting an environment up."""
-        return environments.setup_seconds(plot)
-
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
         turns = 2 if cell.levels["mode"] == "alone" else 1
         return turns * (int(session["seconds"]) + 1.5)
-
-    def link_rate(self, plot: Mapping[str, str]) -> int | None:
-        """Bits a second of the wire."""
-        return rows.link_rate(plot)
-
-    def environment(self, plot: Mapping[str, str]) -> Environment:
-        """The environment that a plot names, with its options."""
-        return environments.for_plot(plot)
-
-    def placement(self, plot: Mapping[str, str]) -> Placement:
-        """Processors that a plot asks for: `host` is the host's side, `guest` the other."""
-        return rows.placement(plot)
 
     def measure(
         self,

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.cell import Cell
-    from tare.environments import Environment, Inside, Site
-    from tare.placement import Placement
+    from tare.environments import Inside, Site
 
 __all__ = ["Overhead"]
 
@@ -68,12 +67,11 @@ _UNITS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 _FACTORS = (rows.environment("What costs"), rows.PLACEMENT, *rows.GUEST)
 
 
-class Overhead:
+class Overhead(rows.InEnvironment):
     """The workload `overhead`."""
 
     name = "overhead"
     factors: Mapping[str, Factor] = {row.name: row for row in _FACTORS}
-    plot_factors = rows.PLOT
     session_settings: Mapping[str, Factor] = {}
     statistics: Mapping[str, Statistic] = {
         **{name: Statistic(what) for name, (what, _) in _UNITS.items()},
@@ -90,29 +88,9 @@ class Overhead:
         """What sentences about a cell speak of."""
         return "An elementary operation"
 
-    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
-        """Leave out what a guest is made of, where there is none."""
-        return frozenset(rows.applicable(self.factors, levels))
-
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:
-        """Expected duration of setting an environment up."""
-        return environments.setup_seconds(plot)
-
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:  # noqa: ARG002
         """Expected duration of a trial: the probes, and one more setting up."""
         return 2.0 + environments.setup_seconds(cell.levels)
-
-    def link_rate(self, plot: Mapping[str, str]) -> int | None:
-        """Nothing goes over a wire."""
-        return rows.link_rate(plot)
-
-    def environment(self, plot: Mapping[str, str]) -> Environment:
-        """The environment that a plot names, with its options."""
-        return environments.for_plot(plot)
-
-    def placement(self, plot: Mapping[str, str]) -> Placement:
-        """Processors that a plot asks for."""
-        return rows.placement(plot)
 
     def measure(
         self,
@@ -138,7 +116,7 @@ class Overhead:
             else:
                 refused.append(name)
         began = time.monotonic_ns()
-        with environments.for_plot(cell.levels).enter(site) as second:
+        with self.environment(cell.levels).enter(site) as second:
             second.run(("uname", "-r"), _TIMEOUT_S)
             values["start"] = float(time.monotonic_ns() - began)
             with second.start(("sleep", _IDLE_S)) as idle:

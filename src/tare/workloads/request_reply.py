@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import accounting, environments, process, units
+from tare import accounting, process, units
 from tare.errors import TareError, TrialError, UsageError
 from tare.interference import Interference
 from tare.workloads import (
@@ -27,8 +27,7 @@ from tare.workloads import (
 
 if TYPE_CHECKING:
     from tare.cell import Cell
-    from tare.environments import Environment, Inside, ServerProcess, Site
-    from tare.placement import Placement
+    from tare.environments import Inside, ServerProcess, Site
 
 TRANSPORTS: Mapping[str, str] = {
     "icmp": "ICMP echo",
@@ -106,20 +105,18 @@ _SETTINGS = (
 
 # What a trial costs beside its requests, and what a request costs, in seconds: only for the plan's
 # estimate. The progress bar corrects itself by what it sees.
-_SETUP_S = {"native": 0.3, "container": 0.9, "gvisor": 2.0, "uml": 4.0, "qemu": 3.5}
 _SESSION_S = {"native": 0.25, "container": 0.3, "gvisor": 0.8, "uml": 0.8, "qemu": 0.5}
 _REQUEST_S = {"native": 60e-6, "container": 60e-6, "gvisor": 800e-6, "uml": 400e-6, "qemu": 500e-6}
-_UNKNOWN_SETUP_S = 5.0
+_UNKNOWN_SESSION_S = 5.0
 _UNKNOWN_REQUEST_S = 1e-3
 
 
-class RequestReply:
+class RequestReply(rows.InEnvironment):
     """The workload `request-reply`."""
 
     name = "request-reply"
     factors: Mapping[str, Factor] = {factor.name: factor for factor in _FACTORS}
     session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
-    plot_factors = rows.PLOT
     statistics: Mapping[str, Statistic] = {
         "p50": Statistic("median response time of a session"),
         "mean": Statistic("mean response time of a session"),
@@ -134,16 +131,12 @@ class RequestReply:
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out what a transport does not know: only a DDS has reception modes."""
-        names = rows.applicable(self.factors, levels)
+        names = set(super().applicable(levels))
         if levels["transport"] not in _DOMAINS:
             names.discard("reception")
         if levels["transport"] == "icmp":  # answered in the kernel: nobody works
             names.discard("server_work")
         return frozenset(names)
-
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:
-        """Expected duration of a boot or a container's start, with its calibration."""
-        return _SETUP_S.get(plot["environment"], _UNKNOWN_SETUP_S)
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
@@ -154,19 +147,7 @@ class RequestReply:
         if rate is not None:
             each = max(each, 1 / rate)
         requests = int(session["requests"]) + int(session["warmup"])
-        return _SESSION_S.get(environment, _UNKNOWN_SETUP_S) + requests * each
-
-    def link_rate(self, plot: Mapping[str, str]) -> int | None:
-        """Bits a second of the link that a plot asks for."""
-        return rows.link_rate(plot)
-
-    def environment(self, plot: Mapping[str, str]) -> Environment:
-        """The environment that a plot names, with its options."""
-        return environments.for_plot(plot)
-
-    def placement(self, plot: Mapping[str, str]) -> Placement:
-        """Processors and priority that a plot asks for."""
-        return rows.placement(plot)
+        return _SESSION_S.get(environment, _UNKNOWN_SESSION_S) + requests * each
 
     def measure(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tare import environments, units
+from tare.environments import Environment
 from tare.errors import UsageError
 from tare.placement import Placement
 from tare.workloads import Factor, choice
@@ -16,12 +17,12 @@ __all__ = [
     "PLACEMENT",
     "PLOT",
     "SCHEDULING",
-    "applicable",
+    "InEnvironment",
     "count",
     "duration",
     "environment",
+    "link",
     "link_rate",
-    "placement",
     "size",
 ]
 
@@ -79,8 +80,8 @@ SCHEDULING = choice(
 )
 
 
-def _parse_link(written: object) -> int | None:
-    """Bits a second, or None without a limit."""
+def link_rate(written: object) -> int | None:
+    """Bits a second of a link, or None without a limit."""
     if written == "unlimited":
         return None
     rate = units.bit_rate(written)
@@ -93,14 +94,12 @@ def _show_link(rate: int | None) -> str:
     return "unlimited" if rate is None else f"{rate / 1e6:g} Mbit/s"
 
 
-LINK = Factor(
-    "link",
-    _parse_link,
-    _show_link,
-    "unlimited",
-    "Rate of the link between the hosts.",
-    examples=("unlimited", "100 Mbit/s"),
-)
+def link(name: str, default: str, help: str, *examples: str) -> Factor:  # noqa: A002
+    """A factor whose levels are rates of a link."""
+    return Factor(name, link_rate, _show_link, default, help, examples=examples)
+
+
+LINK = link("link", "unlimited", "Rate of the link between the hosts.", "unlimited", "100 Mbit/s")
 
 GUEST = (
     count("vcpus", "1", "Virtual processors of a QEMU guest."),
@@ -119,18 +118,30 @@ PLOT = frozenset({"environment", "placement", "scheduling", "link", *(row.name f
 """Rows of this file that need an environment to be set up anew."""
 
 
-def applicable(factors: Mapping[str, Factor], levels: Mapping[str, str]) -> set[str]:
-    """Names of factors without those of a guest where there is none."""
-    guest = {row.name for row in GUEST} if levels.get("environment") != "qemu" else set()
-    return set(factors) - guest
+class InEnvironment:
+    """What workloads share that are measured in an environment, and declare it by these rows."""
 
+    factors: Mapping[str, Factor]
+    plot_factors = PLOT
 
-def link_rate(plot: Mapping[str, str]) -> int | None:
-    """Bits a second of the link that a plot asks for; None without a limit."""
-    return _parse_link(plot.get("link", "unlimited"))
+    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+        """Leave out what a guest is made of, where there is none."""
+        guest = {row.name for row in GUEST} if levels.get("environment") != "qemu" else set()
+        return frozenset(self.factors) - guest
 
+    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+        """Expected duration of setting an environment up, with its calibration."""
+        return environments.setup_seconds(plot)
 
-def placement(plot: Mapping[str, str]) -> Placement:
-    """Processors and priority that a plot asks for."""
-    found = Placement.parse(plot.get("placement", PLACEMENT.default))
-    return replace(found, fifo=50 if plot.get("scheduling", "other") == "fifo" else None)
+    def environment(self, plot: Mapping[str, str]) -> Environment:
+        """The environment that a plot names, with its options."""
+        return environments.for_plot(plot)
+
+    def link_rate(self, plot: Mapping[str, str]) -> int | None:
+        """Bits a second of the link that a plot asks for; None without a limit."""
+        return link_rate(plot.get("link", LINK.default))
+
+    def placement(self, plot: Mapping[str, str]) -> Placement:
+        """Processors and priority that a plot asks for."""
+        found = Placement.parse(plot.get("placement", PLACEMENT.default))
+        return replace(found, fifo=50 if plot.get("scheduling", "other") == "fifo" else None)

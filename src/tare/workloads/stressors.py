@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tare import environments
 from tare.errors import TrialError
 from tare.workloads import Factor, Measurement, Statistic, Unit, Watching, choice, rows, unwatched
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.cell import Cell
-    from tare.environments import Environment, Inside, Site
-    from tare.placement import Placement
+    from tare.environments import Inside, Site
 
 __all__ = ["SCORE", "Class", "Method", "Stressing", "stress_ng", "sysbench"]
 
@@ -101,7 +99,7 @@ class Class:
     methods: Mapping[str, Method]
 
 
-class Stressing:
+class Stressing(rows.InEnvironment):
     """A workload of classes of methods; a trial runs every method of one class.
 
     Args:
@@ -109,7 +107,6 @@ class Stressing:
         classes: by name; the first is the default.
     """
 
-    plot_factors = rows.PLOT
     session_settings: Mapping[str, Factor] = {
         "seconds": rows.count("seconds", "1", "How long each method runs, in whole seconds.")
     }
@@ -137,29 +134,9 @@ class Stressing:
         """What sentences about a cell speak of."""
         return self._of(cell).subject
 
-    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
-        """Leave out what a guest is made of, where there is none."""
-        return frozenset(rows.applicable(self.factors, levels))
-
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:
-        """Expected duration of setting an environment up."""
-        return environments.setup_seconds(plot)
-
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
         return len(self._of(cell).methods) * (int(session["seconds"]) + _START_S)
-
-    def link_rate(self, plot: Mapping[str, str]) -> int | None:
-        """Nothing goes over a wire."""
-        return rows.link_rate(plot)
-
-    def environment(self, plot: Mapping[str, str]) -> Environment:
-        """The environment that a plot names, with its options."""
-        return environments.for_plot(plot)
-
-    def placement(self, plot: Mapping[str, str]) -> Placement:
-        """Processors that a plot asks for."""
-        return rows.placement(plot)
 
     def measure(
         self,

@@ -12,7 +12,7 @@ from tare.workloads import Factor, choice
 from tare.workloads import rows as shared
 from tare.workloads.migration.arms import ARMS
 
-__all__ = ["FACTORS", "PLOT", "SETTINGS", "link_rate", "load", "processors", "words"]
+__all__ = ["FACTORS", "PLOT", "SETTINGS", "load", "processors", "words"]
 
 _MICRO = re.compile(r"micro ([0-9]+(?:\.[0-9])?) ?%")
 _WORKS = ("idle", "web", "memcached", "compile", "spin", "random")
@@ -32,10 +32,6 @@ def _guest(written: object) -> str:
             " 'micro 82.8 %'"
         )
     return f"micro {float(match[1]):g} %"
-
-
-def _link(written: object) -> int | None:
-    return link_rate(str(written))
 
 
 def _frequency(written: object) -> float:
@@ -71,13 +67,13 @@ FACTORS = (
         "How the guest migrates. " + "; ".join(f"{arm.name}: {arm.help}" for arm in ARMS) + ".",
         tuple(arm.name for arm in ARMS),
     ),
-    Factor(
+    shared.link(
         "wire",
-        _link,
-        lambda rate: "unlimited" if rate is None else f"{rate / 1e6:g} Mbit/s",
         "1 Gbit/s",
         "Rate of the wire between the hosts; nothing but migrations travels on it.",
-        examples=("1 Gbit/s", "10 Gbit/s", "unlimited"),
+        "1 Gbit/s",
+        "10 Gbit/s",
+        "unlimited",
     ),
     choice(
         "processors",
@@ -135,16 +131,6 @@ SETTINGS = (
     shared.duration("timeout", "120 s", "A migration that takes longer is cancelled."),
     shared.duration("downtime_limit", "300 ms", "For how long the guest may stand still."),
 )
-
-
-def link_rate(written: str) -> int | None:
-    """Bits a second of a wire, None without a limit."""
-    if written == "unlimited":
-        return None
-    rate = units.bit_rate(written)
-    if rate == 0:
-        raise UsageError(f"{written!r} would never deliver: give a rate above 0, or 'unlimited'")
-    return rate
 
 
 def load(work: str) -> str | None:

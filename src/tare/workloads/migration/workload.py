@@ -20,6 +20,7 @@ from tare.workloads.migration.guest import Guest
 from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies
 from tare.workloads.migration.testbed import InsideTestbed, Testbed
+from tare.workloads.rows import link_rate
 
 if TYPE_CHECKING:
     from tare.cell import Cell
@@ -136,7 +137,7 @@ class _Trial:
     ) -> None:
         self._arm = arms.BY_NAME[cell.levels["arm"]]
         self._prealloc = cell.levels["destination"] == "preallocated"
-        self._rate = rows.link_rate(cell.levels["wire"])
+        self._rate = link_rate(cell.levels["wire"])
         self._tls = cell.levels.get("tls") == "on"
         self._session = session
         self._site = site
