@@ -61,12 +61,12 @@ SampledTimer::SampledTimer(std::atomic<std::uint32_t>& calls, const FileEntry& e
   calls.store(call, std::memory_order_relaxed);
   sampling_ = call % (slow ? kEverySlow : kEvery) == 0 ||
               samples.load(std::memory_order_relaxed) < kFirstSamples;
-  if (sampling_) start_ = std::chrono::steady_clock::now();
+  if (sampling_) start_ = clock_now();
 }
 
 void SampledTimer::note(FileEntry& entry, std::uint64_t length) const {
   if (!sampling_) return;
-  const std::chrono::duration<float> passed = std::chrono::steady_clock::now() - start_;
+  const std::chrono::duration<float> passed = clock_now() - start_;
   const float bytes = static_cast<float>(length) * static_cast<float>(kSecondsPerByte);
   const float seconds = std::max(0.0F, passed.count() - bytes);
   const bool is_read = direction_ == Direction::read;

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
 #include "../settings/settings.h"
+#include "clock.h"
 #include "segment.h"
 
 namespace nvio {
@@ -28,7 +28,7 @@ class SampledTimer {
  private:
   Direction direction_;
   bool sampling_ = false;
-  std::chrono::steady_clock::time_point start_{};
+  TimePoint start_{};
 };
 
 // Whether the file's calls are so slow that its small transfers belong in the cache.

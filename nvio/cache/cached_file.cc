@@ -270,12 +270,12 @@ CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, s
         return Outcome::not_served;
       }
       missed = true;
-      const auto start = std::chrono::steady_clock::now();
+      const TimePoint start = clock_now();
       const Outcome outcome = fetch(bucket, group, group_index, automatic ? 0 : piece.place,
                                     automatic ? kGroupBlocks - 1 : Piece(end - 1, end).place);
       if (outcome != Outcome::done) return outcome;
       if (automatic) {
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        const std::chrono::duration<double> passed = clock_now() - start;
         session_.ledger().spend(note_fetch(entry_, passed.count()));
       }
       slot = segment_.group(group).slot[piece.place];
