@@ -170,6 +170,7 @@ std::string absolute_path(const char* path) {
 std::unique_ptr<Session> Session::join(const Settings& settings, std::string& why) {
   std::unique_ptr<Session> session(new Session);
   session->settings_ = settings;
+  session->settings_.session = session_name(settings);  // a forked child would find another
   session->folder_ = store_folder(settings, settings.node.value_or(0));
   const std::string& folder = session->folder_;
   const bool tmpfs = settings.kind == StoreKind::tmpfs ||
@@ -241,6 +242,11 @@ void Session::leave() {
   if (joined && !left_over && flock(alive_, LOCK_EX | LOCK_NB) == 0) {
     remove_folder();
   }
+  real().close(alive_);
+  alive_ = -1;
+}
+
+void Session::abandon() {
   real().close(alive_);
   alive_ = -1;
 }

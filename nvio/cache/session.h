@@ -62,6 +62,9 @@ class Session {
   // program goes on meanwhile.
   void flush_for_good();
 
+  // In a forked child: closes its copy of the lock by which the store is known to be in use.
+  void abandon();
+
   // Makes room for at least one block, writing back what must be. No lock may be held.
   bool make_room();
 

@@ -27,6 +27,11 @@ std::unique_ptr<Job> Job::join(const Settings& settings, std::string& why) {
 
 Job::~Job() = default;
 
+void Job::abandon() {
+  session_->abandon();
+  for (const auto& client : clients_) client->abandon();
+}
+
 JobFile* Job::acquire(int fd, const std::string& path, const FileSettings& settings) {
   CachedFile* cached = session_->acquire(fd, path, settings);
   return cached == nullptr ? nullptr : enter(cached, settings);

@@ -34,6 +34,9 @@ class Job {
   void step_aside(const char* path);
   void unlinking(const char* path, const char* to);
 
+  // In a forked child: lets go of what keeps the parent's store and managers alive.
+  void abandon();
+
  private:
   explicit Job(const Settings& settings) : settings_(settings) {}
   JobFile* enter(CachedFile* cached, const FileSettings& settings);

@@ -1,7 +1,6 @@
 #include "node_client.h"
 
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -39,10 +38,7 @@ bool NodeClient::connect_locked(std::string& why) {
   std::chrono::milliseconds pause{1};
   while (Clock::now() < give_up) {
     channel_ = try_connect(why);
-    if (channel_ != nullptr) {
-      owner_ = getpid();
-      return true;
-    }
+    if (channel_ != nullptr) return true;
     if (may_start && start_manager(settings_, node_, why) == Started::failed) break;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::milliseconds(50));
@@ -104,7 +100,7 @@ int NodeClient::call(Request request, std::span<const std::byte> payload, Reply&
                      std::span<std::byte> room) {
   const std::lock_guard guard(mutex_);
   std::string why;
-  if (!connect_locked(why) || owner_ != getpid()) return EIO;
+  if (!connect_locked(why)) return EIO;
   const int error = exchange(request, payload, reply, room);
   if (error == 0) return reply.error;
   fail("lost the manager of node " + std::to_string(node_) + ": " + std::strerror(error));
@@ -137,6 +133,11 @@ int NodeClient::exchange(Request request, std::span<const std::byte> payload, Re
   }
   const std::size_t have = got - sizeof reply;
   return receive_all(*channel_, room.data() + have, reply.payload - have);
+}
+
+void NodeClient::abandon() {
+  broken_ = true;
+  channel_.reset();
 }
 
 void NodeClient::fail(const std::string& why) {

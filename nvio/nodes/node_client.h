@@ -1,8 +1,6 @@
 // This process's connection to the manager of one node: a request, its answer, the next request.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <mutex>
 #include <span>
@@ -29,6 +27,8 @@ class NodeClient {
            std::span<std::byte> room = {});
 
   bool is_broken() const { return broken_; }
+  // In a forked child: leaves the connection to its parent.
+  void abandon();
 
  private:
   bool connect_locked(std::string& why);
@@ -42,7 +42,6 @@ class NodeClient {
   std::uint32_t node_;
   std::mutex mutex_;
   std::unique_ptr<Channel> channel_;
-  pid_t owner_ = 0;  // the process that connected: a fork's child must leave the connection alone
   bool broken_ = false;
 };
 

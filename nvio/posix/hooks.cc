@@ -1,6 +1,7 @@
 #include "hooks.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -101,6 +102,9 @@ constexpr PosixHooks kHooks{
         job->correct_size(status);
       }
     },
+    nullptr,
+    nullptr,
+    true,
 };
 
 }  // namespace
@@ -114,6 +118,7 @@ Process::Process()
     : settings_(read_settings_of_process()),
       files_(zeroed<std::atomic<JobFile*>>()),
       left_open_(zeroed<std::atomic<bool>>()) {
+  pthread_atfork(nullptr, nullptr, [] { the().become_child(); });
   for (const auto& complaint : settings_.complaints) {
     if (!settings_.quiet) std::fprintf(stderr, "nvio: %s\n", complaint.c_str());
   }
@@ -232,7 +237,7 @@ void Process::track(int fd, JobFile* file) {
 }
 
 void Process::opened(int fd) {
-  if (fd >= kMaxDescriptors) return;
+  if (fd >= kMaxDescriptors || is_borrowed()) return;
   left_open_[fd].store(false, std::memory_order_relaxed);
   if (g_remember) g_opened.push_back(fd);
   Job* job = joined();
@@ -242,20 +247,56 @@ void Process::opened(int fd) {
 }
 
 int Process::closing(int fd) {
+  if (is_borrowed()) return 0;
+  __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
   JobFile* file = files_[fd].exchange(nullptr);
   if (file == nullptr) return 0;
   served_.fetch_sub(1);
-  __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
   return as_posix(joined()->release(file));
 }
 
 void Process::duplicated(int from, int to) {
+  if (is_borrowed()) return;
   JobFile* file = file_of(from);
   struct stat status {};
   if (file == nullptr || to >= kMaxDescriptors || real().fstat(to, &status) != 0) return;
   if (JobFile* copy = joined()->acquire_if_open(to, status); copy != nullptr) track(to, copy);
 }
 
-JobFile* Process::file_of(int fd) const { return files_[fd].load(std::memory_order_acquire); }
+JobFile* Process::file_of(int fd) {
+  JobFile* file = files_[fd].load(std::memory_order_acquire);
+  if (file == nullptr && is_child_) step_aside_as_child(fd);
+  return file;
+}
+
+// The copies of the parent's tables are left as they are, destructors included. The lock may be
+// held by one of its threads, which are not here to let go of it.
+void Process::become_child() {
+  process_ = getpid();
+  new (&mutex_) std::mutex;
+  if (job_ == nullptr) return;
+  settings_.session = job_->session().settings().session;
+  joined_.store(nullptr);
+  job_.release()->abandon();
+  files_ = zeroed<std::atomic<JobFile*>>();
+  served_.store(0);
+  is_child_ = true;
+}
+
+// Most children only close what they inherit, on their way to execute something. One that goes on
+// using it may outlive its parent, and end without a word: so it takes no handle, and the file is
+// cached no more.
+void Process::step_aside_as_child(int fd) {
+  const std::lock_guard guard(mutex_);
+  if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == 0 || files_[fd].load() != nullptr) return;
+  std::string why;
+  if (const auto job = Job::join(settings_, why); job != nullptr) {
+    job->step_aside(("/proc/self/fd/" + std::to_string(fd)).c_str());
+  } else if (!settings_.quiet) {
+    std::fprintf(stderr, "nvio: %s; this forked process may read old bytes of its parent's file\n",
+                 why.c_str());
+  }
+  __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
+}
 
 }  // namespace nvio

@@ -2,6 +2,8 @@
 // MPI entries both stand on.
 #pragma once
 
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,11 +47,17 @@ class Process {
   void opened(int fd);
   int closing(int fd);
   void duplicated(int from, int to);
-  JobFile* file_of(int fd) const;
+  JobFile* file_of(int fd);
 
  private:
   Process();
   void track(int fd, JobFile* file);
+  // Whether this is the child of a vfork, whose memory is still its parent's.
+  bool is_borrowed() const { return getpid() != process_; }
+  // In a fork's child: what serves its parent is not its own, and nothing of it is given back.
+  void become_child();
+  // A served descriptor that a fork's child inherited, and uses.
+  void step_aside_as_child(int fd);
   void track_earlier(const struct stat& wanted, const JobFile* file);
 
   Settings settings_;
@@ -63,6 +71,8 @@ class Process {
   std::atomic<JobFile*>* files_;
   std::atomic<bool>* left_open_;  // by an MPI after its close: nobody uses them
   std::atomic<int> served_{0};    // descriptors with an entry in files_
+  pid_t process_ = getpid();      // whose tables these are
+  bool is_child_ = false;         // of a fork in a process with served descriptors
 };
 
 }  // namespace nvio

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Run a program whose ranks fork, vfork and spawn while they have files open, and check its bytes.
+
+    forked.py --build DIR --mpi mpich|openmpi
+
+Plain, then under nvio on one and on two simulated nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from compare import LAUNCHERS, Launch, RunError, left_stores, run, say
+
+TIMEOUT_S = 60
+
+
+def check_arm(launch: Launch, folder: Path, nodes: int) -> None:
+    """Run the program on so many nodes, 0 for plain MPI; raise RunError unless all was right."""
+    session = f"forked-{os.getpid()}-{nodes}"
+    nvio = {
+        "NVIO_ADMIT": "always",
+        "NVIO_CAPACITY": "4M",
+        "NVIO_STATS": "1",
+        "NVIO_NODES": str(nodes),
+        "NVIO_SESSION": session,
+    }
+    program = [str(launch.build / f"forked-{launch.mpi}"), str(folder / "file"), str(folder / "b")]
+    environment = launch.environment(nvio if nodes else None)
+    output = run(launch.command(program), environment, TIMEOUT_S)
+    if "forked: 0 differences" not in output:
+        raise RunError(output)
+    if nodes and "writes_cached" not in output:
+        raise RunError(f"nvio served nothing of this program:\n{output}")
+    if left := left_stores(session):
+        raise RunError(f"the job ended and left its store {left[0]}\n{output}")
+
+
+def main() -> int:
+    """Check all arms; 0 when all were right."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
+    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    options = parser.parse_args()
+    launch = Launch(options.mpi, options.build.resolve(), 2)
+    for nodes, arm in enumerate(("plain MPI", "nvio", "nvio on two nodes")):
+        with tempfile.TemporaryDirectory(prefix="nvio-forked-") as name:
+            try:
+                check_arm(launch, Path(name), nodes)
+            except RunError as problem:
+                say(f"{arm}: {problem}")
+                return 1
+    say("children left their parents' files as they should")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
