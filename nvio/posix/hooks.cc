@@ -19,36 +19,34 @@ thread_local bool g_remember = false;
 thread_local std::vector<int> g_opened;
 
 // A table with an entry a descriptor, never freed: the process's one.
-template <typename Entry> Entry *zeroed() {
-  return static_cast<Entry *>(std::calloc(kMaxDescriptors, sizeof(Entry)));
+template <typename Entry>
+Entry* zeroed() {
+  return static_cast<Entry*>(std::calloc(kMaxDescriptors, sizeof(Entry)));
 }
 
-ssize_t read_at(int fd, void *buffer, std::size_t length, off_t offset) {
-  JobFile *file = Process::the().file_of(fd);
+ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
+  JobFile* file = Process::the().file_of(fd);
   if (offset < 0) {
     errno = EINVAL;
     return -1;
   }
-  if (file == nullptr)
-    return real().pread(fd, buffer, length, offset);
+  if (file == nullptr) return real().pread(fd, buffer, length, offset);
   return file->read(static_cast<std::uint64_t>(offset), buffer, length);
 }
 
-ssize_t write_at(int fd, const void *buffer, std::size_t length, off_t offset) {
-  JobFile *file = Process::the().file_of(fd);
+ssize_t write_at(int fd, const void* buffer, std::size_t length, off_t offset) {
+  JobFile* file = Process::the().file_of(fd);
   if (offset < 0 || length > static_cast<std::size_t>(INT64_MAX - offset)) {
     errno = EINVAL;
     return -1;
   }
-  if (file == nullptr)
-    return real().pwrite(fd, buffer, length, offset);
+  if (file == nullptr) return real().pwrite(fd, buffer, length, offset);
   return file->write(static_cast<std::uint64_t>(offset), buffer, length);
 }
 
 off_t size_of(int fd) {
-  JobFile *file = Process::the().file_of(fd);
-  if (file != nullptr)
-    return static_cast<off_t>(file->size());
+  JobFile* file = Process::the().file_of(fd);
+  if (file != nullptr) return static_cast<off_t>(file->size());
   struct stat status {};
   return real().fstat(fd, &status) == 0 ? status.st_size : -1;
 }
@@ -60,29 +58,25 @@ bool is_shared(Settings settings) {
 }
 
 int as_posix(int error) {
-  if (error == 0)
-    return 0;
+  if (error == 0) return 0;
   errno = error;
   return -1;
 }
 
 int truncate(int fd, off_t length) {
-  JobFile *file = Process::the().file_of(fd);
-  if (file == nullptr)
-    return real().ftruncate(fd, length);
-  if (length < 0)
-    return as_posix(EINVAL);
+  JobFile* file = Process::the().file_of(fd);
+  if (file == nullptr) return real().ftruncate(fd, length);
+  if (length < 0) return as_posix(EINVAL);
   return as_posix(file->truncate(static_cast<std::uint64_t>(length)));
 }
 
 int sync(int fd) {
-  JobFile *file = Process::the().file_of(fd);
+  JobFile* file = Process::the().file_of(fd);
   return file == nullptr ? real().fsync(fd) : as_posix(file->sync());
 }
 
 void step_aside(int fd) {
-  if (JobFile *file = Process::the().file_of(fd); file != nullptr)
-    file->step_aside();
+  if (JobFile* file = Process::the().file_of(fd); file != nullptr) file->step_aside();
 }
 
 constexpr PosixHooks kHooks{
@@ -95,48 +89,46 @@ constexpr PosixHooks kHooks{
     [](int fd) { return Process::the().closing(fd); },
     [](int from, int to) { Process::the().duplicated(from, to); },
     step_aside,
-    [](const char *path) {
-      if (Job *job = Process::the().joined(); job != nullptr)
-        job->step_aside(path);
+    [](const char* path) {
+      if (Job* job = Process::the().joined(); job != nullptr) job->step_aside(path);
     },
-    [](const char *path, const char *to) {
-      if (Job *job = Process::the().joined(); job != nullptr) {
+    [](const char* path, const char* to) {
+      if (Job* job = Process::the().joined(); job != nullptr) {
         job->unlinking(path, to);
       }
     },
-    [](struct stat *status) {
-      if (Job *job = Process::the().joined(); job != nullptr) {
+    [](struct stat* status) {
+      if (Job* job = Process::the().joined(); job != nullptr) {
         job->correct_size(status);
       }
     },
 };
 
-} // namespace
+}  // namespace
 
-Process &Process::the() {
-  static Process *process = new Process;
+Process& Process::the() {
+  static Process* process = new Process;
   return *process;
 }
 
 Process::Process()
     : settings_(read_settings_of_process()),
-      files_(zeroed<std::atomic<JobFile *>>()),
+      files_(zeroed<std::atomic<JobFile*>>()),
       left_open_(zeroed<std::atomic<bool>>()) {
   pthread_atfork(nullptr, nullptr, [] { the().become_child(); });
-  for (const auto &complaint : settings_.complaints) {
-    if (!settings_.quiet)
-      std::fprintf(stderr, "nvio: %s\n", complaint.c_str());
+  for (const auto& complaint : settings_.complaints) {
+    if (!settings_.quiet) std::fprintf(stderr, "nvio: %s\n", complaint.c_str());
   }
 }
 
-void Process::attach(const FromLoader &loader) {
+void Process::attach(const FromLoader& loader) {
   set_real(loader.real);
   tracked_ = loader.tracked;
 }
 
-const PosixHooks &Process::hooks() const { return kHooks; }
+const PosixHooks& Process::hooks() const { return kHooks; }
 
-Job *Process::job() {
+Job* Process::job() {
   const std::lock_guard guard(mutex_);
   if (job_ == nullptr && !refused_) {
     std::string why;
@@ -145,13 +137,11 @@ Job *Process::job() {
       refused_ = true;
       cut_off_ = is_shared(settings_);
       if (!settings_.quiet) {
-        std::fprintf(
-            stderr, "nvio: %s; %s\n", why.c_str(),
-            cut_off_
-                ? "other nodes of the job may cache its files, so this process "
-                  "opens "
-                  "none (NVIO_DISABLE=1 for the whole job does without nvio)"
-                : "the program's I/O goes on without the cache");
+        std::fprintf(stderr, "nvio: %s; %s\n", why.c_str(),
+                     cut_off_ ? "other nodes of the job may cache its files, so this process "
+                                "opens "
+                                "none (NVIO_DISABLE=1 for the whole job does without nvio)"
+                              : "the program's I/O goes on without the cache");
       }
     }
     joined_.store(job_.get(), std::memory_order_release);
@@ -163,14 +153,12 @@ Job *Process::job() {
 }
 
 void Process::join_if_shared() {
-  if (is_shared(settings_))
-    job();
+  if (is_shared(settings_)) job();
 }
 
 void Process::leave() {
   const std::lock_guard guard(mutex_);
-  if (served_.load() != 0)
-    return;
+  if (served_.load() != 0) return;
   joined_.store(nullptr);
   job_.reset();
   refused_ = true;
@@ -179,8 +167,7 @@ void Process::leave() {
 // Under the lock: the session must not end while it is written back.
 void Process::flush_for_good() {
   const std::lock_guard guard(mutex_);
-  if (job_ != nullptr)
-    job_->session().flush_for_good();
+  if (job_ != nullptr) job_->session().flush_for_good();
 }
 
 void Process::remember_opened() {
@@ -190,25 +177,21 @@ void Process::remember_opened() {
 
 void Process::forget_opened() { g_remember = false; }
 
-void Process::forget_descriptors(const std::vector<int> &descriptors,
-                                 const JobFile *file) {
+void Process::forget_descriptors(const std::vector<int>& descriptors, const JobFile* file) {
   for (const int fd : descriptors) {
-    if (file_of(fd) != file)
-      continue;
+    if (file_of(fd) != file) continue;
     closing(fd);
     left_open_[fd].store(true);
   }
 }
 
-JobFile *Process::track_opened(const std::string &path,
-                               const FileSettings &settings,
-                               std::vector<int> &descriptors) {
+JobFile* Process::track_opened(const std::string& path, const FileSettings& settings,
+                               std::vector<int>& descriptors) {
   g_remember = false;
-  Job *job = this->job();
+  Job* job = this->job();
   struct stat wanted {};
-  if (job == nullptr || real().stat(path.c_str(), &wanted) != 0)
-    return nullptr;
-  JobFile *found = nullptr;
+  if (job == nullptr || real().stat(path.c_str(), &wanted) != 0) return nullptr;
+  JobFile* found = nullptr;
   for (const int fd : g_opened) {
     struct stat status {};
     if (real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
@@ -216,90 +199,71 @@ JobFile *Process::track_opened(const std::string &path,
       continue;
     }
     if (file_of(fd) == nullptr) {
-      JobFile *file = job->acquire(fd, path, settings);
-      if (file == nullptr)
-        continue;
+      JobFile* file = job->acquire(fd, path, settings);
+      if (file == nullptr) continue;
       track(fd, file);
     }
     descriptors.push_back(fd);
-    if (found == nullptr)
-      found = job->acquire_if_open(fd, status);
+    if (found == nullptr) found = job->acquire_if_open(fd, status);
   }
-  if (found != nullptr)
-    track_earlier(wanted, found);
+  if (found != nullptr) track_earlier(wanted, found);
   return found;
 }
 
 // Descriptors that the program opened before any rank cached the file: what is
 // written through them must not go past the cache either.
-void Process::track_earlier(const struct stat &wanted, const JobFile *file) {
-  DIR *listing = opendir("/proc/self/fd");
-  if (listing == nullptr)
-    return;
+void Process::track_earlier(const struct stat& wanted, const JobFile* file) {
+  DIR* listing = opendir("/proc/self/fd");
+  if (listing == nullptr) return;
   std::vector<int> descriptors;
-  while (const dirent *entry = readdir(listing))
-    descriptors.push_back(std::atoi(entry->d_name));
+  while (const dirent* entry = readdir(listing)) descriptors.push_back(std::atoi(entry->d_name));
   closedir(listing);
   for (const int fd : descriptors) {
     struct stat status {};
     if (fd >= kMaxDescriptors || file_of(fd) != nullptr || file->owns(fd) ||
-        left_open_[fd].load() || real().fstat(fd, &status) != 0 ||
-        status.st_ino != wanted.st_ino || status.st_dev != wanted.st_dev) {
+        left_open_[fd].load() || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
+        status.st_dev != wanted.st_dev) {
       continue;
     }
-    if (JobFile *same = job_->acquire_if_open(fd, status); same != nullptr)
-      track(fd, same);
+    if (JobFile* same = job_->acquire_if_open(fd, status); same != nullptr) track(fd, same);
   }
 }
 
-void Process::track(int fd, JobFile *file) {
-  if (files_[fd].exchange(file) == nullptr)
-    served_.fetch_add(1);
+void Process::track(int fd, JobFile* file) {
+  if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
   __atomic_store_n(&tracked_[fd], std::uint8_t{1}, __ATOMIC_RELEASE);
 }
 
 void Process::opened(int fd) {
-  if (fd >= kMaxDescriptors || is_borrowed())
-    return;
+  if (fd >= kMaxDescriptors || is_borrowed()) return;
   left_open_[fd].store(false, std::memory_order_relaxed);
-  if (g_remember)
-    g_opened.push_back(fd);
-  Job *job = joined();
+  if (g_remember) g_opened.push_back(fd);
+  Job* job = joined();
   struct stat status {};
-  if (job == nullptr || real().fstat(fd, &status) != 0 ||
-      !S_ISREG(status.st_mode))
-    return;
-  if (JobFile *file = job->acquire_if_open(fd, status); file != nullptr)
-    track(fd, file);
+  if (job == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (JobFile* file = job->acquire_if_open(fd, status); file != nullptr) track(fd, file);
 }
 
 int Process::closing(int fd) {
-  if (is_borrowed())
-    return 0;
+  if (is_borrowed()) return 0;
   __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
-  JobFile *file = files_[fd].exchange(nullptr);
-  if (file == nullptr)
-    return 0;
+  JobFile* file = files_[fd].exchange(nullptr);
+  if (file == nullptr) return 0;
   served_.fetch_sub(1);
   return as_posix(joined()->release(file));
 }
 
 void Process::duplicated(int from, int to) {
-  if (is_borrowed())
-    return;
-  JobFile *file = file_of(from);
+  if (is_borrowed()) return;
+  JobFile* file = file_of(from);
   struct stat status {};
-  if (file == nullptr || to >= kMaxDescriptors ||
-      real().fstat(to, &status) != 0)
-    return;
-  if (JobFile *copy = joined()->acquire_if_open(to, status); copy != nullptr)
-    track(to, copy);
+  if (file == nullptr || to >= kMaxDescriptors || real().fstat(to, &status) != 0) return;
+  if (JobFile* copy = joined()->acquire_if_open(to, status); copy != nullptr) track(to, copy);
 }
 
-JobFile *Process::file_of(int fd) {
-  JobFile *file = files_[fd].load(std::memory_order_acquire);
-  if (file == nullptr && is_child_)
-    step_aside_as_child(fd);
+JobFile* Process::file_of(int fd) {
+  JobFile* file = files_[fd].load(std::memory_order_acquire);
+  if (file == nullptr && is_child_) step_aside_as_child(fd);
   return file;
 }
 
@@ -309,12 +273,11 @@ JobFile *Process::file_of(int fd) {
 void Process::become_child() {
   process_ = getpid();
   new (&mutex_) std::mutex;
-  if (job_ == nullptr)
-    return;
+  if (job_ == nullptr) return;
   settings_.session = job_->session().settings().session;
   joined_.store(nullptr);
   job_.release()->abandon();
-  files_ = zeroed<std::atomic<JobFile *>>();
+  files_ = zeroed<std::atomic<JobFile*>>();
   served_.store(0);
   is_child_ = true;
 }
@@ -324,9 +287,7 @@ void Process::become_child() {
 // a word: so it takes no handle, and the file is cached no more.
 void Process::step_aside_as_child(int fd) {
   const std::lock_guard guard(mutex_);
-  if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == 0 ||
-      files_[fd].load() != nullptr)
-    return;
+  if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == 0 || files_[fd].load() != nullptr) return;
   std::string why;
   if (const auto job = Job::join(settings_, why); job != nullptr) {
     job->step_aside(("/proc/self/fd/" + std::to_string(fd)).c_str());
@@ -339,4 +300,4 @@ void Process::step_aside_as_child(int fd) {
   __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
 }
 
-} // namespace nvio
+}  // namespace nvio
