@@ -138,8 +138,7 @@ Job* Process::job() {
       cut_off_ = is_shared(settings_);
       if (!settings_.quiet) {
         std::fprintf(stderr, "nvio: %s; %s\n", why.c_str(),
-                     cut_off_ ? "other nodes of the job may cache its files, so this process "
-                                "opens "
+                     cut_off_ ? "other nodes of the job may cache its files, so this process opens "
                                 "none (NVIO_DISABLE=1 for the whole job does without nvio)"
                               : "the program's I/O goes on without the cache");
       }
@@ -210,8 +209,8 @@ JobFile* Process::track_opened(const std::string& path, const FileSettings& sett
   return found;
 }
 
-// Descriptors that the program opened before any rank cached the file: what is
-// written through them must not go past the cache either.
+// Descriptors that the program opened before any rank cached the file: what is written through
+// them must not go past the cache either.
 void Process::track_earlier(const struct stat& wanted, const JobFile* file) {
   DIR* listing = opendir("/proc/self/fd");
   if (listing == nullptr) return;
@@ -267,9 +266,8 @@ JobFile* Process::file_of(int fd) {
   return file;
 }
 
-// The copies of the parent's tables are left as they are, destructors included.
-// The lock may be held by one of its threads, which are not here to let go of
-// it.
+// The copies of the parent's tables are left as they are, destructors included. The lock may be
+// held by one of its threads, which are not here to let go of it.
 void Process::become_child() {
   process_ = getpid();
   new (&mutex_) std::mutex;
@@ -282,9 +280,9 @@ void Process::become_child() {
   is_child_ = true;
 }
 
-// Most children only close what they inherit, on their way to execute
-// something. One that goes on using it may outlive its parent, and end without
-// a word: so it takes no handle, and the file is cached no more.
+// Most children only close what they inherit, on their way to execute something. One that goes on
+// using it may outlive its parent, and end without a word: so it takes no handle, and the file is
+// cached no more.
 void Process::step_aside_as_child(int fd) {
   const std::lock_guard guard(mutex_);
   if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == 0 || files_[fd].load() != nullptr) return;
@@ -292,9 +290,7 @@ void Process::step_aside_as_child(int fd) {
   if (const auto job = Job::join(settings_, why); job != nullptr) {
     job->step_aside(("/proc/self/fd/" + std::to_string(fd)).c_str());
   } else if (!settings_.quiet) {
-    std::fprintf(stderr,
-                 "nvio: %s; this forked process may read old bytes of its "
-                 "parent's file\n",
+    std::fprintf(stderr, "nvio: %s; this forked process may read old bytes of its parent's file\n",
                  why.c_str());
   }
   __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
