@@ -8,6 +8,8 @@
 
 #include "../recovery/recover.h"
 #include "../settings/settings.h"
+#include "predict.h"
+#include "record.h"
 #include "run.h"
 
 namespace {
@@ -29,7 +31,11 @@ int main_throwing(int argc, char** argv) {
       "nvio puts a cache in node-local memory under MPI-IO programs, without changing them.\n\n"
       "  nvio run -- mpirun -n 4 ./app      run with the cache\n"
       "  nvio recover DIR                   rebuild files after a crash (fit for an epilog)\n"
-      "  nvio inspect DIR                   what lies in a store\n"};
+      "  nvio inspect DIR                   what lies in a store\n"
+      "  nvio record -- mpirun -n 4 ./app   run plainly, and note its I/O calls\n"
+      "  nvio calibrate DIR                 measure a file system and the store, in seconds\n"
+      "  nvio predict TRACE                 how long it would take with the cache, and what to "
+      "do\n"};
   app.require_subcommand(1);
   app.set_version_flag("--version", NVIO_VERSION);
 
@@ -65,6 +71,45 @@ int main_throwing(int argc, char** argv) {
   inspect_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")
       ->required();
 
+  nvio::RecordOptions recording;
+  CLI::App* record_command = app.add_subcommand(
+      "record", "Run the command after -- without the cache, and note its I/O calls in a folder");
+  record_command->add_option("--output,-o", recording.folder,
+                             "Folder for the traces, one file a rank (default: nvio-trace); on "
+                             "another disk than the job's files");
+  record_command->footer("Example: nvio record -o /tmp/app -- mpirun -n 4 ./app");
+
+  nvio::CalibrateOptions calibration;
+  std::string calibration_file = "nvio-calibration.json";
+  calibration.store = "/dev/shm";
+  CLI::App* calibrate_command = app.add_subcommand(
+      "calibrate", "Measure what calls cost on a file system and in the store; takes seconds");
+  calibrate_command->add_option("folder", calibration.folder, "A folder where the job's files are")
+      ->required();
+  calibrate_command->add_option("--store", calibration.store,
+                                "Folder of the store (default: /dev/shm)");
+  calibrate_command
+      ->add_option("--ranks", calibration.clients, "Processes at once: the job's ranks here")
+      ->default_val(calibration.clients)
+      ->check(CLI::Range(1, 1024));
+  calibrate_command->add_flag("--drop-caches", calibration.drop_caches,
+                              "As root: empty this machine's page cache too, where the file "
+                              "system's server runs on it");
+  calibrate_command->add_option("--output,-o", calibration_file,
+                                "The file to write (default: nvio-calibration.json)");
+
+  nvio::PredictOptions prediction;
+  prediction.calibration = calibration_file;
+  CLI::App* predict_command = app.add_subcommand(
+      "predict", "From a recorded run: how long it would take with the cache, and what to do");
+  predict_command->add_option("trace", prediction.trace, "A folder of nvio record")->required();
+  predict_command->add_option("--calibration,-c", prediction.calibration,
+                              "A file of nvio calibrate (default: nvio-calibration.json)");
+  predict_command->add_option("--store", prediction.store,
+                              "Folder of the store, which the replay uses as the run would");
+  predict_command->add_option("--capacity", prediction.capacity, "Size of the store, e.g. 4GiB");
+  predict_command->add_flag("--json", prediction.json, "Print one JSON object");
+
   // What follows -- is the command's own, options and all.
   char** end =
       std::find_if(argv, argv + argc, [](const char* word) { return word == std::string("--"); });
@@ -76,6 +121,16 @@ int main_throwing(int argc, char** argv) {
                  "nvio run: what is to be run stands after --: nvio run -- mpirun -n 4 ./app\n");
     return 2;
   }
+  if (record_command->parsed()) {
+    recording.command = run.command;
+    if (!recording.command.empty()) return nvio::record(recording);
+    std::fprintf(stderr,
+                 "nvio record: what is to be run stands after --: nvio record -- mpirun -n 4 "
+                 "./app\n");
+    return 2;
+  }
+  if (calibrate_command->parsed()) return nvio::calibrate_command(calibration, calibration_file);
+  if (predict_command->parsed()) return nvio::predict_command(prediction);
   if (recover_command->parsed()) {
     int result = 0;
     for (const std::string& store : folders) result |= recover_store(store, options);

@@ -5,6 +5,7 @@
 
 #include "../posix/hooks.h"
 #include "../posix/real.h"
+#include "../record/calls.h"
 #include "mpi_functions.h"
 #include "report.h"
 
@@ -118,12 +119,18 @@ Nested::Nested(std::size_t index) : outermost_(g_depth++ == 0) {
   }
 }
 
-Nested::~Nested() { --g_depth; }
+Nested::~Nested() {
+  --g_depth;
+  if (outermost_) end_recorded();
+}
 
 void count_passed() { count_passed(g_index); }
 
 void settle(MPI_File fh) {
   count_passed();
+  if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
+    begin_recorded(*recorder, name_of_call(g_index), fh);
+  }
   Handle* handle = find_handle(fh);
   if (handle == nullptr) return;
   const std::lock_guard guard(handle->pointer);
@@ -133,6 +140,9 @@ void settle(MPI_File fh) {
 
 int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), MPI_Comm comm,
                  const char* filename, int amode, MPI_Info info, MPI_File* fh) {
+  if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
+    return record_open(*recorder, next, comm, path_of(filename).c_str(), amode, filename, info, fh);
+  }
   Process& process = Process::the();
   const FileSettings settings = settings_of(info);
   if (!settings.enabled || process.job() == nullptr) {
@@ -166,6 +176,9 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
 }
 
 int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
+  if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
+    return record_close(*recorder, next, fh);
+  }
   const std::unique_ptr<Handle> handle = take_handle(*fh);
   if (handle == nullptr) return next(fh);
   // A file that goes away with this close need not be written first.
@@ -212,6 +225,9 @@ int on_File_set_atomicity(int (*next)(MPI_File, int), MPI_File fh, int flag) {
 // Ours first: ROMIO leaves out the fsync when it has not written itself.
 int on_File_sync(int (*next)(MPI_File), MPI_File fh) {
   count_passed();
+  if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
+    return record_sync(*recorder, next, fh);
+  }
   Handle* handle = find_handle(fh);
   const int reported = handle == nullptr ? MPI_SUCCESS : report_error(fh, handle->file->sync());
   const int result = next(fh);
@@ -219,6 +235,10 @@ int on_File_sync(int (*next)(MPI_File), MPI_File fh) {
 }
 
 int on_Finalize(int (*next)()) {
+  if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
+    recorder->finish();
+    return next();
+  }
   Process& process = Process::the();
   if (Job* job = process.joined(); job != nullptr && process.settings().statistics) {
     print_report(job->counters());
@@ -230,14 +250,14 @@ int on_Finalize(int (*next)()) {
 
 int on_Init(int (*next)(int*, char***), int* argc, char*** argv) {
   const int result = next(argc, argv);
-  if (result == MPI_SUCCESS) Process::the().join_if_shared();
+  if (result == MPI_SUCCESS && Recorder::the() == nullptr) Process::the().join_if_shared();
   return result;
 }
 
 int on_Init_thread(int (*next)(int*, char***, int, int*), int* argc, char*** argv, int required,
                    int* provided) {
   const int result = next(argc, argv, required, provided);
-  if (result == MPI_SUCCESS) Process::the().join_if_shared();
+  if (result == MPI_SUCCESS && Recorder::the() == nullptr) Process::the().join_if_shared();
   return result;
 }
 

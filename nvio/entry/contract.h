@@ -15,7 +15,7 @@
 
 namespace nvio {
 
-constexpr std::uint32_t kContractVersion = 1;
+constexpr std::uint32_t kContractVersion = 2;
 constexpr int kMaxDescriptors = 65536;
 
 // The C library's own functions, past our interposition. The cache does all its I/O by these, so
@@ -56,6 +56,11 @@ struct PosixHooks {
   void (*unlinking)(const char* path, const char* to);
   // The size of a file as the job sees it; leaves `status` alone when the file is not tracked.
   void (*correct_size)(struct stat* status);
+  // Vectors as one call; null: each of them is a call of its own to read_at or write_at.
+  ssize_t (*read_vector)(int fd, const iovec* vectors, int count, off_t offset);
+  ssize_t (*write_vector)(int fd, const iovec* vectors, int count, off_t offset);
+  // Whether asynchronous calls are served, at once; else the cache steps aside.
+  bool serves_asynchronous;
 };
 
 // One for each level: the functions of the table, indexed as in entries.inc; null when missing.

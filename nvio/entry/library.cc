@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "../posix/hooks.h"
+#include "../record/recorder.h"
 #include "calls.h"
 #include "mpi_functions.h"
 #include "report.h"
@@ -43,6 +44,9 @@ extern "C" __attribute__((visibility("default"))) bool nvio_attach(const nvio::F
   name_calls(kEntryNames, kEntryCount);
   fill_mpi(g_mpi);
   fill_pmpi(g_pmpi);
-  *library = {kContractVersion, g_mpi, g_pmpi, &Process::the().hooks()};
+  Recorder* recorder = Recorder::the();
+  if (recorder != nullptr) recorder->attach(kept);
+  *library = {kContractVersion, g_mpi, g_pmpi,
+              recorder != nullptr ? &recorder->hooks() : &Process::the().hooks()};
   return true;
 }

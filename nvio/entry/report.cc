@@ -27,6 +27,8 @@ void name_calls(const char* const* names, std::size_t names_count) {
   g_count = std::min(names_count, kMost);
 }
 
+const char* name_of_call(std::size_t index) { return index < g_count ? g_names[index] : ""; }
+
 void print_report(const Counters& counters) {
   const auto line = [](const char* name, const std::atomic<std::uint64_t>& value,
                        const char* meaning) {

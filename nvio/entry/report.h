@@ -12,6 +12,7 @@ void count_call(std::size_t index);
 void count_passed(std::size_t index);
 // The names of the table, for the report; set once by the library of the MPI.
 void name_calls(const char* const* names, std::size_t count);
+const char* name_of_call(std::size_t index);
 
 // One block of lines on standard error.
 void print_report(const Counters& counters);

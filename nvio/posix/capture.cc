@@ -111,12 +111,14 @@ ssize_t each_vector(const iovec* vectors, int count, off_t offset, One&& one) {
 }
 
 ssize_t vector_read(int fd, const iovec* vectors, int count, off_t offset) {
+  if (g_hooks->read_vector != nullptr) return g_hooks->read_vector(fd, vectors, count, offset);
   return each_vector(vectors, count, offset, [fd](void* base, std::size_t length, off_t at) {
     return g_hooks->read_at(fd, base, length, at);
   });
 }
 
 ssize_t vector_write(int fd, const iovec* vectors, int count, off_t offset) {
+  if (g_hooks->write_vector != nullptr) return g_hooks->write_vector(fd, vectors, count, offset);
   return each_vector(vectors, count, offset, [fd](void* base, std::size_t length, off_t at) {
     return g_hooks->write_at(fd, base, length, at);
   });
@@ -126,6 +128,10 @@ ssize_t vector_write(int fd, const iovec* vectors, int count, off_t offset) {
 // aio_return and aio_suspend only look there: a call served at once needs no table of ours.
 bool serve_aio(aiocb* block, int opcode) {
   if (!is_tracked(block->aio_fildes)) return false;
+  if (!g_hooks->serves_asynchronous) {
+    g_hooks->step_aside(block->aio_fildes);
+    return false;
+  }
   if (block->aio_sigevent.sigev_notify != SIGEV_NONE &&
       block->aio_sigevent.sigev_notify != SIGEV_SIGNAL) {
     g_hooks->step_aside(block->aio_fildes);

@@ -1,0 +1,17 @@
+// A command with the preload library in its environment.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nvio {
+
+// The preload library: beside this program in a build tree, in ../lib/nvio once installed. Empty
+// when it is in neither place, which is then said.
+std::string find_library();
+
+// Runs the command to its end with the library preloaded and returns its exit status (128 + signal
+// when it was killed). SIGINT and SIGTERM go on to it.
+int launch(const std::string& library, const std::vector<std::string>& command);
+
+}  // namespace nvio

@@ -1,0 +1,85 @@
+#include "predict.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "../predict/advice.h"
+
+namespace nvio {
+namespace {
+
+void show(double share, const std::string& what) {
+  constexpr int kWidth = 30;
+  const int full = static_cast<int>(share * kWidth);
+  std::fprintf(stderr, "\r[%.*s%*s] %3.0f %%  %-28s%s", full, "##############################",
+               kWidth - full, "", share * 100, what.c_str(), share == 1 ? "\n" : "");
+}
+
+}  // namespace
+
+int calibrate_command(const CalibrateOptions& options, const std::string& output) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_calibration(); };
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  Calibration calibration;
+  std::string problem;
+  const bool visible = isatty(STDERR_FILENO) != 0;
+  const Progress progress = [visible](double share, const std::string& what) {
+    if (visible) show(share, what);
+  };
+  if (!calibrate(options, progress, calibration, problem)) {
+    std::fprintf(stderr, "%snvio calibrate: %s\n", visible ? "\n" : "", problem.c_str());
+    return 1;
+  }
+  std::ofstream file(output);
+  file << as_json(calibration);
+  file.close();
+  if (!file) {
+    std::fprintf(stderr, "nvio calibrate: cannot write %s\n", output.c_str());
+    return 1;
+  }
+  std::fprintf(stderr, "nvio calibrate: %s, store %s: written to %s\n",
+               calibration.file_system.c_str(), calibration.store.c_str(), output.c_str());
+  return 0;
+}
+
+int predict_command(const PredictOptions& options) {
+  std::ifstream file(options.calibration);
+  if (!file) {
+    std::fprintf(stderr,
+                 "nvio predict: cannot read %s: make it by `nvio calibrate DIR`, with DIR where "
+                 "the job's files are\n",
+                 options.calibration.c_str());
+    return 1;
+  }
+  const std::string content{std::istreambuf_iterator<char>(file), {}};
+  Calibration calibration;
+  std::string problem;
+  if (!parse_calibration(content, calibration, problem)) {
+    std::fprintf(stderr, "nvio predict: %s: %s\n", options.calibration.c_str(), problem.c_str());
+    return 1;
+  }
+  if (!options.capacity.empty()) setenv("NVIO_CAPACITY", options.capacity.c_str(), 1);
+  if (!options.store.empty()) setenv("NVIO_STORE", options.store.c_str(), 1);
+  const Settings settings = read_settings_of_process();
+  for (const std::string& complaint : settings.complaints) {
+    std::fprintf(stderr, "nvio predict: %s\n", complaint.c_str());
+  }
+  if (!settings.complaints.empty()) return 2;
+  const Prediction prediction = predict(read_job(options.trace), calibration, settings);
+  if (!prediction.problem.empty()) {
+    std::fprintf(stderr, "nvio predict: no prediction: %s\n", prediction.problem.c_str());
+    return 1;
+  }
+  std::fputs((options.json ? as_json(prediction) : as_text(prediction)).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace nvio

@@ -1,0 +1,22 @@
+// `nvio calibrate` and `nvio predict`.
+#pragma once
+
+#include <string>
+
+#include "../predict/calibrate.h"
+
+namespace nvio {
+
+struct PredictOptions {
+  std::string trace;        // a folder of nvio record
+  std::string calibration;  // a file of nvio calibrate
+  std::string capacity;     // of the store; empty: as a run here would have
+  std::string store;
+  bool json = false;
+};
+
+// Writes the calibration to `output`; return the exit status.
+int calibrate_command(const CalibrateOptions& options, const std::string& output);
+int predict_command(const PredictOptions& options);
+
+}  // namespace nvio

@@ -1,0 +1,68 @@
+// What calls on a file system and in a store cost, as `nvio calibrate` measured it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nvio {
+
+enum class Way : std::uint8_t { read, write, cached_read, cached_write };
+constexpr const char* kWayNames[] = {"read", "write", "cached_read", "cached_write"};
+constexpr std::size_t kWays = 4;
+
+// Seconds: the median of several measurements and their extremes.
+struct Range {
+  double low = 0;
+  double median = 0;
+  double high = 0;
+};
+
+// Of one call of `bytes` while so many clients do the same.
+struct CostPoint {
+  Way way{};
+  std::uint64_t bytes = 0;
+  std::uint32_t clients = 1;
+  Range seconds;
+};
+
+struct Calibration {
+  std::string folder;
+  std::string file_system;  // type and source of its mount
+  std::string store;
+  std::vector<CostPoint> points;
+  Range open;   // of a file, by one client
+  Range close;  // of a file just written to
+  Range sync;   // fsync of a file just written to
+  Range join;   // what a process's first open takes with the cache, beyond a plain open
+};
+
+enum class Case : std::uint8_t { low, median, high };
+
+// What a job of so many clients pays, in one of the cases.
+class Costs {
+ public:
+  Costs(const Calibration& calibration, std::uint32_t clients, Case which)
+      : calibration_(calibration), clients_(clients), case_(which) {}
+  // Seconds of one call: linear in bytes and in clients between what was measured, and beyond it
+  // with the slope of the last two.
+  double transfer(Way way, std::uint64_t bytes) const;
+  double open() const { return pick(calibration_.open); }
+  double close() const { return pick(calibration_.close); }
+  double sync() const { return pick(calibration_.sync); }
+  double join() const { return pick(calibration_.join); }
+
+ private:
+  double pick(const Range& range) const;
+  double at_clients(Way way, std::uint64_t bytes, std::uint32_t clients) const;
+
+  const Calibration& calibration_;
+  std::uint32_t clients_;
+  Case case_;
+};
+
+std::string as_json(const Calibration& calibration);
+// A sentence in `problem`, and false, when the text is no calibration.
+bool parse_calibration(const std::string& text, Calibration& calibration, std::string& problem);
+
+}  // namespace nvio

@@ -1,0 +1,121 @@
+#include "grounds.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <unordered_set>
+#include <vector>
+
+namespace nvio {
+namespace {
+
+constexpr double kNanoseconds = 1e9;
+constexpr double kMostUnknown = 0.2;  // of the time in calls: what no cache serves
+constexpr double kOtherSpeed = 4;     // times slower or faster than calibrated: another place
+constexpr std::size_t kEnough = 64;   // calls, to say how long one takes
+constexpr std::uint64_t kSmall = 64 << 10;
+constexpr std::uint64_t kPage = 4096;
+
+bool moves(const TraceCall& call) {
+  return call.kind == TraceKind::read || call.kind == TraceKind::write;
+}
+
+// Files that something else than a cache reaches, and the time in calls on them.
+std::string unknown_dominates(const JobTrace& job) {
+  std::set<std::uint16_t> aside;
+  for (const auto& calls : job.ranks) {
+    for (const TraceCall& call : calls) {
+      if (call.kind == TraceKind::aside) aside.insert(call.file);
+    }
+  }
+  double all = 0;
+  double unknown = 0;
+  for (const auto& calls : job.ranks) {
+    for (const TraceCall& call : calls) {
+      if (!moves(call)) continue;
+      all += static_cast<double>(call.duration);
+      if (aside.contains(call.file)) unknown += static_cast<double>(call.duration);
+    }
+  }
+  if (unknown <= kMostUnknown * all) return {};
+  return "most of the program's time in I/O is on files that it also maps, or reads "
+         "asynchronously or by stdio, which a trace does not see";
+}
+
+std::string elsewhere(const JobTrace& job, const Calibration& calibration) {
+  std::set<std::uint16_t> used;
+  for (const auto& calls : job.ranks) {
+    for (const TraceCall& call : calls) {
+      if (moves(call)) used.insert(call.file);
+    }
+  }
+  for (const std::uint16_t file : used) {
+    if (job.files[file].file_system != calibration.file_system) {
+      return job.files[file].path + " is on " + job.files[file].file_system +
+             ", but calibrated was " + calibration.file_system + " (" + calibration.folder +
+             "): run `nvio calibrate` in the file's folder";
+    }
+  }
+  return {};
+}
+
+// Small calls that nothing has prepared (no neighbour was touched by this rank just before, and no
+// page of them by anybody) must take what they took in calibration.
+std::string other_speed(const JobTrace& job, const Costs& costs, TraceKind kind, Way way) {
+  struct Turn {
+    std::size_t rank;
+    const TraceCall* call;
+  };
+  std::vector<Turn> turns;
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    for (const TraceCall& call : job.ranks[rank]) {
+      if (moves(call)) turns.push_back({rank, &call});
+    }
+  }
+  std::stable_sort(turns.begin(), turns.end(),
+                   [](const Turn& a, const Turn& b) { return a.call->start < b.call->start; });
+  std::unordered_set<std::uint64_t> touched;
+  std::vector<std::uint64_t> next(job.ranks.size(), UINT64_MAX);
+  std::vector<double> ratios;
+  for (const Turn& turn : turns) {
+    const TraceCall& call = *turn.call;
+    const bool adjoins = call.offset == next[turn.rank];
+    next[turn.rank] = call.offset + call.length;
+    if (call.length == 0 || call.length > kSmall) continue;
+    const bool is_new = touched.insert(std::uint64_t{call.file} << 48 ^ call.offset / kPage).second;
+    if (call.kind != kind || adjoins || !is_new) continue;
+    ratios.push_back(static_cast<double>(call.duration) / kNanoseconds /
+                     costs.transfer(way, call.length));
+  }
+  if (ratios.size() < kEnough) return {};
+  double mean = 0;
+  for (const double ratio : ratios) mean += ratio / static_cast<double>(ratios.size());
+  if (mean < kOtherSpeed && mean > 1 / kOtherSpeed) return {};
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "small %ss took %.2g times what calibration found: the file system was in another "
+                "state (caches warm or cold, other load); calibrate again, as the job runs",
+                kind == TraceKind::read ? "read" : "write", mean);
+  return text;
+}
+
+}  // namespace
+
+std::uint32_t active_ranks(const JobTrace& job) {
+  std::uint32_t active = 0;
+  for (const auto& calls : job.ranks) {
+    if (std::any_of(calls.begin(), calls.end(), moves)) ++active;
+  }
+  return std::max(active, 1U);
+}
+
+std::string objection(const JobTrace& job, const Calibration& calibration) {
+  const Costs costs(calibration, active_ranks(job), Case::median);
+  std::string why = elsewhere(job, calibration);
+  if (why.empty()) why = unknown_dominates(job);
+  if (why.empty()) why = other_speed(job, costs, TraceKind::read, Way::read);
+  if (why.empty()) why = other_speed(job, costs, TraceKind::write, Way::write);
+  return why;
+}
+
+}  // namespace nvio

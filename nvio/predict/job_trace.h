@@ -1,0 +1,33 @@
+// A whole job's traces, as `nvio record` left them in a folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../record/trace_reader.h"
+
+namespace nvio {
+
+struct JobFileFacts {
+  std::string path;
+  std::string file_system;
+  std::uint64_t size = 0;  // when it was first opened
+};
+
+struct JobTrace {
+  std::string problem;  // a sentence, when there is no ground for a prediction
+  double seconds = 0;   // of the command, launcher and all
+  std::vector<JobFileFacts> files;
+  // A rank's calls, in the order of Trace::calls; `file` counts in `files`, and times from the
+  // first call of the job.
+  std::vector<std::vector<TraceCall>> ranks;
+};
+
+// How a job's folder is named inside: written by record, read by predict.
+constexpr const char* kJobFile = "job.json";
+std::string job_json(const std::vector<std::string>& command, double seconds, int status);
+
+JobTrace read_job(const std::string& folder);
+
+}  // namespace nvio

@@ -1,0 +1,56 @@
+// Files that hold no bytes and take no real time: what the cache does with them while a recorded
+// run is replayed only moves a clock. While one of these objects exists, all of nvio's own I/O in
+// this process goes through it; there may be one at a time, and one thread.
+#pragma once
+
+#include <cstdint>
+#include <set>
+
+#include "../cache/clock.h"
+#include "../entry/contract.h"
+#include "../record/trace_format.h"
+#include "calibration.h"
+
+namespace nvio {
+
+class VirtualFiles {
+ public:
+  explicit VirtualFiles(const Costs& costs);
+  ~VirtualFiles();
+  VirtualFiles(const VirtualFiles&) = delete;
+  VirtualFiles& operator=(const VirtualFiles&) = delete;
+
+  // A descriptor of a new file, or -1 with errno. Close it with `close`.
+  int make(std::uint64_t size);
+  void close(int descriptor);
+
+  // The clock, in seconds, that calls are charged to from now on.
+  void charge(double& clock) { clock_ = &clock; }
+  // The recorded call that is replayed: what the cache passes on of it takes what it took then.
+  void replay(const TraceCall* call) { call_ = call; }
+  // Bytes written that were passed on, of those of recorded calls.
+  std::uint64_t passed_on_bytes() const { return passed_on_bytes_; }
+
+ private:
+  static RealPosix functions();
+  static int open(const char* path, int flags, ...);
+  static TimePoint now();
+  static VirtualFiles* g_the;
+
+  bool is_virtual(int descriptor) const { return descriptors_.contains(descriptor); }
+  ssize_t read(int descriptor, std::uint64_t length, off_t offset, bool is_one);
+  ssize_t write(int descriptor, std::uint64_t length, off_t offset, bool is_one);
+  bool is_passed_on(TraceKind kind, std::uint64_t offset, std::uint64_t length) const;
+  void sync();
+
+  const Costs& costs_;
+  RealPosix real_;
+  RealPosix mine_;
+  double* clock_;
+  double nobody_ = 0;
+  const TraceCall* call_ = nullptr;
+  std::uint64_t passed_on_bytes_ = 0;
+  std::set<int> descriptors_;
+};
+
+}  // namespace nvio

@@ -1,0 +1,205 @@
+#include "recorder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "../posix/real.h"
+#include "mount_source.h"
+
+namespace nvio {
+namespace {
+
+thread_local bool g_remember = false;
+thread_local std::vector<int> g_opened;
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::string host_name() {
+  char name[64] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+// Notes a transfer and passes it on; errno stays the call's own.
+template <typename Call>
+auto noted(TraceKind kind, int fd, std::uint64_t offset, std::uint64_t length, Call&& call) {
+  Recorder& recorder = *Recorder::the();
+  const std::uint64_t start = recorder.now();
+  const auto result = call();
+  const int error = errno;
+  const std::uint64_t noted_length =
+      kind == TraceKind::resize ? length : std::min(length, kMostTransfer);
+  if (result >= 0) recorder.note(kind, recorder.file_of(fd), start, offset, noted_length);
+  errno = error;
+  return result;
+}
+
+std::uint64_t total_of(const iovec* vectors, int count) {
+  std::uint64_t total = 0;
+  for (int i = 0; i < count; ++i) total += vectors[i].iov_len;
+  return total;
+}
+
+void note_aside(int fd) {
+  Recorder& recorder = *Recorder::the();
+  recorder.note(TraceKind::aside, recorder.file_of(fd), recorder.now());
+}
+
+constexpr PosixHooks kHooks{
+    [](int fd, void* buffer, std::size_t length, off_t offset) {
+      return noted(TraceKind::read, fd, static_cast<std::uint64_t>(offset), length,
+                   [=] { return real().pread(fd, buffer, length, offset); });
+    },
+    [](int fd, const void* buffer, std::size_t length, off_t offset) {
+      return noted(TraceKind::write, fd, static_cast<std::uint64_t>(offset), length,
+                   [=] { return real().pwrite(fd, buffer, length, offset); });
+    },
+    [](int fd) -> off_t {
+      struct stat status {};
+      return real().fstat(fd, &status) == 0 ? status.st_size : -1;
+    },
+    [](int fd, off_t length) {
+      return noted(TraceKind::resize, fd, 0, static_cast<std::uint64_t>(length),
+                   [=] { return real().ftruncate(fd, length); });
+    },
+    [](int fd) { return noted(TraceKind::flush, fd, 0, 0, [=] { return real().fsync(fd); }); },
+    [](int fd) { Recorder::the()->opened(fd); },
+    [](int fd) {
+      Recorder::the()->closing(fd);
+      return 0;
+    },
+    [](int from, int to) { Recorder::the()->duplicated(from, to); },
+    note_aside,
+    [](const char*) {},
+    [](const char*, const char*) {},
+    [](struct stat*) {},
+    [](int fd, const iovec* vectors, int count, off_t offset) {
+      return noted(TraceKind::read, fd, static_cast<std::uint64_t>(offset),
+                   total_of(vectors, count),
+                   [=] { return real().preadv(fd, vectors, count, offset); });
+    },
+    [](int fd, const iovec* vectors, int count, off_t offset) {
+      return noted(TraceKind::write, fd, static_cast<std::uint64_t>(offset),
+                   total_of(vectors, count),
+                   [=] { return real().pwritev(fd, vectors, count, offset); });
+    },
+    false,
+};
+
+}  // namespace
+
+Recorder* Recorder::the() {
+  static Recorder* recorder = []() -> Recorder* {
+    const char* folder = std::getenv("NVIO_RECORD");
+    return folder != nullptr && *folder != '\0' ? new Recorder(folder) : nullptr;
+  }();
+  return recorder;
+}
+
+Recorder::Recorder(const std::string& folder)
+    : start_(monotonic_ns()),
+      writer_(folder + "/" + host_name() + "-" + std::to_string(getpid()) + ".trace", start_,
+              static_cast<std::uint32_t>(getpid()), host_name()),
+      process_(getpid()),
+      files_(static_cast<std::atomic<std::uint16_t>*>(
+          std::calloc(kMaxDescriptors, sizeof(std::atomic<std::uint16_t>)))) {
+  if (!writer_.is_open()) {
+    std::fprintf(stderr, "nvio: cannot write a trace into %s: %s; the program goes on without\n",
+                 folder.c_str(), std::strerror(errno));
+  }
+}
+
+const PosixHooks& Recorder::hooks() const { return kHooks; }
+
+std::uint64_t Recorder::now() const { return monotonic_ns() - start_; }
+
+// A child's calls are not this rank's, and the child of a vfork must not touch what is its
+// parent's.
+bool Recorder::is_borrowed() const { return getpid() != process_; }
+
+void Recorder::note(TraceKind kind, std::uint16_t file, std::uint64_t start, std::uint64_t offset,
+                    std::uint64_t length, std::uint32_t ranks) {
+  note({kind, 0, file, ranks, offset, length, start, now() - start});
+}
+
+void Recorder::note(const TraceCall& call) {
+  if (is_borrowed()) return;
+  const std::lock_guard guard(mutex_);
+  if (!finished_) writer_.add(call);
+}
+
+void Recorder::remember_opened() {
+  g_remember = true;
+  g_opened.clear();
+}
+
+int Recorder::track_opened(const std::string& path) {
+  g_remember = false;
+  struct stat wanted {};
+  if (real().stat(path.c_str(), &wanted) != 0) return -1;
+  int number = -1;
+  for (const int fd : g_opened) {
+    struct stat status {};
+    if (fd >= kMaxDescriptors || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
+        status.st_dev != wanted.st_dev) {
+      continue;
+    }
+    number = number_of(status, path);
+    if (number < 0) return -1;
+    files_[fd].store(static_cast<std::uint16_t>(number));
+    __atomic_store_n(&tracked_[fd], std::uint8_t{1}, __ATOMIC_RELEASE);
+  }
+  return number;
+}
+
+int Recorder::number_of(const struct stat& status, const std::string& path) {
+  const std::lock_guard guard(mutex_);
+  for (const TraceFile& file : known_) {
+    if (file.device == status.st_dev && file.inode == status.st_ino) {
+      return static_cast<int>(file.number);
+    }
+  }
+  if (known_.size() > UINT16_MAX) return -1;
+  TraceFile file{};
+  file.device = status.st_dev;
+  file.inode = status.st_ino;
+  file.size = static_cast<std::uint64_t>(status.st_size);
+  file.number = static_cast<std::uint32_t>(known_.size());
+  known_.push_back(file);
+  writer_.add_file(file, path, mount_source(status.st_dev));
+  return static_cast<int>(file.number);
+}
+
+void Recorder::finish() {
+  note(TraceKind::end, 0, now());
+  if (is_borrowed()) return;
+  const std::lock_guard guard(mutex_);
+  finished_ = true;
+  writer_.flush();
+}
+
+void Recorder::opened(int fd) {
+  if (g_remember && !is_borrowed()) g_opened.push_back(fd);
+}
+
+void Recorder::closing(int fd) {
+  if (!is_borrowed()) __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
+}
+
+void Recorder::duplicated(int from, int to) {
+  if (to >= kMaxDescriptors || is_borrowed()) return;
+  files_[to].store(file_of(from));
+  __atomic_store_n(&tracked_[to], std::uint8_t{1}, __ATOMIC_RELEASE);
+}
+
+}  // namespace nvio

@@ -1,0 +1,41 @@
+// Writes one process's trace: calls are gathered in one block of memory and written when it is
+// full, so that a kill loses the last block at most. Not locked.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trace_format.h"
+
+namespace nvio {
+
+class TraceWriter {
+ public:
+  // `start`: ns of the monotonic clock. Check `is_open` afterwards; errno says why not.
+  TraceWriter(const std::string& path, std::uint64_t start, std::uint32_t process,
+              const std::string& host);
+  ~TraceWriter();
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  bool is_open() const { return fd_ >= 0; }
+  void add_file(TraceFile file, const std::string& path, const std::string& source);
+  void add(const TraceCall& call);
+  void flush();
+
+ private:
+  // Takes no more calls: of what a full disk cut short, nothing later may look whole.
+  void close();
+  void append(const void* data, std::size_t length);
+  void write_block(TraceBlockType type, const void* payload, std::size_t length);
+
+  int fd_ = -1;
+  off_t position_ = 0;
+  std::uint32_t sequence_ = 0;
+  std::vector<TraceCall> calls_;
+};
+
+}  // namespace nvio
