@@ -102,6 +102,9 @@ constexpr PosixHooks kHooks{
         job->correct_size(status);
       }
     },
+    nullptr,
+    nullptr,
+    true,
 };
 
 }  // namespace
