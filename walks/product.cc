@@ -172,19 +172,16 @@ void Accumulator::add_single(const Planes& a, const Planes& b) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
   const std::uint64_t term = a.bound() * b.bound();
   const auto most_terms = static_cast<std::int64_t>(kMost / term);
-  // Nothing is widened after each strip here: one strip a thread, so that B is packed least often.
-  const std::int64_t threads = omp_get_max_threads();
-  const std::int64_t height = (rows_ + threads - 1) / threads;
   for (std::int64_t k0 = 0; k0 < a.cols();) {
     const std::int64_t k = std::min(most_terms, a.cols() - k0);
     const std::uint64_t grows_by = term * static_cast<std::uint64_t>(k);
     if (narrow_bound_ + grows_by > kMost) spill();
     std::int32_t* const sums = narrow_.reserve(rows_ * cols_);
-    const float beta = has_narrow_ ? 1.0F : 0.0F;
-    for_strips(rows_, height, [&](std::int64_t row, std::int64_t rows) {
-      gemm(rows, cols_, k, a.plane(0) + row * a.cols() + k0, a.cols(), b.plane(0) + k0 * cols_,
-           beta, sums + row * cols_);
-    });
+    // Nothing is widened after it, so one call on all threads: strips in a parallel region have
+    // oneDNN allocate its packed copies in each thread anew, and a tenth of the time goes into
+    // faulting in their pages.
+    gemm(rows_, cols_, k, a.plane(0) + k0, a.cols(), b.plane(0) + k0 * cols_,
+         has_narrow_ ? 1.0F : 0.0F, sums);
     has_narrow_ = true;
     narrow_bound_ += grows_by;
     k0 += k;
