@@ -19,7 +19,8 @@ from tare import accounting, leftovers, process
 from tare.accounting import ThreadTime
 from tare.command import Command
 from tare.environments import Site
-from tare.environments.qemu import Qemu, _InsideQemu
+from tare.environments.in_guest import InsideGuest
+from tare.environments.qemu import Qemu
 from tare.errors import TrialError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, probe
 from tare.hosts import Hosts
@@ -52,10 +53,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def inside(site: Site) -> Iterator[_InsideQemu]:
+def inside(site: Site) -> Iterator[InsideGuest]:
     with Qemu(accel="tcg").enter(site) as entered:
-        assert isinstance(entered, _InsideQemu)
+        assert isinstance(entered, InsideGuest)
         yield entered
+
+
+def machine_of(inside: InsideGuest) -> Machine:
+    assert isinstance(inside._guest, Machine)
+    return inside._guest
 
 
 @pytest.fixture
@@ -72,7 +78,7 @@ def machine(site: Site) -> Iterator[Machine]:
             yield guest
 
 
-def ask(site: Site, inside: _InsideQemu, transport: str, *options: str) -> dict[str, object]:
+def ask(site: Site, inside: InsideGuest, transport: str, *options: str) -> dict[str, object]:
     program = str(PROGRAMS / f"echo/echo-{transport}")
     out = site.scratch / "samples"
     argv = (program, "ask", *options, "--payload", "64", "--requests", "300", "--out", str(out))
@@ -80,7 +86,7 @@ def ask(site: Site, inside: _InsideQemu, transport: str, *options: str) -> dict[
         return dict(client.finish(60)["counters"])
 
 
-def processes(inside: _InsideQemu) -> set[str]:
+def processes(inside: InsideGuest) -> set[str]:
     """Command lines of a guest's processes that are not the kernel's."""
     rows = (line.split(None, 2)[2] for line in inside.run(["ps"], 10).splitlines()[1:])
     return {row for row in rows if not row.startswith("[") and row != "ps"}
@@ -90,7 +96,7 @@ def of_role(threads: tuple[ThreadTime, ...], role: str) -> list[ThreadTime]:
     return [thread for thread in threads if thread.role == role]
 
 
-def test_the_guest_names_what_it_is(inside: _InsideQemu) -> None:
+def test_the_guest_names_what_it_is(inside: InsideGuest) -> None:
     facts = inside.facts
     assert facts["accelerator"] == "tcg"
     assert facts["machine"].startswith("pc-q35-")
@@ -101,7 +107,7 @@ def test_the_guest_names_what_it_is(inside: _InsideQemu) -> None:
 
 
 def test_a_server_in_a_guest_answers_over_the_bridge_and_is_accounted_for(
-    site: Site, inside: _InsideQemu
+    site: Site, inside: InsideGuest
 ) -> None:
     idle = processes(inside)
     options = ("--port", "7400")
@@ -128,8 +134,8 @@ def test_a_server_in_a_guest_answers_over_the_bridge_and_is_accounted_for(
     assert min(spent.sent_bytes, spent.received_bytes) > 300 * 64
 
 
-def test_what_it_costs_to_ask_does_not_show_in_the_account(inside: _InsideQemu) -> None:
-    pid = inside._guest.pid
+def test_what_it_costs_to_ask_does_not_show_in_the_account(inside: InsideGuest) -> None:
+    pid = machine_of(inside).pid
     with inside.start(["echo/echo-udp", "serve", "--port", "7400"]) as server:
         server.event(30)
         raw = [accounting.snapshot(pid, "vcpu")]
@@ -145,7 +151,7 @@ def test_what_it_costs_to_ask_does_not_show_in_the_account(inside: _InsideQemu) 
 
 @pytest.mark.parametrize(("transport", "domain"), [("cyclonedds", "11"), ("fastdds", "12")])
 def test_dds_discovers_the_guest_by_multicast(
-    site: Site, inside: _InsideQemu, transport: str, domain: str
+    site: Site, inside: InsideGuest, transport: str, domain: str
 ) -> None:
     serve = [f"echo/echo-{transport}", "serve", "--domain", domain, "--interface", inside.interface]
     with inside.start(serve) as server:
@@ -155,8 +161,8 @@ def test_dds_discovers_the_guest_by_multicast(
         assert server.stop(20)["replies"] >= 300
 
 
-def test_every_thread_of_qemu_is_in_its_place(site: Site, inside: _InsideQemu) -> None:
-    guest = inside._guest
+def test_every_thread_of_qemu_is_in_its_place(site: Site, inside: InsideGuest) -> None:
+    guest = machine_of(inside)
     threads = [int(path.name) for path in Path(f"/proc/{guest.pid}/task").iterdir()]
     assert guest.vcpu_threads < set(threads)
     for thread in threads:
@@ -165,7 +171,7 @@ def test_every_thread_of_qemu_is_in_its_place(site: Site, inside: _InsideQemu) -
         assert os.sched_getscheduler(thread) == os.SCHED_OTHER
 
 
-def test_a_server_that_dies_leaves_its_last_words(inside: _InsideQemu) -> None:
+def test_a_server_that_dies_leaves_its_last_words(inside: InsideGuest) -> None:
     with (
         inside.start(["echo/echo-udp", "serve", "--port", "no number"]) as server,
         pytest.raises(TrialError, match=r"exit code 2 .*last words:.*--port"),
@@ -173,7 +179,7 @@ def test_a_server_that_dies_leaves_its_last_words(inside: _InsideQemu) -> None:
         server.event(30)
 
 
-def test_a_server_that_says_nothing_is_given_up(inside: _InsideQemu) -> None:
+def test_a_server_that_says_nothing_is_given_up(inside: InsideGuest) -> None:
     with (
         inside.start(["sleep", "1000"]) as server,
         pytest.raises(TrialError, match=r"said nothing within 0\.2 s"),
@@ -182,7 +188,7 @@ def test_a_server_that_says_nothing_is_given_up(inside: _InsideQemu) -> None:
     assert "sleep 1000" not in processes(inside)
 
 
-def test_a_server_that_will_not_end_is_killed_with_all_its_children(inside: _InsideQemu) -> None:
+def test_a_server_that_will_not_end_is_killed_with_all_its_children(inside: InsideGuest) -> None:
     stubborn = 'trap "" TERM; sleep 1001 & echo "{}"; while :; do sleep 1002; done'
     with inside.start(["sh", "-c", stubborn]) as server:
         server.event(10)
@@ -191,7 +197,7 @@ def test_a_server_that_will_not_end_is_killed_with_all_its_children(inside: _Ins
     assert not [line for line in processes(inside) if "sleep" in line]
 
 
-def test_a_program_that_a_guest_lacks_is_named(inside: _InsideQemu) -> None:
+def test_a_program_that_a_guest_lacks_is_named(inside: InsideGuest) -> None:
     with (
         inside.start(["echo/echo-semaphore"]) as server,
         pytest.raises(TrialError, match="echo-semaphore"),
@@ -201,20 +207,20 @@ def test_a_program_that_a_guest_lacks_is_named(inside: _InsideQemu) -> None:
         inside.run(["no-such-tool"], 10)
 
 
-def test_a_program_that_fails_or_hangs_is_an_error(inside: _InsideQemu) -> None:
+def test_a_program_that_fails_or_hangs_is_an_error(inside: InsideGuest) -> None:
     with pytest.raises(TrialError, match=r"^sh ended with code 3 in the guest: it broke$"):
         inside.run(["sh", "-c", "echo it broke >&2; exit 3"], 10)
     with pytest.raises(TrialError, match=r"did not end within 0\.2 s"):
         inside.run(["sleep", "1000"], 0.2)
 
 
-def test_a_kernels_complaint_is_told_beside_a_programs_failure(inside: _InsideQemu) -> None:
+def test_a_kernels_complaint_is_told_beside_a_programs_failure(inside: InsideGuest) -> None:
     complain = 'echo "<1>Out of memory: Killed process 7" >/dev/kmsg; exit 1'
     with pytest.raises(TrialError, match=r"code 1 .*console says: .*Out of memory"):
         inside.run(["sh", "-c", complain], 10)
 
 
-def test_tools_of_the_system_run_in_a_guest_too(inside: _InsideQemu) -> None:
+def test_tools_of_the_system_run_in_a_guest_too(inside: InsideGuest) -> None:
     assert "stress-ng, version" in inside.run(["stress-ng", "--version"], 30)
     assert "iperf 3" in inside.run(["iperf3", "--version"], 30)
     read = [
@@ -257,14 +263,19 @@ def test_qemu_that_does_not_start_says_why(site: Site) -> None:
 
 
 def test_taps_and_processes_are_gone_when_the_environment_is_left(site: Site) -> None:
+    def links() -> set[str]:
+        show = Command(("ip", "-brief", "link"), netns=site.hosts.wire_ns)
+        return {line.split()[0] for line in process.run(show, 10).stdout.splitlines()}
+
+    before = links()
     with ExitStack() as stack:
         entered = stack.enter_context(Qemu(accel="tcg").enter(site))
-        assert isinstance(entered, _InsideQemu)
-        pid, tap = entered._guest.pid, entered._tap
+        assert isinstance(entered, InsideGuest)
+        pid = machine_of(entered).pid
+        assert links() > before
         stack.callback(os.kill, pid, signal.SIGSTOP)  # even one that can no longer quit
     assert not Path(f"/proc/{pid}").exists()
-    links = process.run(Command(("ip", "-brief", "link"), netns=site.hosts.wire_ns), 10).stdout
-    assert tap.name not in links.split()
+    assert links() == before
 
 
 def test_nothing_survives_a_killed_owner(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ Leaving is a context manager's exit: nothing stays behind, whatever fails inside
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -119,7 +119,7 @@ class Environment(Protocol):
     name: str
 
     def availability(self) -> Availability:
-        """Tell whether it runs here. Cheap or cached: `tare doctor` and the plan both ask."""
+        """Tell whether it runs here, with its options; cheap or cached, since a plan asks too."""
         ...
 
     def enter(self, site: Site) -> AbstractContextManager[Inside]:
@@ -127,15 +127,38 @@ class Environment(Protocol):
         ...
 
 
+class Kind(Environment, Protocol):
+    """An environment that can be asked for by a level of the factor `environment`."""
+
+    def with_options(self, plot: Mapping[str, str]) -> Environment:
+        """The one that a plot's canonical levels ask for; its own options where they are silent.
+
+        Whether it can be had with those is for its `availability` to say.
+        """
+        ...
+
+
 NAMES = ("native", "container", "gvisor", "uml", "qemu")
 """Every environment of this version that is on this machine, the cheapest first."""
 
+PORT = 7400
+"""Where a server in an environment listens, for the client to reach it."""
+
+DOMAINS: Mapping[str, int] = {"cyclonedds": 11, "fastdds": 12, "connext": 13}
+"""DDS domain of each implementation: on one domain they match each other and spoil both."""
+
+PORTS = (PORT, *(7400 + 250 * domain + 10 + n for domain in DOMAINS.values() for n in (0, 1)))
+"""All that a client may have to reach: that, and the two UDP ports of the first participant of each
+domain (DDS Interoperability Wire Protocol 2.5, section 9.6.2.4), for an environment that must pass
+ports on one by one."""
+
 FAR = "ssh"
-"""The kind that is not: its level goes on with which machine, as `ssh user@host:port`."""
+"""The kind that is not: its level goes on with which machine, as `ssh user@host:port`, and with
+what on it, as `ssh user@host:port/container`."""
 
 
 @cache
-def by_name() -> Mapping[str, Environment]:
+def by_name() -> Mapping[str, Kind]:
     """Every environment of this version."""
     from tare.environments.container import Container  # noqa: PLC0415 - they import this module
     from tare.environments.gvisor import Gvisor  # noqa: PLC0415
@@ -144,7 +167,7 @@ def by_name() -> Mapping[str, Environment]:
     from tare.environments.ssh import Ssh  # noqa: PLC0415
     from tare.environments.uml import Uml  # noqa: PLC0415
 
-    found: tuple[Environment, ...] = (
+    found: tuple[Kind, ...] = (
         Native(), Container(), Gvisor(), Uml(), Qemu(), Ssh(),
     )  # fmt: skip
     return {environment.name: environment for environment in found}
@@ -160,7 +183,7 @@ def level(written: object) -> str:
     if words[:1] == [FAR]:
         from tare.environments.ssh import Ssh  # noqa: PLC0415 - as above
 
-        return f"{FAR} {Ssh.parse(' '.join(words[1:])).target}"
+        return f"{FAR} {Ssh.parse(' '.join(words[1:]))}"
     if written not in NAMES:
         raise UsageError(
             f"{written!r} is not one of {', '.join(NAMES)}, nor `{FAR} user@host:port`"
@@ -174,34 +197,19 @@ def named(written: str) -> Environment:
 
 
 def for_plot(plot: Mapping[str, str]) -> Environment:
-    """Return the environment that a plot asks for, with its options.
+    """Return the environment that a plot asks for, with its options; native where it names none.
 
     Args:
-        plot: factor -> canonical level; native where it names no environment. A guest's options
-            (vcpus, memory, machine, accelerator) apply to `qemu` alone.
+        plot: factor -> canonical level.
     """
-    kind, _, machine = plot.get("environment", "native").partition(" ")
-    if kind == FAR:
-        from tare.environments.ssh import Ssh  # noqa: PLC0415 - as above
+    kind = plot.get("environment", "native").partition(" ")[0]
+    return by_name()[kind].with_options(plot)
 
-        return Ssh.parse(machine)
-    if kind == "qemu":
-        from tare.environments.qemu import Qemu  # noqa: PLC0415
 
-        return Qemu.with_options(plot)
-    from tare.environments.scratch_disk import device_of  # noqa: PLC0415
-
-    device = device_of(plot)
-    if device is not None and kind in ("native", "container", "uml"):
-        from tare.environments.container import Container  # noqa: PLC0415
-        from tare.environments.native import Native  # noqa: PLC0415
-        from tare.environments.uml import Uml  # noqa: PLC0415
-
-        kinds: Mapping[str, Callable[..., Environment]] = {
-            "native": Native, "container": Container, "uml": Uml,
-        }  # fmt: skip
-        return kinds[kind](device=device)
-    return by_name()[kind]
+def is_guest_of_qemu(level: str) -> bool:
+    """Whether what a QEMU guest is made of means something for a canonical level."""
+    place = level.partition(" from ")[0]
+    return place == "qemu" or (place.startswith(FAR) and place.endswith("/qemu"))
 
 
 _SETUP_S = {"native": 0.3, "container": 0.9, "gvisor": 2.0, "uml": 4.0, "qemu": 3.5}

@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tare import process
 from tare.command import Command
 from tare.environments import CAPABILITIES, Availability, Inside, Site, oci, scratch_disk
 from tare.environments.on_host import OnHostServer, real_time, resolved
-from tare.environments.scratch_disk import Device, Disk
+from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError
 from tare.process import ProcessError
 
@@ -49,6 +49,10 @@ class Container:
     device: Device | None = None
     name = "container"
 
+    def with_options(self, plot: Mapping[str, str]) -> Container:
+        """With the device that a plot asks for."""
+        return replace(self, device=device_of(plot))
+
     def availability(self) -> Availability:
         """Tell whether runc is here and this user may use it."""
         version = _runc_version()
@@ -56,6 +60,8 @@ class Container:
             return Availability(False, "runc is not installed", "apt-get install runc")
         if os.geteuid() != 0:
             return Availability(False, f"{version}, but this user is not root", "run as root")
+        if self.device == "nfs":
+            return scratch_disk.NO_NFS
         can = frozenset(CAPABILITIES)
         return Availability(True, version, can=can)
 
@@ -133,7 +139,7 @@ class _InsideContainer:
         )
         number = next(self._count)
         written = self._bundle / f"process-{number}.json"
-        written.write_text(json.dumps(oci.process(inner)))
+        written.write_text(json.dumps(oci.process(inner.full_argv(), inner.full_env())))
         pid_file = self._bundle / f"pid-{number}"
         runc = ("runc", "--root", str(self._state), "exec", "--process", str(written))
         return Command((*runc, "--pid-file", str(pid_file), self._name)), pid_file

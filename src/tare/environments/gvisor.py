@@ -16,7 +16,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,7 @@ from tare.accounting import Account
 from tare.command import PATH, Command, start_time
 from tare.environments import Availability, Inside, Site, oci
 from tare.environments.on_host import resolved
+from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
 from tare.guests.cache import workspace
 from tare.hosts import OwnHost
@@ -53,10 +54,20 @@ _TIMEOUT_S = 30.0
 _LOOK_AGAIN_S = 0.002
 
 
+@dataclass(frozen=True)
 class Gvisor:
-    """gVisor by its systrap platform, which needs neither KVM nor privileges of the processor."""
+    """gVisor by its systrap platform, which needs neither KVM nor privileges of the processor.
 
+    Attributes:
+        device: a disk to be measured; asked for one, it is not available.
+    """
+
+    device: Device | None = None
     name = "gvisor"
+
+    def with_options(self, plot: Mapping[str, str]) -> Gvisor:
+        """With the device that a plot asks for."""
+        return replace(self, device=device_of(plot))
 
     def availability(self) -> Availability:
         """Tell whether runsc is built, or could be. It builds nothing."""
@@ -71,6 +82,8 @@ class Gvisor:
         detail = f"runsc {_VERSION}, systrap" if found else "runsc is built at the first start"
         if os.geteuid() != 0:
             return Availability(False, f"{detail}, but this user is not root", "run as root")
+        if self.device is not None:
+            return Availability(False, f"gVisor offers no block device: {_NO_DISK}")
         can = frozenset({"network", "pinning", "accounting"})
         return Availability(True, detail, can=can, cannot={"disk": _NO_DISK})
 
@@ -179,7 +192,7 @@ class _InsideGvisor:
         number = next(self._count)
         inner = Command(resolved(argv, self._site.programs), env=env or {})
         written = self._sandbox.bundle / f"process-{number}.json"
-        written.write_text(json.dumps(oci.process(inner)))
+        written.write_text(json.dumps(oci.process(inner.full_argv(), inner.full_env())))
         return written, self._sandbox.bundle / f"pid-{number}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -11,18 +11,19 @@ from typing import Any, Protocol
 from tare import accounting
 from tare.accounting import Account, Role
 from tare.errors import TrialError
+from tare.guests.agent import Agent
 from tare.guests.program import Program
 from tare.hosts import Tap
 
-__all__ = ["Guest", "GuestServer"]
+__all__ = ["Guest", "GuestServer", "InsideGuest", "seen_by_host"]
 
 
 class Guest(Protocol):
     """A running guest."""
 
     @property
-    def pid(self) -> int:
-        """Its process on the host."""
+    def agent(self) -> Agent:
+        """Who is asked in it."""
         ...
 
     def explained(self, phase: str) -> AbstractContextManager[None]:
@@ -30,23 +31,75 @@ class Guest(Protocol):
         ...
 
 
+class InsideGuest:
+    """See `Inside`.
+
+    Args:
+        guest: where it is.
+        on_host: snapshots what runs the guest, as the machine below it counts.
+        address: at which the client reaches it.
+        session: names the boot.
+        facts: what the report must name.
+        kernel: snapshots the threads of the kernel below, where it is ours to look at.
+        resolved: finds a program in the guest; called before it is started.
+    """
+
+    interface = "eth0"
+
+    def __init__(
+        self,
+        guest: Guest,
+        on_host: Callable[[], Account],
+        address: str,
+        session: str,
+        facts: Mapping[str, Any],
+        resolved: Callable[[Sequence[str]], tuple[str, ...]],
+        kernel: Callable[[], Account] = accounting.snapshot_kernel,
+    ) -> None:
+        self._guest = guest
+        self._on_host = on_host
+        self._resolved = resolved
+        self._kernel = kernel
+        self.address = address
+        self.session = session
+        self.facts = facts
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> GuestServer:
+        """Start a fresh process in it."""
+        with self._guest.explained(f"while {argv[0]} was started in it"):
+            program = Program(self._guest.agent, self._resolved(argv), env)
+            return GuestServer(self._guest, program, self._on_host, self._kernel)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        """Run a program to its end in it."""
+        with self._guest.explained(f"while {argv[0]} ran in it"):
+            ended = self._guest.agent.run(self._resolved(argv), timeout_s)
+            if ended.code != 0:
+                words = " | ".join(ended.stderr.strip().splitlines()[-8:])
+                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest: {words}")
+            return ended.stdout
+
+
 class GuestServer(AbstractContextManager["GuestServer"]):
     """See `ServerProcess`.
 
     Args:
         guest: where it runs.
-        tap: the guest's, whose bytes are counted.
         program: the server, started.
-        role: tells what a thread of the guest's process on the host is, by its name.
+        on_host, kernel: as `InsideGuest`.
     """
 
     def __init__(
-        self, guest: Guest, tap: Tap, program: Program, role: Callable[[str], Role]
+        self,
+        guest: Guest,
+        program: Program,
+        on_host: Callable[[], Account],
+        kernel: Callable[[], Account],
     ) -> None:
         self._guest = guest
-        self._tap = tap
+        self._on_host = on_host
         self._program = program
-        self._role = role
+        self._kernel = kernel
         self._own_cost: dict[int, accounting.ThreadTime] = {}
 
     def event(self, timeout_s: float) -> dict[str, Any]:
@@ -69,7 +122,7 @@ class GuestServer(AbstractContextManager["GuestServer"]):
             earlier = self._own_cost.get(thread.tid)
             self._own_cost[thread.tid] = thread if earlier is None else _sum(earlier, thread)
         account = replace(without, sent_bytes=first.sent_bytes, received_bytes=first.received_bytes)
-        return accounting.combined(account, accounting.snapshot_kernel(), guest)
+        return accounting.combined(account, self._kernel(), guest)
 
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask it to end and return its last JSON line; kill it after the timeout."""
@@ -86,12 +139,18 @@ class GuestServer(AbstractContextManager["GuestServer"]):
         with suppress(TrialError):
             self._program.kill()
 
-    def _on_host(self) -> Account:
-        account = accounting.snapshot(self._guest.pid, self._role, interface=self._tap.name)
-        # The tap counts from the host's side; what it received, the guest sent.
-        return replace(
-            account, sent_bytes=account.received_bytes, received_bytes=account.sent_bytes
-        )
+
+def seen_by_host(pid: int, tap: Tap, role: Callable[[str], Role]) -> Account:
+    """Snapshot a guest on this host: its process, and its tap's bytes, as the guest counts them.
+
+    Args:
+        pid: of its process.
+        tap: whose bytes are counted.
+        role: tells what a thread of that process is, by its name.
+    """
+    account = accounting.snapshot(pid, role, interface=tap.name)
+    # The tap counts from the host's side; what it received, the guest sent.
+    return replace(account, sent_bytes=account.received_bytes, received_bytes=account.sent_bytes)
 
 
 def _sum(one: accounting.ThreadTime, other: accounting.ThreadTime) -> accounting.ThreadTime:

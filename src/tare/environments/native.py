@@ -7,14 +7,14 @@ import platform
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tare import process
 from tare.command import Command
 from tare.environments import CAPABILITIES, Availability, Inside, Site, scratch_disk
 from tare.environments.on_host import OnHostServer, real_time, resolved
-from tare.environments.scratch_disk import Device, Disk
+from tare.environments.scratch_disk import Device, Disk, device_of
 
 __all__ = ["Native"]
 
@@ -30,11 +30,17 @@ class Native:
     device: Device | None = None
     name = "native"
 
+    def with_options(self, plot: Mapping[str, str]) -> Native:
+        """With the device that a plot asks for."""
+        return replace(self, device=device_of(plot))
+
     def availability(self) -> Availability:
         """Tell whether this user can make the namespaces that every environment needs."""
         kernel = f"Linux {platform.release()}"
         if os.geteuid() != 0:
             return Availability(False, f"{kernel}, but this user is not root", "run as root")
+        if self.device == "nfs":
+            return scratch_disk.NO_NFS
         can = frozenset(CAPABILITIES)
         return Availability(True, kernel, can=can)
 

@@ -10,7 +10,7 @@ import os
 import platform
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -19,18 +19,18 @@ from tare import units
 from tare.accounting import Role
 from tare.command import PATH
 from tare.environments import CAPABILITIES, Availability, Inside, Site, nfs, scratch_disk
-from tare.environments.in_guest import GuestServer
+from tare.environments.in_guest import InsideGuest, seen_by_host
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.environments.tools import TOOLS, named_in
 from tare.errors import TrialError, UnavailableError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
+from tare.guests.agent import Agent
 from tare.guests.image import NFS, PROGRAMS
 from tare.guests.probe import Verdict
-from tare.guests.program import Program
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
 from tare.process import ProcessError
 
-__all__ = ["Qemu"]
+__all__ = ["Programs", "Qemu", "role"]
 
 _PACKAGES = {
     machine.PROGRAM: "qemu-system-x86",
@@ -41,7 +41,6 @@ _PACKAGES = {
 }
 _UNPACK_TOOLS = "cd / && cpio -idm </dev/vdb"
 _UNPACK_TIMEOUT_S = 60.0
-_INTERFACE = "eth0"
 _LOOP = "/dev/loop0"
 _LOSETUP_TIMEOUT_S = 60.0
 _MOUNT_NFS = """
@@ -73,15 +72,13 @@ class Qemu:
     device: Device | None = None
     name = "qemu"
 
-    @staticmethod
-    def with_options(plot: Mapping[str, str]) -> Qemu:
-        """The guest that a plot's canonical levels ask for; defaults where it is silent."""
-        plain = Qemu()
+    def with_options(self, plot: Mapping[str, str]) -> Qemu:
+        """The guest that a plot asks for."""
         return Qemu(
-            accel=cast("_Accel", plot.get("accelerator", plain.accel)),
-            machine=plot.get("machine", plain.machine),
-            vcpus=int(plot.get("vcpus", plain.vcpus)),
-            memory_bytes=units.size(plot.get("memory", f"{plain.memory_bytes} B")),
+            accel=cast("_Accel", plot.get("accelerator", self.accel)),
+            machine=plot.get("machine", self.machine),
+            vcpus=int(plot.get("vcpus", self.vcpus)),
+            memory_bytes=units.size(plot.get("memory", f"{self.memory_bytes} B")),
             device=device_of(plot),
         )
 
@@ -136,7 +133,14 @@ class Qemu:
             if self.device is not None:
                 server = site.hosts.server_address
                 facts |= _disk(guest, self.device, tools is not None, tap.address, server).facts()
-            yield _InsideQemu(guest, tap, session, facts)
+            yield InsideGuest(
+                guest,
+                lambda: seen_by_host(guest.pid, tap, role),
+                tap.address,
+                session,
+                facts,
+                Programs(guest.agent).resolved,
+            )
 
     def _accelerators(self) -> str:
         if self.accel != "auto":
@@ -157,34 +161,26 @@ class Qemu:
         return verdict
 
 
-class _InsideQemu:
-    def __init__(self, guest: Machine, tap: Tap, session: str, facts: Mapping[str, Any]) -> None:
-        self._guest = guest
-        self._tap = tap
+class Programs:
+    """What is in a guest's image, and the tools, unpacked from its second disk when one is named.
+
+    Most guests never need them, and they are larger than all the rest.
+
+    Args:
+        agent: the guest's.
+        before: called once, before they are unpacked.
+    """
+
+    def __init__(self, agent: Agent, before: Callable[[], None] = lambda: None) -> None:
+        self._agent = agent
+        self._before = before
         self._has_tools = False
-        self.address = tap.address
-        self.interface = _INTERFACE
-        self.session = session
-        self.facts = facts
 
-    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> GuestServer:
-        with self._guest.explained(f"while {argv[0]} was started in it"):
-            program = Program(self._guest.agent, self._resolved(argv), env)
-            return GuestServer(self._guest, self._tap, program, _role)
-
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
-        with self._guest.explained(f"while {argv[0]} ran in it"):
-            ended = self._guest.agent.run(self._resolved(argv), timeout_s)
-            if ended.code != 0:
-                words = " | ".join(ended.stderr.strip().splitlines()[-8:])
-                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest: {words}")
-            return ended.stdout
-
-    def _resolved(self, argv: Sequence[str]) -> tuple[str, ...]:
+    def resolved(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Find argv[0]: a path below the build directory, or by its bare name a tool."""
         if not self._has_tools and named_in(argv):
-            # Only now: most guests never need them, and they are larger than all the rest.
-            unpacked = self._guest.agent.run(["/bin/sh", "-c", _UNPACK_TOOLS], _UNPACK_TIMEOUT_S)
+            self._before()
+            unpacked = self._agent.run(["/bin/sh", "-c", _UNPACK_TOOLS], _UNPACK_TIMEOUT_S)
             if unpacked.code != 0:
                 raise TrialError(f"cannot unpack the tools in the guest: {unpacked.stderr.strip()}")
             self._has_tools = True
@@ -218,7 +214,7 @@ def _disk(
     return Disk(_LOOP, described)
 
 
-def _role(thread: str) -> Role:
+def role(thread: str) -> Role:
     """Tell a thread's role by the name that QEMU gives it: "CPU 0/TCG", "CPU 1/KVM"."""
     return "vcpu" if thread.startswith("CPU ") else "vmm"
 

@@ -17,13 +17,20 @@ from typing import Literal, cast
 
 from tare import process
 from tare.command import Command
-from tare.environments import Site, nfs
+from tare.environments import Availability, Site, nfs
 from tare.errors import TrialError
 
-__all__ = ["SIZE_BYTES", "Device", "Disk", "device_of", "on_host", "over_nfs", "raw"]
+__all__ = ["NO_NFS", "SIZE_BYTES", "Device", "Disk", "device_of", "on_host", "over_nfs", "raw"]
 
 Device = Literal["raw", "loop", "nfs"]
 """What a workload may ask for: the disk itself, a loop device on it, one on a file over NFS."""
+
+NO_NFS = Availability(
+    False,
+    "a device over NFS is mounted in guests only: the host may have no NFS client",
+    "measure it with `environment: qemu`",
+)
+"""What an environment on the host's own kernel says of it."""
 
 SIZE_BYTES = 256 << 20
 _CHUNK = 1 << 20
@@ -61,10 +68,7 @@ def on_host(site: Site, device: Device | None) -> Iterator[Disk | None]:
         yield None
         return
     if device == "nfs":
-        raise TrialError(
-            "a device over NFS is mounted in guests only: the host may have no NFS client",
-            "measure it with `environment: qemu`",
-        )
+        raise TrialError(NO_NFS.detail, NO_NFS.remedy)
     with raw(site) as below:
         if device == "raw":
             yield Disk(str(below), f"a loop device with direct I/O, {SIZE_BYTES >> 20} MiB")

@@ -12,7 +12,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -23,14 +23,13 @@ from tare import process
 from tare.accounting import Role
 from tare.command import PATH, Command
 from tare.environments import CAPABILITIES, Availability, Inside, Site, scratch_disk
-from tare.environments.in_guest import GuestServer
-from tare.environments.scratch_disk import Device, Disk
+from tare.environments.in_guest import InsideGuest, seen_by_host
+from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError
 from tare.guests import console as consoles
 from tare.guests.agent import Agent
 from tare.guests.image import PROGRAMS
 from tare.guests.monitor import Monitor, MonitorError
-from tare.guests.program import Program
 from tare.hosts import PREFIX_LENGTH, Tap
 from tare.process import ProcessError
 
@@ -46,7 +45,6 @@ _VERSION_TIMEOUT_S = 10.0
 _BOOT_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 10.0
 _END_PATIENCE_S = 0.5
-_INTERFACE = "eth0"
 _DISK = "/dev/ubda"
 
 
@@ -63,6 +61,10 @@ class Uml:
     device: Device | None = None
     name = "uml"
 
+    def with_options(self, plot: Mapping[str, str]) -> Uml:
+        """With the device that a plot asks for."""
+        return replace(self, device=device_of(plot))
+
     def availability(self) -> Availability:
         """Tell whether Debian's kernel and what is asked of it are here. It boots nothing."""
         missing = [_PACKAGES[name] for name in _PACKAGES if not shutil.which(name, path=PATH)]
@@ -75,6 +77,9 @@ class Uml:
             return Availability(False, str(error), error.remedy)
         if os.geteuid() != 0:
             return Availability(False, f"{detail}, but this user is not root", "run as root")
+        if self.device not in (None, "raw"):
+            why = f"User-Mode Linux offers no {self.device} device"
+            return Availability(False, why, "ask for `device: raw` in it")
         return Availability(True, detail, can=frozenset(CAPABILITIES))
 
     @contextmanager
@@ -83,10 +88,6 @@ class Uml:
         name = f"uml-{site.leftovers.run_id}-{secrets.token_hex(2)}"
         # Its own TCP loses every segment that the host left to a network card to finish.
         site.hosts.turn_off_offloads()
-        if self.device not in (None, "raw"):
-            raise TrialError(
-                f"User-Mode Linux offers no {self.device} device", "ask for `device: raw` in it"
-            )
         with (
             scratch_disk.raw(site) if self.device else nullcontext() as disk,
             site.hosts.tap() as tap,
@@ -98,7 +99,14 @@ class Uml:
                 facts |= Disk(
                     _DISK, "ubd on the scratch disk, through the host's page cache"
                 ).facts()
-            yield _InsideUml(guest, tap, name, facts)
+            yield InsideGuest(
+                guest,
+                lambda: seen_by_host(guest.pid, tap, _role),
+                tap.address,
+                name,
+                facts,
+                _resolved,
+            )
 
     def _facts(self, guest: _Guest) -> dict[str, Any]:
         clock = guest.agent.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -220,29 +228,6 @@ class _Guest(AbstractContextManager["_Guest"]):
             f"tare.address={tap.address}/{PREFIX_LENGTH}",
             *(f"tare.neighbour={address},{mac}" for address, mac in neighbours),
         )  # fmt: skip
-
-
-class _InsideUml:
-    def __init__(self, guest: _Guest, tap: Tap, session: str, facts: Mapping[str, Any]) -> None:
-        self._guest = guest
-        self._tap = tap
-        self.address = tap.address
-        self.interface = _INTERFACE
-        self.session = session
-        self.facts = facts
-
-    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> GuestServer:
-        with self._guest.explained(f"while {argv[0]} was started in it"):
-            program = Program(self._guest.agent, _resolved(argv), env)
-            return GuestServer(self._guest, self._tap, program, _role)
-
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
-        with self._guest.explained(f"while {argv[0]} ran in it"):
-            ended = self._guest.agent.run(_resolved(argv), timeout_s)
-            if ended.code != 0:
-                words = " | ".join(ended.stderr.strip().splitlines()[-consoles.TAIL_LINES :])
-                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest: {words}")
-            return ended.stdout
 
 
 def _resolved(argv: Sequence[str]) -> tuple[str, ...]:

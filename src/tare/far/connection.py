@@ -91,6 +91,7 @@ class Connection(AbstractContextManager["Connection"]):
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self._pumps: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tare-ssh", daemon=True)
 
@@ -154,6 +155,28 @@ class Connection(AbstractContextManager["Connection"]):
 
         doing = f"starting {name or argv[0]} on"
         return Far(self, self._wait(start(), _CONNECT_TIMEOUT_S, doing))
+
+    def plug(self, argv: Sequence[str], line: socket.socket, *, name: str) -> None:
+        """Start a program, and tie its standard input and output to a socket of ours.
+
+        Args:
+            argv: what to run.
+            line: one end of a pair; a copy of it is kept, until either side closes.
+            name: what to call the program in messages.
+        """
+        near = line.dup()
+        near.setblocking(False)
+
+        async def plug() -> None:
+            process = await self._ssh.create_process(shlex.join(argv), encoding=None)
+            reader, writer = await asyncio.open_connection(sock=near)
+            # Held on to, since the loop itself would let them be collected.
+            self._pumps += [
+                asyncio.create_task(_pump(reader, process.stdin)),
+                asyncio.create_task(_pump(process.stdout, writer)),
+            ]
+
+        self._wait(plug(), _CONNECT_TIMEOUT_S, f"starting {name} on")
 
     async def _connect(self) -> Any:
         target = self.target
@@ -250,6 +273,16 @@ class Far:
 
     def _do(self, work: Callable[[Any], Coroutine[Any, Any, T]], timeout_s: float, doing: str) -> T:
         return self._connection._wait(work(self._process), timeout_s, doing)
+
+
+async def _pump(source: Any, target: Any) -> None:
+    """Pass on what comes until there is no more, and close behind it."""
+    with suppress(OSError, asyncssh.Error):
+        while chunk := await source.read(1 << 16):
+            target.write(chunk)
+            await target.drain()
+    with suppress(OSError, asyncssh.Error):
+        target.close()
 
 
 def _socket_in(namespace: str, host: str, port: int) -> socket.socket:

@@ -1,15 +1,18 @@
 """A folder on the far machine that does not outlive us, nor does anything started under its mark.
 
 A keeper runs there: a small shell script that ends when this side hangs up, or says nothing for a
-minute. It then kills every process that carries the mark in its environment, and removes the
-folder. So the far machine is clean again whatever becomes of us or of the network.
+minute. It then kills every process that carries the mark in its environment, does what else is owed
+(`owe`), and removes the folder. So the far machine is clean again whatever becomes of us or of the
+network.
 """
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from contextlib import AbstractContextManager, suppress
+from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +25,9 @@ MARK = "TARE_FAR"
 """Environment variable of every process that is started on a far machine."""
 
 _TIMEOUT_S = 30.0
+_PUT_TIMEOUT_S = 600.0
 _BEAT_S = 10.0
+_RECEIVE = 'mkdir -p "${1%/*}" && cat >"$1" && chmod 755 "$1"'
 
 _KEEPER = """
 trap '' HUP PIPE
@@ -38,6 +43,9 @@ while [ "$found" ]; do
       found=yes
     fi
   done
+done
+for owed in "$folder"/owed-*; do
+  [ ! -e "$owed" ] || sh "$owed"
 done
 rm -rf "$folder" && echo gone
 """
@@ -59,6 +67,7 @@ class Folder(AbstractContextManager["Folder"]):
         self.mark = f"{MARK}={secrets.token_hex(8)}"
         self._connection = connection
         self._silence_s = silence_s
+        self._owed = itertools.count()
         self._leaving = threading.Event()
         self._pulse = threading.Thread(target=self._beat, name="tare-ssh-pulse", daemon=True)
 
@@ -77,6 +86,37 @@ class Folder(AbstractContextManager["Folder"]):
             raise TrialError(f"{self._connection.target} makes no folder for us: {words}")
         self._pulse.start()
         return self
+
+    def put(self, content: bytes, name: str, target: PurePosixPath) -> None:
+        """Write an executable file there.
+
+        Args:
+            content: of it.
+            name: what to call it in messages.
+            target: its path there.
+
+        Raises:
+            TrialError: it does not fit.
+        """
+        receive = ["sh", "-c", _RECEIVE, "sh", str(target)]
+        done = self._connection.run(receive, _PUT_TIMEOUT_S, content)
+        if done.code != 0:
+            raise TrialError(
+                f"cannot put {name} on {self._connection.target}: {done.stderr.strip()}",
+                f"make room below {PurePosixPath(self.path).parent} there",
+            )
+
+    def owe(self, script: str) -> None:
+        """Have a shell script run there in the end, whatever happens. Call it *before* making.
+
+        It runs once every marked process is dead, with nobody to hear it. It must do no harm if
+        what it undoes was never made.
+
+        Raises:
+            TrialError: it cannot be written, so the thing may not be made.
+        """
+        target = PurePosixPath(self.path) / f"owed-{next(self._owed)}"
+        self.put(script.encode(), "what is to be undone", target)
 
     def __exit__(
         self,

@@ -21,8 +21,6 @@ from tare.guests.image import libraries_in
 __all__ = ["Programs"]
 
 _TIMEOUT_S = 60.0
-_PUSH_TIMEOUT_S = 600.0
-_RECEIVE = 'mkdir -p "${1%/*}" && cat >"$1" && chmod 755 "$1"'
 # glibc opens it only when a thread is cancelled or exits, so ldd does not show it.
 _LATE_LIBRARY = "libgcc_s.so.1"
 
@@ -42,7 +40,8 @@ class Programs:
 
     def __init__(self, connection: Connection, folder: Folder, local: Path, scratch: Path) -> None:
         self._connection = connection
-        self._folder = PurePosixPath(folder.path)
+        self._folder = folder
+        self._path = PurePosixPath(folder.path)
         self._local = local
         self._scratch = scratch
         self._pushed: dict[str, tuple[str, ...]] = {}
@@ -70,7 +69,7 @@ class Programs:
     @property
     def tools(self) -> str:
         """The folder there that holds what `bring` brought, for the PATH."""
-        return str(self._folder / "tools")
+        return str(self._path / "tools")
 
     def bring(self, tool: str) -> None:
         """See that a program of the system can be called there by its name; push ours if not.
@@ -91,14 +90,14 @@ class Programs:
                 )
             started = self._push(f"of-the-system/{tool}", Path(here))
             script = f'#!/bin/sh\nexec {shlex.join(started)} "$@"\n'
-            self._put(script.encode(), tool, PurePosixPath(self.tools) / tool)
+            self._folder.put(script.encode(), tool, PurePosixPath(self.tools) / tool)
         self._pushed[name] = ()
 
     def _push(self, name: str, of_system: Path | None = None) -> tuple[str, ...]:
         source = of_system or self._local / name
         if not source.is_file():
             raise TrialError(f"{source} is not there", "build it: make build")
-        target = self._folder / name
+        target = self._path / name
         self._send(self._stripped(source), target)
         found = self._connection.run(["ldd", str(target)], _TIMEOUT_S)
         if found.code == 0 and "not found" not in found.stdout.decode() + found.stderr:
@@ -111,7 +110,7 @@ class Programs:
         late = next(p.parent for p in libraries if p.name.startswith("libc.so")) / _LATE_LIBRARY
         if late.exists() and late not in libraries:
             libraries.append(late)
-        folder = self._folder / "libraries"
+        folder = self._path / "libraries"
         for library in libraries:
             if library.name not in self._pushed:
                 self._send(library, folder / library.name)
@@ -120,16 +119,7 @@ class Programs:
         return (str(folder / loader.name), "--library-path", str(folder), str(target))
 
     def _send(self, source: Path, target: PurePosixPath) -> None:
-        self._put(source.read_bytes(), source.name, target)
-
-    def _put(self, content: bytes, name: str, target: PurePosixPath) -> None:
-        receive = ["sh", "-c", _RECEIVE, "sh", str(target)]
-        done = self._connection.run(receive, _PUSH_TIMEOUT_S, content)
-        if done.code != 0:
-            raise TrialError(
-                f"cannot put {name} on {self._connection.target}: {done.stderr.strip()}",
-                f"make room below {self._folder.parent} there",
-            )
+        self._folder.put(source.read_bytes(), source.name, target)
 
     def _stripped(self, source: Path) -> Path:
         """Copy a program without debugging information, which is most of it; once a run."""

@@ -122,6 +122,12 @@ class Network(rows.InEnvironment):
         if levels["environment"].startswith(environments.FAR):
             # No host of ours is beside it there, and another machine sends by itself.
             parties = ("guest",)
+            if levels["to"] == "host" and environments.is_guest_of_qemu(levels["environment"]):
+                raise TrialError(
+                    "a guest on another machine has that machine's address for itself, and cannot"
+                    " send to it",
+                    "take `to: localhost` or `to: remote` there",
+                )
         together = levels["mode"] == "concurrent" and len(parties) == 2
         turns = (parties,) if together else tuple((party,) for party in parties)
         found: dict[Party, _Sent] = {}

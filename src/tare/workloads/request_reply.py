@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare import accounting, process, units
+from tare.environments import DOMAINS, PORT
 from tare.errors import TareError, TrialError, UsageError
 from tare.interference import Interference
 from tare.workloads import (
@@ -40,9 +41,6 @@ TRANSPORTS: Mapping[str, str] = {
     "null": "no transport",
 }
 """Level -> its name in words."""
-_PORT = 7400
-_DOMAINS = {"cyclonedds": 11, "fastdds": 12, "connext": 13}
-"""A domain for each stack: on one domain they match each other and spoil both."""
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
 _AGENT_SLACK_S = 30.0
@@ -132,7 +130,7 @@ class RequestReply(rows.InEnvironment):
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out what a transport does not know: only a DDS has reception modes."""
         names = set(super().applicable(levels))
-        if levels["transport"] not in _DOMAINS:
+        if levels["transport"] not in DOMAINS:
             names.discard("reception")
         if levels["transport"] == "icmp":  # answered in the kernel: nobody works
             names.discard("server_work")
@@ -238,12 +236,12 @@ def _serve(
     if transport == "null":
         return None
     argv = [_program(transport), "serve"]
-    if transport in _DOMAINS:
+    if transport in DOMAINS:
         argv += _dds(levels, inside.interface, site.hosts.client_address)
     else:
         argv += ["--bind", inside.address]
-    if transport not in (*_DOMAINS, "icmp"):
-        argv += ["--port", str(_PORT)]
+    if transport not in (*DOMAINS, "icmp"):
+        argv += ["--port", str(PORT)]
     if transport != "icmp":
         argv += ["--work-ns", str(units.duration(levels["server_work"]))]
     return stack.enter_context(inside.start(argv))
@@ -254,14 +252,14 @@ def _ask(
 ) -> tuple[str, ...]:
     transport = levels["transport"]
     argv = [str(site.programs / _program(transport)), "ask"]
-    if transport in _DOMAINS:
+    if transport in DOMAINS:
         argv += _dds(levels, site.hosts.client_address, inside.address)
     elif transport == "icmp":
         argv += ["--peer", inside.address]
     elif transport == "null":
         argv += ["--work-ns", str(units.duration(levels["server_work"]))]
     else:
-        argv += ["--peer", inside.address, "--port", str(_PORT)]
+        argv += ["--peer", inside.address, "--port", str(PORT)]
     rate = _parse_mode(levels["mode"])
     argv += ["--mode", "closed"] if rate is None else ["--mode", "open", "--rate", str(rate)]
     argv += [
@@ -278,7 +276,7 @@ def _ask(
 
 def _dds(levels: Mapping[str, str], interface: str, peer: str) -> list[str]:
     return [
-        "--domain", str(_DOMAINS[levels["transport"]]),
+        "--domain", str(DOMAINS[levels["transport"]]),
         "--interface", interface,
         "--peer", peer,
         "--reception", levels["reception"],

@@ -58,8 +58,9 @@ def environment(what: str) -> Factor:
         environments.level,
         str,
         "native",
-        f"{what}: {', '.join(environments.NAMES)}, or on another machine by `ssh user@host:port`.",
-        examples=(*environments.NAMES, "ssh root@192.0.2.1:22"),
+        f"{what}: {', '.join(environments.NAMES)}, or on another machine by `ssh user@host:port`;"
+        " with `/container` or `/qemu` behind it, in what that machine holds.",
+        examples=(*environments.NAMES, "ssh root@192.0.2.1:22", "ssh root@192.0.2.1:22/container"),
     )
 
 
@@ -126,8 +127,9 @@ class InEnvironment:
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out what a guest is made of, where there is none."""
-        guest = {row.name for row in GUEST} if levels.get("environment") != "qemu" else set()
-        return frozenset(self.factors) - guest
+        if environments.is_guest_of_qemu(levels["environment"]):
+            return frozenset(self.factors)
+        return frozenset(self.factors) - {row.name for row in GUEST}
 
     def setup_seconds(self, plot: Mapping[str, str]) -> float:
         """Expected duration of setting an environment up, with its calibration."""
