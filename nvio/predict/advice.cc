@@ -81,6 +81,11 @@ Prediction predict(const JobTrace& job, const Calibration& calibration, const Se
     return replayed;
   };
   found.details = run(Case::median, settings);
+  if (found.details.fetched_bytes + found.details.written_back_bytes != 0) {
+    const std::string why = objection_to_costs(job, calibration);
+    if (found.problem.empty()) found.problem = why;
+  }
+  if (!found.problem.empty()) return found;
   const double ends[] = {run(Case::low, settings).seconds, run(Case::high, settings).seconds};
   const double median = found.details.seconds;
   // Dearer calls may lead the cache to do better: then the extremes stand the other way round.

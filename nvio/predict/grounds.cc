@@ -110,10 +110,13 @@ std::uint32_t active_ranks(const JobTrace& job) {
 }
 
 std::string objection(const JobTrace& job, const Calibration& calibration) {
+  const std::string why = elsewhere(job, calibration);
+  return !why.empty() ? why : unknown_dominates(job);
+}
+
+std::string objection_to_costs(const JobTrace& job, const Calibration& calibration) {
   const Costs costs(calibration, active_ranks(job), Case::median);
-  std::string why = elsewhere(job, calibration);
-  if (why.empty()) why = unknown_dominates(job);
-  if (why.empty()) why = other_speed(job, costs, TraceKind::read, Way::read);
+  std::string why = other_speed(job, costs, TraceKind::read, Way::read);
   if (why.empty()) why = other_speed(job, costs, TraceKind::write, Way::write);
   return why;
 }

@@ -87,6 +87,7 @@ def every() -> tuple[Claim, ...]:
         prediction,
         product,
         rounds,
+        run_times,
         simulation,
         small_pieces,
         speed,
@@ -113,6 +114,7 @@ def every() -> tuple[Claim, ...]:
         *writes.CLAIMS,
         *patterns.CLAIMS,
         *product.CLAIMS,
+        *run_times.CLAIMS,
     )
     return tuple(sorted(found, key=lambda claim: claim.id))
 
