@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -182,26 +183,49 @@ def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
     return plan.model_copy(update={"cuts": (*plan.cuts, *cuts)})
 
 
+@dataclass(frozen=True)
+class Absent:
+    """Cells that cannot be had here."""
+
+    what: str
+    """What they have in common, such as a level."""
+    why: str
+    cells: frozenset[str]
+
+
 def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
-    """Go on without levels that cannot be had here, saying so.
+    """Go on without levels that cannot be had here, saying so; see `without`.
 
     Args:
         plan: the whole.
-        factor: such as environment.
+        factor: such as transport.
         absent: level -> why.
+    """
+    return without(
+        plan,
+        [
+            Absent(level, why, frozenset(c.id for c in plan.cells if c.levels.get(factor) == level))
+            for level, why in absent.items()
+        ],
+    )
+
+
+def without(plan: Plan, absent: Sequence[Absent]) -> Plan:
+    """Go on without cells that cannot be had here, saying so.
 
     Raises:
         UnavailableError: nothing is left that could be compared.
     """
     if not absent:
         return plan
-    kept = tuple(c for c in plan.cells if c.levels.get(factor) not in absent)
+    sentences = tuple(f"without {one.what}: {one.why}" for one in absent)
+    gone = frozenset().union(*(one.cells for one in absent))
+    kept = tuple(c for c in plan.cells if c.id not in gone)
     ids = {c.id for c in kept}
     comparisons = tuple(c for c in plan.comparisons if c.cell in ids and c.against in ids)
     if _has_effects(plan.comparisons) and not _has_effects(comparisons):
         raise UnavailableError(
-            "nothing is left to compare here: "
-            + "; ".join(f"without {name}: {why}" for name, why in absent.items()),
+            "nothing is left to compare here: " + "; ".join(sentences),
             "`tare doctor` shows what each needs",
         )
     blocks = (
@@ -216,7 +240,7 @@ def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
             "cells": kept,
             "comparisons": comparisons,
             "blocks": tuple(tuple(visit for visit in block if visit.cells) for block in blocks),
-            "cuts": (*plan.cuts, *(f"without {name}: {why}" for name, why in absent.items())),
+            "cuts": (*plan.cuts, *sentences),
         }
     )
 

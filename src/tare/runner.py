@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tare import analysis, causes, clocks, environments, leftovers, machine
+from tare import analysis, causes, clocks, leftovers, machine
 from tare.cell import Cell
 from tare.environments import Inside, Site
 from tare.errors import TrialError, UnavailableError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
-from tare.plan import Plan, Visit
+from tare.plan import Absent, Plan, Visit
 from tare.record import CauseSession, Record, Trial, Writer
 from tare.stats.stopping import Action, Decision, decide
 from tare.workloads import Workload
@@ -318,23 +318,41 @@ class _Pace:
             self.seconds_a_block = sum(self._seen) / len(self._seen)
 
 
-def preflight(plan: Plan) -> list[tuple[str, str]]:
-    """Name the environments of a plan that cannot run here, with the reason; others go on.
+def preflight(plan: Plan, workload: Workload) -> list[Absent]:
+    """Name what of a plan cannot run here, with the reason; the rest goes on.
 
     Raises:
-        UnavailableError: none of them can.
+        UnavailableError: nothing of it can.
     """
-    wanted = {visit.plot.get("environment", "native") for visit in plan.blocks[0]}
-    found = {name: environments.named(name).availability() for name in sorted(wanted)}
-    absent = [
-        (name, f"{a.detail}. {a.remedy}" if a.remedy else a.detail)
-        for name, a in found.items()
-        if not a.available
-    ]
-    if len(absent) == len(found):
+    reasons: dict[str, dict[str, list[Visit]]] = {}
+    places: Counter[str] = Counter()
+    for visit in plan.blocks[0]:
+        environment = workload.environment(visit.plot)
+        found = environment.availability()
+        place = visit.plot.get("environment", environment.name)
+        places[place] += 1
+        if not found.available:
+            why = f"{found.detail}. {found.remedy}" if found.remedy else found.detail
+            reasons.setdefault(place, {}).setdefault(why, []).append(visit)
+    absent = []
+    for place, by_reason in reasons.items():
+        for why, visits in by_reason.items():
+            # Where only some of a place's plots cannot be had, its options are what is missing.
+            whole = len(visits) == places[place]
+            what = place if whole else " or ".join(_of_plot(visit, plan) for visit in visits)
+            cells = frozenset(cell for visit in visits for cell in visit.cells)
+            absent.append(Absent(what, why, cells))
+    if sum(len(one.cells) for one in absent) == len(plan.cells):
         raise UnavailableError(
             "no environment of this experiment can run here: "
-            + "; ".join(f"{name}: {why}" for name, why in absent),
+            + "; ".join(f"{one.what}: {one.why}" for one in absent),
             "`tare doctor` shows what each needs",
         )
     return absent
+
+
+def _of_plot(visit: Visit, plan: Plan) -> str:
+    """Name a plot by what tells it from others of the plan."""
+    others = [other.plot for other in plan.blocks[0]]
+    levels = visit.plot.items()
+    return " ".join(v for n, v in levels if any(other.get(n) != v for other in others))

@@ -105,7 +105,7 @@ def lay_out(
 
     plan = planning.make(experiment, workload, seed)
     try:
-        plan = planning.leave_out(plan, "environment", dict(runner.preflight(plan)))
+        plan = planning.without(plan, runner.preflight(plan, workload))
         transports = {c.levels["transport"] for c in plan.cells if "transport" in c.levels}
         plan = planning.leave_out(plan, "transport", missing_transports(places.build(), transports))
     except TareError as error:

@@ -83,7 +83,7 @@ class Gvisor:
         if os.geteuid() != 0:
             return Availability(False, f"{detail}, but this user is not root", "run as root")
         if self.device is not None:
-            return Availability(False, f"gVisor offers no block device: {_NO_DISK}")
+            return Availability(False, _NO_DISK)
         can = frozenset({"network", "pinning", "accounting"})
         return Availability(True, detail, can=can, cannot={"disk": _NO_DISK})
 

@@ -94,7 +94,7 @@ class Ssh:
         if not shutil.which("strip", path=PATH):
             return Availability(False, "strip is not installed", "apt-get install binutils")
         if self.device is not None:
-            return Availability(False, f"another machine offers no block device: {_NO_DISK}")
+            return Availability(False, _NO_DISK)
         if self.holding == "qemu":
             # What a guest is made of comes from here; QEMU itself is the far machine's.
             made_of = self.guest.availability()
