@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from needs import PROGRAMS
 from tare.claims import traces
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.placement import Placement
-
-PROGRAMS = Path(__file__).parents[2] / "build"
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare import clocks
 from tare.environments import Environment, Site
 from tare.environments.container import Container

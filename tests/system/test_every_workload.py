@@ -10,8 +10,8 @@ from pathlib import Path
 
 import platformdirs
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare import environments
 from tare.cell import Cell
 from tare.claims.far_machine import SSHD, far_machine

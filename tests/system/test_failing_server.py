@@ -13,8 +13,8 @@ from threading import Thread
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from conftest import PROGRAMS, needs_root
 
+from needs import PROGRAMS, needs_root
 from tare import experiment, machine, plan, runner
 from tare.accounting import Account
 from tare.cell import Cell

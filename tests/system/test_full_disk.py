@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare.command import Command
 from tare.environments import Site
 from tare.environments.container import Container

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare.claims import traces
 from tare.command import Command
 from tare.hosts import Hosts

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, needs_root
 
+from needs import PROGRAMS, needs_root
 from tare.claims import traces
 from tare.command import start_time
 from tare.environments import Site

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare.environments import Site
 from tare.environments.native import Native
 from tare.errors import TrialError

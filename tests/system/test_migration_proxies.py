@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, needs_root
 
+from needs import PROGRAMS, needs_root
 from tare.leftovers import Registry
 from tare.wire import Wire
 from tare.workloads.migration import certificates

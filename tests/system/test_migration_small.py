@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, needs_root
 
+from needs import PROGRAMS, needs_root
 from tare.cell import Cell
 from tare.environments import Site
 from tare.errors import TrialError

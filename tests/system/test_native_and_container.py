@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare import accounting, process
 from tare.command import Command
 from tare.environments import Environment, Inside, Site

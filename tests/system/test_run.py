@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare import leftovers
 from tare.claims.crash import killed_run
 from tare.command import Command

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, needs_root
 
+from needs import PROGRAMS, needs_root
 from tare import accounting, process
 from tare.claims import traces
 from tare.command import Command, start_time

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare.command import Command
 from tare.errors import TareError
 from tare.leftovers import clean

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import needs_root
 
+from needs import needs_root
 from tare.command import Command
 from tare.leftovers import Registry
 from tare.process import run
