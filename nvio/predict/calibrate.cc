@@ -29,9 +29,9 @@ constexpr std::uint64_t kFileBytes = 64 << 20;
 constexpr std::uint64_t kSizes[] = {4 << 10, 64 << 10, 1 << 20};
 constexpr std::uint64_t kCachedSizes[] = {4 << 10, 64 << 10};
 constexpr std::uint64_t kDirectFrom = 64 << 10;  // bytes: the cache fetches past the page cache
-constexpr int kRounds = 3;
-constexpr double kSlice = 0.25;  // seconds that one measurement takes
-constexpr double kCachedSlice = 0.05;
+constexpr int kRounds = 5;
+constexpr double kSlice = 0.1;  // seconds that one measurement takes
+constexpr double kCachedSlice = 0.02;
 constexpr std::uint64_t kAlign = 4096;
 
 volatile std::sig_atomic_t g_stopped = 0;
@@ -41,8 +41,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 Range range_of(std::vector<double> values) {
+  // One in five may have met something else on the machine, at either end.
   std::sort(values.begin(), values.end());
-  return {values.front(), values[values.size() / 2], values.back()};
+  const std::size_t aside = values.size() / 5;
+  return {values[aside], values[values.size() / 2], values[values.size() - 1 - aside]};
 }
 
 struct Stopped {};
@@ -99,16 +101,38 @@ std::uint64_t until_over(const std::vector<std::uint64_t>& at, double slice, Cal
   return calls;
 }
 
+// What is measured again and again, in turns: what else happens on the machine meanwhile then falls
+// on single measurements of everything, not on all of one thing.
+struct Measurement {
+  Way way;
+  std::uint64_t bytes;
+  std::uint32_t clients;
+  std::vector<double> seconds;
+};
+
 class Calibrator {
  public:
   Calibrator(const CalibrateOptions& options, const Progress& progress)
       : options_(options),
         progress_(progress),
         name_("nvio-calibrate-" + std::to_string(getpid())) {
-    clients_ = {1};
-    if (options.clients > 1) clients_.push_back(options.clients);
-    steps_ = static_cast<double>(3 + clients_.size() *
-                                         (2 * std::size(kSizes) + std::size(kCachedSizes)));
+    std::vector<std::uint32_t> clients = {1};
+    if (options.clients > 1) clients.push_back(options.clients);
+    for (const std::uint32_t count : clients) {
+      for (const Way way : {Way::read, Way::write, Way::fresh_read}) {
+        for (const std::uint64_t bytes : kSizes) plan_.push_back({way, bytes, count, {}});
+      }
+      for (const Way way : {Way::cached_read, Way::cached_write}) {
+        for (const std::uint64_t bytes : kCachedSizes) plan_.push_back({way, bytes, count, {}});
+      }
+      plan_.push_back({Way::cached_new, kBlockSize, count, {}});
+    }
+    settings_.store = options.store;
+    settings_.session = name_;
+    settings_.nodes = 1;
+    settings_.node = 0;
+    settings_.capacity = 2 * kFileBytes;
+    settings_.file.admit = Admit::always;
   }
 
   Calibration run() {
@@ -119,49 +143,63 @@ class Calibrator {
     found.folder = absolute_path((options_.folder + "/x").c_str());
     found.folder.resize(found.folder.size() - 2);
     found.store = options_.store;
+    say("opening and closing");
     files(found);
+    found.join = join();
     const Scratch file(options_.folder + "/." + name_);
+    say("making a file of 64 MiB");
     make_file(file.path);
-    for (const std::uint32_t clients : clients_) {
-      for (const std::uint64_t bytes : kSizes) {
-        step("reading " + std::to_string(bytes >> 10) + " KiB");
-        add(found, Way::read, bytes, clients, [&] { return reading(file.path, bytes, clients); });
-      }
-      for (const std::uint64_t bytes : kSizes) {
-        step("writing " + std::to_string(bytes >> 10) + " KiB");
-        add(found, Way::write, bytes, clients, [&] { return writing(bytes, clients); });
+    const Scratch in_store(options_.store + "/" + name_ + ".file");
+    make_empty(in_store.path);
+    for (int round = 0; round < kRounds; ++round) {
+      for (Measurement& one : plan_) {
+        say(kWayNames[static_cast<std::size_t>(one.way)] + std::string(" ") +
+            std::to_string(one.bytes >> 10) + " KiB");
+        one.seconds.push_back(measure(one, file.path, in_store.path));
+        ++done_;
       }
     }
-    in_store(found);
+    for (const Measurement& one : plan_) {
+      found.points.push_back({one.way, one.bytes, one.clients, range_of(one.seconds)});
+    }
     progress_(1, "done");
     return found;
   }
 
  private:
-  void step(const std::string& what) {
+  void say(const std::string& what) const {
     if (g_stopped != 0) throw Stopped{};
-    progress_(done_++ / steps_, what);
+    progress_(static_cast<double>(done_) / static_cast<double>(plan_.size() * kRounds), what);
   }
 
-  template <typename Measure>
-  void add(Calibration& found, Way way, std::uint64_t bytes, std::uint32_t clients,
-           Measure&& measure) {
-    std::vector<double> seconds;
-    for (int i = 0; i < kRounds; ++i) {
-      if (g_stopped != 0) throw Stopped{};
-      seconds.push_back(measure());
-      if (seconds.back() < 0) {
-        throw Failed{std::string("a process that measured calls (") +
-                     kWayNames[static_cast<std::size_t>(way)] + ") failed in " + options_.folder +
-                     " or " + options_.store + ": is there room for 64 MiB?"};
+  double measure(const Measurement& one, const std::string& file,
+                 const std::string& in_store) const {
+    double seconds = -1;
+    switch (one.way) {
+      case Way::read:
+        seconds = reading(file, one.bytes, one.clients);
+        break;
+      case Way::write:
+        seconds = writing(one.bytes, one.clients);
+        break;
+      case Way::fresh_read: {
+        const Scratch hole(options_.folder + "/." + name_ + ".new");
+        make_empty(hole.path);
+        seconds = reading(hole.path, one.bytes, one.clients);
+        break;
       }
+      default:
+        seconds = cached(in_store, one);
     }
-    found.points.push_back({way, bytes, clients, range_of(seconds)});
+    if (seconds >= 0) return seconds;
+    if (g_stopped != 0) throw Stopped{};
+    throw Failed{std::string("a process that measured calls (") +
+                 kWayNames[static_cast<std::size_t>(one.way)] + ") failed in " + options_.folder +
+                 " or " + options_.store + ": is there room for 64 MiB?"};
   }
 
   // Opens and closes, syncs, one client.
   void files(Calibration& found) {
-    step("opening and closing");
     std::vector<double> open;
     std::vector<double> close;
     std::vector<double> sync;
@@ -191,7 +229,6 @@ class Calibrator {
   }
 
   void make_file(const std::string& path) {
-    step("making a file of 64 MiB");
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) fail("cannot make a file in " + options_.folder);
     const Aligned bytes(1 << 20);
@@ -260,74 +297,60 @@ class Calibrator {
     });
   }
 
-  // What the cache itself takes: joining a store, and bytes that are in it.
-  void in_store(Calibration& found) {
-    Settings settings;
-    settings.store = options_.store;
-    settings.session = name_;
-    settings.nodes = 1;
-    settings.node = 0;
-    settings.capacity = 2 * kFileBytes;
-    settings.file.admit = Admit::always;
-    step("joining a store");
-    std::vector<double> join;
+  static void make_empty(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const bool made = fd >= 0 && ::ftruncate(fd, kFileBytes) == 0;
+    if (fd >= 0) ::close(fd);
+    if (!made) fail("cannot make " + path);
+  }
+
+  Range join() const {
+    std::vector<double> seconds;
     for (int i = 0; i < kRounds; ++i) {
       const auto start = std::chrono::steady_clock::now();
       std::string why;
-      if (Session::join(settings, why) == nullptr) throw Failed{why};
-      join.push_back(seconds_since(start));
+      if (Session::join(settings_, why) == nullptr) throw Failed{why};
+      seconds.push_back(seconds_since(start));
     }
-    found.join = range_of(join);
-    const Scratch file(options_.store + "/" + name_ + ".file");
-    const int made = ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (made < 0 || ::ftruncate(made, kFileBytes) != 0) fail("cannot write in " + options_.store);
-    ::close(made);
-    for (const std::uint32_t clients : clients_) {
-      for (const std::uint64_t bytes : kCachedSizes) {
-        step("the store");
-        for (const Way way : {Way::cached_write, Way::cached_read}) {
-          add(found, way, bytes, clients,
-              [&] { return cached(settings, file.path, way, bytes, clients); });
-        }
-      }
-    }
+    return range_of(seconds);
   }
 
-  static double cached(const Settings& settings, const std::string& path, Way way,
-                       std::uint64_t bytes, std::uint32_t clients) {
-    return seconds_a_call(clients, [&](std::uint32_t worker, Stopwatch& watch) -> std::uint64_t {
-      std::string why;
-      const auto session = Session::join(settings, why);
-      const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-      CachedFile* file =
-          session == nullptr || fd < 0 ? nullptr : session->acquire(fd, path, settings.file);
-      if (file == nullptr) return 0;
-      file->entry().deleted.store(1);  // nothing is to be written back
-      const Aligned buffer(bytes);
-      const auto mine = places(bytes, worker, clients, true);
-      if (way == Way::cached_read) {
-        for (const std::uint64_t at : mine) file->read(at, buffer.data, bytes);
-      }
-      watch.begin();
-      const auto call = [&](std::uint64_t at) {
-        const ssize_t done = way == Way::cached_read ? file->read(at, buffer.data, bytes)
-                                                     : file->write(at, buffer.data, bytes);
-        return done == static_cast<ssize_t>(bytes);
-      };
-      const std::uint64_t calls = until_over(mine, kCachedSlice, call);
-      watch.end();
-      session->release(file);
-      ::close(fd);
-      return calls;
-    });
+  // What the cache itself takes, for bytes that are in the store or come to it.
+  double cached(const std::string& path, const Measurement& one) const {
+    return seconds_a_call(
+        one.clients, [&](std::uint32_t worker, Stopwatch& watch) -> std::uint64_t {
+          std::string why;
+          const auto session = Session::join(settings_, why);
+          const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+          CachedFile* file =
+              session == nullptr || fd < 0 ? nullptr : session->acquire(fd, path, settings_.file);
+          if (file == nullptr) return 0;
+          file->entry().deleted.store(1);  // nothing is to be written back
+          const Aligned buffer(one.bytes);
+          const auto mine = places(one.bytes, worker, one.clients, true);
+          if (one.way != Way::cached_new) {
+            for (const std::uint64_t at : mine) file->write(at, buffer.data, one.bytes);
+          }
+          watch.begin();
+          const std::uint64_t calls = until_over(mine, kCachedSlice, [&](std::uint64_t at) {
+            const ssize_t done = one.way == Way::cached_read
+                                     ? file->read(at, buffer.data, one.bytes)
+                                     : file->write(at, buffer.data, one.bytes);
+            return done == static_cast<ssize_t>(one.bytes);
+          });
+          watch.end();
+          session->release(file);
+          ::close(fd);
+          return calls;
+        });
   }
 
   const CalibrateOptions& options_;
   const Progress& progress_;
   std::string name_;
-  std::vector<std::uint32_t> clients_;
-  double steps_ = 1;
-  double done_ = 0;
+  Settings settings_;
+  std::vector<Measurement> plan_;
+  std::size_t done_ = 0;
 };
 
 }  // namespace

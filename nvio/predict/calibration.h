@@ -7,11 +7,14 @@
 
 namespace nvio {
 
-enum class Way : std::uint8_t { read, write, cached_read, cached_write };
-constexpr const char* kWayNames[] = {"read", "write", "cached_read", "cached_write"};
-constexpr std::size_t kWays = 4;
+// fresh_read: of bytes that the file did not have when it was opened, a hole or just written.
+// cached_new: of a whole block that the store did not hold yet.
+enum class Way : std::uint8_t { read, write, fresh_read, cached_read, cached_write, cached_new };
+constexpr const char* kWayNames[] = {"read",        "write",        "fresh_read",
+                                     "cached_read", "cached_write", "cached_new"};
+constexpr std::size_t kWays = 6;
 
-// Seconds: the median of several measurements and their extremes.
+// Seconds: the median of several measurements, and how far most of them lie apart.
 struct Range {
   double low = 0;
   double median = 0;

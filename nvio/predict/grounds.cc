@@ -13,6 +13,7 @@ constexpr double kNanoseconds = 1e9;
 constexpr double kMostUnknown = 0.2;  // of the time in calls: what no cache serves
 constexpr double kOtherSpeed = 4;     // times slower or faster than calibrated: another place
 constexpr std::size_t kEnough = 64;   // calls, to say how long one takes
+constexpr std::size_t kFirst = 256;   // calls: later ones find what was read ahead for these
 constexpr std::uint64_t kSmall = 64 << 10;
 constexpr std::uint64_t kPage = 4096;
 
@@ -83,7 +84,7 @@ std::string other_speed(const JobTrace& job, const Costs& costs, TraceKind kind,
     next[turn.rank] = call.offset + call.length;
     if (call.length == 0 || call.length > kSmall) continue;
     const bool is_new = touched.insert(std::uint64_t{call.file} << 48 ^ call.offset / kPage).second;
-    if (call.kind != kind || adjoins || !is_new) continue;
+    if (call.kind != kind || adjoins || !is_new || ratios.size() == kFirst) continue;
     ratios.push_back(static_cast<double>(call.duration) / kNanoseconds /
                      costs.transfer(way, call.length));
   }

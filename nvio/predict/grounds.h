@@ -11,8 +11,9 @@ namespace nvio {
 // Ranks that move bytes.
 std::uint32_t active_ranks(const JobTrace& job);
 
-// Sentences that say what speaks against it, or nothing: that the job cannot be replayed; and, where
-// the cache did something in the replay, that what this costs was calibrated in another state.
+// Sentences that say what speaks against it, or nothing: that the job cannot be replayed; and,
+// where the cache did something in the replay, that what this costs was calibrated in another
+// state.
 std::string objection(const JobTrace& job, const Calibration& calibration);
 std::string objection_to_costs(const JobTrace& job, const Calibration& calibration);
 

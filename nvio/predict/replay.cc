@@ -61,6 +61,7 @@ class Replay {
   double ready(const Rank& rank) const;
   void step(std::size_t index);
   void transfer(Rank& rank, const TraceCall& call);
+  void charge_blocks(Rank& rank, std::uint64_t before, std::uint64_t after) const;
   void meet(std::size_t index, const TraceCall& call);
   void go_on(const Meeting& meeting);
   void open(const Meeting& meeting, double begin, double lasted);
@@ -191,6 +192,7 @@ void Replay::transfer(Rank& rank, const TraceCall& call) {
   const Counters& counters = rank.session->counters();
   const std::uint64_t hits = counters.read_hits.load();
   const std::uint64_t cached = counters.writes_cached.load();
+  const std::uint64_t blocks = file->entry().blocks.load();
   files_.replay(&call);
   switch (call.kind) {
     case TraceKind::read:
@@ -212,6 +214,7 @@ void Replay::transfer(Rank& rank, const TraceCall& call) {
       if (counters.writes_cached.load() != cached) {
         rank.clock += costs_.transfer(Way::cached_write, call.length);
       }
+      charge_blocks(rank, blocks, file->entry().blocks.load());
       break;
     case TraceKind::resize:
       file->truncate(call.length);
@@ -226,6 +229,14 @@ void Replay::transfer(Rank& rank, const TraceCall& call) {
       break;
   }
   files_.replay(nullptr);
+}
+
+// Blocks that the store did not hold before have no memory yet.
+void Replay::charge_blocks(Rank& rank, std::uint64_t before, std::uint64_t after) const {
+  if (after <= before) return;
+  const double made =
+      costs_.transfer(Way::cached_new, kBlockSize) - costs_.transfer(Way::cached_write, kBlockSize);
+  rank.clock += std::max(0.0, made) * static_cast<double>(after - before);
 }
 
 void Replay::meet(std::size_t index, const TraceCall& call) {
@@ -293,8 +304,10 @@ void Replay::open(const Meeting& meeting, double begin, double lasted) {
     } else {
       ++opened.handles;
       if (settings_.file.prefetch == Prefetch::whole && (call.length & kTraceReads) != 0) {
+        const std::uint64_t blocks = opened.file->entry().blocks.load();
         opened.file->prefetch(static_cast<std::uint32_t>(i),
                               static_cast<std::uint32_t>(meeting.ranks.size()));
+        charge_blocks(rank, blocks, opened.file->entry().blocks.load());
       }
     }
     skip_inner(rank, call);

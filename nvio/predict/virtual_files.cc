@@ -38,7 +38,7 @@ VirtualFiles::~VirtualFiles() {
   // Through our own functions till the last: the sessions on these files are gone by now.
   static RealPosix before;
   before = real_;
-  for (const int descriptor : descriptors_) before.close(descriptor);
+  for (const auto& [descriptor, size] : descriptors_) before.close(descriptor);
   set_real(&before);
   g_clock = std::chrono::steady_clock::now;
   g_the = nullptr;
@@ -58,7 +58,7 @@ int VirtualFiles::make(std::uint64_t size) {
     real_.close(descriptor);
     return -1;
   }
-  descriptors_.insert(descriptor);
+  descriptors_[descriptor] = size;
   return descriptor;
 }
 
@@ -82,7 +82,8 @@ ssize_t VirtualFiles::read(int descriptor, std::uint64_t length, off_t offset, b
     *clock_ += static_cast<double>(call_->duration) / kNanoseconds * static_cast<double>(length) /
                static_cast<double>(call_->length);
   } else {
-    *clock_ += costs_.transfer(Way::read, done);
+    const bool is_fresh = from >= descriptors_.at(descriptor);
+    *clock_ += costs_.transfer(is_fresh ? Way::fresh_read : Way::read, done);
   }
   return static_cast<ssize_t>(done);
 }
@@ -154,7 +155,7 @@ RealPosix VirtualFiles::functions() {
   mine.open = &VirtualFiles::open;
   mine.dup = [](int fd) {
     const int copy = g_the->real_.dup(fd);
-    if (copy >= 0 && g_the->is_virtual(fd)) g_the->descriptors_.insert(copy);
+    if (copy >= 0 && g_the->is_virtual(fd)) g_the->descriptors_[copy] = g_the->descriptors_[fd];
     return copy;
   };
   mine.close = [](int fd) {

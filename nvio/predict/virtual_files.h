@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 
 #include "../cache/clock.h"
 #include "../entry/contract.h"
@@ -50,7 +50,7 @@ class VirtualFiles {
   double nobody_ = 0;
   const TraceCall* call_ = nullptr;
   std::uint64_t passed_on_bytes_ = 0;
-  std::set<int> descriptors_;
+  std::map<int, std::uint64_t> descriptors_;  // with the file's size when it was made
 };
 
 }  // namespace nvio

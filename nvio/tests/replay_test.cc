@@ -1,0 +1,233 @@
+// The model on traces whose answers can be had by hand.
+#include "../predict/replay.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "../predict/advice.h"
+
+namespace nvio {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMilli = 1'000'000;
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kPiece = 4096;
+constexpr double kNear = 1e-9;
+
+Range always(double seconds) { return {seconds, seconds, seconds}; }
+
+// Everything costs what it says, however long and however many: reads 10 ms, of bytes that are
+// new 30 ms, writes 20 ms, bytes in the store nothing.
+Calibration a_calibration() {
+  Calibration calibration;
+  calibration.file_system = "ext4 /dev/sdb1";
+  calibration.points = {
+      {Way::read, kPiece, 1, always(0.010)},       {Way::write, kPiece, 1, always(0.020)},
+      {Way::cached_read, kPiece, 1, always(0)},    {Way::cached_write, kPiece, 1, always(0)},
+      {Way::fresh_read, kPiece, 1, always(0.030)}, {Way::cached_new, kPiece, 1, always(0)}};
+  calibration.close = always(0);
+  return calibration;
+}
+
+class ReplayTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/nvio-replay-XXXXXX";
+    settings_.store = mkdtemp(name);
+    settings_.capacity = 16 * kMiB;
+    job_.files = {{"/scratch/data", "ext4 /dev/sdb1", 64 * kMiB}};
+  }
+  void TearDown() override {
+    EXPECT_TRUE(fs::is_empty(settings_.store));  // a replay leaves nothing
+    fs::remove_all(settings_.store);
+  }
+
+  // One rank: opens in 1 ms, makes calls of 5 ms each 1 ms apart, and closes in 2 ms.
+  void add_rank(TraceKind kind, const std::vector<std::uint64_t>& offsets, std::uint32_t ranks = 1,
+                std::uint64_t length = kPiece) {
+    std::vector<TraceCall> calls;
+    std::uint64_t at = 0;
+    const std::uint64_t flags = kTraceReads | kTraceWrites;
+    calls.push_back({TraceKind::open, 0, 0, ranks, 0, flags, at, kMilli});
+    at += kMilli;
+    for (const std::uint64_t offset : offsets) {
+      at += kMilli;
+      calls.push_back({kind, 0, 0, 0, offset, length, at, 5 * kMilli});
+      at += 5 * kMilli;
+    }
+    calls.push_back({TraceKind::close, 0, 0, ranks, 0, flags, at, 2 * kMilli});
+    job_.ranks.push_back(std::move(calls));
+    job_.seconds = recorded_seconds(job_) + 0.1;
+  }
+
+  Replayed run() const {
+    const Calibration calibration = a_calibration();
+    return replay(job_, Costs(calibration, 1, Case::median), settings_);
+  }
+
+  Settings settings_;
+  JobTrace job_;
+};
+
+TEST_F(ReplayTest, WhatIsPassedOnTakesWhatItTook) {
+  settings_.file.admit = Admit::never;
+  add_rank(TraceKind::read, {0, 8 * kMiB, 16 * kMiB});
+  EXPECT_NEAR(recorded_seconds(job_), 0.001 + 3 * 0.006 + 0.002, kNear);
+  EXPECT_NEAR(run().seconds, recorded_seconds(job_), kNear);
+}
+
+TEST_F(ReplayTest, WhatIsFetchedOnceIsServedAfterwards) {
+  settings_.file.admit = Admit::always;
+  add_rank(TraceKind::read, {0, 0, 0, 0});
+  const Replayed found = run();
+  // One fetch of 10 ms, four times 1 ms of computing, an open and no close to speak of: nothing was
+  // written plainly.
+  EXPECT_NEAR(found.seconds, 0.001 + 4 * 0.001 + 0.010 + 0.002, kNear);
+  EXPECT_EQ(found.read_hits, 3U);
+}
+
+TEST_F(ReplayTest, WritesInOneMiBAreWrittenBackAsOneRunAtClose) {
+  settings_.file.admit = Admit::always;
+  add_rank(TraceKind::write, {0, kPiece, 2 * kPiece, 3 * kPiece});
+  const Replayed found = run();
+  EXPECT_EQ(found.writes_cached, 4U);
+  EXPECT_EQ(found.written_back_bytes, 4 * kPiece);
+  EXPECT_NEAR(found.seconds, 0.001 + 4 * 0.001 + 0.020, kNear);
+}
+
+TEST_F(ReplayTest, AdmissionIsTheCachesOwn) {
+  // Calls of 5 ms are slow: after the eight that are timed first, writes go to the store.
+  std::vector<std::uint64_t> offsets;
+  constexpr std::uint64_t kCalls = 100;
+  for (std::uint64_t i = 0; i < kCalls; ++i) offsets.push_back(i * kPiece);
+  add_rank(TraceKind::write, offsets);
+  const Replayed found = run();
+  EXPECT_EQ(found.writes, kCalls);
+  EXPECT_EQ(found.writes_cached, kCalls - 8);
+  EXPECT_LT(found.seconds, recorded_seconds(job_) / 2);
+}
+
+TEST_F(ReplayTest, RanksWaitForEachOtherAtCloseOnly) {
+  settings_.file.admit = Admit::never;
+  add_rank(TraceKind::read, {0}, 2);
+  add_rank(TraceKind::read, {kMiB, 2 * kMiB, 3 * kMiB}, 2);
+  // The first rank's close lasted from its own arrival to the other's end.
+  TraceCall& early = job_.ranks[0].back();
+  const TraceCall& late = job_.ranks[1].back();
+  early.duration = late.start + late.duration - early.start;
+  EXPECT_NEAR(run().seconds, recorded_seconds(job_), kNear);
+}
+
+TEST_F(ReplayTest, RanksShareInWritingBackAsTheyArrive) {
+  EXPECT_DOUBLE_EQ(shared_end({0}, 6), 6);
+  EXPECT_DOUBLE_EQ(shared_end({0, 0}, 6), 3);
+  EXPECT_DOUBLE_EQ(shared_end({0, 2}, 6), 4);  // two alone, then two times two
+  EXPECT_DOUBLE_EQ(shared_end({0, 9}, 6), 9);  // done before the second one comes
+  EXPECT_DOUBLE_EQ(shared_end({5, 0, 0}, 8), 5);
+}
+
+TEST_F(ReplayTest, CollectiveCallsKeepTheirExchange) {
+  settings_.file.admit = Admit::never;
+  // Both ranks: a collective call of 10 ms, of which the one that transfers spends 4 ms in a write.
+  for (const bool transfers : {true, false}) {
+    std::vector<TraceCall> calls;
+    calls.push_back({TraceKind::open, 0, 0, 2, 0, kTraceWrites, 0, kMilli});
+    calls.push_back({TraceKind::collective, 0, 0, 2, 0, 0, 2 * kMilli, 10 * kMilli});
+    if (transfers) calls.push_back({TraceKind::write, 0, 0, 0, 0, kPiece, 5 * kMilli, 4 * kMilli});
+    calls.push_back({TraceKind::close, 0, 0, 2, 0, kTraceWrites, 13 * kMilli, kMilli});
+    job_.ranks.push_back(calls);
+  }
+  EXPECT_NEAR(run().seconds, 0.014, kNear);
+}
+
+TEST_F(ReplayTest, HandlesThatDoNotMatchEndTheReplayAllTheSame) {
+  add_rank(TraceKind::read, {0}, 2);
+  add_rank(TraceKind::read, {0, kMiB}, 1);
+  EXPECT_GT(run().seconds, 0);
+}
+
+TEST_F(ReplayTest, AdviceSaysWhatToDoAndWhy) {
+  std::vector<std::uint64_t> offsets;
+  for (std::uint64_t i = 0; i < 1000; ++i) offsets.push_back(i * 7919 % 512 * kPiece);
+  add_rank(TraceKind::write, offsets);
+  Calibration calibration = a_calibration();
+  calibration.points[1].seconds = {0.004, 0.005, 0.006};  // writes, as the trace has them
+  const Prediction found = predict(job_, calibration, settings_);
+  ASSERT_EQ(found.problem, "");
+  EXPECT_EQ(found.verdict, Verdict::use);
+  EXPECT_NE(found.advice.find("use the cache"), std::string::npos);
+  EXPECT_LE(found.cached.low, found.cached.median);
+  EXPECT_LE(found.cached.median, found.cached.high);
+  EXPECT_NEAR(found.plain - found.plain_io, found.cached.median - found.cached_io.median, kNear);
+}
+
+TEST_F(ReplayTest, LongTransfersMakeNoDifference) {
+  add_rank(TraceKind::write, {0, kMiB, 2 * kMiB, 3 * kMiB}, 1, kMiB);
+  const Prediction found = predict(job_, a_calibration(), settings_);
+  EXPECT_EQ(found.verdict, Verdict::indifferent);
+  EXPECT_NE(found.advice.find("steps aside"), std::string::npos);
+}
+
+TEST_F(ReplayTest, WithoutGroundNothingIsPredicted) {
+  add_rank(TraceKind::write, {0, kMiB});
+  Calibration other = a_calibration();
+  other.file_system = "nfs4 server:/export";
+  EXPECT_NE(predict(job_, other, settings_).problem.find("calibrate"), std::string::npos);
+  job_.ranks[0].push_back({TraceKind::aside, 0, 0, 0, 0, 0, 100 * kMilli, 0});
+  EXPECT_NE(predict(job_, a_calibration(), settings_).problem, "");
+}
+
+TEST_F(ReplayTest, ACalibrationFromAnotherSpeedIsRefused) {
+  std::vector<std::uint64_t> offsets;
+  for (std::uint64_t i = 0; i < 1000; ++i) offsets.push_back(i * 7919 % 4096 * 2 * kPiece);
+  add_rank(TraceKind::write, offsets);
+  Calibration slower = a_calibration();
+  for (CostPoint& point : slower.points) point.seconds = always(1);
+  EXPECT_NE(predict(job_, slower, settings_).problem.find("another state"), std::string::npos);
+}
+
+TEST(CalibrationTest, SurvivesItsJsonAndRefusesOthers) {
+  const Calibration written = a_calibration();
+  Calibration read;
+  std::string problem;
+  ASSERT_TRUE(parse_calibration(as_json(written), read, problem)) << problem;
+  EXPECT_EQ(as_json(read), as_json(written));
+  for (const char* text : {"", "{}", "[1]", "{\"format\": \"nvio-calibration\", \"version\": 1}"}) {
+    EXPECT_FALSE(parse_calibration(text, read, problem));
+    EXPECT_NE(problem, "");
+  }
+}
+
+TEST(CalibrationTest, CostsAreLinearBetweenWhatWasMeasured) {
+  Calibration calibration;
+  calibration.points = {{Way::read, 1000, 1, {1, 2, 3}},
+                        {Way::read, 3000, 1, {3, 4, 5}},
+                        {Way::read, 1000, 4, {4, 8, 12}},
+                        {Way::read, 3000, 4, {6, 10, 14}}};
+  EXPECT_DOUBLE_EQ(Costs(calibration, 1, Case::median).transfer(Way::read, 2000), 3);
+  EXPECT_DOUBLE_EQ(Costs(calibration, 1, Case::low).transfer(Way::read, 500), 1);
+  EXPECT_DOUBLE_EQ(Costs(calibration, 1, Case::high).transfer(Way::read, 5000), 7);
+  EXPECT_DOUBLE_EQ(Costs(calibration, 2, Case::median).transfer(Way::read, 1000), 4);
+  EXPECT_DOUBLE_EQ(Costs(calibration, 7, Case::median).transfer(Way::read, 1000), 14);
+}
+
+TEST(JobTraceTest, FoldersThatAreNoneAreRefused) {
+  char name[] = "/tmp/nvio-job-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  EXPECT_NE(read_job(folder).problem.find("record again"), std::string::npos);
+  std::ofstream(folder + "/job.json") << job_json({"./app"}, 1.5, 3);
+  EXPECT_NE(read_job(folder).problem.find("status 3"), std::string::npos);
+  std::ofstream(folder + "/job.json") << job_json({"./app"}, 1.5, 0);
+  EXPECT_NE(read_job(folder).problem.find("no MPI-IO call"), std::string::npos);
+  std::ofstream(folder + "/job.json") << "{";
+  EXPECT_NE(read_job(folder).problem.find("damaged"), std::string::npos);
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace nvio

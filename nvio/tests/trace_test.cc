@@ -1,0 +1,129 @@
+// A trace: what was written is read again, golden bytes, torn ends, hostile bytes.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "../record/trace_reader.h"
+#include "../record/trace_writer.h"
+#include "../recovery/crc32c.h"
+
+namespace nvio {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint32_t kProcess = 4711;
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Trace parse(const std::string& bytes) { return read_trace(std::as_bytes(std::span(bytes))); }
+
+class TraceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/nvio-trace-XXXXXX";
+    folder_ = mkdtemp(name);
+    path_ = folder_ + "/one.trace";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // The trace of testdata: one file, opened by two ranks, one piece of 4 KiB.
+  void write_small() const {
+    TraceWriter writer(path_, 1'000'000, kProcess, "node7");
+    TraceFile file{};
+    file.device = 0x801;
+    file.inode = 99;
+    file.size = 1 << 20;
+    writer.add_file(file, "/scratch/data", "ext4 /dev/sdb1");
+    writer.add({TraceKind::open, 0, 0, 2, 0, kTraceReads | kTraceWrites, 0, 500});
+    writer.add({TraceKind::write, 0, 0, 0, 8192, 4096, 700, 90});
+    writer.add({TraceKind::close, 0, 0, 2, 0, kTraceReads | kTraceWrites, 900, 50});
+    writer.add({TraceKind::end, 0, 0, 0, 0, 0, 1000, 0});
+  }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(TraceTest, GoldenBytesAreWrittenAndRead) {
+  write_small();
+  const std::string golden = content(std::string(NVIO_TESTDATA) + "/one_write.trace");
+  EXPECT_EQ(content(path_), golden);
+  const Trace trace = parse(golden);
+  ASSERT_EQ(trace.problem, "");
+  EXPECT_TRUE(trace.complete);
+  EXPECT_STREQ(trace.header.host, "node7");
+  EXPECT_EQ(trace.header.process, kProcess);
+  ASSERT_EQ(trace.files.size(), 1U);
+  EXPECT_EQ(trace.files.at(0).path, "/scratch/data");
+  EXPECT_EQ(trace.files.at(0).source, "ext4 /dev/sdb1");
+  ASSERT_EQ(trace.calls.size(), 4U);
+  EXPECT_EQ(trace.calls[1].kind, TraceKind::write);
+  EXPECT_EQ(trace.calls[1].offset, 8192U);
+  EXPECT_EQ(trace.calls[1].duration, 90U);
+}
+
+TEST_F(TraceTest, RandomCallsComeBackInTheOrderOfTheirStarts) {
+  std::mt19937_64 random(3);
+  std::vector<TraceCall> written;
+  {
+    TraceWriter writer(path_, 0, kProcess, "host");
+    writer.add_file(TraceFile{}, "/f", "");
+    constexpr int kCalls = 10000;  // several blocks
+    for (int i = 0; i < kCalls; ++i) {
+      const auto kind = random() % 2 == 0 ? TraceKind::read : TraceKind::write;
+      written.push_back({kind, 0, 0, 0, random() % kMostOffset, random() % kMostTransfer,
+                         random() % 5000, random() % 100});
+      writer.add(written.back());
+    }
+  }
+  const Trace trace = parse(content(path_));
+  ASSERT_EQ(trace.problem, "");
+  EXPECT_FALSE(trace.complete);  // no end was written
+  std::stable_sort(written.begin(), written.end(), [](const TraceCall& a, const TraceCall& b) {
+    return a.start != b.start ? a.start < b.start : a.duration > b.duration;
+  });
+  ASSERT_EQ(trace.calls.size(), written.size());
+  EXPECT_EQ(std::memcmp(trace.calls.data(), written.data(), written.size() * sizeof(TraceCall)), 0);
+}
+
+TEST_F(TraceTest, EveryTornEndIsNotedAndWhatIsBeforeItIsKept) {
+  write_small();
+  const std::string whole = content(path_);
+  for (std::size_t length = sizeof(TraceHeader); length < whole.size(); ++length) {
+    const Trace trace = parse(whole.substr(0, length));
+    EXPECT_EQ(trace.problem, "") << length;
+    EXPECT_FALSE(trace.complete) << length;
+  }
+}
+
+TEST_F(TraceTest, NoFlippedBitIsTakenForATrace) {
+  write_small();
+  const std::string whole = content(path_);
+  for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    std::string bytes = whole;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    const Trace trace = parse(bytes);
+    EXPECT_TRUE(!trace.problem.empty() || !trace.complete) << "bit " << bit;
+  }
+}
+
+TEST_F(TraceTest, OtherFilesAreRefusedWithASentence) {
+  EXPECT_NE(parse("").problem, "");
+  EXPECT_NE(parse(std::string(200, 'x')).problem, "");
+  write_small();
+  std::string newer = content(path_);
+  newer[8] = 2;
+  EXPECT_NE(parse(newer).problem.find("another version"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nvio
