@@ -1,6 +1,7 @@
 //! Keyed hashes of page contents.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use crate::{PAGE_SIZE, lanes};
 
@@ -47,7 +48,7 @@ impl HashKey {
     #[must_use]
     pub fn hash_pages(&self, pages: &[&[u8; PAGE_SIZE]]) -> Vec<PageHash> {
         let mut out = Vec::with_capacity(pages.len());
-        lanes::hash(&self.0, pages, &mut out);
+        lanes::hash(&self.0, pages, |hash| out.push(PageHash(hash)));
         out
     }
 
@@ -65,8 +66,33 @@ impl fmt::Debug for HashKey {
 }
 
 /// The first 128 bits of a page's keyed BLAKE3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageHash(pub [u8; 16]);
+
+/// The bits of a keyed hash are as good as any other's: see [`PrefixHasher`].
+impl Hash for PageHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.prefix());
+    }
+}
+
+/// For maps by [`PageHash`], or by its prefix, which need no second hash.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct PrefixHasher(u64);
+
+impl Hasher for PrefixHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.is_empty(), "only prefixes are hashed");
+    }
+
+    fn write_u64(&mut self, prefix: u64) {
+        self.0 = prefix;
+    }
+}
 
 impl PageHash {
     /// The bits by which the table is ordered.

@@ -9,7 +9,6 @@ use blake3::IncrementCounter;
 use blake3::platform::{MAX_SIMD_DEGREE, Platform};
 
 use crate::PAGE_SIZE;
-use crate::hash::PageHash;
 
 // BLAKE3, section 2.1, table 3.
 const CHUNK_START: u8 = 1 << 0;
@@ -25,8 +24,8 @@ const NODE: usize = 2 * VALUE;
 /// Pages hashed together.
 const LANES: usize = MAX_SIMD_DEGREE;
 
-/// Appends the hashes of these pages, in order.
-pub(crate) fn hash(key: &[u8; 32], pages: &[&[u8; PAGE_SIZE]], out: &mut Vec<PageHash>) {
+/// Gives the first 128 bits of the hashes of these pages, in order.
+pub(crate) fn hash(key: &[u8; 32], pages: &[&[u8; PAGE_SIZE]], mut give: impl FnMut([u8; 16])) {
     let platform = Platform::detect();
     let key = blake3::platform::words_from_le_bytes_32(key);
     for group in pages.chunks(LANES) {
@@ -63,12 +62,11 @@ pub(crate) fn hash(key: &[u8; 32], pages: &[&[u8; PAGE_SIZE]], out: &mut Vec<Pag
         let roots: Vec<&[u8; NODE]> = roots[..group.len()].iter().collect();
         let mut values = [0; LANES * VALUE];
         join(platform, &key, &roots, ROOT, &mut values);
-        let values = values.as_chunks::<VALUE>().0.iter().take(group.len());
-        out.extend(values.map(|value| {
+        for value in values.as_chunks::<VALUE>().0.iter().take(group.len()) {
             let mut hash = [0; 16];
             hash.copy_from_slice(&value[..16]);
-            PageHash(hash)
-        }));
+            give(hash);
+        }
     }
 }
 

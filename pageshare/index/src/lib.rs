@@ -19,7 +19,7 @@ pub mod snapshot;
 mod table;
 
 pub use catalogue::{Catalogue, Origin, Place, Span};
-pub use hash::{HashKey, PageHash, ScopeKey};
+pub use hash::{HashKey, PageHash, PrefixHasher, ScopeKey};
 pub use recent::Recent;
 pub use table::{Table, TableBuilder};
 

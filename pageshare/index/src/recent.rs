@@ -1,14 +1,15 @@
 //! The pages that arrived last, by content.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use crate::PAGE_SIZE;
-use crate::hash::PageHash;
+use crate::hash::{PageHash, PrefixHasher};
 
 /// Keeps the contents of a bounded number of pages; the oldest gives way.
 #[derive(Debug, Default)]
 pub struct Recent {
-    slots: HashMap<PageHash, usize>,
+    slots: HashMap<PageHash, usize, BuildHasherDefault<PrefixHasher>>,
     hashes: Vec<PageHash>,
     contents: Vec<u8>,
     next: usize,

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::handshake;
-use crate::link::Link;
+use crate::link::{Body, Link};
 use crate::send::Sender;
 use crate::sources;
 
@@ -156,7 +156,7 @@ fn ask(wire: &mut Link, number: u32, hashes: Vec<PageHash>) -> Result<PageSet, E
     let asked = hashes.len();
     let ask = Ask { hashes, bases: Vec::new() };
     wire.writer.send(Kind::Probe, number, &[&ask.encode()])?;
-    let mut body = Vec::new();
+    let mut body = Body::default();
     match wire.reader.receive(&mut body)? {
         Some(header) if header.kind == Kind::Answer && header.sequence == number => {
             Ok(Answer::decode(&body, asked, 0)?.known)

@@ -4,6 +4,7 @@ mod tls;
 
 use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +17,9 @@ use crate::socket::Socket;
 pub use tls::{ClientTls, ServerTls, TlsFiles};
 
 const PEER: &str = "the other proxy";
+
+/// Read ahead, for small records. What is longer is read where it is wanted, not copied there.
+const SMALL: usize = 4 << 10;
 
 /// How long a last word may take.
 const PARTING: Duration = Duration::from_secs(1);
@@ -41,6 +45,32 @@ pub struct LinkWriter {
     socket: Socket,
     checksums: bool,
     bytes: AtomicU64,
+}
+
+/// A record's body, in a buffer that serves many of them.
+#[derive(Default)]
+pub struct Body {
+    /// It never becomes shorter, since what is added must be zeroed.
+    buffer: Vec<u8>,
+    length: usize,
+}
+
+impl Body {
+    fn resize(&mut self, length: usize) -> &mut [u8] {
+        if self.buffer.len() < length {
+            self.buffer.resize(length, 0);
+        }
+        self.length = length;
+        &mut self.buffer[..length]
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[..self.length]
+    }
 }
 
 /// How a write went.
@@ -77,7 +107,7 @@ impl Link {
 
     fn of(read: ReadHalf, write: WriteHalf, socket: Socket, checksums: bool) -> Self {
         let reader =
-            LinkReader { inner: BufReader::with_capacity(64 << 10, read), checksums, bytes: 0 };
+            LinkReader { inner: BufReader::with_capacity(SMALL, read), checksums, bytes: 0 };
         let bytes = AtomicU64::new(0);
         let writer = LinkWriter { inner: Mutex::new(write), socket, checksums, bytes };
         Self { reader, writer }
@@ -95,7 +125,7 @@ impl LinkReader {
     ///
     /// # Errors
     /// If the connection breaks, closes within a record, or brings what is no record.
-    pub fn receive(&mut self, body: &mut Vec<u8>) -> Result<Option<Header>, Error> {
+    pub fn receive(&mut self, body: &mut Body) -> Result<Option<Header>, Error> {
         let mut head = [0; HEADER_BYTES];
         let lost = Error::lost(PEER, "waiting for its next record");
         match self.inner.read(&mut head[..1]) {
@@ -105,8 +135,7 @@ impl LinkReader {
         }
         self.fill(&mut head[1..])?;
         let header = Header::decode(&head)?;
-        body.resize(header.length as usize, 0);
-        self.fill(body)?;
+        self.fill(body.resize(header.length as usize))?;
         header.check(body, self.checksums)?;
         self.bytes += (HEADER_BYTES + body.len()) as u64;
         Ok(Some(header))

@@ -6,6 +6,7 @@
 mod channel;
 mod ingest;
 mod migration;
+mod outlet;
 mod versions;
 mod workers;
 

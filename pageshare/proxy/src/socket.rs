@@ -6,6 +6,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use socket2::{SockRef, TcpKeepalive};
 
@@ -126,6 +128,25 @@ impl Socket {
             Self::Tcp(socket) => sendmsg(socket, parts, &mut nothing, flags)?,
         };
         Ok(written)
+    }
+
+    /// Appends what has come, at most what fits the buffer's capacity; 0 bytes are the end. Other
+    /// than with [`Read::read`], the buffer needs no content first.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            let room = spare_capacity(buffer);
+            let read = match self {
+                Self::Unix(socket) => recv(socket, room, RecvFlags::empty()),
+                Self::Tcp(socket) => recv(socket, room, RecvFlags::empty()),
+            };
+            match read {
+                Err(Errno::INTR) => {}
+                other => return Ok(other?.0),
+            }
+        }
     }
 
     /// The process at the other end of a Unix socket, as far as the kernel knows it: the one that

@@ -19,10 +19,12 @@ mod main_channel;
 mod multifd;
 mod parser;
 pub mod reference;
+mod token;
 mod why;
 mod word;
 
 pub use main_channel::RamBlock;
-pub use parser::{ChannelKind, Parser, Step, Token};
+pub use parser::{ChannelKind, Parser, Step};
+pub use token::Token;
 pub use why::{Verbatim, Why};
 pub use word::{PAGE_SIZE, RamWord};

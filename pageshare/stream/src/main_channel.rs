@@ -7,7 +7,7 @@
 //! Each state takes one whole item off the input and changes only when it has all of it.
 
 use crate::cursor::{Cursor, text};
-use crate::parser::{Parsed, Stop, Token, WORD_AND_PAGE};
+use crate::token::{Parsed, Stop, Token, WORD_AND_PAGE};
 use crate::why::Why;
 use crate::word::{PAGE_SIZE, RamWord};
 

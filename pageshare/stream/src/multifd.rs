@@ -2,7 +2,7 @@
 //! offsets followed by the pages' contents.
 
 use crate::cursor::Cursor;
-use crate::parser::{Parsed, Token};
+use crate::token::{Parsed, Stop, Token};
 use crate::why::Why;
 use crate::word::PAGE_SIZE;
 
@@ -96,7 +96,7 @@ impl Multifd {
         self.returned = 0;
     }
 
-    fn magic(cursor: &mut Cursor<'_>) -> Result<(), crate::parser::Stop> {
+    fn magic(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         if cursor.take(4)? != Self::MAGIC {
             return Err(Why::Magic.into());
         }

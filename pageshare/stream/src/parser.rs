@@ -1,37 +1,10 @@
 //! The parser of one channel: recognises its kind, counts its bytes, and owns the way out
 //! (verbatim) that both kinds share.
 
-use crate::cursor::Short;
 use crate::main_channel::{MainChannel, RamBlock};
 use crate::multifd::Multifd;
+use crate::token::{Stop, Token};
 use crate::why::{Verbatim, Why};
-use crate::word::{PAGE_SIZE, RamWord};
-
-/// What the front of the input is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Token {
-    /// Bytes to pass on as they are: structure, deltas, or what is not understood.
-    Bytes,
-    /// A zero page of the block named last: this word and one zero byte.
-    Zero(RamWord),
-    /// A page of the block named last: this word and [`PAGE_SIZE`] bytes of content.
-    Page(RamWord),
-    /// [`PAGE_SIZE`] bytes of content whose address stands elsewhere: behind a block's name, or in
-    /// the table of a multifd packet.
-    Content,
-}
-
-impl Token {
-    /// Offset of the page's content within the token, for those that have one.
-    #[must_use]
-    pub fn content_at(self) -> Option<usize> {
-        match self {
-            Self::Page(_) => Some(8),
-            Self::Content => Some(0),
-            Self::Bytes | Self::Zero(_) => None,
-        }
-    }
-}
 
 /// One step of parsing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,26 +40,6 @@ enum State {
     Multifd(Multifd),
     Verbatim,
 }
-
-/// A format's parser reports either a shortage or a reason to stop parsing.
-pub(crate) enum Stop {
-    Short,
-    Why(Why),
-}
-
-impl From<Short> for Stop {
-    fn from(_: Short) -> Self {
-        Self::Short
-    }
-}
-
-impl From<Why> for Stop {
-    fn from(why: Why) -> Self {
-        Self::Why(why)
-    }
-}
-
-pub(crate) type Parsed = Result<(Token, usize), Stop>;
 
 /// Parses one channel of a migration. Feed it the channel's bytes in pieces of any size.
 pub struct Parser {
@@ -232,6 +185,3 @@ impl Parser {
         Step::Token { token: Token::Bytes, length: input.len() }
     }
 }
-
-/// A page's content with or without its word in front.
-pub(crate) const WORD_AND_PAGE: usize = 8 + PAGE_SIZE;

@@ -2,7 +2,7 @@
 //!
 //! [`Parser`]: crate::Parser
 
-use crate::parser::Token;
+use crate::token::Token;
 use crate::word::{PAGE_SIZE, RamWord};
 
 /// The tokens of a whole channel with their lengths, neighbouring [`Token::Bytes`] merged, and the

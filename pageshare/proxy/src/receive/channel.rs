@@ -27,7 +27,7 @@ use super::session::Session;
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::handshake::Agreed;
-use crate::link::{Link, LinkReader, LinkWriter};
+use crate::link::{Body, Link, LinkReader, LinkWriter};
 use crate::record::add;
 use crate::socket::Socket;
 use crate::sources::is_qemu;
@@ -36,6 +36,9 @@ const QEMU: &str = "the destination QEMU";
 /// Questions that may wait; behind them the connection itself waits.
 const QUESTIONS: usize = 64;
 const REVERSE_BYTES: usize = 16 << 10;
+/// A Credit wakes the sender, so there is none for less than this, but at the end. The smallest
+/// window is four times as large: it never waits for a Credit that is held back.
+const CREDIT_BYTES: u64 = 256 << 10;
 
 /// Carries one channel to its end. Whatever fails, QEMU sees its connection closed within the
 /// stream, and the sender is told why.
@@ -69,6 +72,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             next: 0,
             asked: 0,
             accepted: 0,
+            credited: 0,
             qemu: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -123,6 +127,8 @@ struct Take<'a> {
     /// Bytes of pages asked for whose segments have not been expanded.
     asked: u64,
     accepted: u64,
+    /// Of those, the ones that the sender has been told of.
+    credited: u64,
     qemu: Option<Socket>,
     /// Segments in order, the first of which lacks what a Supply is to bring.
     waiting: VecDeque<Stalled>,
@@ -146,7 +152,7 @@ impl Take<'_> {
         mut link: LinkReader,
         start_reverse: impl Fn(Socket) -> std::thread::ScopedJoinHandle<'t, ()>,
     ) -> Result<(), Error> {
-        let mut body = Vec::new();
+        let mut body = Body::default();
         let mut stream = Vec::new();
         let mut reverse = None;
         loop {
@@ -161,7 +167,7 @@ impl Take<'_> {
                     self.put(Question { number: header.sequence, ask, keep: false });
                 }
                 Kind::Segment => {
-                    self.segment(header.sequence, &mut body, &mut stream)?;
+                    self.segment(header.sequence, &body, &mut stream)?;
                     self.pass_on(&stream, &mut reverse, &start_reverse)?;
                 }
                 Kind::Supply => {
@@ -194,6 +200,7 @@ impl Take<'_> {
             }
         }
         self.session.account.received(&mut link);
+        self.credit()?;
         match (&self.qemu, reverse) {
             (Some(qemu), Some(reverse)) => {
                 qemu.shutdown(Shutdown::Write);
@@ -228,6 +235,12 @@ impl Take<'_> {
         };
         qemu.write_all(stream).map_err(Error::lost(QEMU, "writing the stream"))?;
         self.accepted += stream.len() as u64;
+        if self.accepted - self.credited >= CREDIT_BYTES { self.credit() } else { Ok(()) }
+    }
+
+    /// Says how much QEMU has accepted.
+    fn credit(&mut self) -> Result<(), Error> {
+        self.credited = self.accepted;
         self.link.send(Kind::Credit, 0, &[&self.accepted.to_le_bytes()])?;
         Ok(())
     }
@@ -249,7 +262,7 @@ impl Take<'_> {
     }
 
     /// Expands a segment to `out`, or keeps it until it can be.
-    fn segment(&mut self, number: u32, body: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), Error> {
+    fn segment(&mut self, number: u32, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         out.clear();
         let behind = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         if number != self.next.wrapping_add(behind) {
@@ -269,7 +282,7 @@ impl Take<'_> {
         if self.waiting_bytes > self.window + LONGEST_SEGMENT as u64 {
             return Err(WireError::Protocol("more sent than fits the window").into());
         }
-        self.waiting.push_back(Stalled { body: std::mem::take(body), stream_bytes, held });
+        self.waiting.push_back(Stalled { body: body.to_vec(), stream_bytes, held });
         Ok(())
     }
 

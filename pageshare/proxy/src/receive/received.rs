@@ -5,9 +5,9 @@
 //! QEMU's own memory has it, as long as the guest's later pages have not replaced it.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
-use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
+use pageshare_index::{HashKey, PAGE_SIZE, PageHash, PrefixHasher};
 use pageshare_stream::RamBlock;
 use tracing::{debug, info};
 
@@ -21,27 +21,11 @@ const FEW: u64 = 4096;
 pub(super) struct Received {
     memory: Option<GuestMemory>,
     /// By the first half of the hash: number of the block, and page in it.
-    places: HashMap<u64, (u32, u32), BuildHasherDefault<Prefix>>,
+    places: HashMap<u64, (u32, u32), BuildHasherDefault<PrefixHasher>>,
     /// Names of blocks, by number.
     names: Vec<Vec<u8>>,
     /// The guest's blocks, once the main channel has listed them.
     blocks: Vec<RamBlock>,
-}
-
-/// A keyed hash is as good as any other.
-#[derive(Default)]
-struct Prefix(u64);
-
-impl Hasher for Prefix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {}
-
-    fn write_u64(&mut self, prefix: u64) {
-        self.0 = prefix;
-    }
 }
 
 impl Received {

@@ -100,8 +100,8 @@ impl Session {
     }
 
     /// Copies of those pages that are here, and what to answer.
-    pub(super) fn hold(&self, ask: Ask, key: &HashKey) -> (Held, Answer) {
-        let found = self.find(&ask.hashes, key);
+    pub(super) fn hold(&self, ask: Ask, key: &HashKey, scratch: &mut Scratch) -> (Held, Answer) {
+        let found = self.find(&ask.hashes, key, scratch);
         // The earlier version of a page that is here is of no use.
         let wanted: Vec<(usize, u16, PageHash)> = (0..)
             .zip(&ask.bases)
@@ -109,7 +109,7 @@ impl Session {
             .map(|(number, (page, hash))| (number, *page, *hash))
             .collect();
         let earlier: Vec<PageHash> = wanted.iter().map(|(_, _, hash)| *hash).collect();
-        let versions = self.find(&earlier, key);
+        let versions = self.find(&earlier, key, scratch);
         let mut answer =
             Answer { known: found.known.clone(), bases: PageSet::empty(ask.bases.len()) };
         let mut bases = Vec::new();
@@ -138,14 +138,13 @@ impl Session {
 
     /// Copies the pages with these hashes out of wherever they are. Each copy is hashed before it
     /// counts: the memory that it comes from is alive.
-    fn find(&self, hashes: &[PageHash], key: &HashKey) -> Found {
+    fn find(&self, hashes: &[PageHash], key: &HashKey, scratch: &mut Scratch) -> Found {
         /// Pages with one prefix that an index holds, at most.
         const ALIKE: usize = 2;
-        let mut copies = Copies {
-            hashes,
-            pages: vec![[0; PAGE_SIZE]; hashes.len()],
-            found: vec![false; hashes.len()],
-        };
+        if scratch.len() < hashes.len() {
+            scratch.resize(hashes.len(), [0; PAGE_SIZE]);
+        }
+        let mut copies = Copies { hashes, pages: scratch, found: vec![false; hashes.len()] };
         let mut sources = [0; 4];
         {
             let recent = self.recent();
@@ -172,10 +171,14 @@ impl Session {
     }
 }
 
+/// Where copies are made before it is known what they are worth.
+pub(super) type Scratch = Vec<[u8; PAGE_SIZE]>;
+
 /// Pages that are looked for.
 struct Copies<'a> {
     hashes: &'a [PageHash],
-    pages: Vec<[u8; PAGE_SIZE]>,
+    /// As many at least.
+    pages: &'a mut [[u8; PAGE_SIZE]],
     found: Vec<bool>,
 }
 
@@ -216,9 +219,9 @@ impl Copies<'_> {
     fn end(self, sources: [usize; 4]) -> Found {
         let mut known = PageSet::empty(self.hashes.len());
         let mut contents = Vec::with_capacity(sources.iter().sum::<usize>() * PAGE_SIZE);
-        for (at, page) in self.pages.iter().enumerate().filter(|(at, _)| self.found[*at]) {
+        for at in (0..self.hashes.len()).filter(|at| self.found[*at]) {
             known.insert(at);
-            contents.extend_from_slice(page);
+            contents.extend_from_slice(&self.pages[at]);
         }
         Found { known, contents, sources }
     }

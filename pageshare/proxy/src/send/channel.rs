@@ -1,10 +1,10 @@
 //! One channel at the sender: four threads between QEMU and the other proxy.
 //!
 //! ```text
-//! QEMU ──▶ ingest ──(ask)──────────────▶ other proxy
+//! QEMU ──▶ ingest ──(ask, or a segment that waits for nothing)──▶ other proxy
 //!             │ segments, in order          │
 //!             ▼                             ▼
-//!          writer ◀── encode ◀── answers ── listen ──▶ QEMU (return path)
+//!           queue ◀── encode ◀── answers ── listen ──▶ QEMU (return path)
 //!                                              │ what references made too early lack
 //!                                              ▼
 //!                                           supply ──▶ other proxy
@@ -13,23 +13,24 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use pageshare_index::PAGE_SIZE;
-use pageshare_wire::adaptive::{Policy, Written};
+use pageshare_wire::WireError;
+use pageshare_wire::adaptive::Policy;
 use pageshare_wire::ask::{Answer, encode_supply};
 use pageshare_wire::record::{Kind, decode_credit};
-use pageshare_wire::{Chain, WireError};
 use tracing::{debug, warn};
 
-use super::ingest::{Asked, Credit, Ingest, Next, Then, Waiting, encode};
+use super::ingest::{Asked, Credit, Ingest, Then, Waiting, encode};
 use super::migration::Migration;
+use super::outlet::Line;
 use super::workers::{Job, Pages, compressor};
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::handshake;
-use crate::link::{Link, LinkReader, LinkWriter, Sent};
+use crate::link::{Body, Link, LinkReader, LinkWriter};
 use crate::record::add;
 use crate::socket::Socket;
 
@@ -55,13 +56,13 @@ fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> 
         handshake::send(&mut link, migration.id, number, sender.window, sender.scope.as_ref())?;
     debug!("channel {number} open, scope {:?}, window {}", agreed.scope, agreed.window);
     let clone = || qemu.try_clone().map_err(Error::lost(QEMU, "setting up the channel"));
-    let (mut from_qemu, to_qemu) = (clone()?, clone()?);
+    let (from_qemu, to_qemu) = (clone()?, clone()?);
     let Link { reader, writer } = link;
     let fuse = Fuse::new(vec![clone()?]);
     let credit = Credit::new(agreed.window, sender.downtime_limit);
     let asked: Asked = Mutex::new(Some(HashMap::new()));
-    let ended = AtomicBool::new(false);
-    let (queue, segments) = mpsc::channel();
+    let line = Line::new(migration, &writer);
+    let (outlet, queue) = line.open();
 
     let fail = |error: Error| {
         writer.abort(&error.to_string());
@@ -70,7 +71,7 @@ fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> 
     };
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            let queue = queue;
+            let outlet = outlet;
             let ingest = Ingest {
                 migration,
                 channel: number,
@@ -79,56 +80,27 @@ fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> 
                 credit: &credit,
                 asked: &asked,
                 link: &writer,
+                outlet,
                 fuse: &fuse,
             };
-            ingest.run(&mut from_qemu, &queue).unwrap_or_else(fail);
+            ingest.run(&from_qemu).unwrap_or_else(fail);
         });
         threads.spawn(|| {
-            let segments = segments;
-            write(migration, &writer, &segments, &ended).unwrap_or_else(fail);
+            let queue = queue;
+            queue.run().unwrap_or_else(fail);
         });
         let (supplies, wanted) = mpsc::channel();
         threads.spawn(|| {
             let wanted = wanted;
             supply(migration, &writer, &wanted).unwrap_or_else(fail);
         });
-        let listen = Listen { migration, credit: &credit, asked: &asked, ended: &ended, supplies };
+        let listen = Listen { migration, credit: &credit, asked: &asked, line: &line, supplies };
         listen.run(reader, to_qemu).unwrap_or_else(fail);
         // Nobody will answer any more: whoever waits for an answer waits in vain.
         *asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
     });
     migration.account.sent(&writer);
     fuse.error().map_or(Ok(()), Err)
-}
-
-/// Sends the segments in order as they become ready.
-fn write(
-    migration: &Migration,
-    link: &LinkWriter,
-    segments: &mpsc::Receiver<Next>,
-    ended: &AtomicBool,
-) -> Result<(), Error> {
-    let mut chain = Chain::default();
-    for sequence in 0_u32.. {
-        match segments.recv() {
-            Ok(Next::Segment(encoded)) => {
-                // The encoder lets go of a segment only when the channel is over.
-                let Ok(done) = encoded.recv() else { return Ok(()) };
-                let head = done.encoded.seal(sequence, &mut chain);
-                let payload = done.encoded.payload();
-                let sent = link.send(Kind::Segment, sequence, &[&head, payload])?;
-                account(migration, &done, head.len() + payload.len(), sent);
-                migration.account.sent(link);
-            }
-            Ok(Next::End) => {
-                ended.store(true, Ordering::SeqCst);
-                link.send(Kind::End, sequence, &[])?;
-                return Ok(());
-            }
-            Err(mpsc::RecvError) => return Ok(()),
-        }
-    }
-    Ok(())
 }
 
 /// Sends what references made before their answers turned out to lack.
@@ -147,40 +119,18 @@ fn supply(
     Ok(())
 }
 
-fn account(migration: &Migration, done: &super::workers::Done, bytes: usize, sent: Sent) {
-    let account = &migration.account;
-    add(&account.pages_referenced, done.encoded.references());
-    add(&account.pages_delta, done.deltas);
-    add(&account.delta_saved, done.delta_saved);
-    let mut gains = migration.gains();
-    let compression = done.encoded.compression();
-    gains.link.wrote(Written {
-        bytes,
-        span: (migration.seconds_to(sent.began), migration.seconds_to(sent.ended)),
-        waited: sent.waited,
-        compressed: compression.is_some_and(|(from, to)| to < from),
-    });
-    if let Some((from, to)) = compression {
-        gains.compress.cost(from, done.seconds);
-        gains.compress.outcome(from, from - to);
-        add(&account.compressed_from, from);
-        add(&account.compressed_to, to);
-    }
-}
-
 /// Takes what the receiver says.
 struct Listen<'a> {
     migration: &'a Migration,
     credit: &'a Credit,
     asked: &'a Asked,
-    /// The End has been sent.
-    ended: &'a AtomicBool,
+    line: &'a Line<'a>,
     supplies: mpsc::Sender<(u32, Vec<u8>)>,
 }
 
 impl Listen<'_> {
     fn run(&self, mut link: LinkReader, mut qemu: Socket) -> Result<(), Error> {
-        let mut body = Vec::new();
+        let mut body = Body::default();
         let mut reverse_ended = false;
         // The receiver closes the connection once both directions have ended.
         while let Some(header) = link.receive(&mut body)? {
@@ -196,7 +146,7 @@ impl Listen<'_> {
                 }
                 Kind::Reverse => match qemu.write_all(&body) {
                     // QEMU has ended the migration and no longer listens.
-                    Err(_) if self.ended.load(Ordering::SeqCst) => {}
+                    Err(_) if self.line.has_ended() => {}
                     other => other.map_err(Error::lost(QEMU, "writing its return path"))?,
                 },
                 Kind::ReverseEnd => {
@@ -212,7 +162,7 @@ impl Listen<'_> {
                 }
             }
         }
-        if !(reverse_ended && self.ended.load(Ordering::SeqCst)) {
+        if !(reverse_ended && self.line.has_ended()) {
             return Err(Error::Closed { what: "the receiving proxy" });
         }
         Ok(())

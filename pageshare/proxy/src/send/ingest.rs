@@ -1,7 +1,6 @@
 //! Takes the stream from QEMU, cuts it into segments, and asks for their pages.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use pageshare_wire::window::Window;
 
 use super::Candidates;
 use super::migration::Migration;
+use super::outlet::Outlet;
 use super::versions::Address;
 use super::workers::{Bases, Done, Job, Pages};
 use crate::error::Error;
@@ -100,14 +100,6 @@ pub(super) enum Then {
     Supply(Vec<u8>),
 }
 
-/// What the writer sends next, in order.
-pub(super) enum Next {
-    /// This segment, once it is encoded.
-    Segment(mpsc::Receiver<Done>),
-    /// QEMU has closed its writing side.
-    End,
-}
-
 /// A page's content in a draft.
 struct Page {
     /// Its RAM block, by number, and its offset in it.
@@ -128,11 +120,12 @@ pub(super) struct Ingest<'a> {
     pub(super) credit: &'a Credit,
     pub(super) asked: &'a Asked,
     pub(super) link: &'a LinkWriter,
+    pub(super) outlet: Outlet<'a>,
     pub(super) fuse: &'a Fuse,
 }
 
 impl Ingest<'_> {
-    pub(super) fn run(&self, qemu: &mut Socket, queue: &mpsc::Sender<Next>) -> Result<(), Error> {
+    pub(super) fn run(&self, qemu: &Socket) -> Result<(), Error> {
         let mut parser = Parser::new();
         let mut rest = Vec::new();
         let mut sequence = 0;
@@ -142,25 +135,23 @@ impl Ingest<'_> {
             if self.fuse.has_blown() {
                 return Ok(());
             }
-            let mut stream = rest;
-            let kept = stream.len();
-            stream.resize(kept + room, 0);
+            let mut stream = Vec::with_capacity(rest.len() + room);
+            stream.append(&mut rest);
             let length = qemu
-                .read(&mut stream[kept..])
+                .read_more(&mut stream)
                 .map_err(Error::lost("the source QEMU", "reading the stream"))?;
-            stream.truncate(kept + length);
             self.credit.locked().took(length as u64);
             add(&self.migration.account.stream_bytes, length);
 
             let mut draft = Draft::new(stream);
             if length == 0 {
-                self.last(&mut parser, draft, sequence, queue)?;
+                sequence = self.last(&mut parser, draft, sequence)?;
                 break;
             }
             let pages = self.cut(&mut parser, &mut draft, &mut blocks);
             rest = draft.split_rest();
             if draft.stream_bytes() > 0 {
-                self.submit(draft, &pages, sequence, queue)?;
+                self.submit(draft, &pages, sequence)?;
                 sequence = sequence.wrapping_add(1);
             }
         }
@@ -171,26 +162,21 @@ impl Ingest<'_> {
                 why: verbatim.why.to_string(),
             });
         }
-        // The writer ends only after this queue.
-        let _ = queue.send(Next::End);
+        self.outlet.end(sequence);
         Ok(())
     }
 
-    /// The end of the stream: what is left of an item that never became whole.
-    fn last(
-        &self,
-        parser: &mut Parser,
-        mut draft: Draft,
-        sequence: u32,
-        queue: &mpsc::Sender<Next>,
-    ) -> Result<(), Error> {
+    /// The end of the stream: what is left of an item that never became whole. Returns the number
+    /// of the segment that would come next.
+    fn last(&self, parser: &mut Parser, mut draft: Draft, sequence: u32) -> Result<u32, Error> {
         let length = draft.stream_bytes();
-        if length > 0 {
-            parser.finish(draft.uncovered());
-            draft.add(Token::Bytes, length, false);
-            self.submit(draft, &[], sequence, queue)?;
+        if length == 0 {
+            return Ok(sequence);
         }
-        Ok(())
+        parser.finish(draft.uncovered());
+        draft.add(Token::Bytes, length, false);
+        self.submit(draft, &[], sequence)?;
+        Ok(sequence.wrapping_add(1))
     }
 
     /// Covers the draft with tokens; returns its pages.
@@ -231,16 +217,8 @@ impl Ingest<'_> {
         pages
     }
 
-    fn submit(
-        &self,
-        draft: Draft,
-        pages: &[Page],
-        number: u32,
-        queue: &mpsc::Sender<Next>,
-    ) -> Result<(), Error> {
+    fn submit(&self, draft: Draft, pages: &[Page], number: u32) -> Result<(), Error> {
         let (done, encoded) = mpsc::sync_channel(1);
-        // A writer that has failed takes nothing more; the fuse has the reason.
-        let _ = queue.send(Next::Segment(encoded));
         let asked: Vec<&Page> = pages.iter().filter(|page| page.asked).collect();
         let hashes = self.hash(&draft);
         if self.migration.keeps() {
@@ -250,8 +228,9 @@ impl Ingest<'_> {
         if asked.is_empty() {
             let pages = Pages::Answered(Answer::default(), Bases::new());
             encode(self.migration, Job { draft, hashes, pages, compress: false, done });
-            return Ok(());
+            return self.outlet.put(number, encoded);
         }
+        self.outlet.put(number, encoded)?;
         let account = &self.migration.account;
         add(&account.pages_asked, hashes.len());
         let at_once = self.migration.sender.at_once

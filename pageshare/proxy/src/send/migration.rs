@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pageshare_stream::RamBlock;
-use pageshare_wire::adaptive::{Link, StepGain};
+use pageshare_wire::adaptive::{Link, PAGES_TOGETHER, StepGain};
 use pageshare_wire::hello::MigrationId;
 use tracing::{debug, info, warn};
 
@@ -51,7 +51,8 @@ impl Migration {
         workers: Workers,
         pid: Option<u32>,
     ) -> Result<Self, Error> {
-        let (ask, compress) = (StepGain::new(sender.ask), StepGain::new(sender.compress));
+        let ask = StepGain::new(sender.ask, PAGES_TOGETHER);
+        let compress = StepGain::new(sender.compress, 1);
         let ksm = match (sender.ksm_pid, sender.candidates) {
             (Some(pid), _) => Some(pid),
             (None, Candidates::Ksm) => pid.filter(|pid| is_qemu(*pid)),

@@ -222,6 +222,9 @@ impl Pair {
     pub fn slow(bytes: usize) -> Self {
         let [sends_to, listens_at] = super::guest::ports();
         let listener = TcpListener::bind(("127.0.0.1", sends_to)).expect("a free port");
+        // Else the kernel comes to hold megabytes for the other end, which no link does.
+        let held = socket2::SockRef::from(&listener).set_recv_buffer_size(bytes);
+        held.expect("a fresh socket");
         std::thread::spawn(move || delay(&listener, listens_at, bytes));
         let directory = tempfile::tempdir().expect("a scratch directory");
         let at = |name: &str| format!("unix:{}", directory.path().join(name).display());

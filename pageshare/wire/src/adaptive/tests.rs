@@ -17,7 +17,7 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        let compress = StepGain::new(Policy::Adaptive);
+        let compress = StepGain::new(Policy::Adaptive, 1);
         Self { link: Link::default(), compress, now: 0.0, buffered: 0.0 }
     }
 
@@ -97,7 +97,7 @@ fn a_sender_that_has_little_to_send_learns_nothing_and_goes_on() {
 #[test]
 fn a_few_dear_bytes_among_many_do_not_make_a_step_dear() {
     let link = Link::default();
-    let mut compress = StepGain::new(Policy::Adaptive);
+    let mut compress = StepGain::new(Policy::Adaptive, 1);
     for _ in 0..200 {
         // Nearly all of this segment's pages travel as references.
         compress.cost(100, 50e-6);
@@ -111,13 +111,16 @@ fn a_few_dear_bytes_among_many_do_not_make_a_step_dear() {
 #[test]
 fn what_saves_nothing_stops_and_is_still_sampled() {
     let link = Link::default();
-    let mut hashing = StepGain::new(Policy::Adaptive);
+    let mut hashing = StepGain::new(Policy::Adaptive, PAGES_TOGETHER);
     for _ in 0..200 {
         hashing.cost(SEGMENT, 0.5e-9 * as_f64(SEGMENT));
         hashing.outcome(SEGMENT, 0);
     }
-    let tried = (0..SAMPLE * 10).filter(|_| hashing.worth_it(&link)).count();
-    assert_eq!(tried, 10);
+    let turns = SAMPLE * PAGES_TOGETHER * 10;
+    let tried: Vec<bool> = (0..turns).map(|_| hashing.worth_it(&link)).collect();
+    assert_eq!(tried.iter().filter(|tried| **tried).count(), 160);
+    let begun = tried.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+    assert_eq!(begun, 10, "sixteen in a row make one question");
     for _ in 0..50 {
         hashing.outcome(4096, 4096);
     }
