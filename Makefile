@@ -92,15 +92,20 @@ conformance: build ## whatever passes with plain MPI passes under nvio: one pass
 	nvio/conformance/campaign.py same --build build/nvio $(if $(LONG),,--name same-once --own 4 --mpi4py 1 --suites 1)
 
 .PHONY: crashes
-crashes: build ## nothing that was synced is lost: 10 000 simulated crash points, 200 kill -9 (10 minutes, resumes)
+crashes: build ## nothing that was synced is lost: 10 000 simulated crash points of one node and of several, 200 kill -9 (10 minutes, resumes)
 	nvio/conformance/campaign.py crash --build build/nvio
 
-STATIC := target/x86_64-unknown-linux-musl/release/pageshare
+MUSL   := x86_64-unknown-linux-musl
+STATIC := target/$(MUSL)/release/pageshare
 
 .PHONY: static
 static: setup ## build one static binary of pageshare, and migrate a guest with it
-	rustup --quiet target add x86_64-unknown-linux-musl
-	cargo build --quiet --release --locked -p pageshare --target x86_64-unknown-linux-musl
+	@if [[ ! -d $$(rustc --print sysroot)/lib/rustlib/$(MUSL) ]]; then \
+	  if command -v rustup >/dev/null; then rustup --quiet target add $(MUSL); \
+	  else echo 'static: this Rust ($(shell rustc --version)) has no standard library for musl, and Debian packages none;' \
+	    'install Rust by rustup (https://rustup.rs) and try again, or copy target/release/pageshare,' \
+	    'which needs no more than a glibc as new as this machine'"'"'s' >&2; exit 3; fi; fi
+	cargo build --quiet --release --locked -p pageshare --target $(MUSL)
 	file $(STATIC) | grep -E 'static(ally|-pie) linked'
 	! ldd $(STATIC) 2>/dev/null | grep '=>'
 	PAGESHARE_BINARY=$(CURDIR)/$(STATIC) cargo test --quiet -p pageshare --test migrate_command the_guest_arrives
