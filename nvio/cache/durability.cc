@@ -1,4 +1,5 @@
 // What survives: sync, checkpoint, truncation, stepping aside, and the end of a file's stay.
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 
@@ -78,8 +79,12 @@ int CachedFile::log_changes() {
         const bool again = (state.logged_pages >> page & 1) != 0;
         const Bits bits = again ? segment_.valid(slot) : segment_.dirty(slot);
         bits.each_run(page * kPageSize, (page + 1) * kPageSize, [&](std::size_t a, std::size_t b) {
-          if (error == 0) error = writer.extent(base + a, segment_.block(slot) + a, b - a);
-          bytes += b - a;
+          // Zeros behind the end are valid, too: logged, they would make the file longer.
+          const std::uint64_t size = entry_.size.load();
+          if (error != 0 || base + a >= size) return;
+          const std::size_t length = std::min<std::uint64_t>(b - a, size - (base + a));
+          error = writer.extent(base + a, segment_.block(slot) + a, length);
+          bytes += length;
         });
       }
       if (error != 0) return error;

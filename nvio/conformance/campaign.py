@@ -6,8 +6,8 @@
 
 `same`: whatever passes with plain MPI passes under nvio: our own random programs (conformance/
 compare.py), mpi4py's I/O tests, and the parallel tests of HDF5 and PnetCDF (conformance/run), so
-many times each, on both MPIs. `crash`: simulated crash points (nvio-tests) and kill -9 of a rank
-(conformance/killed.py).
+many times each, on both MPIs. `crash`: simulated crash points, as many of one log (nvio-tests) as
+of jobs on several nodes (nvio-crash-tests), and kill -9 of a rank (conformance/killed.py).
 
 Each part of a campaign is a line of BUILD/campaign-NAME.ndjson once it has ended; starting again
 goes on with what is missing, and --minutes stops early. The result goes to BUILD/campaign-NAME.json
@@ -34,7 +34,14 @@ from typing import Any
 from compare import LAUNCHERS, say
 
 HERE = Path(__file__).resolve().parent
-CRASH_TEST = "RedoLog.LeavesTheLastSyncAtEveryCrashPoint"
+# By their programs: of one redo log, and of jobs on two and four nodes.
+CRASH_TESTS = {
+    "nvio-tests": ["RedoLog.LeavesTheLastSyncAtEveryCrashPoint"],
+    "nvio-crash-tests": [
+        "NodesCrash.LeavesWhatWasSyncedAtEveryCrashPointOfTwoNodes",
+        "NodesCrash.LeavesWhatWasSyncedAtEveryCrashPointOfFourNodes",
+    ],
+}
 # A store smaller than the files, and one that admission decides about.
 OWN_SETTINGS = (
     ["--set", "NVIO_ADMIT=always", "--set", "NVIO_CAPACITY=2M"],
@@ -97,23 +104,26 @@ def suite(build: Path, name: str, settings: dict[str, str]) -> Outcome:
     return {"passed": words["pass"], "failed": failed, "skipped": words["skip"]}
 
 
-def crash_points(build: Path, points: int) -> Outcome:
-    """Simulated crash points over random histories of one redo log."""
-    report = build / "campaign-crash-points.json"
+def crash_points(build: Path, program: str, tests: list[str], points: int) -> Outcome:
+    """Simulated crash points over random histories, in equal parts of some tests of a program."""
+    report = build / f"campaign-{program}.json"
+    report.unlink(missing_ok=True)
     subprocess.run(
         [
-            str(build / "nvio-tests"),
-            f"--gtest_filter={CRASH_TEST}",
+            str(build / program),
+            f"--gtest_filter={':'.join(tests)}",
             f"--gtest_output=json:{report}",
         ],
-        env={**os.environ, "NVIO_CRASH_POINTS": str(points)},
+        env={**os.environ, "NVIO_CRASH_POINTS": str(-(-points // len(tests)))},
         stdout=subprocess.DEVNULL,
         check=False,
     )
-    (case,) = json.loads(report.read_text())["testsuites"][0]["testsuite"]
-    failed = len(case.get("failures", []))
-    kinds = {key: int(case[key]) for key in ("in_sync", "in_checkpoint") if key in case}
-    return {"points": int(case.get("points", 0)), "failed": failed, **kinds}
+    outcome: Counter[str] = Counter(points=0, failed=0)
+    for case in json.loads(report.read_text())["testsuites"][0]["testsuite"]:
+        outcome["failed"] += len(case.get("failures", []))
+        counted = ("points", "in_sync", "in_checkpoint")
+        outcome.update({key: int(case[key]) for key in counted if key in case})
+    return dict(outcome)
 
 
 def kills(build: Path, mpi: str, first: int, count: int, extra: list[str]) -> Outcome:
@@ -150,9 +160,9 @@ def same_parts(options: argparse.Namespace) -> Iterator[Part]:
 def crash_parts(options: argparse.Namespace) -> Iterator[Part]:
     """The simulator, then kills in turns on both MPIs."""
     build, extra = options.build, [word for pair in options.set for word in ("--set", pair)]
-    if options.points:
-        points = options.points
-        yield Part(f"points/{points}", partial(crash_points, build, points))
+    if points := options.points:
+        for kind, (program, tests) in zip(("points", "nodes"), CRASH_TESTS.items(), strict=True):
+            yield Part(f"{kind}/{points}", partial(crash_points, build, program, tests, points))
     mpis = sorted(LAUNCHERS)
     for part in range(options.kills // KILLS_A_PART):
         mpi = mpis[part % len(mpis)]
@@ -205,7 +215,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--own", type=int, default=100, help="random programs on each MPI")
     parser.add_argument("--mpi4py", type=int, default=100, help="passes over mpi4py's I/O tests")
     parser.add_argument("--suites", type=int, default=10, help="passes over HDF5's and PnetCDF's")
-    parser.add_argument("--points", type=int, default=10000, help="simulated crash points")
+    parser.add_argument(
+        "--points", type=int, default=10000, help="simulated crash points of each kind"
+    )
     parser.add_argument("--kills", type=int, default=200, help="kill -9 of a rank")
     parser.add_argument("--minutes", type=float, help="start no part after so long")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")

@@ -1,5 +1,6 @@
 #include "log_reader.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -35,6 +36,15 @@ std::optional<Record> read_record(std::span<const std::byte> bytes, std::uint64_
   return good ? std::optional(record) : std::nullopt;
 }
 
+// The first epoch's superblock is copy 1, and nothing else is written before that is durable.
+bool is_untouched_but_for_copy_1(std::span<const std::byte> bytes) {
+  const auto is_zero = [](std::byte byte) { return byte == std::byte{}; };
+  const auto copy_0 = bytes.first(std::min<std::size_t>(bytes.size(), kSuperblockSize));
+  const auto records = bytes.subspan(std::min<std::size_t>(bytes.size(), kFirstRecord));
+  return std::all_of(copy_0.begin(), copy_0.end(), is_zero) &&
+         std::all_of(records.begin(), records.end(), is_zero);
+}
+
 bool is_sane(const Record& record) {
   constexpr std::uint64_t kMost = INT64_MAX;
   if (record.offset > kMost || record.length > kMost - record.offset) return false;
@@ -58,7 +68,9 @@ ParsedLog read_log(std::span<const std::byte> bytes) {
     if (block && (!best || block->epoch > best->epoch)) best = block;
   }
   if (!best) {
-    log.why = "neither superblock is whole: this is no redo log of nvio, or it was never started";
+    log.never_started = is_untouched_but_for_copy_1(bytes);
+    log.why = log.never_started ? "it was never started, so no sync is in it"
+                                : "neither superblock is whole: this is no redo log of nvio";
     return log;
   }
   if (best->version != kLogVersion) {

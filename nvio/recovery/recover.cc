@@ -153,7 +153,7 @@ RecoveredFile recover_log(const std::string& path, const RecoverOptions& options
   if (!file.problem.empty()) return file;
   const ParsedLog log = read_log(bytes);
   if (!log.usable) {
-    file.problem = log.why;
+    if (!log.never_started) file.problem = log.why;
     return file;
   }
   file.path = log.file.path;

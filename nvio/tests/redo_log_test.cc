@@ -95,6 +95,24 @@ TEST(RedoLog, RefusesForeignBytesWithASentence) {
   EXPECT_NE(read_log(zeros).why, "");
 }
 
+// What a job leaves that ends in its first sync: no damage, and nothing to replay.
+TEST(RedoLog, KnowsOneThatWasNeverStartedFromADamagedOne) {
+  EXPECT_TRUE(read_log(Bytes{}).never_started);
+  SimulatedMedium medium(1 << 20);
+  LogPosition position;
+  LogWriter(medium, position).start({66, 4711, "/scratch/result.dat", false});
+  const auto content = medium.content();
+  const Bytes whole(content.begin(), content.end());
+  Bytes torn = whole;
+  std::fill(torn.begin() + kFirstRecord - 512, torn.begin() + kFirstRecord, std::byte{});
+  EXPECT_FALSE(read_log(torn).usable);
+  EXPECT_TRUE(read_log(torn).never_started);
+  Bytes damaged = golden_log();
+  damaged[kSuperblockSize] ^= std::byte{1};
+  EXPECT_FALSE(read_log(damaged).usable);
+  EXPECT_FALSE(read_log(damaged).never_started);
+}
+
 TEST(RedoLog, TakesNoDamagedByteForData) {
   const Bytes good = golden_log();
   const Bytes want = apply(read_log(good), {});
