@@ -1,5 +1,7 @@
 """What differs between two cells, in records whose truth is known."""
 
+from dataclasses import replace
+
 import pytest
 
 import records
@@ -130,7 +132,11 @@ def test_what_nothing_recorded_makes_up_is_said_to_be_unexplained(tmp_path):
     bare = explain(made, "container/udp")
     assert bare.effect_found
     assert not bare.explained
-    assert tables.conclusion(bare)[0].startswith("Cannot explain")
+    said = tables.conclusion(bare)[0]
+    assert said.startswith("Cannot explain")
+    assert "Ask for `causes`" in said
+    # Nobody is sent for what a workload without requests cannot give.
+    assert "causes" not in tables.conclusion(replace(bare, countable=False))[0]
 
 
 def test_a_workload_without_requests_is_explained_by_what_was_read(tmp_path):

@@ -58,7 +58,10 @@ def load(path: Path) -> Suite | None:
         UsageError: it is a suite, and something in it is wrong.
     """
     try:
-        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if "parts" not in text:
+            return None  # as most files are: a suite is not worth a second parsing of each
+        document = YAML(typ="safe", pure=True).load(text)
     except (OSError, YAMLError, ValueError, RecursionError):
         return None  # what is wrong with it is for the experiment's reader to say
     if not isinstance(document, Mapping) or "parts" not in document:

@@ -162,7 +162,13 @@ def analyse(record: Record) -> Analysis:
         causes=tuple(cause for cause in explained if cause is not None),
         explained=tuple(
             explain_difference(
-                q.cell, q.against, sessions, counted, accounts, (experiment.statistic, declared)
+                q.cell,
+                q.against,
+                sessions,
+                counted,
+                accounts,
+                (experiment.statistic, declared),
+                countable=workload.response_times,
             )
             for q in questions
             if q.judgement is not None and q.judgement.verdict in _DIFFERENT

@@ -101,6 +101,8 @@ class Explained:
     """Readings in which no difference was seen."""
     facts: tuple[tuple[str, Any, Any], ...]
     """(what, here, there): levels, and what environments and programs said of themselves."""
+    countable: bool
+    """Whether operations could be counted: the workload answers requests."""
 
     @property
     def effect_found(self) -> bool:
@@ -164,6 +166,7 @@ def explain(record: Record, cell_id: str, against_id: str | None = None) -> Expl
         record.causes(),
         {account.cell.id: account for account in found if account is not None},
         (experiment.statistic, workload.statistics[experiment.statistic]),
+        countable=workload.response_times,
     )
 
 
@@ -174,6 +177,8 @@ def explain_difference(
     counted: Sequence[CauseSession],
     accounts: Mapping[str, CellAccount],
     statistic: tuple[str, Statistic],
+    *,
+    countable: bool,
 ) -> Explained:
     """Explain the effect of one cell over another.
 
@@ -184,6 +189,7 @@ def explain_difference(
         counted: counting sessions of the whole result.
         accounts: cell id -> account; empty for a workload without requests.
         statistic: name and row of what is explained, for a workload without requests.
+        countable: whether operations of this workload can be counted.
     """
     mine, other = accounts.get(cell.id), accounts.get(against.id)
     requests = mine is not None and other is not None
@@ -210,6 +216,7 @@ def explain_difference(
         readings=differing,
         alike=tuple(r.name for r in readings if not r.differs),
         facts=_facts(cell, against, sessions),
+        countable=countable,
     )
 
 

@@ -45,9 +45,12 @@ def conclusion(found: Explained) -> list[str]:
         ]
     said = []
     if not found.explained:
+        ask = (
+            "Ask for `causes`, or switch" if found.countable and not found.operations else "Switch"
+        )
         said.append(
-            "Cannot explain: nothing that was recorded makes up half of the effect. Ask for"
-            " `causes` where they were not counted, or switch one difference at a time."
+            "Cannot explain: nothing that was recorded makes up half of the effect."
+            f" {ask} one difference at a time."
         )
     if found.accounts is not None:
         named = [p for p in found.accounts.parts if p.change.excludes(0.0)][:_MOST_NAMED]
