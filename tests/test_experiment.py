@@ -60,6 +60,15 @@ def test_an_unknown_level_is_named_with_its_line_and_the_allowed_ones():
     assert line.startswith("x.yaml:4: factors.transport.1: 'ucp' is not one of icmp, udp")
 
 
+def test_a_unit_that_means_nothing_is_named_with_its_line_wherever_it_stands():
+    for setting in ("blocks: {until: 3 apples}", "margin: 3 apples"):
+        (line,) = problems(
+            f"title: t\nfactors: {{environment: [native]}}\nbaseline: {{}}\n{setting}"
+        )
+        assert line.startswith("x.yaml:4: ")
+        assert "'3 apples' has an unknown unit" in line
+
+
 def test_a_misspelt_factor_is_guessed():
     (line,) = problems(GOOD.replace("server_work", "server_wrk"))
     assert "x.yaml:5" in line

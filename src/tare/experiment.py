@@ -38,7 +38,10 @@ class Blocks(BaseModel):
     @field_validator("until", mode="before")
     @classmethod
     def _share(cls, value: object) -> str:
-        units.fraction(value)
+        try:
+            units.fraction(value)
+        except UsageError as error:
+            raise ValueError(error.what) from error  # so that it is told with its line
         return str(value)
 
     @model_validator(mode="after")

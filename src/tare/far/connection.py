@@ -7,6 +7,7 @@ for or to keep. The far machine must be in known_hosts. OpenSSH's own configurat
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
 import socket
@@ -318,9 +319,10 @@ def _worded(error: Exception, doing: str, target: Target, timeout_s: float) -> T
     if isinstance(error, TimeoutError | asyncssh.TimeoutError):
         return TrialError(f"{what} took over {timeout_s:g} s: it does not answer")
     if isinstance(error, OSError) and not isinstance(error, ConnectionResetError | BrokenPipeError):
-        return TrialError(
-            f"{what} failed: {error.strerror or error}", f"see whether `{login}` gets there"
-        )
+        # asyncio puts words of its own where the system's would be.
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror or error
+        return TrialError(f"{what} failed: {why}", f"see whether `{login}` gets there")
     return TrialError(f"{what} failed: the connection is lost ({error or type(error).__name__})")
 
 
