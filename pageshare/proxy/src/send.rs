@@ -10,6 +10,7 @@ mod outlet;
 mod versions;
 mod workers;
 
+use std::io;
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -122,7 +123,8 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
             drop(slot);
             let (current, ended) = (Arc::clone(&current), ended.clone());
             std::thread::spawn(move || {
-                if number > 0 && begins_a_migration(&qemu) {
+                // A connection that is gone is not served either.
+                if number > 0 && begins_a_migration(&qemu).unwrap_or(true) {
                     warn!(
                         "another QEMU was told to migrate here while a migration is running, and \
                          was turned away; give each VM a `pageshare send` of its own"
@@ -143,8 +145,13 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
     Ok(records)
 }
 
-/// Whether a main channel begins here, as far as its first bytes tell.
-fn begins_a_migration(qemu: &Socket) -> bool {
+/// Whether a main channel begins here, as far as its first bytes tell. QEMU writes them at once;
+/// a channel that stays silent is the one that `postcopy-preempt` holds ready.
+fn begins_a_migration(qemu: &Socket) -> io::Result<bool> {
+    const PATIENCE: Duration = Duration::from_millis(200);
     let mut first = [0; 4];
-    qemu.peek(&mut first).is_ok_and(|length| &first[..length] == b"QEVM")
+    qemu.set_read_timeout(Some(PATIENCE))?;
+    let begins = qemu.peek(&mut first).is_ok_and(|length| &first[..length] == b"QEVM");
+    qemu.set_read_timeout(None)?;
+    Ok(begins)
 }

@@ -81,8 +81,8 @@ fn memory_that_both_map_does_not_travel(model: &Model) {
     assert!(sent["stream_bytes"].as_u64() < Some(4 << 20), "{sent}");
 }
 
-fn pages_that_travel_after_the_guest_arrive(model: &Model) {
-    let mut way = Way::between(model, model, &["return-path", "postcopy-ram"]);
+fn pages_that_travel_after_the_guest_arrive(model: &Model, more: &[&str], channels: usize) {
+    let mut way = Way::between(model, model, &[&["return-path", "postcopy-ram"], more].concat());
     way.source.command("dirty", "DIRTYING");
     way.source.execute("migrate-set-parameters", json!({"max-bandwidth": 8 << 20}));
     way.migrate();
@@ -94,8 +94,8 @@ fn pages_that_travel_after_the_guest_arrive(model: &Model) {
     lab::wait_for("the guest to go first", || {
         (way.destination.state() == "paused").then(|| way.destination.resume())
     });
-    let sent = way.arrive(1);
-    assert!(why(&sent).contains("postcopy"), "{sent}");
+    let sent = way.arrive(channels);
+    assert!(sent["verbatim"].to_string().contains("postcopy"), "{sent}");
     assert!(sent["pages"].as_u64() > Some(100), "what came before the switch was parsed: {sent}");
 }
 
@@ -121,7 +121,13 @@ fn memory_that_both_map_does_not_travel_in_the_installed_qemu() {
 
 #[test]
 fn pages_that_travel_after_the_guest_arrive_in_the_installed_qemu() {
-    pages_that_travel_after_the_guest_arrive(&Model::installed());
+    pages_that_travel_after_the_guest_arrive(&Model::installed(), &[], 1);
+}
+
+#[test]
+fn pages_that_the_guest_waits_for_overtake_the_others_in_the_installed_qemu() {
+    let (capability, channels) = (["postcopy-preempt"], 2);
+    pages_that_travel_after_the_guest_arrive(&Model::installed(), &capability, channels);
 }
 
 #[test]
@@ -141,7 +147,14 @@ fn memory_that_both_map_does_not_travel_in_the_newer_qemu() {
 #[test]
 fn pages_that_travel_after_the_guest_arrive_in_the_newer_qemu() {
     if let Some(model) = Model::newer() {
-        pages_that_travel_after_the_guest_arrive(&model);
+        pages_that_travel_after_the_guest_arrive(&model, &[], 1);
+    }
+}
+
+#[test]
+fn pages_that_the_guest_waits_for_overtake_the_others_in_the_newer_qemu() {
+    if let Some(model) = Model::newer() {
+        pages_that_travel_after_the_guest_arrive(&model, &["postcopy-preempt"], 2);
     }
 }
 

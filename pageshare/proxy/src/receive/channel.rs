@@ -155,6 +155,11 @@ impl Take<'_> {
         let mut body = Body::default();
         let mut stream = Vec::new();
         let mut reverse = None;
+        if self.channel > 0 {
+            // QEMU awaits every channel but the first before the guest goes on, and some stay
+            // silent for long (`postcopy-preempt`).
+            self.reach(&mut reverse, &start_reverse)?;
+        }
         loop {
             let Some(header) = link.receive(&mut body)? else {
                 return Err(Error::Closed { what: "the sending proxy" });
@@ -207,7 +212,7 @@ impl Take<'_> {
                 // A thread that panicked has ended too.
                 let _ = reverse.join();
             }
-            // QEMU closed before it sent a byte: there is nothing to pass on.
+            // QEMU closed the main channel before it sent a byte: there is nothing to pass on.
             _ => drop(self.link.send(Kind::ReverseEnd, 0, &[])?),
         }
         Ok(())
@@ -223,19 +228,28 @@ impl Take<'_> {
         if stream.is_empty() {
             return Ok(());
         }
-        let qemu = match &mut self.qemu {
-            Some(qemu) => qemu,
+        let qemu = self.reach(reverse, start_reverse)?;
+        qemu.write_all(stream).map_err(Error::lost(QEMU, "writing the stream"))?;
+        self.accepted += stream.len() as u64;
+        if self.accepted - self.credited >= CREDIT_BYTES { self.credit() } else { Ok(()) }
+    }
+
+    /// The connection to QEMU, made when it is wanted first.
+    fn reach<'t>(
+        &mut self,
+        reverse: &mut Option<std::thread::ScopedJoinHandle<'t, ()>>,
+        start_reverse: &impl Fn(Socket) -> std::thread::ScopedJoinHandle<'t, ()>,
+    ) -> Result<&mut Socket, Error> {
+        match &mut self.qemu {
+            Some(qemu) => Ok(qemu),
             none => {
                 self.session.await_turn(self.channel);
                 let (qemu, other) = connect(self.session, self.fuse)?;
                 self.session.pass_turn(self.channel);
                 *reverse = Some(start_reverse(other));
-                none.insert(qemu)
+                Ok(none.insert(qemu))
             }
-        };
-        qemu.write_all(stream).map_err(Error::lost(QEMU, "writing the stream"))?;
-        self.accepted += stream.len() as u64;
-        if self.accepted - self.credited >= CREDIT_BYTES { self.credit() } else { Ok(()) }
+        }
     }
 
     /// Says how much QEMU has accepted.

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
-use pageshare_stream::{Parser, Step, Token};
+use pageshare_stream::{ChannelKind, Parser, Step, Token};
 use pageshare_wire::PageSet;
 use pageshare_wire::ask::{Answer, Ask};
 use pageshare_wire::record::Kind;
@@ -149,6 +149,10 @@ impl Ingest<'_> {
                 break;
             }
             let pages = self.cut(&mut parser, &mut draft, &mut blocks);
+            if self.channel > 0 && parser.kind() == ChannelKind::Main {
+                let words = "another QEMU began to migrate here while a migration was running";
+                return Err(Error::Refused(words.into()));
+            }
             rest = draft.split_rest();
             if draft.stream_bytes() > 0 {
                 self.submit(draft, &pages, sequence)?;

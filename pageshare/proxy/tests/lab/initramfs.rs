@@ -5,7 +5,7 @@ use std::path::Path;
 /// MiB of data that are the same in every guest.
 const ALIKE_MIB: usize = 8;
 
-/// What the guest does: obeys one-word commands on its console.
+/// What the guest does: obeys commands of one word on its console, or two.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /dev /own
 /bin/busybox mount -t devtmpfs dev /dev
@@ -14,7 +14,7 @@ exec </dev/ttyS0 >/dev/ttyS0 2>&1
 /bin/busybox stty -echo
 /bin/busybox dd if=/dev/urandom of=/own/data bs=1M count=8 2>/dev/null
 echo READY
-while read command; do
+while read command word; do
     case "$command" in
     sum) echo "SUM $(/bin/busybox cat /alike /own/data | /bin/busybox sha256sum)" ;;
     dirty)
@@ -38,6 +38,7 @@ while read command; do
             done
         done &
         echo TICKING ;;
+    own) /bin/busybox seq -s " $word " 1 600000 > /own/more; echo FILLED ;;
     random) /bin/busybox dd if=/dev/urandom of=/own/more bs=1M count=12 2>/dev/null; echo FILLED ;;
     esac
 done
