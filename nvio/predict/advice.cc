@@ -25,9 +25,11 @@ std::string text(const char* format, Values... values) {
   return line;
 }
 
-Verdict verdict_of(const Prediction& found) {
-  if (found.cached.high < (1 - kMatters) * found.plain) return Verdict::use;
-  if (found.cached.low > (1 + kMatters) * found.plain) return Verdict::avoid;
+// With the cache over without it, in each case: both arms meet the same machine.
+Verdict verdict_of(const std::vector<double>& ratios) {
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  if (*most < 1 - kMatters) return Verdict::use;
+  if (*least > 1 + kMatters) return Verdict::avoid;
   return Verdict::indifferent;
 }
 
@@ -72,10 +74,9 @@ Prediction predict(const JobTrace& job, const Calibration& calibration, const Se
   if (!found.problem.empty()) return found;
   found.plain = job.seconds;
   found.plain_io = recorded_seconds(job);
-  const std::uint32_t clients = active_ranks(job);
   const double rest = std::max(0.0, found.plain - found.plain_io);
   const auto run = [&](Case which, const Settings& chosen) {
-    const Costs costs(calibration, clients, which);
+    const Costs costs(calibration, which);
     Replayed replayed = replay(job, costs, chosen);
     if (found.problem.empty()) found.problem = replayed.problem;
     return replayed;
@@ -86,14 +87,22 @@ Prediction predict(const JobTrace& job, const Calibration& calibration, const Se
     if (found.problem.empty()) found.problem = why;
   }
   if (!found.problem.empty()) return found;
-  const double ends[] = {run(Case::low, settings).seconds, run(Case::high, settings).seconds};
   const double median = found.details.seconds;
+  Settings plain = settings;
+  plain.file.admit = Admit::never;
+  std::vector<double> ratios = {(rest + median) / found.plain};
+  double ends[2] = {};
+  for (const Case which : {Case::low, Case::high}) {
+    const double cached = run(which, settings).seconds;
+    ends[which == Case::low ? 0 : 1] = cached;
+    ratios.push_back((rest + cached) / (rest + run(which, plain).seconds));
+  }
   // Dearer calls may lead the cache to do better: then the extremes stand the other way round.
   found.cached_io = {std::min({ends[0], ends[1], median}), median,
                      std::max({ends[0], ends[1], median})};
   found.cached = {rest + found.cached_io.low, rest + median, rest + found.cached_io.high};
   if (!found.problem.empty()) return found;
-  found.verdict = verdict_of(found);
+  found.verdict = verdict_of(ratios);
   found.advice = advice_of(found);
 
   double best = (1 - kHintMatters) * std::min(found.cached.median, found.plain);

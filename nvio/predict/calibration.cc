@@ -50,28 +50,32 @@ Way way_of(const std::string& name) {
 
 }  // namespace
 
-double Costs::pick(const Range& range) const {
-  return case_ == Case::low ? range.low : case_ == Case::high ? range.high : range.median;
+double Costs::pick(const Range& range, Case which) {
+  return which == Case::low ? range.low : which == Case::high ? range.high : range.median;
 }
 
-double Costs::at_clients(Way way, std::uint64_t bytes, std::uint32_t clients) const {
-  std::map<double, double> by_size;
+double Costs::in_case(Case which, Way way, std::uint64_t bytes, std::uint32_t clients) const {
+  const auto [known, is_new] = known_.try_emplace({which, way, bytes, clients}, 0);
+  if (!is_new) return known->second;
+  std::map<std::uint32_t, std::map<double, double>> by_size;
   for (const CostPoint& point : calibration_.points) {
-    if (point.way == way && point.clients == clients) {
-      by_size[static_cast<double>(point.bytes)] = pick(point.seconds);
-    }
+    if (point.way != way) continue;
+    by_size[point.clients][static_cast<double>(point.bytes)] = pick(point.seconds, which);
   }
-  return linear(by_size, static_cast<double>(bytes));
-}
-
-double Costs::transfer(Way way, std::uint64_t bytes) const {
   std::map<double, double> by_clients;
-  for (const CostPoint& point : calibration_.points) {
-    if (point.way == way && !by_clients.contains(point.clients)) {
-      by_clients[point.clients] = at_clients(way, bytes, point.clients);
-    }
+  for (const auto& [count, sizes] : by_size) {
+    by_clients[count] = linear(sizes, static_cast<double>(bytes));
   }
-  return linear(by_clients, clients_);
+  return known->second = linear(by_clients, clients);
+}
+
+double Costs::transfer(Way way, std::uint64_t bytes, std::uint32_t clients) const {
+  return in_case(case_, way, bytes, clients);
+}
+
+double Costs::drift(Way way, std::uint64_t bytes, std::uint32_t clients) const {
+  const double median = in_case(Case::median, way, bytes, clients);
+  return median > 0 ? in_case(case_, way, bytes, clients) / median : 1;
 }
 
 std::string as_json(const Calibration& calibration) {

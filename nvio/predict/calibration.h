@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace nvio {
@@ -42,26 +44,28 @@ struct Calibration {
 
 enum class Case : std::uint8_t { low, median, high };
 
-// What a job of so many clients pays, in one of the cases.
+// What calls cost in one of the cases.
 class Costs {
  public:
-  Costs(const Calibration& calibration, std::uint32_t clients, Case which)
-      : calibration_(calibration), clients_(clients), case_(which) {}
-  // Seconds of one call: linear in bytes and in clients between what was measured, and beyond it
-  // with the slope of the last two.
-  double transfer(Way way, std::uint64_t bytes) const;
-  double open() const { return pick(calibration_.open); }
-  double close() const { return pick(calibration_.close); }
-  double sync() const { return pick(calibration_.sync); }
-  double join() const { return pick(calibration_.join); }
+  Costs(const Calibration& calibration, Case which) : calibration_(calibration), case_(which) {}
+  // Seconds of one call while so many clients do the like: linear in bytes and in clients between
+  // what was measured, and beyond it with the slope of the last two.
+  double transfer(Way way, std::uint64_t bytes, std::uint32_t clients) const;
+  // How much longer than in the median case such a call takes: what was recorded may take so much
+  // longer another time.
+  double drift(Way way, std::uint64_t bytes, std::uint32_t clients) const;
+  double close() const { return pick(calibration_.close, case_); }
+  double sync() const { return pick(calibration_.sync, case_); }
+  double join() const { return pick(calibration_.join, case_); }
 
  private:
-  double pick(const Range& range) const;
-  double at_clients(Way way, std::uint64_t bytes, std::uint32_t clients) const;
+  static double pick(const Range& range, Case which);
+  double in_case(Case which, Way way, std::uint64_t bytes, std::uint32_t clients) const;
 
   const Calibration& calibration_;
-  std::uint32_t clients_;
   Case case_;
+  // What was asked before: a trace has few lengths, and many calls of each.
+  mutable std::map<std::tuple<Case, Way, std::uint64_t, std::uint32_t>, double> known_;
 };
 
 std::string as_json(const Calibration& calibration);

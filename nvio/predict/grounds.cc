@@ -67,6 +67,7 @@ std::string other_speed(const JobTrace& job, const Costs& costs, TraceKind kind,
     std::size_t rank;
     const TraceCall* call;
   };
+  const std::uint32_t clients = active_ranks(job);
   std::vector<Turn> turns;
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     for (const TraceCall& call : job.ranks[rank]) {
@@ -86,7 +87,7 @@ std::string other_speed(const JobTrace& job, const Costs& costs, TraceKind kind,
     const bool is_new = touched.insert(std::uint64_t{call.file} << 48 ^ call.offset / kPage).second;
     if (call.kind != kind || adjoins || !is_new || ratios.size() == kFirst) continue;
     ratios.push_back(static_cast<double>(call.duration) / kNanoseconds /
-                     costs.transfer(way, call.length));
+                     costs.transfer(way, call.length, clients));
   }
   if (ratios.size() < kEnough) return {};
   double mean = 0;
@@ -116,7 +117,7 @@ std::string objection(const JobTrace& job, const Calibration& calibration) {
 }
 
 std::string objection_to_costs(const JobTrace& job, const Calibration& calibration) {
-  const Costs costs(calibration, active_ranks(job), Case::median);
+  const Costs costs(calibration, Case::median);
   std::string why = other_speed(job, costs, TraceKind::read, Way::read);
   if (why.empty()) why = other_speed(job, costs, TraceKind::write, Way::write);
   return why;

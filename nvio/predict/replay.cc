@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "../cache/cached_file.h"
+#include "grounds.h"
 #include "virtual_files.h"
 
 namespace nvio {
@@ -48,7 +49,11 @@ struct Meeting {
 class Replay {
  public:
   Replay(const JobTrace& job, const Costs& costs, Settings settings)
-      : job_(job), costs_(costs), settings_(std::move(settings)), files_(costs) {}
+      : job_(job),
+        costs_(costs),
+        settings_(std::move(settings)),
+        files_(costs),
+        active_(active_ranks(job)) {}
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
@@ -59,6 +64,7 @@ class Replay {
 
   bool start();
   double ready(const Rank& rank) const;
+  std::uint32_t busy(const Rank& own) const;
   void step(std::size_t index);
   void transfer(Rank& rank, const TraceCall& call);
   void charge_blocks(Rank& rank, std::uint64_t before, std::uint64_t after) const;
@@ -78,6 +84,7 @@ class Replay {
   std::vector<Rank> ranks_;
   std::map<Key, Meeting> meetings_;
   std::vector<char> buffer_;
+  std::uint32_t active_;  // ranks that move bytes
   std::uint64_t recorded_write_bytes_ = 0;
   std::string problem_;
 };
@@ -112,6 +119,15 @@ double Replay::ready(const Rank& rank) const {
   return rank.clock + (call.start > rank.recorded ? seconds_of(call.start - rank.recorded) : 0);
 }
 
+// Ranks whose calls are under way when this one begins its own, itself among them.
+std::uint32_t Replay::busy(const Rank& own) const {
+  std::uint32_t count = 1;
+  for (const Rank& rank : ranks_) {
+    if (&rank != &own && !rank.waiting && rank.clock > own.clock) ++count;
+  }
+  return count;
+}
+
 Replayed Replay::run() {
   Replayed result;
   if (!start()) {
@@ -138,7 +154,7 @@ Replayed Replay::run() {
     }
   }
   for (Rank& rank : ranks_) {
-    files_.charge(rank.clock);
+    files_.charge(rank.clock, active_);
     for (auto& [number, open] : rank.files) {
       for (; open.handles != 0; --open.handles) rank.session->release(open.file);
     }
@@ -163,7 +179,6 @@ void Replay::skip_inner(Rank& rank, const TraceCall& outer) const {
 
 void Replay::step(std::size_t index) {
   Rank& rank = ranks_[index];
-  files_.charge(rank.clock);
   if (rank.inside) {
     const bool inner =
         rank.next < rank.calls->size() && (*rank.calls)[rank.next].start < end_of(*rank.inside);
@@ -179,6 +194,7 @@ void Replay::step(std::size_t index) {
     meet(index, call);
     return;
   }
+  files_.charge(rank.clock, busy(rank));
   transfer(rank, call);
 }
 
@@ -209,10 +225,10 @@ void Replay::transfer(Rank& rank, const TraceCall& call) {
       }
       if (call.kind == TraceKind::write) recorded_write_bytes_ += call.length;
       if (counters.read_hits.load() != hits) {
-        rank.clock += costs_.transfer(Way::cached_read, call.length);
+        rank.clock += costs_.transfer(Way::cached_read, call.length, active_);
       }
       if (counters.writes_cached.load() != cached) {
-        rank.clock += costs_.transfer(Way::cached_write, call.length);
+        rank.clock += costs_.transfer(Way::cached_write, call.length, active_);
       }
       charge_blocks(rank, blocks, file->entry().blocks.load());
       break;
@@ -234,8 +250,8 @@ void Replay::transfer(Rank& rank, const TraceCall& call) {
 // Blocks that the store did not hold before have no memory yet.
 void Replay::charge_blocks(Rank& rank, std::uint64_t before, std::uint64_t after) const {
   if (after <= before) return;
-  const double made =
-      costs_.transfer(Way::cached_new, kBlockSize) - costs_.transfer(Way::cached_write, kBlockSize);
+  const double made = costs_.transfer(Way::cached_new, kBlockSize, active_) -
+                      costs_.transfer(Way::cached_write, kBlockSize, active_);
   rank.clock += std::max(0.0, made) * static_cast<double>(after - before);
 }
 
@@ -295,7 +311,7 @@ void Replay::open(const Meeting& meeting, double begin, double lasted) {
     Rank& rank = ranks_[meeting.ranks[i]];
     const bool first = rank.meetings.size() == 1 && rank.meetings.begin()->second == 1;
     rank.clock = begin + lasted + (first ? costs_.join() : 0);
-    files_.charge(rank.clock);
+    files_.charge(rank.clock, static_cast<std::uint32_t>(meeting.ranks.size()));
     Rank::Open& opened = rank.files[call.file];
     opened.file =
         rank.session->acquire(descriptors_[call.file], job_.files[call.file].path, settings_.file);
@@ -322,7 +338,8 @@ void Replay::open(const Meeting& meeting, double begin, double lasted) {
 void Replay::close(const Meeting& meeting, double lasted) {
   std::vector<double> arrivals;
   double work = 0;
-  files_.charge(work);
+  // With a file a rank, the others close theirs at the same time.
+  files_.charge(work, active_);
   for (std::size_t i = 0; i < meeting.ranks.size(); ++i) {
     Rank& rank = ranks_[meeting.ranks[i]];
     arrivals.push_back(rank.clock);
@@ -352,14 +369,14 @@ void Replay::sync(const Meeting& meeting) {
   for (std::size_t i = 0; i < meeting.ranks.size(); ++i) {
     Rank& rank = ranks_[meeting.ranks[i]];
     const TraceCall& call = meeting.calls[i];
-    files_.charge(rank.clock);
+    files_.charge(rank.clock, active_);
     files_.replay(&call);
     const std::uint64_t logged = rank.session->counters().logged_bytes.load();
     if (const auto found = rank.files.find(call.file); found != rank.files.end()) {
       found->second.file->sync();
     }
     const std::uint64_t more = rank.session->counters().logged_bytes.load() - logged;
-    if (more != 0) rank.clock += costs_.transfer(Way::cached_write, more);
+    if (more != 0) rank.clock += costs_.transfer(Way::cached_write, more, active_);
     skip_inner(rank, call);
     end = std::max(end, rank.clock);
   }

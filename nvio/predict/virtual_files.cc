@@ -72,6 +72,13 @@ bool VirtualFiles::is_passed_on(TraceKind kind, std::uint64_t offset, std::uint6
          offset + length <= call_->offset + call_->length;
 }
 
+// Of a part of the recorded call.
+double VirtualFiles::recorded_seconds(Way way, std::uint64_t length) const {
+  const double share = static_cast<double>(length) / static_cast<double>(call_->length);
+  return share * static_cast<double>(call_->duration) / kNanoseconds *
+         costs_.drift(way, call_->length, clients_);
+}
+
 ssize_t VirtualFiles::read(int descriptor, std::uint64_t length, off_t offset, bool is_one) {
   struct stat status {};
   if (real_.fstat(descriptor, &status) != 0) return -1;
@@ -79,11 +86,10 @@ ssize_t VirtualFiles::read(int descriptor, std::uint64_t length, off_t offset, b
   const auto size = static_cast<std::uint64_t>(status.st_size);
   const std::uint64_t done = from >= size ? 0 : std::min(length, size - from);
   if (is_one && is_passed_on(TraceKind::read, from, length)) {
-    *clock_ += static_cast<double>(call_->duration) / kNanoseconds * static_cast<double>(length) /
-               static_cast<double>(call_->length);
+    *clock_ += recorded_seconds(Way::read, length);
   } else {
     const bool is_fresh = from >= descriptors_.at(descriptor);
-    *clock_ += costs_.transfer(is_fresh ? Way::fresh_read : Way::read, done);
+    *clock_ += costs_.transfer(is_fresh ? Way::fresh_read : Way::read, done, clients_);
   }
   return static_cast<ssize_t>(done);
 }
@@ -93,11 +99,10 @@ ssize_t VirtualFiles::write(int descriptor, std::uint64_t length, off_t offset, 
   if (real_.fstat(descriptor, &status) != 0) return -1;
   const auto from = static_cast<std::uint64_t>(offset);
   if (is_one && is_passed_on(TraceKind::write, from, length)) {
-    *clock_ += static_cast<double>(call_->duration) / kNanoseconds * static_cast<double>(length) /
-               static_cast<double>(call_->length);
+    *clock_ += recorded_seconds(Way::write, length);
     passed_on_bytes_ += length;
   } else {
-    *clock_ += costs_.transfer(Way::write, length);
+    *clock_ += costs_.transfer(Way::write, length, clients_);
   }
   const auto end = static_cast<off_t>(from + length);
   if (end > status.st_size && real_.ftruncate(descriptor, end) != 0) return -1;

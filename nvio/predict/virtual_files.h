@@ -24,8 +24,11 @@ class VirtualFiles {
   int make(std::uint64_t size);
   void close(int descriptor);
 
-  // The clock, in seconds, that calls are charged to from now on.
-  void charge(double& clock) { clock_ = &clock; }
+  // The clock, in seconds, that calls are charged to from now on, and how many clients are at it.
+  void charge(double& clock, std::uint32_t clients) {
+    clock_ = &clock;
+    clients_ = clients;
+  }
   // The recorded call that is replayed: what the cache passes on of it takes what it took then.
   void replay(const TraceCall* call) { call_ = call; }
   // Bytes written that were passed on, of those of recorded calls.
@@ -41,12 +44,14 @@ class VirtualFiles {
   ssize_t read(int descriptor, std::uint64_t length, off_t offset, bool is_one);
   ssize_t write(int descriptor, std::uint64_t length, off_t offset, bool is_one);
   bool is_passed_on(TraceKind kind, std::uint64_t offset, std::uint64_t length) const;
+  double recorded_seconds(Way way, std::uint64_t length) const;
   void sync();
 
   const Costs& costs_;
   RealPosix real_;
   RealPosix mine_;
   double* clock_;
+  std::uint32_t clients_ = 1;
   double nobody_ = 0;
   const TraceCall* call_ = nullptr;
   std::uint64_t passed_on_bytes_ = 0;

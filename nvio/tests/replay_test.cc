@@ -67,7 +67,7 @@ class ReplayTest : public ::testing::Test {
 
   Replayed run() const {
     const Calibration calibration = a_calibration();
-    return replay(job_, Costs(calibration, 1, Case::median), settings_);
+    return replay(job_, Costs(calibration, Case::median), settings_);
   }
 
   Settings settings_;
@@ -209,11 +209,12 @@ TEST(CalibrationTest, CostsAreLinearBetweenWhatWasMeasured) {
                         {Way::read, 3000, 1, {3, 4, 5}},
                         {Way::read, 1000, 4, {4, 8, 12}},
                         {Way::read, 3000, 4, {6, 10, 14}}};
-  EXPECT_DOUBLE_EQ(Costs(calibration, 1, Case::median).transfer(Way::read, 2000), 3);
-  EXPECT_DOUBLE_EQ(Costs(calibration, 1, Case::low).transfer(Way::read, 500), 1);
-  EXPECT_DOUBLE_EQ(Costs(calibration, 1, Case::high).transfer(Way::read, 5000), 7);
-  EXPECT_DOUBLE_EQ(Costs(calibration, 2, Case::median).transfer(Way::read, 1000), 4);
-  EXPECT_DOUBLE_EQ(Costs(calibration, 7, Case::median).transfer(Way::read, 1000), 14);
+  EXPECT_DOUBLE_EQ(Costs(calibration, Case::median).transfer(Way::read, 2000, 1), 3);
+  EXPECT_DOUBLE_EQ(Costs(calibration, Case::low).transfer(Way::read, 500, 1), 1);
+  EXPECT_DOUBLE_EQ(Costs(calibration, Case::high).transfer(Way::read, 5000, 1), 7);
+  EXPECT_DOUBLE_EQ(Costs(calibration, Case::median).transfer(Way::read, 1000, 2), 4);
+  EXPECT_DOUBLE_EQ(Costs(calibration, Case::median).transfer(Way::read, 1000, 7), 14);
+  EXPECT_DOUBLE_EQ(Costs(calibration, Case::high).drift(Way::read, 1000, 1), 1.5);
 }
 
 TEST(JobTraceTest, FoldersThatAreNoneAreRefused) {
