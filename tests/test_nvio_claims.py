@@ -9,6 +9,7 @@ import pytest
 
 from tare import process
 from tare.claims import Workshop, by_id
+from tare.claims.run_times import Outcome, judge
 from tare.claims.small_pieces import gain, reaches
 from tare.stats import paired_ratio
 
@@ -64,3 +65,38 @@ def test_a_product_is_judged_by_its_planes(
     found = by_id("C8").check(workshop)
     assert found.holds is holds
     assert "exact with cells of 1, 2, 8 bytes" in found.figure
+
+
+def outcome(verdict: str, foretold_s: float, plain_s: float, cached_s: float) -> Outcome:
+    """A workload whose runs take a second beside its I/O."""
+    times = {
+        name: {"low": value * 0.9, "median": value, "high": value * 1.1}
+        for name, value in (("cached_seconds", 1 + foretold_s), ("cached_io_seconds", foretold_s))
+    }
+    return Outcome(
+        "write",
+        {**times, "verdict": verdict},
+        plain=((1 + plain_s, plain_s),) * 3,
+        cached=((1 + cached_s, cached_s),) * 3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "holds"),
+    [
+        ([outcome("use", 1.1, 6.0, 1.0)], True),
+        ([outcome("use", 1.5, 6.0, 1.0)], False),  # foretold half as long again
+        ([outcome("makes no difference", 1.0, 6.0, 1.0)], False),  # the wrong advice
+        ([outcome("do not use", 6.0, 1.0, 6.0)], True),
+        (
+            [outcome("use", 1.0, 6.0, 1.0), outcome("makes no difference", 1.0, 1.0, 1.1)],
+            True,  # no effect: no advice is wrong
+        ),
+        ([], False),
+    ],
+)
+def test_predicted_run_times_are_judged_by_error_and_advice(
+    outcomes: list[Outcome], holds: bool
+) -> None:
+    assert judge(outcomes, {}).holds is holds
+    assert not judge(outcomes, {"other": "no ground"}).holds
