@@ -60,7 +60,10 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
     let pages = Pages::read(pid, sample.max(1)).map_err(|error| Error::File {
         what: "memory of process",
         path: pid.to_string(),
-        reason: format!("{error} (run as root or as the user that owns it)"),
+        reason: match error.kind() {
+            io::ErrorKind::NotFound => "there is no such process".into(),
+            _ => format!("{error} (run as root or as the user that owns it)"),
+        },
     })?;
     let mut wire = sender.connect()?;
     let id = MigrationId(handshake::random()?);

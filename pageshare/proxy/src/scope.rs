@@ -82,7 +82,14 @@ impl Scope {
         write().map_err(|error: std::io::Error| Error::File {
             what: "scope",
             path: path.display().to_string(),
-            reason: error.to_string(),
+            reason: match error.kind() {
+                std::io::ErrorKind::AlreadyExists => {
+                    "it is there already, and a key that is lost cannot be had again; name another \
+                     file, or remove it"
+                        .into()
+                }
+                _ => error.to_string(),
+            },
         })
     }
 }

@@ -12,6 +12,11 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 /// Writes a certificate authority and one certificate for each side, as QEMU lays them out.
 fn certificates(directory: &Path, server: &str, client: &str) {
+    certificates_until(4096, directory, server, client);
+}
+
+/// As [`certificates`]; the server's lasts until this year.
+fn certificates_until(year: i32, directory: &Path, server: &str, client: &str) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("randomness");
@@ -22,9 +27,11 @@ fn certificates(directory: &Path, server: &str, client: &str) {
     write("ca-cert.pem", &authority.pem());
     for (side, name) in [("server", server), ("client", client)] {
         let key = KeyPair::generate().expect("randomness");
-        let certificate = CertificateParams::new([name.to_owned()])
-            .and_then(|parameters| parameters.signed_by(&key, &authority))
-            .expect("a sound certificate");
+        let mut parameters = CertificateParams::new([name.to_owned()]).expect("a sound name");
+        if side == "server" {
+            parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+        }
+        let certificate = parameters.signed_by(&key, &authority).expect("a sound certificate");
         write(&format!("{side}-cert.pem"), &certificate.pem());
         write(&format!("{side}-key.pem"), &key.serialize_pem());
     }
@@ -97,6 +104,20 @@ fn a_host_with_another_name_is_refused_by_either_side() {
         assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
         assert!(!pair.send.record()["error"].is_null());
     }
+}
+
+#[test]
+fn an_expired_certificate_is_refused_and_both_logs_say_which_to_renew() {
+    let pki = tempfile::tempdir().expect("a scratch directory");
+    certificates_until(2001, pki.path(), "destination.example", "source.example");
+    let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
+    let mut pair = Pair::secure(&[&tls[..], &["--tls-name", "destination.example"]].concat(), &tls);
+    assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
+    let error = pair.send.record()["error"].to_string();
+    assert!(error.contains("renew the certificate in the other host's"), "{error}");
+    lab::wait_for("the receiver to say so too", || {
+        pair.receive.log().contains("renew the certificate in this host's").then_some(())
+    });
 }
 
 #[test]

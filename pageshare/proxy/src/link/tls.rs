@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use super::{Link, PEER, ReadHalf, WriteHalf};
 use crate::error::Error;
@@ -182,11 +182,35 @@ impl ServerTls {
 /// Runs the handshake to its end.
 fn shake(socket: &mut Socket, connection: &mut Connection) -> Result<(), Error> {
     while connection.is_handshaking() {
-        connection
-            .complete_io(socket)
-            .map_err(|error| Error::Tls(format!("the handshake with {PEER} failed: {error}")))?;
+        connection.complete_io(socket).map_err(|error| {
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+            let advice = cause.map_or("", advice);
+            Error::Tls(format!("the handshake with {PEER} failed: {error}{advice}"))
+        })?;
     }
     Ok(())
+}
+
+/// What an operator can do about it.
+fn advice(error: &rustls::Error) -> &'static str {
+    use CertificateError as Bad;
+    use rustls::Error::{AlertReceived, InvalidCertificate};
+    match error {
+        InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+            "; renew the certificate in the other host's --tls-dir"
+        }
+        InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+            "; if it is the right host, name it with --tls-name as its certificate does"
+        }
+        InvalidCertificate(Bad::UnknownIssuer) => {
+            "; ca-cert.pem must be of the authority that signed the other host's certificate"
+        }
+        AlertReceived(AlertDescription::CertificateExpired) => {
+            "; renew the certificate in this host's --tls-dir"
+        }
+        AlertReceived(_) => "; its log says why it refused",
+        _ => "",
+    }
 }
 
 fn link(socket: Socket, mut connection: Connection) -> Result<Link, Error> {
