@@ -125,6 +125,18 @@ TEST_F(Cli, ErrorsAreOneSentence) {
   EXPECT_FALSE(std::filesystem::exists(in("x.wm")));
 }
 
+TEST_F(Cli, TheGraphIsNotWrittenOver) {
+  walks("generate " + in("g.wm") + " --vertices 20");
+  for (const char* const command : {"power ", "paths ", "convert --cell 2 "}) {
+    const Outcome lost =
+        walks(command + in("g.wm") + " -o " + in("../") +
+              std::filesystem::path(in("")).parent_path().filename().string() + "/g.wm");
+    EXPECT_EQ(lost.code, 1) << command;
+    EXPECT_NE(lost.text.find("is the graph itself"), std::string::npos) << lost.text;
+  }
+  EXPECT_NE(walks("info " + in("g.wm")).text.find("walks of length 1"), std::string::npos);
+}
+
 TEST_F(Cli, TermSignalLeavesNoFileButTheInput) {
   walks("generate " + in("g.wm") + " --vertices 600");
   const Outcome ended =

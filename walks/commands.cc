@@ -1,7 +1,9 @@
 #include "commands.h"
 
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
+#include <system_error>
 
 #include "bench.h"
 #include "doomed_file.h"
@@ -330,6 +332,12 @@ Answer run_bench(Team& team, const Options& options) {
 }  // namespace
 
 Answer run(Team& team, const Options& options) {
+  std::error_code none_of_that_name;
+  if (!options.discard &&
+      std::filesystem::equivalent(options.graph, options.output, none_of_that_name)) {
+    refuse("the output " + options.output +
+           " is the graph itself, which would be lost; choose another name");
+  }
   switch (options.command) {
     case Command::generate:
       return run_generate(team, options);

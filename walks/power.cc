@@ -71,7 +71,6 @@ std::vector<ProductRecord> raise(Team& team, MatrixFile& input, const PowerReque
     const std::string& path = last           ? partial.path()
                               : scratch_turn ? scratch0.path()
                                              : scratch1.path();
-    team.begin("power " + std::to_string(base * exponent) + " of " + std::to_string(header.power));
     MatrixFile product =
         MatrixFile::create(team, path, header, last ? request.discard : scratch_closes);
     MatrixFile& left = before ? *before : input;
@@ -79,6 +78,10 @@ std::vector<ProductRecord> raise(Team& team, MatrixFile& input, const PowerReque
     const CellWidths read{left.header().cell, right.header().cell, header.cell};
     const Plan plan =
         Plan::fit(team.grid(), input.n(), read, access.pattern == Pattern::shift, access.memory);
+    // Each tile reads its rows and columns anew: whoever waits for that should know the reason.
+    const std::string tiles = std::to_string(plan.down) + " x " + std::to_string(plan.across);
+    team.begin("power " + std::to_string(base * exponent) + " of " + std::to_string(header.power) +
+               (plan.down * plan.across > 1 ? " in " + tiles + " tiles that fit --memory" : ""));
     Store store(team, product, access.pattern, largest(header.cell));
     multiply(team, plan, access.pattern, left, right,
              [&](const Region& region, Accumulator& block) { store.put(region, block); });
