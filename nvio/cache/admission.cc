@@ -22,6 +22,7 @@ constexpr double kFetchWeight = 0.125;
 // What fetching a MiB is guessed to take before anything was fetched, in small reads.
 constexpr double kGuessedReads = 10;
 constexpr double kRentShare = 0.25;
+constexpr double kLent = 4;             // times what was paid, till then
 constexpr double kMostOverdraft = 0.1;  // seconds
 constexpr double kOverdraftShare = 0.05;
 
@@ -87,7 +88,7 @@ bool is_slow(const FileEntry& entry, Direction direction) {
 
 bool Ledger::affords(double seconds) const {
   const double paid = paid_.load(std::memory_order_relaxed);
-  return balance_.load(std::memory_order_relaxed) + std::min(paid, kMostOverdraft) +
+  return balance_.load(std::memory_order_relaxed) + std::min(kLent * paid, kMostOverdraft) +
              kOverdraftShare * paid >=
          seconds;
 }

@@ -43,9 +43,9 @@ class Ledger {
   void earn(double seconds) { add(balance_, seconds); }
   // A read that went to the file.
   void pay(double seconds) { add(paid_, seconds); }
-  // Whether a fetch may cost so much more. The account may be overdrawn by as much as was paid for
-  // reads of the file, up to a fixed sum, and beyond that by a small share of it: so much, and no
-  // more, do wrong guesses cost the program.
+  // Whether a fetch may cost so much more. The account may be overdrawn by a few times what was
+  // paid for reads of the file, up to a fixed sum, and beyond that by a small share of it: so much,
+  // and no more, do wrong guesses cost the program.
   bool affords(double seconds) const;
 
  private:

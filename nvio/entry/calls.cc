@@ -38,6 +38,30 @@ int report_error(MPI_File fh, int error) {
   return mpi_error(error);
 }
 
+// A file's error handler past the file's close, when it can only be told of no file at all.
+class HandlerOfClosed {
+ public:
+  explicit HandlerOfClosed(MPI_File fh) { mpi_functions().file_get_errhandler(fh, &handler_); }
+  ~HandlerOfClosed() { mpi_functions().errhandler_free(&handler_); }
+  HandlerOfClosed(const HandlerOfClosed&) = delete;
+  HandlerOfClosed& operator=(const HandlerOfClosed&) = delete;
+
+  int report(int error) const {
+    if (error == 0) return MPI_SUCCESS;
+    const MpiFunctions& mpi = mpi_functions();
+    MPI_Errhandler usual{};
+    mpi.file_get_errhandler(mpi.file_null, &usual);
+    mpi.file_set_errhandler(mpi.file_null, handler_);
+    const int reported = report_error(mpi.file_null, error);
+    mpi.file_set_errhandler(mpi.file_null, usual);
+    mpi.errhandler_free(&usual);
+    return reported;
+  }
+
+ private:
+  MPI_Errhandler handler_{};
+};
+
 // The path in a file name that may carry ROMIO's prefix of a file system ("ufs:/scratch/f").
 std::string path_of(const char* filename) {
   struct stat status {};
@@ -183,8 +207,14 @@ int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
   if (handle == nullptr) return next(fh);
   // A file that goes away with this close need not be written first.
   if ((handle->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) handle->file->entry().deleted.store(1);
-  int reported = report_error(*fh, handle->file->write_back());
+  // MPICH waits for all ranks and then closes its descriptor. What is written back only then is
+  // written once; but it must be done before any rank is through where each does a part of its own.
+  const bool later =
+      mpi_functions().has_handler_of_no_file && handle->file->is_written_back_by_any();
+  const HandlerOfClosed handler(*fh);
+  int reported = later ? MPI_SUCCESS : report_error(*fh, handle->file->write_back());
   const int result = next(fh);
+  if (later) reported = handler.report(handle->file->write_back());
   // Our own handle goes last: until then the pointer stays good, and no descriptor's is another's.
   Process::the().forget_descriptors(handle->descriptors, handle->file);
   const int last = Process::the().joined()->release(handle->file);

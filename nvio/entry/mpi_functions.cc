@@ -26,6 +26,9 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find(g_functions.file_seek, "PMPI_File_seek");
   find(g_functions.file_get_position, "PMPI_File_get_position");
   find(g_functions.file_call_errhandler, "PMPI_File_call_errhandler");
+  find(g_functions.file_get_errhandler, "PMPI_File_get_errhandler");
+  find(g_functions.file_set_errhandler, "PMPI_File_set_errhandler");
+  find(g_functions.errhandler_free, "PMPI_Errhandler_free");
   find(g_functions.info_get, "PMPI_Info_get");
   find(g_functions.comm_rank, "PMPI_Comm_rank");
   find(g_functions.comm_size, "PMPI_Comm_size");
@@ -38,6 +41,8 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   found = found && g_functions.info_null != nullptr;
 #else
   g_functions.info_null = MPI_INFO_NULL;
+  g_functions.file_null = MPI_FILE_NULL;
+  g_functions.has_handler_of_no_file = true;
 #endif
   return found;
 }

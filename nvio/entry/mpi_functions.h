@@ -17,10 +17,15 @@ struct MpiFunctions {
   int (*file_seek)(MPI_File, MPI_Offset, int);
   int (*file_get_position)(MPI_File, MPI_Offset*);
   int (*file_call_errhandler)(MPI_File, int);
+  int (*file_get_errhandler)(MPI_File, MPI_Errhandler*);
+  int (*file_set_errhandler)(MPI_File, MPI_Errhandler);
+  int (*errhandler_free)(MPI_Errhandler*);
   int (*info_get)(MPI_Info, const char*, int, char*, int*);
   int (*comm_rank)(MPI_Comm, int*);
   int (*comm_size)(MPI_Comm, int*);
   MPI_Info info_null;
+  MPI_File file_null;
+  bool has_handler_of_no_file;  // file_call_errhandler takes file_null
 };
 
 const MpiFunctions& mpi_functions();

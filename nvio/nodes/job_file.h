@@ -44,6 +44,8 @@ class JobFile {
   int truncate(std::uint64_t size);
   int sync();
   int write_back();
+  // Whether write_back by one process does it for all of them.
+  bool is_written_back_by_any() const { return nodes_ == 1 && queued_.load() == nullptr; }
   int step_aside();
   void prefetch(std::uint32_t share, std::uint32_t shares);
 
