@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Run a program under nvio whose file system refuses its bytes at close, and recover them.
+
+    refused.py --build DIR --mpi mpich|openmpi
+
+The close must tell, by its result and the file's error handler; what could not be written must stay
+in the store, and `nvio recover --latest` must bring it to the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from compare import LAUNCHERS, Launch, RunError, run, say, stores
+
+TIMEOUT_S = 60
+RANKS = 2
+
+
+def check(launch: Launch, session: str, path: Path) -> None:
+    """Run, recover, and look at the file; raise RunError unless all was right."""
+    nvio = {"NVIO_ADMIT": "always", "NVIO_CAPACITY": "4M", "NVIO_SESSION": session}
+    program = [str(launch.build / f"refused-{launch.mpi}"), str(path)]
+    output = run(launch.command(program), launch.environment(nvio), TIMEOUT_S)
+    if "refused: told" not in output:
+        raise RunError(output)
+    if len(left := stores(session)) != 1:
+        raise RunError(f"there should be one store of what could not be written: {left}")
+    recover = [str(launch.build / "nvio"), "recover", "--latest", str(left[0])]
+    done = subprocess.run(recover, text=True, capture_output=True, check=False)
+    content = path.read_bytes()
+    lost = [rank for rank in range(RANKS) if content[(rank + 1) << 20 :][:4096] != b"x" * 4096]
+    if done.returncode != 0 or lost:
+        raise RunError(f"bytes of ranks {lost} are not there: {done.stdout}{done.stderr}")
+
+
+def main() -> int:
+    """Check; 0 when all was right."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
+    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    options = parser.parse_args()
+    launch = Launch(options.mpi, options.build.resolve(), RANKS)
+    session = f"refused-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="nvio-refused-") as name:
+        try:
+            check(launch, session, Path(name) / "file")
+        except RunError as problem:
+            say(str(problem))
+            return 1
+        finally:
+            for store in stores(session):
+                shutil.rmtree(store, ignore_errors=True)
+    say("a close told what could not be written, and recovery wrote it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
