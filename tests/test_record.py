@@ -145,6 +145,28 @@ def test_a_folder_that_exists_is_not_written_into(record):
     assert f"--resume {record.folder}" in str(caught.value.remedy)
 
 
+@pytest.mark.parametrize(
+    "written", [(), ("experiment.yaml",), ("experiment.yaml", "plan.json.part")]
+)
+def test_a_folder_whose_making_was_killed_is_made_again(tmp_path, written):
+    folder = tmp_path / "r"
+    (folder / "samples").mkdir(parents=True)
+    for name in written:
+        (folder / name).write_text("half")
+    made = Record.create(folder, "title: t\n", PLAN, {})
+    assert made.plan == PLAN
+    assert made.experiment_path.read_text() == "title: t\n"
+
+
+def test_a_folder_that_lost_its_plan_but_holds_samples_is_not_written_into(tmp_path):
+    folder = tmp_path / "r"
+    (folder / "samples").mkdir(parents=True)
+    (folder / "samples" / "000-000.parquet").write_bytes(b"what somebody measured")
+    with pytest.raises(TareError, match="it exists"):
+        Record.create(folder, "title: t\n", PLAN, {})
+    assert not (folder / "experiment.yaml").exists()
+
+
 def test_an_experiment_given_for_a_result_is_told_apart(tmp_path):
     path = tmp_path / "x.yaml"
     path.write_text("title: t\n")

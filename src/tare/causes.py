@@ -10,7 +10,6 @@ strace is no alternative: it triples the time and adds futex calls of its own.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from tare import process, uprobes
 from tare.command import PATH, Command
 from tare.errors import TrialError, UnavailableError
+from tare.stepwise import Stepwise
 
 if TYPE_CHECKING:
     from tare.accounting import Account
@@ -240,7 +240,7 @@ class Counter:
         return {name: total / requests for name, total in totals.items()}
 
 
-class _Watch(contextlib.AbstractContextManager["_Watch"]):
+class _Watch(Stepwise):
     """One `perf stat` on some threads, switched on once it is attached."""
 
     def __init__(
@@ -265,29 +265,22 @@ class _Watch(contextlib.AbstractContextManager["_Watch"]):
                 "--delay", "-1", "--control", f"fifo:{self._control},{self._answer}",
             )
         )  # fmt: skip
-        self._stack = ExitStack()
 
-    def __enter__(self) -> _Watch:
-        with ExitStack() as stack:
-            # Both ends for writing and reading, so that opening waits for nobody.
-            control = os.open(self._control, os.O_RDWR)
-            stack.callback(os.close, control)
-            self._ack = os.open(self._answer, os.O_RDWR | os.O_NONBLOCK)
-            stack.callback(os.close, self._ack)
-            self._perf = stack.enter_context(process.start(self._command))
-            self._control_end = control
-            self._say("enable")
-            self._stack = stack.pop_all()
-        return self
+    def _build(self, stack: ExitStack) -> None:
+        # Both ends for writing and reading, so that opening waits for nobody.
+        control = os.open(self._control, os.O_RDWR)
+        stack.callback(os.close, control)
+        self._ack = os.open(self._answer, os.O_RDWR | os.O_NONBLOCK)
+        stack.callback(os.close, self._ack)
+        self._perf = stack.enter_context(process.start(self._command))
+        self._control_end = control
+        self._say("enable")
 
     def totals(self) -> dict[str, int]:
         """Stop counting and return the totals by kind of operation."""
         self._say("disable")
         self._perf.stop(_START_TIMEOUT_S, by=signal.SIGINT)  # on SIGTERM it prints nothing
         return self._read()
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _say(self, word: str) -> None:
         """Tell perf something and wait until it has done it."""

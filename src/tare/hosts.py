@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from tare import netns
 from tare.errors import TrialError
 from tare.leftovers import Registry
 from tare.process import Command, run
+from tare.stepwise import Stepwise
 
 __all__ = ["Hosts", "OwnHost", "Tap"]
 
@@ -58,7 +58,7 @@ class OwnHost:
     address: str
 
 
-class Hosts(AbstractContextManager["Hosts"]):
+class Hosts(Stepwise):
     """Two hosts on one machine; entering makes them, leaving removes them.
 
     Args:
@@ -95,33 +95,21 @@ class Hosts(AbstractContextManager["Hosts"]):
         self._discipline = discipline
         self._offloads = offloads
         self._taps = itertools.count(3)
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _build(self, stack: ExitStack) -> None:
         """Make the namespaces, the bridge and both links.
 
         Raises:
             UnavailableError: this user or this kernel cannot make them.
         """
-        with ExitStack() as stack:
-            for namespace in (self.wire_ns, self.client_ns, self.server_ns):
-                stack.enter_context(self._registry.owing("netns", namespace))
-                netns.make(namespace)
-            netns.within(self.wire_ns, _make_bridge)
-            self._plug("client", self.client_ns, self.client_mac, self.client_address)
-            self._plug("server", self.server_ns, self.server_mac, self.server_address)
-            self._introduce(self.client_ns, self.server_address, self.server_mac)
-            self._introduce(self.server_ns, self.client_address, self.client_mac)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        for namespace in (self.wire_ns, self.client_ns, self.server_ns):
+            stack.enter_context(self._registry.owing("netns", namespace))
+            netns.make(namespace)
+        netns.within(self.wire_ns, _make_bridge)
+        self._plug("client", self.client_ns, self.client_mac, self.client_address)
+        self._plug("server", self.server_ns, self.server_mac, self.server_address)
+        self._introduce(self.client_ns, self.server_address, self.server_mac)
+        self._introduce(self.server_ns, self.client_address, self.client_mac)
 
     def turn_off_offloads(self) -> None:
         """Turn them off on every port, and on those to come; see `offloads`."""

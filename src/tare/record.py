@@ -120,20 +120,28 @@ class Record:
             TareError: it exists, or cannot be made.
         """
         try:
-            (folder / "samples").mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            making = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise _cannot_make(folder, error) from error
+        try:
+            # Two may want one folder at once; and what one leaves that was killed here is resumed
+            # by making it again, since there is no plan yet to resume.
+            fcntl.flock(making, fcntl.LOCK_EX)
+            (folder / "samples").mkdir(exist_ok=_is_half_made(folder))
+            _replace(folder / "experiment.yaml", experiment_text)
+            _replace(folder / "environment.json", json.dumps(fingerprint, indent=1, default=str))
+            # Last: its presence is what makes the folder a result.
+            _replace(folder / "plan.json", plan.model_dump_json(indent=1))
         except FileExistsError as error:
             raise TareError(
                 f"cannot make the result folder {folder}: it exists",
                 f"name another one, or go on with it: tare run --resume {folder}",
             ) from error
         except OSError as error:
-            raise TareError(
-                f"cannot make the result folder {folder}: {error.strerror}", "name another: --out"
-            ) from error
-        _replace(folder / "experiment.yaml", experiment_text)
-        _replace(folder / "environment.json", json.dumps(fingerprint, indent=1, default=str))
-        # Last: its presence is what makes the folder a result.
-        _replace(folder / "plan.json", plan.model_dump_json(indent=1))
+            raise _cannot_make(folder, error) from error
+        finally:
+            os.close(making)
         return cls(folder)
 
     @property
@@ -318,6 +326,20 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _cannot_make(folder: Path, error: OSError) -> TareError:
+    return TareError(
+        f"cannot make the result folder {folder}: {error.strerror}", "name another: --out"
+    )
+
+
+def _is_half_made(folder: Path) -> bool:
+    """Whether a folder is what a kill left of one in the making: it holds nothing of a run yet."""
+    found = {path.name.partition(".")[0] for path in folder.glob("*")}
+    return found <= {"samples", "experiment", "environment", "plan"} and not (
+        (folder / "plan.json").exists() or any((folder / "samples").glob("*"))
+    )
 
 
 def _replace(path: Path, text: str) -> None:

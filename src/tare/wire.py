@@ -14,13 +14,13 @@ import itertools
 import socket
 import threading
 import time
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tare import netns
 from tare.leftovers import Registry
+from tare.stepwise import Stepwise
 
 __all__ = ["Traffic", "Wire"]
 
@@ -47,7 +47,7 @@ class Traffic:
         return Traffic(self.forth - earlier.forth, self.back - earlier.back)
 
 
-class Wire(AbstractContextManager["Wire"]):
+class Wire(Stepwise):
     """Two namespaces and their link; leaving removes them.
 
     Args:
@@ -67,39 +67,25 @@ class Wire(AbstractContextManager["Wire"]):
         """What the limiter lets through at once; None without one."""
         self._first_rate = rate_bits_s
         self._registry = registry
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _build(self, stack: ExitStack) -> None:
         """Make namespaces and link.
 
         Raises:
             UnavailableError: this user or this kernel cannot make them.
         """
-        with ExitStack() as stack:
-            for namespace in (self.source_ns, self.destination_ns):
-                stack.enter_context(self._registry.owing("netns", namespace))
-                netns.make(namespace)
+        for namespace in (self.source_ns, self.destination_ns):
+            stack.enter_context(self._registry.owing("netns", namespace))
+            netns.make(namespace)
 
-            def lay(ip: Any) -> None:
-                peer = {"ifname": _INTERFACE, "net_ns_fd": self.destination_ns}
-                ip.link("add", ifname=_INTERFACE, kind="veth", peer=peer)
+        def lay(ip: Any) -> None:
+            peer = {"ifname": _INTERFACE, "net_ns_fd": self.destination_ns}
+            ip.link("add", ifname=_INTERFACE, kind="veth", peer=peer)
 
-            netns.within(self.source_ns, lay)
-            netns.within(self.source_ns, lambda ip: self._connect(ip, self.source_address))
-            netns.within(
-                self.destination_ns, lambda ip: self._connect(ip, self.destination_address)
-            )
-            self.limit(self._first_rate)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        netns.within(self.source_ns, lay)
+        netns.within(self.source_ns, lambda ip: self._connect(ip, self.source_address))
+        netns.within(self.destination_ns, lambda ip: self._connect(ip, self.destination_address))
+        self.limit(self._first_rate)
 
     def limit(self, rate_bits_s: int | None) -> None:
         """Limit each direction to so many bits a second, or to nothing with None."""

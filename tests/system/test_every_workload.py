@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +18,13 @@ from tare.claims.far_machine import SSHD, far_machine
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.workloads import Measurement, registry
+from tare.workloads.cpu import CPU
+from tare.workloads.memory import MEMORY
+from tare.workloads.stressors import Class, Stressing
 
 pytestmark = [pytest.mark.system, needs_root]
 
-ENVIRONMENTS = ("native", "container", "gvisor", "uml", "qemu", "ssh")
+ENVIRONMENTS = ("native", "container", "gvisor", "uml", "qemu", "ssh", "ssh/container")
 CACHE = platformdirs.user_cache_path("tare")
 ASKED = {
     "cpu": {"class": "integer"},
@@ -30,7 +33,7 @@ ASKED = {
     "network": {"to": "remote", "mode": "concurrent"},
     "overhead": {},
 }
-WITHOUT_DISK = ("gvisor", "ssh")
+WITHOUT_DISK = ("gvisor", "ssh", "ssh/container")
 
 
 @contextmanager
@@ -40,7 +43,7 @@ def entered(
     """An environment that is here, entered; yields its level too."""
     with ExitStack() as stack:
         level = name
-        if name == "ssh":
+        if name.startswith("ssh"):
             if not Path(SSHD).exists():
                 pytest.skip("openssh-server is not installed")
             hosts = site.hosts
@@ -49,7 +52,8 @@ def entered(
             )
             monkeypatch.setenv("HOME", str(far.home))
             monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-            level = f"ssh {far.target}"
+            machine, of, namespace = str(far.target).partition(" from ")
+            level = f"ssh {machine}{name.removeprefix('ssh')}{of}{namespace}"
         environment = environments.for_plot({"environment": level, **plot})
         here = environment.availability()
         if not here.available:
@@ -68,15 +72,31 @@ def trial(workload: str, level: str, site: Site, inside: Inside, **asked: str) -
     return found.measure(cell, session, site, inside, site.scratch / "samples.parquet")
 
 
+def shortened(workload: Stressing) -> Mapping[str, Class]:
+    """Its classes, each with its first and its last method alone: stress-ng's and sysbench's.
+
+    What the others print does not depend on where they run.
+    """
+    return {
+        name: replace(kind, methods=dict([*kind.methods.items()][:: len(kind.methods) - 1]))
+        for name, kind in workload._classes.items()
+    }
+
+
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_each_workload_measures_what_it_declares(
     name: str, tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = replace(tidy_site, cache=CACHE)
     plot = {} if name in WITHOUT_DISK else {"device": "raw"}
+    if name != "native":
+        for stressing in (CPU, MEMORY):
+            monkeypatch.setattr(stressing, "_classes", shortened(stressing))
     with entered(name, site, tmp_path, monkeypatch, **plot) as (level, inside):
         for workload in ASKED:
             if workload == "disk" and name in WITHOUT_DISK:
+                asked = environments.for_plot({"environment": level, "device": "raw"})
+                assert "device" in asked.availability().detail
                 with pytest.raises(TrialError, match="no block device"):
                     trial(workload, level, site, inside)
                 continue

@@ -43,12 +43,15 @@ def killed_run(folder: Path, kills: int, seed: int) -> dict[str, int]:
     tare = [sys.executable, "-m", "tare", "run"]
     done = 0
     marks, runs = set[str](), set[str]()
+
+    def words() -> list[str]:
+        begun = (result / "plan.json").is_file()
+        return ["--resume", str(result)] if begun else [str(file), "--out", str(result)]
+
     for _ in range(kills):
-        resumed = (result / "plan.json").is_file()
-        words = ["--resume", str(result)] if resumed else [str(file), "--out", str(result)]
         # Not process.start: that would kill the whole session, and what survives is the question.
         victim = subprocess.Popen(
-            [*tare, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*tare, *words()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             victim.wait(timeout=moments.uniform(1.5, 5.0))
@@ -61,7 +64,7 @@ def killed_run(folder: Path, kills: int, seed: int) -> dict[str, int]:
             runs |= _runs_of(mark)
         else:
             break
-    process.run(Command((*tare, "--resume", str(result))), timeout_s=300)
+    process.run(Command((*tare, *words())), timeout_s=300)
     return {"kills": done, "left": _left(marks, runs), **_inventory(result)}
 
 

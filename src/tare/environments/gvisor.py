@@ -33,6 +33,7 @@ from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
 from tare.guests.cache import workspace
 from tare.hosts import OwnHost
+from tare.stepwise import Stepwise
 
 __all__ = ["Gvisor"]
 
@@ -110,7 +111,7 @@ class Gvisor:
             yield _InsideGvisor(site, sandbox, host)
 
 
-class _Sandbox(AbstractContextManager["_Sandbox"]):
+class _Sandbox(Stepwise):
     """One sandbox, held by a runsc in the foreground; it dies with that, and that with us."""
 
     def __init__(self, runsc: Path, name: str, bundle: Path, site: Site) -> None:
@@ -121,27 +122,15 @@ class _Sandbox(AbstractContextManager["_Sandbox"]):
         self._runsc = (
             str(runsc), *state, "--platform=systrap", "--network=sandbox", "--ignore-cgroups",
         )  # fmt: skip
-        self._stack = ExitStack()
 
-    def __enter__(self) -> _Sandbox:
+    def _build(self, stack: ExitStack) -> None:
         pid_file = self.bundle / "pid"
         where = ("--bundle", str(self.bundle), "--pid-file", str(pid_file))
-        with ExitStack() as stack:
-            # Never SCHED_FIFO: its kernel spins while it waits for a trap.
-            running = stack.enter_context(self.start(self.name, "run", *where, self.name))
-            self.pid = await_pid(pid_file, running)
-            known = f"{self.pid}:{start_time(self.pid)}"
-            stack.enter_context(self._site.leftovers.owing("process", known))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        # Never SCHED_FIFO: its kernel spins while it waits for a trap.
+        running = stack.enter_context(self.start(self.name, "run", *where, self.name))
+        self.pid = await_pid(pid_file, running)
+        known = f"{self.pid}:{start_time(self.pid)}"
+        stack.enter_context(self._site.leftovers.owing("process", known))
 
     def command(self, *words: str) -> Command:
         """Return a command to runsc about this sandbox."""

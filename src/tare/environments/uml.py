@@ -11,13 +11,12 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tare import process
 from tare.accounting import Role
@@ -32,6 +31,7 @@ from tare.guests.image import PROGRAMS
 from tare.guests.monitor import Monitor, MonitorError
 from tare.hosts import PREFIX_LENGTH, Tap
 from tare.process import ProcessError
+from tare.stepwise import Stepwise
 
 __all__ = ["Uml"]
 
@@ -120,7 +120,7 @@ class Uml:
         }
 
 
-class _Guest(AbstractContextManager["_Guest"]):
+class _Guest(Stepwise):
     """One running kernel. Entering boots it until its agent answers; leaving kills it."""
 
     def __init__(
@@ -133,51 +133,39 @@ class _Guest(AbstractContextManager["_Guest"]):
         self._memory_bytes = memory_bytes
         self._folder = site.scratch / name
         self._console = site.scratch / "logs" / f"{name}.console"
-        self._stack = ExitStack()
 
     @property
     def pid(self) -> int:
         """The kernel's process."""
         return self._kernel.pid
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            try:
-                self._lay_out()
-                console = stack.enter_context(self._console.open("wb"))
-            except OSError as error:
-                what = f"cannot write what {self.name} boots from, {self._folder}: {error.strerror}"
-                raise TrialError(what, "make room") from error
-            channel = stack.enter_context(Monitor("the guest agent", greets=False))
-            self.agent = Agent(channel)
-            line, written = channel.far.fileno(), console.fileno()
-            self._kernel = stack.enter_context(
-                process.start(
-                    Command(
-                        self._command_line(line, written),
-                        netns=self._tap.netns,
-                        cpus=self._site.placement.vcpus,
-                    ),
-                    log_dir=self._site.scratch / "logs",
-                    name=self.name,
-                    pass_fds=(line, written),
-                )
+    def _build(self, stack: ExitStack) -> None:
+        try:
+            self._lay_out()
+            console = stack.enter_context(self._console.open("wb"))
+        except OSError as error:
+            what = f"cannot write what {self.name} boots from, {self._folder}: {error.strerror}"
+            raise TrialError(what, "make room") from error
+        channel = stack.enter_context(Monitor("the guest agent", greets=False))
+        self.agent = Agent(channel)
+        line, written = channel.far.fileno(), console.fileno()
+        self._kernel = stack.enter_context(
+            process.start(
+                Command(
+                    self._command_line(line, written),
+                    netns=self._tap.netns,
+                    cpus=self._site.placement.vcpus,
+                ),
+                log_dir=self._site.scratch / "logs",
+                name=self.name,
+                pass_fds=(line, written),
             )
-            with self.explained("while it booted"):
-                # Not before it is ready: what comes while nobody has the line open is lost.
-                self._kernel.event(_BOOT_TIMEOUT_S)
-                channel.connect(_ANSWER_TIMEOUT_S)
-                self.agent.wait(_ANSWER_TIMEOUT_S)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        )
+        with self.explained("while it booted"):
+            # Not before it is ready: what comes while nobody has the line open is lost.
+            self._kernel.event(_BOOT_TIMEOUT_S)
+            channel.connect(_ANSWER_TIMEOUT_S)
+            self.agent.wait(_ANSWER_TIMEOUT_S)
 
     @contextmanager
     def explained(self, phase: str) -> Iterator[None]:

@@ -6,11 +6,10 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from tare import process
 from tare.command import Command
@@ -20,6 +19,7 @@ from tare.guests.agent import Agent, pauses
 from tare.guests.image import Image
 from tare.guests.kernel import Kernel
 from tare.guests.monitor import Monitor, MonitorError
+from tare.stepwise import Stepwise
 
 __all__ = ["PROGRAM", "Accelerator", "Hardware", "Machine", "Network", "command_line"]
 
@@ -113,7 +113,7 @@ def command_line(
     )  # fmt: skip
 
 
-class Machine(AbstractContextManager["Machine"]):
+class Machine(Stepwise):
     """A running QEMU. Entering boots the guest until its agent answers; leaving ends it.
 
     Args:
@@ -155,7 +155,6 @@ class Machine(AbstractContextManager["Machine"]):
         self._logs = logs
         self._cpus = (frozenset(vmm_cpus), frozenset(vcpu_cpus))
         self._boot_timeout_s = boot_timeout_s
-        self._stack = ExitStack()
 
     @property
     def console(self) -> Path:
@@ -167,7 +166,7 @@ class Machine(AbstractContextManager["Machine"]):
         """QEMU's process."""
         return self._qemu.pid
 
-    def __enter__(self) -> Self:
+    def _build(self, stack: ExitStack) -> None:
         """Start QEMU, put its threads in their places, boot.
 
         Raises:
@@ -175,37 +174,26 @@ class Machine(AbstractContextManager["Machine"]):
                 console's last lines.
         """
         self._logs.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            qmp = stack.enter_context(Monitor("QEMU's monitor", greets=True))
-            channel = stack.enter_context(Monitor("the guest agent", greets=False))
-            self._qmp = qmp
-            self.agent = Agent(channel)
-            command = Command(self._command_line(qmp, channel), netns=self._boot[2].netns)
-            descriptors = (qmp.far.fileno(), channel.far.fileno())
-            self._qemu = stack.enter_context(
-                process.start(command, log_dir=self._logs, name=self.name, pass_fds=descriptors)
-            )
-            stack.callback(self._quit)
-            with self.explained("while it was started"):
-                qmp.connect(_MONITOR_TIMEOUT_S)
-                channel.connect(_MONITOR_TIMEOUT_S)
-                self._place()
-                self.machine_type = str(
-                    qmp.ask("qom-get", _MONITOR_TIMEOUT_S, path="/machine", property="type")
-                ).removesuffix("-machine")
-                qmp.ask("cont", _MONITOR_TIMEOUT_S)
-            with self.explained("while it booted"):
-                self.agent.wait(self._boot_timeout_s)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        qmp = stack.enter_context(Monitor("QEMU's monitor", greets=True))
+        channel = stack.enter_context(Monitor("the guest agent", greets=False))
+        self._qmp = qmp
+        self.agent = Agent(channel)
+        command = Command(self._command_line(qmp, channel), netns=self._boot[2].netns)
+        descriptors = (qmp.far.fileno(), channel.far.fileno())
+        self._qemu = stack.enter_context(
+            process.start(command, log_dir=self._logs, name=self.name, pass_fds=descriptors)
+        )
+        stack.callback(self._quit)
+        with self.explained("while it was started"):
+            qmp.connect(_MONITOR_TIMEOUT_S)
+            channel.connect(_MONITOR_TIMEOUT_S)
+            self._place()
+            self.machine_type = str(
+                qmp.ask("qom-get", _MONITOR_TIMEOUT_S, path="/machine", property="type")
+            ).removesuffix("-machine")
+            qmp.ask("cont", _MONITOR_TIMEOUT_S)
+        with self.explained("while it booted"):
+            self.agent.wait(self._boot_timeout_s)
 
     @contextmanager
     def explained(self, phase: str) -> Iterator[None]:

@@ -11,13 +11,13 @@ import select
 import socket
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tare import netns
 from tare.errors import TrialError
+from tare.stepwise import Stepwise
 
 if TYPE_CHECKING:
     from tare.environments import Site
@@ -53,7 +53,7 @@ class Run:
         return self.ended - self.began
 
 
-class Meeting(AbstractContextManager["Meeting"]):
+class Meeting(Stepwise):
     """A meeting point in the client's network, which every host and guest reaches.
 
     Args:
@@ -62,26 +62,16 @@ class Meeting(AbstractContextManager["Meeting"]):
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._stack = ExitStack()
         self._there: list[socket.socket] = []
 
-    def __enter__(self) -> Self:
+    def _build(self, stack: ExitStack) -> None:
         """Open it."""
         hosts = self._site.hosts
         # The socket stays in the namespace of the thread that made it.
         self._door = netns.within(
             hosts.client_ns, lambda _: socket.create_server((hosts.client_address, 0))
         )
-        self._stack.enter_context(self._door)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        stack.enter_context(self._door)
 
     def command(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return what runs a program from here on."""
@@ -101,7 +91,7 @@ class Meeting(AbstractContextManager["Meeting"]):
             # One that failed says why; one that is merely late says nothing.
             side.event(_LOOK_TIMEOUT_S)
             raise TrialError("a side did not come to the meeting point") from None
-        self._stack.enter_context(connection)
+        self._steps.enter_context(connection)
         self._there.append(connection)
 
     def held(self, sides: Sequence[Side], timeout_s: float) -> list[Run]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from tare import process
 from tare.command import Command
@@ -18,6 +17,7 @@ from tare.guests import console as consoles
 from tare.guests.agent import pauses
 from tare.guests.machine import PROGRAM, Accelerator
 from tare.guests.monitor import Event, Monitor
+from tare.stepwise import Stepwise
 from tare.workloads.migration import usage
 
 __all__ = ["Blueprint", "Guest", "Nic"]
@@ -57,7 +57,7 @@ class Nic:
     mac: str
 
 
-class Guest(AbstractContextManager["Guest"]):
+class Guest(Stepwise):
     """A running QEMU; leaving ends it.
 
     Args:
@@ -98,45 +98,33 @@ class Guest(AbstractContextManager["Guest"]):
         self._nic = nic
         self._logs = logs
         self._cpus = tuple(cpus)
-        self._stack = ExitStack()
 
     @property
     def pid(self) -> int:
         """QEMU's process."""
         return self._qemu.pid
 
-    def __enter__(self) -> Self:
+    def _build(self, stack: ExitStack) -> None:
         """Start QEMU; a guest that boots has only begun to.
 
         Raises:
             TrialError: it did not start; the message holds what QEMU said.
         """
         self._logs.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            self._qmp = stack.enter_context(Monitor(f"QEMU ({self.name})", greets=True))
-            descriptors = [self._qmp.far.fileno()]
-            if self._nic is not None:
-                descriptors.append(self._nic.tap)
-            command = Command(self._command_line(), netns=self.netns, cpus=self._cpus)
-            self._qemu = stack.enter_context(
-                process.start(command, log_dir=self._logs, name=self.name, pass_fds=descriptors)
-            )
-            stack.callback(self._quit)
-            try:
-                self._qmp.connect(_ASK_TIMEOUT_S)
-                self.vcpus = frozenset(int(c["thread-id"]) for c in self.ask("query-cpus-fast"))
-            except TrialError as error:
-                raise TrialError(f"{error.what}{self._last_words()}", error.remedy) from error
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        self._qmp = stack.enter_context(Monitor(f"QEMU ({self.name})", greets=True))
+        descriptors = [self._qmp.far.fileno()]
+        if self._nic is not None:
+            descriptors.append(self._nic.tap)
+        command = Command(self._command_line(), netns=self.netns, cpus=self._cpus)
+        self._qemu = stack.enter_context(
+            process.start(command, log_dir=self._logs, name=self.name, pass_fds=descriptors)
+        )
+        stack.callback(self._quit)
+        try:
+            self._qmp.connect(_ASK_TIMEOUT_S)
+            self.vcpus = frozenset(int(c["thread-id"]) for c in self.ask("query-cpus-fast"))
+        except TrialError as error:
+            raise TrialError(f"{error.what}{self._last_words()}", error.remedy) from error
 
     def ask(self, command: str, **arguments: object) -> Any:
         """Run a monitor command and return its answer.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError, UnavailableError
 from tare.guests.agent import pauses
+from tare.stepwise import Stepwise
 from tare.wire import Wire
 from tare.workloads.migration import certificates, usage
 
@@ -51,7 +51,7 @@ class Scope:
         return cls(path)
 
 
-class Proxies(AbstractContextManager["Proxies"]):
+class Proxies(Stepwise):
     """Both proxies, ready when entered: the receiver has indexed what it was given.
 
     Args:
@@ -96,9 +96,8 @@ class Proxies(AbstractContextManager["Proxies"]):
         self._named = () if tls is None else ("--tls-name", certificates.RECEIVER)
         self._options = (tuple(send), tuple(receive))
         self._cpus = cpus
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _build(self, stack: ExitStack) -> None:
         """Start both, the receiver first.
 
         Raises:
@@ -106,32 +105,21 @@ class Proxies(AbstractContextManager["Proxies"]):
         """
         send, receive = self._options
         wire = f"tcp:{self._address}:{_PORT}"
-        with ExitStack() as stack:
-            began = time.monotonic()
-            self._receiver = self._start(
-                stack,
-                ("receive", "--listen", wire, "--qemu", self.inward, "--refresh", "0", *receive),
-                self._ends[1],
-                self._cpus[1],
-            )
-            self.index_seconds = time.monotonic() - began
-            self.index_ns = usage.process_ns(self._receiver.pid) or 0
-            self._sender = self._start(
-                stack,
-                ("send", "--listen", self.outward, "--to", wire, *self._named, *send),
-                self._ends[0],
-                self._cpus[0],
-            )
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        began = time.monotonic()
+        self._receiver = self._start(
+            stack,
+            ("receive", "--listen", wire, "--qemu", self.inward, "--refresh", "0", *receive),
+            self._ends[1],
+            self._cpus[1],
+        )
+        self.index_seconds = time.monotonic() - began
+        self.index_ns = usage.process_ns(self._receiver.pid) or 0
+        self._sender = self._start(
+            stack,
+            ("send", "--listen", self.outward, "--to", wire, *self._named, *send),
+            self._ends[0],
+            self._cpus[0],
+        )
 
     def meters(self) -> tuple[usage.Meter, usage.Meter]:
         """Begin to measure sender and receiver."""
