@@ -62,6 +62,7 @@ int launch(const std::string& library, const std::vector<std::string>& command) 
   if (child == 0) {
     setenv("LD_PRELOAD", preload.c_str(), 1);
     std::vector<char*> words;
+    words.reserve(command.size() + 1);
     for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
     execvp(words[0], words.data());

@@ -97,6 +97,7 @@ int main_throwing(int argc, char** argv) {
                               "system's server runs on it");
   calibrate_command->add_option("--output,-o", calibration_file,
                                 "The file to write (default: nvio-calibration.json)");
+  calibrate_command->footer("Example: nvio calibrate --ranks 16 /lustre/me/run1");
 
   nvio::PredictOptions prediction;
   prediction.calibration = calibration_file;
@@ -109,6 +110,7 @@ int main_throwing(int argc, char** argv) {
                               "Folder of the store, which the replay uses as the run would");
   predict_command->add_option("--capacity", prediction.capacity, "Size of the store, e.g. 4GiB");
   predict_command->add_flag("--json", prediction.json, "Print one JSON object");
+  predict_command->footer("Example: nvio predict /tmp/app -c nvio-calibration.json");
 
   // What follows -- is the command's own, options and all.
   char** end =

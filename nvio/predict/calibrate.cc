@@ -33,6 +33,7 @@ constexpr int kRounds = 5;
 constexpr double kSlice = 0.1;  // seconds that one measurement takes
 constexpr double kCachedSlice = 0.02;
 constexpr std::uint64_t kAlign = 4096;
+constexpr std::size_t kLeastPlaces = 8;
 
 volatile std::sig_atomic_t g_stopped = 0;
 
@@ -76,15 +77,19 @@ struct Aligned {
   void* data;
 };
 
-// One worker's share of the file's pieces: none twice, at random or as they come.
+// One worker's share of the file's pieces, at random or as they come; none twice, unless the
+// workers are so many.
 std::vector<std::uint64_t> places(std::uint64_t bytes, std::uint32_t worker, std::uint32_t workers,
                                   bool at_random) {
   std::vector<std::uint64_t> all(kFileBytes / bytes);
   std::iota(all.begin(), all.end(), std::uint64_t{0});
   std::mt19937_64 random(17);  // the same for all workers: their shares are disjoint
   if (at_random) std::shuffle(all.begin(), all.end(), random);
+  const std::size_t share = std::max(kLeastPlaces, all.size() / workers);
   std::vector<std::uint64_t> mine;
-  for (std::size_t i = worker; i < all.size(); i += workers) mine.push_back(all[i] * bytes);
+  for (std::size_t i = 0; i < share; ++i) {
+    mine.push_back(all[(worker + i * workers) % all.size()] * bytes);
+  }
   return mine;
 }
 
@@ -276,24 +281,25 @@ class Calibrator {
     });
   }
 
-  // Into a new file, whose close counts: there what was kept back is written.
+  // Into a new file, at the rate that lasts: file systems take the first bytes at once and write
+  // them later.
   double writing(std::uint64_t bytes, std::uint32_t clients) const {
     const Scratch file(options_.folder + "/." + name_ + ".new");
-    const int made = ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (made < 0) fail("cannot make a file in " + options_.folder);
-    ::close(made);
+    make_empty(file.path);
     return seconds_a_call(clients, [&](std::uint32_t worker, Stopwatch& watch) -> std::uint64_t {
       const int fd = ::open(file.path.c_str(), O_RDWR | O_CLOEXEC);
       const Aligned buffer(bytes);
       const auto mine = places(bytes, worker, clients, bytes < (1 << 20));
       if (fd < 0) return 0;
-      watch.begin();
-      const std::uint64_t calls = until_over(mine, kSlice, [&](std::uint64_t at) {
+      const auto call = [&](std::uint64_t at) {
         return write_fully(fd, buffer.data, bytes, static_cast<off_t>(at)) >= 0;
-      });
-      const bool closed = ::close(fd) == 0;
+      };
+      const auto middle = mine.begin() + static_cast<std::ptrdiff_t>(mine.size() / 4);
+      if (until_over({mine.begin(), middle}, kSlice / 2, call) == 0) return 0;
+      watch.begin();
+      const std::uint64_t calls = until_over({middle, mine.end()}, 2 * kSlice, call);
       watch.end();
-      return closed ? calls : 0;
+      return ::close(fd) == 0 ? calls : 0;
     });
   }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNanoseconds = 1e9;
 constexpr double kMostUnknown = 0.2;  // of the time in calls: what no cache serves
-constexpr double kOtherSpeed = 4;     // times slower or faster than calibrated: another place
+constexpr double kOtherSpeed = 6;     // times slower or faster than calibrated: another place
 constexpr std::size_t kEnough = 64;   // calls, to say how long one takes
 constexpr std::size_t kFirst = 256;   // calls: later ones find what was read ahead for these
 constexpr std::uint64_t kSmall = 64 << 10;
