@@ -1,5 +1,8 @@
 #include "matrix_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,6 +16,13 @@ namespace {
 
 // Contiguous stretches are moved by calls of at most this many bytes: it bounds the staging copy.
 constexpr std::int64_t kLongestCall = std::int64_t{64} << 20;
+
+// ROMIO locks what it writes in strides, and keeps the lock when the write fails: other ranks would
+// wait for it forever. Closing any descriptor of a file drops all of the process's locks on it.
+void release_locks(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+}
 
 class Datatype {
  public:
@@ -254,6 +264,7 @@ void MatrixFile::transfer_view(const Region& region, std::byte* cells, bool coll
     code = collective ? MPI_File_read_at_all(file_, 0, cells, count, in_memory, &status)
                       : MPI_File_read_at(file_, 0, cells, count, in_memory, &status);
   }
+  if (code != MPI_SUCCESS) release_locks(path_);
   check(code, (writing ? "cannot write " : "cannot read ") + path_);
   MPI_Count moved = 0;
   MPI_Get_elements_x(&status, MPI_BYTE, &moved);
