@@ -46,9 +46,8 @@ bench: build ## speed of the parts, each beside a reference
 	cargo bench --quiet --workspace
 
 .PHONY: claims
-claims: build ## check every claim of CLAIMS.md that can be checked here (long)
-	for id in $$($(BIN)/tare claim list --json | $(BIN)/python -c 'import json,sys; print(*(c["id"] for c in json.load(sys.stdin)))'); do \
-	  $(BIN)/tare claim check $$id || true; done
+claims: build ## check every claim of CLAIMS.md that can be checked here (a day)
+	$(BIN)/tare claim check
 
 .PHONY: claim
 claim: build ## check one claim: make claim ID=A1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tare.cell import Cell
-from tare.claims import migration
+from tare.claims import Workshop, migration
 from tare.claims.migration import _Bound, _counted, _extra_cpu, _judge, _judge_downtime, _Trials
 from tare.record import Trial
 
@@ -88,3 +89,14 @@ def test_what_senders_counted_is_summed_and_absent_trials_left_out():
 def test_every_claim_on_migrations_can_be_checked():
     ids = [claim.id for claim in migration.CLAIMS]
     assert ids == ["D1", "D2", "D3", "D4", "D5", "D6", "D9"]
+
+
+def test_claims_on_one_experiment_share_its_run(monkeypatch: pytest.MonkeyPatch):
+    ran: list[str] = []
+    monkeypatch.setattr(migration, "run_shipped", lambda _, name, __: ran.append(name) or object())
+    nowhere = Path("/nowhere")
+    workshop = Workshop(nowhere, nowhere, nowhere, lambda _: None)
+    first = migration._run(workshop, "a.yaml")
+    assert migration._run(workshop, "a.yaml") is first
+    migration._run(workshop, "b.yaml")
+    assert ran == ["a.yaml", "b.yaml"]

@@ -8,7 +8,7 @@ that no figure there was typed by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tare.errors import UsageError
 
 if TYPE_CHECKING:
+    from tare.analysis import Analysis
     from tare.stats import Interval
 
 __all__ = ["Claim", "Result", "Workshop", "by_id", "every", "shown"]
@@ -33,6 +34,8 @@ class Workshop:
     """Kept between runs: guest images."""
     say: Callable[[str], None]
     """Tells the user what is being done; checks take minutes."""
+    analyses: dict[str, Analysis] = field(default_factory=dict)
+    """Of experiments that were run for an earlier claim and serve another, by their files."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from tare.cli import places, printing
 from tare.cli.arguments import FLAG, Json
-from tare.errors import Exit
+from tare.errors import Exit, TareError
 
 
 def list_(json_: Json = False) -> None:
@@ -44,36 +44,51 @@ def table(
 
 
 def check(
-    claim_id: Annotated[str, typer.Argument(metavar="ID", help="Such as A1.")],
+    claim_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Such as A1; all without.")
+    ] = None,
     record: Annotated[
         bool,
         typer.Option(
-            "--record", metavar=FLAG, help="Keep the result in claims/ID.json and CLAIMS.md."
+            "--record", metavar=FLAG, help="Keep each result in claims/ID.json and CLAIMS.md."
         ),
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Run the experiment behind a claim; exits with 0 only if the claim holds."""
+    """Run the experiments behind claims; exits with 0 only if all of them hold.
+
+    Claims that rest on the same experiment share its run.
+    """
     from tare import claims, leftovers, machine  # noqa: PLC0415
     from tare.claims import ledger  # noqa: PLC0415
     from tare.doctor import require_root  # noqa: PLC0415
 
-    claim = claims.by_id(claim_id)
+    asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.every()
     require_root()
     programs = places.programs()
     leftovers.clean()
-    said = escape(f"{claim.id}: {claim.sentence}")
-    with printing.err.status(said) as status:
+    found: dict[str, claims.Result] = {}
+    failed: list[str] = []
+    with printing.err.status("") as status:
         workshop = claims.Workshop(places.home(), programs, places.cache(), status.update)
-        result = claim.check(workshop)
-    if record:
-        ledger.keep(places.home(), claim, result, machine.commit())
-        ledger.write(places.home(), claims.every())
+        for claim in asked:
+            status.update(escape(f"{claim.id}: {claim.sentence}"))
+            try:
+                result = claim.check(workshop)
+            except TareError as error:  # the others can be checked all the same
+                failed.append(claim.id)
+                printing.say("[red]not checked:[/]", claim.id)
+                printing.show_error(error)
+                continue
+            found[claim.id] = result
+            if record:
+                ledger.keep(places.home(), claim, result, machine.commit())
+                ledger.write(places.home(), claims.every())
+            if not json_:
+                mark = "[green]holds[/]" if result.holds else "[red]does not hold[/]"
+                line = f"{claim.id} {mark}: {escape(result.figure)}"
+                printing.out.print(line, highlight=False, soft_wrap=True)
     if json_:
-        printing.show_json({"id": claim.id, **result.as_json()})
-    else:
-        mark = "[green]holds[/]" if result.holds else "[red]does not hold[/]"
-        line = f"{claim.id} {mark}: {escape(result.figure)}"
-        printing.out.print(line, highlight=False, soft_wrap=True)
-    if not result.holds:
+        printing.show_json([{"id": name, **result.as_json()} for name, result in found.items()])
+    if failed or not all(result.holds for result in found.values()):
         raise typer.Exit(Exit.FAILED)
