@@ -4,6 +4,8 @@
 use std::net::Shutdown;
 use std::sync::{Mutex, PoisonError};
 
+use pageshare_wire::WireError;
+
 use crate::error::Error;
 use crate::socket::Socket;
 
@@ -29,10 +31,19 @@ impl Fuse {
         sockets.push(socket);
     }
 
-    /// Ends the channel with this error, unless it has ended with another already.
+    /// Ends the channel with this error, unless it has ended with another already. The peer's word
+    /// on why it closed the connection takes the place of the mere fact, whichever was noticed
+    /// first.
     pub fn blow(&self, error: Error) {
         let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        self.blown.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        let mut blown = self.blown.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*blown, &error) {
+            (None, _) | (Some(Error::Lost { .. }), Error::Wire(WireError::Aborted(_))) => {
+                *blown = Some(error);
+            }
+            _ => {}
+        }
+        drop(blown);
         for socket in sockets.iter() {
             socket.shutdown(Shutdown::Both);
         }

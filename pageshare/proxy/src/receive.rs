@@ -4,6 +4,7 @@
 //! migration. It connects to QEMU only when the first bytes are there: a connection is all that
 //! QEMU waits for.
 
+mod addresses;
 mod answer;
 mod autostart;
 mod channel;

@@ -14,13 +14,13 @@ use std::net::Shutdown;
 use std::sync::mpsc;
 
 use pageshare_index::{HashKey, PAGE_SIZE};
-use pageshare_stream::{Parser, Step};
 use pageshare_wire::ask::{Ask, decode_supply};
 use pageshare_wire::record::{Kind, LONGEST_SEGMENT};
-use pageshare_wire::segment::{Held, Placed, SegmentView};
+use pageshare_wire::segment::{Held, SegmentView};
 use pageshare_wire::{Chain, WireError};
 use tracing::{debug, warn};
 
+use super::addresses::Addresses;
 use super::answer::{self, Promises, Question};
 use super::autostart::starts_by_itself;
 use super::session::Session;
@@ -77,7 +77,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             supplies: HashMap::new(),
-            pages: Pages::default(),
+            addresses: Addresses::default(),
         };
         let start_reverse = |mut qemu: Socket| {
             let (link, fail) = (&writer, &fail);
@@ -135,7 +135,7 @@ struct Take<'a> {
     /// Stream bytes of those.
     waiting_bytes: u64,
     supplies: HashMap<u32, Vec<u8>>,
-    pages: Pages,
+    addresses: Addresses,
 }
 
 /// A segment that cannot be expanded yet.
@@ -351,49 +351,8 @@ impl Take<'_> {
                 recent.insert(page.hash, &out[page.at..page.at + PAGE_SIZE]);
             }
         }
-        self.pages.follow(out, &placed, self.session);
+        self.addresses.follow(out, &placed, self.session);
         Ok(())
-    }
-}
-
-/// Follows the stream, to know at which address of the guest each page is put.
-#[derive(Default)]
-struct Pages {
-    parser: Parser,
-    /// Bytes of an item that the last segment has left incomplete.
-    rest: Vec<u8>,
-    learned: bool,
-}
-
-impl Pages {
-    /// `out` is the stream's next bytes, in which these pages were asked for.
-    fn follow(&mut self, out: &[u8], placed: &[Placed], session: &Session) {
-        let before = self.rest.len();
-        let joined;
-        let stream = if before == 0 {
-            out
-        } else {
-            self.rest.extend_from_slice(out);
-            joined = std::mem::take(&mut self.rest);
-            &joined
-        };
-        let mut received = session.received();
-        let mut placed = placed.iter().peekable();
-        let mut at = 0;
-        while let Step::Token { token, length } = self.parser.step(&stream[at..]) {
-            if !self.learned && self.parser.has_listed_blocks() {
-                received.learn(self.parser.blocks());
-                self.learned = true;
-            }
-            if let Some(content) = token.content_at()
-                && let Some(page) = placed.next_if(|page| page.at + before == at + content)
-            {
-                let (block, offset) = self.parser.page();
-                received.note(page.hash, block, offset);
-            }
-            at += length;
-        }
-        self.rest = stream[at..].to_vec();
     }
 }
 

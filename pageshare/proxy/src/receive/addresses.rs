@@ -1,0 +1,47 @@
+//! At which address of the guest each page that arrives is put.
+
+use pageshare_stream::{Parser, Step};
+use pageshare_wire::segment::Placed;
+
+use super::session::Session;
+
+/// Follows one channel's stream.
+#[derive(Default)]
+pub(super) struct Addresses {
+    parser: Parser,
+    /// Bytes of an item that the last segment has left incomplete.
+    rest: Vec<u8>,
+    learned: bool,
+}
+
+impl Addresses {
+    /// `out` is the stream's next bytes, in which these pages were asked for.
+    pub(super) fn follow(&mut self, out: &[u8], placed: &[Placed], session: &Session) {
+        let before = self.rest.len();
+        let joined;
+        let stream = if before == 0 {
+            out
+        } else {
+            self.rest.extend_from_slice(out);
+            joined = std::mem::take(&mut self.rest);
+            &joined
+        };
+        let mut received = session.received();
+        let mut placed = placed.iter().peekable();
+        let mut at = 0;
+        while let Step::Token { token, length } = self.parser.step(&stream[at..]) {
+            if !self.learned && self.parser.has_listed_blocks() {
+                received.learn(self.parser.blocks());
+                self.learned = true;
+            }
+            if let Some(content) = token.content_at()
+                && let Some(page) = placed.next_if(|page| page.at + before == at + content)
+            {
+                let (block, offset) = self.parser.page();
+                received.note(page.hash, block, offset);
+            }
+            at += length;
+        }
+        self.rest = stream[at..].to_vec();
+    }
+}
