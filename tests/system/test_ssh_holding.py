@@ -37,6 +37,7 @@ CACHE = platformdirs.user_cache_path("tare")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("holding")
+    (root / "scratch").mkdir()
     with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
         here = Placement.parse("same-core")
         yield Site(hosts, PROGRAMS, root / "scratch", CACHE, registry, here)
