@@ -96,6 +96,7 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
         compressed += encoded.payload().len();
     }
     wire.writer.send(Kind::End, 0, &[])?;
+    await_end(&mut wire)?;
 
     let share =
         |part: usize, whole: usize| if whole == 0 { 0.0 } else { number(part) / number(whole) };
@@ -168,6 +169,15 @@ fn ask(wire: &mut Link, number: u32, hashes: Vec<PageHash>) -> Result<PageSet, E
             Err(WireError::Aborted(String::from_utf8_lossy(&body).into_owned()).into())
         }
         Some(_) => Err(WireError::Protocol("no answer to an estimate's question").into()),
+        None => Err(Error::Closed { what: "the receiving proxy" }),
+    }
+}
+
+/// Waits for the receiver's End: to go before would look to it like a migration that broke.
+fn await_end(wire: &mut Link) -> Result<(), Error> {
+    match wire.reader.receive(&mut Body::default())? {
+        Some(header) if header.kind == Kind::ReverseEnd => Ok(()),
+        Some(_) => Err(WireError::Protocol("no end to an estimate's questions").into()),
         None => Err(Error::Closed { what: "the receiving proxy" }),
     }
 }

@@ -205,7 +205,9 @@ impl Take<'_> {
             }
         }
         self.session.account.received(&mut link);
-        self.credit()?;
+        if self.accepted > self.credited {
+            self.credit()?;
+        }
         match (&self.qemu, reverse) {
             (Some(qemu), Some(reverse)) => {
                 qemu.shutdown(Shutdown::Write);
