@@ -17,8 +17,12 @@ const FIRST_GUESS: f64 = 125e6;
 /// No link is taken for faster, so that it is soon taken for slow when it begins to hinder.
 const FASTEST: f64 = 10e9;
 const SMOOTH: f64 = 1.0 / 16.0;
-/// Samples of fewer bytes than this count for less.
-const WHOLE_SAMPLE: f64 = 32.0 * 1024.0;
+/// Samples of fewer bytes than this count for less, or with the next ones.
+const WHOLE_SAMPLE: usize = 32 << 10;
+/// What a step costs is the median of so many samples, and unknown before there are
+/// [`FIRST_SAMPLES`].
+const SAMPLES: usize = 7;
+const FIRST_SAMPLES: usize = 3;
 /// A run of this many bytes fills the socket's buffer, of 512 KiB, unless the link carries more
 /// than half as much as comes.
 const RUN_BYTES: usize = 3 << 19;
@@ -47,7 +51,7 @@ pub enum Policy {
 #[derive(Debug, Clone)]
 pub struct StepGain {
     policy: Policy,
-    seconds_a_byte: f64,
+    cost: Cost,
     /// Share of the bytes tried that needed not be sent.
     saved: f64,
     turn: u32,
@@ -60,7 +64,7 @@ impl StepGain {
     /// row are tried out of [`SAMPLE`] times as many.
     #[must_use]
     pub fn new(policy: Policy, together: u32) -> Self {
-        Self { policy, seconds_a_byte: 0.0, saved: 0.5, turn: 0, together }
+        Self { policy, cost: Cost::default(), saved: 0.5, turn: 0, together }
     }
 
     /// Whether to do the step on the next page or segment.
@@ -86,7 +90,7 @@ impl StepGain {
     /// Whether the step pays at the link's speed.
     #[must_use]
     pub fn pays(&self, link: &Link) -> bool {
-        self.saved / link.speed() > self.seconds_a_byte
+        self.saved / link.speed() > self.cost.seconds_a_byte
     }
 
     /// Whether the step has lately spared at least a quarter of the bytes that it was tried on.
@@ -97,10 +101,7 @@ impl StepGain {
 
     /// The step took `seconds` of processor time on `bytes`.
     pub fn cost(&mut self, bytes: usize, seconds: f64) {
-        if bytes > 0 {
-            let sample = seconds / as_f64(bytes);
-            self.seconds_a_byte += weight(bytes) * (sample - self.seconds_a_byte);
-        }
+        self.cost.note(bytes, seconds);
     }
 
     /// Of `bytes` tried, `saved` needed not be sent.
@@ -111,10 +112,44 @@ impl StepGain {
     }
 }
 
-/// What a sample of so many bytes counts. What a step costs whatever the bytes would make a few of
-/// them look dear.
+/// What a sample of so many bytes counts.
 fn weight(bytes: usize) -> f64 {
-    SMOOTH * (as_f64(bytes) / WHOLE_SAMPLE).min(1.0)
+    SMOOTH * (as_f64(bytes) / as_f64(WHOLE_SAMPLE)).min(1.0)
+}
+
+/// What a step costs.
+///
+/// A median: processor time includes what a hypervisor takes away meanwhile, and one sample of a
+/// hundred times the usual, in a mean, would keep a step off that pays.
+#[derive(Debug, Clone, Default)]
+struct Cost {
+    /// Zero while it is unknown.
+    seconds_a_byte: f64,
+    latest: [f64; SAMPLES],
+    count: usize,
+    /// Bytes and seconds towards the next sample: what a step costs whatever the bytes would make a
+    /// few of them look dear.
+    bytes: usize,
+    seconds: f64,
+}
+
+impl Cost {
+    fn note(&mut self, bytes: usize, seconds: f64) {
+        self.bytes += bytes;
+        self.seconds += seconds;
+        if self.bytes < WHOLE_SAMPLE {
+            return;
+        }
+        self.latest[self.count % SAMPLES] = self.seconds / as_f64(self.bytes);
+        self.count += 1;
+        (self.bytes, self.seconds) = (0, 0.0);
+        if self.count >= FIRST_SAMPLES {
+            let mut sorted = self.latest;
+            let known = &mut sorted[..self.count.min(SAMPLES)];
+            known.sort_by(f64::total_cmp);
+            self.seconds_a_byte = known[(known.len() - 1) / 2];
+        }
+    }
 }
 
 /// One write to the link.

@@ -50,7 +50,15 @@ compile() {
 case $work in
   idle) ;;
   web) systemctl start nginx.service || fail "nginx does not start" ;;
-  memcached) memcached -u nobody -l 0.0.0.0 -m 160 -d || fail "memcached does not start" ;;
+  memcached)
+    # Not as a daemon of its own: it would be gone as soon as nothing here is waited for.
+    memcached -u nobody -l 0.0.0.0 -m 160 &
+    tries=0
+    until ss -Hltn 'sport = :11211' | grep -q .; do
+      [ $((tries += 1)) -le 300 ] || fail "memcached does not start"
+      sleep 0.2
+    done
+    ;;
   compile) compile & ;;
   spin) tare-memory spin & ;;
   *) fail "nobody knows the work $work" ;;

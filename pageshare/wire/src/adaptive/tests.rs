@@ -109,6 +109,23 @@ fn a_few_dear_bytes_among_many_do_not_make_a_step_dear() {
 }
 
 #[test]
+fn a_moment_in_which_the_machine_stood_still_does_not_make_a_step_dear() {
+    let link = Link::default();
+    for before in [0, 1, 50] {
+        let mut compress = StepGain::new(Policy::Adaptive, 1);
+        for _ in 0..before {
+            compress.cost(SEGMENT, SECONDS_A_BYTE * as_f64(SEGMENT));
+        }
+        compress.cost(SEGMENT, 100.0 * SECONDS_A_BYTE * as_f64(SEGMENT));
+        assert!(compress.pays(&link), "after {before}");
+        for _ in 0..3 {
+            compress.cost(SEGMENT, SECONDS_A_BYTE * as_f64(SEGMENT));
+            assert!(compress.pays(&link), "after {before}");
+        }
+    }
+}
+
+#[test]
 fn what_saves_nothing_stops_and_is_still_sampled() {
     let link = Link::default();
     let mut hashing = StepGain::new(Policy::Adaptive, PAGES_TOGETHER);
