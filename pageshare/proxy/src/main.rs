@@ -1,5 +1,6 @@
 //! The command `pageshare`; what it can do stands in [`pageshare::cli`].
 
+#[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
