@@ -1,6 +1,7 @@
 // Two programs on two machines that must run at the same time: each waits here until the host lets
 // all of them go, over a connection that stays open as long as the program runs, so that the host
-// sees when it ends.
+// sees when it ends. A program that tells one rate of all of its time is run again and again
+// instead, so that those of its runs can be counted that fell into the time of all sides.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <iostream>
 #include <vector>
@@ -22,11 +24,15 @@
 namespace tare::probe {
 namespace {
 
-constexpr std::size_t kMostOutput = 768 << 10;  // a line of 1 MiB is all that a reader takes
+// A line of 1 MiB is all that a reader takes.
+constexpr std::size_t kMostOutput = 768 << 10;
+constexpr std::size_t kMostOutputAgain = 4 << 10;
+constexpr std::size_t kMostRuns = kMostOutput / kMostOutputAgain;
 
 struct Options {
   std::string at;
   uint16_t port = 0;
+  bool again = false;
   std::vector<std::string> program;
 };
 
@@ -62,14 +68,15 @@ int WaitUntilAllAreHere(const Options& options) {
   _exit(127);
 }
 
-std::string ReadToItsEnd(int fd) {
+// Returns what was written, or the last `most` bytes of it.
+std::string ReadToItsEnd(int fd, std::size_t most) {
   std::string text;
   std::array<char, 65536> buffer;
   for (;;) {
     const ssize_t count = read(fd, buffer.data(), buffer.size());
     if (count <= 0) return text;
     text.append(buffer.data(), static_cast<std::size_t>(count));
-    if (text.size() > kMostOutput) text.erase(0, text.size() - kMostOutput);
+    if (text.size() > most) text.erase(0, text.size() - most);
   }
 }
 
@@ -77,29 +84,79 @@ int64_t Nanoseconds(const timeval& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1'000;
 }
 
-void Run(const Options& options) {
-  const int meeting = WaitUntilAllAreHere(options);
+// One run of the program; times in ns, CLOCK_MONOTONIC.
+struct Finished {
+  int64_t start = 0;
+  int64_t end = 0;
+  int64_t user = 0;
+  int64_t system = 0;
+  int code = 0;
+  std::string output;
+};
+
+Finished RunOnce(const std::vector<std::string>& program, std::size_t most_output) {
   std::array<int, 2> output = {};
   if (pipe2(output.data(), O_CLOEXEC) != 0) ThrowErrno("cannot make a pipe");
-  const int64_t start = Now();
+  Finished run;
+  run.start = Now();
   const pid_t child = fork();
   if (child < 0) ThrowErrno("cannot fork");
-  if (child == 0) Become(options.program, output[1]);
+  if (child == 0) Become(program, output[1]);
   close(output[1]);
-  const std::string text = ReadToItsEnd(output[0]);
+  run.output = ReadToItsEnd(output[0], most_output);
+  close(output[0]);
   int status = 0;
   rusage usage = {};
   if (wait4(child, &status, 0, &usage) != child) ThrowErrno("cannot wait for the program");
-  const int64_t end = Now();
+  run.end = Now();
+  run.user = Nanoseconds(usage.ru_utime);
+  run.system = Nanoseconds(usage.ru_stime);
+  run.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  return run;
+}
+
+// Tells by one byte that a run is over. Returns whether another is wanted: whoever has let go says
+// by a second byte that it is enough, or is gone.
+bool AnotherIsWanted(int meeting) {
+  const char over = '.';
+  if (send(meeting, &over, sizeof over, MSG_NOSIGNAL) != sizeof over) return false;
+  char enough = 0;
+  const ssize_t count = recv(meeting, &enough, sizeof enough, MSG_DONTWAIT);
+  return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+std::vector<Finished> RunAgainAndAgain(const Options& options, int meeting) {
+  std::vector<Finished> runs;
+  do {
+    runs.push_back(RunOnce(options.program, kMostOutputAgain));
+  } while (runs.back().code == 0 && runs.size() < kMostRuns && AnotherIsWanted(meeting));
+  return runs;
+}
+
+void Run(const Options& options) {
+  const int meeting = WaitUntilAllAreHere(options);
+  const std::vector<Finished> runs =
+      options.again ? RunAgainAndAgain(options, meeting)
+                    : std::vector<Finished>{RunOnce(options.program, kMostOutput)};
   close(meeting);
-  const nlohmann::json line = {
-      {"event", "done"},
-      {"code", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)},
-      {"wall_ns", end - start},
-      {"user_ns", Nanoseconds(usage.ru_utime)},
-      {"system_ns", Nanoseconds(usage.ru_stime)},
-      {"output", text},
+  const int64_t start = runs.front().start;
+  int64_t user = 0;
+  int64_t system = 0;
+  nlohmann::json each = nlohmann::json::array();
+  for (const Finished& run : runs) {
+    user += run.user;
+    system += run.system;
+    each.push_back(
+        {{"start_ns", run.start - start}, {"end_ns", run.end - start}, {"output", run.output}});
+  }
+  nlohmann::json line = {
+      {"event", "done"}, {"code", runs.back().code}, {"wall_ns", runs.back().end - start},
+      {"user_ns", user}, {"system_ns", system},
   };
+  if (options.again) {
+    line["runs"] = each;
+  }
+  line["output"] = runs.back().output;
   // What the program wrote may be no UTF-8.
   std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
 }
@@ -112,6 +169,8 @@ void AddMeet(CLI::App& app) {
       "meet",
       "Wait at a meeting point until everybody is let go, then run a program, and print one line:\n"
       "its exit code, its times, what it wrote. The connection closes when it ends.");
+  command->add_flag("--again", options.again,
+                    "run it again and again, telling each end by a byte, until a byte comes back");
   command->add_option("--at", options.at, "address of who lets go")->required()->option_text("IP");
   command->add_option("--port", options.port, "port of it")
       ->required()

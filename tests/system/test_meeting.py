@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from pathlib import Path
+
 import pytest
 
 from needs import needs_root
@@ -9,7 +12,7 @@ from tare.environments import Site
 from tare.environments.native import Native
 from tare.errors import TrialError
 from tare.workloads import meeting as meeting_module
-from tare.workloads.meeting import Meeting
+from tare.workloads.meeting import Meeting, overlap
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -71,3 +74,45 @@ def test_a_side_that_dies_before_it_comes_says_why(
         argv[argv.index("--port") + 1] = "1"  # nobody listens there
         with inside.start(argv) as side, pytest.raises(TrialError, match="cannot reach"):
             meeting.arrived(side)
+
+
+def test_both_sides_run_again_and_again_until_the_slower_has_enough(tidy_site: Site) -> None:
+    with (
+        Native().enter(tidy_site) as inside,
+        Meeting(tidy_site) as meeting,
+        inside.start(meeting.command(["sh", "-c", "sleep 0.05; echo quick"], again=True)) as first,
+    ):
+        meeting.arrived(first)
+        slow = ["sh", "-c", "sleep 0.5; echo slow"]
+        with inside.start(meeting.command(slow, again=True)) as second:
+            meeting.arrived(second)
+            runs = meeting.held_again([first, second], 2, 60)
+    quick, late = runs
+    assert len(late.each) >= 2
+    assert len(quick.each) > len(late.each)
+    assert {one.output for one in quick.each} == {"quick\n"}
+    assert {one.output for one in late.each} == {"slow\n"}
+    for run in runs:
+        assert run.began == run.each[0].began
+        assert run.ended == run.each[-1].ended
+        for one, following in pairwise(run.each):
+            assert one.began < one.ended <= following.began
+    assert quick.within(overlap(runs))
+    assert late.within(overlap(runs))
+
+
+def test_a_side_that_fails_among_its_runs_ends_the_meeting_and_says_why(
+    tidy_site: Site, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    program = ["sh", "-c", f"test ! -e {mark} || {{ echo had its day; exit 3; }}; touch {mark}"]
+    with (
+        Native().enter(tidy_site) as inside,
+        Meeting(tidy_site) as meeting,
+        inside.start(meeting.command(["sleep", "0.1"], again=True)) as steady,
+    ):
+        meeting.arrived(steady)
+        with inside.start(meeting.command(program, again=True)) as failing:
+            meeting.arrived(failing)
+            with pytest.raises(TrialError, match="code 3: had its day"):
+                meeting.held_again([steady, failing], 1000, 60)

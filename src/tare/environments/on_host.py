@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tare import accounting
+from tare import accounting, process
 from tare.accounting import Account
+from tare.command import Command
 from tare.placement import Placement
 from tare.process import Running, wait_pidfd
 
-__all__ = ["OnHostServer", "real_time", "resolved"]
+if TYPE_CHECKING:
+    from tare.environments import Site
+
+__all__ = ["OnHostServer", "beside", "real_time", "resolved"]
 
 _DEATH_TIMEOUT_S = 5.0
 
@@ -66,6 +70,23 @@ def resolved(argv: Sequence[str], programs: Path) -> tuple[str, ...]:
     """Find argv[0]: a path below `programs`, or by its bare name a program of the system."""
     program = argv[0]
     return (program if "/" not in program else str(programs / program), *argv[1:])
+
+
+def beside(
+    site: Site, argv: Sequence[str], party: str, namespace: str, cpus: tuple[int, ...]
+) -> OnHostServer:
+    """Start a process of the host beside the environment.
+
+    Args:
+        site: whose hosts there are.
+        argv: what runs, as `resolved` takes it.
+        party: on whose behalf, for its log's name.
+        namespace: the network namespace that it runs in.
+        cpus: processors that it may use; any, where empty.
+    """
+    command = Command(resolved(argv, site.programs), netns=namespace, cpus=cpus)
+    running = process.start(command, log_dir=site.scratch / "logs", name=f"{party}-{command.name}")
+    return OnHostServer(running, site.hosts.server_interface, running.pid)
 
 
 def real_time(argv: Sequence[str], placement: Placement) -> int | None:

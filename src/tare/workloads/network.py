@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tare import environments, process
 from tare.command import Command
-from tare.environments.on_host import OnHostServer, resolved
+from tare.environments.on_host import OnHostServer, beside
 from tare.errors import TrialError
 from tare.stats.fairness import jain_index
 from tare.workloads import (
@@ -30,7 +30,7 @@ from tare.workloads import (
     rows,
     unwatched,
 )
-from tare.workloads.meeting import Meeting, Run
+from tare.workloads.meeting import Meeting, Run, overlap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,10 +220,7 @@ class _Side:
             yield started
 
     def _beside(self, argv: Sequence[str], namespace: str, cpus: tuple[int, ...]) -> OnHostServer:
-        command = Command(resolved(argv, self._site.programs), netns=namespace, cpus=cpus)
-        logs = self._site.scratch / "logs"
-        running = process.start(command, log_dir=logs, name=f"{self.party}-{command.name}")
-        return OnHostServer(running, self._site.hosts.server_interface, running.pid)
+        return beside(self._site, argv, self.party, namespace, cpus)
 
     def _await_listening(self, namespace: str | None) -> None:
         look = ("cat", "/proc/net/tcp")
@@ -283,7 +280,7 @@ def _send(
         before = _layer_ns(anchor)
         runs = meeting.held(senders, seconds + _SLACK_S)
         layer_ns = _layer_ns(anchor) - before
-    window = (max(run.began for run in runs), min(run.ended for run in runs))
+    window = overlap(runs)
     if window[1] - window[0] < 2 * _EDGE_S:
         raise TrialError("host and guest did not send at the same time: lengthen `seconds`")
     read = _read_iperf3 if levels["tool"] == "iperf3" else _read_dd
