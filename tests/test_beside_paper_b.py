@@ -71,6 +71,14 @@ def test_scores_are_percent_of_the_hosts() -> None:
     assert [round(ours.estimate) for row in rows for ours in row.ours] == [50, 50]
 
 
+def test_scores_with_a_busy_host_beside_are_not_the_papers(tmp_path: Path) -> None:
+    text = (HOME / "kvm-overhead/computing.yaml").read_text()
+    both = tmp_path / "both.yaml"
+    both.write_text(text.replace("factors:\n", "factors:\n  mode: [alone, concurrent]\n"))
+    modes = [ours.cell.levels["mode"] for row in beside(both) for ours in row.ours]
+    assert modes == ["alone", "alone"]
+
+
 def test_what_was_not_measured_stays_out() -> None:
     assert beside_paper_b("overhead", [], []) == ()
     cell = Cell(id="x", levels={"environment": "native", "device": "raw", "operation": "read"})

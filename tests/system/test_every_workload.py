@@ -148,6 +148,33 @@ def test_the_papers_own_way_to_send_in_a_guest_and_on_the_host_one_after_the_oth
     assert "jain" not in values
 
 
+@pytest.mark.parametrize(("name", "workloads"), [("container", (CPU, MEMORY)), ("qemu", (CPU,))])
+def test_host_and_environment_compute_or_move_memory_at_once(
+    name: str,
+    workloads: tuple[Stressing, ...],
+    tidy_site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = replace(tidy_site, cache=CACHE)
+    for stressing in (CPU, MEMORY):
+        monkeypatch.setattr(stressing, "_classes", shortened(stressing))
+    with entered(name, site, tmp_path, monkeypatch) as (level, inside):
+        for workload in workloads:
+            measured = trial(workload.name, level, site, inside, mode="concurrent")
+            values = measured.values
+            assert set(values) <= set(workload.statistics)
+            assert all(math.isfinite(v) and v > 0 for v in values.values())
+            methods = measured.settings["overlap"]
+            assert len(methods) == 2
+            for method, overlap in methods.items():
+                assert {method, f"host-{method}"} <= set(values)
+                assert overlap["runs of the host"] >= 1
+                assert overlap["runs of the guest"] >= 1
+            assert values["sum"] == pytest.approx(values["score"] + values["host-score"])
+            assert 0.5 <= values["jain"] <= 1
+
+
 def test_a_tool_that_another_machine_lacks_is_brought_there_and_goes_again(
     tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

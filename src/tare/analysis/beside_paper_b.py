@@ -65,6 +65,8 @@ def _scores(questions: Iterable[Question], kind: str) -> tuple[Ours, ...]:
     for question in questions:
         levels, ratio = question.cell.levels, question.others["score"].ratio
         of_guest = levels.get("environment") in _GUESTS and levels.get("class") == kind
+        # The paper computed with one side at a time.
+        of_guest = of_guest and levels.get("mode", "alone") == "alone"
         if of_guest and question.against.levels.get("environment") == "native" and ratio.estimate:
             low, high = (None if end is None else 100 * end for end in (ratio.low, ratio.high))
             found.append(Ours(question.cell, 100 * ratio.estimate, low, high))

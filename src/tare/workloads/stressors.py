@@ -2,7 +2,8 @@
 
 Each is a row: how it is called, and how its rate is read from what it prints. They run inside the
 environment, one after another, each for the same time; what a machine does in a second of its own
-wall clock is the rate, so that a processor that is taken away shows.
+wall clock is the rate, so that a processor that is taken away shows. `concurrent`: a process of the
+host does the same beside the environment, and only what both did at once counts (`at_once.py`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tare import environments
 from tare.errors import TrialError
+from tare.stats.fairness import jain_index
 from tare.workloads import Factor, Measurement, Statistic, Unit, Watching, choice, rows, unwatched
+from tare.workloads.at_once import LEAST_RUNS, Counted, at_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,16 +27,20 @@ if TYPE_CHECKING:
     from tare.cell import Cell
     from tare.environments import Inside, Site
 
-__all__ = ["SCORE", "Class", "Method", "Stressing", "stress_ng", "sysbench"]
+__all__ = ["HOST", "SCORE", "Class", "Method", "Stressing", "stress_ng", "sysbench"]
 
 SCORE = "score"
 """The statistic of a class: the geometric mean over its methods' rates."""
+HOST = "host-"
+"""Before the name of a statistic: the same of the host's process beside the environment."""
 
 _START_SLACK_S = 60.0
 """To start, and for an operation that is under way when the time is over: some are long in a
 guest."""
 _START_S = 0.2
 """What a method costs beside its time: only for the plan's estimate."""
+_MEETING_S = 0.5
+"""What it costs to bring two sides together, likewise."""
 
 
 @dataclass(frozen=True)
@@ -120,14 +128,34 @@ class Stressing(rows.InEnvironment):
             rows.environment("Where the programs run"),
             choice("class", names, names[0], "What they do."),
             rows.count("workers", "1", "Processes that do it at once."),
+            choice(
+                "mode",
+                ("alone", "concurrent"),
+                "alone",
+                "Whether they run in the environment alone, or on the host beside it too, at once.",
+            ),
             rows.PLACEMENT,
             *rows.GUEST,
         )
         self.factors: Mapping[str, Factor] = {row.name: row for row in declared}
-        every = (item for kind in classes.values() for item in kind.methods.items())
-        self.statistics: Mapping[str, Statistic] = {
+        each = {
             SCORE: Statistic("geometric mean of the class's rates; an index", "1/s", "higher"),
-            **{method_name: method.statistic for method_name, method in every},
+            **{
+                name: method.statistic
+                for kind in classes.values()
+                for name, method in kind.methods.items()
+            },
+        }
+        self.statistics: Mapping[str, Statistic] = {
+            **each,
+            "sum": Statistic("the scores of host and guest, at once, added", "1/s", "higher"),
+            "jain": Statistic(
+                "Jain's index of the two scores: 1 is even, 0.5 one has all", "1", "higher"
+            ),
+            **{
+                HOST + name: replace(row, help=f"{row.help}; of the host beside it")
+                for name, row in each.items()
+            },
         }
 
     def subject(self, cell: Cell) -> str:
@@ -136,13 +164,17 @@ class Stressing(rows.InEnvironment):
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
-        return len(self._of(cell).methods) * (int(session["seconds"]) + _START_S)
+        kind, run_s = self._of(cell), int(session["seconds"]) + _START_S
+        if cell.levels["mode"] == "alone":
+            return len(kind.methods) * run_s
+        # The side that has enough goes on until the other has, and then to its run's end.
+        return len(kind.methods) * ((LEAST_RUNS + 1) * run_s + _MEETING_S)
 
     def measure(
         self,
         cell: Cell,
         session: Mapping[str, Any],
-        site: Site,  # noqa: ARG002 - nothing runs outside
+        site: Site,
         inside: Inside,
         samples: Path,  # noqa: ARG002 - a rate is all that a method tells
         watching: Watching = unwatched,  # noqa: ARG002 - nothing is counted
@@ -150,22 +182,59 @@ class Stressing(rows.InEnvironment):
         """Run every method of the class, one after another.
 
         Raises:
-            TrialError: a program failed, or printed no rate.
+            TrialError: a program failed, or printed no rate; there is no host to run beside.
         """
         methods = self._of(cell).methods
         workers, seconds = int(cell.levels["workers"]), int(session["seconds"])
+        together = cell.levels["mode"] == "concurrent"
+        if together and cell.levels["environment"].startswith(environments.FAR):
+            raise TrialError(
+                "no host of ours is beside an environment on another machine",
+                "take `mode: alone` there, or run Tare on that machine",
+            )
         rates: dict[str, float] = {}
+        overlaps: dict[str, Mapping[str, float]] = {}
         for name, method in methods.items():
-            said = inside.run(method.argv(workers, seconds), seconds + _START_SLACK_S)
-            rates[name] = method.rate(said)
-            if not (math.isfinite(rates[name]) and rates[name] > 0):
+            argv, timeout_s = method.argv(workers, seconds), seconds + _START_SLACK_S
+            if together:
+                found = at_once(argv, timeout_s, site, inside)
+                rates |= {name: _mean(method, found.guest), HOST + name: _mean(method, found.host)}
+                overlaps[name] = _overlap(found)
+            else:
+                rates[name] = method.rate(inside.run(argv, timeout_s))
+        for name, rate in rates.items():
+            if not (math.isfinite(rate) and rate > 0):
                 raise TrialError(f"{name} did nothing within {seconds} s")
-        score = statistics.geometric_mean(rates.values())
-        commands = {name: " ".join(m.argv(workers, seconds)) for name, m in methods.items()}
-        return Measurement(values={SCORE: score, **rates}, settings=commands)
+        values = {SCORE: _score(rates, methods), **rates}
+        settings: dict[str, Any] = {
+            n: " ".join(m.argv(workers, seconds)) for n, m in methods.items()
+        }
+        if together:
+            host = _score(rates, [HOST + name for name in methods])
+            shares = (host, values[SCORE])
+            values |= {HOST + SCORE: host, "sum": sum(shares), "jain": jain_index(shares)}
+            settings["overlap"] = overlaps
+        return Measurement(values=values, settings=settings)
 
     def _of(self, cell: Cell) -> Class:
         return self._classes[cell.levels["class"]]
+
+
+def _score(rates: Mapping[str, float], names: Iterable[str]) -> float:
+    return statistics.geometric_mean(rates[name] for name in names)
+
+
+def _mean(method: Method, outputs: Sequence[str]) -> float:
+    """Of runs of the same length, the rate over all of them."""
+    return statistics.fmean(method.rate(said) for said in outputs)
+
+
+def _overlap(found: Counted) -> Mapping[str, float]:
+    return {
+        "seconds": round(found.seconds, 3),
+        "runs of the host": len(found.host),
+        "runs of the guest": len(found.guest),
+    }
 
 
 def _bogo_rate(said: str) -> float:
