@@ -58,6 +58,8 @@ def test_what_counts_is_symmetric_and_a_side_without_a_run_in_the_overlap_fails(
     assert found.host
     assert found.guest
     assert found.seconds == window[1] - window[0] > 0
+    # Each side's runs and what lies between them fill its time.
+    assert found.host_cycle_s * len(host.each) == pytest.approx(host.seconds)
     swapped = counted(guest, host)
     assert (swapped.host, swapped.guest) == (found.guest, found.host)
 

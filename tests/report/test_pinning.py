@@ -62,3 +62,15 @@ def test_an_experiment_without_pinnings_has_no_map(tmp_path):
     record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=50))
     drawn = analysis.analyse(record)
     assert figures.draw(drawn, wording.names_of(drawn))["pinnings"] is None
+
+
+def test_a_comparison_of_alone_with_both_at_once_reads_as_a_sentence(tmp_path):
+    text = TEXT.replace("[concurrent]", "[alone, concurrent]").replace(
+        "{placement: host=first guest=first}", "{mode: alone}"
+    )
+    drawn = analysis.analyse(make(tmp_path / "r", text))
+    names = wording.names_of(drawn)
+    said = [str(wording.sentence(q, names, 0.03, drawn.statistic)) for q in drawn.questions]
+    assert len(said) == 3
+    assert all("with host and guest at once" in one and " alone" in one for one in said)
+    assert not any("with alone" in one for one in said)

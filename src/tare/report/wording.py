@@ -113,7 +113,8 @@ class Names:
         if self._main != "environment":
             shown = self.level(self._main, level)
             undisturbed = self._main == "interference" and level == "none"
-            return shown, shown if undisturbed else f"with {shown}"
+            phrase = shown if undisturbed else f"with {shown}"
+            return shown, _PHRASES.get((self._main, level), phrase)
         heading, phrase = _ENVIRONMENTS.get(level, (level, f"in {level}"))
         mark = self._mark(cell)
         return heading + mark, phrase + mark
@@ -168,6 +169,12 @@ def _mode(level: str) -> str:
         return level  # host and guest, alone or concurrent
     return f"{word} loop" + (f" at {rate}" if rate else "")
 
+
+_PHRASES: Mapping[tuple[str, str], str] = {
+    ("mode", "alone"): "alone",
+    ("mode", "concurrent"): "with host and guest at once",
+}
+"""Factor and level, where "with" and the level say it badly."""
 
 _LEVELS: Mapping[str, Callable[[str], str]] = {
     "environment": lambda level: _ENVIRONMENTS.get(level, (level, level))[0],

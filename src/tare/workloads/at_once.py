@@ -1,8 +1,9 @@
 """A program on the host and in the environment at once, and what counts of it on either side.
 
 For programs that tell one rate of all of their time: each side runs the same command again and
-again from a barrier on, and only the runs that lie wholly within the time of both count. A run's
-start and end are within it, so that the other side may have been between two runs for that long.
+again from a barrier on, and only the runs that lie wholly within the time of both count. A program
+also starts and ends, while it does not yet work: how long a side takes from one run to the next is
+told, so that the reader sees for what share of the time it was at work.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ class Counted:
     guest: tuple[str, ...]
     seconds: float
     """For which both sides ran."""
+    host_cycle_s: float
+    """From one run's start to the next, on average."""
+    guest_cycle_s: float
 
 
 def at_once(argv: Sequence[str], timeout_s: float, site: Site, inside: Inside) -> Counted:
@@ -76,4 +80,5 @@ def counted(host: Run, guest: Run) -> Counted:
                 "lengthen `seconds`",
             )
     outputs = {party: tuple(one.output for one in runs) for party, runs in kept.items()}
-    return Counted(outputs["host"], outputs["guest"], window[1] - window[0])
+    cycles = (run.seconds / len(run.each) for run in (host, guest))
+    return Counted(outputs["host"], outputs["guest"], window[1] - window[0], *cycles)

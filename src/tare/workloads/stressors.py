@@ -39,7 +39,7 @@ _START_SLACK_S = 60.0
 guest."""
 _START_S = 0.2
 """What a method costs beside its time: only for the plan's estimate."""
-_MEETING_S = 0.5
+_MEETING_S = 1.0
 """What it costs to bring two sides together, likewise."""
 
 
@@ -138,22 +138,19 @@ class Stressing(rows.InEnvironment):
             *rows.GUEST,
         )
         self.factors: Mapping[str, Factor] = {row.name: row for row in declared}
-        each = {
-            SCORE: Statistic("geometric mean of the class's rates; an index", "1/s", "higher"),
-            **{
-                name: method.statistic
-                for kind in classes.values()
-                for name, method in kind.methods.items()
-            },
-        }
+        every = [item for kind in classes.values() for item in kind.methods.items()]
+        each = {name: method.statistic for name, method in every}
+        score = Statistic("geometric mean of the class's rates; an index", "1/s", "higher")
         self.statistics: Mapping[str, Statistic] = {
-            **each,
+            SCORE: score,
+            HOST + SCORE: replace(score, help="score of the host beside it"),
             "sum": Statistic("the scores of host and guest, at once, added", "1/s", "higher"),
             "jain": Statistic(
                 "Jain's index of the two scores: 1 is even, 0.5 one has all", "1", "higher"
             ),
+            **each,
             **{
-                HOST + name: replace(row, help=f"{row.help}; of the host beside it")
+                HOST + name: replace(row, help=f"{name} of the host beside it")
                 for name, row in each.items()
             },
         }
@@ -164,11 +161,11 @@ class Stressing(rows.InEnvironment):
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
-        kind, run_s = self._of(cell), int(session["seconds"]) + _START_S
+        methods, seconds = len(self._of(cell).methods), int(session["seconds"])
         if cell.levels["mode"] == "alone":
-            return len(kind.methods) * run_s
-        # The side that has enough goes on until the other has, and then to its run's end.
-        return len(kind.methods) * ((LEAST_RUNS + 1) * run_s + _MEETING_S)
+            return methods * (seconds + _START_S)
+        # Two start at once. Who has enough goes on until the other has, and to its run's end.
+        return methods * ((LEAST_RUNS + 1) * (seconds + 2 * _START_S) + _MEETING_S)
 
     def measure(
         self,
@@ -199,7 +196,7 @@ class Stressing(rows.InEnvironment):
             if together:
                 found = at_once(argv, timeout_s, site, inside)
                 rates |= {name: _mean(method, found.guest), HOST + name: _mean(method, found.host)}
-                overlaps[name] = _overlap(found)
+                overlaps[name] = _overlap(found, seconds)
             else:
                 rates[name] = method.rate(inside.run(argv, timeout_s))
         for name, rate in rates.items():
@@ -229,11 +226,14 @@ def _mean(method: Method, outputs: Sequence[str]) -> float:
     return statistics.fmean(method.rate(said) for said in outputs)
 
 
-def _overlap(found: Counted) -> Mapping[str, float]:
+def _overlap(found: Counted, seconds: int) -> Mapping[str, float]:
+    """What a reader needs to judge an overlap; `at work` is a share of the side's time."""
     return {
         "seconds": round(found.seconds, 3),
         "runs of the host": len(found.host),
         "runs of the guest": len(found.guest),
+        "host at work": round(seconds / found.host_cycle_s, 2),
+        "guest at work": round(seconds / found.guest_cycle_s, 2),
     }
 
 
