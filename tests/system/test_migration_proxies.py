@@ -77,6 +77,9 @@ def test_pageshare_knows_the_options_of_every_arm(
     receive = [*arm.receive, *(("--kept", str(kept)) if arm.returning else ())]
     if arm.returning:
         send += ["--keep", str(kept), "--keep-name", "guest"]
+    if arm.differing:
+        send += ["--kept", str(kept)]
+        receive += ["--keep", str(kept), "--keep-name", "guest"]
     scope = Scope.make(PROGRAMS, tmp_path / "scope.json")
     with (
         Wire(registry, None) as wire,

@@ -1,21 +1,21 @@
-//! Copies of VMs that left this host: what a VM that comes back brings along need not be sent.
+//! Copies of VMs that left this host, or came to it: what a VM brings along that has been here
+//! before need not be sent.
 //!
-//! The sender's [`Keeper`] writes a copy while a VM leaves; the receiver looks for pages in the
-//! [`Copies`] of a directory. A copy is a cache: encrypted under its scope's key, bounded in age
-//! and size, and given up without harm at the first error. The file's format is
-//! `docs/formats/pageshare-kept.md`.
+//! A [`Keeper`] writes a copy while a VM migrates, at either end. A receiver looks for pages in the
+//! [`Copies`] of a directory; a sender takes differences to what pages held [`Earlier`]. A copy is
+//! a cache: encrypted under its scope's key, bounded in age and size, and given up without harm at
+//! the first error. The file's format is `docs/formats/pageshare-kept.md`.
 
 mod copies;
+mod directory;
+mod earlier;
 mod file;
 mod keeper;
+mod opened;
 
 pub use copies::Copies;
+pub use earlier::{Earlier, KeptIn, Version};
 pub use keeper::{KeepIn, Keeper, KeptPages};
-
-/// What a finished copy's name ends with.
-const FINISHED: &str = "kept";
-/// A copy that is being written.
-const PARTIAL: &str = "partial";
 
 /// Seconds since 1970.
 fn now() -> u64 {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod blocks;
 pub mod cli;
 pub mod drive;
 pub mod error;

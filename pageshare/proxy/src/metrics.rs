@@ -19,7 +19,7 @@ const LONGEST_REQUEST: usize = 1 << 16;
 type Row = (&'static str, &'static str, fn(&Record) -> f64);
 
 #[allow(clippy::cast_precision_loss)] // As Prometheus itself counts.
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     ("stream_bytes", "Bytes of QEMU's streams.", |it| it.stream_bytes as f64),
     (
         "stream_accepted_bytes",
@@ -35,8 +35,9 @@ const ROWS: [Row; 17] = [
     ("pages_at_once", "Pages referred to before the answer.", |it| it.pages_at_once as f64),
     ("pages_supplied", "Of those, pages that had to follow.", |it| it.pages_supplied as f64),
     ("pages_delta", "Pages sent as differences.", |it| it.pages_delta as f64),
-    ("delta_saved_bytes", "Bytes that this spared.", |it| it.delta_saved as f64),
-    ("pages_kept", "Pages of copies kept for return trips.", |it| it.pages_kept as f64),
+    ("pages_delta_kept", "Of those, to pages of kept copies.", |it| it.pages_delta_kept as f64),
+    ("delta_saved_bytes", "Bytes that differences spared.", |it| it.delta_saved as f64),
+    ("pages_kept", "Pages of copies kept.", |it| it.pages_kept as f64),
     ("found_kept", "Pages found in kept copies.", |it| it.found_kept as f64),
     ("found_received", "Pages found in the arriving guest itself.", |it| it.found_received as f64),
     ("found_indexed", "Pages found in other VMs or images.", |it| it.found_indexed as f64),

@@ -16,11 +16,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use pageshare_wire::hello::MigrationId;
-use tracing::{error, info};
+use tracing::error;
 
 use crate::address::Address;
 use crate::error::Error;
 use crate::handshake;
+use crate::kept::KeepIn;
 use crate::link::{Link, ServerTls};
 use crate::metrics::Metrics;
 use crate::record::Record;
@@ -41,6 +42,8 @@ pub struct Receiver {
     pub qemu_pid: Option<u32>,
     /// The scopes to answer in, and the pages that may be shared in each.
     pub shelves: Vec<(Scope, Arc<Shelf>)>,
+    /// Where to keep a copy of the VM for the next time that it migrates; takes a scope.
+    pub keep: Option<KeepIn>,
     /// Bytes of pages just received that are kept for references.
     pub recent_bytes: usize,
     /// Upper bound on expanded bytes in flight.
@@ -114,15 +117,16 @@ fn greet(
         Arc::clone(session)
     };
     channel::run(link, &agreed, &session);
-    let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-    if session.close_channel() {
-        sessions.remove(&id);
-        let record = session.account.record();
-        if record.stream_bytes == 0 && record.pages_asked > 0 && record.error.is_none() {
-            receiver.metrics.forget(&session.account);
-            return info!("answered an estimate over {} pages", record.pages_asked);
+    let last = {
+        let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = session.close_channel();
+        if last {
+            sessions.remove(&id);
         }
+        last
+    };
+    if last && let Some(record) = session.end() {
         // Nobody listens any more when the program is about to end.
-        let _ = ended.send(Ok(receiver.metrics.end(&session.account)));
+        let _ = ended.send(Ok(record));
     }
 }

@@ -53,7 +53,9 @@ pub struct Account {
     pub pages_supplied: AtomicU64,
     /// Pages sent as the difference from an earlier version.
     pub pages_delta: AtomicU64,
-    /// Bytes that this spared, before compression.
+    /// Of those, the ones whose earlier version came out of a kept copy.
+    pub pages_delta_kept: AtomicU64,
+    /// Bytes that differences spared, before compression.
     pub delta_saved: AtomicU64,
     /// Pages of the copy kept for the return trip.
     pub pages_kept: AtomicU64,
@@ -132,6 +134,8 @@ pub struct Record {
     /// See [`Account`].
     pub pages_delta: u64,
     /// See [`Account`].
+    pub pages_delta_kept: u64,
+    /// See [`Account`].
     pub delta_saved: u64,
     /// See [`Account`].
     pub pages_kept: u64,
@@ -182,6 +186,7 @@ impl Account {
             pages_at_once: zero(),
             pages_supplied: zero(),
             pages_delta: zero(),
+            pages_delta_kept: zero(),
             delta_saved: zero(),
             pages_kept: zero(),
             pages_not_kept: zero(),
@@ -255,6 +260,7 @@ impl Account {
             pages_at_once: get(&self.pages_at_once),
             pages_supplied: get(&self.pages_supplied),
             pages_delta: get(&self.pages_delta),
+            pages_delta_kept: get(&self.pages_delta_kept),
             delta_saved: get(&self.delta_saved),
             pages_kept: get(&self.pages_kept),
             pages_not_kept: get(&self.pages_not_kept),

@@ -20,7 +20,7 @@ use tracing::{error, warn};
 
 use crate::address::Address;
 use crate::error::Error;
-use crate::kept::KeepIn;
+use crate::kept::{KeepIn, KeptIn};
 use crate::link::{ClientTls, Link};
 use crate::metrics::Metrics;
 use crate::record::Record;
@@ -51,6 +51,8 @@ pub struct Sender {
     pub delta_bytes: usize,
     /// Where to keep a copy of the VM for its return; needs a scope.
     pub keep: Option<KeepIn>,
+    /// Where to find the copy of the VM to which differences are taken; needs a scope.
+    pub kept: Option<KeptIn>,
     /// Whether to compress what is not referenced.
     pub compress: Policy,
     /// zstd's level.

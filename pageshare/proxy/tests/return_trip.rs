@@ -81,39 +81,167 @@ fn trip(stream: &[u8], send: &[&str], receive: &[&str]) -> (Value, Value, Pair) 
     (sent, received, pair)
 }
 
+/// Migrates a guest to a fresh QEMU, in the scope, everything asked for and compressed; returns it
+/// there, and the sender's and the receiver's records.
+fn journey(scope: &str, mut here: Guest, send: &[&str], receive: &[&str]) -> (Guest, Value, Value) {
+    let mut there = Guest::awaiting();
+    let scoped = ["--scope", scope];
+    let policies = ["--ask", "always", "--compress", "always"];
+    let mut pair =
+        Pair::unix(&[&scoped[..], &policies, send].concat(), &[&scoped[..], receive].concat());
+    for guest in [&mut here, &mut there] {
+        guest.capabilities(&["return-path"]);
+    }
+    here.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
+    there.listen(&pair.from);
+    here.migrate(&pair.to);
+    assert_eq!(here.migration_end(), "completed", "{}", pair.logs());
+    there.resume();
+    (there, pair.send.record(), pair.receive.record())
+}
+
 #[test]
 fn a_guest_that_comes_back_brings_little_with_it() {
     let scratch = Scratch::new();
     let (scope, kept) = (scratch.at("tenant.json"), scratch.at("kept"));
-    let mut here = Guest::running();
-    let before = here.checksum();
-    let mut records = Vec::new();
+    let mut guest = Guest::running();
+    let before = guest.checksum();
     let keep = ["--keep", &kept, "--keep-name", "web1"];
-    for (send, receive) in [(&keep[..], &[][..]), (&[], &["--kept", &kept])] {
-        let mut there = Guest::awaiting();
-        let scoped = ["--scope", scope.as_str()];
-        let policies = ["--ask", "always", "--compress", "always"];
-        let mut pair =
-            Pair::unix(&[&scoped[..], &policies, send].concat(), &[&scoped[..], receive].concat());
-        for guest in [&mut here, &mut there] {
-            guest.capabilities(&["return-path"]);
-        }
-        here.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
-        there.listen(&pair.from);
-        here.migrate(&pair.to);
-        assert_eq!(here.migration_end(), "completed", "{}", pair.logs());
-        there.resume();
-        // The workload runs on.
-        assert_eq!(there.checksum(), before);
-        records.push((pair.send.record(), pair.receive.record()));
-        here = there;
+    let (mut guest, out, _) = journey(&scope, guest, &keep, &[]);
+    // The workload runs on.
+    assert_eq!(guest.checksum(), before);
+    let (mut guest, back, found) = journey(&scope, guest, &[], &["--kept", &kept]);
+    assert_eq!(guest.checksum(), before);
+    assert!(number(&out, "pages_kept") > 2000, "{out}");
+    assert_eq!(number(&out, "pages_not_kept"), 0, "{out}");
+    assert!(
+        number(&found, "found_kept") * 10 > number(&back, "pages_asked") * 8,
+        "{back}, {found}"
+    );
+    assert_eq!(number(&back, "pages_delta_kept"), 0, "{back}");
+    assert!(number(&back, "wire_sent") * 5 < number(&back, "stream_bytes"), "{back}");
+    assert!(number(&back, "wire_sent") * 3 < number(&out, "wire_sent"), "{out}, then {back}");
+}
+
+#[test]
+fn what_a_guest_has_changed_while_it_was_away_comes_back_as_differences() {
+    const EDITED: u64 = 96;
+    let scratch = Scratch::new();
+    let (scope, home, away) = (scratch.at("tenant.json"), scratch.at("kept"), scratch.at("away"));
+    let named = ["--keep-name", "web1"];
+    let keep_home = [&["--keep", &home][..], &named].concat();
+    let keep_away = [&["--keep", &away][..], &named].concat();
+    let mut guest = Guest::running();
+    // A few words change in pages that do not compress.
+    guest.command("random", "FILLED");
+    let (mut guest, _, arrived) = journey(&scope, guest, &keep_home, &keep_away);
+    assert!(number(&arrived, "pages_kept") > 2000, "{arrived}");
+    assert_eq!(number(&arrived, "pages_not_kept"), 0, "{arrived}");
+    guest.command("edit", "EDITED");
+    let (before, more) = (guest.checksum(), guest.command("more", "SUM "));
+
+    let differ = [&["--kept", &away][..], &named].concat();
+    let (mut guest, back, found) = journey(&scope, guest, &differ, &["--kept", &home]);
+    assert_eq!((guest.checksum(), guest.command("more", "SUM ")), (before, more));
+    assert!(
+        number(&found, "found_kept") * 10 > number(&back, "pages_asked") * 8,
+        "{back}, {found}"
+    );
+    assert!(number(&back, "pages_delta_kept") >= EDITED, "{back}");
+    // Pages that do not compress would have travelled whole.
+    assert!(number(&back, "delta_saved") > EDITED * 3900, "{back}");
+}
+
+/// The same stream with one byte changed in every page.
+fn edited(stream: &[u8]) -> Vec<u8> {
+    let mut out = stream.to_vec();
+    // From the end, a page is a word of eight bytes and its content; what is left is shorter.
+    for page in out.rchunks_exact_mut(8 + 4096) {
+        page[2000] ^= 1;
     }
-    let [(out, _), (back, found)] = &records[..] else { panic!("two trips") };
-    assert!(number(out, "pages_kept") > 2000, "{out}");
-    assert_eq!(number(out, "pages_not_kept"), 0, "{out}");
-    assert!(number(found, "found_kept") * 10 > number(back, "pages_asked") * 8, "{back}, {found}");
-    assert!(number(back, "wire_sent") * 5 < number(back, "stream_bytes"), "{back}");
-    assert!(number(back, "wire_sent") * 3 < number(out, "wire_sent"), "{out}, then {back}");
+    out
+}
+
+/// Leaves copies of a stream at both ends of a first trip: `kept` where it began, `away` where it
+/// ended.
+fn first_trip(scratch: &Scratch, stream: &[u8]) {
+    let scope = scratch.at("tenant.json");
+    let (home, away) = (scratch.at("kept"), scratch.at("away"));
+    let send = ["--scope", &scope, "--keep", &home, "--keep-name", "web1"];
+    let receive = ["--scope", &scope, "--keep", &away, "--keep-name", "web1"];
+    let (_, received, _) = trip(stream, &send, &receive);
+    assert_eq!(number(&received, "pages_kept"), 300, "{received}");
+}
+
+/// The trip back of a stream; `kept` is where the sender looks for its copy.
+fn back(scratch: &Scratch, stream: &[u8], kept: &str, name: &str) -> (Value, String) {
+    let (scope, home) = (scratch.at("tenant.json"), scratch.at("kept"));
+    let send = ["--scope", &scope, "--kept", kept, "--keep-name", name];
+    let (sent, _, pair) = trip(stream, &send, &["--scope", &scope, "--kept", &home]);
+    (sent, pair.send.log())
+}
+
+#[test]
+fn a_byte_that_has_changed_in_each_page_costs_little() {
+    let scratch = Scratch::new();
+    let stream = stream(300, 41);
+    first_trip(&scratch, &stream);
+    let (edited, away) = (edited(&stream), scratch.at("away"));
+    assert!(edited != stream && edited.len() == stream.len());
+    let (differing, _) = back(&scratch, &edited, &away, "web1");
+    assert_eq!(number(&differing, "pages_delta_kept"), 300, "{differing}");
+    let (whole, _) = back(&scratch, &edited, &scratch.at("nothing"), "web1");
+    assert_eq!(number(&whole, "pages_delta"), 0, "{whole}");
+    // The hash of the page, that of its earlier version, the byte; and what the stream begins with.
+    assert!(number(&differing, "wire_sent") < 300 * 64, "{differing}");
+    assert!(number(&whole, "wire_sent") > 300 * 4096, "{whole}");
+}
+
+#[test]
+fn a_copy_of_another_vm_or_a_damaged_one_costs_the_differences_and_nothing_else() {
+    let scratch = Scratch::new();
+    let stream = stream(300, 43);
+    first_trip(&scratch, &stream);
+    let (edited, away) = (edited(&stream), scratch.at("away"));
+    let (other, _) = back(&scratch, &edited, &away, "web2");
+    assert_eq!(number(&other, "pages_delta"), 0, "{other}");
+
+    let path = std::fs::read_dir(&away).expect("a directory").next().expect("a copy");
+    let path = path.expect("readable").path();
+    let sound = std::fs::read(&path).expect("readable by its owner");
+    let damage = |at: usize| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).expect("our own file");
+    };
+    damage(128 + 10 * 4120 + 100);
+    let (one, said) = back(&scratch, &edited, &away, "web1");
+    assert_eq!(number(&one, "pages_delta_kept"), 299, "{one}");
+    assert!(said.contains("is not used: it is damaged"), "{said}");
+    damage(sound.len() - 1);
+    let (none, said) = back(&scratch, &edited, &away, "web1");
+    assert_eq!(number(&none, "pages_delta"), 0, "{none}");
+    assert!(said.contains("is passed over: it is damaged"), "{said}");
+}
+
+#[test]
+fn versions_that_the_receiver_lacks_are_sent_whole() {
+    let scratch = Scratch::new();
+    let stream = stream(300, 47);
+    first_trip(&scratch, &stream);
+    std::fs::remove_dir_all(scratch.at("kept")).expect("our own files");
+    let (sent, _) = back(&scratch, &edited(&stream), &scratch.at("away"), "web1");
+    assert_eq!(number(&sent, "pages_delta"), 0, "{sent}");
+}
+
+#[test]
+fn nothing_that_arrives_is_kept_without_a_scope_that_both_serve() {
+    let scratch = Scratch::new();
+    let (scope, away) = (scratch.at("tenant.json"), scratch.at("away"));
+    let keep = ["--scope", &scope, "--keep", &away];
+    let (_, received, _) = trip(&stream(50, 53), &[], &keep);
+    assert_eq!(number(&received, "pages_kept"), 0, "{received}");
+    assert!(!Path::new(&away).exists());
 }
 
 #[test]

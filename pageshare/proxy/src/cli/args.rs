@@ -123,6 +123,11 @@ pub(super) struct SendingArgs {
     /// travels as the difference; 0 for never.
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     pub(super) delta_cache: usize,
+    /// Directory with the copy that this VM left here, or that was kept when it came here (see
+    /// --keep): pages that have changed since travel as the difference, if the receiver's copies
+    /// have the same version.
+    #[arg(long, value_name = "DIR", requires = "scope")]
+    pub(super) kept: Option<PathBuf>,
     #[command(flatten)]
     pub(super) keep: KeepArgs,
     /// Whether to compress what the receiver does not have.
@@ -139,11 +144,12 @@ pub(super) struct SendingArgs {
     pub(super) downtime_limit: u64,
 }
 
-/// A copy that stays here when the VM leaves, for its return.
+/// A copy of the VM that stays here, for the next time that it comes or goes.
 #[derive(Debug, Args)]
 pub(super) struct KeepArgs {
-    /// Keep a copy of the VM in this directory, encrypted under the scope's key, so that little
-    /// need travel when it comes back (see `receive --kept`).
+    /// Keep a copy of the VM in this directory, encrypted under the scope's key. One of a VM that
+    /// leaves spares what is sent when it comes back (`receive --kept`); one of a VM that arrives
+    /// lets what changes here go back as differences (`send --kept`).
     #[arg(long, value_name = "DIR", requires = "scope")]
     pub(super) keep: Option<PathBuf>,
     /// Hours after which a copy is refused and removed.
@@ -152,7 +158,8 @@ pub(super) struct KeepArgs {
     /// MiB that all copies in the directory may take; the oldest give way.
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub(super) keep_quota: u64,
-    /// The VM's name: a newer copy of the same VM replaces the older. `migrate` asks QEMU.
+    /// The VM's name: a newer copy of the same VM replaces the older, and `send --kept` looks for
+    /// it. `migrate` asks QEMU.
     #[arg(long, value_name = "NAME", default_value = "")]
     pub(super) keep_name: String,
 }
@@ -236,6 +243,8 @@ pub(super) struct ReceiveArgs {
     /// Directory with copies that VMs left here (see `send --keep`). Each scope uses its own.
     #[arg(long, value_name = "DIR", requires = "scope")]
     pub(super) kept: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) keep: KeepArgs,
     /// Threads that index; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) threads: usize,

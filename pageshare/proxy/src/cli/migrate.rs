@@ -35,10 +35,12 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let mut driver = Driver::new(source, Some(Qmp::connect(&arguments.to_qmp)?));
     let downtime_limit = Duration::from_millis(arguments.sending.downtime_limit);
     let mut sender = sender(&arguments.sending)?;
-    if let (Some(keep), Some(name)) = (&mut sender.keep, name["name"].as_str())
-        && keep.label.is_empty()
-    {
-        name.clone_into(&mut keep.label);
+    let labels = [
+        sender.keep.as_mut().map(|keep| &mut keep.label),
+        sender.kept.as_mut().map(|kept| &mut kept.label),
+    ];
+    for label in labels.into_iter().flatten().filter(|label| label.is_empty()) {
+        name["name"].as_str().unwrap_or_default().clone_into(label);
     }
     let place = Place::new(arguments.listen.clone())?;
     let listener = Arc::new(Listener::bind(&place.address)?);
@@ -161,7 +163,12 @@ fn summary(record: &Record, last: Progress, seconds: f64) -> String {
         ("found there", format!("{} of {} asked", record.pages_referenced, record.pages_asked)),
         (
             "differences",
-            format!("{} pages, {} spared", record.pages_delta, mib(record.delta_saved)),
+            format!(
+                "{} pages ({} to the kept copy), {} spared",
+                record.pages_delta,
+                record.pages_delta_kept,
+                mib(record.delta_saved)
+            ),
         ),
         ("kept here", format!("{} pages, for the return", record.pages_kept)),
     ];

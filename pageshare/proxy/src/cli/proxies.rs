@@ -10,10 +10,12 @@ use pageshare_wire::adaptive::Policy;
 use pageshare_wire::window::LARGEST;
 use tracing::{info, warn};
 
-use super::args::{CandidatesArg, LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs};
+use super::args::{
+    CandidatesArg, KeepArgs, LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs,
+};
 use super::to_json;
 use crate::error::Error;
-use crate::kept::KeepIn;
+use crate::kept::{KeepIn, KeptIn};
 use crate::ksm::Ksm;
 use crate::link::TlsFiles;
 use crate::metrics::Metrics;
@@ -56,12 +58,8 @@ pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
         // An error is better now than in the middle of a migration.
         Ksm::open(pid)?;
     }
-    let keep = arguments.keep.keep.clone().map(|directory| KeepIn {
-        directory,
-        lifetime: Duration::from_secs(arguments.keep.keep_for.saturating_mul(3600)),
-        quota: arguments.keep.keep_quota << 20,
-        label: arguments.keep.keep_name.clone(),
-    });
+    let kept = arguments.kept.clone();
+    let kept = kept.map(|directory| KeptIn { directory, label: arguments.keep.keep_name.clone() });
     Ok(Sender {
         peer,
         tls,
@@ -71,13 +69,23 @@ pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
         ksm_pid: arguments.ksm_pid,
         at_once: arguments.at_once,
         delta_bytes: arguments.delta_cache << 20,
-        keep,
+        keep: keep(&arguments.keep),
+        kept,
         compress: arguments.compress.into(),
         level: arguments.level,
         threads: threads(arguments.threads),
         downtime_limit: Duration::from_millis(arguments.downtime_limit),
         window: LARGEST,
         metrics: Metrics::default(),
+    })
+}
+
+fn keep(arguments: &KeepArgs) -> Option<KeepIn> {
+    arguments.keep.clone().map(|directory| KeepIn {
+        directory,
+        lifetime: Duration::from_secs(arguments.keep_for.saturating_mul(3600)),
+        quota: arguments.keep_quota << 20,
+        label: arguments.keep_name.clone(),
     })
 }
 
@@ -96,6 +104,7 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
         tls,
         qemu_pid: arguments.qemu_pid,
         shelves,
+        keep: keep(&arguments.keep),
         recent_bytes: arguments.recent << 20,
         window: LARGEST,
         metrics: metrics.clone(),

@@ -1,16 +1,15 @@
 //! The receiver's side: pages out of all copies of a scope in a directory.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use pageshare_index::{PAGE_SIZE, PageHash, ScopeKey, Table, TableBuilder};
 use tracing::{debug, info, warn};
 
-use super::file::{HEADER_BYTES, Header, Refusal, SLOT_BYTES, Seal};
-use super::{FINISHED, now};
+use super::directory::FINISHED;
+use super::file::Refusal;
+use super::now;
+use super::opened::Opened;
 
 /// The kept copies that may be used.
 #[derive(Default)]
@@ -24,13 +23,9 @@ pub struct Copies {
 }
 
 struct Kept {
-    path: PathBuf,
-    file: File,
-    seal: Seal,
+    copy: Opened,
     /// Number of its first page in the table.
     first: u32,
-    slots: u32,
-    expires: u64,
 }
 
 impl Copies {
@@ -42,10 +37,18 @@ impl Copies {
         let mut builder = TableBuilder::default();
         let (mut files, mut first) = (Vec::new(), 0_u32);
         for (path, _) in &seen {
-            match Kept::open(path, scope, first, &mut builder) {
-                Ok(kept) => {
-                    first += kept.slots;
-                    files.push(kept);
+            let opened = Opened::open(path, scope).and_then(|(copy, contents)| {
+                // The table numbers 2^32 pages: 16 TiB.
+                let end = first.checked_add(copy.slots()).ok_or(Refusal::Damaged)?;
+                Ok((copy, contents, end))
+            });
+            match opened {
+                Ok((copy, contents, end)) => {
+                    for (page, entry) in (first..).zip(&contents.entries) {
+                        builder.insert(entry.hash, page);
+                    }
+                    files.push(Kept { copy, first });
+                    first = end;
                 }
                 Err(refusal @ Refusal::Expired(_)) => {
                     info!("kept copy {} is removed: {refusal}", path.display());
@@ -62,7 +65,7 @@ impl Copies {
         if !files.is_empty() {
             debug!("{} kept copies with {first} pages in {}", files.len(), directory.display());
         }
-        let expires = files.iter().map(|kept| kept.expires).min();
+        let expires = files.iter().map(|kept| kept.copy.expires).min();
         Self { table: builder.build(), files, seen, expires }
     }
 
@@ -79,64 +82,7 @@ impl Copies {
         let Some(kept) = after.checked_sub(1).and_then(|at| self.files.get(at)) else {
             return false;
         };
-        kept.read(page - kept.first, copy).unwrap_or_else(|refusal| {
-            warn!("a page of kept copy {} is not used: {refusal}", kept.path.display());
-            false
-        })
-    }
-}
-
-impl Kept {
-    fn open(
-        path: &Path,
-        scope: &ScopeKey,
-        first: u32,
-        builder: &mut TableBuilder,
-    ) -> Result<Self, Refusal> {
-        let unreadable = |error: io::Error| Refusal::Unreadable(error.to_string());
-        let file = File::open(path).map_err(unreadable)?;
-        let length = file.metadata().map_err(unreadable)?.len();
-        let mut head = [0; HEADER_BYTES];
-        file.read_exact_at(&mut head, 0).map_err(|_| Refusal::Magic)?;
-        let header = Header::decode(&head)?;
-        if !Header::is_of(&head, &scope.hash_key()) {
-            return Err(Refusal::Foreign);
-        }
-        let slots_end = header
-            .slots
-            .checked_mul(SLOT_BYTES as u64)
-            .and_then(|bytes| bytes.checked_add(HEADER_BYTES as u64))
-            .ok_or(Refusal::Damaged)?;
-        if slots_end.checked_add(header.table) != Some(length) {
-            return Err(Refusal::Damaged);
-        }
-        let mut table = vec![0; usize::try_from(header.table).map_err(|_| Refusal::Damaged)?];
-        file.read_exact_at(&mut table, slots_end).map_err(unreadable)?;
-        let seal = Seal::new(scope, &header.salt);
-        let (_, entries) = seal.open_table(&head, table)?;
-        let age = now().checked_sub(header.expires);
-        if let Some(past) = age {
-            return Err(Refusal::Expired(past));
-        }
-        let slots = u32::try_from(entries.len()).map_err(|_| Refusal::Damaged)?;
-        // The table numbers 2^32 pages: 16 TiB.
-        first.checked_add(slots).ok_or(Refusal::Damaged)?;
-        for (page, entry) in (first..).zip(&entries) {
-            builder.insert(entry.hash, page);
-        }
-        Ok(Self { path: path.to_owned(), file, seal, first, slots, expires: header.expires })
-    }
-
-    fn read(&self, slot: u32, page: &mut [u8; PAGE_SIZE]) -> Result<bool, Refusal> {
-        if slot >= self.slots {
-            return Ok(false);
-        }
-        let mut sealed = [0; SLOT_BYTES];
-        let at = HEADER_BYTES as u64 + u64::from(slot) * SLOT_BYTES as u64;
-        let read = self.file.read_exact_at(&mut sealed, at);
-        read.map_err(|error| Refusal::Unreadable(error.to_string()))?;
-        self.seal.open_page(slot.into(), &mut sealed, page)?;
-        Ok(true)
+        kept.copy.read(page - kept.first, copy)
     }
 }
 

@@ -3,6 +3,8 @@
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash, ScopeKey};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 
+use crate::blocks::BlockNames;
+
 /// Bytes before the first slot.
 pub(super) const HEADER_BYTES: usize = 128;
 /// A page's counter, its ciphertext, its tag.
@@ -114,7 +116,7 @@ impl Seal {
     pub(super) fn finish(
         &self,
         mut header: Header,
-        blocks: &[Vec<u8>],
+        blocks: &BlockNames,
         entries: &[Entry],
     ) -> ([u8; HEADER_BYTES], Vec<u8>) {
         let mut table = encode_table(blocks, entries);
@@ -133,7 +135,7 @@ impl Seal {
         &self,
         head: &[u8; HEADER_BYTES],
         mut table: Vec<u8>,
-    ) -> Result<(Vec<Vec<u8>>, Vec<Entry>), Refusal> {
+    ) -> Result<(BlockNames, Vec<Entry>), Refusal> {
         let slots = Header::decode(head)?.slots;
         table.extend(&head[COVERED..]);
         let aad = Aad::from(&head[..COVERED]);
@@ -214,10 +216,10 @@ impl Header {
     }
 }
 
-fn encode_table(blocks: &[Vec<u8>], entries: &[Entry]) -> Vec<u8> {
+fn encode_table(blocks: &BlockNames, entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + entries.len() * ENTRY);
-    out.extend(u32::try_from(blocks.len()).unwrap_or(u32::MAX).to_le_bytes());
-    for name in blocks {
+    out.extend(u32::try_from(blocks.iter().len()).unwrap_or(u32::MAX).to_le_bytes());
+    for name in blocks.iter() {
         // QEMU's names have one byte for their length.
         out.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
         out.extend(name);
@@ -231,7 +233,7 @@ fn encode_table(blocks: &[Vec<u8>], entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-fn decode_table(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, Vec<Entry>), Refusal> {
+fn decode_table(bytes: &[u8]) -> Result<(BlockNames, Vec<Entry>), Refusal> {
     let (count, mut rest) = bytes.split_first_chunk().ok_or(Refusal::Damaged)?;
     let mut blocks = Vec::new();
     for _ in 0..u32::from_le_bytes(*count) {
@@ -252,7 +254,7 @@ fn decode_table(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, Vec<Entry>), Refusal> {
         Some(Entry { hash: PageHash(*hash), block, offset })
     };
     let entries: Option<Vec<Entry>> = lines.iter().map(entry).collect();
-    Ok((blocks, entries.ok_or(Refusal::Damaged)?))
+    Ok((blocks.into_iter().collect(), entries.ok_or(Refusal::Damaged)?))
 }
 
 #[cfg(test)]
@@ -284,7 +286,8 @@ mod tests {
             .zip(&pages)
             .map(|(at, page)| Entry { hash: key.hash(page), block: 0, offset: at * 4096 })
             .collect();
-        let (head, table) = seal.finish(header(), &[b"pc.ram".to_vec()], &entries);
+        let (head, table) =
+            seal.finish(header(), &BlockNames::from_iter([b"pc.ram".to_vec()]), &entries);
         [&head[..], &slots, &table].concat()
     }
 

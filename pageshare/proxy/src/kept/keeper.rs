@@ -1,4 +1,4 @@
-//! The sender's side: writes a copy of what leaves, in a thread of its own.
+//! Writes a copy of what leaves or arrives, in a thread of its own.
 //!
 //! The migration never waits for it. What the disk does not take in time is not kept, which costs
 //! savings on the way back and nothing else; at the first error the copy is given up.
@@ -11,14 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash, ScopeKey};
 use rustix::fs::{FlockOperation, flock};
 use tracing::{info, warn};
 
+use super::directory::{FINISHED, PARTIAL, finished};
 use super::file::{Entry, HEADER_BYTES, Header, SLOT_BYTES, Seal, cut};
-use super::{FINISHED, PARTIAL, now};
+use super::now;
+use crate::blocks::BlockNames;
 use crate::error::Error;
 use crate::handshake::random;
 use crate::scope::Scope;
@@ -50,9 +52,9 @@ pub struct KeptPages {
 
 enum Order {
     Pages(KeptPages),
-    /// The VM has left, and its RAM blocks have these names: finish the copy.
-    Finish(Vec<Vec<u8>>),
-    /// It has not.
+    /// The VM is where it was to go, and its RAM blocks have these names: finish the copy.
+    Finish(BlockNames),
+    /// It is not.
     Discard,
 }
 
@@ -84,13 +86,13 @@ impl Keeper {
         self.orders.try_send(Order::Pages(pages)).is_ok()
     }
 
-    /// Finishes the copy once what is queued is written: the VM has left, and its RAM blocks have
-    /// these names, by number. Returns the number of pages in it.
-    pub fn finish(&self, blocks: Vec<Vec<u8>>) -> u64 {
+    /// Finishes the copy once what is queued is written: the VM is where it was to go, and its RAM
+    /// blocks have these names. Returns the number of pages in it.
+    pub fn finish(&self, blocks: BlockNames) -> u64 {
         self.end(Order::Finish(blocks))
     }
 
-    /// Removes the copy: the VM has stayed.
+    /// Removes the copy: the VM has stayed where it was.
     pub fn discard(&self) {
         self.end(Order::Discard);
     }
@@ -225,7 +227,7 @@ impl Writer {
         mine <= self.place.quota
     }
 
-    fn finish(&mut self, blocks: &[Vec<u8>]) -> io::Result<u64> {
+    fn finish(&mut self, blocks: &BlockNames) -> io::Result<u64> {
         let label = cut(&self.place.label).to_owned();
         let created = now();
         let expires = created.saturating_add(self.place.lifetime.as_secs());
@@ -248,44 +250,6 @@ impl Writer {
 
 fn place(slot: usize) -> u64 {
     (HEADER_BYTES + slot * SLOT_BYTES) as u64
-}
-
-/// A finished copy, of whatever scope.
-struct Finished {
-    path: PathBuf,
-    bytes: u64,
-    modified: Option<SystemTime>,
-    head: Option<[u8; HEADER_BYTES]>,
-}
-
-impl Finished {
-    fn header(&self) -> Option<Header> {
-        Header::decode(self.head.as_ref()?).ok()
-    }
-
-    fn is_of(&self, label: &str, key: &HashKey) -> bool {
-        self.head.as_ref().is_some_and(|head| Header::is_of(head, key))
-            && self.header().is_some_and(|header| header.label == label)
-    }
-}
-
-fn finished(directory: &Path) -> io::Result<Vec<Finished>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.extension().is_none_or(|end| end != FINISHED) {
-            continue;
-        }
-        // Another process may just have removed it.
-        let Ok(metadata) = path.metadata() else { continue };
-        let head = File::open(&path).ok().and_then(|file| {
-            let mut head = [0; HEADER_BYTES];
-            file.read_exact_at(&mut head, 0).ok().map(|()| head)
-        });
-        let (bytes, modified) = (metadata.len(), metadata.modified().ok());
-        found.push(Finished { path, bytes, modified, head });
-    }
-    Ok(found)
 }
 
 /// Removes what has expired, and what nobody writes any more.

@@ -1,9 +1,11 @@
-//! At which address of the guest each page that arrives is put.
+//! At which address of the guest each page that arrives is put, and what is kept of it.
 
+use pageshare_index::PAGE_SIZE;
 use pageshare_stream::{Parser, Step};
 use pageshare_wire::segment::Placed;
 
 use super::session::Session;
+use crate::kept::KeptPages;
 
 /// Follows one channel's stream.
 #[derive(Default)]
@@ -26,6 +28,7 @@ impl Addresses {
             joined = std::mem::take(&mut self.rest);
             &joined
         };
+        let (keeps, mut keep) = (session.keeps(), KeptPages::default());
         let mut received = session.received();
         let mut placed = placed.iter().peekable();
         let mut at = 0;
@@ -34,14 +37,24 @@ impl Addresses {
                 received.learn(self.parser.blocks());
                 self.learned = true;
             }
-            if let Some(content) = token.content_at()
-                && let Some(page) = placed.next_if(|page| page.at + before == at + content)
-            {
-                let (block, offset) = self.parser.page();
-                received.note(page.hash, block, offset);
+            if let Some(content) = token.content_at().map(|content| at + content) {
+                let asked = placed.next_if(|page| page.at + before == content);
+                if asked.is_some() || keeps {
+                    let (block, offset) = self.parser.page();
+                    let block = received.names().number(block);
+                    if let Some(page) = asked {
+                        received.note(page.hash, block, offset);
+                    }
+                    if keeps {
+                        keep.pages.push((block, offset, asked.map(|page| page.hash)));
+                        keep.contents.extend_from_slice(&stream[content..content + PAGE_SIZE]);
+                    }
+                }
             }
             at += length;
         }
+        drop(received);
+        session.keep(keep);
         self.rest = stream[at..].to_vec();
     }
 }

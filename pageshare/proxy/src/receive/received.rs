@@ -11,6 +11,7 @@ use pageshare_index::{HashKey, PAGE_SIZE, PageHash, PrefixHasher};
 use pageshare_stream::RamBlock;
 use tracing::{debug, info};
 
+use crate::blocks::BlockNames;
 use crate::guest_memory::GuestMemory;
 
 /// Places that are kept in any case, also before the guest's size is known.
@@ -22,8 +23,7 @@ pub(super) struct Received {
     memory: Option<GuestMemory>,
     /// By the first half of the hash: number of the block, and page in it.
     places: HashMap<u64, (u32, u32), BuildHasherDefault<PrefixHasher>>,
-    /// Names of blocks, by number.
-    names: Vec<Vec<u8>>,
+    names: BlockNames,
     /// The guest's blocks, once the main channel has listed them.
     blocks: Vec<RamBlock>,
 }
@@ -56,15 +56,14 @@ impl Received {
         }
     }
 
-    /// A page with this hash is on its way to QEMU.
-    pub(super) fn note(&mut self, hash: PageHash, block: &[u8], offset: u64) {
-        let known = self.names.iter().position(|known| known == block);
-        let block = known.unwrap_or_else(|| {
-            self.names.push(block.to_vec());
-            self.names.len() - 1
-        });
-        let page = u32::try_from(offset / PAGE_SIZE as u64);
-        let (Ok(block), Ok(page)) = (u32::try_from(block), page) else { return };
+    /// The names of the guest's RAM blocks, by which pages are noted.
+    pub(super) fn names(&mut self) -> &mut BlockNames {
+        &mut self.names
+    }
+
+    /// A page with this hash is on its way to QEMU, at an offset in the block with this number.
+    pub(super) fn note(&mut self, hash: PageHash, block: u32, offset: u64) {
+        let Ok(page) = u32::try_from(offset / PAGE_SIZE as u64) else { return };
         // A guest that writes new pages for hours: no more places than twice its pages are kept.
         let bytes: u64 = self.blocks.iter().map(|block| block.bytes).sum();
         if self.places.len() as u64 > 2 * bytes / PAGE_SIZE as u64 + FEW {
@@ -81,7 +80,7 @@ impl Received {
         copy: &mut [u8; PAGE_SIZE],
     ) -> bool {
         let Some((block, page)) = self.places.get(&hash.prefix()) else { return false };
-        let (Some(memory), Some(name)) = (&mut self.memory, self.names.get(*block as usize)) else {
+        let (Some(memory), Some(name)) = (&mut self.memory, self.names.name(*block)) else {
             return false;
         };
         let offset = u64::from(*page) * PAGE_SIZE as u64;

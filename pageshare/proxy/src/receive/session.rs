@@ -8,12 +8,14 @@ use pageshare_index::{HashKey, PAGE_SIZE, PageHash, Recent};
 use pageshare_wire::PageSet;
 use pageshare_wire::ask::{Answer, Ask};
 use pageshare_wire::segment::Held;
+use tracing::{info, warn};
 
 use super::Receiver;
 use super::received::Received;
 use super::shelf::Shared;
 use crate::handshake::Agreed;
-use crate::record::{Account, add};
+use crate::kept::{Keeper, KeptPages};
+use crate::record::{Account, Record, add};
 
 /// Longest that a channel waits for the first one to reach QEMU. It goes on after that: the stream
 /// is QEMU's business, and some QEMU may open its channels in another order.
@@ -29,6 +31,7 @@ pub(super) struct Session {
     shared: Option<Shared>,
     recent: Mutex<Recent>,
     received: Mutex<Received>,
+    keeper: Option<Keeper>,
     open: AtomicUsize,
     /// Whether channel 0 has reached QEMU, and who waits for that.
     first: (Mutex<bool>, Condvar),
@@ -36,17 +39,19 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn begin(receiver: Arc<Receiver>, agreed: &Agreed) -> Self {
-        let shelf = receiver
-            .shelves
-            .iter()
-            .find(|(scope, _)| agreed.scope.as_ref() == Some(&scope.name))
-            .map(|(_, shelf)| shelf.shared());
+        let shelf =
+            receiver.shelves.iter().find(|(scope, _)| agreed.scope.as_ref() == Some(&scope.name));
+        let keeper = receiver.keep.as_ref().zip(shelf).and_then(|(place, (scope, _))| {
+            let keeper = Keeper::begin(place, scope);
+            keeper.inspect_err(|error| warn!("no copy of this VM is kept: {error}")).ok()
+        });
         Self {
             account: receiver.metrics.begin("receive", agreed.migration.0),
             scope: agreed.scope.clone(),
-            shared: shelf,
+            shared: shelf.map(|(_, shelf)| shelf.shared()),
             recent: Mutex::new(Recent::with_room_for(receiver.recent_bytes)),
             received: Mutex::default(),
+            keeper,
             open: AtomicUsize::new(0),
             first: (Mutex::new(false), Condvar::new()),
             receiver,
@@ -87,6 +92,42 @@ impl Session {
     /// Whether it was the last one.
     pub(super) fn close_channel(&self) -> bool {
         self.open.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    /// Whether a copy is kept.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Keeps pages that have arrived, for the next time that this VM migrates.
+    pub(super) fn keep(&self, pages: KeptPages) {
+        let count = pages.pages.len();
+        if count > 0 && self.keeper.as_ref().is_some_and(|keeper| !keeper.keep(pages)) {
+            add(&self.account.pages_not_kept, count);
+        }
+    }
+
+    /// The last channel has closed: a copy of a VM that has arrived is finished. Nothing, if it was
+    /// an estimate.
+    pub(super) fn end(&self) -> Option<Record> {
+        let so_far = self.account.record();
+        let (silent, broken) = (so_far.stream_bytes == 0, so_far.error.is_some());
+        let estimate = silent && so_far.pages_asked > 0 && !broken;
+        if let Some(keeper) = &self.keeper {
+            if silent || broken {
+                keeper.discard();
+            } else {
+                let kept = keeper.finish(self.received().names().clone());
+                info!("kept a copy of {kept} pages");
+                self.account.pages_kept.store(kept, Ordering::Relaxed);
+            }
+        }
+        if estimate {
+            self.receiver.metrics.forget(&self.account);
+            info!("answered an estimate over {} pages", so_far.pages_asked);
+            return None;
+        }
+        Some(self.receiver.metrics.end(&self.account))
     }
 
     /// Pages that have just arrived.

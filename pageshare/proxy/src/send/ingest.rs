@@ -1,7 +1,7 @@
 //! Takes the stream from QEMU, cuts it into segments, and asks for their pages.
 
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
@@ -16,7 +16,7 @@ use super::Candidates;
 use super::migration::Migration;
 use super::outlet::Outlet;
 use super::versions::Address;
-use super::workers::{Bases, Done, Job, Pages};
+use super::workers::{Base, BaseContent, Done, Job, Pages};
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::kept::KeptPages;
@@ -88,7 +88,7 @@ pub(super) struct Waiting {
     pub(super) asked: usize,
     /// Those of the pages that KSM has merged, if KSM was looked at.
     pub(super) merged: Option<PageSet>,
-    pub(super) bases: Bases,
+    pub(super) bases: Vec<Base>,
     pub(super) then: Then,
 }
 
@@ -230,7 +230,7 @@ impl Ingest<'_> {
             self.migration.keep(to_keep(&draft, pages, hashes));
         }
         if asked.is_empty() {
-            let pages = Pages::Answered(Answer::default(), Bases::new());
+            let pages = Pages::Answered(Answer::default(), Vec::new());
             encode(self.migration, Job { draft, hashes, pages, compress: false, done });
             return self.outlet.put(number, encoded);
         }
@@ -240,10 +240,10 @@ impl Ingest<'_> {
         let at_once = self.migration.sender.at_once
             && self.migration.sender.candidates == Candidates::Ksm
             && self.migration.gains().ask.often_saves();
-        let bases = if at_once { Bases::new() } else { self.bases(&draft, &asked, &hashes) };
+        let bases = if at_once { Vec::new() } else { self.bases(&draft, &asked, &hashes) };
         let ask = Ask {
             hashes: hashes.clone(),
-            bases: bases.iter().map(|(page, hash, _)| (*page, *hash)).collect(),
+            bases: bases.iter().map(|base| (base.page, base.hash)).collect(),
         };
         let mut waiting = Waiting {
             asked: hashes.len(),
@@ -287,17 +287,30 @@ impl Ingest<'_> {
     }
 
     /// Earlier versions of the pages asked for, which are noted as they are now.
-    fn bases(&self, draft: &Draft, asked: &[&Page], hashes: &[PageHash]) -> Bases {
-        let Some(mut versions) = self.migration.versions() else { return Bases::new() };
-        let mut bases = Bases::new();
+    fn bases(&self, draft: &Draft, asked: &[&Page], hashes: &[PageHash]) -> Vec<Base> {
+        let mut versions = self.migration.versions();
+        let kept = self.migration.earlier().filter(|_| self.in_scope);
+        let mut bases = Vec::new();
+        if versions.is_none() && kept.is_none() {
+            return bases;
+        }
         let contents = draft.contents();
         for (index, ((page, hash), content)) in (0..).zip(asked.iter().zip(hashes).zip(contents)) {
-            if let Some((earlier, base)) = versions.earlier(page.address)
-                && earlier != *hash
+            let at = page.address;
+            if let Some((earlier, base)) = versions.as_ref().and_then(|it| it.earlier(at)) {
+                if earlier != *hash {
+                    let content = BaseContent::Sent(Box::new(*base));
+                    bases.push(Base { page: index, hash: earlier, content });
+                }
+            } else if let Some((copy, version)) = kept.and_then(|it| Some((it, it.find(at)?)))
+                && version.hash != *hash
             {
-                bases.push((index, earlier, Box::new(*base)));
+                let content = BaseContent::Kept(Arc::clone(copy), version);
+                bases.push(Base { page: index, hash: version.hash, content });
             }
-            versions.note(page.address, *hash, content);
+            if let Some(versions) = &mut versions {
+                versions.note(at, *hash, content);
+            }
         }
         bases
     }

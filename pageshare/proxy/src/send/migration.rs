@@ -12,9 +12,10 @@ use tracing::{debug, info, warn};
 use super::versions::Versions;
 use super::workers::Workers;
 use super::{Candidates, Sender};
+use crate::blocks::BlockNames;
 use crate::error::Error;
 use crate::handshake;
-use crate::kept::{Keeper, KeptPages};
+use crate::kept::{Earlier, Keeper, KeptPages};
 use crate::ksm::Ksm;
 use crate::record::{Account, Record, add};
 use crate::sources::is_qemu;
@@ -29,9 +30,11 @@ pub(super) struct Migration {
     gains: Mutex<Gains>,
     ksm: Option<Mutex<Ksm>>,
     versions: Option<Mutex<Versions>>,
+    /// The copy to which differences are taken.
+    earlier: Option<Arc<Earlier>>,
     keeper: Option<Keeper>,
-    /// Names of RAM blocks in the order in which pages of them came.
-    blocks: Mutex<Vec<Vec<u8>>>,
+    /// RAM blocks, which have the numbers that `earlier` gives them.
+    blocks: Mutex<BlockNames>,
     opened: AtomicU32,
     open: AtomicUsize,
 }
@@ -69,6 +72,9 @@ impl Migration {
             let keeper = Keeper::begin(place, scope);
             keeper.inspect_err(|error| warn!("no copy of this VM is kept: {error}")).ok()
         });
+        let kept = sender.kept.as_ref().zip(sender.scope.as_ref());
+        let earlier = kept.and_then(|(place, scope)| Earlier::open(place, scope)).map(Arc::new);
+        let blocks = earlier.as_ref().map(|earlier| earlier.blocks().clone()).unwrap_or_default();
         let versions =
             (sender.delta_bytes > 0).then(|| Versions::with_room_for(sender.delta_bytes));
         let id = MigrationId(handshake::random()?);
@@ -80,8 +86,9 @@ impl Migration {
             gains: Mutex::new(Gains { link: Link::default(), ask, compress }),
             ksm,
             versions: versions.map(Mutex::new),
+            earlier,
             keeper,
-            blocks: Mutex::default(),
+            blocks: Mutex::new(blocks),
             opened: AtomicU32::new(0),
             open: AtomicUsize::new(0),
             sender,
@@ -111,16 +118,15 @@ impl Migration {
 
     /// The number of a RAM block.
     pub(super) fn block(&self, name: &[u8]) -> u32 {
-        let mut blocks = locked(&self.blocks);
-        let known = blocks.iter().position(|known| known == name);
-        let number = known.unwrap_or_else(|| {
-            blocks.push(name.to_vec());
-            blocks.len() - 1
-        });
-        u32::try_from(number).unwrap_or(u32::MAX)
+        locked(&self.blocks).number(name)
     }
 
-    /// What pages held when they were sent last, if differences are sent.
+    /// What pages held when the VM was last copied here, if differences to that are sent.
+    pub(super) fn earlier(&self) -> Option<&Arc<Earlier>> {
+        self.earlier.as_ref()
+    }
+
+    /// What pages held when they were sent last, if differences to that are sent.
     pub(super) fn versions(&self) -> Option<MutexGuard<'_, Versions>> {
         self.versions.as_ref().map(locked)
     }

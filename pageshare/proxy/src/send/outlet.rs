@@ -127,6 +127,7 @@ fn account(migration: &Migration, done: &Done, bytes: usize, sent: Sent) {
     add(&account.pages_referenced, done.encoded.references());
     add(&account.pages_delta, done.deltas);
     add(&account.delta_saved, done.delta_saved);
+    add(&account.pages_delta_kept, done.deltas_kept);
     let mut gains = migration.gains();
     let compression = done.encoded.compression();
     gains.link.wrote(Written {

@@ -8,11 +8,25 @@ use pageshare_wire::segment::{Draft, Encoded, Treatment};
 use pageshare_wire::{Compressor, delta};
 
 use crate::error::Error;
+use crate::kept::{Earlier, Version};
 use crate::processor::thread_time;
 
-/// Earlier versions of a segment's pages: the page's index among those asked for, the version's
-/// hash, its content.
-pub(super) type Bases = Vec<(u16, PageHash, Box<[u8; PAGE_SIZE]>)>;
+/// An earlier version of a page.
+pub(super) struct Base {
+    /// The page's index among the segment's that are asked for.
+    pub(super) page: u16,
+    /// The version's hash.
+    pub(super) hash: PageHash,
+    pub(super) content: BaseContent,
+}
+
+/// Where an earlier version's content is.
+pub(super) enum BaseContent {
+    /// It was sent in this migration.
+    Sent(Box<[u8; PAGE_SIZE]>),
+    /// It is in a kept copy, out of which it is read once the receiver has affirmed it.
+    Kept(Arc<Earlier>, Version),
+}
 
 /// A segment to encode, and where to put the result.
 pub(super) struct Job {
@@ -26,9 +40,18 @@ pub(super) struct Job {
 /// How the pages of a segment are to travel.
 pub(super) enum Pages {
     /// As the answer allows.
-    Answered(Answer, Bases),
+    Answered(Answer, Vec<Base>),
     /// All as references, whatever the answer will be.
     AtOnce,
+}
+
+impl Pages {
+    /// Whether a kept copy is to be read.
+    fn reads(&self) -> bool {
+        let Self::Answered(answer, bases) = self else { return false };
+        answer.bases.count() > 0
+            && bases.iter().any(|base| matches!(base.content, BaseContent::Kept(..)))
+    }
 }
 
 /// An encoded segment and the seconds of processor time it took.
@@ -38,6 +61,8 @@ pub(super) struct Done {
     /// Pages that travel as differences, and the bytes that this spares before compression.
     pub(super) deltas: usize,
     pub(super) delta_saved: usize,
+    /// Of those pages, the ones whose earlier version came out of a kept copy.
+    pub(super) deltas_kept: usize,
 }
 
 /// The threads, which end when the last handle is dropped.
@@ -55,17 +80,18 @@ impl Workers {
                 loop {
                     let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(job) = job else { return };
-                    finish(job, Some(&mut compressor));
+                    let compressor = job.compress.then_some(&mut compressor);
+                    finish(job, compressor);
                 }
             });
         }
         Ok(Self(jobs))
     }
 
-    /// Has a segment encoded in a thread if it is to be compressed, else at once: gathering
-    /// literals is not worth a switch of threads.
+    /// Has a segment encoded in a thread if it is to be compressed or a disk to be read, else at
+    /// once: gathering literals is not worth a switch of threads.
     pub(super) fn encode(&self, job: Job) {
-        if job.compress {
+        if job.compress || job.pages.reads() {
             // The threads live as long as this handle.
             let _ = self.0.send(job);
         } else {
@@ -81,8 +107,10 @@ pub(super) fn compressor(level: i32) -> Result<Compressor, Error> {
 
 fn finish(job: Job, compressor: Option<&mut Compressor>) {
     let asked = job.draft.asked();
-    let (treatments, deltas) = match &job.pages {
-        Pages::AtOnce => (vec![Treatment::AtOnce; asked], Vec::new()),
+    let Treated { treatments, deltas, kept } = match &job.pages {
+        Pages::AtOnce => {
+            Treated { treatments: vec![Treatment::AtOnce; asked], ..Treated::default() }
+        }
         Pages::Answered(answer, bases) => treat(&job.draft, answer, bases),
     };
     let bytes: usize = deltas.iter().map(|delta| delta.len() + 2).sum();
@@ -92,27 +120,49 @@ fn finish(job: Job, compressor: Option<&mut Compressor>) {
     let encoded = job.draft.encode(job.hashes, &treatments, &deltas, compressor);
     let seconds = thread_time().saturating_sub(begin).as_secs_f64();
     // A channel that has failed no longer waits for its segments.
-    let _ = job.done.send(Done { encoded, seconds, deltas: deltas.len(), delta_saved });
+    let done = Done { encoded, seconds, deltas: deltas.len(), delta_saved, deltas_kept: kept };
+    let _ = job.done.send(done);
 }
 
-fn treat(draft: &Draft, answer: &Answer, bases: &Bases) -> (Vec<Treatment>, Vec<Vec<u8>>) {
-    let mut treatments: Vec<Treatment> = (0..draft.asked())
+/// How the pages asked for are to travel.
+#[derive(Default)]
+struct Treated {
+    treatments: Vec<Treatment>,
+    deltas: Vec<Vec<u8>>,
+    /// Deltas from versions in a kept copy.
+    kept: usize,
+}
+
+fn treat(draft: &Draft, answer: &Answer, bases: &[Base]) -> Treated {
+    let treatments = (0..draft.asked())
         .map(|page| match answer.known.contains(page) {
             true => Treatment::Reference,
             false => Treatment::Content,
         })
         .collect();
-    let mut deltas = Vec::new();
+    let mut treated = Treated { treatments, ..Treated::default() };
     if answer.bases.count() > 0 {
         let contents = draft.contents();
-        for (number, (page, _, base)) in bases.iter().enumerate() {
-            let page = usize::from(*page);
-            let useful = answer.bases.contains(number) && treatments[page] == Treatment::Content;
-            if let Some(delta) = useful.then(|| delta::encode(base, contents[page])).flatten() {
-                treatments[page] = Treatment::Delta;
-                deltas.push(delta);
+        for (number, base) in bases.iter().enumerate() {
+            let page = usize::from(base.page);
+            let useful =
+                answer.bases.contains(number) && treated.treatments[page] == Treatment::Content;
+            if let Some(delta) = useful.then(|| base.content.delta_to(contents[page])).flatten() {
+                treated.treatments[page] = Treatment::Delta;
+                treated.deltas.push(delta);
+                treated.kept += usize::from(matches!(base.content, BaseContent::Kept(..)));
             }
         }
     }
-    (treatments, deltas)
+    treated
+}
+
+impl BaseContent {
+    /// What leads from here to `page`; nothing if that is not worth it, or this cannot be read.
+    fn delta_to(&self, page: &[u8; PAGE_SIZE]) -> Option<Vec<u8>> {
+        match self {
+            Self::Sent(content) => delta::encode(content, page),
+            Self::Kept(earlier, version) => delta::encode(&earlier.read(*version)?, page),
+        }
+    }
 }

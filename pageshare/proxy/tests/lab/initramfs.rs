@@ -39,6 +39,15 @@ while read command word; do
         done &
         echo TICKING ;;
     own) /bin/busybox seq -s " $word " 1 600000 > /own/more; echo FILLED ;;
+    edit)
+        page=0
+        while [ $page -lt 96 ]; do
+            echo "edit $page" | /bin/busybox dd of=/own/more bs=16 seek=$((page * 256)) \
+                conv=notrunc 2>/dev/null
+            page=$((page + 1))
+        done
+        echo EDITED ;;
+    more) echo "SUM $(/bin/busybox sha256sum /own/more)" ;;
     random) /bin/busybox dd if=/dev/urandom of=/own/more bs=1M count=12 2>/dev/null; echo FILLED ;;
     esac
 done

@@ -24,6 +24,7 @@ class Arm:
         sources: what the receiver indexes.
         ksm: whether KSM merges pages on the hosts first, and the sender is told.
         returning: whether the guest has been at the destination before and left a copy there.
+        differing: whether its home kept a copy too as it came back, for differences to that.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Arm:
     sources: tuple[Source, ...] = ("peer",)
     ksm: bool = False
     returning: bool = False
+    differing: bool = False
 
     @property
     def proxied(self) -> bool:
@@ -102,6 +104,13 @@ ARMS = (
         "pageshare back to a host that the guest has left, where it left a copy",
         send=(),
         returning=True,
+    ),
+    Arm(
+        "return by difference",
+        "the same, where what has changed since goes as the difference from a copy at home",
+        send=(),
+        returning=True,
+        differing=True,
     ),
     Arm(
         "no delta",

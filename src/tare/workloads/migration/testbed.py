@@ -176,11 +176,16 @@ class Bed:
             "measured_bits_s": None if rate_bits_s is None else self._rates[rate_bits_s],
         }
 
-    def visit(self, keep: Path) -> None:
+    @property
+    def kept_home(self) -> Path:
+        """Where the source keeps the copies of guests that have come home."""
+        return self.scratch / "kept-home"
+
+    def visit(self, *, keep_home: bool) -> None:
         """Have the guest visit the destination and leave a copy there when it comes home.
 
         Args:
-            keep: a directory of the destination for the copy.
+            keep_home: whether the source keeps a copy too of what comes home.
 
         Raises:
             TrialError: it failed on the way.
@@ -191,14 +196,15 @@ class Bed:
             path = f"unix:{self.trip_folder() / 'visit'}"
             there.ask("migrate-incoming", uri=path)
             travel(self.home, there, path, _BACK_TIMEOUT_S)
-            self.bring_back(there, keep)
+            self.bring_back(there, keep=True, keep_home=keep_home)
 
-    def bring_back(self, guest: Guest, keep: Path | None = None) -> None:
+    def bring_back(self, guest: Guest, *, keep: bool = False, keep_home: bool = False) -> None:
         """Bring the migrated guest home, not measured.
 
         Args:
             guest: at the destination.
-            keep: where pageshare leaves a copy; None does without both.
+            keep: whether pageshare carries it and leaves a copy at the destination.
+            keep_home: whether pageshare, if it carries it, leaves a copy at the source too.
 
         Raises:
             TrialError: it did not come, and is lost.
@@ -215,12 +221,12 @@ class Bed:
         with ExitStack() as stack:
             path = f"unix:{self.trip_folder() / 'back'}"
             proxies = None
-            if keep is not None:
-                proxies = stack.enter_context(self._keeping(keep))
+            if keep:
+                proxies = stack.enter_context(self._keeping(keep_home=keep_home))
             home.ask("migrate-incoming", uri=proxies.inward if proxies else path)
             travel(guest, home, proxies.outward if proxies else path, _BACK_TIMEOUT_S)
             if proxies:
-                proxies.records()  # written when the copy is whole
+                proxies.records()  # written when the copies are whole
         home.wait_state("running", timeout_s=_BACK_TIMEOUT_S)
         self.home, self._at_home = home, True
 
@@ -307,14 +313,15 @@ class Bed:
             cpus=place.cpus,
         )
 
-    def _keeping(self, keep: Path) -> Proxies:
+    def _keeping(self, *, keep_home: bool) -> Proxies:
+        named = ("--keep-name", self.session)
         return Proxies(
             self.site.programs,
             self.wire,
             self.scope,
             self.trip_folder(),
-            send=("--keep", str(keep), "--keep-name", self.session),
-            receive=(),
+            send=("--keep", str(self.kept), *named),
+            receive=("--keep", str(self.kept_home), *named) if keep_home else (),
             cpus=self.cpus[::-1],
             back=True,
         )

@@ -149,7 +149,7 @@ class _Trial:
         bed.warm_up(_seconds(self._session, "warmup"))
         with ExitStack() as stack:
             if self._arm.returning:
-                bed.visit(bed.kept)
+                bed.visit(keep_home=self._arm.differing)
                 time.sleep(_seconds(self._session, "away"))
             if self._arm.ksm:
                 stack.enter_context(ksm.merging(self._site.leftovers, bed.home.pid))
@@ -233,6 +233,8 @@ class _Trial:
         send = [*(arm.send or ())]
         if arm.ksm:
             send += ["--ksm-pid", str(bed.home.pid)]
+        if arm.differing:
+            send += ["--kept", str(bed.kept_home), "--keep-name", bed.session]
         receive = [*arm.receive]
         if arm.returning:
             receive += ["--kept", str(bed.kept)]

@@ -1,0 +1,34 @@
+//! Numbers for the guest's RAM blocks, which QEMU names.
+
+/// Names of RAM blocks; a block's number is its name's place.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct BlockNames(Vec<Vec<u8>>);
+
+impl BlockNames {
+    /// The number of the block with this name, a new one if it has none yet.
+    pub fn number(&mut self, name: &[u8]) -> u32 {
+        let known = self.0.iter().position(|known| known == name);
+        let number = known.unwrap_or_else(|| {
+            self.0.push(name.to_vec());
+            self.0.len() - 1
+        });
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+
+    /// The name of the block with this number.
+    #[must_use]
+    pub fn name(&self, number: u32) -> Option<&[u8]> {
+        self.0.get(number as usize).map(Vec::as_slice)
+    }
+
+    /// All names, by number.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.0.iter().map(Vec::as_slice)
+    }
+}
+
+impl FromIterator<Vec<u8>> for BlockNames {
+    fn from_iter<I: IntoIterator<Item = Vec<u8>>>(names: I) -> Self {
+        Self(names.into_iter().collect())
+    }
+}

@@ -1,0 +1,57 @@
+//! What lies in a directory of copies.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use pageshare_index::HashKey;
+
+use super::file::{HEADER_BYTES, Header};
+
+/// What a finished copy's name ends with.
+pub(super) const FINISHED: &str = "kept";
+/// A copy that is being written.
+pub(super) const PARTIAL: &str = "partial";
+
+/// A finished copy, of whatever scope. Nothing here is proven: who opens the copy proves it.
+pub(super) struct Finished {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) modified: Option<SystemTime>,
+    head: Option<[u8; HEADER_BYTES]>,
+}
+
+impl Finished {
+    /// What its header says, if it can be read.
+    pub(super) fn header(&self) -> Option<Header> {
+        Header::decode(self.head.as_ref()?).ok()
+    }
+
+    /// Whether it says that it is of the VM with this name, in the scope of this key.
+    pub(super) fn is_of(&self, label: &str, key: &HashKey) -> bool {
+        self.head.as_ref().is_some_and(|head| Header::is_of(head, key))
+            && self.header().is_some_and(|header| header.label == label)
+    }
+}
+
+/// All finished copies of a directory.
+pub(super) fn finished(directory: &Path) -> io::Result<Vec<Finished>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|end| end != FINISHED) {
+            continue;
+        }
+        // Another process may just have removed it.
+        let Ok(metadata) = path.metadata() else { continue };
+        let head = File::open(&path).ok().and_then(|file| {
+            let mut head = [0; HEADER_BYTES];
+            file.read_exact_at(&mut head, 0).ok().map(|()| head)
+        });
+        let (bytes, modified) = (metadata.len(), metadata.modified().ok());
+        found.push(Finished { path, bytes, modified, head });
+    }
+    Ok(found)
+}
