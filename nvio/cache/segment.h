@@ -79,6 +79,7 @@ struct FileEntry {
   // said.
   std::atomic<std::uint64_t> confirmed;
   std::atomic<std::uint64_t> part;  // 1 + groups in each node's part (1: striped); 0: not known yet
+  std::uint64_t stripe;             // bytes (stripe.h); 0: not known
   std::atomic<std::uint32_t> left;  // 1: no node caches any of the file any more
   PassiveWriters passive_writers[kPassiveLines];
 };
@@ -127,7 +128,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 3;
+constexpr std::uint32_t kSegmentVersion = 4;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

@@ -16,6 +16,7 @@
 #include "../posix/real.h"
 #include "cached_file.h"
 #include "slots.h"
+#include "stripe.h"
 
 namespace nvio {
 namespace {
@@ -360,6 +361,8 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.bypass_size = settings.bypass_size;
     entry.confirmed.store(size);
     entry.part.store(0);
+    // Only where nodes share the file: to ask it costs a network file system a message.
+    entry.stripe = nodes() > 1 ? stripe_of(fd, status, settings) : 0;
     entry.left.store(0);
     entry.used.store(1, std::memory_order_release);
     return acquire_entry(i, fd);

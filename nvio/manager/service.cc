@@ -201,7 +201,9 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
       return error;
     }
   }
-  reply.part = part_of(cached, wanted->settings.spread, session_.nodes());
+  const Shares shares = shares_of(cached, wanted->settings.spread, session_.nodes());
+  reply.part = shares.part;
+  reply.unit = static_cast<std::uint32_t>(shares.unit);
   reply.value = cached.size();
   reply.state = state_of(cached);
   return 0;

@@ -1,7 +1,5 @@
 #include "file_state.h"
 
-#include "placement.h"
-
 namespace nvio {
 
 FileState state_of(CachedFile& file) {
@@ -20,11 +18,13 @@ FileState state_of(CachedFile& file) {
   }
 }
 
-std::uint64_t part_of(CachedFile& file, Spread spread, std::uint32_t nodes) {
+Shares shares_of(CachedFile& file, Spread spread, std::uint32_t nodes) {
   FileEntry& entry = file.entry();
+  const std::uint64_t unit = unit_of(entry.stripe);
   std::uint64_t known = 0;
-  const std::uint64_t part = spread == Spread::parts ? equal_part(entry.size.load(), nodes) : 0;
-  return entry.part.compare_exchange_strong(known, 1 + part) ? part : known - 1;
+  const std::uint64_t part =
+      spread == Spread::parts ? equal_part(entry.size.load(), unit, nodes) : 0;
+  return {entry.part.compare_exchange_strong(known, 1 + part) ? part : known - 1, unit};
 }
 
 }  // namespace nvio

@@ -51,7 +51,7 @@ bool JobFile::is_routed() const {
   return !cached_.is_plain() && cached_.entry().left.load(std::memory_order_acquire) == 0;
 }
 
-std::uint32_t JobFile::owner(std::uint64_t group) const { return owner_of(group, part_, nodes_); }
+std::uint32_t JobFile::owner(std::uint64_t group) const { return owner_of(group, shares_, nodes_); }
 
 int JobFile::fail(int error) {
   broken_.store(error);
@@ -61,7 +61,7 @@ int JobFile::fail(int error) {
 void JobFile::enter() {
   Reply reply{};
   if (home_ == node_) {
-    part_ = part_of(cached_, settings_.spread, nodes_);
+    shares_ = shares_of(cached_, settings_.spread, nodes_);
     reply.state = state_of(cached_);
   } else {
     const std::lock_guard guard(opening_);
@@ -70,7 +70,7 @@ void JobFile::enter() {
         fail(error);
         return;
       }
-      part_ = reply.part;
+      shares_ = {reply.part, std::max<std::uint64_t>(reply.unit, 1)};
     } else {
       // Opened by this process already, which follows every change of state since.
       return;
@@ -438,6 +438,7 @@ int JobFile::open_at(std::uint32_t node, bool routed, Reply& reply) {
   open.inode = entry.inode;
   open.access = (cached_.can_read() ? kReads : 0) | (cached_.can_write_back() ? kWrites : 0);
   open.settings = settings_;
+  open.settings.stripe = entry.stripe;
   open.path = std::string(entry.path, strnlen(entry.path, kMaxPath));
   Request request{};
   request.operation = Operation::open;

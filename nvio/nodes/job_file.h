@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "../cache/cached_file.h"
+#include "placement.h"
 #include "wire.h"
 #include "write_queue.h"
 
@@ -93,7 +94,7 @@ class JobFile {
   FileSettings settings_;
   std::uint32_t handles_ = 0;  // guarded by the job
   std::uint32_t nodes_, node_, home_;
-  std::uint64_t part_ = 0;
+  Shares shares_{0, 1};                               // as the home node decided
   std::mutex opening_;                                // guards opening at other nodes
   std::vector<std::atomic<std::uint32_t>> numbers_;   // the file's at each node, or kNone
   std::vector<std::atomic<std::uint8_t>> unsynced_;   // nodes written to since the last sync

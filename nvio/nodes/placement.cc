@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 
 #include "../cache/segment.h"
@@ -57,14 +58,21 @@ bool place_process(Settings& settings, std::string& why) {
   return true;
 }
 
-std::uint32_t owner_of(std::uint64_t group, std::uint64_t part, std::uint32_t nodes) {
-  if (part == 0) return static_cast<std::uint32_t>(group % nodes);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(group / part, nodes - 1));
+std::uint64_t unit_of(std::uint64_t stripe) {
+  constexpr std::uint64_t kMostUnit = 64;
+  if (stripe == 0 || stripe > kMostStripe) return 1;
+  return std::min(std::lcm(stripe, kGroupSize) / kGroupSize, kMostUnit);
 }
 
-std::uint64_t equal_part(std::uint64_t size, std::uint32_t nodes) {
-  const std::uint64_t groups = (size + kGroupSize - 1) / kGroupSize;
-  return (groups + nodes - 1) / nodes;
+std::uint32_t owner_of(std::uint64_t group, const Shares& shares, std::uint32_t nodes) {
+  if (shares.part == 0) return static_cast<std::uint32_t>(group / shares.unit % nodes);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(group / shares.part, nodes - 1));
+}
+
+std::uint64_t equal_part(std::uint64_t size, std::uint64_t unit, std::uint32_t nodes) {
+  const std::uint64_t bytes = unit * kGroupSize;
+  const std::uint64_t units = size / bytes + (size % bytes != 0 ? 1 : 0);
+  return (units + nodes - 1) / nodes * unit;
 }
 
 std::uint32_t home_of(std::uint64_t inode, std::uint32_t nodes) {

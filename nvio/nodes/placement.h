@@ -14,11 +14,20 @@ namespace nvio {
 // ranks whose caches do not see each other would read old bytes.
 bool place_process(Settings& settings, std::string& why);
 
-// The owner of a group (1 MiB) of a file. `part`: groups in each node's part, or 0: striped.
-std::uint32_t owner_of(std::uint64_t group, std::uint64_t part, std::uint32_t nodes);
-// Groups in each node's equal part of a file that is `size` bytes long when it is first opened; 0
-// (striped) for a file that is empty then.
-std::uint64_t equal_part(std::uint64_t size, std::uint32_t nodes);
+// How the groups (1 MiB) of a file belong to nodes.
+struct Shares {
+  std::uint64_t part;  // groups in each node's part; 0: striped, by units
+  std::uint64_t unit;  // groups that stay together
+};
+
+// The least number of groups that hold whole stripes of `stripe` bytes; no more than 64, where such
+// a number were larger. 1 for stripes that are not known (0).
+std::uint64_t unit_of(std::uint64_t stripe);
+// The owner of a group of a file.
+std::uint32_t owner_of(std::uint64_t group, const Shares& shares, std::uint32_t nodes);
+// Groups in each node's equal part, of whole units, of a file that is `size` bytes long when it is
+// first opened; 0 (striped) for a file that is empty then.
+std::uint64_t equal_part(std::uint64_t size, std::uint64_t unit, std::uint32_t nodes);
 // The node that knows a file's size and state.
 std::uint32_t home_of(std::uint64_t inode, std::uint32_t nodes);
 

@@ -63,7 +63,7 @@ std::optional<OpenRequest> parse_open(std::span<const std::byte> payload) {
       body.admit > static_cast<std::uint8_t>(Admit::never) ||
       body.sync > static_cast<std::uint8_t>(SyncTo::file) ||
       body.close > static_cast<std::uint8_t>(Close::durable) ||
-      body.spread > static_cast<std::uint8_t>(Spread::parts)) {
+      body.spread > static_cast<std::uint8_t>(Spread::parts) || body.stripe > kMostStripe) {
     return std::nullopt;
   }
   OpenRequest request;
@@ -74,6 +74,7 @@ std::optional<OpenRequest> parse_open(std::span<const std::byte> payload) {
   request.settings.close = static_cast<Close>(body.close);
   request.settings.spread = static_cast<Spread>(body.spread);
   request.settings.bypass_size = body.bypass_size;
+  request.settings.stripe = body.stripe;
   request.path = path;
   return request;
 }
@@ -85,7 +86,8 @@ std::vector<std::byte> open_payload(const OpenRequest& request) {
                       static_cast<std::uint8_t>(request.settings.admit),
                       static_cast<std::uint8_t>(request.settings.sync),
                       static_cast<std::uint8_t>(request.settings.close),
-                      static_cast<std::uint8_t>(request.settings.spread)};
+                      static_cast<std::uint8_t>(request.settings.spread),
+                      request.settings.stripe};
   std::vector<std::byte> payload(sizeof body + request.path.size());
   std::memcpy(payload.data(), &body, sizeof body);
   std::memcpy(payload.data() + sizeof body, request.path.data(), request.path.size());

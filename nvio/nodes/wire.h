@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are sent as they stand in memory: port wire.h first");
 
 constexpr char kWireMagic[8] = {'n', 'v', 'i', 'o', 'w', 'i', 'r', 'e'};
-constexpr std::uint32_t kWireVersion = 1;
+constexpr std::uint32_t kWireVersion = 2;
 constexpr std::uint32_t kMostPayload = 1 << 20;  // bytes after a request or a reply
 
 using Nonce = std::array<std::uint8_t, 32>;
@@ -97,7 +97,7 @@ struct Reply {
   std::uint64_t value;    // bytes done, or the size
   std::uint64_t part;     // open: groups in each node's part of the file; 0: striped
   FileState state;        // open, activate
-  std::uint32_t zero;
+  std::uint32_t unit;     // open: groups that stay together at one node
 };
 static_assert(sizeof(Reply) == 40);
 constexpr std::uint32_t kReplyMagic = 0x5052564e;  // "NVRP"
@@ -108,8 +108,9 @@ struct OpenBody {
   std::uint64_t bypass_size;
   std::uint32_t access;  // kReads | kWrites
   std::uint8_t admit, sync, close, spread;
+  std::uint64_t stripe;  // bytes; 0: this node knows of none
 };
-static_assert(sizeof(OpenBody) == 24);
+static_assert(sizeof(OpenBody) == 32);
 constexpr std::uint32_t kReads = 1;
 constexpr std::uint32_t kWrites = 2;
 

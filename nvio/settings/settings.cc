@@ -58,6 +58,13 @@ bool set_size(std::string_view text, std::uint64_t& target) {
   return size.has_value();
 }
 
+bool set_stripe(std::string_view text, std::uint64_t& target) {
+  const auto size = parse_size(text);
+  if (!size || *size == 0 || *size > kMostStripe) return false;
+  target = *size;
+  return true;
+}
+
 // One row a setting that a single file may have: its name in hints; NVIO_ and upper case in the
 // environment; as it stands in the configuration file.
 struct FileRow {
@@ -74,6 +81,12 @@ constexpr FileRow kFileRows[] = {
     {"write", [](FileSettings& s, std::string_view v) { return choose(v, kWrites, s.writes); }},
     {"spread", [](FileSettings& s, std::string_view v) { return choose(v, kSpread, s.spread); }},
     {"bypass_size", [](FileSettings& s, std::string_view v) { return set_size(v, s.bypass_size); }},
+    {"stripe",
+     [](FileSettings& s, std::string_view v) {
+       if (v != "auto") return set_stripe(v, s.stripe);
+       s.stripe = 0;
+       return true;
+     }},
 };
 
 bool set_number(std::string_view text, std::uint32_t most, std::uint32_t& target) {
@@ -261,6 +274,7 @@ FileSettings apply_hints(FileSettings base, const Lookup& hint) {
   for (const auto& row : kFileRows) {
     if (const auto value = hint(std::string("nvio_") + row.name)) row.set(base, *value);
   }
+  if (const auto unit = hint("striping_unit")) set_stripe(*unit, base.striping_unit);
   return base;
 }
 

@@ -22,6 +22,7 @@ enum class Spread : std::uint8_t { striped = 0, parts = 1 };
 enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem = 3 };
 
 constexpr std::uint32_t kMaxNodes = 4096;
+constexpr std::uint64_t kMostStripe = 0xFFFFFFFF;  // bytes, as in Lustre
 
 // Settings of one file; the process that opens it first on a node decides.
 struct FileSettings {
@@ -33,6 +34,8 @@ struct FileSettings {
   Spread spread = Spread::striped;
   Writes writes = Writes::sync;
   std::uint64_t bypass_size = 512 << 10;  // bytes: a transfer this large goes to the file
+  std::uint64_t stripe = 0;  // bytes that one node writes (cache/stripe.h); 0: the file tells
+  std::uint64_t striping_unit = 0;  // bytes, as the MPI's own hint has it; 0: not said
 };
 
 // Settings of a process.
@@ -61,7 +64,8 @@ using Lookup = std::function<std::optional<std::string>(const std::string& name)
 Settings read_settings(const Lookup& environment, std::string_view config_text);
 Settings read_settings_of_process();
 
-// Applies the hints of one MPI_Info over `base`. Hints not understood are ignored, as MPI says.
+// Applies the hints of one MPI_Info over `base`: nvio_*, and MPI's `striping_unit`. Hints not
+// understood are ignored, as MPI says.
 FileSettings apply_hints(FileSettings base, const Lookup& hint);
 
 // "64K", "1 MiB", "3g", "4096": bytes; nothing when it is no size or does not fit.

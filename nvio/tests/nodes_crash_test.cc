@@ -61,6 +61,8 @@ class History {
     settings_.file.bypass_size = kBypassSize;
     settings_.file.sync = seed % 3 == 2 ? SyncTo::file : SyncTo::store;
     settings_.file.spread = seed % 2 == 0 ? Spread::striped : Spread::parts;
+    settings_.file.stripe = seed % 4 < 2 ? 0 : 2 * kGroupSize;
+    shares_.unit = seed % 4 < 2 ? 1 : 2;
     groups_ = kGroupsANode * nodes;
     bytes_.resize(groups_ * kWindow);
     wrote_.assign(nodes, std::vector<bool>(nodes));
@@ -68,7 +70,9 @@ class History {
     if (seed % 2 == 1) {
       fs::resize_file(file_, groups_ * kGroupSize);
       size_ = groups_ * kGroupSize;
-      if (settings_.file.spread == Spread::parts) part_ = equal_part(size_, nodes);
+      if (settings_.file.spread == Spread::parts) {
+        shares_.part = equal_part(size_, shares_.unit, nodes);
+      }
       largest_ = size_;
     }
   }
@@ -126,7 +130,7 @@ class History {
       const auto value = static_cast<std::uint8_t>(1 + random_() % 255);
       for (std::size_t i = first; i < first + length; ++i) may_be(bytes_[i], value);
       largest_ = std::max(largest_, offset + length);
-      wrote_[node][owner_of(group, part_, settings_.nodes)] = true;
+      wrote_[node][owner_of(group, shares_, settings_.nodes)] = true;
       const std::string data(length, static_cast<char>(value));
       ASSERT_EQ(file.write(offset, data.data(), length), static_cast<ssize_t>(length));
       for (std::size_t i = first; i < first + length; ++i) bytes_[i].now = value;
@@ -163,7 +167,7 @@ class History {
   void synced(std::uint32_t node) {
     wrote_[node][node] = true;
     for (std::uint64_t group = 0; group < groups_; ++group) {
-      if (!wrote_[node][owner_of(group, part_, settings_.nodes)]) continue;
+      if (!wrote_[node][owner_of(group, shares_, settings_.nodes)]) continue;
       for (std::size_t i = group * kWindow; i < (group + 1) * kWindow; ++i) {
         bytes_[i].allowed.reset();
         bytes_[i].allowed.set(bytes_[i].now);
@@ -245,7 +249,7 @@ class History {
   void check(const Image& image, const std::vector<Fate>& fates) {
     EXPECT_LE(image.size, largest_) << "point " << points_;
     for (std::uint64_t group = 0; group < groups_; ++group) {
-      const bool only_in_store = fates[owner_of(group, part_, settings_.nodes)] == Fate::lost &&
+      const bool only_in_store = fates[owner_of(group, shares_, settings_.nodes)] == Fate::lost &&
                                  settings_.file.sync == SyncTo::store;
       for (std::size_t i = group * kWindow; i < (group + 1) * kWindow; ++i) {
         const auto found = static_cast<std::uint8_t>(image.bytes[i]);
@@ -264,7 +268,7 @@ class History {
   std::string file_;
   Settings settings_;
   std::uint64_t groups_ = 0;
-  std::uint64_t part_ = 0;
+  Shares shares_{0, 1};
   std::vector<Byte> bytes_;
   std::vector<std::vector<bool>> wrote_;  // since its last sync: by process, to node
   std::uint64_t size_ = 0;

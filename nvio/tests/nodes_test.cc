@@ -83,6 +83,7 @@ class NodesTest : public ::testing::Test {
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
       fs::remove(path_);
       settings_.file.spread = seed % 2 == 0 ? Spread::striped : Spread::parts;
+      settings_.file.stripe = seed % 3 == 0 ? 0 : (seed % 3) * (3 << 19);
       if (seed % 2 == 1) std::ofstream(path_) << std::string(5 << 20, 'p');
       std::string model = file_content();
       const std::vector<JobFile*> files = open_everywhere();
@@ -329,22 +330,43 @@ TEST(WriteQueue, TellsTheFirstErrorOnceAndKeepsTheOrder) {
   EXPECT_FALSE(queue.add(0, std::string(101, 'x').data(), 101)) << "more than there is room for";
 }
 
+TEST(Placement, KeepsEachStripeAtOneNode) {
+  for (std::uint64_t stripe = 64 << 10; stripe <= 9 << 20; stripe += 64 << 10) {
+    const std::uint64_t unit = unit_of(stripe);
+    if (unit == 64) continue;  // more would leave nothing for the other nodes
+    for (std::uint32_t nodes = 2; nodes < 5; ++nodes) {
+      for (const std::uint64_t part : {std::uint64_t{0}, equal_part(100 << 20, unit, nodes)}) {
+        for (std::uint64_t at = 0; at < 120 << 20; at += stripe) {
+          const std::uint32_t first = owner_of(at / kGroupSize, {part, unit}, nodes);
+          const std::uint32_t last = owner_of((at + stripe - 1) / kGroupSize, {part, unit}, nodes);
+          ASSERT_EQ(first, last) << "stripe " << stripe << " at " << at << ", part " << part;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(unit_of(0), 1U) << "not known";
+  EXPECT_EQ(unit_of(4 << 20), 4U);
+  EXPECT_EQ(unit_of(3 << 19), 3U);
+  EXPECT_EQ(unit_of(4096 + 1), 64U) << "no more than fits";
+}
+
 TEST(Placement, OwnsEachGroupOnceAndByOffsetAlone) {
   for (std::uint32_t nodes = 1; nodes < 6; ++nodes) {
-    const std::uint64_t part = equal_part(10 << 20, nodes);
+    const Shares parts{equal_part(10 << 20, 1, nodes), 1};
     std::vector<std::uint64_t> striped(nodes);
     std::uint32_t last = 0;
     for (std::uint64_t group = 0; group < 10; ++group) {
-      ++striped[owner_of(group, 0, nodes)];
-      const std::uint32_t owner = owner_of(group, part, nodes);
+      ++striped[owner_of(group, Shares{0, 1}, nodes)];
+      const std::uint32_t owner = owner_of(group, parts, nodes);
       EXPECT_GE(owner, last);
       EXPECT_LT(owner, nodes);
       last = owner;
     }
     for (const std::uint64_t count : striped) EXPECT_GE(count, 10 / nodes);
-    EXPECT_EQ(owner_of(1000, part, nodes), nodes - 1) << "what the file grows by is the last one's";
+    EXPECT_EQ(owner_of(1000, parts, nodes), nodes - 1)
+        << "what the file grows by is the last one's";
   }
-  EXPECT_EQ(equal_part(0, 4), 0U) << "a file created anew is striped";
+  EXPECT_EQ(equal_part(0, 3, 4), 0U) << "a file created anew is striped";
 }
 
 }  // namespace

@@ -40,6 +40,20 @@ TEST(Settings, IgnoresHintsItDoesNotUnderstandAsMpiSays) {
   EXPECT_EQ(apply_hints({}, from({{"nvio_close", "later"}})).close, Close::visible);
 }
 
+TEST(Settings, AStripeIsAskedForByItsOwnNameOrByMpis) {
+  const Settings settings = read_settings(from({{"NVIO_STRIPE", "4M"}}), "stripe = 2M\n");
+  EXPECT_TRUE(settings.complaints.empty());
+  EXPECT_EQ(settings.file.stripe, 4U << 20);
+  const FileSettings hinted =
+      apply_hints(settings.file, from({{"nvio_stripe", "auto"}, {"striping_unit", "8388608"}}));
+  EXPECT_EQ(hinted.stripe, 0U);
+  EXPECT_EQ(hinted.striping_unit, 8U << 20);
+  for (const char* refused : {"0", "5G", "wide"}) {
+    EXPECT_EQ(read_settings(from({{"NVIO_STRIPE", refused}}), "").complaints.size(), 1U) << refused;
+    EXPECT_EQ(apply_hints({}, from({{"striping_unit", refused}})).striping_unit, 0U) << refused;
+  }
+}
+
 TEST(Sizes, AreReadWithTheirUnits) {
   EXPECT_EQ(parse_size("4096"), 4096U);
   EXPECT_EQ(parse_size(" 64K "), 65536U);

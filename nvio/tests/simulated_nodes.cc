@@ -233,6 +233,16 @@ int SimulatedNodes::sync_file(int fd) {
   return 0;
 }
 
+std::set<std::uint32_t> SimulatedNodes::writers_of(std::uint64_t begin, std::uint64_t end) {
+  const std::lock_guard guard(mutex_);
+  std::set<std::uint32_t> writers;
+  for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
+    const auto page = unsynced_[node].lower_bound(begin / kPage);
+    if (page != unsynced_[node].end() && page->first * kPage < end) writers.insert(node);
+  }
+  return writers;
+}
+
 std::vector<std::string> SimulatedNodes::stop(const std::vector<Fate>& fates,
                                               const std::string& folder) {
   std::vector<std::string> stores;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +45,9 @@ class SimulatedNodes {
 
   // The node on which the calling thread acts from now on.
   static void act_on(std::uint32_t node);
+
+  // The nodes that wrote into [begin, end) of the file since they last made it durable.
+  std::set<std::uint32_t> writers_of(std::uint64_t begin, std::uint64_t end);
 
   // What the nodes would leave if all stopped now, each its own way: the stores' folders below
   // `folder` (of those not lost), and in the file itself what reached it. For `look` only.

@@ -69,6 +69,7 @@ TEST(Wire, ReadsAndWritesTheGoldenConversation) {
   open.access = kReads | kWrites;
   open.settings.admit = Admit::always;
   open.settings.spread = Spread::parts;
+  open.settings.stripe = 4 << 20;
   open.path = "/scratch/data";
   const std::vector<std::byte> payload = open_payload(open);
   Request request{};
@@ -78,7 +79,8 @@ TEST(Wire, ReadsAndWritesTheGoldenConversation) {
   Reply reply{};
   reply.magic = kReplyMagic;
   reply.value = 1 << 20;
-  reply.part = 5;
+  reply.part = 8;
+  reply.unit = 4;
   reply.state = FileState::active;
   const Request read = a_request();
 
@@ -106,6 +108,7 @@ TEST(Wire, ReadsAndWritesTheGoldenConversation) {
   EXPECT_EQ(reopened->path, "/scratch/data");
   EXPECT_EQ(reopened->inode, 4711U);
   EXPECT_EQ(reopened->settings.spread, Spread::parts);
+  EXPECT_EQ(reopened->settings.stripe, 4U << 20);
 }
 
 TEST(Wire, RefusesRequestsThatAManagerMustNotActOn) {
