@@ -172,7 +172,7 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   std::unique_ptr<Session> session(new Session);
   session->settings_ = settings;
   session->settings_.session = session_name(settings);  // a forked child would find another
-  session->folder_ = store_folder(settings, settings.node.value_or(0));
+  session->folder_ = store_folder(session->settings_, settings.node.value_or(0));
   const std::string& folder = session->folder_;
   const bool tmpfs = settings.kind == StoreKind::tmpfs ||
                      (settings.kind == StoreKind::automatic && is_tmpfs(settings.store));
