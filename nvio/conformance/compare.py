@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -54,12 +54,14 @@ class Launch:
         return kept
 
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - nvio's default
 TO_CLEAN_UP_S = 10.0
 PLAIN_TRIES = 3
 Lines = list[list[str]]
 """What each rank wrote down."""
 Seen = tuple[Lines, str]
-SERVED = (["read_hits"], ["writes_cached"], ["remote_reads"], ["remote_writes"])
+REMOTE = (["remote_reads"], ["remote_writes"])
+SERVED = (["read_hits"], ["writes_cached"], *REMOTE)
 
 
 class RunError(Exception):
@@ -166,16 +168,16 @@ def both_arms(arm: Callable[..., Seen], nvio: dict[str, str]) -> tuple[Lines, Li
     return plain, cached, report
 
 
-def stores(session: str) -> list[Path]:
-    """The stores of sessions whose names begin so."""
-    return list(Path("/dev/shm").glob(f"nvio-*-{session}*"))  # noqa: S108 - nvio's default
+def stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path]:
+    """The stores of sessions whose names begin so, in these folders."""
+    return [found for memory in memories for found in memory.glob(f"nvio-*-{session}*")]
 
 
-def left_stores(session: str) -> list[Path]:
+def left_stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path]:
     """What is still there of a session's stores; managers take a moment to see that all is over."""
     deadline = time.monotonic() + 20
     while True:
-        left = stores(session)
+        left = stores(session, memories)
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.01)
@@ -217,24 +219,44 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> int:
-    """Compare all programs asked for; 0 when all were equal."""
-    options = arguments()
-    extra = [word for pair in options.mca for word in ("--mca", *pair.split("=", 1))]
-    launch = Launch(options.mpi, options.build.resolve(), options.ranks, tuple(extra))
-    settings = dict(pair.split("=", 1) for pair in options.set)
-    first, stop = (int(part) for part in options.seeds.split(":"))
-    data = options.data or Path(tempfile.mkdtemp(prefix="nvio-compare-"))
+def pieces(report: str, names: Iterable[list[str]]) -> int:
+    """How many pieces of these kinds nvio tells of."""
+    return sum(
+        int(line.split()[1]) for line in report.splitlines() if line.split()[:1] in tuple(names)
+    )
+
+
+def compare(
+    launch: Launch,
+    seeds: range,
+    steps: int,
+    settings: dict[str, str],
+    *,
+    timeout: float,
+    data: Path | None = None,
+    memories: Sequence[Path] = (MEMORY,),
+) -> int:
+    """Compare the programs of these seeds; 0 when all were equal.
+
+    Args:
+        launch: how they are started.
+        seeds: which programs.
+        steps: phases of each.
+        settings: of nvio, by their variables.
+        timeout: seconds for one run.
+        data: folder for the files; None is a temporary one.
+        memories: folders where the job's nodes have their stores.
+    """
+    folder = data or Path(tempfile.mkdtemp(prefix="nvio-compare-"))
     failures = 0
     without_oracle = 0
     served = 0
+    remote = 0
     try:
-        for seed in range(first, stop):
+        for seed in seeds:
             session = f"compare-{os.getpid()}-{seed}"
             nvio = {"NVIO_STATS": "1", "NVIO_SESSION": session, **settings}
-            if options.nodes > 1:
-                nvio["NVIO_NODES"] = str(options.nodes)
-            arm = partial(history, launch, seed, options.steps, data, timeout=options.timeout)
+            arm = partial(history, launch, seed, steps, folder, timeout=timeout)
             try:
                 plain, cached, report = both_arms(arm, nvio)
             except NoOracleError as reason:
@@ -250,10 +272,9 @@ def main() -> int:
                 say(f"seed {seed}: nvio did not serve this program:\n{report}")
                 failures += 1
                 continue
-            served += sum(
-                int(line.split()[1]) for line in report.splitlines() if line.split()[:1] in SERVED
-            )
-            left = left_stores(session)
+            served += pieces(report, SERVED)
+            remote += pieces(report, REMOTE)
+            left = left_stores(session, memories)
             if left:
                 say(f"seed {seed}: the job ended and left its store {left[0]}")
                 failures += 1
@@ -262,16 +283,37 @@ def main() -> int:
                 say(f"seed {seed}: {difference}")
                 failures += 1
     finally:
-        for store in stores(f"compare-{os.getpid()}-"):  # of programs that did not end
+        for store in stores(f"compare-{os.getpid()}-", memories):  # of programs that did not end
             shutil.rmtree(store, ignore_errors=True)
-        if options.data is None:
-            shutil.rmtree(data, ignore_errors=True)
-    programs = stop - first
+        if data is None:
+            shutil.rmtree(folder, ignore_errors=True)
     say(
-        f"{programs} programs, {without_oracle} without an oracle, {failures} failures, "
-        f"{served} pieces served from the store"
+        f"{len(seeds)} programs, {without_oracle} without an oracle, {failures} failures, "
+        f"{served} pieces served from the store, {remote} of them at another node"
     )
-    return 1 if failures or without_oracle > programs // 4 else 0
+    if "NVIO_NODES" in settings and served and not remote:
+        say("no node served another one")
+        failures += 1
+    return 1 if failures or without_oracle > len(seeds) // 4 else 0
+
+
+def main() -> int:
+    """Compare all programs asked for; 0 when all were equal."""
+    options = arguments()
+    extra = [word for pair in options.mca for word in ("--mca", *pair.split("=", 1))]
+    launch = Launch(options.mpi, options.build.resolve(), options.ranks, tuple(extra))
+    settings = dict(pair.split("=", 1) for pair in options.set)
+    if options.nodes > 1:
+        settings["NVIO_NODES"] = str(options.nodes)
+    first, stop = (int(part) for part in options.seeds.split(":"))
+    return compare(
+        launch,
+        range(first, stop),
+        options.steps,
+        settings,
+        timeout=options.timeout,
+        data=options.data,
+    )
 
 
 if __name__ == "__main__":
