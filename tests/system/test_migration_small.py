@@ -107,6 +107,10 @@ def test_a_migration_that_fails_is_no_measurement_and_the_guest_runs_on(
 
 def test_the_record_names_the_guests(inside: InsideTestbed) -> None:
     assert inside.facts["accelerator"] in ("kvm", "tcg")
+    assert inside.bed.blueprint.hypervisor.sound_under(inside.facts["accelerator"])
+    for guest in (inside.bed.home, inside.bed.peer):
+        found = guest.ask("query-version")["qemu"]
+        assert inside.facts["qemu"] == "{major}.{minor}.{micro}".format_map(found)
     assert program(PROGRAMS).exists()
 
 

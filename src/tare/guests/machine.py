@@ -275,13 +275,16 @@ class Machine(Stepwise):
             self._qmp.ask("quit", _QUIT_TIMEOUT_S)
 
 
-def version() -> str:
+def version(program: str = PROGRAM) -> str:
     """Return QEMU's version, such as "7.2.22".
 
+    Args:
+        program: its name on PATH, or its path.
+
     Raises:
-        ProcessError: it is not installed.
+        ProcessError: it is not there.
     """
-    said = process.run(Command((PROGRAM, "--version")), 10).stdout
+    said = process.run(Command((program, "--version")), 10).stdout
     match = re.search(r"version (\S+)", said)
     return match[1] if match else said.strip()
 

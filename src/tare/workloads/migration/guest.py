@@ -15,10 +15,11 @@ from tare.command import Command
 from tare.errors import TrialError
 from tare.guests import console as consoles
 from tare.guests.agent import pauses
-from tare.guests.machine import PROGRAM, Accelerator
+from tare.guests.machine import Accelerator
 from tare.guests.monitor import Event, Monitor
 from tare.stepwise import Stepwise
 from tare.workloads.migration import usage
+from tare.workloads.migration.hypervisor import Hypervisor
 
 __all__ = ["Blueprint", "Guest", "Nic"]
 
@@ -36,12 +37,14 @@ class Blueprint:
     """What a guest is made of, the same for all of a testbed.
 
     Attributes:
+        hypervisor: the QEMU that runs it, at the source and at the destination.
         kernel, initrd: what it boots.
         disk: whether its root file system is on a disk.
         accelerator: KVM, or QEMU's translator (TCG).
         memory_bytes: of the guest.
     """
 
+    hypervisor: Hypervisor
     kernel: Path
     initrd: Path
     disk: bool
@@ -185,7 +188,7 @@ class Guest(Stepwise):
             "prealloc": self._prealloc,
         }
         argv = [
-            PROGRAM,
+            made.hypervisor.program, *made.hypervisor.options,
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-name", f"{self.name},debug-threads=on",
             "-machine", "q35,memory-backend=pc.ram",

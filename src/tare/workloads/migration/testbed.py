@@ -39,6 +39,7 @@ from tare.hosts import PREFIX_LENGTH, Hosts, Tap
 from tare.wire import Wire
 from tare.workloads.migration import rows, tiny
 from tare.workloads.migration.guest import Blueprint, Guest, Nic
+from tare.workloads.migration.hypervisor import choose
 from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies, Scope
 
@@ -359,7 +360,7 @@ class Bed:
     def _facts(self) -> dict[str, Any]:
         return {
             "accelerator": self.blueprint.accelerator,
-            "qemu": machine.version(),
+            "qemu": self.blueprint.hypervisor.version,
             "memory_bytes": self.blueprint.memory_bytes,
             "source_processors": list(self.cpus[0]),
             "destination_processors": list(self.cpus[1]),
@@ -379,11 +380,12 @@ def _blueprint(plot: Mapping[str, str], site: Site, debian: Debian | None) -> Bl
     kernel = Kernel.fetch(site.cache)
     lab = Image.build(kernel, site.programs, site.cache)
     accelerator = probe.accelerator(kernel, lab, site.cache).accelerator
+    qemu = choose(accelerator, site.programs)
     memory = units.size(plot["memory"])
     if debian is not None:
-        return Blueprint(debian.kernel, debian.initrd, True, accelerator, memory)
+        return Blueprint(qemu, debian.kernel, debian.initrd, True, accelerator, memory)
     initrd = tiny.pack(site.cache).path
-    return Blueprint(kernel.vmlinuz, initrd, False, accelerator, memory)
+    return Blueprint(qemu, kernel.vmlinuz, initrd, False, accelerator, memory)
 
 
 def _opened(stack: ExitStack, tap: Tap) -> int:
