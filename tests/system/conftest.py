@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from reach import await_that
 
 from needs import PROGRAMS
 from tare.claims import traces
+from tare.claims.far_machine import FarMachine, far_machine
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.hosts import Hosts
@@ -46,3 +48,33 @@ def tidy_site(registry: Registry, hosts: Hosts, tmp_path: Path) -> Site:
         leftovers=registry,
         placement=Placement(client=cpu, server=cpu, vmm=cpu, vcpus=cpu),
     )
+
+
+@pytest.fixture(scope="module")
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """A site that a module's tests share; what is made once lies in the module's CACHE."""
+    root = tmp_path_factory.mktemp("site")
+    scratch = root / "scratch"
+    scratch.mkdir()
+    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
+        yield Site(
+            hosts=hosts,
+            programs=PROGRAMS,
+            scratch=scratch,
+            cache=getattr(request.module, "CACHE", root / "cache"),
+            leftovers=registry,
+            placement=Placement.parse("same-core"),
+        )
+
+
+@pytest.fixture
+def far(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarMachine]:
+    """The server's host, as a machine that is reached by ssh alone."""
+    hosts = site.hosts
+    with far_machine(tmp_path, hosts.client_ns, hosts.server_ns, hosts.server_address) as machine:
+        monkeypatch.setenv("HOME", str(machine.home))
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        yield machine
+    assert await_that(lambda: machine.left() == [])  # what sshd closes ends a moment later

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+import reach
+from reach import PORT, ask
 
 from needs import PROGRAMS, needs_root
 from tare import accounting, process
 from tare.claims import traces
-from tare.command import Command, start_time
+from tare.command import start_time
 from tare.environments import Inside, Site
 from tare.environments.gvisor import Gvisor, built
 from tare.errors import TrialError
-from tare.hosts import Hosts
-from tare.leftovers import Registry, clean
-from tare.placement import Placement
+from tare.leftovers import clean
 
 CACHE = platformdirs.user_cache_path("tare")
 
@@ -33,38 +33,11 @@ pytestmark = [
     ),
 ]
 
-PORT = ("--port", "7400")
-DOMAIN = ("--domain", "22")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    root = tmp_path_factory.mktemp("gvisor")
-    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
-        yield Site(
-            hosts=hosts,
-            programs=PROGRAMS,
-            scratch=root / "scratch",
-            cache=CACHE,
-            leftovers=registry,
-            placement=Placement.parse("same-core"),
-        )
-
 
 @pytest.fixture(scope="module")
 def inside(site: Site) -> Iterator[Inside]:
-    site.scratch.mkdir()
     with Gvisor().enter(site) as entered:
         yield entered
-
-
-def ask(site: Site, transport: str, *options: str, payload: int = 64) -> dict[str, int]:
-    argv = (
-        str(PROGRAMS / f"echo/echo-{transport}"), "ask", *options, "--payload", str(payload),
-        "--requests", "200", "--out", str(site.scratch / "samples"),
-    )  # fmt: skip
-    with process.start(Command(argv, netns=site.hosts.client_ns)) as client:
-        return dict(client.finish(60)["counters"])
 
 
 def test_it_is_gvisors_kernel_that_answers(inside: Inside) -> None:
@@ -91,22 +64,11 @@ def test_a_server_answers_over_the_bridge_and_is_accounted_for(site: Site, insid
 
 
 def test_long_arrays_cross_by_tcp_in_both_directions(site: Site, inside: Inside) -> None:
-    with inside.start(["echo/echo-tcp", "serve", "--bind", inside.address, *PORT]) as server:
-        server.event(30)
-        counters = ask(site, "tcp", "--peer", inside.address, *PORT, payload=60_000)
-        assert counters["received"] == 200
-        assert counters["corrupted"] == 0
-        server.stop(30)
+    reach.long_arrays_cross_by_tcp(site, inside)
 
 
 def test_a_dds_finds_its_way_in(site: Site, inside: Inside) -> None:
-    hosts = site.hosts
-    serve = (*DOMAIN, "--interface", inside.interface, "--peer", hosts.client_address)
-    with inside.start(["echo/echo-cyclonedds", "serve", *serve]) as server:
-        server.event(30)
-        reach = ("--interface", hosts.client_address, "--peer", inside.address)
-        assert ask(site, "cyclonedds", *DOMAIN, *reach)["received"] == 200
-        server.stop(30)
+    reach.a_dds_is_found_by_unicast(site, inside, domain=22)
 
 
 def test_one_server_after_another_gets_the_same_port(inside: Inside) -> None:

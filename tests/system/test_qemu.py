@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from reach import ask
 
 from tare import accounting, leftovers, process
 from tare.accounting import ThreadTime
@@ -23,9 +24,6 @@ from tare.environments.in_guest import InsideGuest
 from tare.environments.qemu import Qemu
 from tare.errors import TrialError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, probe
-from tare.hosts import Hosts
-from tare.leftovers import Registry
-from tare.placement import Placement
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "build"
@@ -36,20 +34,6 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and taps need root"),
 ]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    root = tmp_path_factory.mktemp("qemu")
-    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
-        yield Site(
-            hosts=hosts,
-            programs=PROGRAMS,
-            scratch=root / "scratch",
-            cache=CACHE,
-            leftovers=registry,
-            placement=Placement.parse("same-core"),
-        )
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +60,6 @@ def machine(site: Site) -> Iterator[Machine]:
         )
         with guest:
             yield guest
-
-
-def ask(site: Site, inside: InsideGuest, transport: str, *options: str) -> dict[str, object]:
-    program = str(PROGRAMS / f"echo/echo-{transport}")
-    out = site.scratch / "samples"
-    argv = (program, "ask", *options, "--payload", "64", "--requests", "300", "--out", str(out))
-    with process.start(Command(argv, netns=site.hosts.client_ns)) as client:
-        return dict(client.finish(60)["counters"])
 
 
 def processes(inside: InsideGuest) -> set[str]:
@@ -115,12 +91,12 @@ def test_a_server_in_a_guest_answers_over_the_bridge_and_is_accounted_for(
         assert server.event(30)["event"] == "ready"
         assert any("echo-udp" in line for line in processes(inside))
         before = server.account()
-        counters = ask(site, inside, "udp", "--peer", inside.address, *options)
+        counters = ask(site, "udp", "--peer", inside.address, *options)
         after = server.account()
         last = server.stop()
-    assert counters["received"] == 300
+    assert counters["received"] == 200
     assert last["event"] == "stopped"
-    assert last["replies"] >= 300
+    assert last["replies"] >= 200
     assert processes(inside) == idle
 
     spent = accounting.difference(before, after)
@@ -131,7 +107,7 @@ def test_a_server_in_a_guest_answers_over_the_bridge_and_is_accounted_for(
     # Each way at least the payloads; what the environment sends is what the client receives.
     assert spent.sent_bytes is not None
     assert spent.received_bytes is not None
-    assert min(spent.sent_bytes, spent.received_bytes) > 300 * 64
+    assert min(spent.sent_bytes, spent.received_bytes) > 200 * 64
 
 
 def test_what_it_costs_to_ask_does_not_show_in_the_account(inside: InsideGuest) -> None:
@@ -157,8 +133,8 @@ def test_dds_discovers_the_guest_by_multicast(
     with inside.start(serve) as server:
         assert server.event(30)["event"] == "ready"
         options = ("--domain", domain, "--interface", site.hosts.client_address)
-        assert ask(site, inside, transport, *options)["received"] == 300
-        assert server.stop(20)["replies"] >= 300
+        assert ask(site, transport, *options)["received"] == 200
+        assert server.stop(20)["replies"] >= 200
 
 
 def test_every_thread_of_qemu_is_in_its_place(site: Site, inside: InsideGuest) -> None:

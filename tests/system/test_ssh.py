@@ -7,18 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import reach
 
 from needs import PROGRAMS, needs_root
-from tare import accounting, environments, process
+from tare import accounting, environments
 from tare.claims import traces
-from tare.claims.far_machine import PORT, SSHD, FarMachine, far_machine
-from tare.command import Command, start_time
+from tare.claims.far_machine import PORT, SSHD, FarMachine
+from tare.command import start_time
 from tare.environments import Site
 from tare.environments.ssh import Ssh
 from tare.errors import Exit, TrialError
@@ -37,48 +36,6 @@ pytestmark = [
 SERVE = ("echo/echo-udp", "serve", "--port", "7400", "--bind")
 
 
-def await_that(holds: Callable[[], bool], timeout_s: float = 30) -> bool:
-    tick = threading.Event()
-    for _ in range(int(timeout_s / 0.02)):
-        if holds():
-            return True
-        tick.wait(0.02)
-    return False
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    root = tmp_path_factory.mktemp("ssh")
-    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
-        yield Site(
-            hosts=hosts,
-            programs=PROGRAMS,
-            scratch=root / "scratch",
-            cache=root / "cache",
-            leftovers=registry,
-            placement=Placement.parse("same-core"),
-        )
-
-
-@pytest.fixture
-def far(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarMachine]:
-    hosts = site.hosts
-    with far_machine(tmp_path, hosts.client_ns, hosts.server_ns, hosts.server_address) as machine:
-        monkeypatch.setenv("HOME", str(machine.home))
-        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-        yield machine
-    assert await_that(lambda: machine.left() == [])  # what sshd closes ends a moment later
-
-
-def ask(site: Site, address: str) -> dict[str, int]:
-    argv = (
-        str(PROGRAMS / "echo/echo-udp"), "ask", "--peer", address, "--port", "7400",
-        "--payload", "64", "--requests", "200", "--out", str(site.scratch / "samples"),
-    )  # fmt: skip
-    with process.start(Command(argv, netns=site.hosts.client_ns)) as client:
-        return dict(client.finish(60)["counters"])
-
-
 def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
     site: Site, far: FarMachine
 ) -> None:
@@ -91,7 +48,7 @@ def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
             assert server.event(30)["event"] == "ready"
             assert far.left() != []
             before = server.account()
-            assert ask(site, inside.address)["received"] == 200
+            assert reach.ask(site, "udp", "--peer", inside.address, *reach.PORT)["received"] == 200
             used = accounting.difference(before, server.account())
             tid = next(t.tid for t in used.threads if t.cpu_ns > 0)
             assert os.sched_getscheduler(tid) == os.SCHED_FIFO
@@ -122,7 +79,7 @@ def test_what_a_library_is_missing_for_is_started_with_those_that_were_pushed(
             files = {line.split()[-1] for line in mapped.splitlines() if ".so" in line}
             assert files
             assert all(name.startswith(str(far.temporary)) for name in files), files
-            assert ask(site, inside.address)["received"] == 200
+            assert reach.ask(site, "udp", "--peer", inside.address, *reach.PORT)["received"] == 200
             server.stop(30)
 
 
@@ -202,14 +159,14 @@ def test_a_connection_that_is_lost_in_mid_trial_is_an_error_and_the_far_side_cle
         with pytest.raises(TrialError, match="lost"):
             server.account()
     assert site.hosts.client_ns == usual
-    assert await_that(lambda: far.left() == [])
+    assert reach.await_that(lambda: far.left() == [])
 
 
 def test_a_near_side_that_falls_silent_is_taken_for_dead(far: FarMachine) -> None:
     # Signs of life come each ten seconds: one second of patience is soon over.
     with Connection(far.target) as connection, Folder(connection, silence_s=1) as folder:
         started = connection.start(["env", folder.mark, "sleep", "1000"])
-        assert await_that(lambda: far.left() == [])
+        assert reach.await_that(lambda: far.left() == [])
         assert started.finished(30).code != 0
 
 
@@ -255,7 +212,7 @@ def test_nothing_is_left_on_either_side_after_a_kill(far: FarMachine, tmp_path: 
     clean(root)
     for run_id in runs:
         assert traces.of_run(run_id, mark) == []
-    assert await_that(lambda: far.left() == [])
+    assert reach.await_that(lambda: far.left() == [])
 
 
 FAR = "@10.77.0.2"
@@ -281,7 +238,7 @@ def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
             lines = [path.read_text() for path in tmp_path.glob("results/*/trials.ndjson")]
             return run.poll() is not None or any(FAR in text for text in lines)
 
-        assert await_that(measured_there, 60)
+        assert reach.await_that(measured_there, 60)
         for pid in (*far.sessions(), far.sshd.pid):
             os.kill(pid, signal.SIGKILL)
         said, _ = run.communicate(timeout=120)
@@ -298,4 +255,4 @@ def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
     assert str(far.target) in there[-1].error
     page = (tmp_path / json.loads(said)["report"]).read_text()
     assert level in page
-    assert await_that(lambda: far.left() == [])
+    assert reach.await_that(lambda: far.left() == [])

@@ -6,24 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import platformdirs
 import pytest
-from test_ssh import SERVE, ask, await_that
+from reach import PORT, ask, await_that
+from test_ssh import SERVE
 
 from needs import PROGRAMS, needs_root
 from tare import accounting, environments
 from tare.accounting import Account
-from tare.claims.far_machine import SSHD, FarMachine, far_machine
+from tare.claims.far_machine import SSHD, FarMachine
 from tare.environments import Environment, Inside, Site, far_container, far_guest
 from tare.errors import TrialError
-from tare.hosts import Hosts
-from tare.leftovers import Registry, clean
-from tare.placement import Placement
+from tare.leftovers import clean
 
 pytestmark = [
     pytest.mark.system,
@@ -32,25 +30,6 @@ pytestmark = [
 ]
 
 CACHE = platformdirs.user_cache_path("tare")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    root = tmp_path_factory.mktemp("holding")
-    (root / "scratch").mkdir()
-    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
-        here = Placement.parse("same-core")
-        yield Site(hosts, PROGRAMS, root / "scratch", CACHE, registry, here)
-
-
-@pytest.fixture
-def far(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarMachine]:
-    hosts = site.hosts
-    with far_machine(tmp_path, hosts.client_ns, hosts.server_ns, hosts.server_address) as machine:
-        monkeypatch.setenv("HOME", str(machine.home))
-        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-        yield machine
-    assert await_that(lambda: machine.left() == [])  # what sshd closes ends a moment later
 
 
 def level_of(far: FarMachine, kind: str) -> str:
@@ -82,7 +61,7 @@ def served(site: Site, inside: Inside) -> Account:
     with inside.start([*SERVE, inside.address]) as server:
         assert server.event(60)["event"] == "ready"
         before = server.account()
-        assert ask(site, inside.address)["received"] == 200
+        assert ask(site, "udp", "--peer", inside.address, *PORT)["received"] == 200
         used = accounting.difference(before, server.account())
         assert server.stop(60)["replies"] >= 200
     return used

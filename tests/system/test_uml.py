@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import reach
+from reach import PORT, ask
 
 from needs import PROGRAMS, needs_root
 from tare import accounting, process
 from tare.claims import traces
-from tare.command import Command, start_time
+from tare.command import start_time
 from tare.environments import Inside, Site
 from tare.environments.uml import Uml
 from tare.errors import TrialError
-from tare.hosts import Hosts
-from tare.leftovers import Registry, clean
-from tare.placement import Placement
+from tare.leftovers import clean
 
 _FOUND = Uml().availability()
 
@@ -31,37 +31,11 @@ pytestmark = [
     pytest.mark.skipif(not _FOUND.available, reason=_FOUND.detail),
 ]
 
-PORT = ("--port", "7400")
-DOMAIN = ("--domain", "21")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    root = tmp_path_factory.mktemp("uml")
-    with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
-        yield Site(
-            hosts=hosts,
-            programs=PROGRAMS,
-            scratch=root / "scratch",
-            cache=root / "cache",
-            leftovers=registry,
-            placement=Placement.parse("same-core"),
-        )
-
 
 @pytest.fixture(scope="module")
 def inside(site: Site) -> Iterator[Inside]:
     with Uml().enter(site) as entered:
         yield entered
-
-
-def ask(site: Site, transport: str, *options: str, payload: int = 64) -> dict[str, int]:
-    argv = (
-        str(PROGRAMS / f"echo/echo-{transport}"), "ask", *options, "--payload", str(payload),
-        "--requests", "200", "--out", str(site.scratch / "samples"),
-    )  # fmt: skip
-    with process.start(Command(argv, netns=site.hosts.client_ns)) as client:
-        return dict(client.finish(60)["counters"])
 
 
 def test_it_names_the_kernel_that_it_runs(inside: Inside) -> None:
@@ -89,22 +63,11 @@ def test_a_server_answers_over_the_bridge_and_is_accounted_for(site: Site, insid
 
 
 def test_long_arrays_cross_by_tcp_in_both_directions(site: Site, inside: Inside) -> None:
-    with inside.start(["echo/echo-tcp", "serve", "--bind", inside.address, *PORT]) as server:
-        server.event(30)
-        counters = ask(site, "tcp", "--peer", inside.address, *PORT, payload=60_000)
-        assert counters["received"] == 200
-        assert counters["corrupted"] == 0
-        server.stop(30)
+    reach.long_arrays_cross_by_tcp(site, inside)
 
 
 def test_a_dds_finds_its_way_in(site: Site, inside: Inside) -> None:
-    hosts = site.hosts
-    serve = (*DOMAIN, "--interface", inside.interface, "--peer", hosts.client_address)
-    with inside.start(["echo/echo-cyclonedds", "serve", *serve]) as server:
-        server.event(30)
-        reach = ("--interface", hosts.client_address, "--peer", inside.address)
-        assert ask(site, "cyclonedds", *DOMAIN, *reach)["received"] == 200
-        server.stop(30)
+    reach.a_dds_is_found_by_unicast(site, inside, domain=21)
 
 
 def test_the_host_cannot_be_written_to(site: Site, inside: Inside) -> None:
