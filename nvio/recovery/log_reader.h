@@ -19,7 +19,7 @@ struct RedoStep {
 };
 
 struct ParsedLog {
-  bool usable = false;  // false: `why` says what is wrong, nothing else is set but this:
+  bool usable = false;         // false: `why` says what is wrong, nothing else is set but this:
   bool never_started = false;  // its first superblock was still on the way: no sync needed it yet
   std::string why;
   LogState state = LogState::live;
