@@ -26,6 +26,18 @@ int recover_store(const std::string& folder, const RecoverOptions& options) {
   return report.good() ? 0 : 1;
 }
 
+/// Prints the help or the version that was asked for (0), or what is wrong with the words (2).
+int said_of(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+  const std::vector<std::string> unknown = app.remaining();
+  const std::string what = app.get_subcommands().empty() && !unknown.empty()
+                               ? "there is no command '" + unknown.front() + "'"
+                               : error.what();
+  std::fprintf(stderr, "nvio: %s\nRun nvio --help for the commands, and nvio COMMAND --help.\n",
+               what.c_str());
+  return 2;
+}
+
 int main_throwing(int argc, char** argv) {
   CLI::App app{
       "nvio puts a cache in node-local memory under MPI-IO programs, without changing them.\n\n"
@@ -35,7 +47,8 @@ int main_throwing(int argc, char** argv) {
       "  nvio record -- mpirun -n 4 ./app   run plainly, and note its I/O calls\n"
       "  nvio calibrate DIR                 measure a file system and the store, in seconds\n"
       "  nvio predict TRACE                 how long it would take with the cache, and what to "
-      "do\n"};
+      "do\n",
+      "nvio"};
   app.require_subcommand(1);
   app.set_version_flag("--version", NVIO_VERSION);
 
@@ -116,7 +129,11 @@ int main_throwing(int argc, char** argv) {
   char** end =
       std::find_if(argv, argv + argc, [](const char* word) { return word == std::string("--"); });
   if (end != argv + argc) run.command.assign(end + 1, argv + argc);
-  CLI11_PARSE(app, static_cast<int>(end - argv), argv);
+  try {
+    app.parse(static_cast<int>(end - argv), argv);
+  } catch (const CLI::ParseError& error) {
+    return said_of(app, error);
+  }
   if (run_command->parsed()) {
     if (!run.command.empty()) return nvio::run(run);
     std::fprintf(stderr,
@@ -137,6 +154,10 @@ int main_throwing(int argc, char** argv) {
     int result = 0;
     for (const std::string& store : folders) result |= recover_store(store, options);
     return result;
+  }
+  if (const std::string why = nvio::why_no_store(folder); !why.empty()) {
+    std::fprintf(stderr, "nvio inspect: %s\n", why.c_str());
+    return 1;
   }
   std::fputs(nvio::inspect(folder).c_str(), stdout);
   return 0;

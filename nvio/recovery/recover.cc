@@ -215,26 +215,30 @@ int replay(const ParsedLog& log, int fd) {
   return real().fsync(fd) == 0 ? 0 : errno;
 }
 
+std::string why_no_store(const std::string& folder) {
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0) return failed("there is no store at " + folder);
+  if (!S_ISDIR(status.st_mode)) return folder + " is not a folder";
+  for (const char* of_store : {"/segment", "/alive"}) {
+    if (lstat((folder + of_store).c_str(), &status) == 0) return {};
+  }
+  if (!logs_in(folder).empty()) return {};
+  return folder + " is no store of nvio: it holds neither a segment nor a log";
+}
+
 RecoverReport recover(const std::string& folder, const RecoverOptions& options) {
   RecoverReport report;
   struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0) {
-    report.problem = failed("there is no store at " + folder);
+  // Whose it is comes first: what another user's folder holds may not be looked at.
+  if (lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+      !become_owner(status, report.problem)) {
     return report;
   }
-  if (!S_ISDIR(status.st_mode)) {
-    report.problem = folder + " is not a folder";
-    return report;
-  }
-  if (!become_owner(status, report.problem)) return report;
+  report.problem = why_no_store(folder);
+  if (!report.problem.empty()) return report;
   const std::vector<std::string> logs = logs_in(folder);
   const std::string segment_path = folder + "/segment";
-  struct stat segment_status {};
-  const bool has_segment = lstat(segment_path.c_str(), &segment_status) == 0;
-  if (!has_segment && logs.empty() && lstat((folder + "/alive").c_str(), &segment_status) != 0) {
-    report.problem = folder + " is no store of nvio: it holds neither a segment nor a log";
-    return report;
-  }
+  const bool has_segment = lstat(segment_path.c_str(), &status) == 0;
   const StoreLock lock(folder);
   if (lock.busy()) {
     report.problem = "the job of " + folder + " is still running; its store is left alone";
@@ -290,8 +294,6 @@ std::string describe(const RecoverReport& report, bool planned) {
 
 std::string inspect(const std::string& folder) {
   std::string text = "store " + folder + "\n";
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0) return text + "  " + failed("not there") + "\n";
   std::string why;
   if (const auto segment = Segment::open_existing(folder + "/segment", why)) {
     const SegmentHeader& header = segment->header();

@@ -48,6 +48,9 @@ int replay(const ParsedLog& log, int fd);
 // A file's content, for reading a log; empty with a sentence in `why` on failure.
 std::vector<std::byte> read_whole(const std::string& path, std::string& why);
 
+// Why there is no store at a folder, in a sentence; empty if there is one.
+std::string why_no_store(const std::string& folder);
+
 // One paragraph a file of the store, for people; touches nothing.
 std::string inspect(const std::string& folder);
 

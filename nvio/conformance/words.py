@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Call nvio with words that mean nothing, and look at what it says and how it ends.
+
+    words.py NVIO
+
+A command line that is wrong ends with 2 and names what is wrong; a folder that is no store with 1.
+Nothing of it goes to standard output, which scripts read.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+
+from compare import say
+
+WRONG = {
+    ("bogus",): (2, "there is no command 'bogus'"),
+    (): (2, "subcommand"),
+    ("inspect",): (2, "store is required"),
+    ("run", "--bogus", "--", "true"): (2, "--bogus"),
+    ("run",): (2, "stands after --"),
+    ("run", "--", "/nowhere/program"): (127, "/nowhere/program"),
+    ("inspect", "/nowhere"): (1, "no store at /nowhere"),
+    ("inspect", "/proc/version"): (1, "/proc/version is not a folder"),
+    ("recover", "/nowhere"): (1, "no store at /nowhere"),
+}
+
+
+def main() -> int:
+    """Return 0 if every call ended and spoke as it should."""
+    nvio = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        empty = {(command, folder): (1, "no store of nvio") for command in ("inspect", "recover")}
+        wrong = [
+            line for words, ends in (WRONG | empty).items() if (line := tried(nvio, words, ends))
+        ]
+    say("\n".join(wrong) or "every wrong word was named")
+    return 1 if wrong else 0
+
+
+def tried(nvio: str, words: tuple[str, ...], ends: tuple[int, str]) -> str | None:
+    """Call nvio; return a sentence if it ended otherwise than it should."""
+    done = subprocess.run([nvio, *words], text=True, capture_output=True, check=False)
+    if done.returncode == ends[0] and ends[1] in done.stderr and not done.stdout:
+        return None
+    said = (done.stdout + done.stderr).strip()
+    return f"nvio {' '.join(words)}: ended with {done.returncode}, not {ends[0]}, saying: {said}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
