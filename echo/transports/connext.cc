@@ -5,11 +5,11 @@
 #include <map>
 #include <rti/config/Version.hpp>
 #include <rti/core/policy/CorePolicy.hpp>
-#include <thread>
 #include <vector>
 
 #include "Echo.hpp"
 #include "clock.h"
+#include "dds.h"
 #include "qos.h"
 #include "transport.h"
 
@@ -128,60 +128,31 @@ class Listener final : public dds::sub::NoOpDataReaderListener<DdsMessage> {
   const std::function<void()> use_;
 };
 
-class ConnextServer final : public Server {
+class ConnextServer final : public DdsServer<Node> {
  public:
-  explicit ConnextServer(const Endpoint& endpoint)
-      : node_(endpoint, kReplyTopic, kRequestTopic),
-        reception_(endpoint.reception),
-        slice_ns_(endpoint.receive_slice_ns),
-        work_ns_(endpoint.work_ns) {
-    if (reception_ == Reception::kWaitset) node_.UseWaitset();
-  }
-
-  void Serve(const std::atomic<bool>& stop) override {
-    if (reception_ == Reception::kWaitset) {
-      while (!stop.load(std::memory_order_relaxed)) {
-        if (node_.WaitForData(slice_ns_)) Answer();
-      }
-      return;
-    }
-    node_.Listen(std::make_shared<Listener>([this] { Answer(); }));
-    while (!stop) std::this_thread::sleep_for(std::chrono::nanoseconds(slice_ns_));
-    node_.StopListening();
-  }
+  explicit ConnextServer(const Endpoint& endpoint) : DdsServer(endpoint) {}
 
  private:
-  void Answer() {
+  void Listen() override {
+    node_.Listen(std::make_shared<Listener>([this] { Answer(); }));
+  }
+
+  void Answer() override {
     node_.Take([this](const DdsMessage& request) {
       ++counters.requests;
       SpinFor(work_ns_);
       if (node_.Write(request)) ++counters.replies;
     });
   }
-
-  Node node_;
-  const Reception reception_;
-  const int64_t slice_ns_;
-  const int64_t work_ns_;
 };
 
-class ConnextClient final : public Client {
+class ConnextClient final : public DdsClient<Node> {
  public:
-  explicit ConnextClient(const Endpoint& endpoint)
-      : node_(endpoint, kRequestTopic, kReplyTopic), reception_(endpoint.reception) {
+  explicit ConnextClient(const Endpoint& endpoint) : DdsClient(endpoint) {
     request_.payload().resize(endpoint.payload_bytes);
-    if (reception_ == Reception::kWaitset) node_.UseWaitset();
   }
 
   ~ConnextClient() override { node_.StopListening(); }
-
-  void Attach(ReplySink& sink) override {
-    sink_ = &sink;
-    if (reception_ == Reception::kWaitset) return;
-    node_.Listen(std::make_shared<Listener>([this] {
-      if (Deliver()) gate_.Open();
-    }));
-  }
 
   std::span<std::byte> Payload() override {
     return std::as_writable_bytes(std::span(request_.payload().data(), request_.payload().size()));
@@ -194,15 +165,12 @@ class ConnextClient final : public Client {
     return node_.Write(request_);
   }
 
-  bool Wait(int64_t timeout_ns) override {
-    if (reception_ == Reception::kListener) return gate_.Wait(timeout_ns);
-    if (!node_.WaitForData(timeout_ns)) return false;
-    Deliver();
-    return true;
+ private:
+  void Listen() override {
+    node_.Listen(std::make_shared<Listener>([this] { OnData(); }));
   }
 
- private:
-  bool Deliver() {
+  bool Deliver() override {
     bool wake = false;
     node_.Take([&](const DdsMessage& reply) {
       const int64_t received_ns = Now();
@@ -216,11 +184,7 @@ class ConnextClient final : public Client {
     return wake;
   }
 
-  Node node_;
-  const Reception reception_;
   DdsMessage request_;
-  ReplySink* sink_ = nullptr;
-  Gate gate_;
 };
 
 }  // namespace

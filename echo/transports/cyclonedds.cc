@@ -4,10 +4,10 @@
 #include <dds/version.h>
 
 #include <array>
-#include <thread>
 #include <vector>
 
 #include "clock.h"
+#include "dds.h"
 #include "qos.h"
 #include "transport.h"
 
@@ -134,31 +134,17 @@ class Node {
   std::array<void*, kTake> places_ = {};
 };
 
-class CycloneServer final : public Server {
+class CycloneServer final : public DdsServer<Node> {
  public:
-  explicit CycloneServer(const Endpoint& endpoint)
-      : node_(endpoint, kReplyTopic, kRequestTopic),
-        reception_(endpoint.reception),
-        slice_ns_(endpoint.receive_slice_ns),
-        work_ns_(endpoint.work_ns) {
-    if (reception_ == Reception::kWaitset) node_.UseWaitset();
-  }
-
-  void Serve(const std::atomic<bool>& stop) override {
-    if (reception_ == Reception::kWaitset) {
-      while (!stop.load(std::memory_order_relaxed)) {
-        if (node_.WaitForData(slice_ns_)) Answer();
-      }
-      return;
-    }
-    node_.Listen([](dds_entity_t, void* self) { static_cast<CycloneServer*>(self)->Answer(); },
-                 this);
-    while (!stop) std::this_thread::sleep_for(std::chrono::nanoseconds(slice_ns_));
-    node_.StopListening();
-  }
+  explicit CycloneServer(const Endpoint& endpoint) : DdsServer(endpoint) {}
 
  private:
-  void Answer() {
+  void Listen() override {
+    node_.Listen([](dds_entity_t, void* self) { static_cast<CycloneServer*>(self)->Answer(); },
+                 this);
+  }
+
+  void Answer() override {
     const auto answer = [this](tare_idl_Message& request) {
       ++counters.requests;
       SpinFor(work_ns_);
@@ -167,38 +153,19 @@ class CycloneServer final : public Server {
     while (node_.Take(answer)) {
     }
   }
-
-  Node node_;
-  const Reception reception_;
-  const int64_t slice_ns_;
-  const int64_t work_ns_;
 };
 
-class CycloneClient final : public Client {
+class CycloneClient final : public DdsClient<Node> {
  public:
   explicit CycloneClient(const Endpoint& endpoint)
-      : node_(endpoint, kRequestTopic, kReplyTopic),
-        reception_(endpoint.reception),
-        payload_(endpoint.payload_bytes) {
+      : DdsClient(endpoint), payload_(endpoint.payload_bytes) {
     request_.payload = {._maximum = endpoint.payload_bytes,
                         ._length = endpoint.payload_bytes,
                         ._buffer = reinterpret_cast<uint8_t*>(payload_.data()),
                         ._release = false};
-    if (reception_ == Reception::kWaitset) node_.UseWaitset();
   }
 
   ~CycloneClient() override { node_.StopListening(); }
-
-  void Attach(ReplySink& sink) override {
-    sink_ = &sink;
-    if (reception_ == Reception::kWaitset) return;
-    node_.Listen(
-        [](dds_entity_t, void* context) {
-          auto* self = static_cast<CycloneClient*>(context);
-          self->Deliver();
-        },
-        this);
-  }
 
   std::span<std::byte> Payload() override { return payload_; }
 
@@ -209,15 +176,13 @@ class CycloneClient final : public Client {
     return node_.Write(request_);
   }
 
-  bool Wait(int64_t timeout_ns) override {
-    if (reception_ == Reception::kListener) return gate_.Wait(timeout_ns);
-    if (!node_.WaitForData(timeout_ns)) return false;
-    Deliver();
-    return true;
+ private:
+  void Listen() override {
+    node_.Listen([](dds_entity_t, void* self) { static_cast<CycloneClient*>(self)->OnData(); },
+                 this);
   }
 
- private:
-  void Deliver() {
+  bool Deliver() override {
     bool wake = false;
     const auto deliver = [&](const tare_idl_Message& reply) {
       const int64_t received_ns = Now();
@@ -230,15 +195,11 @@ class CycloneClient final : public Client {
     };
     while (node_.Take(deliver)) {
     }
-    if (wake && reception_ == Reception::kListener) gate_.Open();
+    return wake;
   }
 
-  Node node_;
-  const Reception reception_;
   std::vector<std::byte> payload_;
   tare_idl_Message request_ = {};
-  ReplySink* sink_ = nullptr;
-  Gate gate_;
 };
 
 }  // namespace

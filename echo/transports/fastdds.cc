@@ -17,10 +17,10 @@
 #include <fastdds/dds/subscriber/SampleInfo.hpp>
 #include <fastdds/dds/subscriber/Subscriber.hpp>
 #include <fastdds/dds/topic/Topic.hpp>
-#include <thread>
 #include <vector>
 
 #include "clock.h"
+#include "dds.h"
 #include "qos.h"
 #include "socket.h"
 #include "transport.h"
@@ -159,11 +159,12 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// `listener` is called on Fast DDS's receive thread when data comes, until it is null.
+  /// From now on `listener` is called on Fast DDS's receive thread when data comes.
   void Listen(dds::DataReaderListener* listener) {
-    reader_->set_listener(listener, listener != nullptr ? dds::StatusMask::data_available()
-                                                        : dds::StatusMask::none());
+    reader_->set_listener(listener, dds::StatusMask::data_available());
   }
+
+  void StopListening() { reader_->set_listener(nullptr, dds::StatusMask::none()); }
 
   void UseWaitset() {
     dds::StatusCondition& condition = reader_->get_statuscondition();
@@ -199,59 +200,31 @@ class Node {
   dds::SampleInfo info_;
 };
 
-class FastServer final : public Server, private dds::DataReaderListener {
+class FastServer final : public DdsServer<Node>, private dds::DataReaderListener {
  public:
-  explicit FastServer(const Endpoint& endpoint)
-      : node_(endpoint, kReplyTopic, kRequestTopic),
-        reception_(endpoint.reception),
-        slice_ns_(endpoint.receive_slice_ns),
-        work_ns_(endpoint.work_ns) {
-    if (reception_ == Reception::kWaitset) node_.UseWaitset();
-  }
-
-  void Serve(const std::atomic<bool>& stop) override {
-    if (reception_ == Reception::kWaitset) {
-      while (!stop.load(std::memory_order_relaxed)) {
-        if (node_.WaitForData(slice_ns_)) Answer();
-      }
-      return;
-    }
-    node_.Listen(this);
-    while (!stop) std::this_thread::sleep_for(std::chrono::nanoseconds(slice_ns_));
-    node_.Listen(nullptr);
-  }
+  explicit FastServer(const Endpoint& endpoint) : DdsServer(endpoint) {}
 
  private:
   void on_data_available(dds::DataReader* /*reader*/) override { Answer(); }
 
-  void Answer() {
+  void Listen() override { node_.Listen(this); }
+
+  void Answer() override {
     node_.Take([this](DdsMessage& request) {
       ++counters.requests;
       SpinFor(work_ns_);
       if (node_.Write(request)) ++counters.replies;
     });
   }
-
-  Node node_;
-  const Reception reception_;
-  const int64_t slice_ns_;
-  const int64_t work_ns_;
 };
 
-class FastClient final : public Client, private dds::DataReaderListener {
+class FastClient final : public DdsClient<Node>, private dds::DataReaderListener {
  public:
-  explicit FastClient(const Endpoint& endpoint)
-      : node_(endpoint, kRequestTopic, kReplyTopic), reception_(endpoint.reception) {
+  explicit FastClient(const Endpoint& endpoint) : DdsClient(endpoint) {
     request_.payload().resize(endpoint.payload_bytes);
-    if (reception_ == Reception::kWaitset) node_.UseWaitset();
   }
 
-  ~FastClient() override { node_.Listen(nullptr); }
-
-  void Attach(ReplySink& sink) override {
-    sink_ = &sink;
-    if (reception_ == Reception::kListener) node_.Listen(this);
-  }
+  ~FastClient() override { node_.StopListening(); }
 
   std::span<std::byte> Payload() override {
     return std::as_writable_bytes(std::span(request_.payload()));
@@ -264,19 +237,12 @@ class FastClient final : public Client, private dds::DataReaderListener {
     return node_.Write(request_);
   }
 
-  bool Wait(int64_t timeout_ns) override {
-    if (reception_ == Reception::kListener) return gate_.Wait(timeout_ns);
-    if (!node_.WaitForData(timeout_ns)) return false;
-    Deliver();
-    return true;
-  }
-
  private:
-  void on_data_available(dds::DataReader* /*reader*/) override {
-    if (Deliver()) gate_.Open();
-  }
+  void on_data_available(dds::DataReader* /*reader*/) override { OnData(); }
 
-  bool Deliver() {
+  void Listen() override { node_.Listen(this); }
+
+  bool Deliver() override {
     bool wake = false;
     node_.Take([&](DdsMessage& reply) {
       const int64_t received_ns = Now();
@@ -289,11 +255,7 @@ class FastClient final : public Client, private dds::DataReaderListener {
     return wake;
   }
 
-  Node node_;
-  const Reception reception_;
   DdsMessage request_;
-  ReplySink* sink_ = nullptr;
-  Gate gate_;
 };
 
 }  // namespace
