@@ -6,6 +6,7 @@ mod index;
 mod migrate;
 mod proxies;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -21,10 +22,14 @@ use crate::error::Error;
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log(cli.log_format);
+    let daemon = matches!(cli.command, Command::Send(_) | Command::Receive(_));
     match run(cli.command) {
         Ok(code) => code,
         Err(failure) => {
-            error!("{failure}");
+            match cli.log_format {
+                LogFormat::Text if !daemon => eprintln!("pageshare: {failure}"),
+                LogFormat::Text | LogFormat::Json => error!("{failure}"),
+            }
             ExitCode::FAILURE
         }
     }
@@ -61,7 +66,10 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {
 fn start_log(format: LogFormat) {
     let filter =
         EnvFilter::try_from_env("PAGESHARE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().init(),

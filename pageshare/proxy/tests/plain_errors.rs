@@ -1,0 +1,31 @@
+//! What a command that fails says, and to whom: a sentence for people, an object for programs.
+
+use std::process::Command;
+
+fn said(arguments: &[&str]) -> String {
+    let binary = env!("CARGO_BIN_EXE_pageshare");
+    let output = Command::new(binary).args(arguments).output().expect("pageshare runs");
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).expect("text")
+}
+
+#[test]
+fn a_command_says_its_error_as_one_plain_sentence() {
+    let said = said(&["inspect", "/nowhere"]);
+    assert_eq!(said, "pageshare: stream /nowhere: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn a_proxys_log_has_no_colours_where_nobody_looks() {
+    let scope = ["--scope", "/nowhere", "--insecure"];
+    let proxy = ["receive", "--listen", "unix:/nowhere/in", "--qemu", "unix:/nowhere/out"];
+    let said = said(&[&proxy[..], &scope[..]].concat());
+    assert!(said.contains("ERROR") && !said.contains('\x1b'), "{said}");
+}
+
+#[test]
+fn an_error_is_json_where_the_log_is() {
+    let said = said(&["--log-format", "json", "inspect", "/nowhere"]);
+    let line: serde_json::Value = serde_json::from_str(&said).expect("one JSON object");
+    assert_eq!(line["level"], "ERROR");
+}
