@@ -233,10 +233,18 @@ Parsed parse(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& end) {
-    std::ostringstream out;
-    std::ostringstream err;
-    const int code = app.exit(end, out, err);
-    return {std::nullopt, out.str() + err.str(), code == 0 ? 0 : 2};
+    if (end.get_exit_code() == 0) {
+      std::ostringstream out;
+      app.exit(end, out, out);
+      return {std::nullopt, out.str(), 0};
+    }
+    const std::vector<std::string> unknown = app.remaining();
+    const std::string what = app.get_subcommands().empty() && !unknown.empty()
+                                 ? "there is no command '" + unknown.front() + "'"
+                                 : end.what();
+    return {std::nullopt,
+            "walks: " + what + "\nRun walks --help for the commands, and walks COMMAND --help.\n",
+            2};
   }
   return {options, {}, 0};
 }

@@ -62,6 +62,9 @@ TEST_F(Cli, WrongUseIsOneSentenceAndCodeTwo) {
             std::string::npos)
       << unknown.text;
   EXPECT_EQ(walks("").code, 2);
+  const Outcome bogus = walks("bogus");
+  EXPECT_EQ(bogus.code, 2);
+  EXPECT_EQ(bogus.text.find("walks: there is no command 'bogus'\n"), 0U) << bogus.text;
 }
 
 TEST_F(Cli, AnswersThePapersQuestionsFromText) {
