@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tare import doctor
+from tare import command, doctor
 from tare.environments import CAPABILITIES
 
 
@@ -23,8 +23,25 @@ def test_every_environment_that_is_here_answers_for_every_capability(tmp_path: P
 def test_a_workload_without_its_programs_names_their_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "PATH", str(tmp_path))
+    monkeypatch.setattr(command, "PATH", str(tmp_path))
     found = {f.name: f for f in doctor.examine(tmp_path)}
     assert not found["workload cpu"].available
-    assert found["workload cpu"].detail == "not installed: stress-ng, sysbench"
+    assert found["workload cpu"].detail == "not installed: stress-ng sysbench"
     assert found["workload cpu"].remedy == "apt-get install stress-ng sysbench"
+
+
+def test_a_file_of_a_programs_name_in_this_folder_is_not_that_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "PATH", str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fio").touch()
+    assert command.missing_packages({"fio": "fio", "iperf3": "iperf3"}) == "fio iperf3"
+    assert command.missing_packages({str(tmp_path / "fio"): "fio", "a": "b", "c": "b"}) == "b"
+
+
+def test_it_speaks_of_all_that_an_experiment_can_ask_for(tmp_path: Path) -> None:
+    named = {f.name.split()[-1] for f in doctor.examine(tmp_path)}
+    assert {"migration", "mpi-io", "glusterfs", "throttled", "pageshare", "nvio"} <= named
+    unbuilt = next(f for f in doctor.examine(tmp_path) if f.name == "program nvio")
+    assert (unbuilt.available, unbuilt.remedy) == (False, "build it: `make build`")

@@ -8,18 +8,36 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-__all__ = ["OWNER_VARIABLE", "PATH", "Command", "owner_mark", "start_time"]
+__all__ = ["OWNER_VARIABLE", "PATH", "Command", "missing_packages", "owner_mark", "start_time"]
 
 OWNER_VARIABLE = "TARE_OWNER"
 """Environment variable of every process that Tare starts; see `owner_mark`."""
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for, whatever the caller's own PATH says."""
+
+
+def missing_packages(packages: Mapping[str, str]) -> str:
+    """Name the Debian packages of programs that are not here, as `apt-get install` takes them.
+
+    Args:
+        packages: a program on PATH, or a file by its absolute path -> the package that has it.
+
+    Returns:
+        Each package once, in their order, with spaces between; empty if nothing is missing.
+    """
+    missing = (
+        package
+        for program, package in packages.items()
+        if not (Path(program).is_file() if "/" in program else shutil.which(program, path=PATH))
+    )
+    return " ".join(dict.fromkeys(missing))
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tare import environments
-from tare.command import PATH
+from tare import environments, filesystems
+from tare.command import missing_packages
 from tare.errors import UnavailableError
 
 _BUILD = "build it: `make build`"
@@ -36,6 +35,13 @@ _PROGRAMS: dict[str, dict[str, str]] = {
         "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so": "nfs-ganesha-vfs",
     },
     "network": {"iperf3": "iperf3", "nc.openbsd": "netcat-openbsd"},
+    "migration": {
+        "qemu-system-x86_64": "qemu-system-x86",
+        "mmdebstrap": "mmdebstrap",
+        "mke2fs": "e2fsprogs",
+        "qemu-img": "qemu-utils",
+    },
+    "mpi-io": {"mpiexec.mpich": "mpich", "mpirun.openmpi": "openmpi-bin"},
 }
 """Workload -> the programs that it runs, each with its Debian package."""
 
@@ -76,12 +82,19 @@ def require_root() -> None:
 
 
 def examine(programs: Path) -> list[Finding]:
-    """Look at privileges, every environment, every transport, and what workloads run.
+    """Look at privileges, environments, transports, what workloads run, and what they run on.
 
     Args:
         programs: the build directory.
     """
-    return [_root(), *_environments(), *_transports(programs), *_workloads()]
+    return [
+        _root(),
+        *_environments(),
+        *_transports(programs),
+        *_workloads(),
+        *_file_systems(),
+        *_remedies(programs),
+    ]
 
 
 def missing_transports(programs: Path, wanted: Iterable[str]) -> dict[str, str]:
@@ -94,7 +107,7 @@ def missing_transports(programs: Path, wanted: Iterable[str]) -> dict[str, str]:
     missing = {
         name: f"not built; {_TRANSPORTS.get(name, _BUILD)}"
         for name in sorted(wanted)
-        if not _is_built(programs, name)
+        if not os.access(_program_of(programs, name), os.X_OK)
     }
     if missing and len(missing) == len(wanted):
         shown = "; ".join(f"{name}: {why}" for name, why in missing.items())
@@ -102,8 +115,8 @@ def missing_transports(programs: Path, wanted: Iterable[str]) -> dict[str, str]:
     return missing
 
 
-def _is_built(programs: Path, transport: str) -> bool:
-    return os.access(programs / "echo" / f"echo-{transport}", os.X_OK)
+def _program_of(programs: Path, transport: str) -> Path:
+    return programs / "echo" / f"echo-{transport}"
 
 
 def _root() -> Finding:
@@ -119,30 +132,54 @@ def _root() -> Finding:
 
 def _environments() -> list[Finding]:
     return [
-        Finding(f"environment {name}", a.available, a.detail, a.remedy, a.can, a.cannot)
-        for name, a in ((n, e.availability()) for n, e in environments.by_name().items())
+        _of(f"environment {name}", kind.availability())
+        for name, kind in environments.by_name().items()
     ]
+
+
+def _file_systems() -> list[Finding]:
+    return [
+        _of(f"file system {name}", filesystems.named(name).availability())
+        for name in filesystems.NAMES
+    ]
+
+
+def _of(name: str, found: environments.Availability) -> Finding:
+    return Finding(name, found.available, found.detail, found.remedy, found.can, found.cannot)
+
+
+def _remedies(programs: Path) -> list[Finding]:
+    """What Tare itself takes cost away with; the workloads migration and mpi-io judge it."""
+    found = {
+        "pageshare": programs.parent / "target" / "release" / "pageshare",
+        "nvio": programs / "nvio" / "nvio",
+        "walks": programs / "walks" / "walks-mpich",
+    }
+    return [_built(f"program {name}", path, _BUILD) for name, path in found.items()]
 
 
 def _workloads() -> list[Finding]:
     found = []
     for name, programs in _PROGRAMS.items():
-        missing = [p for p in programs if not (Path(p).is_file() or shutil.which(p, path=PATH))]
-        if missing:
-            packages = " ".join(sorted({programs[program] for program in missing}))
-            detail = f"not installed: {', '.join(Path(program).name for program in missing)}"
-            found.append(Finding(f"workload {name}", False, detail, f"apt-get install {packages}"))
+        part, names = f"workload {name}", ", ".join(Path(program).name for program in programs)
+        if missing := missing_packages(programs):
+            lacking = Finding(
+                part, False, f"not installed: {missing}", f"apt-get install {missing}"
+            )
+            found.append(lacking)
         else:
-            names = ", ".join(Path(program).name for program in programs)
-            found.append(Finding(f"workload {name}", True, names))
+            found.append(Finding(part, True, names))
     return found
 
 
 def _transports(programs: Path) -> list[Finding]:
-    found = []
-    for name, remedy in _TRANSPORTS.items():
-        if _is_built(programs, name):
-            found.append(Finding(f"transport {name}", True, "built"))
-        else:
-            found.append(Finding(f"transport {name}", False, "not built", remedy))
-    return found
+    return [
+        _built(f"transport {name}", _program_of(programs, name), remedy)
+        for name, remedy in _TRANSPORTS.items()
+    ]
+
+
+def _built(name: str, path: Path, remedy: str) -> Finding:
+    if os.access(path, os.X_OK):
+        return Finding(name, True, "built")
+    return Finding(name, False, "not built", remedy)

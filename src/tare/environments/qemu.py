@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, Literal, cast
 
 from tare import units
 from tare.accounting import Role
-from tare.command import PATH
+from tare.command import missing_packages
 from tare.environments import CAPABILITIES, Availability, Inside, Site, nfs, scratch_disk
 from tare.environments.in_guest import InsideGuest, seen_by_host
 from tare.environments.scratch_disk import Device, Disk, device_of
@@ -84,9 +83,7 @@ class Qemu:
 
     def availability(self) -> Availability:
         """Tell whether QEMU and what a guest is made of are here. It boots nothing."""
-        missing = [_PACKAGES[name] for name in _PACKAGES if not shutil.which(name, path=PATH)]
-        if missing:
-            names = " ".join(missing)
+        if names := missing_packages(_PACKAGES):
             return Availability(False, f"not installed: {names}", f"apt-get install {names}")
         if platform.machine() != "x86_64":
             return Availability(False, f"guests are x86-64; this machine is {platform.machine()}")

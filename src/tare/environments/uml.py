@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from typing import Any
 
 from tare import process
 from tare.accounting import Role
-from tare.command import PATH, Command
+from tare.command import Command, missing_packages
 from tare.environments import CAPABILITIES, Availability, Inside, Site, scratch_disk
 from tare.environments.in_guest import InsideGuest, seen_by_host
 from tare.environments.scratch_disk import Device, Disk, device_of
@@ -67,9 +66,7 @@ class Uml:
 
     def availability(self) -> Availability:
         """Tell whether Debian's kernel and what is asked of it are here. It boots nothing."""
-        missing = [_PACKAGES[name] for name in _PACKAGES if not shutil.which(name, path=PATH)]
-        if missing:
-            names = " ".join(missing)
+        if names := missing_packages(_PACKAGES):
             return Availability(False, f"not installed: {names}", f"apt-get install {names}")
         try:
             detail = f"User-Mode Linux {_kernel()}"

@@ -10,7 +10,6 @@ when its leader is killed, so are they. Options of the volume are those that glu
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tare import process
-from tare.command import PATH, Command
+from tare.command import Command, missing_packages
 from tare.environments import Availability, Site
 from tare.errors import TrialError
 from tare.filesystems import Mounted, forget, wait_until
@@ -51,11 +50,8 @@ class GlusterFs:
         """Tell whether GlusterFS and FUSE are here."""
         if os.geteuid() != 0:
             return Availability(False, "GlusterFS needs root", "run as root")
-        missing = [p for name, p in _PACKAGES.items() if not shutil.which(name, path=PATH)]
-        if missing:
-            return Availability(
-                False, "GlusterFS is not installed", f"apt-get install {' '.join(missing)}"
-            )
+        if names := missing_packages(_PACKAGES):
+            return Availability(False, f"not installed: {names}", f"apt-get install {names}")
         if not Path("/dev/fuse").exists():
             return Availability(False, "this kernel has no FUSE", "load its module: modprobe fuse")
         return Availability(True, _version())

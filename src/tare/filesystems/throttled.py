@@ -8,7 +8,6 @@ within its call. What the journal writes is not throttled.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tare import process
-from tare.command import PATH, Command
+from tare.command import Command, missing_packages
 from tare.environments import Availability, Site
 from tare.filesystems import Mounted, forget
 
@@ -38,11 +37,8 @@ class Throttled:
         """Tell whether loop devices and the throttle are here."""
         if os.geteuid() != 0:
             return Availability(False, "a loop device needs root", "run as root")
-        missing = [p for name, p in _PACKAGES.items() if not shutil.which(name, path=PATH)]
-        if missing:
-            return Availability(
-                False, "tools are missing", f"apt-get install {' '.join(sorted(set(missing)))}"
-            )
+        if names := missing_packages(_PACKAGES):
+            return Availability(False, f"not installed: {names}", f"apt-get install {names}")
         if not Path("/dev/loop-control").exists():
             return Availability(False, "this kernel has no loop devices", "modprobe loop")
         if not (_CONTROLLER / "cgroup.procs").exists():

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 from tare import process
-from tare.command import PATH, Command
+from tare.command import Command, missing_packages
 from tare.errors import UnavailableError
 from tare.guests.cache import workspace
 
@@ -80,9 +80,7 @@ class Debian:
         Raises:
             UnavailableError: a tool is missing, or the packages cannot be had.
         """
-        missing = [package for tool, package in _TOOLS.items() if not shutil.which(tool, path=PATH)]
-        if missing:
-            names = " ".join(missing)
+        if names := missing_packages(_TOOLS):
             raise UnavailableError(f"not installed: {names}", f"apt-get install {names}")
         digest = _digest()
         image = cls(cache / "guests" / "debian" / digest[:32], digest)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from tare import netns, process, units
-from tare.command import PATH, Command
+from tare.command import Command, missing_packages
 from tare.environments import Availability, Inside, ServerProcess, Site
 from tare.environments.native import Native
 from tare.errors import TareError, TrialError, UnavailableError
@@ -63,8 +63,8 @@ class Testbed:
 
     def availability(self) -> Availability:
         """Tell whether QEMU is here. It boots nothing."""
-        if not shutil.which(machine.PROGRAM, path=PATH):
-            return Availability(False, "not installed: qemu-system-x86", "apt-get install it")
+        if names := missing_packages({machine.PROGRAM: "qemu-system-x86"}):
+            return Availability(False, f"not installed: {names}", f"apt-get install {names}")
         return Availability(True, f"QEMU {machine.version()}")
 
     @contextmanager
