@@ -372,9 +372,9 @@ def _refuse_unresolvable(experiment: Experiment, comparisons: int) -> None:
     found: Resolvability = family_resolvable(experiment.blocks.min, comparisons, ALPHA)
     if not found.resolvable:
         raise UsageError(
-            f"{experiment.blocks.min} blocks cannot resolve {comparisons} comparisons: the smallest"
-            f" p-value that they can give is {found.smallest_p:.2g}, and the family needs"
-            f" {found.threshold:.2g}",
+            f"{experiment.blocks.min} blocks cannot resolve {comparisons}"
+            f" comparison{'' if comparisons == 1 else 's'}: the smallest p-value that they can give"
+            f" is {found.smallest_p:.2g}, and the family needs {found.threshold:.2g}",
             f"set blocks.min to {found.blocks_needed} or more, or name a smaller 'family'",
         )
 

@@ -94,3 +94,8 @@ def test_what_is_certainly_positive_is_never_shown_as_zero():
     assert str(numbers.ratio(7.0, 0.03, 470_000_000.0)).startswith("7")
     assert numbers.fixed(7.0, 0.03, 470_000_000.0).low == "0.03"
     assert numbers.fixed(0.2, -30.0, 31.0).number == "0", "a difference may well be none"
+
+
+def test_a_difference_about_zero_has_the_unit_of_its_interval():
+    shown = str(numbers.time(20.0, -7100.0, 8200.0, signed=True)).replace("\N{NO-BREAK SPACE}", " ")
+    assert shown == "0 [\N{MINUS SIGN}7, +8] \N{MICRO SIGN}s"

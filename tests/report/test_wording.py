@@ -110,3 +110,24 @@ def test_a_level_that_nobody_named_is_shown_as_it_is():
     cells = [View(Cell(id=x, levels={"environment": x, "transport": "udp"})) for x in ("m", "n")]
     names = wording.Names(cells, {"environment": "m"})
     assert names.main(cells[1].cell) == ("n", "in n")
+
+
+def test_where_transports_are_compared_each_is_named_once():
+    levels = {"environment": "native", "mode": "closed"}
+    base = Cell(id="a", levels={**levels, "transport": "udp"})
+    dds = Cell(id="b", levels={**levels, "transport": "cyclonedds"})
+    subjects = {"a": "A response through UDP", "b": "A response through Cyclone DDS"}
+    names = wording.Names([View(base), View(dds)], {"transport": "udp"}, subjects)
+    assert names.place(dds).full == "Cyclone DDS, Host"
+    question = Question(
+        comparison=Comparison(id="x", kind="effect", cell="b", against="a", family=True),
+        cell=dds,
+        against=base,
+        ratio=paired_ratio([2.0 * value for value in B], B),
+        judgement=Judgement(Verdict.SLOWER, "because", 0.01),
+        others={},
+        instrument_floor_ns=None,
+    )
+    said = str(wording.sentence(question, names, 0.03, TIME))
+    assert said.startswith("A response through Cyclone DDS takes 2")
+    assert " as long as with UDP: " in said

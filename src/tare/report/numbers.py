@@ -110,7 +110,7 @@ def time(
     like: float | None = None,
 ) -> Value:
     """Round a time in ns, in the unit that suits its size, or the size of `like`."""
-    size = abs(estimate_ns or 0.0) if like is None else abs(like)
+    size = _size(estimate_ns, low_ns, high_ns, signed=signed) if like is None else abs(like)
     divisor, unit = next(((by, name) for below, by, name in TIME_UNITS if size < below), _SECONDS)
     value, low, high = (None if x is None else x / divisor for x in (estimate_ns, low_ns, high_ns))
     return fixed(value, low, high, unit, signed=signed)
@@ -150,13 +150,19 @@ def quantity(
     """Round a number of some unit, with a decimal prefix that suits its size, or `like`'s."""
     if unit == "ns":
         return time(estimate, low, high, signed=signed, like=like)
-    size = abs(estimate or 0.0) if like is None else abs(like)
+    size = _size(estimate, low, high, signed=signed) if like is None else abs(like)
     divisor, prefix = next((p for p in _PREFIXES if size >= p[0]), _PREFIXES[-1])
     if unit == "1":
         divisor, prefix = 1.0, ""
     shown = {"B": f"{prefix}B", "B/s": f"{prefix}B/s", "1/s": f"{prefix}/s", "1": ""}[unit]
     value, least, most = (None if x is None else x / divisor for x in (estimate, low, high))
     return fixed(value, least, most, shown, signed=signed)
+
+
+def _size(estimate: float | None, low: float | None, high: float | None, *, signed: bool) -> float:
+    """What a unit must suit: a difference may be about zero, and its interval wide all the same."""
+    parts = (estimate, low, high) if signed else (estimate,)
+    return max(abs(part or 0.0) for part in parts)
 
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))

@@ -30,12 +30,17 @@ def outcome(analysis: Analysis) -> str:
     reached = f"{blocks} complete blocks (planned: {planned})"
     if not family:
         return f"{reached}; no comparison is judged."
+    if all(question.ratio.ratio.estimate is None for question in family):
+        return f"{reached}; nothing can be compared: too few of their trials succeeded."
     if not wide:
         return f"{reached}; every interval's half-width is within the target of {target:g} %."
-    how_many = "All" if len(wide) == len(family) else f"{len(wide)} of {len(family)}"
+    if len(wide) == len(family):
+        which = "The interval is" if len(wide) == 1 else "All intervals are"
+    else:
+        which = f"{len(wide)} of {len(family)} intervals {'is' if len(wide) == 1 else 'are'}"
     return (
-        f"{reached}. {how_many} intervals are wider than the target half-width of {target:g} %:"
-        " where a verdict is missing, more blocks would be needed."
+        f"{reached}. {which} wider than the target half-width of {target:g} %: where a verdict is"
+        " missing, more blocks would be needed."
     )
 
 

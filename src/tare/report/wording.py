@@ -89,8 +89,9 @@ class Names:
         lead = "transport" if "transport" in rest else next(iter(rest), None)
         self._series = ([lead] if lead else []) + [n for n in partial if n != lead]
         self._panel = [n for n in rest if n not in self._series]
-        if lead is None and "transport" in levels:
-            self._series = ["transport"]
+        if lead is None:
+            fixed: list[str] = [n for n in ("transport", "environment") if n in levels]
+            self._series = [name for name in fixed if name != self._main][:1]
         self._accelerators = {
             (view.cell.id): view.accelerator for view in views if view.accelerator
         }
@@ -119,6 +120,12 @@ class Names:
         mark = self._mark(cell)
         return heading + mark, phrase + mark
 
+    def here(self, cell: Cell) -> str:
+        """Where it was measured, with a space before it; empty where the subject says so."""
+        heading, phrase = self.main(cell)
+        said = self._main != "environment" and heading in self._subjects.get(cell.id, "")
+        return "" if said else f" {phrase}"
+
     def subject(self, cell: Cell) -> str:
         """What the answer is about: "A response through Cyclone DDS (512 B)"."""
         subject = self._subjects.get(cell.id, "It")
@@ -126,7 +133,9 @@ class Names:
         said = [
             name
             for name in (*self._series, *self._panel)
-            if name in cell.levels and self.level(name, cell.levels[name]) not in subject
+            if name in cell.levels
+            and name not in self.constant
+            and self.level(name, cell.levels[name]) not in subject
         ]
         details = self._listed(cell, said)
         return subject + (f" ({details})" if details else "")
@@ -253,7 +262,7 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     words = _WORDS[statistic.unit]
     verdict = question.judgement.verdict if question.judgement else None
     subject = names.subject(question.cell)
-    here, there = names.main(question.cell)[1], names.main(question.against)[1]
+    here, there = names.here(question.cell), names.main(question.against)[1]
     number = ratio_text(question.ratio.ratio)
     values = absolute(question, statistic.unit)
     why = question.judgement.reason if question.judgement else ""
@@ -261,16 +270,16 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     if question.ratio.ratio.estimate is None:
         return Sentence(
             verdict,
-            f"Of {lower} {here} nothing can be said:",
+            f"Of {lower}{here} nothing can be said:",
             "no complete block",
             f"compares it with that {there}.",
             why,
         )
     open_questions = {
-        Verdict.EQUIVALENT: f"{subject} {words.verb} {words.equal} {here} as {there}, within"
+        Verdict.EQUIVALENT: f"{subject} {words.verb} {words.equal}{here} as {there}, within"
         f" ±{100 * margin:g} %:",
-        Verdict.INCONCLUSIVE: f"Whether {lower} {words.more} {here} than {there} stays open:",
-        Verdict.BELOW_INSTRUMENT: f"Whether {lower} {words.more} {here} than {there} is below what"
+        Verdict.INCONCLUSIVE: f"Whether {lower} {words.more}{here} than {there} stays open:",
+        Verdict.BELOW_INSTRUMENT: f"Whether {lower} {words.more}{here} than {there} is below what"
         " the instrument can tell:",
     }
     if verdict in open_questions:
@@ -281,7 +290,7 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
         verdict,
         f"{subject} {words.verb}{only}",
         number,
-        f"{words.equal} {here} as {there}: {values}.",
+        f"{words.equal}{here} as {there}: {values}.",
         why,
     )
 

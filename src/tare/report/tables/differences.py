@@ -163,7 +163,7 @@ def _readings(found: Explained) -> Table | None:
         )
         for reading in found.readings
     )
-    alike = f" No difference was seen in: {', '.join(found.alike)}." if found.alike else ""
+    alike = f" No difference was seen in: {'; '.join(found.alike)}." if found.alike else ""
     return Table(
         "Read beside the trials, where it differs [95 % interval]",
         ("reading", "here", "there", "more here", "can explain at most"),
