@@ -1,9 +1,11 @@
 """Sentences say neither more nor less than the verdict allows."""
 
+import records
+from tare import analysis
 from tare.analysis import Question
 from tare.cell import Cell
 from tare.plan import Comparison
-from tare.report import wording
+from tare.report import remarks, wording
 from tare.stats import Judgement, Verdict, paired_ratio
 from tare.workloads import Statistic
 
@@ -131,3 +133,12 @@ def test_where_transports_are_compared_each_is_named_once():
     said = str(wording.sentence(question, names, 0.03, TIME))
     assert said.startswith("A response through Cyclone DDS takes 2")
     assert " as long as with UDP: " in said
+
+
+def test_where_every_trial_failed_no_more_blocks_are_asked_for(tmp_path):
+    record = records.make(tmp_path / "whole", records.Recipe(blocks=1))
+    ids = [cell.id for cell in record.plan.cells]
+    failing = frozenset((block, cell) for block in range(12) for cell in ids)
+    failed = records.make(tmp_path / "failed", records.Recipe(blocks=12, failing=failing))
+    said = remarks.outcome(analysis.analyse(failed))
+    assert said.endswith("nothing can be compared: too few of their trials succeeded.")
