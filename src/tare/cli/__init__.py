@@ -58,6 +58,9 @@ def main() -> None:
     except TareError as error:
         printing.show_error(error)
         sys.exit(error.exit_code)
+    finally:
+        # All is cleaned up: a second Ctrl-C could only tear the interpreter's own end apart.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @app.callback(invoke_without_command=True)
