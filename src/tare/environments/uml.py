@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -42,6 +43,8 @@ _PACKAGES = {
 }
 _VERSION_TIMEOUT_S = 10.0
 _BOOT_TIMEOUT_S = 60.0
+_TRIAL_TIMEOUT_S = 60.0
+_PROGRAM_ENDED_WELL = "Attempted to kill init! exitcode=0x00000000"
 _ANSWER_TIMEOUT_S = 10.0
 _END_PATIENCE_S = 0.5
 _DISK = "/dev/ubda"
@@ -65,7 +68,7 @@ class Uml:
         return replace(self, device=device_of(plot))
 
     def availability(self) -> Availability:
-        """Tell whether Debian's kernel and what is asked of it are here. It boots nothing."""
+        """Tell whether Debian's kernel runs programs here, and has what is asked of it."""
         if names := missing_packages(_PACKAGES):
             return Availability(False, f"not installed: {names}", f"apt-get install {names}")
         try:
@@ -74,6 +77,8 @@ class Uml:
             return Availability(False, str(error), error.remedy)
         if os.geteuid() != 0:
             return Availability(False, f"{detail}, but this user is not root", "run as root")
+        if trouble := _trouble():
+            return Availability(False, f"{detail}, but {trouble[0]}", trouble[1])
         if self.device not in (None, "raw"):
             why = f"User-Mode Linux offers no {self.device} device"
             return Availability(False, why, "ask for `device: raw` in it")
@@ -228,3 +233,36 @@ def _role(_thread: str) -> Role:
 @cache
 def _kernel() -> str:
     return process.run(Command((_PROGRAM, "--version")), _VERSION_TIMEOUT_S).stdout.strip()
+
+
+@cache
+def _trouble() -> tuple[str, str | None] | None:
+    """Boot the kernel up to a first program: what keeps it from running one here, and the remedy.
+
+    Linux 6.1 as a program gives registers back to what it runs by PTRACE_SETREGSET, with a buffer
+    that is too short where the processor has AMX: every program dies of SIGSEGV.
+    """
+    with tempfile.TemporaryDirectory(prefix="tare-uml-") as folder:
+        argv = (
+            _PROGRAM, "mem=64M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+            f"uml_dir={folder}", "umid=trial", "init=/bin/true", "con=null", "con0=null,fd:1",
+            "console=tty0",
+        )  # fmt: skip
+        try:
+            # It always ends in a panic, since its only program ends: the panic says how.
+            told = process.run(Command(argv), _TRIAL_TIMEOUT_S, accept=range(-64, 256)).stdout
+        except ProcessError as error:
+            return f"it does not boot: {error.what}", error.remedy
+    if _PROGRAM_ENDED_WELL in told:
+        return None
+    if _has_amx():
+        return (
+            "it runs no program on a processor with AMX, whose registers it has no room for",
+            "boot the host with clearcpuid=amx_tile, or use another machine",
+        )
+    causes = " | ".join(consoles.causes(told)) or "it did not say why"
+    return f"its first program does not run: {causes}", "boot linux.uml by hand to see why"
+
+
+def _has_amx() -> bool:
+    return "amx_tile" in Path("/proc/cpuinfo").read_text(encoding="ascii")
