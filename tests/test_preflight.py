@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from tare import plan, runner
+from tare import command, plan, runner
 from tare.errors import UnavailableError
 from tare.experiment import Experiment
 from tare.workloads import registry
-from tare.workloads.migration import arms, testbed
+from tare.workloads.migration import arms
 
 
 def laid_out(workload, **factors):
@@ -26,7 +26,7 @@ def laid_out(workload, **factors):
 
 
 def test_a_workload_with_places_of_its_own_is_asked_whether_they_are_here(monkeypatch):
-    monkeypatch.setattr(testbed, "PATH", "/nowhere")
+    monkeypatch.setattr(command, "PATH", "/nowhere")
     with pytest.raises(UnavailableError, match="not installed: qemu-system-x86"):
         runner.preflight(*laid_out("migration", arm=list(arms.BY_NAME)[:2]))
 

@@ -42,7 +42,7 @@ class BadServer {
   using Back = std::function<void(const Datagram&)>;
   using Script = std::function<void(uint32_t sequence, const Datagram& request, const Back& back)>;
 
-  explicit BadServer(Script script)
+  explicit BadServer(const Script& script)
       : port_(FreePort()), socket_(OpenSocket(AF_INET, SOCK_DGRAM, 0)) {
     Bind(socket_.get(), "127.0.0.1", port_);
     thread_ = std::jthread([this, script](const std::stop_token& stop) {

@@ -351,6 +351,7 @@ void Replay::close(const Meeting& meeting, double lasted) {
     rank.session->release(file);
     if (last) rank.files.erase(found);
   }
+  files_.charge_nobody();
   const double plainly = recorded_write_bytes_ == 0
                              ? 1
                              : static_cast<double>(files_.passed_on_bytes()) /

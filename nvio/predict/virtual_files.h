@@ -29,6 +29,8 @@ class VirtualFiles {
     clock_ = &clock;
     clients_ = clients;
   }
+  // What was charged to is over.
+  void charge_nobody() { clock_ = &nobody_; }
   // The recorded call that is replayed: what the cache passes on of it takes what it took then.
   void replay(const TraceCall* call) { call_ = call; }
   // Bytes written that were passed on, of those of recorded calls.
