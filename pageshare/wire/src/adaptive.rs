@@ -23,9 +23,11 @@ const WHOLE_SAMPLE: usize = 32 << 10;
 /// [`FIRST_SAMPLES`].
 const SAMPLES: usize = 7;
 const FIRST_SAMPLES: usize = 3;
-/// A run of this many bytes fills the socket's buffer, of 512 KiB, unless the link carries more
-/// than half as much as comes.
-const RUN_BYTES: usize = 3 << 19;
+/// What the socket's buffer takes, whatever the link does.
+const BUFFER: usize = 512 << 10;
+/// Of a run of this many bytes that never filled the buffer the link has carried two thirds at
+/// least.
+const RUN_BYTES: usize = 3 * BUFFER;
 /// The speed is taken anew whenever the link has carried this much. A write that waits goes on
 /// when a third of the buffer is free, so "full" is that uncertain.
 const LEAST_CARRIED: usize = 384 << 10;
@@ -233,9 +235,9 @@ impl Link {
         if bytes < RUN_BYTES {
             return;
         }
-        let rate = as_f64(bytes) / (written.span.1 - since).max(1e-9);
+        let carried = as_f64(bytes - BUFFER) / (written.span.1 - since).max(1e-9);
         self.run = None;
-        if rate > self.speed() {
+        if carried > self.speed() {
             self.speed = Some((2.0 * self.speed()).min(FASTEST));
             // It may be faster still.
             self.budget = RUN_BYTES;

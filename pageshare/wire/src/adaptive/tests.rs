@@ -68,6 +68,18 @@ fn a_slow_link_is_worth_compressing_for_although_the_buffer_takes_bursts_at_once
 }
 
 #[test]
+fn a_sender_little_faster_than_the_link_does_not_make_it_look_fast() {
+    // Long pieces fit into the buffer: what it took, the link has not carried.
+    for rate in [100e6, 125e6, 135e6, 150e6, 170e6, 200e6, 300e6] {
+        let mut model = Model::new();
+        let share = model.send(1200, 256.0 * 1024.0 / rate, 118e6);
+        assert!(share > 0.95, "at {rate}: {share}");
+        let speed = model.link.speed();
+        assert!((80e6..180e6).contains(&speed), "at {rate}: {speed}");
+    }
+}
+
+#[test]
 fn a_link_that_outruns_the_sender_is_not() {
     let mut model = Model::new();
     model.send(64, WORK, 1.18e9);
