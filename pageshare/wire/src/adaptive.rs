@@ -25,13 +25,10 @@ const SAMPLES: usize = 7;
 const FIRST_SAMPLES: usize = 3;
 /// What the socket's buffer takes, whatever the link does.
 const BUFFER: usize = 512 << 10;
-/// Of a run of this many bytes that never filled the buffer the link has carried two thirds at
-/// least.
+/// The speed is judged by so many bytes at once: what the link has carried of them is known to
+/// within a third, for the buffer was somewhere between empty and full before, and is after.
 const RUN_BYTES: usize = 3 * BUFFER;
-/// The speed is taken anew whenever the link has carried this much. A write that waits goes on
-/// when a third of the buffer is free, so "full" is that uncertain.
-const LEAST_CARRIED: usize = 384 << 10;
-/// What a buffer that is full in that sense holds at least. Only where nothing was written for as
+/// What a buffer that has just been full holds at least. Only where nothing was written for as
 /// long as 1 Gbit/s takes for that, it is held to have run dry: on a faster link it may have
 /// earlier, and what is then taken for the link's speed is the sender's.
 const HELD: usize = 256 << 10;
@@ -161,7 +158,7 @@ pub struct Written {
     pub bytes: usize,
     /// When the write began and ended, in seconds since any fixed time.
     pub span: (f64, f64),
-    /// The socket's buffer was full at some point, so it was full, too, when the write ended.
+    /// The socket's buffer was full at some point of the write.
     pub waited: bool,
     /// The bytes were compressed: they do not show what the link would do without.
     pub compressed: bool,
@@ -170,13 +167,14 @@ pub struct Written {
 /// The link's speed, the receiver's included.
 ///
 /// How long a write takes says little: up to a buffer's worth it goes at the speed of memory. But
-/// from one write that left the buffer full to the next that did so, the link has carried just
-/// what was written, unless the buffer ran dry in between. And where the buffer never fills although bytes come faster than the link
-/// was taken to be, it is faster.
+/// from one write that met a full buffer to a later one, the link was never idle, unless the buffer
+/// ran dry in between; so it has carried what was written, give or take a buffer: a writer that the
+/// scheduler keeps waiting finds the buffer as empty as may be. And where the buffer never fills
+/// although bytes come faster than the link was taken to be, it is faster.
 #[derive(Debug, Clone, Default)]
 pub struct Link {
     speed: Option<f64>,
-    /// When a write left the buffer full that has not run dry since.
+    /// When a write that met a full buffer ended, if the buffer has not run dry since.
     full: Option<f64>,
     /// Bytes written since then.
     carried: usize,
@@ -206,10 +204,10 @@ impl Link {
         self.ended = end;
         if let Some(since) = self.full {
             self.carried += written.bytes;
-            if written.waited && self.carried >= LEAST_CARRIED && end > since {
-                let sample = (as_f64(self.carried) / (end - since)).min(FASTEST);
-                let known = self.speed.unwrap_or(sample);
-                self.speed = Some(known + 0.5 * (sample - known));
+            if written.waited && self.carried >= RUN_BYTES && end > since {
+                let least = as_f64(self.carried - BUFFER) / (end - since);
+                let most = as_f64(self.carried + BUFFER) / (end - since);
+                self.speed = Some(self.speed().clamp(least, most).min(FASTEST));
                 (self.full, self.carried) = (Some(end), 0);
             } else if !written.waited && self.idle > as_f64(HELD) / FIRST_GUESS {
                 self.full = None;

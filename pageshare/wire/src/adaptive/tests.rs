@@ -13,12 +13,22 @@ struct Model {
     compress: StepGain,
     now: f64,
     buffered: f64,
+    /// In half of the times that the writer waits, it goes on only when the buffer has run dry.
+    wakes_late: bool,
+    waits: u32,
 }
 
 impl Model {
     fn new() -> Self {
         let compress = StepGain::new(Policy::Adaptive, 1);
-        Self { link: Link::default(), compress, now: 0.0, buffered: 0.0 }
+        Self {
+            link: Link::default(),
+            compress,
+            now: 0.0,
+            buffered: 0.0,
+            wakes_late: false,
+            waits: 0,
+        }
     }
 
     /// Sends so many segments, each after the `work` seconds that it takes without compressing,
@@ -39,7 +49,10 @@ impl Model {
             if waited {
                 // The kernel wakes a writer when a third of the buffer is free.
                 let rest = (self.buffered - BUFFER) % (BUFFER / 3.0);
-                let left = BUFFER * 2.0 / 3.0 + rest;
+                self.waits += 1;
+                // As if by chance.
+                let late = self.wakes_late && self.waits.wrapping_mul(0x9e37_79b9) >> 31 == 1;
+                let left = if late { rest } else { BUFFER * 2.0 / 3.0 + rest };
                 self.now += (self.buffered - left) / speed;
                 self.buffered = left;
             }
@@ -76,6 +89,18 @@ fn a_sender_little_faster_than_the_link_does_not_make_it_look_fast() {
         assert!(share > 0.95, "at {rate}: {share}");
         let speed = model.link.speed();
         assert!((80e6..180e6).contains(&speed), "at {rate}: {speed}");
+    }
+}
+
+#[test]
+fn a_writer_that_is_woken_late_does_not_make_the_link_look_fast() {
+    // It finds the buffer empty, and fills it at the speed of memory.
+    let compress = StepGain::new(Policy::Never, 1);
+    let mut model = Model { wakes_late: true, compress, ..Model::new() };
+    for _ in 0..600 {
+        model.send(1, WORK / 20.0, 118e6);
+        let speed = model.link.speed();
+        assert!((80e6..180e6).contains(&speed), "{speed}");
     }
 }
 
