@@ -32,8 +32,10 @@ def problems(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.relative_to(HOME).as_posix())
-def test_every_experiment_that_ships_is_valid(path):
-    assert experiment.load(path).title
+def test_every_experiment_that_ships_can_be_planned(path):
+    asked = experiment.load(path)
+    assert asked.title
+    assert plan.make(asked, registry.by_name()[asked.workload]).cells
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda p: p.name)
