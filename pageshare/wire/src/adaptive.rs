@@ -2,12 +2,15 @@
 //!
 //! Both spend processor time to save link time, and the pipeline does both at once: a step pays
 //! while the link time that it saves on a page exceeds the processor time that it costs. What is
-//! switched off is still tried on one page (or segment) in [`SAMPLE`], so that it comes back when
-//! it would pay; what is switched on is left out for a moment now and then ([`Link::probe`]), for a
+//! switched off is still tried, soon at first and then on one page (or segment) in [`SAMPLE`], so
+//! that it comes back when it would pay; what is switched on is left out for a moment now and then ([`Link::probe`]), for a
 //! link that is never filled does not show its speed.
 
-/// One in this many pages or segments is tried when the step is off.
+/// One in this many pages or segments is tried when the step has been off for a while.
 pub const SAMPLE: u32 = 64;
+/// The first one that is tried when the step has just been switched off; then twice as many are let
+/// pass each time. What was dear for a moment would else stay off for a good part of a migration.
+const FIRST_RETRY: u32 = 4;
 /// Pages tried one behind the other: a question costs two records and four changes of threads
 /// whatever it asks for, and so many pages are hashed together.
 pub const PAGES_TOGETHER: u32 = 16;
@@ -53,17 +56,20 @@ pub struct StepGain {
     cost: Cost,
     /// Share of the bytes tried that needed not be sent.
     saved: f64,
+    /// Pages or segments since the step was switched off, or last tried.
     turn: u32,
+    /// While it is off one in so many is tried.
+    interval: u32,
     /// How many are tried one behind the other.
     together: u32,
 }
 
 impl StepGain {
     /// A step that begins by hoping for half. While it is off, `together` pages or segments in a
-    /// row are tried out of [`SAMPLE`] times as many.
+    /// row are tried, in the end out of [`SAMPLE`] times as many.
     #[must_use]
     pub fn new(policy: Policy, together: u32) -> Self {
-        Self { policy, cost: Cost::default(), saved: 0.5, turn: 0, together }
+        Self { policy, cost: Cost::default(), saved: 0.5, turn: 0, interval: FIRST_RETRY, together }
     }
 
     /// Whether to do the step on the next page or segment.
@@ -73,8 +79,17 @@ impl StepGain {
             Policy::Always => true,
             Policy::Never => false,
             Policy::Adaptive => {
-                self.turn = (self.turn + 1) % (SAMPLE * self.together);
-                self.turn < self.together || self.pays(link)
+                if self.pays(link) {
+                    (self.turn, self.interval) = (0, FIRST_RETRY);
+                    return true;
+                }
+                self.turn += 1;
+                let pass = (self.interval - 1) * self.together;
+                if self.turn == pass + self.together {
+                    (self.turn, self.interval) = (0, SAMPLE.min(2 * self.interval));
+                    return true;
+                }
+                self.turn > pass
             }
         }
     }

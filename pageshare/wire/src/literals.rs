@@ -30,16 +30,22 @@ impl Coding {
     }
 }
 
+/// About a segment.
+const FIRST_USE: usize = 256 << 10;
+
 /// A zstd context, kept from one segment to the next.
 pub struct Compressor(zstd::bulk::Compressor<'static>);
 
 impl Compressor {
-    /// A compressor of this zstd level.
+    /// A compressor of this zstd level, with its tables in place: made at the first use, they would
+    /// make that look several times as dear as the next.
     ///
     /// # Errors
     /// If zstd has no such level or no memory.
     pub fn new(level: i32) -> std::io::Result<Self> {
-        zstd::bulk::Compressor::new(level).map(Self)
+        let mut zstd = zstd::bulk::Compressor::new(level)?;
+        zstd.compress(&vec![0; FIRST_USE])?;
+        Ok(Self(zstd))
     }
 
     /// The frame, if it is smaller by a 32nd: less would not pay for expanding it again.

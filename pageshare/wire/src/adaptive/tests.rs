@@ -163,12 +163,32 @@ fn a_moment_in_which_the_machine_stood_still_does_not_make_a_step_dear() {
 }
 
 #[test]
+fn what_was_dear_at_first_comes_back_soon() {
+    let link = Link::default();
+    let mut compress = StepGain::new(Policy::Adaptive, 1);
+    let mut tried = 0;
+    for _ in 0..200 {
+        if compress.worth_it(&link) {
+            let slower = if tried < 3 { 10.0 } else { 1.0 };
+            compress.cost(SEGMENT, slower * SECONDS_A_BYTE * as_f64(SEGMENT));
+            compress.outcome(SEGMENT, SEGMENT * 3 / 4);
+            tried += 1;
+        }
+    }
+    assert!(tried > 170, "{tried}");
+}
+
+#[test]
 fn what_saves_nothing_stops_and_is_still_sampled() {
     let link = Link::default();
     let mut hashing = StepGain::new(Policy::Adaptive, PAGES_TOGETHER);
     for _ in 0..200 {
         hashing.cost(SEGMENT, 0.5e-9 * as_f64(SEGMENT));
         hashing.outcome(SEGMENT, 0);
+    }
+    // Until it is tried as seldom as it will be.
+    for _ in 0..2 * SAMPLE * PAGES_TOGETHER {
+        let _ = hashing.worth_it(&link);
     }
     let turns = SAMPLE * PAGES_TOGETHER * 10;
     let tried: Vec<bool> = (0..turns).map(|_| hashing.worth_it(&link)).collect();
