@@ -11,11 +11,13 @@ mod directory;
 mod earlier;
 mod file;
 mod keeper;
+mod keeping;
 mod opened;
 
 pub use copies::Copies;
 pub use earlier::{Earlier, KeptIn, Version};
 pub use keeper::{KeepIn, Keeper, KeptPages};
+pub use keeping::Keeping;
 
 /// Seconds since 1970.
 fn now() -> u64 {

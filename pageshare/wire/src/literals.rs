@@ -37,15 +37,19 @@ const FIRST_USE: usize = 256 << 10;
 pub struct Compressor(zstd::bulk::Compressor<'static>);
 
 impl Compressor {
-    /// A compressor of this zstd level, with its tables in place: made at the first use, they would
-    /// make that look several times as dear as the next.
+    /// A compressor of this zstd level.
     ///
     /// # Errors
     /// If zstd has no such level or no memory.
     pub fn new(level: i32) -> std::io::Result<Self> {
-        let mut zstd = zstd::bulk::Compressor::new(level)?;
-        zstd.compress(&vec![0; FIRST_USE])?;
-        Ok(Self(zstd))
+        zstd::bulk::Compressor::new(level).map(Self)
+    }
+
+    /// Puts the tables in place: made at the first use, they would make that look several times as
+    /// dear as the next. For whoever takes the time of each use.
+    pub fn make_ready(&mut self) {
+        // Where it fails, the first use will.
+        let _ = self.shrink(&vec![0; FIRST_USE]);
     }
 
     /// The frame, if it is smaller by a 32nd: less would not pay for expanding it again.

@@ -28,7 +28,7 @@ impl Addresses {
             joined = std::mem::take(&mut self.rest);
             &joined
         };
-        let (keeps, mut keep) = (session.keeps(), KeptPages::default());
+        let (keeps, mut keep) = (session.keeping.is_on(), KeptPages::default());
         let mut received = session.received();
         let mut placed = placed.iter().peekable();
         let mut at = 0;
@@ -54,7 +54,7 @@ impl Addresses {
             at += length;
         }
         drop(received);
-        session.keep(keep);
+        session.keeping.keep(keep);
         self.rest = stream[at..].to_vec();
     }
 }

@@ -8,13 +8,13 @@ use pageshare_index::{HashKey, PAGE_SIZE, PageHash, Recent};
 use pageshare_wire::PageSet;
 use pageshare_wire::ask::{Answer, Ask};
 use pageshare_wire::segment::Held;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::Receiver;
 use super::received::Received;
 use super::shelf::Shared;
 use crate::handshake::Agreed;
-use crate::kept::{Keeper, KeptPages};
+use crate::kept::Keeping;
 use crate::record::{Account, Record, add};
 
 /// Longest that a channel waits for the first one to reach QEMU. It goes on after that: the stream
@@ -31,7 +31,7 @@ pub(super) struct Session {
     shared: Option<Shared>,
     recent: Mutex<Recent>,
     received: Mutex<Received>,
-    keeper: Option<Keeper>,
+    pub(super) keeping: Keeping,
     open: AtomicUsize,
     /// Whether channel 0 has reached QEMU, and who waits for that.
     first: (Mutex<bool>, Condvar),
@@ -41,17 +41,15 @@ impl Session {
     pub(super) fn begin(receiver: Arc<Receiver>, agreed: &Agreed) -> Self {
         let shelf =
             receiver.shelves.iter().find(|(scope, _)| agreed.scope.as_ref() == Some(&scope.name));
-        let keeper = receiver.keep.as_ref().zip(shelf).and_then(|(place, (scope, _))| {
-            let keeper = Keeper::begin(place, scope);
-            keeper.inspect_err(|error| warn!("no copy of this VM is kept: {error}")).ok()
-        });
+        let account = receiver.metrics.begin("receive", agreed.migration.0);
+        let (place, scope) = (receiver.keep.as_ref(), shelf.map(|(scope, _)| scope));
         Self {
-            account: receiver.metrics.begin("receive", agreed.migration.0),
+            keeping: Keeping::begin(place, scope, Arc::clone(&account)),
+            account,
             scope: agreed.scope.clone(),
             shared: shelf.map(|(_, shelf)| shelf.shared()),
             recent: Mutex::new(Recent::with_room_for(receiver.recent_bytes)),
             received: Mutex::default(),
-            keeper,
             open: AtomicUsize::new(0),
             first: (Mutex::new(false), Condvar::new()),
             receiver,
@@ -94,34 +92,14 @@ impl Session {
         self.open.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// Whether a copy is kept.
-    pub(super) fn keeps(&self) -> bool {
-        self.keeper.is_some()
-    }
-
-    /// Keeps pages that have arrived, for the next time that this VM migrates.
-    pub(super) fn keep(&self, pages: KeptPages) {
-        let count = pages.pages.len();
-        if count > 0 && self.keeper.as_ref().is_some_and(|keeper| !keeper.keep(pages)) {
-            add(&self.account.pages_not_kept, count);
-        }
-    }
-
     /// The last channel has closed: a copy of a VM that has arrived is finished. Nothing, if it was
     /// an estimate.
     pub(super) fn end(&self) -> Option<Record> {
         let so_far = self.account.record();
         let (silent, broken) = (so_far.stream_bytes == 0, so_far.error.is_some());
         let estimate = silent && so_far.pages_asked > 0 && !broken;
-        if let Some(keeper) = &self.keeper {
-            if silent || broken {
-                keeper.discard();
-            } else {
-                let kept = keeper.finish(self.received().names().clone());
-                info!("kept a copy of {kept} pages");
-                self.account.pages_kept.store(kept, Ordering::Relaxed);
-            }
-        }
+        let whole = !silent && !broken;
+        self.keeping.end(whole.then(|| self.received().names().clone()));
         if estimate {
             self.receiver.metrics.forget(&self.account);
             info!("answered an estimate over {} pages", so_far.pages_asked);

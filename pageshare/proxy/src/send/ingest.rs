@@ -225,9 +225,9 @@ impl Ingest<'_> {
         let (done, encoded) = mpsc::sync_channel(1);
         let asked: Vec<&Page> = pages.iter().filter(|page| page.asked).collect();
         let hashes = self.hash(&draft);
-        if self.migration.keeps() {
+        if self.migration.keeping.is_on() {
             let hashes = if self.in_scope { &hashes[..] } else { &[] };
-            self.migration.keep(to_keep(&draft, pages, hashes));
+            self.migration.keeping.keep(to_keep(&draft, pages, hashes));
         }
         if asked.is_empty() {
             let pages = Pages::Answered(Answer::default(), Vec::new());

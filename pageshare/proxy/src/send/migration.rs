@@ -7,7 +7,7 @@ use std::time::Instant;
 use pageshare_stream::RamBlock;
 use pageshare_wire::adaptive::{Link, PAGES_TOGETHER, StepGain};
 use pageshare_wire::hello::MigrationId;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::versions::Versions;
 use super::workers::Workers;
@@ -15,9 +15,9 @@ use super::{Candidates, Sender};
 use crate::blocks::BlockNames;
 use crate::error::Error;
 use crate::handshake;
-use crate::kept::{Earlier, Keeper, KeptPages};
+use crate::kept::{Earlier, Keeping};
 use crate::ksm::Ksm;
-use crate::record::{Account, Record, add};
+use crate::record::{Account, Record};
 use crate::sources::is_qemu;
 
 /// One migration, from its first channel's opening to its last one's end.
@@ -32,7 +32,7 @@ pub(super) struct Migration {
     versions: Option<Mutex<Versions>>,
     /// The copy to which differences are taken.
     earlier: Option<Arc<Earlier>>,
-    keeper: Option<Keeper>,
+    pub(super) keeping: Keeping,
     /// RAM blocks, which have the numbers that `earlier` gives them.
     blocks: Mutex<BlockNames>,
     opened: AtomicU32,
@@ -67,19 +67,17 @@ impl Migration {
             );
         }
         let ksm = ksm.map(Ksm::open).transpose()?.map(Mutex::new);
-        let keeper = sender.keep.as_ref().zip(sender.scope.as_ref());
-        let keeper = keeper.and_then(|(place, scope)| {
-            let keeper = Keeper::begin(place, scope);
-            keeper.inspect_err(|error| warn!("no copy of this VM is kept: {error}")).ok()
-        });
         let kept = sender.kept.as_ref().zip(sender.scope.as_ref());
         let earlier = kept.and_then(|(place, scope)| Earlier::open(place, scope)).map(Arc::new);
         let blocks = earlier.as_ref().map(|earlier| earlier.blocks().clone()).unwrap_or_default();
         let versions =
             (sender.delta_bytes > 0).then(|| Versions::with_room_for(sender.delta_bytes));
         let id = MigrationId(handshake::random()?);
+        let account = sender.metrics.begin("send", id.0);
+        let (place, scope) = (sender.keep.as_ref(), sender.scope.as_ref());
         Ok(Self {
-            account: sender.metrics.begin("send", id.0),
+            keeping: Keeping::begin(place, scope, Arc::clone(&account)),
+            account,
             workers,
             id,
             began: Instant::now(),
@@ -87,7 +85,6 @@ impl Migration {
             ksm,
             versions: versions.map(Mutex::new),
             earlier,
-            keeper,
             blocks: Mutex::new(blocks),
             opened: AtomicU32::new(0),
             open: AtomicUsize::new(0),
@@ -131,19 +128,6 @@ impl Migration {
         self.versions.as_ref().map(locked)
     }
 
-    /// Whether a copy is kept.
-    pub(super) fn keeps(&self) -> bool {
-        self.keeper.is_some()
-    }
-
-    /// Keeps pages for a return trip.
-    pub(super) fn keep(&self, pages: KeptPages) {
-        let count = pages.pages.len();
-        if self.keeper.as_ref().is_some_and(|keeper| !keeper.keep(pages)) {
-            add(&self.account.pages_not_kept, count);
-        }
-    }
-
     /// The number of a new channel.
     pub(super) fn open_channel(&self) -> u32 {
         self.open.fetch_add(1, Ordering::SeqCst);
@@ -158,15 +142,8 @@ impl Migration {
     /// The migration is over: a copy of a VM that has left is finished.
     pub(super) fn end(&self) -> Record {
         debug!("learnt: {:?}", self.gains());
-        if let Some(keeper) = self.keeper.as_ref().filter(|_| self.account.is_broken()) {
-            keeper.discard();
-        } else if let Some(keeper) = &self.keeper {
-            let kept = keeper.finish(locked(&self.blocks).clone());
-            if kept > 0 {
-                info!("kept a copy of {kept} pages");
-            }
-            self.account.pages_kept.store(kept, Ordering::Relaxed);
-        }
+        let whole = !self.account.is_broken();
+        self.keeping.end(whole.then(|| locked(&self.blocks).clone()));
         self.sender.metrics.end(&self.account)
     }
 }

@@ -77,6 +77,7 @@ impl Workers {
             let mut compressor = compressor(level)?;
             let queue = Arc::clone(&queue);
             std::thread::spawn(move || {
+                compressor.make_ready();
                 loop {
                     let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(job) = job else { return };
