@@ -195,7 +195,9 @@ class _Side:
         """Start a program where this side is."""
         if self.party == "guest":
             return self._inside.start(argv)
-        return self._beside(argv, self._site.hosts.server_ns, self._site.placement.client)
+        return beside(
+            self._site, argv, self.party, self._site.hosts.server_ns, self._site.placement.client
+        )
 
     @contextmanager
     def listener(self) -> Iterator[ServerProcess]:
@@ -209,18 +211,15 @@ class _Side:
         namespace: str | None = hosts.server_ns
         started: ServerProcess
         if self._to == "remote":
-            started = self._beside(argv, hosts.client_ns, ())
+            started = beside(self._site, argv, self.party, hosts.client_ns, ())
             namespace = hosts.client_ns
         elif self.party == "guest" and (self._to == "localhost" or self._far):
             started, namespace = self._inside.start(argv), None
         else:
-            started = self._beside(argv, hosts.server_ns, placement.client)
+            started = beside(self._site, argv, self.party, hosts.server_ns, placement.client)
         with started:
             self._await_listening(namespace)
             yield started
-
-    def _beside(self, argv: Sequence[str], namespace: str, cpus: tuple[int, ...]) -> OnHostServer:
-        return beside(self._site, argv, self.party, namespace, cpus)
 
     def _await_listening(self, namespace: str | None) -> None:
         look = ("cat", "/proc/net/tcp")
