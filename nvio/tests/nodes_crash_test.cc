@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "../cache/segment.h"
-#include "../nodes/job.h"
 #include "../nodes/placement.h"
 #include "../recovery/recover.h"
 #include "simulated_nodes.h"
@@ -83,30 +83,14 @@ class History {
   // Returns how many crash points were looked at.
   int run(int steps) {
     SimulatedNodes nodes(settings_, file_, random_());
-    std::vector<std::unique_ptr<Job>> jobs;
-    std::vector<JobFile*> files;
-    const int fd = open(file_.c_str(), O_RDWR | O_CLOEXEC);
-    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
-      SimulatedNodes::act_on(node);
-      Settings own = settings_;
-      own.node = node;
-      std::string why;
-      jobs.push_back(Job::join(own, why));
-      EXPECT_NE(jobs.back(), nullptr) << why;
-      files.push_back(jobs.back()->acquire(fd, file_, own.file));
-    }
-    close(fd);
+    std::optional<OneOnEachNode> processes(std::in_place, settings_, file_);
     nodes.interrupt_every(interrupts_, [&] { look(nodes); });
     for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
       const auto node = static_cast<std::uint32_t>(random_() % settings_.nodes);
-      SimulatedNodes::act_on(node);
-      step(*files[node], node);
+      step(processes->on(node), node);
     }
-    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
-      SimulatedNodes::act_on(node);
-      EXPECT_EQ(jobs[node]->release(files[node]), 0);
-    }
-    jobs.clear();
+    processes->close();
+    processes.reset();
     const Image left = read();
     EXPECT_EQ(left.size, size_);
     for (std::size_t i = 0; i < bytes_.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "simulated_nodes.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -277,6 +278,32 @@ std::vector<std::string> SimulatedNodes::stop(const std::vector<Fate>& fates,
   }
   ::close(fd);
   return stores;
+}
+
+OneOnEachNode::OneOnEachNode(const Settings& settings, const std::string& file) {
+  const int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  for (std::uint32_t node = 0; node < settings.nodes; ++node) {
+    SimulatedNodes::act_on(node);
+    Settings own = settings;
+    own.node = node;
+    std::string why;
+    jobs_.push_back(Job::join(own, why));
+    EXPECT_NE(jobs_.back(), nullptr) << why;
+    files_.push_back(jobs_.back()->acquire(fd, file, own.file));
+  }
+  ::close(fd);
+}
+
+JobFile& OneOnEachNode::on(std::uint32_t node) {
+  SimulatedNodes::act_on(node);
+  return *files_[node];
+}
+
+void OneOnEachNode::close() {
+  for (std::uint32_t node = 0; node < jobs_.size(); ++node) {
+    SimulatedNodes::act_on(node);
+    EXPECT_EQ(jobs_[node]->release(files_[node]), 0);
+  }
 }
 
 }  // namespace nvio

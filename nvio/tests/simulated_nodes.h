@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "../entry/contract.h"
+#include "../nodes/job.h"
 #include "../settings/settings.h"
 #include "../store/simulated_medium.h"
 
@@ -83,6 +84,20 @@ class SimulatedNodes {
   bool looking_ = false;
   std::function<void()> look_;
   std::vector<std::thread> managers_;
+};
+
+// A process of the job on each of the nodes, with the file open.
+class OneOnEachNode {
+ public:
+  OneOnEachNode(const Settings& settings, const std::string& file);
+  // The calling thread acts on this node from now on; its file.
+  JobFile& on(std::uint32_t node);
+  // Every process closes the file; they go when this goes.
+  void close();
+
+ private:
+  std::vector<std::unique_ptr<Job>> jobs_;
+  std::vector<JobFile*> files_;
 };
 
 }  // namespace nvio

@@ -1,9 +1,7 @@
 // Stripes: what a file, a hint or a setting says of them, hostile layouts, and that of several
 // nodes one alone writes each stripe.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,13 +9,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "../cache/segment.h"
 #include "../cache/stripe.h"
-#include "../nodes/job.h"
 #include "simulated_nodes.h"
 
 namespace {
@@ -149,40 +147,24 @@ class StripesTest : public ::testing::Test {
     std::ofstream made(file_);
     fs::resize_file(file_, kSize);
     SimulatedNodes nodes(settings_, file_, 1);
-    std::vector<std::unique_ptr<Job>> jobs;
-    std::vector<JobFile*> files;
-    const int fd = open(file_.c_str(), O_RDWR | O_CLOEXEC);
-    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
-      SimulatedNodes::act_on(node);
-      Settings own = settings_;
-      own.node = node;
-      std::string why;
-      jobs.push_back(Job::join(own, why));
-      EXPECT_NE(jobs.back(), nullptr) << why;
-      files.push_back(jobs.back()->acquire(fd, file_, own.file));
-    }
-    close(fd);
+    std::optional<OneOnEachNode> processes(std::in_place, settings_, file_);
     std::mt19937_64 random(7);
     std::string model(kSize, '\0');
     for (int i = 0; i < 900; ++i) {
       const auto node = static_cast<std::uint32_t>(random() % settings_.nodes);
-      SimulatedNodes::act_on(node);
       const std::string data(1 + random() % 3000, static_cast<char>(random()));
       const std::uint64_t offset = random() % (kSize - data.size());
       model.replace(offset, data.size(), data);
-      EXPECT_EQ(files[node]->write(offset, data.data(), data.size()),
+      EXPECT_EQ(processes->on(node).write(offset, data.data(), data.size()),
                 static_cast<ssize_t>(data.size()));
     }
-    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
-      SimulatedNodes::act_on(node);
-      EXPECT_EQ(jobs[node]->release(files[node]), 0);
-    }
+    processes->close();
     std::size_t most = 0;
     for (std::uint64_t at = 0; at < kSize; at += stripe) {
       most = std::max(most, nodes.writers_of(at, at + stripe).size());
     }
     EXPECT_EQ(nodes.writers_of(0, kSize).size(), settings_.nodes) << "every node has its share";
-    jobs.clear();
+    processes.reset();
     std::ifstream left(file_, std::ios::binary);
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(left), {}) == model, true);
     return most;
