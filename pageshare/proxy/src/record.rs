@@ -1,6 +1,6 @@
 //! The account of one migration at one proxy: counters while it runs, JSON when it is over.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -69,6 +69,8 @@ pub struct Account {
     pub found_kept: AtomicU64,
     /// Receiver: pages found in other VMs or in images.
     pub found_indexed: AtomicU64,
+    /// The destination QEMU has said that it has loaded the guest.
+    pub loaded: AtomicBool,
     verbatim: Mutex<Vec<VerbatimChannel>>,
     error: Mutex<Option<String>>,
 }
@@ -149,6 +151,8 @@ pub struct Record {
     pub found_kept: u64,
     /// See [`Account`].
     pub found_indexed: u64,
+    /// See [`Account`].
+    pub loaded: bool,
     /// Processor seconds that this whole process has used so far, all threads, user and system.
     pub process_cpu_seconds: Option<f64>,
     /// Channels that were passed on verbatim from some byte on.
@@ -194,6 +198,7 @@ impl Account {
             found_received: zero(),
             found_kept: zero(),
             found_indexed: zero(),
+            loaded: AtomicBool::new(false),
             verbatim: Mutex::default(),
             error: Mutex::default(),
         }
@@ -220,10 +225,12 @@ impl Account {
         self.wire_received.fetch_add(link.take_bytes(), Ordering::Relaxed);
     }
 
-    /// Whether the migration has failed.
+    /// Whether the guest is where it was to go: its QEMU has said so, and nothing failed. One that
+    /// was cancelled ends in order without.
     #[must_use]
-    pub fn is_broken(&self) -> bool {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    pub fn has_arrived(&self) -> bool {
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        error.is_none() && self.loaded.load(Ordering::Relaxed)
     }
 
     /// Seconds since the migration began.
@@ -268,6 +275,7 @@ impl Account {
             found_received: get(&self.found_received),
             found_kept: get(&self.found_kept),
             found_indexed: get(&self.found_indexed),
+            loaded: self.loaded.load(Ordering::Relaxed),
             process_cpu_seconds: process_cpu_seconds(),
             verbatim: self.verbatim.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),

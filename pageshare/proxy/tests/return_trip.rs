@@ -5,7 +5,7 @@ mod lab;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lab::stand_in::through;
+use lab::stand_in::{LOADED, through};
 use lab::{Guest, Pair};
 use pageshare::scope::Scope;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ fn number(record: &Value, name: &str) -> u64 {
 fn trip(stream: &[u8], send: &[&str], receive: &[&str]) -> (Value, Value, Pair) {
     let send = [send, &["--ask", "always", "--compress", "always"]].concat();
     let mut pair = Pair::unix(&send, &[receive, &["--recent", "0"]].concat());
-    let (arrived, _) = through(&pair, stream, b"");
+    let (arrived, _) = through(&pair, stream, &LOADED);
     assert!(arrived == stream, "{}", pair.logs());
     let (sent, received) = (pair.send.record(), pair.receive.record());
     assert!(sent["error"].is_null() && received["error"].is_null(), "{}", pair.logs());
@@ -242,6 +242,24 @@ fn nothing_that_arrives_is_kept_without_a_scope_that_both_serve() {
     let (_, received, _) = trip(&stream(50, 53), &[], &keep);
     assert_eq!(number(&received, "pages_kept"), 0, "{received}");
     assert!(!Path::new(&away).exists());
+}
+
+#[test]
+fn a_migration_that_ends_in_order_without_its_guest_loaded_leaves_no_copy() {
+    let scratch = Scratch::new();
+    let (scope, kept, away) = (scratch.at("tenant.json"), scratch.at("kept"), scratch.at("away"));
+    let send = ["--scope", &scope, "--keep", &kept];
+    let receive = ["--scope", &scope, "--keep", &away];
+    let refused = [0, 1, 0, 4, 0, 0, 0, 1];
+    for said in [&b""[..], &refused] {
+        let mut pair = Pair::unix(&send, &receive);
+        through(&pair, &stream(300, 59), said);
+        for record in [pair.send.record(), pair.receive.record()] {
+            assert!(record["error"].is_null() && record["loaded"] == false, "{record}");
+            assert_eq!(number(&record, "pages_kept"), 0, "{record}");
+        }
+        assert!(scratch.copies().is_empty(), "{:?}", scratch.copies());
+    }
 }
 
 #[test]

@@ -19,12 +19,14 @@ mod main_channel;
 mod multifd;
 mod parser;
 pub mod reference;
+mod return_path;
 mod token;
 mod why;
 mod word;
 
 pub use main_channel::RamBlock;
 pub use parser::{ChannelKind, Parser, Step};
+pub use return_path::ReturnPath;
 pub use token::Token;
 pub use why::{Verbatim, Why};
 pub use word::{PAGE_SIZE, RamWord};

@@ -11,9 +11,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 
 use pageshare_index::{HashKey, PAGE_SIZE};
+use pageshare_stream::ReturnPath;
 use pageshare_wire::ask::{Ask, decode_supply};
 use pageshare_wire::record::{Kind, LONGEST_SEGMENT};
 use pageshare_wire::segment::{Held, SegmentView};
@@ -81,7 +83,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
         };
         let start_reverse = |mut qemu: Socket| {
             let (link, fail) = (&writer, &fail);
-            threads.spawn(move || reverse(&mut qemu, link).unwrap_or_else(fail))
+            threads.spawn(move || reverse(session, &mut qemu, link).unwrap_or_else(fail))
         };
         take.run(reader, start_reverse).unwrap_or_else(fail);
     });
@@ -95,7 +97,8 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
 }
 
 /// Passes on QEMU's return path until QEMU closes it.
-fn reverse(qemu: &mut Socket, link: &LinkWriter) -> Result<(), Error> {
+fn reverse(session: &Session, qemu: &mut Socket, link: &LinkWriter) -> Result<(), Error> {
+    let mut said = ReturnPath::default();
     let mut buffer = vec![0; REVERSE_BYTES];
     loop {
         match qemu.read(&mut buffer) {
@@ -104,6 +107,8 @@ fn reverse(qemu: &mut Socket, link: &LinkWriter) -> Result<(), Error> {
                 return Ok(());
             }
             Ok(length) => {
+                said.feed(&buffer[..length]);
+                session.account.loaded.fetch_or(said.loaded(), Ordering::Relaxed);
                 link.send(Kind::Reverse, 0, &[&buffer[..length]])?;
             }
             Err(error) => return Err(Error::lost(QEMU, "reading its return path")(error)),

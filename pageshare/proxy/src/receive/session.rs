@@ -98,8 +98,7 @@ impl Session {
         let so_far = self.account.record();
         let (silent, broken) = (so_far.stream_bytes == 0, so_far.error.is_some());
         let estimate = silent && so_far.pages_asked > 0 && !broken;
-        let whole = !silent && !broken;
-        self.keeping.end(whole.then(|| self.received().names().clone()));
+        self.keeping.end(self.account.has_arrived().then(|| self.received().names().clone()));
         if estimate {
             self.receiver.metrics.forget(&self.account);
             info!("answered an estimate over {} pages", so_far.pages_asked);

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use pageshare_index::PAGE_SIZE;
+use pageshare_stream::ReturnPath;
 use pageshare_wire::WireError;
 use pageshare_wire::adaptive::Policy;
 use pageshare_wire::ask::{Answer, encode_supply};
@@ -131,7 +132,7 @@ struct Listen<'a> {
 impl Listen<'_> {
     fn run(&self, mut link: LinkReader, mut qemu: Socket) -> Result<(), Error> {
         let mut body = Body::default();
-        let mut reverse_ended = false;
+        let (mut reverse_ended, mut said) = (false, ReturnPath::default());
         // The receiver closes the connection once both directions have ended.
         while let Some(header) = link.receive(&mut body)? {
             self.migration.account.received(&mut link);
@@ -144,11 +145,15 @@ impl Listen<'_> {
                     };
                     self.migration.account.stream_accepted.fetch_add(more, Ordering::Relaxed);
                 }
-                Kind::Reverse => match qemu.write_all(&body) {
-                    // QEMU has ended the migration and no longer listens.
-                    Err(_) if self.line.has_ended() => {}
-                    other => other.map_err(Error::lost(QEMU, "writing its return path"))?,
-                },
+                Kind::Reverse => {
+                    said.feed(&body);
+                    self.migration.account.loaded.fetch_or(said.loaded(), Ordering::Relaxed);
+                    match qemu.write_all(&body) {
+                        // QEMU has ended the migration and no longer listens.
+                        Err(_) if self.line.has_ended() => {}
+                        other => other.map_err(Error::lost(QEMU, "writing its return path"))?,
+                    }
+                }
                 Kind::ReverseEnd => {
                     qemu.shutdown(Shutdown::Write);
                     reverse_ended = true;

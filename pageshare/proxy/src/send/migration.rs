@@ -142,8 +142,7 @@ impl Migration {
     /// The migration is over: a copy of a VM that has left is finished.
     pub(super) fn end(&self) -> Record {
         debug!("learnt: {:?}", self.gains());
-        let whole = !self.account.is_broken();
-        self.keeping.end(whole.then(|| locked(&self.blocks).clone()));
+        self.keeping.end(self.account.has_arrived().then(|| locked(&self.blocks).clone()));
         self.sender.metrics.end(&self.account)
     }
 }

@@ -12,6 +12,9 @@ pub fn path(address: &str) -> PathBuf {
     PathBuf::from(address.strip_prefix("unix:").expect("a Unix socket"))
 }
 
+/// What a destination QEMU says last: it has loaded the guest.
+pub const LOADED: [u8; 8] = [0, 1, 0, 4, 0, 0, 0, 0];
+
 /// Sends `stream` through a pair and `answer` back; returns what arrived at either end.
 pub fn through(pair: &Pair, stream: &[u8], answer: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
