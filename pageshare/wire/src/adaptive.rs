@@ -1,11 +1,18 @@
 //! When asking and compressing pay.
 //!
-//! Both spend processor time to save link time, and the pipeline does both at once: a step pays
-//! while the link time that it saves on a page exceeds the processor time that it costs. What is
-//! switched off is still tried, soon at first and then on one page (or segment) in [`SAMPLE`], so
-//! that it comes back when it would pay; what is switched on is left out for a moment now and then ([`Link::probe`]), for a
-//! link that is never filled does not show its speed.
+//! Both spend processor time to save link time, and the pipeline does both at once: a migration takes
+//! as long as the slower of the two. So a step is on while it hides behind the link: a page costs
+//! less processor time than three quarters of what the link takes for it whole; and while it saves
+//! at least half a second of link time for each second that it takes from processors which guests
+//! need too. What is switched off is still tried, soon at first and then on one page (or segment) in
+//! [`SAMPLE`], so that it comes back when it would pay; what is switched on is left out for a moment
+//! now and then ([`Link::probe`]), for a link that is never filled does not show its speed.
 
+/// What a step may cost at most, in parts of the link time of what it is done on: the processors
+/// have more to do for a page.
+const HIDDEN: f64 = 0.75;
+/// Seconds of link time that a second of processor time is worth.
+const WORTH: f64 = 0.5;
 /// One in this many pages or segments is tried when the step has been off for a while.
 pub const SAMPLE: u32 = 64;
 /// The first one that is tried when the step has just been switched off; then twice as many are let
@@ -104,7 +111,8 @@ impl StepGain {
     /// Whether the step pays at the link's speed.
     #[must_use]
     pub fn pays(&self, link: &Link) -> bool {
-        self.saved / link.speed() > self.cost.seconds_a_byte
+        let whole = 1.0 / link.speed();
+        self.cost.seconds_a_byte < whole * (self.saved / WORTH).min(HIDDEN)
     }
 
     /// Whether the step has lately spared at least a quarter of the bytes that it was tried on.

@@ -179,6 +179,22 @@ fn what_was_dear_at_first_comes_back_soon() {
 }
 
 #[test]
+fn a_step_that_hides_behind_the_link_is_on_and_one_that_the_link_would_wait_for_is_not() {
+    let link = Link::default();
+    let whole = 1.0 / link.speed();
+    // Of a page: processor time in parts of the link time that it takes whole, per cent saved.
+    for (cost, saved, on) in [(0.7, 40, true), (0.8, 90, false), (0.5, 30, true), (0.5, 20, false)]
+    {
+        let mut step = StepGain::new(Policy::Adaptive, 1);
+        for _ in 0..200 {
+            step.cost(SEGMENT, cost * whole * as_f64(SEGMENT));
+            step.outcome(SEGMENT, SEGMENT * saved / 100);
+        }
+        assert_eq!(step.pays(&link), on, "{cost} of the link's time saves {saved} %");
+    }
+}
+
+#[test]
 fn what_saves_nothing_stops_and_is_still_sampled() {
     let link = Link::default();
     let mut hashing = StepGain::new(Policy::Adaptive, PAGES_TOGETHER);
