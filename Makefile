@@ -63,15 +63,19 @@ native: setup
 	@cargo build --quiet --release --workspace --locked
 
 .PHONY: setup
-setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/venv ## install what is needed (Debian packages, virtual environment)
+setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/uml-newer $(STAMPS)/venv ## install what is needed (Debian packages, virtual environment)
 
 $(STAMPS)/packages: setup/packages $(wildcard setup/apt/*.txt)
 	@mkdir -p $(@D)
 	@setup/packages
 	@touch $@
 
-$(STAMPS)/qemu-newer: setup/qemu-newer $(STAMPS)/packages
+$(STAMPS)/qemu-newer: setup/qemu-newer setup/unpack $(STAMPS)/packages
 	@setup/qemu-newer build/qemu-newer
+	@touch $@
+
+$(STAMPS)/uml-newer: setup/uml-newer setup/unpack $(STAMPS)/packages
+	@setup/uml-newer "$${XDG_CACHE_HOME:-$$HOME/.cache}/tare/uml"
 	@touch $@
 
 $(STAMPS)/venv: requirements.lock pyproject.toml $(STAMPS)/packages

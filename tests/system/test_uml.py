@@ -104,7 +104,7 @@ def test_a_kernel_that_dies_is_an_error_that_says_so(site: Site) -> None:
 
 
 LIFE = """
-import json, sys
+import json, re, sys
 from pathlib import Path
 from tare import accounting
 from tare.environments import Site
@@ -120,8 +120,10 @@ with Registry(root) as registry, Hosts(registry) as hosts:
         serve = ["echo/echo-udp", "serve", "--bind", inside.address, "--port", "7400"]
         with inside.start(serve) as server:
             server.event(30)
-            threads = server.account().threads
-            print(json.dumps([t.tid for t in threads if t.role == "vcpu"]), flush=True)
+            threads = [t.tid for t in server.account().threads if t.role == "vcpu"]
+            told = [Path(f"/proc/{tid}/status").read_text() for tid in threads]
+            processes = {int(re.search("Tgid:\\s*(\\d+)", status)[1]) for status in told}
+            print(json.dumps(sorted(processes)), flush=True)
             sys.stdin.read()
 """
 

@@ -1,8 +1,9 @@
 """The server in a User-Mode Linux: a Linux kernel that is a program of the host.
 
-Debian's kernel (user-mode-linux) boots on the host's own files, read-only, so that the very same
-programs run; it sits on the bridge by a tap and has an address of its own. One boot is one session.
-It is asked through QEMU's guest agent, over a serial line that is a socket of ours.
+Debian's kernel (the package user-mode-linux, or what `setup/uml-newer` has unpacked) boots on the
+host's own files, read-only, so that the very same programs run; it sits on the bridge by a tap and
+has an address of its own. One boot is one session. It is asked through QEMU's guest agent, over a
+serial line that is a socket of ours.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+import platformdirs
 
 from tare import process
 from tare.accounting import Role
@@ -35,9 +38,8 @@ from tare.stepwise import Stepwise
 
 __all__ = ["Uml"]
 
-_PROGRAM = "linux.uml"
 _PACKAGES = {
-    _PROGRAM: "user-mode-linux",
+    "linux.uml": "user-mode-linux",
     "qemu-ga": "qemu-guest-agent",
     "ip": "iproute2",
 }
@@ -205,7 +207,7 @@ class _Guest(Stepwise):
             (hosts.server_address, hosts.server_mac),
         )
         return (
-            _PROGRAM,
+            _program(),
             f"mem={self._memory_bytes >> 20}M",
             "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
             f"init={(self._folder / 'uml_init.sh').resolve()}",
@@ -230,9 +232,19 @@ def _role(_thread: str) -> Role:
     return "vcpu"
 
 
+def _program() -> str:
+    """The kernel: the newer one, if it was unpacked since the installed one does not run here."""
+    newer = _unpacked() / "root" / "usr" / "bin" / "linux.uml"
+    return str(newer) if newer.exists() else "linux.uml"
+
+
+def _unpacked() -> Path:
+    return platformdirs.user_cache_path("tare") / "uml"
+
+
 @cache
 def _kernel() -> str:
-    return process.run(Command((_PROGRAM, "--version")), _VERSION_TIMEOUT_S).stdout.strip()
+    return process.run(Command((_program(), "--version")), _VERSION_TIMEOUT_S).stdout.strip()
 
 
 @cache
@@ -240,11 +252,12 @@ def _trouble() -> tuple[str, str | None] | None:
     """Boot the kernel up to a first program: what keeps it from running one here, and the remedy.
 
     Linux 6.1 as a program gives registers back to what it runs by PTRACE_SETREGSET, with a buffer
-    that is too short where the processor has AMX: every program dies of SIGSEGV.
+    that is too short where the processor has AMX: every program dies of SIGSEGV. From 6.13 on it
+    asks how long they are.
     """
     with tempfile.TemporaryDirectory(prefix="tare-uml-") as folder:
         argv = (
-            _PROGRAM, "mem=64M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+            _program(), "mem=64M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
             f"uml_dir={folder}", "umid=trial", "init=/bin/true", "con=null", "con0=null,fd:1",
             "console=tty0",
         )  # fmt: skip
@@ -258,7 +271,7 @@ def _trouble() -> tuple[str, str | None] | None:
     if _has_amx():
         return (
             "it runs no program on a processor with AMX, whose registers it has no room for",
-            "boot the host with clearcpuid=amx_tile, or use another machine",
+            f"run `setup/uml-newer {_unpacked()}`, or boot the host with clearcpuid=amx_tile",
         )
     causes = " | ".join(consoles.causes(told)) or "it did not say why"
     return f"its first program does not run: {causes}", "boot linux.uml by hand to see why"
