@@ -19,6 +19,11 @@ pub enum Origin {
         /// Where it is.
         path: PathBuf,
     },
+    /// What an image file holds compressed. Addresses are those of the disk that is in it.
+    Compressed {
+        /// Where it is.
+        path: PathBuf,
+    },
 }
 
 /// A run of pages that lie one behind the other in one origin.
@@ -26,7 +31,7 @@ pub enum Origin {
 pub struct Span {
     /// Which of the catalogue's origins.
     pub origin: u32,
-    /// Address in the process, or offset in the file, of the first page.
+    /// Address of the first page: in the process, the file, or the disk.
     pub address: u64,
     /// Number of the first page.
     pub first: u32,
@@ -39,7 +44,7 @@ pub struct Span {
 pub struct Place {
     /// Which of the catalogue's origins.
     pub origin: u32,
-    /// Address in the process, or offset in the file.
+    /// Address in the process, the file, or the disk.
     pub address: u64,
 }
 

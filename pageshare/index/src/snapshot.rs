@@ -1,7 +1,8 @@
 //! A table and its catalogue as bytes. The format is `docs/formats/pageshare-index.md`.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -11,11 +12,12 @@ use crate::table::Table;
 
 /// The first bytes of an index file.
 pub const MAGIC: [u8; 4] = *b"PGSI";
-/// The only version so far.
-pub const VERSION: u16 = 1;
+/// What this program writes, and all that it reads. Version 1 had no compressed clusters.
+pub const VERSION: u16 = 2;
 
 const PROCESS: u8 = 1;
 const FILE: u8 = 2;
+const COMPRESSED: u8 = 3;
 const CHECKSUM: usize = 32;
 
 /// Why a file is not an index that can be used.
@@ -57,12 +59,8 @@ pub fn encode(key: &HashKey, catalogue: &Catalogue, table: &Table) -> Vec<u8> {
                 out.extend(pid.to_le_bytes());
                 out.extend(started.to_le_bytes());
             }
-            Origin::File { path } => {
-                let path = path.as_os_str().as_bytes();
-                out.push(FILE);
-                out.extend((path.len() as u64).to_le_bytes());
-                out.extend(path);
-            }
+            Origin::File { path } => put_path(&mut out, FILE, path),
+            Origin::Compressed { path } => put_path(&mut out, COMPRESSED, path),
         }
     }
     for span in catalogue.spans() {
@@ -76,6 +74,13 @@ pub fn encode(key: &HashKey, catalogue: &Catalogue, table: &Table) -> Vec<u8> {
     }
     seal(&mut out);
     out
+}
+
+fn put_path(out: &mut Vec<u8>, kind: u8, path: &Path) {
+    let path = path.as_os_str().as_bytes();
+    out.push(kind);
+    out.extend((path.len() as u64).to_le_bytes());
+    out.extend(path);
 }
 
 /// Appends the checksum of what is there.
@@ -116,11 +121,8 @@ pub fn decode(key: &HashKey, bytes: &[u8]) -> Result<(Catalogue, Table), Snapsho
             [PROCESS] => {
                 Origin::Process { pid: fields.u32("origins")?, started: fields.u64("origins")? }
             }
-            [FILE] => {
-                let length = fields.u64("origins")?;
-                let path = fields.take(length, "origins")?.to_vec();
-                Origin::File { path: PathBuf::from(std::ffi::OsString::from_vec(path)) }
-            }
+            [FILE] => Origin::File { path: fields.path("origins")? },
+            [COMPRESSED] => Origin::Compressed { path: fields.path("origins")? },
             _ => return Err(SnapshotError::Malformed("list of origins")),
         };
         catalogue.add_origin(origin);
@@ -169,5 +171,10 @@ impl<'a> Fields<'a> {
 
     fn u64(&mut self, part: &'static str) -> Result<u64, SnapshotError> {
         self.array(part).map(u64::from_le_bytes)
+    }
+
+    fn path(&mut self, part: &'static str) -> Result<PathBuf, SnapshotError> {
+        let length = self.u64(part)?;
+        Ok(PathBuf::from(OsString::from_vec(self.take(length, part)?.to_vec())))
     }
 }

@@ -63,9 +63,11 @@ proptest! {
     ) {
         let mut catalogue = Catalogue::default();
         catalogue.add_origin(Origin::Process { pid: 7, started: 12345 });
-        catalogue.add_origin(Origin::File { path: PathBuf::from("/images/debian.raw") });
+        catalogue.add_origin(Origin::File { path: PathBuf::from("/images/debian.qcow2") });
+        catalogue.add_origin(Origin::Compressed { path: PathBuf::from("/images/debian.qcow2") });
         catalogue.add_span(0, 0x7f00_0000_0000, 120);
-        catalogue.add_span(1, 4096, 80);
+        catalogue.add_span(1, 4096, 50);
+        catalogue.add_span(2, 65536, 30);
         let mut builder = TableBuilder::default();
         for (page, hash) in (0..).zip(&hashes) {
             builder.insert(*hash, page);
@@ -83,7 +85,7 @@ proptest! {
     fn noise_is_no_index(noise in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(snapshot::decode(&key(1), &noise).is_err());
         let mut noise = noise;
-        noise.splice(0..0, *b"PGSI\x01\0");
+        noise.splice(0..0, *b"PGSI\x02\0");
         prop_assert!(snapshot::decode(&key(1), &noise).is_err());
     }
 
@@ -140,9 +142,11 @@ fn the_table_takes_under_one_percent_of_what_it_indexes() {
 fn the_golden_index_is_what_is_written_today() {
     let mut catalogue = Catalogue::default();
     catalogue.add_origin(Origin::Process { pid: 7, started: 12345 });
-    catalogue.add_origin(Origin::File { path: PathBuf::from("/images/debian.raw") });
+    catalogue.add_origin(Origin::File { path: PathBuf::from("/images/debian.qcow2") });
+    catalogue.add_origin(Origin::Compressed { path: PathBuf::from("/images/debian.qcow2") });
     catalogue.add_span(0, 0x7f00_0000_0000, 2);
-    catalogue.add_span(1, 4096, 2);
+    catalogue.add_span(1, 4096, 1);
+    catalogue.add_span(2, 65536, 1);
     let mut builder = TableBuilder::default();
     for page in 0..4_u8 {
         builder.insert(key(1).hash(&[page / 2; PAGE_SIZE]), page.into());

@@ -5,6 +5,8 @@
 
 mod library;
 mod process;
+mod qcow2;
+mod reader;
 mod scan;
 mod spec;
 

@@ -113,31 +113,6 @@ fn pages(count: u32, seed: u32) -> Vec<[u8; 4096]> {
 }
 
 #[test]
-fn clusters_of_a_qcow2_image_are_found() {
-    let directory = tempfile::tempdir().expect("a scratch directory");
-    let scope = scope(directory.path(), "tenant");
-    let at = |name: &str| directory.path().join(name).to_str().expect("a plain path").to_owned();
-    let pages = pages(256, 3);
-    std::fs::write(at("raw"), pages.concat()).expect("the scratch directory is writable");
-    let qemu_img = lab::required("/usr/bin/qemu-img", "qemu-utils");
-    let (raw, image) = (at("raw"), at("image.qcow2"));
-    let made = std::process::Command::new(qemu_img)
-        .args(["convert", "-f", "raw", "-O", "qcow2", &raw, &image])
-        .status()
-        .expect("qemu-img starts");
-    assert!(made.success());
-    let mut pair = Pair::unix(
-        &[&ALWAYS[..], &["--scope", &scope]].concat(),
-        &["--scope", &scope, "--source", &format!("image:{image}"), "--recent", "0"],
-    );
-    let stream = stream(&pages);
-    let (arrived, _) = through(&pair, &stream, b"");
-    assert!(arrived == stream, "{}", pair.logs());
-    let received = pair.receive.record();
-    assert_eq!(number(&received, "found_indexed"), 256, "{received}");
-}
-
-#[test]
 fn a_migration_finds_what_its_own_scope_may_share_and_nothing_else() {
     let directory = tempfile::tempdir().expect("a scratch directory");
     let (one, other) = (scope(directory.path(), "one"), scope(directory.path(), "other"));

@@ -229,9 +229,9 @@ pub(super) struct ReceiveArgs {
     /// a migration asks in one of them.
     #[arg(long, value_name = "FILE")]
     pub(super) scope: Vec<PathBuf>,
-    /// Where to find pages: qemu (the memory of every QEMU here), pid:N, image:PATH (raw, or
-    /// qcow2 without compression). Repeat for more. With several scopes, say which one may ask
-    /// for them: NAME=SOURCE.
+    /// Where to find pages: qemu (the memory of every QEMU here), pid:N, image:PATH (raw or
+    /// qcow2; not the images behind it). Repeat for more. With several scopes, say which one may
+    /// ask for them: NAME=SOURCE.
     #[arg(long, value_name = "[SCOPE=]SOURCE", requires = "scope")]
     pub(super) source: Vec<String>,
     /// Index the sources again this many seconds after the last time; 0 for never.

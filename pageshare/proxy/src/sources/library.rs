@@ -1,13 +1,11 @@
 //! Pages that this host has, by hash.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pageshare_index::snapshot;
-use pageshare_index::{Catalogue, HashKey, Origin, PAGE_SIZE, PageHash, Table};
+use pageshare_index::{Catalogue, HashKey, PAGE_SIZE, PageHash, Table};
 
-use super::process;
+use super::reader::Reader;
 use crate::error::Error;
 
 /// A table with its origins open for reading.
@@ -15,7 +13,7 @@ pub struct Library {
     catalogue: Catalogue,
     table: Table,
     /// By origin number; nothing where the process has ended or the file is gone.
-    readers: Vec<Option<File>>,
+    readers: Vec<Option<Reader>>,
     key: HashKey,
 }
 
@@ -23,7 +21,7 @@ impl Library {
     /// Opens every origin that is still the one that was indexed.
     #[must_use]
     pub fn open(catalogue: Catalogue, table: Table, key: HashKey) -> Self {
-        let readers = catalogue.origins().iter().map(open).collect();
+        let readers = catalogue.origins().iter().map(Reader::open).collect();
         Self { catalogue, table, readers, key }
     }
 
@@ -56,7 +54,7 @@ impl Library {
         let place = page.and_then(|page| self.catalogue.place(page));
         place.is_some_and(|place| {
             let reader = self.readers.get(place.origin as usize).and_then(Option::as_ref);
-            reader.is_some_and(|reader| reader.read_exact_at(copy, place.address).is_ok())
+            reader.is_some_and(|reader| reader.page(place.address, copy).is_ok())
         })
     }
 
@@ -77,15 +75,5 @@ impl Library {
     #[must_use]
     pub fn pages(&self) -> usize {
         self.table.len()
-    }
-}
-
-fn open(origin: &Origin) -> Option<File> {
-    match origin {
-        Origin::Process { pid, started } => {
-            let memory = process::memory(*pid).ok()?;
-            (process::started(*pid).ok()? == *started).then_some(memory)
-        }
-        Origin::File { path } => File::open(path).ok(),
     }
 }

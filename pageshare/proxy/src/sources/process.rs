@@ -13,13 +13,27 @@ const SMALLEST_MAPPING: u64 = 2 << 20;
 const PAGE: u64 = 4096;
 const PRESENT: u64 = 1 << 63;
 
-/// A run of touched pages.
+/// A run of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Address of the first.
     pub address: u64,
     /// How many.
     pub pages: u32,
+}
+
+impl Run {
+    /// Adds pages at the end; the last run grows where they follow it.
+    pub(super) fn add(runs: &mut Vec<Run>, address: u64, pages: u32) {
+        if let Some(last) = runs.last_mut()
+            && last.address + u64::from(last.pages) * PAGE == address
+            && let Some(sum) = last.pages.checked_add(pages)
+        {
+            last.pages = sum;
+        } else {
+            runs.push(Run { address, pages });
+        }
+    }
 }
 
 /// When a process started, in clock ticks since boot; together with its id, its identity.
@@ -114,15 +128,7 @@ fn touched_in(pagemap: &File, from: u64, to: u64, runs: &mut Vec<Run>) -> io::Re
         for entry in buffer[..length].chunks_exact(8) {
             let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
             if entry & PRESENT != 0 {
-                match runs.last_mut() {
-                    Some(run)
-                        if run.address + u64::from(run.pages) * PAGE == address
-                            && run.pages < u32::MAX =>
-                    {
-                        run.pages += 1;
-                    }
-                    _ => runs.push(Run { address, pages: 1 }),
-                }
+                Run::add(runs, address, 1);
             }
             address += PAGE;
         }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -12,6 +11,8 @@ use tracing::warn;
 
 use super::library::Library;
 use super::process;
+use super::qcow2::{self, Compressed};
+use super::reader::Reader;
 use super::spec::SourceSpec;
 use crate::error::Error;
 
@@ -52,7 +53,7 @@ pub fn scan(sources: &[SourceSpec], key: &HashKey, threads: usize) -> Result<Sca
                 .map_err(|error| unusable(&path.display().to_string(), &error))?,
         }
     }
-    let readers: Vec<Option<File>> = catalogue.origins().iter().map(open).collect();
+    let readers: Vec<Option<Reader>> = catalogue.origins().iter().map(Reader::open).collect();
     let stretches = stretches(&catalogue);
     let bytes = u64::from(catalogue.pages()) * PAGE_SIZE as u64;
     let table = hash_all(&stretches, &readers, key, threads);
@@ -68,13 +69,6 @@ fn unusable(path: &str, error: &io::Error) -> Error {
     Error::File { what: "source", path: path.to_owned(), reason: format!("{error}{hint}") }
 }
 
-fn open(origin: &Origin) -> Option<File> {
-    match origin {
-        Origin::Process { pid, .. } => process::memory(*pid).ok(),
-        Origin::File { path } => File::open(path).ok(),
-    }
-}
-
 fn add_process(catalogue: &mut Catalogue, pid: u32) -> io::Result<()> {
     let started = process::started(pid)?;
     process::memory(pid)?;
@@ -88,10 +82,24 @@ fn add_process(catalogue: &mut Catalogue, pid: u32) -> io::Result<()> {
 
 fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<()> {
     let path = path.canonicalize()?;
-    let pages = File::open(&path)?.metadata()?.len() / PAGE_SIZE as u64;
-    let origin = catalogue.add_origin(Origin::File { path });
+    let file = File::open(&path)?;
+    let pages = file.metadata()?.len() / PAGE_SIZE as u64;
+    let origin = catalogue.add_origin(Origin::File { path: path.clone() });
     let pages = u32::try_from(pages).map_err(|_| full())?;
     catalogue.add_span(origin, 0, pages).ok_or_else(full)?;
+    if !qcow2::is_one(&file) {
+        return Ok(());
+    }
+    match Compressed::open(file).and_then(|image| image.runs()) {
+        Ok(runs) if runs.is_empty() => {}
+        Ok(runs) => {
+            let origin = catalogue.add_origin(Origin::Compressed { path });
+            for run in runs {
+                catalogue.add_span(origin, run.address, run.pages).ok_or_else(full)?;
+            }
+        }
+        Err(error) => warn!("compressed clusters of {} are left out: {error}", path.display()),
+    }
     Ok(())
 }
 
@@ -114,7 +122,12 @@ fn stretches(catalogue: &Catalogue) -> Vec<Span> {
     out
 }
 
-fn hash_all(stretches: &[Span], readers: &[Option<File>], key: &HashKey, threads: usize) -> Table {
+fn hash_all(
+    stretches: &[Span],
+    readers: &[Option<Reader>],
+    key: &HashKey,
+    threads: usize,
+) -> Table {
     let next = AtomicUsize::new(0);
     let mut all = TableBuilder::default();
     std::thread::scope(|scope| {
@@ -137,7 +150,7 @@ fn hash_all(stretches: &[Span], readers: &[Option<File>], key: &HashKey, threads
 
 fn hash_stretch(
     stretch: &Span,
-    readers: &[Option<File>],
+    readers: &[Option<Reader>],
     key: &HashKey,
     buffer: &mut [u8],
     found: &mut TableBuilder,
@@ -145,7 +158,7 @@ fn hash_stretch(
     let Some(Some(reader)) = readers.get(stretch.origin as usize) else { return };
     let wanted = &mut buffer[..stretch.pages as usize * PAGE_SIZE];
     // What cannot be read (a process that has just ended) is not indexed.
-    let Ok(length) = reader.read_at(wanted, stretch.address) else { return };
+    let Ok(length) = reader.read(stretch.address, wanted) else { return };
     let pages = (stretch.first..).zip(wanted[..length].as_chunks().0);
     let (numbers, contents): (Vec<u32>, Vec<&[u8; PAGE_SIZE]>) =
         pages.filter(|(_, content)| **content != ZERO_PAGE).unzip();

@@ -11,7 +11,7 @@ pub enum SourceSpec {
     AllQemus,
     /// The memory of one process.
     Pid(u32),
-    /// An image file: raw, or qcow2, whose uncompressed clusters lie in it as they are.
+    /// An image file, raw or qcow2. Of a chain of images, each has to be named.
     Image(PathBuf),
 }
 

@@ -1,0 +1,128 @@
+//! The compressed clusters of a qcow2 image. The others lie in it as they are, and are found as those
+//! of a raw image.
+//!
+//! The image alone is ever opened, neither a backing file nor a data file that its header may name:
+//! whoever could write into a raw image may have made it look like this.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use imago::file::File as Storage;
+use imago::qcow2::Qcow2;
+use imago::{FormatAccess, Mapping};
+use pageshare_index::PAGE_SIZE;
+
+use super::process::Run;
+
+const MAGIC: [u8; 4] = *b"QFI\xfb";
+const CLUSTER_BITS_AT: u64 = 20;
+const PAGE: u64 = PAGE_SIZE as u64;
+/// A header may claim a disk of any size, and looking through it takes time by its size.
+const LARGEST: u64 = PAGE << 32;
+/// What is expanded at least for one page, where clusters are smaller.
+const LEAST: u64 = 64 << 10;
+/// Memory for clusters that have been expanded: the pages of a file lie side by side in a guest's
+/// memory as on its disk, and are asked for together.
+const EXPANDED: usize = 8 << 20;
+
+/// Whether this file begins as a qcow2 image does.
+pub(super) fn is_one(file: &File) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC
+}
+
+/// The disk in an image that has compressed clusters.
+pub(super) struct Compressed {
+    disk: FormatAccess<Storage>,
+    /// What is expanded at a time: a cluster, or some.
+    stretch: u64,
+    expanded: Mutex<VecDeque<(u64, Arc<[u8]>)>>,
+}
+
+impl Compressed {
+    /// Opens the disk in an image.
+    ///
+    /// # Errors
+    /// If it is none that can be read: damaged, encrypted, compressed with zstd, larger
+    /// than an index holds, or of clusters smaller than a page.
+    pub(super) fn open(image: File) -> io::Result<Self> {
+        let mut bits = [0; 4];
+        image.read_exact_at(&mut bits, CLUSTER_BITS_AT)?;
+        let mut image = Qcow2::<Storage>::open_image(Storage::try_from(image)?, false)?;
+        image.set_backing(None);
+        image.set_data_file(None);
+        let disk = FormatAccess::new(image);
+        let cluster = 1_u64.checked_shl(u32::from_be_bytes(bits)).unwrap_or_default();
+        if cluster < PAGE {
+            return Err(io::Error::other("its clusters are smaller than a page"));
+        }
+        if disk.size() > LARGEST {
+            return Err(io::Error::other("its disk is larger than an index holds, 16 TiB"));
+        }
+        Ok(Self { disk, stretch: cluster.max(LEAST), expanded: Mutex::default() })
+    }
+
+    /// Where whole pages are compressed.
+    ///
+    /// # Errors
+    /// If the image contradicts itself.
+    pub(super) fn runs(&self) -> io::Result<Vec<Run>> {
+        let (mut at, mut runs) = (0, Vec::new());
+        while at < self.disk.size() {
+            let (mapping, length) = self.disk.get_mapping(at, self.disk.size() - at)?;
+            if length == 0 {
+                break;
+            }
+            if matches!(mapping, Mapping::Special { .. }) {
+                let first = at.next_multiple_of(PAGE);
+                let pages = (at + length).saturating_sub(first) / PAGE;
+                for from in (0..pages).step_by(u32::MAX as usize) {
+                    let pages = u32::try_from(pages - from).unwrap_or(u32::MAX);
+                    Run::add(&mut runs, first + from * PAGE, pages);
+                }
+            }
+            at += length;
+        }
+        Ok(runs)
+    }
+
+    /// Copies what the disk holds from `address` on; zeros beyond its end.
+    ///
+    /// # Errors
+    /// If the image cannot be read or expanded.
+    pub(super) fn read(&self, address: u64, copy: &mut [u8]) -> io::Result<()> {
+        self.disk.read(copy, address)
+    }
+
+    /// Copies one page; keeps what had to be expanded around it.
+    ///
+    /// # Errors
+    /// If the image cannot be read or expanded.
+    pub(super) fn page(&self, address: u64, copy: &mut [u8; PAGE_SIZE]) -> io::Result<()> {
+        let within = address % self.stretch;
+        let stretch = self.stretch_at(address - within)?;
+        let within = usize::try_from(within).map_err(io::Error::other)?;
+        let page = stretch.get(within..within + PAGE_SIZE);
+        copy.copy_from_slice(page.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn stretch_at(&self, begin: u64) -> io::Result<Arc<[u8]>> {
+        let kept = || self.expanded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = kept().iter().find(|(at, _)| *at == begin) {
+            return Ok(Arc::clone(found));
+        }
+        let mut stretch = vec![0; usize::try_from(self.stretch).map_err(io::Error::other)?];
+        self.read(begin, &mut stretch)?;
+        let stretch = Arc::<[u8]>::from(stretch);
+        let mut kept = kept();
+        if kept.len() * stretch.len() >= EXPANDED {
+            kept.pop_front();
+        }
+        kept.push_back((begin, Arc::clone(&stretch)));
+        Ok(stretch)
+    }
+}

@@ -1,0 +1,57 @@
+//! Reading what an origin holds.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use pageshare_index::{Origin, PAGE_SIZE};
+
+use super::process;
+use super::qcow2::Compressed;
+
+/// An origin, open.
+pub(super) enum Reader {
+    /// What lies there as it is.
+    Plain(File),
+    /// What has to be expanded.
+    Compressed(Compressed),
+}
+
+impl Reader {
+    /// Opens an origin, if it still is the one that it was.
+    pub(super) fn open(origin: &Origin) -> Option<Self> {
+        match origin {
+            Origin::Process { pid, started } => {
+                let memory = process::memory(*pid).ok()?;
+                (process::started(*pid).ok()? == *started).then_some(Self::Plain(memory))
+            }
+            Origin::File { path } => File::open(path).ok().map(Self::Plain),
+            Origin::Compressed { path } => {
+                let image = Compressed::open(File::open(path).ok()?);
+                image.ok().map(Self::Compressed)
+            }
+        }
+    }
+
+    /// Copies what there is from `address` on. Returns how many bytes there were.
+    ///
+    /// # Errors
+    /// If it can no longer be read.
+    pub(super) fn read(&self, address: u64, copy: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.read_at(copy, address),
+            Self::Compressed(image) => image.read(address, copy).map(|()| copy.len()),
+        }
+    }
+
+    /// Copies one page.
+    ///
+    /// # Errors
+    /// If it can no longer be read.
+    pub(super) fn page(&self, address: u64, copy: &mut [u8; PAGE_SIZE]) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.read_exact_at(copy, address),
+            Self::Compressed(image) => image.page(address, copy),
+        }
+    }
+}

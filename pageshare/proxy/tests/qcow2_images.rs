@@ -1,0 +1,133 @@
+//! Pages of qcow2 images are found, compressed or not, and no image can do harm.
+
+mod lab;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pageshare::sources::{Library, SourceSpec, scan};
+use pageshare_index::{HashKey, PAGE_SIZE, ScopeKey};
+
+/// Where a qcow2 image has what an attacker would turn: its header and the first clusters.
+const METADATA: usize = 20 << 10;
+
+fn key() -> HashKey {
+    ScopeKey([1; 32]).hash_key()
+}
+
+fn library(image: &Path) -> Library {
+    scan(&[SourceSpec::Image(image.to_owned())], &key(), 1).expect("the image is there").library
+}
+
+/// Pages that compress, each another.
+fn pages() -> Vec<[u8; PAGE_SIZE]> {
+    let page = |number: u16| {
+        let words = (0_u16..).map(|at| (number * 7 + at % 97).to_le_bytes());
+        let bytes: Vec<u8> = words.flatten().take(PAGE_SIZE).collect();
+        bytes.try_into().expect("a page")
+    };
+    (1..=700).map(page).collect()
+}
+
+/// An image that holds these pages, with holes between some of them.
+fn image(directory: &Path, pages: &[[u8; PAGE_SIZE]], options: &[&str]) -> PathBuf {
+    let (raw, image) = (directory.join("raw"), directory.join("image.qcow2"));
+    let mut content = Vec::new();
+    for some in pages.chunks(128) {
+        content.extend(some.concat());
+        content.resize(content.len() + (1 << 20), 0);
+    }
+    std::fs::write(&raw, content).expect("the scratch directory is writable");
+    let made = Command::new(lab::required("/usr/bin/qemu-img", "qemu-utils"))
+        .args(["convert", "-f", "raw", "-O", "qcow2"])
+        .args(options)
+        .args([&raw, &image])
+        .status();
+    assert!(made.expect("qemu-img starts").success());
+    image
+}
+
+fn found(library: &Library, pages: &[[u8; PAGE_SIZE]]) -> usize {
+    let there = |page: &&[u8; PAGE_SIZE]| {
+        let mut copy = [0; PAGE_SIZE];
+        library.copy(key().hash(*page), &mut copy) && copy == **page
+    };
+    pages.iter().filter(there).count()
+}
+
+#[test]
+fn pages_of_an_image_are_found_whether_compressed_or_not() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let pages = pages();
+    for options in [
+        &[][..],
+        &["-c"],
+        &["-c", "-o", "compat=0.10"],
+        &["-c", "-o", "cluster_size=2M"],
+        &["-c", "-o", "cluster_size=4k"],
+    ] {
+        let image = image(directory.path(), &pages, options);
+        assert_eq!(found(&library(&image), &pages), pages.len(), "{options:?}");
+    }
+}
+
+#[test]
+fn an_index_file_names_compressed_clusters_too() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let pages = pages();
+    let image = image(directory.path(), &pages, &["-c"]);
+    let index = directory.path().join("index");
+    std::fs::write(&index, library(&image).encode()).expect("the scratch directory is writable");
+    let read = Library::load(&index, key()).expect("what was just written");
+    assert_eq!(found(&read, &pages), pages.len());
+}
+
+#[test]
+fn what_cannot_be_expanded_is_left_out() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let pages = pages();
+    let image = image(directory.path(), &pages, &["-c", "-o", "compression_type=zstd"]);
+    assert_eq!(found(&library(&image), &pages), 0);
+}
+
+#[test]
+fn nothing_but_the_image_itself_is_opened() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let (secret, pages) = (directory.path().join("secret"), pages());
+    std::fs::write(&secret, pages.concat()).expect("the scratch directory is writable");
+    let image = directory.path().join("overlay.qcow2");
+    let made = Command::new(lab::required("/usr/bin/qemu-img", "qemu-utils"))
+        .args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b"])
+        .args([&secret, &image])
+        .status();
+    assert!(made.expect("qemu-img starts").success());
+    assert_eq!(found(&library(&image), &pages), 0);
+}
+
+#[test]
+fn a_damaged_image_does_no_harm() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let pages = pages();
+    let whole = image(directory.path(), &pages, &["-c", "-o", "cluster_size=4k"]);
+    let whole = std::fs::read(whole).expect("the image was made");
+    let damaged = directory.path().join("damaged.qcow2");
+    let mut state = 7_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 33).expect("31 bits") % below
+    };
+    for _ in 0..600 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random(4) {
+            // Half of the time in the header itself.
+            let reach = [104, METADATA][random(2)];
+            bytes[random(reach)] = [0, 1, 0x7f, 0x80, 0xff, 0x40][random(6)];
+        }
+        bytes.truncate(if random(4) == 0 { random(whole.len()) } else { whole.len() });
+        std::fs::write(&damaged, bytes).expect("the scratch directory is writable");
+        let found = std::panic::catch_unwind(|| found(&library(&damaged), &pages));
+        assert!(found.is_ok_and(|found| found <= pages.len()));
+    }
+}
