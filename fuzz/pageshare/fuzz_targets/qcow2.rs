@@ -12,7 +12,7 @@ fuzz_target!(|content: &[u8]| {
     std::fs::write(file.path(), image).unwrap();
     let key = ScopeKey([1; 32]).hash_key();
     let scanned = scan(&[SourceSpec::Image(file.path().to_owned())], &key, 1).unwrap();
-    for page in content.as_chunks().0 {
+    for page in content.as_chunks::<4096>().0 {
         scanned.library.copy(key.hash(page), &mut [0; 4096]);
     }
 });

@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use pageshare_index::{HashKey, ScopeKey};
-use pageshare_wire::hello::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
 use pageshare_wire::ask::{Answer, Ask, decode_supply};
+use pageshare_wire::hello::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
 use pageshare_wire::record::{HEADER_BYTES, Header, decode_credit};
 use pageshare_wire::segment::{Held, SegmentView};
 use pageshare_wire::{Chain, PageSet, delta};
