@@ -293,8 +293,8 @@ impl Take<'_> {
         let stream_bytes = view.stream_bytes() as u64;
         let mut held = None;
         if self.waiting.is_empty() {
-            let promised = self.promises.take(number);
-            if view.missing(&promised)? == 0 {
+            let mut promised = self.promises.take(number);
+            if self.complete(&view, number, &mut promised)? {
                 return self.expand(&view, promised, out);
             }
             held = Some(promised);
@@ -317,21 +317,33 @@ impl Take<'_> {
         Ok(())
     }
 
+    /// Whether all that a segment refers to is there. Takes its Supply, which may have come before it:
+    /// what asks, and what is asked for, are sent by different threads.
+    fn complete(
+        &mut self,
+        view: &SegmentView<'_>,
+        number: u32,
+        held: &mut Held,
+    ) -> Result<bool, Error> {
+        if view.missing(held)? == 0 {
+            return Ok(true);
+        }
+        let supply = self.supplies.remove(&number);
+        let complete = supply.is_some();
+        held.supplied = supply.unwrap_or_default();
+        Ok(complete)
+    }
+
     /// Expands the first segment that waits to `out`, if it can be now; whether it could.
     fn resume(&mut self, out: &mut Vec<u8>) -> Result<bool, Error> {
         out.clear();
         let Some(mut first) = self.waiting.pop_front() else { return Ok(false) };
         let mut held = first.held.take().unwrap_or_else(|| self.promises.take(self.next));
         let view = SegmentView::parse(&first.body)?;
-        if view.missing(&held)? > 0 {
-            match self.supplies.remove(&self.next) {
-                Some(contents) => held.supplied = contents,
-                None => {
-                    first.held = Some(held);
-                    self.waiting.push_front(first);
-                    return Ok(false);
-                }
-            }
+        if !self.complete(&view, self.next, &mut held)? {
+            first.held = Some(held);
+            self.waiting.push_front(first);
+            return Ok(false);
         }
         self.expand(&view, held, out)?;
         self.waiting_bytes -= first.stream_bytes;
