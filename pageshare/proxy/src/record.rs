@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use pageshare_stream::ReturnPath;
 use serde::Serialize;
 
 use crate::link::{LinkReader, LinkWriter};
@@ -70,7 +71,7 @@ pub struct Account {
     /// Receiver: pages found in other VMs or in images.
     pub found_indexed: AtomicU64,
     /// The destination QEMU has said that it has loaded the guest.
-    pub loaded: AtomicBool,
+    loaded: AtomicBool,
     verbatim: Mutex<Vec<VerbatimChannel>>,
     error: Mutex<Option<String>>,
 }
@@ -151,7 +152,7 @@ pub struct Record {
     pub found_kept: u64,
     /// See [`Account`].
     pub found_indexed: u64,
-    /// See [`Account`].
+    /// The destination QEMU has said that it has loaded the guest.
     pub loaded: bool,
     /// Processor seconds that this whole process has used so far, all threads, user and system.
     pub process_cpu_seconds: Option<f64>,
@@ -223,6 +224,12 @@ impl Account {
     /// Counts what a link has received since it was counted last.
     pub fn received(&self, link: &mut LinkReader) {
         self.wire_received.fetch_add(link.take_bytes(), Ordering::Relaxed);
+    }
+
+    /// Follows a channel's return path, on which the destination QEMU says that it has loaded.
+    pub fn heard(&self, path: &mut ReturnPath, bytes: &[u8]) {
+        path.feed(bytes);
+        self.loaded.fetch_or(path.loaded(), Ordering::Relaxed);
     }
 
     /// Whether the guest is where it was to go: its QEMU has said so, and nothing failed. One that

@@ -11,7 +11,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 
 use pageshare_index::{HashKey, PAGE_SIZE};
@@ -107,8 +106,7 @@ fn reverse(session: &Session, qemu: &mut Socket, link: &LinkWriter) -> Result<()
                 return Ok(());
             }
             Ok(length) => {
-                said.feed(&buffer[..length]);
-                session.account.loaded.fetch_or(said.loaded(), Ordering::Relaxed);
+                session.account.heard(&mut said, &buffer[..length]);
                 link.send(Kind::Reverse, 0, &[&buffer[..length]])?;
             }
             Err(error) => return Err(Error::lost(QEMU, "reading its return path")(error)),

@@ -146,8 +146,7 @@ impl Listen<'_> {
                     self.migration.account.stream_accepted.fetch_add(more, Ordering::Relaxed);
                 }
                 Kind::Reverse => {
-                    said.feed(&body);
-                    self.migration.account.loaded.fetch_or(said.loaded(), Ordering::Relaxed);
+                    self.migration.account.heard(&mut said, &body);
                     match qemu.write_all(&body) {
                         // QEMU has ended the migration and no longer listens.
                         Err(_) if self.line.has_ended() => {}

@@ -18,14 +18,17 @@ pub struct Library {
 }
 
 impl Library {
-    /// Opens every origin that is still the one that was indexed.
-    #[must_use]
-    pub fn open(catalogue: Catalogue, table: Table, key: HashKey) -> Self {
-        let readers = catalogue.origins().iter().map(Reader::open).collect();
+    /// A table with its catalogue, whose origins are open, by number.
+    pub(super) fn new(
+        catalogue: Catalogue,
+        table: Table,
+        readers: Vec<Option<Reader>>,
+        key: HashKey,
+    ) -> Self {
         Self { catalogue, table, readers, key }
     }
 
-    /// Reads an index file and opens its origins.
+    /// Reads an index file and opens every origin that is still the one that was indexed.
     ///
     /// # Errors
     /// If the file cannot be read or is no index of this scope.
@@ -38,7 +41,8 @@ impl Library {
         let bytes = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
         let (catalogue, table) =
             snapshot::decode(&key, &bytes).map_err(|error| unusable(error.to_string()))?;
-        Ok(Self::open(catalogue, table, key))
+        let readers = Reader::open_all(&catalogue);
+        Ok(Self::new(catalogue, table, readers, key))
     }
 
     /// The bytes of an index file.

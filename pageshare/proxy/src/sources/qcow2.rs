@@ -21,7 +21,7 @@ const MAGIC: [u8; 4] = *b"QFI\xfb";
 const CLUSTER_BITS_AT: u64 = 20;
 const PAGE: u64 = PAGE_SIZE as u64;
 /// A header may claim a disk of any size, and looking through it takes time by its size.
-const LARGEST: u64 = PAGE << 32;
+const LARGEST: u64 = PAGE * u32::MAX as u64;
 /// What is expanded at least for one page, where clusters are smaller.
 const LEAST: u64 = 64 << 10;
 /// Memory for clusters that have been expanded: the pages of a file lie side by side in a guest's
@@ -79,9 +79,8 @@ impl Compressed {
             if matches!(mapping, Mapping::Special { .. }) {
                 let first = at.next_multiple_of(PAGE);
                 let pages = (at + length).saturating_sub(first) / PAGE;
-                for from in (0..pages).step_by(u32::MAX as usize) {
-                    let pages = u32::try_from(pages - from).unwrap_or(u32::MAX);
-                    Run::add(&mut runs, first + from * PAGE, pages);
+                if pages > 0 {
+                    Run::add(&mut runs, first, u32::try_from(pages).map_err(io::Error::other)?);
                 }
             }
             at += length;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use pageshare_index::{Origin, PAGE_SIZE};
+use pageshare_index::{Catalogue, Origin, PAGE_SIZE};
 
 use super::process;
 use super::qcow2::Compressed;
@@ -18,8 +18,12 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// Opens an origin, if it still is the one that it was.
-    pub(super) fn open(origin: &Origin) -> Option<Self> {
+    /// Opens every origin that is still the one that it was; by number.
+    pub(super) fn open_all(catalogue: &Catalogue) -> Vec<Option<Self>> {
+        catalogue.origins().iter().map(Self::open).collect()
+    }
+
+    fn open(origin: &Origin) -> Option<Self> {
         match origin {
             Origin::Process { pid, started } => {
                 let memory = process::memory(*pid).ok()?;

@@ -53,11 +53,11 @@ pub fn scan(sources: &[SourceSpec], key: &HashKey, threads: usize) -> Result<Sca
                 .map_err(|error| unusable(&path.display().to_string(), &error))?,
         }
     }
-    let readers: Vec<Option<Reader>> = catalogue.origins().iter().map(Reader::open).collect();
+    let readers = Reader::open_all(&catalogue);
     let stretches = stretches(&catalogue);
     let bytes = u64::from(catalogue.pages()) * PAGE_SIZE as u64;
     let table = hash_all(&stretches, &readers, key, threads);
-    let library = Library::open(catalogue, table, key.clone());
+    let library = Library::new(catalogue, table, readers, key.clone());
     Ok(Scanned { library, bytes, seconds: begin.elapsed().as_secs_f64() })
 }
 
