@@ -15,7 +15,7 @@ mod lab;
 
 use std::time::Duration;
 
-use lab::{Fate, Stage};
+use lab::{Fate, Stage, Xorshift};
 use serde_json::json;
 
 /// One kill in so many is aimed.
@@ -28,13 +28,8 @@ fn main() {
     };
     let (kills, seed) =
         (number("PAGESHARE_KILLS", 100), number("PAGESHARE_SEED", 0x9e37_79b9_7f4a_7c15));
-    let mut state = seed.max(1);
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    let mut numbers = Xorshift(seed.max(1));
+    let mut random = |below: u64| numbers.draw() % below;
     let (mut arrived, mut stayed, mut lost, mut doubled, mut changed) = (0, 0, 0, 0, 0);
     let (mut aimed, mut of_the_driver) = (0, 0);
     for kill in 0..kills {

@@ -3,20 +3,18 @@
 
 mod lab;
 
-use lab::Pair;
 use lab::stand_in::through;
+use lab::{Pair, Xorshift};
 
 /// A stream of pages that differ, each of which compresses to about a quarter.
 fn stream(pages: u64) -> Vec<u8> {
     let mut out = b"QEVM\0\0\0\x03\x01\0\0\0\x02\x03ram\0\0\0\0\0\0\0\x04".to_vec();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
     for page in 0..pages {
         out.extend((page * 4096 + 0x28).to_be_bytes());
         for word in 0..512 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            out.extend(if word % 4 == 0 { state } else { page }.to_le_bytes());
+            let drawn = random.draw();
+            out.extend(if word % 4 == 0 { drawn } else { page }.to_le_bytes());
         }
     }
     out

@@ -6,7 +6,7 @@ mod lab;
 use std::path::Path;
 
 use lab::stand_in::through;
-use lab::{Guest, Pair};
+use lab::{Guest, Pair, Xorshift};
 use pageshare::scope::Scope;
 use serde_json::{Value, json};
 
@@ -100,15 +100,8 @@ fn stream(pages: &[[u8; 4096]]) -> Vec<u8> {
 }
 
 fn pages(count: u32, seed: u32) -> Vec<[u8; 4096]> {
-    let mut state = u64::from(seed) << 32 | 1;
-    let mut page = || {
-        std::array::from_fn(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()[3]
-        })
-    };
+    let mut random = Xorshift(u64::from(seed) << 32 | 1);
+    let mut page = || std::array::from_fn(|_| random.draw().to_le_bytes()[3]);
     (0..count).map(|_| page()).collect()
 }
 

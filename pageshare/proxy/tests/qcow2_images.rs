@@ -5,6 +5,7 @@ mod lab;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lab::Xorshift;
 use pageshare::sources::{Library, SourceSpec, scan};
 use pageshare_index::{HashKey, PAGE_SIZE, ScopeKey};
 
@@ -111,13 +112,8 @@ fn a_damaged_image_does_no_harm() {
     let whole = image(directory.path(), &pages, &["-c", "-o", "cluster_size=4k"]);
     let whole = std::fs::read(whole).expect("the image was made");
     let damaged = directory.path().join("damaged.qcow2");
-    let mut state = 7_u64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state >> 33).expect("31 bits") % below
-    };
+    let mut numbers = Xorshift(7);
+    let mut random = |below: usize| usize::try_from(numbers.draw() >> 33).expect("31 bits") % below;
     for _ in 0..600 {
         let mut bytes = whole.clone();
         for _ in 0..=random(4) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lab::stand_in::{LOADED, through};
-use lab::{Guest, Pair};
+use lab::{Guest, Pair, Xorshift};
 use pageshare::scope::Scope;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn stream(pages: u64, seed: u64) -> Vec<u8> {
     out.push(6);
     out.extend(b"pc.ram");
     out.extend((pages * 4096).to_be_bytes());
-    let mut state = seed | 1;
+    let mut random = Xorshift(seed | 1);
     for page in 0..pages {
         if page == 0 {
             out.extend((page * 4096 + 0x08).to_be_bytes());
@@ -57,10 +57,7 @@ fn stream(pages: u64, seed: u64) -> Vec<u8> {
             out.extend((page * 4096 + 0x28).to_be_bytes());
         }
         for _ in 0..512 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            out.extend(state.to_le_bytes());
+            out.extend(random.draw().to_le_bytes());
         }
     }
     out

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use super::xorshift::Xorshift;
+
 /// MiB of data that are the same in every guest.
 const ALIKE_MIB: usize = 8;
 
@@ -88,15 +90,12 @@ fn entry(archive: &mut Vec<u8>, number: usize, name: &str, mode: u32, content: &
     archive.resize(archive.len().next_multiple_of(4), 0);
 }
 
-/// Bytes that do not compress, from xorshift.
+/// Bytes that do not compress.
 fn alike() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
     let mut out = Vec::with_capacity(ALIKE_MIB << 20);
     while out.len() < ALIKE_MIB << 20 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        out.extend(state.to_le_bytes());
+        out.extend(random.draw().to_le_bytes());
     }
     out
 }

@@ -12,11 +12,13 @@ mod proxies;
 mod stage;
 pub mod stand_in;
 mod tap;
+mod xorshift;
 
 pub use guest::{Guest, Incoming, Model};
 pub use proxies::{Pair, Proxy, binary};
 pub use stage::{Fate, Stage};
 pub use tap::Tap;
+pub use xorshift::Xorshift;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
