@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use pageshare::scope::Scope;
+
 fn said(arguments: &[&str]) -> String {
     let binary = env!("CARGO_BIN_EXE_pageshare");
     let output = Command::new(binary).args(arguments).output().expect("pageshare runs");
@@ -28,4 +30,19 @@ fn an_error_is_json_where_the_log_is() {
     let said = said(&["--log-format", "json", "inspect", "/nowhere"]);
     let line: serde_json::Value = serde_json::from_str(&said).expect("one JSON object");
     assert_eq!(line["level"], "ERROR");
+}
+
+#[test]
+fn an_index_that_cannot_be_put_in_place_leaves_nothing() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let at = |name: &str| directory.path().join(name).to_str().expect("a plain path").to_owned();
+    let scope = at("scope.json");
+    Scope::generate("test").and_then(|it| it.save(scope.as_ref())).expect("a new scope");
+    std::fs::write(at("image"), [7; 4096]).expect("the scratch directory is writable");
+    // A file does not take a directory's place.
+    std::fs::create_dir(at("index")).expect("the scratch directory is writable");
+    let source = format!("image:{}", at("image"));
+    let said = said(&["index", "--scope", &scope, "--source", &source, "--out", &at("index")]);
+    assert!(said.contains("Is a directory"), "{said}");
+    assert!(!std::fs::exists(at("index.new")).expect("readable"), "what was written is left");
 }

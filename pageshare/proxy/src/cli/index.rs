@@ -27,7 +27,10 @@ fn replace(path: &Path, scanned: &Scanned) -> Result<(), Error> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    std::fs::write(&new, &bytes).and_then(|()| std::fs::rename(&new, path)).map_err(|error| {
+    let written = std::fs::write(&new, &bytes).and_then(|()| std::fs::rename(&new, path));
+    written.map_err(|error| {
+        // A full disk has use for the space; if it stays, the next index takes its place.
+        let _ = std::fs::remove_file(&new);
         Error::File { what: "index", path: path.display().to_string(), reason: error.to_string() }
     })?;
     info!(
