@@ -60,4 +60,12 @@ def _last(home: Path, claim: Claim) -> str:
         return "pending"
     entry: dict[str, Any] = json.loads(path.read_bytes())
     mark = "holds" if entry["holds"] else "**does not hold**"
-    return f"{mark}: {entry['figure']} ({entry['when']})"
+    return f"{mark}: {entry['figure']} ({_at(entry['when'], entry['commit'])})"
+
+
+def _at(when: str, commit: str | None) -> str:
+    """When a result was found, and at which commit, as short as git writes one."""
+    if commit is None:
+        return when
+    head, plus, _ = commit.partition("+")
+    return f"{when}, {head[:7]}{plus}"
