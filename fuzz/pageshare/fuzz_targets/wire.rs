@@ -7,7 +7,7 @@ use pageshare_wire::ask::{Answer, Ask, decode_supply};
 use pageshare_wire::hello::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
 use pageshare_wire::record::{HEADER_BYTES, Header, decode_credit};
 use pageshare_wire::segment::{Held, SegmentView};
-use pageshare_wire::{Chain, PageSet, delta};
+use pageshare_wire::{Chain, Expander, PageSet, delta};
 
 fuzz_target!(|input: (u8, u8, &[u8])| {
     let (pages, known, bytes) = (usize::from(input.0 % 8), input.1, input.2);
@@ -25,7 +25,8 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
     if let Ok(ask) = Ask::decode(bytes) {
         assert_eq!(ask.encode(), bytes);
     }
-    if let Ok(contents) = decode_supply(bytes) {
+    let mut expander = Expander::new().unwrap();
+    if let Ok(contents) = decode_supply(bytes, &mut expander) {
         assert!(contents.len() <= 1 << 20);
     }
     let _ = delta::apply(bytes, &mut [0; 4096]);
@@ -50,7 +51,7 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
         if let Ok(missing) = view.missing(&held) {
             held.supplied = vec![0; missing.min(256) * 4096];
         }
-        let expanded = view.expand(0, &held, &key, &mut Chain::default(), &mut out);
+        let expanded = view.expand(0, &held, &key, &mut Chain::default(), &mut expander, &mut out);
         for page in expanded.iter().flatten() {
             assert_eq!(key.hash(&out[page.at..page.at + 4096]), page.hash);
         }

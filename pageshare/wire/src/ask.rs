@@ -4,7 +4,7 @@
 use pageshare_index::{PAGE_SIZE, PageHash};
 
 use crate::WireError;
-use crate::literals::{self, Coding, Compressor};
+use crate::literals::{self, Coding, Compressor, Expander};
 use crate::page_set::PageSet;
 use crate::record::LONGEST_SEGMENT;
 
@@ -122,7 +122,7 @@ pub fn encode_supply(contents: Vec<u8>, compressor: Option<&mut Compressor>) -> 
 ///
 /// # Errors
 /// If it is not whole pages, or more than a segment can hold.
-pub fn decode_supply(body: &[u8]) -> Result<Vec<u8>, WireError> {
+pub fn decode_supply(body: &[u8], expander: &mut Expander) -> Result<Vec<u8>, WireError> {
     let malformed = WireError::Protocol("form of a Supply");
     let Some(([l0, l1, l2, l3, coding @ ..], payload)) = body.split_first_chunk::<SUPPLY_HEADER>()
     else {
@@ -133,7 +133,7 @@ pub fn decode_supply(body: &[u8]) -> Result<Vec<u8>, WireError> {
     match Coding::of(*coding) {
         _ if !whole || decoded == 0 => Err(malformed),
         Some(Coding::Raw) if payload.len() == decoded as usize => Ok(payload.to_vec()),
-        Some(Coding::Zstd) => literals::decompress(payload, decoded),
+        Some(Coding::Zstd) => expander.expand(payload, decoded).map(<[u8]>::to_vec),
         _ => Err(malformed),
     }
 }

@@ -51,7 +51,7 @@ pub mod segment;
 pub mod window;
 
 pub use chain::Chain;
-pub use literals::Compressor;
+pub use literals::{Compressor, Expander};
 pub use page_set::PageSet;
 
 /// The protocol's version; both sides must have the same.

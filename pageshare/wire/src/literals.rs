@@ -1,7 +1,5 @@
 //! Bytes that travel as they are, or in one zstd frame.
 
-use std::io::Read;
-
 use crate::WireError;
 
 /// Fewer bytes than this are not worth a compressor's call.
@@ -34,7 +32,11 @@ impl Coding {
 const FIRST_USE: usize = 256 << 10;
 
 /// A zstd context, kept from one segment to the next.
-pub struct Compressor(zstd::bulk::Compressor<'static>);
+pub struct Compressor {
+    zstd: zstd::bulk::Compressor<'static>,
+    /// The buffer of the bytes that were compressed last, for the next frame.
+    spare: Vec<u8>,
+}
 
 impl Compressor {
     /// A compressor of this zstd level.
@@ -42,20 +44,57 @@ impl Compressor {
     /// # Errors
     /// If zstd has no such level or no memory.
     pub fn new(level: i32) -> std::io::Result<Self> {
-        zstd::bulk::Compressor::new(level).map(Self)
+        Ok(Self { zstd: zstd::bulk::Compressor::new(level)?, spare: Vec::new() })
     }
 
     /// Puts the tables in place: made at the first use, they would make that look several times as
     /// dear as the next. For whoever takes the time of each use.
     pub fn make_ready(&mut self) {
         // Where it fails, the first use will.
-        let _ = self.shrink(&vec![0; FIRST_USE]);
+        let _ = self.shrink(&mut vec![0; FIRST_USE]);
     }
 
-    /// The frame, if it is smaller by a 32nd: less would not pay for expanding it again.
-    fn shrink(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let small = self.0.compress(bytes).ok()?;
-        (small.len() + bytes.len() / 32 < bytes.len()).then_some(small)
+    /// Puts the frame in the place of the bytes, if it is smaller by a 32nd: less would not pay
+    /// for expanding it again. Returns whether it did.
+    fn shrink(&mut self, bytes: &mut Vec<u8>) -> bool {
+        self.spare.clear();
+        // A frame that does not fit is none that is wanted.
+        self.spare.reserve(bytes.len());
+        let small = self.zstd.compress_to_buffer(&bytes[..], &mut self.spare);
+        let pays = small.is_ok_and(|small| small + bytes.len() / 32 < bytes.len());
+        if pays {
+            std::mem::swap(bytes, &mut self.spare);
+        }
+        pays
+    }
+}
+
+/// What expands frames, kept from one to the next.
+pub struct Expander {
+    zstd: zstd::bulk::Decompressor<'static>,
+    bytes: Vec<u8>,
+}
+
+impl Expander {
+    /// An expander.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self { zstd: zstd::bulk::Decompressor::new()?, bytes: Vec::new() })
+    }
+
+    /// Expands a frame to exactly `decoded` bytes, and never to more than have room where as many
+    /// were expanded before.
+    pub(crate) fn expand(&mut self, frame: &[u8], decoded: u32) -> Result<&[u8], WireError> {
+        self.bytes.clear();
+        self.bytes.reserve(decoded as usize);
+        let expanded = self.zstd.decompress_to_buffer(frame, &mut self.bytes);
+        let length = expanded.map_err(|_| WireError::Damaged("compressed bytes"))?;
+        if length != decoded as usize {
+            return Err(WireError::Protocol("length of compressed bytes"));
+        }
+        Ok(&self.bytes)
     }
 }
 
@@ -70,25 +109,11 @@ pub(crate) struct Coded {
 }
 
 /// Compresses, if there is a compressor and it pays.
-pub(crate) fn encode(bytes: Vec<u8>, compressor: Option<&mut Compressor>) -> Coded {
+pub(crate) fn encode(mut bytes: Vec<u8>, compressor: Option<&mut Compressor>) -> Coded {
     let decoded = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let compressor = compressor.filter(|_| bytes.len() >= SMALLEST_COMPRESSED);
     let tried = compressor.is_some();
-    match compressor.and_then(|compressor| compressor.shrink(&bytes)) {
-        Some(payload) => Coded { coding: Coding::Zstd, payload, decoded, tried },
-        None => Coded { coding: Coding::Raw, payload: bytes, decoded, tried },
-    }
-}
-
-/// Expands a frame to exactly `decoded` bytes, and never to more.
-pub(crate) fn decompress(frame: &[u8], decoded: u32) -> Result<Vec<u8>, WireError> {
-    let damaged = |_| WireError::Damaged("compressed bytes");
-    let mut out = Vec::with_capacity(decoded as usize);
-    let decoder = zstd::stream::Decoder::with_buffer(frame).map_err(damaged)?;
-    // One byte more than declared shows a frame that would expand further.
-    decoder.take(u64::from(decoded) + 1).read_to_end(&mut out).map_err(damaged)?;
-    if out.len() != decoded as usize {
-        return Err(WireError::Protocol("length of compressed bytes"));
-    }
-    Ok(out)
+    let small = compressor.is_some_and(|compressor| compressor.shrink(&mut bytes));
+    let coding = if small { Coding::Zstd } else { Coding::Raw };
+    Coded { coding, payload: bytes, decoded, tried }
 }

@@ -7,7 +7,7 @@ use pageshare_wire::ask::{Answer, Ask, decode_supply, encode_supply};
 use pageshare_wire::hello::{Confirm, Hello, MigrationId, Side, Welcome, proof, same_proof};
 use pageshare_wire::record::{Header, Kind};
 use pageshare_wire::segment::{Draft, Encoded, Held, Placed, SegmentView, Treatment};
-use pageshare_wire::{Chain, Compressor, PageSet, WireError, delta};
+use pageshare_wire::{Chain, Compressor, Expander, PageSet, WireError, delta};
 use proptest::prelude::*;
 
 fn key() -> HashKey {
@@ -154,7 +154,8 @@ fn body(encoded: &Encoded, sequence: u32, chain: &mut Chain) -> Vec<u8> {
 fn expand(body: &[u8], held: &Held) -> Result<(Vec<u8>, Vec<Placed>), WireError> {
     let mut out = Vec::new();
     let view = SegmentView::parse(body)?;
-    let placed = view.expand(4, held, &key(), &mut Chain::default(), &mut out)?;
+    let mut expander = Expander::new().expect("memory for an expander");
+    let placed = view.expand(4, held, &key(), &mut Chain::default(), &mut expander, &mut out)?;
     for page in &placed {
         assert_eq!(key().hash(&out[page.at..page.at + PAGE_SIZE]), page.hash);
     }
@@ -268,14 +269,15 @@ proptest! {
         let mut compressor = compress.then(|| Compressor::new(1).unwrap());
         let body = encode_supply(contents.clone(), compressor.as_mut());
         prop_assert_eq!(body.len() < contents.len(), compress);
-        prop_assert_eq!(decode_supply(&body), Ok(contents));
-        prop_assert!(decode_supply(&body[..body.len() - 1]).is_err());
+        let mut expander = Expander::new().unwrap();
+        prop_assert_eq!(decode_supply(&body, &mut expander), Ok(contents));
+        prop_assert!(decode_supply(&body[..body.len() - 1], &mut expander).is_err());
     }
 
     #[test]
     fn noise_is_never_supplied_beyond_a_segment(noise in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Ask::decode(&noise);
-        if let Ok(contents) = decode_supply(&noise) {
+        if let Ok(contents) = decode_supply(&noise, &mut Expander::new().unwrap()) {
             prop_assert!(contents.len() <= 1 << 20);
         }
     }

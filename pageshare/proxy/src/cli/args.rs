@@ -134,7 +134,7 @@ pub(super) struct SendingArgs {
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
     pub(super) compress: PolicyArg,
     /// Level of zstd.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 1)]
     pub(super) level: i32,
     /// Threads that compress; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -248,8 +248,9 @@ pub(super) struct ReceiveArgs {
     /// Threads that index; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) threads: usize,
-    /// MiB of pages just received to keep for references.
-    #[arg(long, value_name = "MIB", default_value_t = 32)]
+    /// MiB of pages just received to keep for references; older ones are found in the memory of
+    /// the arriving VM, where it can be read.
+    #[arg(long, value_name = "MIB", default_value_t = 16)]
     pub(super) recent: usize,
     #[command(flatten)]
     pub(super) life: LifeArgs,

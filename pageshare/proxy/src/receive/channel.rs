@@ -18,7 +18,7 @@ use pageshare_stream::ReturnPath;
 use pageshare_wire::ask::{Ask, decode_supply};
 use pageshare_wire::record::{Kind, LONGEST_SEGMENT};
 use pageshare_wire::segment::{Held, SegmentView};
-use pageshare_wire::{Chain, WireError};
+use pageshare_wire::{Chain, Expander, WireError};
 use tracing::{debug, warn};
 
 use super::addresses::Addresses;
@@ -60,7 +60,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             answer::run(session, key, &questions, &promises, &writer).unwrap_or_else(fail);
             promises.close();
         });
-        let take = Take {
+        let take = |expander| Take {
             session,
             channel: agreed.channel,
             key: &agreed.hash_key,
@@ -70,6 +70,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             fuse: &fuse,
             ask,
             chain: Chain::default(),
+            expander,
             next: 0,
             asked: 0,
             accepted: 0,
@@ -84,7 +85,10 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             let (link, fail) = (&writer, &fail);
             threads.spawn(move || reverse(session, &mut qemu, link).unwrap_or_else(fail))
         };
-        take.run(reader, start_reverse).unwrap_or_else(fail);
+        Expander::new()
+            .map_err(|error| Error::Refused(format!("zstd: {error}")))
+            .and_then(|expander| take(expander).run(reader, start_reverse))
+            .unwrap_or_else(fail);
     });
     session.pass_turn(agreed.channel);
     writer.finish();
@@ -125,6 +129,7 @@ struct Take<'a> {
     fuse: &'a Fuse,
     ask: mpsc::SyncSender<Question>,
     chain: Chain,
+    expander: Expander,
     /// Number of the segment that is expanded next.
     next: u32,
     /// Bytes of pages asked for whose segments have not been expanded.
@@ -306,7 +311,7 @@ impl Take<'_> {
     }
 
     fn supply(&mut self, number: u32, body: &[u8]) -> Result<(), Error> {
-        let contents = decode_supply(body)?;
+        let contents = decode_supply(body, &mut self.expander)?;
         let supplied: usize = self.supplies.values().map(Vec::len).sum();
         let within = (supplied + contents.len()) as u64 <= self.asked;
         if !within || self.supplies.insert(number, contents).is_some() {
@@ -358,7 +363,9 @@ impl Take<'_> {
         self.next = number.wrapping_add(1);
         let asked = (held.hashes.len() * PAGE_SIZE) as u64;
         self.asked = self.asked.saturating_sub(asked);
-        let placed = view.expand(number, &held, self.key, &mut self.chain, out)?;
+        let placed =
+            view.expand(number, &held, self.key, &mut self.chain, &mut self.expander, out)?;
+        self.session.give_copies(held.contents);
         let account = &self.session.account;
         add(&account.stream_bytes, out.len());
         add(&account.pages_referenced, placed.iter().filter(|page| !page.new).count());

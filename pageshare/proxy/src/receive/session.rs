@@ -30,6 +30,8 @@ pub(super) struct Session {
     /// What may be shared in it.
     shared: Option<Shared>,
     recent: Mutex<Recent>,
+    /// Buffers of copies that have been passed on: memory taken anew would have to be cleared.
+    copies: Mutex<Vec<Vec<u8>>>,
     received: Mutex<Received>,
     pub(super) keeping: Keeping,
     open: AtomicUsize,
@@ -49,6 +51,7 @@ impl Session {
             scope: agreed.scope.clone(),
             shared: shelf.map(|(_, shelf)| shelf.shared()),
             recent: Mutex::new(Recent::with_room_for(receiver.recent_bytes)),
+            copies: Mutex::default(),
             received: Mutex::default(),
             open: AtomicUsize::new(0),
             first: (Mutex::new(false), Condvar::new()),
@@ -115,6 +118,21 @@ impl Session {
     /// Where pages that have arrived are found again.
     pub(super) fn received(&self) -> MutexGuard<'_, Received> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn copies(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The copies that were held for a segment are no longer needed.
+    pub(super) fn give_copies(&self, mut contents: Vec<u8>) {
+        /// What is in flight at most, in segments of the usual size.
+        const KEPT: usize = 64;
+        contents.clear();
+        let mut copies = self.copies();
+        if copies.len() < KEPT && contents.capacity() > 0 {
+            copies.push(contents);
+        }
     }
 
     /// Copies of those pages that are here, and what to answer.
@@ -185,7 +203,8 @@ impl Session {
                     copies.take(Some(key), |hash, copy| shared.library.read(hash, nth, copy));
             }
         }
-        copies.end(sources)
+        let contents = self.copies().pop().unwrap_or_default();
+        copies.end(sources, contents)
     }
 }
 
@@ -234,9 +253,10 @@ impl Copies<'_> {
         sound.into_iter().filter(|sound| *sound).count()
     }
 
-    fn end(self, sources: [usize; 4]) -> Found {
+    /// What was found, its contents put into an empty buffer.
+    fn end(self, sources: [usize; 4], mut contents: Vec<u8>) -> Found {
         let mut known = PageSet::empty(self.hashes.len());
-        let mut contents = Vec::with_capacity(sources.iter().sum::<usize>() * PAGE_SIZE);
+        contents.reserve(sources.iter().sum::<usize>() * PAGE_SIZE);
         for at in (0..self.hashes.len()).filter(|at| self.found[*at]) {
             known.insert(at);
             contents.extend_from_slice(&self.pages[at]);

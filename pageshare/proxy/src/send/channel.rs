@@ -180,7 +180,10 @@ impl Listen<'_> {
         let answer = Answer::decode(body, waiting.asked, waiting.bases.len())?;
         self.learn(&waiting, &answer);
         match waiting.then {
-            Then::Encode { draft, hashes, done } => {
+            Then::Encode { draft, hashes, addresses, done } => {
+                if let Some(mut versions) = self.migration.versions() {
+                    versions.note_unknown(&addresses, &hashes, &draft.contents(), &answer.known);
+                }
                 let pages = Pages::Answered(answer, waiting.bases);
                 encode(self.migration, Job { draft, hashes, pages, compress: false, done });
             }

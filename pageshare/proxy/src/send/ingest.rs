@@ -25,10 +25,8 @@ use crate::processor::thread_time;
 use crate::record::{VerbatimChannel, add};
 use crate::socket::Socket;
 
-/// Stream bytes taken for one segment, at most.
-const SEGMENT_BYTES: usize = 256 << 10;
-/// With less room in the window than this it is worth waiting for more.
-const LEAST_ROOM: u64 = 64 << 10;
+/// Stream bytes taken for one segment, at most: a quarter of the smallest window.
+pub(super) const SEGMENT_BYTES: usize = 256 << 10;
 
 /// The window, and those who wait for room in it.
 pub(super) struct Credit {
@@ -66,9 +64,10 @@ impl Credit {
         self.changed.notify_all();
     }
 
-    fn wait_for_room(&self, fuse: &Fuse) -> usize {
+    /// Waits until a segment has room in the window, or the fuse has blown.
+    fn wait_for_room(&self, fuse: &Fuse) {
         let mut window = self.locked();
-        while window.room() < LEAST_ROOM && !fuse.has_blown() {
+        while window.room() < SEGMENT_BYTES as u64 && !fuse.has_blown() {
             // The limit is for a fuse that blows between the look at it and the wait.
             let limit = Duration::from_millis(200);
             window = self
@@ -76,7 +75,6 @@ impl Credit {
                 .wait_timeout(window, limit)
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(window, _)| window);
         }
-        usize::try_from(window.room()).unwrap_or(usize::MAX).min(SEGMENT_BYTES)
     }
 }
 
@@ -95,7 +93,13 @@ pub(super) struct Waiting {
 /// What the answer is for.
 pub(super) enum Then {
     /// The segment waits for it.
-    Encode { draft: Draft, hashes: Vec<PageHash>, done: mpsc::SyncSender<Done> },
+    Encode {
+        draft: Draft,
+        hashes: Vec<PageHash>,
+        /// Of the pages asked for.
+        addresses: Vec<Address>,
+        done: mpsc::SyncSender<Done>,
+    },
     /// The segment has gone: what is missing of these contents is to follow.
     Supply(Vec<u8>),
 }
@@ -131,12 +135,16 @@ impl Ingest<'_> {
         let mut sequence = 0;
         let mut blocks = Blocks::default();
         loop {
-            let room = self.credit.wait_for_room(self.fuse);
+            self.credit.wait_for_room(self.fuse);
             if self.fuse.has_blown() {
                 return Ok(());
             }
-            let mut stream = Vec::with_capacity(rest.len() + room);
+            let mut stream = self.migration.buffers.take();
             stream.append(&mut rest);
+            // What is left of an item that is longer than a segment.
+            if stream.capacity() - stream.len() < SEGMENT_BYTES / 2 {
+                stream.reserve(SEGMENT_BYTES);
+            }
             let length = qemu
                 .read_more(&mut stream)
                 .map_err(Error::lost("the source QEMU", "reading the stream"))?;
@@ -240,7 +248,7 @@ impl Ingest<'_> {
         let at_once = self.migration.sender.at_once
             && self.migration.sender.candidates == Candidates::Ksm
             && self.migration.gains().ask.often_saves();
-        let bases = if at_once { Vec::new() } else { self.bases(&draft, &asked, &hashes) };
+        let bases = if at_once { Vec::new() } else { self.bases(&asked, &hashes) };
         let ask = Ask {
             hashes: hashes.clone(),
             bases: bases.iter().map(|base| (base.page, base.hash)).collect(),
@@ -261,7 +269,8 @@ impl Ingest<'_> {
             encode(self.migration, job);
         } else {
             add(&account.segments_asked, 1);
-            waiting.then = Then::Encode { draft, hashes, done };
+            let addresses = asked.iter().map(|page| page.address).collect();
+            waiting.then = Then::Encode { draft, hashes, addresses, done };
             self.wait(number, waiting);
             self.link.send(Kind::Ask, number, &[&ask.encode()])?;
         }
@@ -286,16 +295,15 @@ impl Ingest<'_> {
         hashes
     }
 
-    /// Earlier versions of the pages asked for, which are noted as they are now.
-    fn bases(&self, draft: &Draft, asked: &[&Page], hashes: &[PageHash]) -> Vec<Base> {
-        let mut versions = self.migration.versions();
+    /// Earlier versions of the pages asked for.
+    fn bases(&self, asked: &[&Page], hashes: &[PageHash]) -> Vec<Base> {
+        let versions = self.migration.versions();
         let kept = self.migration.earlier().filter(|_| self.in_scope);
         let mut bases = Vec::new();
         if versions.is_none() && kept.is_none() {
             return bases;
         }
-        let contents = draft.contents();
-        for (index, ((page, hash), content)) in (0..).zip(asked.iter().zip(hashes).zip(contents)) {
+        for (index, (page, hash)) in (0..).zip(asked.iter().zip(hashes)) {
             let at = page.address;
             if let Some((earlier, base)) = versions.as_ref().and_then(|it| it.earlier(at)) {
                 if earlier != *hash {
@@ -307,9 +315,6 @@ impl Ingest<'_> {
             {
                 let content = BaseContent::Kept(Arc::clone(copy), version);
                 bases.push(Base { page: index, hash: version.hash, content });
-            }
-            if let Some(versions) = &mut versions {
-                versions.note(at, *hash, content);
             }
         }
         bases

@@ -9,6 +9,7 @@ use pageshare_wire::adaptive::{Link, PAGES_TOGETHER, StepGain};
 use pageshare_wire::hello::MigrationId;
 use tracing::{debug, warn};
 
+use super::buffers::Buffers;
 use super::versions::Versions;
 use super::workers::Workers;
 use super::{Candidates, Sender};
@@ -26,6 +27,7 @@ pub(super) struct Migration {
     pub(super) workers: Workers,
     pub(super) id: MigrationId,
     pub(super) account: Arc<Account>,
+    pub(super) buffers: Buffers,
     began: Instant,
     gains: Mutex<Gains>,
     ksm: Option<Mutex<Ksm>>,
@@ -78,6 +80,7 @@ impl Migration {
         Ok(Self {
             keeping: Keeping::begin(place, scope, Arc::clone(&account)),
             account,
+            buffers: Buffers::default(),
             workers,
             id,
             began: Instant::now(),

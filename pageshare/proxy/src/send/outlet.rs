@@ -68,13 +68,14 @@ impl<'a> Line<'a> {
         self.ended.load(Ordering::SeqCst)
     }
 
-    fn send(&self, number: u32, done: &Done) -> Result<(), Error> {
+    fn send(&self, number: u32, done: Done) -> Result<(), Error> {
         let mut chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let head = done.encoded.seal(number, &mut chain);
         let payload = done.encoded.payload();
         let sent = self.link.send(Kind::Segment, number, &[&head, payload])?;
-        account(self.migration, done, head.len() + payload.len(), sent);
+        account(self.migration, &done, head.len() + payload.len(), sent);
         self.migration.account.sent(self.link);
+        self.migration.buffers.give(done.encoded.into_payload());
         Ok(())
     }
 }
@@ -86,7 +87,7 @@ impl Outlet<'_> {
         if self.line.queued.load(Ordering::SeqCst) == 0
             && let Ok(done) = encoded.try_recv()
         {
-            return self.line.send(number, &done);
+            return self.line.send(number, done);
         }
         self.line.queued.fetch_add(1, Ordering::SeqCst);
         // A queue that has failed takes nothing more; the fuse has the reason.
@@ -108,7 +109,7 @@ impl Queue<'_> {
                 Next::Segment(number, encoded) => {
                     // The encoder lets go of a segment only when the channel is over.
                     let Ok(done) = encoded.recv() else { return Ok(()) };
-                    self.line.send(number, &done)?;
+                    self.line.send(number, done)?;
                     self.line.queued.fetch_sub(1, Ordering::SeqCst);
                 }
                 Next::End(segments) => {

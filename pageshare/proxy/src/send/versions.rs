@@ -4,46 +4,68 @@
 use std::collections::HashMap;
 
 use pageshare_index::{PAGE_SIZE, PageHash};
+use pageshare_wire::PageSet;
 
 /// A page's RAM block, by number, and its offset in it.
 pub(super) type Address = (u32, u64);
 
 /// A bounded number of pages, by address.
 ///
-/// While there is room, every page sent is kept. After that a page gets in only when it is sent
-/// again, in the place of the one that has been there longest: what a guest writes once it is
-/// likely to write again, and the first pass over its memory must not drive that out.
+/// While there is room, every page sent that the destination did not have is kept; what others have
+/// too is seldom written. After that a page gets in only when it is sent again, in the place of the
+/// one that has been there longest: what a guest writes once it is likely to write again, and the
+/// first pass over its memory must not drive that out.
 pub(super) struct Versions {
     slots: HashMap<Address, usize>,
     pages: Vec<(Address, PageHash)>,
     contents: Vec<u8>,
-    /// Pages sent before, one bit each, by block: only then is a page one that is sent again.
-    sent: HashMap<u32, Vec<u64>>,
+    /// Pages noted before, one bit each, by block: only then is a page one that is sent again.
+    noted: HashMap<u32, Vec<u64>>,
     next: usize,
     capacity: usize,
 }
 
 impl Versions {
     pub(super) fn with_room_for(bytes: usize) -> Self {
+        let capacity = bytes / PAGE_SIZE;
         Self {
             slots: HashMap::new(),
             pages: Vec::new(),
-            contents: Vec::new(),
-            sent: HashMap::new(),
+            // Memory only as pages come.
+            contents: Vec::with_capacity(capacity * PAGE_SIZE),
+            noted: HashMap::new(),
             next: 0,
-            capacity: bytes / PAGE_SIZE,
+            capacity,
         }
     }
 
     /// What this page held before, with its hash.
     pub(super) fn earlier(&self, at: Address) -> Option<(PageHash, &[u8; PAGE_SIZE])> {
+        if !self.was_noted(at) {
+            return None;
+        }
         let slot = *self.slots.get(&at)?;
         Some((self.pages.get(slot)?.1, self.contents[slot * PAGE_SIZE..].first_chunk()?))
     }
 
-    /// The page is being sent with this content.
-    pub(super) fn note(&mut self, at: Address, hash: PageHash, content: &[u8; PAGE_SIZE]) {
-        let again = self.sent_before(at);
+    /// Pages are being sent with these hashes and contents, of which the destination has `known`.
+    pub(super) fn note_unknown(
+        &mut self,
+        pages: &[Address],
+        hashes: &[PageHash],
+        contents: &[&[u8; PAGE_SIZE]],
+        known: &PageSet,
+    ) {
+        for (page, ((at, hash), content)) in pages.iter().zip(hashes).zip(contents).enumerate() {
+            if !known.contains(page) {
+                self.note(*at, *hash, content);
+            }
+        }
+    }
+
+    fn note(&mut self, at: Address, hash: PageHash, content: &[u8; PAGE_SIZE]) {
+        let again = self.was_noted(at);
+        self.has_been_noted(at);
         if let Some(slot) = self.slots.get(&at) {
             self.put(*slot, at, hash, content);
         } else if self.pages.len() < self.capacity {
@@ -64,23 +86,29 @@ impl Versions {
         self.contents[slot * PAGE_SIZE..][..PAGE_SIZE].copy_from_slice(content);
     }
 
-    /// Whether the page was noted before; notes it.
-    fn sent_before(&mut self, (block, offset): Address) -> bool {
-        /// A block of 64 TiB.
-        const LARGEST: u64 = 1 << 46;
-        if offset >= LARGEST {
+    /// Whether the page was noted before.
+    fn was_noted(&self, at: Address) -> bool {
+        let (Some(bits), Some((word, bit))) = (self.noted.get(&at.0), bit(at.1)) else {
             return false;
-        }
-        let page = offset / PAGE_SIZE as u64;
-        let (word, bit) = (usize::try_from(page / 64).unwrap_or(0), 1 << (page % 64));
-        let bits = self.sent.entry(block).or_default();
+        };
+        bits.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    fn has_been_noted(&mut self, at: Address) {
+        let Some((word, bit)) = bit(at.1) else { return };
+        let bits = self.noted.entry(at.0).or_default();
         if bits.len() <= word {
             bits.resize(word + 1, 0);
         }
-        let before = bits[word] & bit != 0;
         bits[word] |= bit;
-        before
     }
+}
+
+/// Where the page at this offset has its bit; nowhere beyond a block of 64 TiB.
+fn bit(offset: u64) -> Option<(usize, u64)> {
+    const LARGEST: u64 = 1 << 46;
+    let page = (offset < LARGEST).then_some(offset / PAGE_SIZE as u64)?;
+    Some((usize::try_from(page / 64).ok()?, 1 << (page % 64)))
 }
 
 #[cfg(test)]
@@ -112,5 +140,17 @@ mod tests {
         versions.note((0, 4096), hash(5), &page(5));
         assert_eq!(held(&versions, 4096), Some((hash(5), 5)), "a newer version takes its place");
         assert_eq!(held(&versions, 4096 << 20), None);
+    }
+
+    #[test]
+    fn what_the_destination_has_is_not_kept() {
+        let mut versions = Versions::with_room_for(4 * PAGE_SIZE);
+        let mut known = PageSet::empty(2);
+        known.insert(0);
+        let pages = [page(1), page(2)];
+        let contents: Vec<_> = pages.iter().collect();
+        versions.note_unknown(&[(0, 0), (0, 4096)], &[hash(1), hash(2)], &contents, &known);
+        assert!(versions.earlier((0, 0)).is_none());
+        assert!(versions.earlier((0, 4096)).is_some_and(|(found, _)| found == hash(2)));
     }
 }

@@ -129,7 +129,7 @@ impl Draft {
     /// `deltas` brings the differences of those that travel so, in order.
     #[must_use]
     pub fn encode(
-        self,
+        mut self,
         hashes: Vec<PageHash>,
         treatments: &[Treatment],
         deltas: &[Vec<u8>],
@@ -138,16 +138,10 @@ impl Draft {
         debug_assert_eq!(treatments.len(), self.asked.len());
         let expanded = u32::try_from(self.stream.len()).unwrap_or(u32::MAX);
         let ops = self.encode_ops(treatments);
-        let as_it_is = !self.has_runs() && treatments.iter().all(|it| *it == Treatment::Content);
-        let literals = if as_it_is { self.stream } else { self.literals(treatments, deltas) };
-        let literals = literals::encode(literals, compressor);
+        self.keep_literals(treatments, deltas);
+        let literals = literals::encode(self.stream, compressor);
         let references = treatments.iter().filter(|it| **it == Treatment::Reference).count();
         Encoded { expanded, ops, literals, hashes, references }
-    }
-
-    /// Whether any operation leaves bytes of the stream out of the literals.
-    fn has_runs(&self) -> bool {
-        self.ops.iter().any(|op| matches!(op, Op::Zeros { .. } | Op::Pages { .. }))
     }
 
     fn encode_ops(&self, treatments: &[Treatment]) -> Vec<u8> {
@@ -185,39 +179,63 @@ impl Draft {
         out
     }
 
-    fn literals(&self, treatments: &[Treatment], deltas: &[Vec<u8>]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.stream.len());
-        let mut at = 0;
+    /// Leaves nothing of the stream but its literal bytes.
+    fn keep_literals(&mut self, treatments: &[Treatment], deltas: &[Vec<u8>]) {
+        let mut kept = Kept { stream: &mut self.stream, read: 0, length: 0 };
         let (mut treatments, mut deltas) = (treatments.iter(), deltas.iter());
-        let mut pages = |word: usize, count: u32, at: &mut usize, out: &mut Vec<u8>| {
+        let mut pages = |word: usize, count: u32, kept: &mut Kept<'_>| {
             for treatment in treatments.by_ref().take(count as usize) {
-                *at += word;
+                kept.skip(word);
                 match treatment {
-                    Treatment::Content => out.extend(&self.stream[*at..*at + PAGE_SIZE]),
+                    Treatment::Content => kept.take(PAGE_SIZE),
                     Treatment::Delta => {
+                        kept.skip(PAGE_SIZE);
                         let delta = deltas.next().map_or(&[][..], Vec::as_slice);
-                        out.extend(u16::try_from(delta.len()).unwrap_or(u16::MAX).to_le_bytes());
-                        out.extend(delta);
+                        kept.put(&u16::try_from(delta.len()).unwrap_or(u16::MAX).to_le_bytes());
+                        kept.put(delta);
                     }
-                    Treatment::Reference | Treatment::AtOnce => {}
+                    Treatment::Reference | Treatment::AtOnce => kept.skip(PAGE_SIZE),
                 }
-                *at += PAGE_SIZE;
             }
         };
         for op in &self.ops {
             match op {
-                Op::Literal { bytes } => {
-                    out.extend(&self.stream[at..at + *bytes as usize]);
-                    at += *bytes as usize;
-                }
+                Op::Literal { bytes } => kept.take(*bytes as usize),
                 Op::Zeros { count, .. } => {
-                    at += *count as usize * pageshare_stream::emit::ZERO_PAGE_BYTES;
+                    kept.skip(*count as usize * pageshare_stream::emit::ZERO_PAGE_BYTES);
                 }
-                Op::Pages { count, .. } => pages(8, *count, &mut at, &mut out),
-                Op::Contents { count } => pages(0, *count, &mut at, &mut out),
+                Op::Pages { count, .. } => pages(8, *count, &mut kept),
+                Op::Contents { count } => pages(0, *count, &mut kept),
             }
         }
-        out
+        let length = kept.length;
+        self.stream.truncate(length);
+    }
+}
+
+/// What is kept of a stream, moved to its front: never longer than what has been read.
+struct Kept<'a> {
+    stream: &'a mut [u8],
+    read: usize,
+    length: usize,
+}
+
+impl Kept<'_> {
+    fn skip(&mut self, bytes: usize) {
+        self.read += bytes;
+    }
+
+    fn take(&mut self, bytes: usize) {
+        if self.length < self.read {
+            self.stream.copy_within(self.read..self.read + bytes, self.length);
+        }
+        self.read += bytes;
+        self.length += bytes;
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.stream[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
     }
 }
 
@@ -250,6 +268,12 @@ impl Encoded {
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.literals.payload
+    }
+
+    /// The buffer of the literal bytes, for other use.
+    #[must_use]
+    pub fn into_payload(self) -> Vec<u8> {
+        self.literals.payload
     }
 
     /// Bytes of the stream.

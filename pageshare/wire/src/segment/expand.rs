@@ -5,7 +5,7 @@ use pageshare_stream::{PAGE_SIZE, RamWord, emit};
 
 use super::{SEGMENT_HEADER_BYTES, Treatment, op, states};
 use crate::chain::Chain;
-use crate::literals::{self, Coding};
+use crate::literals::{Coding, Expander};
 use crate::page_set::PageSet;
 use crate::record::LONGEST_SEGMENT;
 use crate::{WireError, delta};
@@ -123,17 +123,17 @@ impl<'a> SegmentView<'a> {
         held: &Held,
         key: &HashKey,
         chain: &mut Chain,
+        expander: &mut Expander,
         out: &mut Vec<u8>,
     ) -> Result<Vec<Placed>, WireError> {
         *chain = self.chain_after(sequence, &held.hashes, *chain);
         if chain.value() != self.chain {
             return Err(WireError::Damaged("chained digest of a segment"));
         }
-        let decoded = match self.coding {
-            Coding::Raw => Vec::new(),
-            Coding::Zstd => literals::decompress(self.payload, self.literals)?,
+        let literals = match self.coding {
+            Coding::Raw => self.payload,
+            Coding::Zstd => expander.expand(self.payload, self.literals)?,
         };
-        let literals = if self.coding == Coding::Zstd { &decoded } else { self.payload };
 
         let before = out.len();
         let limit = before + self.expanded as usize;

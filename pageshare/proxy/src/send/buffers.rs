@@ -1,0 +1,30 @@
+//! Buffers of segments that have left, for those that come: memory that is taken anew for each
+//! segment has to be cleared and mapped by the kernel, which costs as much as hashing it.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::ingest::SEGMENT_BYTES;
+
+/// So many are kept: what is in flight at most, in segments of the usual size.
+const KEPT: usize = 64;
+
+/// A migration's buffers.
+#[derive(Default)]
+pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// An empty buffer with room for a segment.
+    pub(super) fn take(&self) -> Vec<u8> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.unwrap_or_else(|| Vec::with_capacity(SEGMENT_BYTES))
+    }
+
+    /// A buffer that is no longer needed. One of another size is let go.
+    pub(super) fn give(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT && buffer.capacity() == SEGMENT_BYTES {
+            kept.push(buffer);
+        }
+    }
+}
