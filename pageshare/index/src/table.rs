@@ -32,6 +32,12 @@ impl TableBuilder {
         self.entries.push((hash.prefix(), page));
     }
 
+    /// Takes over what a table has of the pages with numbers below `end`. It has as much of them as
+    /// one of those pages alone: of pages alike it keeps those with the lowest numbers.
+    pub fn keep(&mut self, table: &Table, end: u32) {
+        self.entries.extend(table.entries().filter(|(_, page)| *page < end));
+    }
+
     /// Takes over what another thread collected.
     pub fn append(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);

@@ -12,5 +12,5 @@ mod spec;
 
 pub use library::Library;
 pub use process::{Run, guest_mappings, is_qemu, memory, touched};
-pub use scan::{Scanned, scan};
+pub use scan::{Scanned, rescan, scan};
 pub use spec::SourceSpec;

@@ -10,15 +10,17 @@ use super::args::IndexArgs;
 use super::proxies::threads;
 use crate::error::Error;
 use crate::scope::Scope;
-use crate::sources::{Scanned, scan};
+use crate::sources::{Scanned, rescan, scan};
 
 pub(super) fn run(arguments: IndexArgs) -> Result<ExitCode, Error> {
     let key = Scope::load(&arguments.scope)?.key.hash_key();
+    let (sources, threads) = (&arguments.source, threads(arguments.threads));
+    let mut scanned = scan(sources, &key, threads)?;
     loop {
-        let scanned = scan(&arguments.source, &key, threads(arguments.threads))?;
         replace(&arguments.out, &scanned)?;
         let Some(seconds) = arguments.every else { return Ok(ExitCode::SUCCESS) };
         std::thread::sleep(Duration::from_secs(seconds));
+        scanned = rescan(&scanned.library, sources, &key, threads)?;
     }
 }
 
@@ -34,7 +36,7 @@ fn replace(path: &Path, scanned: &Scanned) -> Result<(), Error> {
         Error::File { what: "index", path: path.display().to_string(), reason: error.to_string() }
     })?;
     info!(
-        "{}: {} pages out of {} MiB read in {:.2} s, {} KiB",
+        "{}: {} pages, {} MiB of them read in {:.2} s, {} KiB",
         path.display(),
         scanned.library.pages(),
         scanned.bytes >> 20,

@@ -1,7 +1,7 @@
 //! The library that is current: built at the start, rebuilt now and then.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use pageshare_index::{HashKey, ScopeKey};
@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use crate::error::Error;
 use crate::kept::Copies;
-use crate::sources::{Library, SourceSpec, scan};
+use crate::sources::{Library, Scanned, SourceSpec, rescan, scan};
 
 /// Holds what may be shared in one scope: a library, and kept copies. Migrations keep what they
 /// began with.
@@ -53,7 +53,7 @@ impl Shelf {
         threads: usize,
         refresh: Option<Duration>,
     ) -> Result<Arc<Self>, Error> {
-        let library = scan_once(&sources, &scope.hash_key(), threads)?;
+        let library = told(scan(&sources, &scope.hash_key(), threads)?);
         let origin = Origin::Sources { sources, threads };
         let shelf = Arc::new(Self::new(origin, kept, scope, library, None));
         if let Some(interval) = refresh {
@@ -117,7 +117,7 @@ impl Shelf {
     }
 
     fn library(&self) -> Arc<Library> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current();
         if let Origin::File(path) = &self.origin {
             let modified = modified(path);
             if modified != current.modified {
@@ -130,23 +130,25 @@ impl Shelf {
         Arc::clone(&current.library)
     }
 
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn rescan(&self) {
         let Origin::Sources { sources, threads } = &self.origin else { return };
-        match scan_once(sources, &self.key, *threads) {
-            Ok(library) => {
-                let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-                current.library = Arc::new(library);
-            }
+        let before = Arc::clone(&self.current().library);
+        match rescan(&before, sources, &self.key, *threads) {
+            Ok(scanned) => self.current().library = Arc::new(told(scanned)),
             Err(error) => warn!("{error}; going on with the index built before"),
         }
     }
 }
 
-fn scan_once(sources: &[SourceSpec], key: &HashKey, threads: usize) -> Result<Library, Error> {
-    let scanned = scan(sources, key, threads)?;
+/// The library, after telling what it took.
+fn told(scanned: Scanned) -> Library {
     let (pages, mib) = (scanned.library.pages(), scanned.bytes >> 20);
-    info!("indexed {pages} pages out of {mib} MiB in {:.2} s", scanned.seconds);
-    Ok(scanned.library)
+    info!("indexed {pages} pages, {mib} MiB of them read in {:.2} s", scanned.seconds);
+    scanned.library
 }
 
 fn modified(path: &PathBuf) -> Option<SystemTime> {

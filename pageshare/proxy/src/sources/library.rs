@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use pageshare_index::snapshot;
-use pageshare_index::{Catalogue, HashKey, PAGE_SIZE, PageHash, Table};
+use pageshare_index::{Catalogue, HashKey, PAGE_SIZE, PageHash, Table, TableBuilder};
 
-use super::reader::Reader;
+use super::reader::{Reader, Stamp};
 use crate::error::Error;
 
 /// A table with its origins open for reading.
@@ -14,18 +14,41 @@ pub struct Library {
     table: Table,
     /// By origin number; nothing where the process has ended or the file is gone.
     readers: Vec<Option<Reader>>,
+    /// By origin number, what tells whether it has changed since it was indexed; nothing where
+    /// nothing does.
+    stamps: Vec<Option<Stamp>>,
     key: HashKey,
 }
 
 impl Library {
-    /// A table with its catalogue, whose origins are open, by number.
+    /// A table with its catalogue, whose origins are open and have these stamps, by number.
     pub(super) fn new(
         catalogue: Catalogue,
         table: Table,
         readers: Vec<Option<Reader>>,
+        stamps: Vec<Option<Stamp>>,
         key: HashKey,
     ) -> Self {
-        Self { catalogue, table, readers, key }
+        Self { catalogue, table, readers, stamps, key }
+    }
+
+    /// How many pages of this catalogue need not be read again: those of its first origins, as far
+    /// as they are the same here, and unchanged by their stamps.
+    pub(super) fn unchanged(&self, catalogue: &Catalogue, stamps: &[Option<Stamp>]) -> u32 {
+        let same = |origin: u32| {
+            let at = origin as usize;
+            self.catalogue.origins().get(at) == catalogue.origins().get(at)
+                && self.stamps.get(at).is_some_and(Option::is_some)
+                && self.stamps.get(at) == stamps.get(at)
+        };
+        let spans = self.catalogue.spans().iter().zip(catalogue.spans());
+        let unchanged = spans.take_while(|(old, new)| old == new && same(new.origin));
+        unchanged.last().map_or(0, |(_, span)| span.first + span.pages)
+    }
+
+    /// Has a new table keep what is known of the first `pages` pages.
+    pub(super) fn hand_over(&self, pages: u32, to: &mut TableBuilder) {
+        to.keep(&self.table, pages);
     }
 
     /// Reads an index file and opens every origin that is still the one that was indexed.
@@ -42,7 +65,7 @@ impl Library {
         let (catalogue, table) =
             snapshot::decode(&key, &bytes).map_err(|error| unusable(error.to_string()))?;
         let readers = Reader::open_all(&catalogue);
-        Ok(Self::new(catalogue, table, readers, key))
+        Ok(Self::new(catalogue, table, readers, Vec::new(), key))
     }
 
     /// The bytes of an index file.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use pageshare_index::{Catalogue, Origin, PAGE_SIZE};
 
@@ -15,6 +15,32 @@ pub(super) enum Reader {
     Plain(File),
     /// What has to be expanded.
     Compressed(Compressed),
+}
+
+/// What changes when a file is written to or another takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    file: (u64, u64),
+    bytes: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// The stamp of an open file.
+    ///
+    /// # Errors
+    /// If the file system does not say.
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let it = file.metadata()?;
+        Ok(Self {
+            file: (it.dev(), it.ino()),
+            bytes: it.len(),
+            modified: (it.mtime(), it.mtime_nsec()),
+            changed: (it.ctime(), it.ctime_nsec()),
+        })
+    }
 }
 
 impl Reader {

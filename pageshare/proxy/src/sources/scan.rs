@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use pageshare_index::{Catalogue, HashKey, Origin, PAGE_SIZE, Span, Table, TableBuilder};
+use pageshare_index::{Catalogue, HashKey, Origin, PAGE_SIZE, Span, TableBuilder};
 use tracing::warn;
 
 use super::library::Library;
 use super::process;
 use super::qcow2::{self, Compressed};
-use super::reader::Reader;
+use super::reader::{Reader, Stamp};
 use super::spec::SourceSpec;
 use crate::error::Error;
 
@@ -23,7 +23,7 @@ const STRETCH: u32 = 256;
 pub struct Scanned {
     /// The result.
     pub library: Library,
-    /// Bytes read, zero pages included.
+    /// Bytes read, zero pages included, and without what was known from before.
     pub bytes: u64,
     /// Time it took.
     pub seconds: f64,
@@ -35,8 +35,53 @@ pub struct Scanned {
 /// # Errors
 /// If a source that was named is not there or may not be read.
 pub fn scan(sources: &[SourceSpec], key: &HashKey, threads: usize) -> Result<Scanned, Error> {
+    scan_after(None, sources, key, threads)
+}
+
+/// Like [`scan`], but the first images that have not changed since `before` was made are not read
+/// again.
+///
+/// # Errors
+/// As for [`scan`].
+pub fn rescan(
+    before: &Library,
+    sources: &[SourceSpec],
+    key: &HashKey,
+    threads: usize,
+) -> Result<Scanned, Error> {
+    scan_after(Some(before), sources, key, threads)
+}
+
+fn scan_after(
+    before: Option<&Library>,
+    sources: &[SourceSpec],
+    key: &HashKey,
+    threads: usize,
+) -> Result<Scanned, Error> {
     let begin = Instant::now();
-    let mut catalogue = Catalogue::default();
+    let (catalogue, stamps) = list(sources)?;
+    let readers = Reader::open_all(&catalogue);
+    let known = before.map_or(0, |before| before.unchanged(&catalogue, &stamps));
+    let mut table = hash_all(&stretches(&catalogue, known), &readers, key, threads);
+    if let Some(before) = before {
+        before.hand_over(known, &mut table);
+    }
+    let bytes = u64::from(catalogue.pages() - known) * PAGE_SIZE as u64;
+    let library = Library::new(catalogue, table.build(), readers, stamps, key.clone());
+    Ok(Scanned { library, bytes, seconds: begin.elapsed().as_secs_f64() })
+}
+
+/// Where the pages of all sources are, with the stamps of the origins. Images come first: what
+/// comes behind a process is read again each time.
+fn list(sources: &[SourceSpec]) -> Result<(Catalogue, Vec<Option<Stamp>>), Error> {
+    let (mut catalogue, mut stamps) = (Catalogue::default(), Vec::new());
+    for source in sources {
+        if let SourceSpec::Image(path) = source {
+            let stamp = add_image(&mut catalogue, path)
+                .map_err(|error| unusable(&path.display().to_string(), &error))?;
+            stamps.resize(catalogue.origins().len(), Some(stamp));
+        }
+    }
     for source in sources {
         match source {
             SourceSpec::AllQemus => {
@@ -49,16 +94,11 @@ pub fn scan(sources: &[SourceSpec], key: &HashKey, threads: usize) -> Result<Sca
             }
             SourceSpec::Pid(pid) => add_process(&mut catalogue, *pid)
                 .map_err(|error| unusable(&format!("memory of process {pid}"), &error))?,
-            SourceSpec::Image(path) => add_image(&mut catalogue, path)
-                .map_err(|error| unusable(&path.display().to_string(), &error))?,
+            SourceSpec::Image(_) => {}
         }
     }
-    let readers = Reader::open_all(&catalogue);
-    let stretches = stretches(&catalogue);
-    let bytes = u64::from(catalogue.pages()) * PAGE_SIZE as u64;
-    let table = hash_all(&stretches, &readers, key, threads);
-    let library = Library::new(catalogue, table, readers, key.clone());
-    Ok(Scanned { library, bytes, seconds: begin.elapsed().as_secs_f64() })
+    stamps.resize(catalogue.origins().len(), None);
+    Ok((catalogue, stamps))
 }
 
 fn unusable(path: &str, error: &io::Error) -> Error {
@@ -80,15 +120,17 @@ fn add_process(catalogue: &mut Catalogue, pid: u32) -> io::Result<()> {
     Ok(())
 }
 
-fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<()> {
+/// Returns the image's stamp as it was before anything of it was read.
+fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<Stamp> {
     let path = path.canonicalize()?;
     let file = File::open(&path)?;
+    let stamp = Stamp::of(&file)?;
     let pages = file.metadata()?.len() / PAGE_SIZE as u64;
     let origin = catalogue.add_origin(Origin::File { path: path.clone() });
     let pages = u32::try_from(pages).map_err(|_| full())?;
     catalogue.add_span(origin, 0, pages).ok_or_else(full)?;
     if !qcow2::is_one(&file) {
-        return Ok(());
+        return Ok(stamp);
     }
     match Compressed::open(file).and_then(|image| image.runs()) {
         Ok(runs) if runs.is_empty() => {}
@@ -100,16 +142,17 @@ fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<()> {
         }
         Err(error) => warn!("compressed clusters of {} are left out: {error}", path.display()),
     }
-    Ok(())
+    Ok(stamp)
 }
 
 fn full() -> io::Error {
     io::Error::other("the index holds at most 16 TiB")
 }
 
-fn stretches(catalogue: &Catalogue) -> Vec<Span> {
+/// What is to be read of the pages from number `known` on, with which a span begins.
+fn stretches(catalogue: &Catalogue, known: u32) -> Vec<Span> {
     let mut out = Vec::new();
-    for span in catalogue.spans() {
+    for span in catalogue.spans().iter().filter(|span| span.first >= known) {
         for from in (0..span.pages).step_by(STRETCH as usize) {
             out.push(Span {
                 origin: span.origin,
@@ -127,7 +170,7 @@ fn hash_all(
     readers: &[Option<Reader>],
     key: &HashKey,
     threads: usize,
-) -> Table {
+) -> TableBuilder {
     let next = AtomicUsize::new(0);
     let mut all = TableBuilder::default();
     std::thread::scope(|scope| {
@@ -145,7 +188,7 @@ fn hash_all(
             all.append(worker.join().unwrap_or_default());
         }
     });
-    all.build()
+    all
 }
 
 fn hash_stretch(
@@ -214,6 +257,36 @@ mod tests {
         let mut copy = page(0);
         assert!(scanned.library.copy(key().hash(&page(0xa5)), &mut copy));
         assert_eq!(copy[..], memory[at..at + PAGE_SIZE]);
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_read_again_and_the_index_is_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        // Pages alike in and between the images: of those a table keeps only some.
+        let write = |name: &str, fills: &[u8]| {
+            std::fs::write(at(name), fills.iter().flat_map(|fill| page(*fill)).collect::<Vec<_>>())
+        };
+        write("first", &[1, 2, 2, 2, 3]).unwrap();
+        write("second", &[2, 3, 3, 4]).unwrap();
+        let sources = [SourceSpec::Image(at("first")), SourceSpec::Image(at("second"))];
+        let read = |scanned: &Scanned| scanned.bytes / PAGE_SIZE as u64;
+        let whole = scan(&sources, &key(), 1).unwrap();
+        assert_eq!(read(&whole), 9);
+
+        let same = rescan(&whole.library, &sources, &key(), 1).unwrap();
+        assert_eq!(read(&same), 0);
+        assert_eq!(same.library.encode(), whole.library.encode());
+
+        write("second", &[5, 2, 3, 4, 4]).unwrap();
+        let later = rescan(&same.library, &sources, &key(), 1).unwrap();
+        assert_eq!(read(&later), 5, "the first has not changed");
+        assert_eq!(later.library.encode(), scan(&sources, &key(), 1).unwrap().library.encode());
+
+        write("first", &[3, 1]).unwrap();
+        let last = rescan(&later.library, &sources, &key(), 1).unwrap();
+        assert_eq!(read(&last), 7, "what lies behind the first has other numbers");
+        assert_eq!(last.library.encode(), scan(&sources, &key(), 1).unwrap().library.encode());
     }
 
     #[test]
