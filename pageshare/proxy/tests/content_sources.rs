@@ -3,22 +3,9 @@
 
 mod lab;
 
-use std::path::Path;
-
 use lab::stand_in::through;
-use lab::{Guest, Pair, Xorshift};
-use pageshare::scope::Scope;
+use lab::{Guest, Pair, Xorshift, count, scope};
 use serde_json::{Value, json};
-
-fn number(record: &Value, name: &str) -> u64 {
-    record[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {record}"))
-}
-
-fn scope(directory: &Path, name: &str) -> String {
-    let file = directory.join(format!("{name}.json"));
-    Scope::generate(name).and_then(|scope| scope.save(&file)).expect("a new scope");
-    file.to_str().expect("a plain path").to_owned()
-}
 
 /// Migrates through the pair and lets the guest run; returns both records.
 fn migrate(source: &mut Guest, destination: &mut Guest, pair: &mut Pair) -> (Value, Value) {
@@ -26,16 +13,9 @@ fn migrate(source: &mut Guest, destination: &mut Guest, pair: &mut Pair) -> (Val
     for guest in [&mut *source, &mut *destination] {
         guest.capabilities(&["return-path"]);
     }
-    destination.listen(&pair.from);
-    source.migrate(&pair.to);
-    assert_eq!(source.migration_end(), "completed", "{}", pair.logs());
-    destination.resume();
+    pair.carry(source, destination);
     assert_eq!(destination.checksum(), before);
     (pair.send.record(), pair.receive.record())
-}
-
-fn unlimited(guest: &mut Guest) {
-    guest.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
 }
 
 const ALWAYS: [&str; 4] = ["--ask", "always", "--compress", "always"];
@@ -44,12 +24,12 @@ const ALWAYS: [&str; 4] = ["--ask", "always", "--compress", "always"];
 fn a_page_that_the_guest_holds_twice_is_sent_once() {
     let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
     source.command("copy", "COPIED");
-    unlimited(&mut source);
+    source.unlimited();
     let mut pair = Pair::unix(&ALWAYS, &["--recent", "0"]);
     let (sent, received) = migrate(&mut source, &mut destination, &mut pair);
     // 8 MiB of random bytes, twice; what is still on its way cannot be found.
-    assert!(number(&received, "found_received") > 1000, "{received}");
-    assert_eq!(number(&received, "found_received"), number(&sent, "pages_referenced"), "{sent}");
+    assert!(count(&received, "found_received") > 1000, "{received}");
+    assert_eq!(count(&received, "found_received"), count(&sent, "pages_referenced"), "{sent}");
 }
 
 #[test]
@@ -59,15 +39,15 @@ fn a_page_that_the_guest_has_changed_travels_as_the_difference() {
     source.execute("migrate-set-parameters", json!({"max-bandwidth": 24_u64 << 20}));
     let mut pair = Pair::unix(&ALWAYS, &[]);
     let (sent, _) = migrate(&mut source, &mut destination, &mut pair);
-    let pages = number(&sent, "pages_delta");
+    let pages = count(&sent, "pages_delta");
     assert!(pages > 10, "{sent}");
-    assert!(number(&sent, "delta_saved") > pages * 2000, "{sent}");
+    assert!(count(&sent, "delta_saved") > pages * 2000, "{sent}");
 
     let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
-    unlimited(&mut source);
+    source.unlimited();
     let mut pair = Pair::unix(&[&ALWAYS[..], &["--delta-cache", "0"]].concat(), &[]);
     let (sent, _) = migrate(&mut source, &mut destination, &mut pair);
-    assert_eq!(number(&sent, "pages_delta"), 0, "{sent}");
+    assert_eq!(count(&sent, "pages_delta"), 0, "{sent}");
 }
 
 #[test]
@@ -75,7 +55,7 @@ fn memory_that_is_a_shared_file_is_a_source_and_can_arrive() {
     let mut source = Guest::running_in_memfd();
     let (mut destination, neighbour) = (Guest::awaiting_in_memfd(), Guest::running_in_memfd());
     source.command("copy", "COPIED");
-    unlimited(&mut source);
+    source.unlimited();
     let directory = tempfile::tempdir().expect("a scratch directory");
     let scope = scope(directory.path(), "tenant");
     let neighbour = format!("pid:{}", neighbour.pid());
@@ -84,9 +64,9 @@ fn memory_that_is_a_shared_file_is_a_source_and_can_arrive() {
         &["--scope", &scope, "--source", &neighbour, "--recent", "0"],
     );
     let (sent, received) = migrate(&mut source, &mut destination, &mut pair);
-    assert!(number(&received, "found_indexed") > 2000, "{received}");
-    assert!(number(&received, "found_received") > 0, "{received}");
-    assert!(number(&sent, "pages_referenced") * 2 > number(&sent, "pages_asked"), "{sent}");
+    assert!(count(&received, "found_indexed") > 2000, "{received}");
+    assert!(count(&received, "found_received") > 0, "{received}");
+    assert!(count(&sent, "pages_referenced") * 2 > count(&sent, "pages_asked"), "{sent}");
 }
 
 /// A stream of these pages.
@@ -120,7 +100,7 @@ fn a_migration_finds_what_its_own_scope_may_share_and_nothing_else() {
         let (arrived, _) = through(&pair, &stream, b"");
         assert!(arrived == stream, "{}", pair.logs());
         let received = pair.receive.record();
-        assert_eq!(number(&received, "found_indexed"), found, "{received}");
+        assert_eq!(count(&received, "found_indexed"), found, "{received}");
         assert!(!pair.send.log().contains("does not serve"), "{}", pair.send.log());
     }
 }

@@ -2,9 +2,7 @@
 
 mod lab;
 
-use lab::{Guest, Pair};
-use pageshare::scope::Scope;
-use serde_json::{Value, json};
+use lab::{Guest, Pair, count};
 
 const KSM: &str = "/sys/kernel/mm/ksm";
 
@@ -34,10 +32,6 @@ impl Drop for Running {
     }
 }
 
-fn count(record: &Value, name: &str) -> u64 {
-    record[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {record}"))
-}
-
 fn merged(guest: &Guest) -> u64 {
     let merged = std::fs::read_to_string(format!("/proc/{}/ksm_merging_pages", guest.pid()));
     merged.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
@@ -62,9 +56,7 @@ fn ksm_chooses_what_is_asked_for_or_referred_to_at_once_or_is_only_counted() {
         sources.iter().all(|source| merged(source) > 4000).then_some(())
     });
     let directory = tempfile::tempdir().expect("a scratch directory");
-    let file = directory.path().join("scope.json");
-    Scope::generate("test").and_then(|scope| scope.save(&file)).expect("a new scope");
-    let scope = file.to_str().expect("a plain path");
+    let scope = &lab::scope(directory.path(), "test");
     let mut records = Vec::new();
     for ((source, way), sum) in sources.iter_mut().zip(ways).zip(&sums) {
         let mut destination = Guest::awaiting();
@@ -76,11 +68,8 @@ fn ksm_chooses_what_is_asked_for_or_referred_to_at_once_or_is_only_counted() {
         for guest in [&mut *source, &mut destination] {
             guest.capabilities(&["return-path"]);
         }
-        source.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
-        destination.listen(&pair.from);
-        source.migrate(&pair.to);
-        assert_eq!(source.migration_end(), "completed", "{}", pair.logs());
-        destination.resume();
+        source.unlimited();
+        pair.carry(source, &mut destination);
         assert_eq!(&destination.checksum(), sum);
         records.push(pair.send.record());
         if records.len() == ways.len() {

@@ -3,16 +3,11 @@
 mod lab;
 
 use lab::{Guest, Pair};
-use pageshare::scope::Scope;
 use serde_json::{Value, json};
 
 /// Migrates the guest through the pair and lets it run at the destination.
 fn migrate(source: &mut Guest, destination: &mut Guest, pair: &Pair) {
-    destination.listen(&pair.from);
-    source.migrate(&pair.to);
-    let status = source.migration_end();
-    assert_eq!(status, "completed", "{}", pair.logs());
-    destination.resume();
+    pair.carry(source, destination);
     assert_eq!(destination.state(), "running");
     assert_eq!(source.state(), "postmigrate");
 }
@@ -32,10 +27,6 @@ fn estimate(source: &Guest, pair: &Pair, scope: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("an estimate is JSON")
 }
 
-fn unlimited(guest: &mut Guest) {
-    guest.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
-}
-
 #[test]
 fn a_guest_arrives_with_its_memory_over_unix_sockets() {
     let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
@@ -44,7 +35,7 @@ fn a_guest_arrives_with_its_memory_over_unix_sockets() {
     for guest in [&mut source, &mut destination] {
         guest.capabilities(&["return-path"]);
     }
-    unlimited(&mut source);
+    source.unlimited();
     migrate(&mut source, &mut destination, &pair);
     assert_eq!(destination.checksum(), before);
 
@@ -67,7 +58,7 @@ fn a_guest_arrives_over_tcp_with_multifd_channels() {
         guest.capabilities(&["return-path", "multifd"]);
         guest.execute("migrate-set-parameters", json!({"multifd-channels": 2}));
     }
-    unlimited(&mut source);
+    source.unlimited();
     migrate(&mut source, &mut destination, &pair);
     assert_eq!(destination.checksum(), before);
 
@@ -83,9 +74,7 @@ fn what_another_guest_at_the_destination_has_is_not_sent() {
     let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
     let neighbour = Guest::running();
     let directory = tempfile::tempdir().expect("a scratch directory");
-    let file = directory.path().join("scope.json");
-    Scope::generate("test").and_then(|scope| scope.save(&file)).expect("a new scope");
-    let scope = file.to_str().expect("a plain path");
+    let scope = &lab::scope(directory.path(), "test");
     let neighbour_memory = format!("pid:{}", neighbour.pid());
     let mut pair = Pair::unix(
         &["--scope", scope, "--ask", "always", "--compress", "always"],
@@ -97,7 +86,7 @@ fn what_another_guest_at_the_destination_has_is_not_sent() {
     for guest in [&mut source, &mut destination] {
         guest.capabilities(&["return-path"]);
     }
-    unlimited(&mut source);
+    source.unlimited();
     migrate(&mut source, &mut destination, &pair);
     assert_eq!(destination.checksum(), before);
 
@@ -184,7 +173,7 @@ fn a_destination_that_would_start_by_itself_is_warned_of() {
     for guest in [&mut source, &mut destination] {
         guest.capabilities(&["return-path"]);
     }
-    unlimited(&mut source);
+    source.unlimited();
     destination.listen(&pair.from);
     source.migrate(&pair.to);
     assert_eq!(source.migration_end(), "completed", "{}", pair.logs());
@@ -201,7 +190,7 @@ fn two_guests_arrive_at_once() {
         for guest in [&mut *source, &mut *destination] {
             guest.capabilities(&["return-path"]);
         }
-        unlimited(source);
+        source.unlimited();
         destination.listen(&pair.from);
     }
     for (source, _, pair) in &mut guests {
@@ -232,7 +221,7 @@ fn a_second_guest_at_a_busy_sender_stays_and_the_first_arrives() {
     });
     second.migrate(&pair.to);
     assert_eq!(second.migration_end(), "failed", "{}", pair.logs());
-    unlimited(&mut first);
+    first.unlimited();
     assert_eq!(first.migration_end(), "completed", "{}", pair.logs());
     destination.resume();
     assert_eq!(destination.checksum(), before[0]);

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lab::stand_in::{LOADED, through};
-use lab::{Guest, Pair, Xorshift};
-use pageshare::scope::Scope;
-use serde_json::{Value, json};
+use lab::{Guest, Pair, Xorshift, count};
+use serde_json::Value;
 
 /// A directory with a scope's file in it.
 struct Scratch {
@@ -28,9 +27,7 @@ impl Scratch {
 
     /// A new scope; returns its file.
     fn scope(&self, name: &str) -> String {
-        let file = self.at(&format!("{name}.json"));
-        Scope::generate(name).and_then(|scope| scope.save(Path::new(&file))).expect("a new scope");
-        file
+        lab::scope(self.directory.path(), name)
     }
 
     fn copies(&self) -> Vec<PathBuf> {
@@ -63,10 +60,6 @@ fn stream(pages: u64, seed: u64) -> Vec<u8> {
     out
 }
 
-fn number(record: &Value, name: &str) -> u64 {
-    record[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {record}"))
-}
-
 /// One trip of a stream; returns the sender's and the receiver's records, and the pair.
 fn trip(stream: &[u8], send: &[&str], receive: &[&str]) -> (Value, Value, Pair) {
     let send = [send, &["--ask", "always", "--compress", "always"]].concat();
@@ -89,11 +82,8 @@ fn journey(scope: &str, mut here: Guest, send: &[&str], receive: &[&str]) -> (Gu
     for guest in [&mut here, &mut there] {
         guest.capabilities(&["return-path"]);
     }
-    here.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
-    there.listen(&pair.from);
-    here.migrate(&pair.to);
-    assert_eq!(here.migration_end(), "completed", "{}", pair.logs());
-    there.resume();
+    here.unlimited();
+    pair.carry(&mut here, &mut there);
     (there, pair.send.record(), pair.receive.record())
 }
 
@@ -109,15 +99,12 @@ fn a_guest_that_comes_back_brings_little_with_it() {
     assert_eq!(guest.checksum(), before);
     let (mut guest, back, found) = journey(&scope, guest, &[], &["--kept", &kept]);
     assert_eq!(guest.checksum(), before);
-    assert!(number(&out, "pages_kept") > 2000, "{out}");
-    assert_eq!(number(&out, "pages_not_kept"), 0, "{out}");
-    assert!(
-        number(&found, "found_kept") * 10 > number(&back, "pages_asked") * 8,
-        "{back}, {found}"
-    );
-    assert_eq!(number(&back, "pages_delta_kept"), 0, "{back}");
-    assert!(number(&back, "wire_sent") * 5 < number(&back, "stream_bytes"), "{back}");
-    assert!(number(&back, "wire_sent") * 3 < number(&out, "wire_sent"), "{out}, then {back}");
+    assert!(count(&out, "pages_kept") > 2000, "{out}");
+    assert_eq!(count(&out, "pages_not_kept"), 0, "{out}");
+    assert!(count(&found, "found_kept") * 10 > count(&back, "pages_asked") * 8, "{back}, {found}");
+    assert_eq!(count(&back, "pages_delta_kept"), 0, "{back}");
+    assert!(count(&back, "wire_sent") * 5 < count(&back, "stream_bytes"), "{back}");
+    assert!(count(&back, "wire_sent") * 3 < count(&out, "wire_sent"), "{out}, then {back}");
 }
 
 #[test]
@@ -132,21 +119,18 @@ fn what_a_guest_has_changed_while_it_was_away_comes_back_as_differences() {
     // A few words change in pages that do not compress.
     guest.command("random", "FILLED");
     let (mut guest, _, arrived) = journey(&scope, guest, &keep_home, &keep_away);
-    assert!(number(&arrived, "pages_kept") > 2000, "{arrived}");
-    assert_eq!(number(&arrived, "pages_not_kept"), 0, "{arrived}");
+    assert!(count(&arrived, "pages_kept") > 2000, "{arrived}");
+    assert_eq!(count(&arrived, "pages_not_kept"), 0, "{arrived}");
     guest.command("edit", "EDITED");
     let (before, more) = (guest.checksum(), guest.command("more", "SUM "));
 
     let differ = [&["--kept", &away][..], &named].concat();
     let (mut guest, back, found) = journey(&scope, guest, &differ, &["--kept", &home]);
     assert_eq!((guest.checksum(), guest.command("more", "SUM ")), (before, more));
-    assert!(
-        number(&found, "found_kept") * 10 > number(&back, "pages_asked") * 8,
-        "{back}, {found}"
-    );
-    assert!(number(&back, "pages_delta_kept") >= EDITED, "{back}");
+    assert!(count(&found, "found_kept") * 10 > count(&back, "pages_asked") * 8, "{back}, {found}");
+    assert!(count(&back, "pages_delta_kept") >= EDITED, "{back}");
     // Pages that do not compress would have travelled whole.
-    assert!(number(&back, "delta_saved") > EDITED * 3900, "{back}");
+    assert!(count(&back, "delta_saved") > EDITED * 3900, "{back}");
 }
 
 /// The same stream with one byte changed in every page.
@@ -167,7 +151,7 @@ fn first_trip(scratch: &Scratch, stream: &[u8]) {
     let send = ["--scope", &scope, "--keep", &home, "--keep-name", "web1"];
     let receive = ["--scope", &scope, "--keep", &away, "--keep-name", "web1"];
     let (_, received, _) = trip(stream, &send, &receive);
-    assert_eq!(number(&received, "pages_kept"), 300, "{received}");
+    assert_eq!(count(&received, "pages_kept"), 300, "{received}");
 }
 
 /// The trip back of a stream; `kept` is where the sender looks for its copy.
@@ -186,12 +170,12 @@ fn a_byte_that_has_changed_in_each_page_costs_little() {
     let (edited, away) = (edited(&stream), scratch.at("away"));
     assert!(edited != stream && edited.len() == stream.len());
     let (differing, _) = back(&scratch, &edited, &away, "web1");
-    assert_eq!(number(&differing, "pages_delta_kept"), 300, "{differing}");
+    assert_eq!(count(&differing, "pages_delta_kept"), 300, "{differing}");
     let (whole, _) = back(&scratch, &edited, &scratch.at("nothing"), "web1");
-    assert_eq!(number(&whole, "pages_delta"), 0, "{whole}");
+    assert_eq!(count(&whole, "pages_delta"), 0, "{whole}");
     // The hash of the page, that of its earlier version, the byte; and what the stream begins with.
-    assert!(number(&differing, "wire_sent") < 300 * 64, "{differing}");
-    assert!(number(&whole, "wire_sent") > 300 * 4096, "{whole}");
+    assert!(count(&differing, "wire_sent") < 300 * 64, "{differing}");
+    assert!(count(&whole, "wire_sent") > 300 * 4096, "{whole}");
 }
 
 #[test]
@@ -201,7 +185,7 @@ fn a_copy_of_another_vm_or_a_damaged_one_costs_the_differences_and_nothing_else(
     first_trip(&scratch, &stream);
     let (edited, away) = (edited(&stream), scratch.at("away"));
     let (other, _) = back(&scratch, &edited, &away, "web2");
-    assert_eq!(number(&other, "pages_delta"), 0, "{other}");
+    assert_eq!(count(&other, "pages_delta"), 0, "{other}");
 
     let path = std::fs::read_dir(&away).expect("a directory").next().expect("a copy");
     let path = path.expect("readable").path();
@@ -213,11 +197,11 @@ fn a_copy_of_another_vm_or_a_damaged_one_costs_the_differences_and_nothing_else(
     };
     damage(128 + 10 * 4120 + 100);
     let (one, said) = back(&scratch, &edited, &away, "web1");
-    assert_eq!(number(&one, "pages_delta_kept"), 299, "{one}");
+    assert_eq!(count(&one, "pages_delta_kept"), 299, "{one}");
     assert!(said.contains("is not used: it is damaged"), "{said}");
     damage(sound.len() - 1);
     let (none, said) = back(&scratch, &edited, &away, "web1");
-    assert_eq!(number(&none, "pages_delta"), 0, "{none}");
+    assert_eq!(count(&none, "pages_delta"), 0, "{none}");
     assert!(said.contains("is passed over: it is damaged"), "{said}");
 }
 
@@ -228,7 +212,7 @@ fn versions_that_the_receiver_lacks_are_sent_whole() {
     first_trip(&scratch, &stream);
     std::fs::remove_dir_all(scratch.at("kept")).expect("our own files");
     let (sent, _) = back(&scratch, &edited(&stream), &scratch.at("away"), "web1");
-    assert_eq!(number(&sent, "pages_delta"), 0, "{sent}");
+    assert_eq!(count(&sent, "pages_delta"), 0, "{sent}");
 }
 
 #[test]
@@ -237,7 +221,7 @@ fn nothing_that_arrives_is_kept_without_a_scope_that_both_serve() {
     let (scope, away) = (scratch.at("tenant.json"), scratch.at("away"));
     let keep = ["--scope", &scope, "--keep", &away];
     let (_, received, _) = trip(&stream(50, 53), &[], &keep);
-    assert_eq!(number(&received, "pages_kept"), 0, "{received}");
+    assert_eq!(count(&received, "pages_kept"), 0, "{received}");
     assert!(!Path::new(&away).exists());
 }
 
@@ -253,7 +237,7 @@ fn a_migration_that_ends_in_order_without_its_guest_loaded_leaves_no_copy() {
         through(&pair, &stream(300, 59), said);
         for record in [pair.send.record(), pair.receive.record()] {
             assert!(record["error"].is_null() && record["loaded"] == false, "{record}");
-            assert_eq!(number(&record, "pages_kept"), 0, "{record}");
+            assert_eq!(count(&record, "pages_kept"), 0, "{record}");
         }
         assert!(scratch.copies().is_empty(), "{:?}", scratch.copies());
     }
@@ -292,7 +276,7 @@ fn copies_that_are_expired_damaged_or_foreign_are_refused_with_a_sentence() {
     let back = || {
         let (_, found, pair) =
             trip(&stream, &["--scope", &scope], &["--scope", &scope, "--kept", &kept]);
-        (number(&found, "found_kept"), pair.receive.log())
+        (count(&found, "found_kept"), pair.receive.log())
     };
     keep(&other, "24");
     let (found, said) = back();
@@ -334,7 +318,7 @@ fn damage_to_one_page_of_a_copy_costs_that_page() {
     bytes[128 + 10 * 4120 + 100] ^= 1;
     std::fs::write(&path, bytes).expect("our own file");
     let (_, found, _) = trip(&stream, &["--scope", &scope], &["--scope", &scope, "--kept", &kept]);
-    assert_eq!(number(&found, "found_kept"), 299);
+    assert_eq!(count(&found, "found_kept"), 299);
 }
 
 #[test]
@@ -346,14 +330,14 @@ fn the_oldest_copies_give_way_when_the_quota_is_reached_and_a_copy_ends_at_it() 
     let mut last = Vec::new();
     for seed in [1, 2] {
         let (sent, _, _) = trip(&stream(300, seed), &send, &[]);
-        assert_eq!(number(&sent, "pages_kept"), 300);
+        assert_eq!(count(&sent, "pages_kept"), 300);
         let copies = scratch.copies();
         assert_eq!(copies.len(), 1, "{copies:?}");
         assert_ne!(copies, last);
         last = copies;
     }
     let (sent, _, _) = trip(&stream(1000, 3), &send, &[]);
-    let kept = number(&sent, "pages_kept");
+    let kept = count(&sent, "pages_kept");
     assert!((400..512).contains(&kept), "{kept} pages in 2 MiB");
     let size = std::fs::metadata(&scratch.copies()[0]).expect("a copy").len();
     assert!(size <= 2 << 20, "{size}");
@@ -387,7 +371,7 @@ fn a_full_disk_under_the_copies_costs_the_copy_and_nothing_else() {
     let scope = scratch.at("tenant.json");
     let disk = SmallDisk::at(scratch.at("kept"));
     let (sent, _, pair) = trip(&stream(2000, 21), &["--scope", &scope, "--keep", &disk.0], &[]);
-    assert_eq!(number(&sent, "pages_kept"), 0, "{sent}");
+    assert_eq!(count(&sent, "pages_kept"), 0, "{sent}");
     let said = pair.send.log();
     assert!(said.contains("is given up: No space left on device"), "{said}");
     assert!(said.contains("the migration goes on"), "{said}");

@@ -290,6 +290,11 @@ impl Guest {
         self.execute("migrate-set-capabilities", json!({"capabilities": list}));
     }
 
+    /// Migrates as fast as it can from now on.
+    pub fn unlimited(&mut self) {
+        self.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
+    }
+
     /// Begins to await a migration at `uri`.
     pub fn listen(&mut self, uri: &str) {
         self.execute("migrate-incoming", json!({"uri": uri}));

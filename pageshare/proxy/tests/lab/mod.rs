@@ -23,6 +23,9 @@ pub use xorshift::Xorshift;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use pageshare::scope::Scope;
+use serde_json::Value;
+
 /// Waits until `done` says something, or fails with `what` after a limit that only a hang exceeds.
 pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
@@ -33,6 +36,18 @@ pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("waited in vain for {what}");
+}
+
+/// Makes a scope; returns its file in `directory`.
+pub fn scope(directory: &Path, name: &str) -> String {
+    let file = directory.join(format!("{name}.json"));
+    Scope::generate(name).and_then(|scope| scope.save(&file)).expect("a new scope");
+    file.to_str().expect("a plain path").to_owned()
+}
+
+/// A count in a migration's record.
+pub fn count(record: &Value, name: &str) -> u64 {
+    record[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {record}"))
 }
 
 /// A file that a prerequisite package installs.

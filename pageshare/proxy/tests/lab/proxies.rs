@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::guest::Guest;
 use super::wait_for;
 
 /// The program under test: this build's, or the one that `PAGESHARE_BINARY` names.
@@ -170,16 +171,7 @@ pub struct Pair {
 impl Pair {
     /// Unix sockets towards both QEMUs.
     pub fn unix(send: &[&str], receive: &[&str]) -> Self {
-        let directory = tempfile::tempdir().expect("a scratch directory");
-        let at = |name: &str| format!("unix:{}", directory.path().join(name).display());
-        let (to, from) = (at("out"), at("in"));
-        Self::start(
-            directory,
-            to,
-            from,
-            &[&["--insecure"], send].concat(),
-            &[&["--insecure"], receive].concat(),
-        )
+        Self::secure(&[&["--insecure"], send].concat(), &[&["--insecure"], receive].concat())
     }
 
     /// TCP towards both QEMUs.
@@ -261,6 +253,15 @@ impl Pair {
         let sending = words(&["--once", "--listen", &to, "--to", &wire], send);
         let send = Proxy::start(directory.path(), "send", &sending);
         Self { send, receive, to, from, wire, directory }
+    }
+
+    /// Migrates a guest between QEMUs that have the capabilities for it, and lets it run at the
+    /// destination.
+    pub fn carry(&self, source: &mut Guest, destination: &mut Guest) {
+        destination.listen(&self.from);
+        source.migrate(&self.to);
+        assert_eq!(source.migration_end(), "completed", "{}", self.logs());
+        destination.resume();
     }
 
     /// What both say, for a failing test.
