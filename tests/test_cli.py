@@ -126,7 +126,7 @@ def test_an_unknown_claim_is_refused_with_the_known_ones():
 def test_every_command_has_help(command):
     said = tare(*command.split(), "--help").stdout
     assert "Usage" in said
-    assert not re.search(r"--(json|dry-run|record|across-machines) +<", said)  # they take no value
+    assert not re.search(r"--(help|json|dry-run|record|across-machines) +<", said)  # they take no value
 
 
 def in_a_line(found: "subprocess.CompletedProcess[str]", words: str) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tare import __version__
 from tare.cli import claiming, explaining, foretelling, here, printing, results, running
@@ -15,8 +16,27 @@ from tare.errors import TareError
 
 __all__ = ["app", "main"]
 
+
+class _Command(TyperCommand):
+    def get_help_option(self, ctx: Any) -> TyperOption | None:
+        return _flag(super().get_help_option(ctx))
+
+
+class _Group(TyperGroup):
+    def get_help_option(self, ctx: Any) -> TyperOption | None:
+        return _flag(super().get_help_option(ctx))
+
+
+def _flag(option: TyperOption | None) -> TyperOption | None:
+    """Show `--help` without a value, like every other flag."""
+    if option is not None:
+        option.metavar = FLAG
+    return option
+
+
 app = typer.Typer(
     name="tare",
+    cls=_Group,
     help="What does this layer cost me, and can I pay less?\n\nMeasures what virtualisation and"
     " middleware add to a workload, with intervals that hold. Start with"
     " [bold]tare run experiments/quickstart.yaml[/bold].",
@@ -38,12 +58,12 @@ for command in (
     here.clean,
     here.schema,
 ):
-    app.command(command.__name__.rstrip("_"), epilog=EPILOG)(command)
+    app.command(command.__name__.rstrip("_"), cls=_Command, epilog=EPILOG)(command)
 
-claim_app = typer.Typer(help="Check what CLAIMS.md promises.", no_args_is_help=True)
+claim_app = typer.Typer(cls=_Group, help="Check what CLAIMS.md promises.", no_args_is_help=True)
 for claim_command in (claiming.list_, claiming.table, claiming.check):
     name = claim_command.__name__.rstrip("_")
-    claim_app.command(name, epilog=EPILOG)(claim_command)
+    claim_app.command(name, cls=_Command, epilog=EPILOG)(claim_command)
 app.add_typer(claim_app, name="claim")
 
 
