@@ -22,6 +22,7 @@
 
 #include "../nodes/job.h"
 #include "../nodes/placement.h"
+#include "../settings/launcher.h"
 #include "../transport/transport.h"
 #include "echo_server.h"
 #include "harness.h"

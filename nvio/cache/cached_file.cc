@@ -12,18 +12,13 @@
 #include <cstring>
 
 #include "../posix/real.h"
+#include "raise_to.h"
 #include "slots.h"
 
 namespace nvio {
 namespace {
 
 constexpr int kTries = 4;  // times to make room for one transfer before it goes to the file
-
-void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t at_least) {
-  std::uint64_t seen = value.load(std::memory_order_relaxed);
-  while (seen < at_least && !value.compare_exchange_weak(seen, at_least)) {
-  }
-}
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 
 #include "../posix/real.h"
 #include "cached_file.h"
+#include "raise_to.h"
 #include "slots.h"
 
 namespace nvio {
@@ -60,9 +61,7 @@ void CachedFile::activate_drained(std::uint64_t size) {
   do {
     now = std::max(size, real_file_size());
   } while (!entry_.size.compare_exchange_strong(before, now));
-  std::uint64_t seen = entry_.real_size.load();
-  while (seen < now && !entry_.real_size.compare_exchange_weak(seen, now)) {
-  }
+  raise_to(entry_.real_size, now);
   std::uint32_t expected = kDraining;
   entry_.mode.compare_exchange_strong(expected, kActive);
 }

@@ -1,172 +1,22 @@
 #include "session.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/file.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "../posix/real.h"
+#include "../settings/launcher.h"
 #include "cached_file.h"
+#include "capacity.h"
 #include "slots.h"
 #include "stripe.h"
 
 namespace nvio {
-namespace {
-
-std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
-
-bool is_tmpfs(const std::string& path) {
-  struct statfs status {};
-  return statfs(path.c_str(), &status) == 0 && status.f_type == TMPFS_MAGIC;
-}
-
-std::uint64_t first_number(const std::string& path) {
-  std::string text;
-  if (!read_text(path, text) || text.empty() || text[0] < '0' || text[0] > '9') {
-    return UINT64_MAX;  // "max" is no number
-  }
-  return std::strtoull(text.c_str(), nullptr, 10);
-}
-
-// The memory limit that the job's control group sets, in bytes; UINT64_MAX without one. Pages of
-// a tmpfs count against it like any other memory of the job.
-std::uint64_t memory_limit() {
-  std::uint64_t limit = UINT64_MAX;
-  std::string groups;
-  if (!read_text("/proc/self/cgroup", groups)) return limit;
-  for (std::size_t next = 0; next < groups.size();) {
-    const std::size_t stop = std::min(groups.find('\n', next), groups.size());
-    const std::string line = groups.substr(next, stop - next);
-    next = stop + 1;
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    const bool v2 = controllers.empty();
-    if (!v2 && controllers.find("memory") == std::string::npos) continue;
-    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const char* name = v2 ? "/memory.max" : "/memory.limit_in_bytes";
-    // The limit of any level counts; levels outside of our view are simply not there.
-    for (std::string at = path;; at = at.substr(0, at.rfind('/'))) {
-      limit = std::min(limit, first_number(root + (at == "/" ? "" : at) + name));
-      if (at.empty() || at == "/") break;
-    }
-  }
-  return limit;
-}
-
-std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string& why) {
-  struct statfs status {};
-  if (statfs(settings.store.c_str(), &status) != 0) {
-    why = failed("cannot look at the store " + settings.store);
-    return 0;
-  }
-  const auto room =
-      static_cast<std::uint64_t>(status.f_bavail) * static_cast<std::uint64_t>(status.f_bsize);
-  std::uint64_t most = room / 2;
-  if (tmpfs) most = std::min(most, memory_limit() / 2);
-  if (settings.capacity > most) {
-    why = "a store of " + std::to_string(settings.capacity >> 20) + " MiB is more than half of " +
-          (tmpfs ? "the memory that the job or the tmpfs has left" : "the room left") + " at " +
-          settings.store + " (" + std::to_string(most >> 20) +
-          " MiB at most): set NVIO_CAPACITY lower or NVIO_STORE elsewhere";
-    return 0;
-  }
-  const std::uint64_t capacity = settings.capacity != 0 ? settings.capacity : most / 2;
-  if (capacity < kGroupSize) {
-    why = "there is no room for a store at " + settings.store + " (" + std::to_string(most >> 10) +
-          " KiB to use)";
-    return 0;
-  }
-  return capacity;
-}
-
-const char* environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : nullptr;
-}
-
-std::string start_time_of(pid_t process) {
-  std::string text;
-  if (!read_text("/proc/" + std::to_string(process) + "/stat", text)) return "0";
-  std::size_t at = text.rfind(')');
-  if (at == std::string::npos) return "0";
-  constexpr int kStartTime = 20;  // the 22nd field; the name was the second
-  for (int i = 0; i < kStartTime && at != std::string::npos; ++i) at = text.find(' ', at + 1);
-  if (at == std::string::npos) return "0";
-  return text.substr(at + 1, text.find(' ', at + 1) - at - 1);
-}
-
-}  // namespace
-
-std::string session_name(const Settings& settings) {
-  if (!settings.session.empty()) return settings.session;
-  std::string name;
-  if (const char* job = environment("SLURM_JOB_ID"); job != nullptr) {
-    const char* step = environment("SLURM_STEP_ID");
-    name = std::string("slurm-") + job + "." + (step != nullptr ? step : "0");
-  } else if (const char* space = environment("PMIX_NAMESPACE"); space != nullptr) {
-    name = std::string("pmix-") + space;
-  } else if (environment("PMI_RANK") != nullptr || environment("OMPI_COMM_WORLD_RANK") != nullptr) {
-    name = "launcher-" + std::to_string(getppid()) + "-" + start_time_of(getppid());
-  } else {
-    name = "alone-" + std::to_string(getpid()) + "-" + start_time_of(getpid());
-  }
-  for (char& c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '.') c = '_';
-  }
-  return name;
-}
-
-std::string store_folder(const Settings& settings, std::uint32_t node) {
-  const std::string folder =
-      settings.store + "/nvio-" + std::to_string(geteuid()) + "-" + session_name(settings);
-  return settings.nodes > 1 ? folder + ".node" + std::to_string(node) : folder;
-}
-
-bool is_one_node_job(std::string& why) {
-  struct Launcher {
-    const char* all;    // ranks (or nodes) of the job
-    const char* local;  // of them, on this node; null: `all` counts nodes
-  };
-  constexpr Launcher kLaunchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-                                     {"PMI_SIZE", "MPI_LOCALNRANKS"},
-                                     {"SLURM_STEP_NUM_NODES", nullptr}};
-  for (const Launcher& launcher : kLaunchers) {
-    const char* all = environment(launcher.all);
-    const char* local = launcher.local != nullptr ? environment(launcher.local) : "1";
-    if (all == nullptr || local == nullptr) continue;
-    if (std::atol(all) == std::atol(local)) return true;
-    why = "the job runs on several nodes, which this version of nvio does not cache for";
-    return false;
-  }
-  if (environment("PMI_RANK") == nullptr && environment("PMIX_RANK") == nullptr) return true;
-  if (const char* told = environment("NVIO_ONE_NODE"); told != nullptr && *told == '1') return true;
-  why =
-      "this launcher does not tell whether the job runs on one node; if it does, set "
-      "NVIO_ONE_NODE=1";
-  return false;
-}
-
-std::string absolute_path(const char* path) {
-  const std::string text(path);
-  const std::size_t slash = text.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : text.substr(0, slash + 1);
-  char resolved[PATH_MAX];
-  if (realpath(folder.c_str(), resolved) == nullptr) return {};
-  std::string whole = resolved;
-  if (whole.back() != '/') whole += '/';
-  return whole + (slash == std::string::npos ? text : text.substr(slash + 1));
-}
 
 std::unique_ptr<Session> Session::join(const Settings& settings, std::string& why) {
   std::unique_ptr<Session> session(new Session);

@@ -89,18 +89,4 @@ class Session {
   std::array<std::uint32_t, kMaxFiles> handles_{};
 };
 
-// STORE/nvio-UID-SESSION, and for one of several nodes .nodeK behind it: the job's folder there.
-std::string store_folder(const Settings& settings, std::uint32_t node);
-
-// The name of the job as its launcher gives it to every process: NVIO_SESSION, Slurm's job and
-// step, Open MPI's name space, else the launching process itself (MPICH's proxy).
-std::string session_name(const Settings& settings);
-
-// Whether all ranks of the job run on this node, by what its launcher says; if not, why nvio takes
-// no part. Ranks of several nodes would each cache the same file, and not see each other's writes.
-bool is_one_node_job(std::string& why);
-
-// Absolute, links of the folder resolved; empty when the folder does not exist.
-std::string absolute_path(const char* path);
-
 }  // namespace nvio

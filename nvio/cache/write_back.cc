@@ -5,6 +5,7 @@
 
 #include "../posix/real.h"
 #include "each_group.h"
+#include "raise_to.h"
 #include "slots.h"
 
 namespace nvio {
@@ -99,9 +100,7 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
   const int error = errno;
   entry_.direct_writes.store(1);
   if (!done) return error != 0 ? error : EIO;
-  std::uint64_t seen = entry_.real_size.load();
-  while (seen < base + span.end && !entry_.real_size.compare_exchange_weak(seen, base + span.end)) {
-  }
+  raise_to(entry_.real_size, base + span.end);
   for (const std::uint32_t slot : group.slot) {
     if (slot != kNone && segment_.slot(slot).dirty_pages != 0) mark_clean(segment_, slot);
   }

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "../cache/session.h"
 #include "../recovery/recover.h"
+#include "../settings/launcher.h"
 #include "launch.h"
 
 namespace nvio {

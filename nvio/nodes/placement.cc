@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "../cache/segment.h"
-#include "../cache/session.h"
+#include "../settings/launcher.h"
 
 namespace nvio {
 namespace {

@@ -10,15 +10,13 @@
 #include <cstdio>
 #include <cstring>
 
-#include "../cache/session.h"
 #include "../posix/real.h"
+#include "../settings/launcher.h"
 
 namespace nvio {
 namespace {
 
 constexpr std::size_t kSecretBytes = 32;
-
-std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
 
 std::string read_small(const std::string& path) {
   const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <vector>
 
-#include "../cache/session.h"
 #include "../posix/real.h"
+#include "../settings/launcher.h"
 
 namespace nvio {
 namespace {

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
 
 namespace nvio {
 namespace {
@@ -84,5 +87,18 @@ bool read_text(const std::string& path, std::string& text) {
     text.append(buffer, static_cast<std::size_t>(n));
   }
 }
+
+std::string absolute_path(const char* path) {
+  const std::string text(path);
+  const std::size_t slash = text.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : text.substr(0, slash + 1);
+  char resolved[PATH_MAX];
+  if (realpath(folder.c_str(), resolved) == nullptr) return {};
+  std::string whole = resolved;
+  if (whole.back() != '/') whole += '/';
+  return whole + (slash == std::string::npos ? text : text.substr(slash + 1));
+}
+
+std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
 
 }  // namespace nvio

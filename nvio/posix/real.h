@@ -23,4 +23,10 @@ ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
 // C++ library's streams would cost each process's first open more than all the rest of nvio.
 bool read_text(const std::string& path, std::string& text);
 
+// Absolute, links of the folder resolved; empty when the folder does not exist.
+std::string absolute_path(const char* path);
+
+// `what` with errno in words.
+std::string failed(const std::string& what);
+
 }  // namespace nvio

@@ -17,8 +17,6 @@
 namespace nvio {
 namespace {
 
-std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
-
 std::string path_in(const std::string& folder, const std::string& name) {
   std::string path = folder;
   return path.append("/").append(name);

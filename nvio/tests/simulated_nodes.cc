@@ -19,6 +19,7 @@
 #include "../manager/manager.h"
 #include "../nodes/rendezvous.h"
 #include "../posix/real.h"
+#include "../settings/launcher.h"
 
 namespace nvio {
 namespace {

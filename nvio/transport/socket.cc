@@ -83,8 +83,6 @@ class SocketListener : public Listener {
   std::string address_;
 };
 
-std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
-
 // A unix socket's address. A path longer than its 107 bytes is reached by way of its folder, which
 // `folder` then holds open and the caller closes.
 bool unix_address(const std::string& path, sockaddr_un& address, int& folder) {

@@ -1,0 +1,84 @@
+#include "capacity.h"
+
+#include <linux/magic.h>
+#include <sys/statfs.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "../posix/real.h"
+#include "segment.h"
+
+namespace nvio {
+namespace {
+
+std::uint64_t first_number(const std::string& path) {
+  std::string text;
+  if (!read_text(path, text) || text.empty() || text[0] < '0' || text[0] > '9') {
+    return UINT64_MAX;  // "max" is no number
+  }
+  return std::strtoull(text.c_str(), nullptr, 10);
+}
+
+// The memory limit that the job's control group sets, in bytes; UINT64_MAX without one. Pages of
+// a tmpfs count against it like any other memory of the job.
+std::uint64_t memory_limit() {
+  std::uint64_t limit = UINT64_MAX;
+  std::string groups;
+  if (!read_text("/proc/self/cgroup", groups)) return limit;
+  for (std::size_t next = 0; next < groups.size();) {
+    const std::size_t stop = std::min(groups.find('\n', next), groups.size());
+    const std::string line = groups.substr(next, stop - next);
+    next = stop + 1;
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    const bool v2 = controllers.empty();
+    if (!v2 && controllers.find("memory") == std::string::npos) continue;
+    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const char* name = v2 ? "/memory.max" : "/memory.limit_in_bytes";
+    // The limit of any level counts; levels outside of our view are simply not there.
+    for (std::string at = path;; at = at.substr(0, at.rfind('/'))) {
+      limit = std::min(limit, first_number(root + (at == "/" ? "" : at) + name));
+      if (at.empty() || at == "/") break;
+    }
+  }
+  return limit;
+}
+
+}  // namespace
+
+bool is_tmpfs(const std::string& path) {
+  struct statfs status {};
+  return statfs(path.c_str(), &status) == 0 && status.f_type == TMPFS_MAGIC;
+}
+
+std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string& why) {
+  struct statfs status {};
+  if (statfs(settings.store.c_str(), &status) != 0) {
+    why = failed("cannot look at the store " + settings.store);
+    return 0;
+  }
+  const auto room =
+      static_cast<std::uint64_t>(status.f_bavail) * static_cast<std::uint64_t>(status.f_bsize);
+  std::uint64_t most = room / 2;
+  if (tmpfs) most = std::min(most, memory_limit() / 2);
+  if (settings.capacity > most) {
+    why = "a store of " + std::to_string(settings.capacity >> 20) + " MiB is more than half of " +
+          (tmpfs ? "the memory that the job or the tmpfs has left" : "the room left") + " at " +
+          settings.store + " (" + std::to_string(most >> 20) +
+          " MiB at most): set NVIO_CAPACITY lower or NVIO_STORE elsewhere";
+    return 0;
+  }
+  const std::uint64_t capacity = settings.capacity != 0 ? settings.capacity : most / 2;
+  if (capacity < kGroupSize) {
+    why = "there is no room for a store at " + settings.store + " (" + std::to_string(most >> 10) +
+          " KiB to use)";
+    return 0;
+  }
+  return capacity;
+}
+
+}  // namespace nvio

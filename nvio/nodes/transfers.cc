@@ -1,0 +1,207 @@
+// A job's reads and writes: here, at the node that caches the bytes, or put off.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "../cache/raise_to.h"
+#include "file_state.h"
+#include "job.h"
+#include "job_file.h"
+
+namespace nvio {
+namespace {
+
+std::span<const std::byte> bytes_of(const char* data, std::size_t length) {
+  return {reinterpret_cast<const std::byte*>(data), length};
+}
+
+}  // namespace
+
+ssize_t JobFile::read(std::uint64_t offset, void* buffer, std::size_t length) {
+  wait_for_overlap(offset, length);
+  // What is queued behind the range may make the file longer, and the range a hole in it.
+  const bool may_grow = is_queued(offset, INT64_MAX - offset);
+  const ssize_t done = read_now(offset, buffer, length);
+  if (!may_grow || done < 0 || static_cast<std::size_t>(done) == length) return done;
+  wait_for_overlap(offset, INT64_MAX - offset);
+  return read_now(offset, buffer, length);
+}
+
+ssize_t JobFile::read_now(std::uint64_t offset, void* buffer, std::size_t length) {
+  if (nodes_ == 1) return cached_.read(offset, buffer, length);
+  if (const int error = broken_.load(); error != 0) {
+    errno = error;
+    return -1;
+  }
+  if (is_routed()) return routed_read(offset, static_cast<char*>(buffer), length);
+  const ssize_t done = cached_.read_plain(offset, buffer, length);
+  if (cached_.is_plain() && cached_.wants_cache()) activate();
+  return done;
+}
+
+ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t length) {
+  FileEntry& entry = cached_.entry();
+  std::uint64_t known = home_ == node_ ? cached_.size() : entry.confirmed.load();
+  if (offset + length > known && home_ != node_) known = size();
+  if (const int error = broken_.load(); error != 0) {
+    errno = error;
+    return -1;
+  }
+  if (offset >= known) return 0;
+  length = static_cast<std::size_t>(std::min<std::uint64_t>(length, known - offset));
+  const bool large = length >= entry.bypass_size;
+  const std::uint64_t end = offset + length;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t group = at / kGroupSize;
+    const std::uint64_t stop = std::min(end, (group + 1) * kGroupSize);
+    const std::uint32_t node = owner(group);
+    ssize_t done = 0;
+    if (node == node_) {
+      if (home_ != node_) cached_.know_size(known);
+      done = cached_.read(at, buffer + (at - offset), stop - at, large);
+    } else {
+      done = read_at(node, at, buffer + (at - offset), stop - at, large);
+    }
+    if (done < 0) return -1;
+    at += static_cast<std::uint64_t>(done);
+    if (at < stop) return static_cast<ssize_t>(at - offset);
+  }
+  return static_cast<ssize_t>(length);
+}
+
+ssize_t JobFile::read_at(std::uint32_t node, std::uint64_t offset, char* buffer, std::size_t length,
+                         bool large) {
+  Request request{};
+  request.operation = Operation::read;
+  request.flags = large ? kLarge : 0;
+  request.offset = offset;
+  request.length = length;
+  request.size = offset + length;
+  Reply reply{};
+  const std::span room(reinterpret_cast<std::byte*>(buffer), length);
+  if (const int error = ask(node, request, reply, {}, room)) {
+    errno = error;
+    return -1;
+  }
+  count(job_.counters().remote_reads);
+  return reply.payload;
+}
+
+ssize_t JobFile::write(std::uint64_t offset, const void* buffer, std::size_t length) {
+  wait_for_overlap(offset, length);
+  return write_now(offset, buffer, length);
+}
+
+ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t length) {
+  if (nodes_ == 1) return cached_.write(offset, buffer, length);
+  const int broken = broken_.load();
+  if (broken != 0 || !cached_.can_write_back()) {
+    errno = broken != 0 ? broken : EBADF;
+    return -1;
+  }
+  if (length == 0) return 0;
+  if (!is_routed()) {
+    if (cached_.entry().left.load() != 0) return cached_.write(offset, buffer, length);
+    if (const auto done = cached_.write_plain(offset, buffer, length); done) {
+      if (cached_.is_plain() && cached_.wants_cache()) activate();
+      return *done;
+    }
+  }
+  return routed_write(offset, static_cast<const char*>(buffer), length);
+}
+
+ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::size_t length) {
+  FileEntry& entry = cached_.entry();
+  const bool large = length >= entry.bypass_size;
+  const std::uint64_t end = offset + length;
+  std::uint64_t at = offset;
+  while (at < end) {
+    const std::uint64_t group = at / kGroupSize;
+    const std::uint64_t stop = std::min(end, (group + 1) * kGroupSize);
+    const std::uint32_t node = owner(group);
+    const char* from = buffer + (at - offset);
+    const ssize_t done = node == node_ ? cached_.write(at, from, stop - at, large)
+                                       : write_at(node, at, from, stop - at, large);
+    if (done <= 0) break;
+    at += static_cast<std::uint64_t>(done);
+    if (at < stop) break;
+  }
+  const int error = errno;
+  if (at > offset) {
+    if (const int untold = tell_size(at)) {
+      errno = untold;
+      return -1;
+    }
+    return static_cast<ssize_t>(at - offset);
+  }
+  errno = error;
+  return -1;
+}
+
+ssize_t JobFile::write_at(std::uint32_t node, std::uint64_t offset, const char* buffer,
+                          std::size_t length, bool large) {
+  unsynced_[node].store(1, std::memory_order_relaxed);
+  unwritten_[node].store(1, std::memory_order_relaxed);
+  Request request{};
+  request.operation = Operation::write;
+  request.flags = large ? kLarge : 0;
+  request.offset = offset;
+  Reply reply{};
+  if (const int error = ask(node, request, reply, bytes_of(buffer, length))) {
+    errno = error;
+    return -1;
+  }
+  if (node == home_) raise_to(cached_.entry().confirmed, offset + reply.value);
+  count(job_.counters().remote_writes);
+  return static_cast<ssize_t>(reply.value);
+}
+
+// --- queued writes -----------------------------------------------------------------------------
+
+ssize_t JobFile::write_later(std::uint64_t offset, const void* buffer, std::size_t length) {
+  constexpr std::size_t kMost = 16 << 20;  // bytes that may wait
+  if (length == 0 || length > kMost || !cached_.can_write_back()) {
+    return write(offset, buffer, length);
+  }
+  WriteQueue* queue = queued_.load(std::memory_order_acquire);
+  if (queue == nullptr) {
+    const std::lock_guard guard(queueing_);
+    if (queue_ == nullptr) {
+      queue_ = std::make_unique<WriteQueue>(
+          [this](std::uint64_t at, const char* data, std::size_t size) {
+            const ssize_t done = write_now(at, data, size);
+            if (done == static_cast<ssize_t>(size)) return 0;
+            return done < 0 ? errno : EIO;
+          },
+          kMost);
+      queued_.store(queue_.get(), std::memory_order_release);
+    }
+    queue = queue_.get();
+  }
+  queue->add(offset, buffer, length);
+  return static_cast<ssize_t>(length);
+}
+
+bool JobFile::is_queued(std::uint64_t offset, std::size_t length) const {
+  WriteQueue* queue = queued_.load(std::memory_order_acquire);
+  return queue != nullptr && queue->overlaps(offset, length);
+}
+
+void JobFile::wait_for_overlap(std::uint64_t offset, std::size_t length) {
+  if (!is_queued(offset, length)) return;
+  const int error = queued_.load(std::memory_order_acquire)->drain();
+  const std::lock_guard guard(queueing_);
+  if (queue_error_ == 0) queue_error_ = error;
+}
+
+int JobFile::drain_queue() {
+  WriteQueue* queue = queued_.load(std::memory_order_acquire);
+  if (queue == nullptr) return 0;
+  const int error = queue->drain();
+  const std::lock_guard guard(queueing_);
+  const int earlier = std::exchange(queue_error_, 0);
+  return earlier != 0 ? earlier : error;
+}
+
+}  // namespace nvio

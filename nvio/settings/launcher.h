@@ -1,0 +1,22 @@
+// The job as its launcher tells it to every process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "settings.h"
+
+namespace nvio {
+
+// STORE/nvio-UID-SESSION, and for one of several nodes .nodeK behind it: the job's folder there.
+std::string store_folder(const Settings& settings, std::uint32_t node);
+
+// The name of the job as its launcher gives it to every process: NVIO_SESSION, Slurm's job and
+// step, Open MPI's name space, else the launching process itself (MPICH's proxy).
+std::string session_name(const Settings& settings);
+
+// Whether all ranks of the job run on this node, by what its launcher says; if not, why nvio takes
+// no part. Ranks of several nodes would each cache the same file, and not see each other's writes.
+bool is_one_node_job(std::string& why);
+
+}  // namespace nvio
