@@ -84,8 +84,8 @@ impl Expander {
         Ok(Self { zstd: zstd::bulk::Decompressor::new()?, bytes: Vec::new() })
     }
 
-    /// Expands a frame to exactly `decoded` bytes, and never to more than have room where as many
-    /// were expanded before.
+    /// Expands a frame, which has to come to exactly `decoded` bytes. One that claims to come to
+    /// more ends where the buffer does: that has room for the longest so far.
     pub(crate) fn expand(&mut self, frame: &[u8], decoded: u32) -> Result<&[u8], WireError> {
         self.bytes.clear();
         self.bytes.reserve(decoded as usize);

@@ -141,9 +141,9 @@ impl Ingest<'_> {
             }
             let mut stream = self.migration.buffers.take();
             stream.append(&mut rest);
-            // What is left of an item that is longer than a segment.
             if stream.capacity() - stream.len() < SEGMENT_BYTES / 2 {
-                stream.reserve(SEGMENT_BYTES);
+                // An item that is longer than a segment. No more than has room in the window.
+                stream.reserve_exact(SEGMENT_BYTES);
             }
             let length = qemu
                 .read_more(&mut stream)
