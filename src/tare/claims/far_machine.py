@@ -18,11 +18,11 @@ from pyroute2 import netns
 
 from tare import process
 from tare.command import Command
-from tare.errors import TrialError
+from tare.errors import TrialError, UnavailableError
 from tare.far import Target
 from tare.hosts import Hosts
 
-__all__ = ["PORT", "SSHD", "FarMachine", "at_home", "far_machine"]
+__all__ = ["PORT", "SSHD", "FarMachine", "at_home", "far_machine", "require_sshd"]
 
 SSHD = "/usr/sbin/sshd"
 PORT = 2222
@@ -58,9 +58,27 @@ class FarMachine:
         return found
 
 
+def require_sshd() -> None:
+    """Ask for an sshd before anything is measured.
+
+    Raises:
+        UnavailableError: there is none.
+    """
+    if not Path(SSHD).exists():
+        raise UnavailableError(
+            f"{SSHD} is missing, which stands for a far machine here",
+            "install openssh-server; its own service is not needed",
+        )
+
+
 @contextmanager
 def far_machine(folder: Path, near_ns: str, far_ns: str, address: str) -> Iterator[FarMachine]:
-    """Run an sshd in `far_ns`, and let the user whose home is in `folder` in."""
+    """Run an sshd in `far_ns`, and let the user whose home is in `folder` in.
+
+    Raises:
+        UnavailableError: this machine has no sshd.
+    """
+    require_sshd()
     home = folder / "home"
     (home / ".ssh").mkdir(parents=True, mode=0o700)
     host_key, user_key = folder / "host_key", home / ".ssh" / "id_ed25519"

@@ -11,6 +11,7 @@ from typing import Any
 from tare import analysis, clocks, environments
 from tare.accounting import Account
 from tare.claims import Claim, Result, Workshop, traces
+from tare.claims.far_machine import require_sshd
 from tare.claims.shipped import run_text
 from tare.claims.site import cell_of, site_for
 from tare.command import owner_mark
@@ -31,6 +32,7 @@ _TRACERS = ("perf", "strace", "bpftrace", "ltrace")
 
 
 def _check(workshop: Workshop) -> Result:
+    require_sshd()
     found: dict[str, Any] = {}
     for name in (*environments.NAMES, environments.FAR):
         if environments.by_name()[name].availability().available:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tare import environments
 from tare.claims import Claim, Result, Workshop, traces
+from tare.claims.far_machine import require_sshd
 from tare.claims.site import site_for
 from tare.command import owner_mark
 from tare.environments import Site
@@ -78,6 +79,7 @@ def _resident_kb() -> int:
 
 
 def _check(workshop: Workshop) -> Result:
+    require_sshd()
     found: dict[str, Rounds] = {}
     absent: dict[str, str] = {}
     for name in (*environments.NAMES, environments.FAR):

@@ -1,0 +1,17 @@
+"""Claims that need a far machine say so before they measure for minutes."""
+
+import pytest
+
+from tare import claims
+from tare.claims import Workshop, far_machine
+from tare.errors import UnavailableError
+
+
+@pytest.mark.parametrize("claim", ["B2", "B5"])
+def test_a_claim_without_an_sshd_begins_nothing(claim, monkeypatch, tmp_path):
+    monkeypatch.setattr(far_machine, "SSHD", str(tmp_path / "sshd"))
+    workshop = Workshop(home=tmp_path, programs=tmp_path, cache=tmp_path, say=pytest.fail)
+    with pytest.raises(UnavailableError) as refused:
+        claims.by_id(claim).check(workshop)
+    assert "openssh-server" in str(refused.value.remedy)
+    assert list(tmp_path.iterdir()) == []
