@@ -23,10 +23,6 @@ std::uint32_t bucket_count(std::uint32_t slots) {
   return buckets;
 }
 
-std::string failed(const char* what, const std::string& path) {
-  return std::string("cannot ") + what + " " + path + ": " + std::strerror(errno);
-}
-
 }  // namespace
 
 // Offsets in bytes from the start of the segment.
@@ -52,7 +48,7 @@ bool Segment::map(int fd, std::uint64_t bytes, bool writable, std::string& why) 
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       writable ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   if (memory == MAP_FAILED) {
-    why = std::string("cannot map the store: ") + std::strerror(errno);
+    why = failed("cannot map the store");
     return false;
   }
   base_ = static_cast<char*>(memory);
@@ -106,12 +102,12 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
       return segment;
     }
     if (errno != ENOENT) {
-      why = failed("open", path);
+      why = failed("cannot open " + path);
       return nullptr;
     }
     const int made = real().open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (made < 0) {
-      why = failed("make", fresh);
+      why = failed("cannot make " + fresh);
       return nullptr;
     }
     std::unique_ptr<Segment> segment(new Segment);
@@ -120,7 +116,7 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
                              : posix_fallocate(made, 0, static_cast<off_t>(layout.files));
     if (reserved != 0 || !segment->map(made, layout.end, true, why)) {
       errno = reserved;
-      if (why.empty()) why = failed("reserve room for", fresh);
+      if (why.empty()) why = failed("cannot reserve room for " + fresh);
       real().unlink(fresh.c_str());
       if (segment->base_ == nullptr) real().close(made);
       return nullptr;
@@ -142,7 +138,7 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
     if (placed) return segment;
     errno = error;
     if (errno != EEXIST) {
-      why = failed("place", path);
+      why = failed("cannot place " + path);
       return nullptr;
     }
   }
@@ -153,7 +149,7 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
 std::unique_ptr<Segment> Segment::open_existing(const std::string& path, std::string& why) {
   const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    why = failed("open", path);
+    why = failed("cannot open " + path);
     return nullptr;
   }
   struct stat status {};

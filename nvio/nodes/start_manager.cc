@@ -75,7 +75,7 @@ Started start_manager(const Settings& settings, std::uint32_t node, std::string&
   const std::vector<char*> environment = pointers(variables);
   std::array<int, 2> told{};
   if (pipe2(told.data(), O_CLOEXEC) != 0) {
-    why = std::string("cannot make a pipe: ") + std::strerror(errno);
+    why = failed("cannot make a pipe");
     return Started::failed;
   }
   posix_spawn_file_actions_t actions;

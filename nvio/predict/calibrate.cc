@@ -54,9 +54,7 @@ struct Failed {
   std::string why;
 };
 
-[[noreturn]] void fail(const std::string& what) {
-  throw Failed{what + ": " + std::strerror(errno)};
-}
+[[noreturn]] void fail(const std::string& what) { throw Failed{failed(what)}; }
 
 // A file that goes away with this object.
 struct Scratch {

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "../posix/real.h"
 #include "medium.h"
@@ -40,7 +39,7 @@ class FileMedium : public Medium {
 std::unique_ptr<Medium> open_medium(const std::string& path, Survives survives, std::string& why) {
   const int fd = real().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {
-    why = "cannot open " + path + ": " + std::strerror(errno);
+    why = failed("cannot open " + path);
     return nullptr;
   }
   return std::make_unique<FileMedium>(fd, survives);

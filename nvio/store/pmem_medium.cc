@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "../posix/real.h"
 #include "medium.h"
@@ -144,7 +143,7 @@ class PmemMedium : public Medium {
 std::unique_ptr<Medium> open_pmem_medium(const std::string& path, std::string& why) {
   const int fd = real().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {
-    why = "cannot open " + path + ": " + std::strerror(errno);
+    why = failed("cannot open " + path);
     return nullptr;
   }
   if (!pmem2().complete) {

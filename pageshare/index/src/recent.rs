@@ -20,9 +20,7 @@ impl Recent {
     /// Room for `bytes` of content, rounded down to whole pages; taken only as pages arrive.
     #[must_use]
     pub fn with_room_for(bytes: usize) -> Self {
-        let capacity = bytes / PAGE_SIZE;
-        let contents = Vec::with_capacity(capacity * PAGE_SIZE);
-        Self { capacity, contents, ..Self::default() }
+        Self { capacity: bytes / PAGE_SIZE, ..Self::default() }
     }
 
     /// Keeps a page. Content that is not [`PAGE_SIZE`] long, or known already, is ignored.

@@ -8,6 +8,7 @@
 
 pub mod address;
 pub mod blocks;
+mod buffers;
 pub mod cli;
 pub mod drive;
 pub mod error;

@@ -3,7 +3,6 @@
 //! It listens where QEMU is told to migrate to. Every connection of QEMU's becomes a channel to
 //! the receiver; channels that are open at the same time are one migration.
 
-mod buffers;
 mod channel;
 mod ingest;
 mod migration;

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use lab::Proxy;
 use lab::host::{Host, Hosts, SOCKETS};
-use pageshare::scope::Scope;
 use serde_json::{Value, json};
 
 const GUEST: &str = "web1";
@@ -103,9 +102,7 @@ fn a_guest_goes_there_and_back_by_libvirt_and_little_of_it_is_sent() {
     }
     let hosts = Hosts::start();
     let (a, b) = (&hosts.a, &hosts.b);
-    Scope::generate("test")
-        .and_then(|scope| scope.save(&hosts.shared().join("scope.json")))
-        .expect("a new scope");
+    lab::scope(hosts.shared(), "scope");
     let mut consoles = [(a, GUEST), (a, "neighbour-a"), (b, "neighbour-b")]
         .map(|(host, name)| host.boot(hosts.shared(), name));
     for console in &mut consoles {

@@ -365,7 +365,7 @@ impl Take<'_> {
         self.asked = self.asked.saturating_sub(asked);
         let placed =
             view.expand(number, &held, self.key, &mut self.chain, &mut self.expander, out)?;
-        self.session.give_copies(held.contents);
+        self.session.buffers.give(held.contents);
         let account = &self.session.account;
         add(&account.stream_bytes, out.len());
         add(&account.pages_referenced, placed.iter().filter(|page| !page.new).count());

@@ -13,6 +13,7 @@ use tracing::info;
 use super::Receiver;
 use super::received::Received;
 use super::shelf::Shared;
+use crate::buffers::Buffers;
 use crate::handshake::Agreed;
 use crate::kept::Keeping;
 use crate::record::{Account, Record, add};
@@ -30,8 +31,8 @@ pub(super) struct Session {
     /// What may be shared in it.
     shared: Option<Shared>,
     recent: Mutex<Recent>,
-    /// Buffers of copies that have been passed on: memory taken anew would have to be cleared.
-    copies: Mutex<Vec<Vec<u8>>>,
+    /// Of the copies that are held for segments.
+    pub(super) buffers: Buffers,
     received: Mutex<Received>,
     pub(super) keeping: Keeping,
     open: AtomicUsize,
@@ -51,7 +52,7 @@ impl Session {
             scope: agreed.scope.clone(),
             shared: shelf.map(|(_, shelf)| shelf.shared()),
             recent: Mutex::new(Recent::with_room_for(receiver.recent_bytes)),
-            copies: Mutex::default(),
+            buffers: Buffers::default(),
             received: Mutex::default(),
             open: AtomicUsize::new(0),
             first: (Mutex::new(false), Condvar::new()),
@@ -120,21 +121,6 @@ impl Session {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn copies(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The copies that were held for a segment are no longer needed.
-    pub(super) fn give_copies(&self, mut contents: Vec<u8>) {
-        /// What is in flight at most, in segments of the usual size.
-        const KEPT: usize = 64;
-        contents.clear();
-        let mut copies = self.copies();
-        if copies.len() < KEPT && contents.capacity() > 0 {
-            copies.push(contents);
-        }
-    }
-
     /// Copies of those pages that are here, and what to answer.
     pub(super) fn hold(&self, ask: Ask, key: &HashKey, scratch: &mut Scratch) -> (Held, Answer) {
         let found = self.find(&ask.hashes, key, scratch);
@@ -158,6 +144,7 @@ impl Session {
                 bases.push((page, Box::new(*content)));
             }
         }
+        self.buffers.give(versions.contents);
         let Found { known, contents, sources } = found;
         let counters = [
             &self.account.found_recent,
@@ -203,8 +190,7 @@ impl Session {
                     copies.take(Some(key), |hash, copy| shared.library.read(hash, nth, copy));
             }
         }
-        let contents = self.copies().pop().unwrap_or_default();
-        copies.end(sources, contents)
+        copies.end(sources, self.buffers.take())
     }
 }
 

@@ -17,6 +17,7 @@ use super::migration::Migration;
 use super::outlet::Outlet;
 use super::versions::Address;
 use super::workers::{Base, BaseContent, Done, Job, Pages};
+use crate::buffers::SEGMENT_BYTES;
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::kept::KeptPages;
@@ -24,9 +25,6 @@ use crate::link::LinkWriter;
 use crate::processor::thread_time;
 use crate::record::{VerbatimChannel, add};
 use crate::socket::Socket;
-
-/// Stream bytes taken for one segment, at most: a quarter of the smallest window.
-pub(super) const SEGMENT_BYTES: usize = 256 << 10;
 
 /// The window, and those who wait for room in it.
 pub(super) struct Credit {

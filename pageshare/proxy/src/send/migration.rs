@@ -9,11 +9,11 @@ use pageshare_wire::adaptive::{Link, PAGES_TOGETHER, StepGain};
 use pageshare_wire::hello::MigrationId;
 use tracing::{debug, warn};
 
-use super::buffers::Buffers;
 use super::versions::Versions;
 use super::workers::Workers;
 use super::{Candidates, Sender};
 use crate::blocks::BlockNames;
+use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::handshake;
 use crate::kept::{Earlier, Keeping};

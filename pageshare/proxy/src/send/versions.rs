@@ -27,23 +27,18 @@ pub(super) struct Versions {
 
 impl Versions {
     pub(super) fn with_room_for(bytes: usize) -> Self {
-        let capacity = bytes / PAGE_SIZE;
         Self {
             slots: HashMap::new(),
             pages: Vec::new(),
-            // Memory only as pages come.
-            contents: Vec::with_capacity(capacity * PAGE_SIZE),
+            contents: Vec::new(),
             noted: HashMap::new(),
             next: 0,
-            capacity,
+            capacity: bytes / PAGE_SIZE,
         }
     }
 
     /// What this page held before, with its hash.
     pub(super) fn earlier(&self, at: Address) -> Option<(PageHash, &[u8; PAGE_SIZE])> {
-        if !self.was_noted(at) {
-            return None;
-        }
         let slot = *self.slots.get(&at)?;
         Some((self.pages.get(slot)?.1, self.contents[slot * PAGE_SIZE..].first_chunk()?))
     }
@@ -64,8 +59,7 @@ impl Versions {
     }
 
     fn note(&mut self, at: Address, hash: PageHash, content: &[u8; PAGE_SIZE]) {
-        let again = self.was_noted(at);
-        self.has_been_noted(at);
+        let again = self.noted_before(at);
         if let Some(slot) = self.slots.get(&at) {
             self.put(*slot, at, hash, content);
         } else if self.pages.len() < self.capacity {
@@ -86,29 +80,23 @@ impl Versions {
         self.contents[slot * PAGE_SIZE..][..PAGE_SIZE].copy_from_slice(content);
     }
 
-    /// Whether the page was noted before.
-    fn was_noted(&self, at: Address) -> bool {
-        let (Some(bits), Some((word, bit))) = (self.noted.get(&at.0), bit(at.1)) else {
+    /// Whether the page was noted before; notes it.
+    fn noted_before(&mut self, (block, offset): Address) -> bool {
+        /// A block of 64 TiB.
+        const LARGEST: u64 = 1 << 46;
+        if offset >= LARGEST {
             return false;
-        };
-        bits.get(word).is_some_and(|bits| bits & bit != 0)
-    }
-
-    fn has_been_noted(&mut self, at: Address) {
-        let Some((word, bit)) = bit(at.1) else { return };
-        let bits = self.noted.entry(at.0).or_default();
+        }
+        let page = offset / PAGE_SIZE as u64;
+        let (word, bit) = (usize::try_from(page / 64).unwrap_or(0), 1 << (page % 64));
+        let bits = self.noted.entry(block).or_default();
         if bits.len() <= word {
             bits.resize(word + 1, 0);
         }
+        let before = bits[word] & bit != 0;
         bits[word] |= bit;
+        before
     }
-}
-
-/// Where the page at this offset has its bit; nowhere beyond a block of 64 TiB.
-fn bit(offset: u64) -> Option<(usize, u64)> {
-    const LARGEST: u64 = 1 << 46;
-    let page = (offset < LARGEST).then_some(offset / PAGE_SIZE as u64)?;
-    Some((usize::try_from(page / 64).ok()?, 1 << (page % 64)))
 }
 
 #[cfg(test)]

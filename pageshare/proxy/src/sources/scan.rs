@@ -75,15 +75,15 @@ fn scan_after(
 /// comes behind a process is read again each time.
 fn list(sources: &[SourceSpec]) -> Result<(Catalogue, Vec<Option<Stamp>>), Error> {
     let (mut catalogue, mut stamps) = (Catalogue::default(), Vec::new());
-    for source in sources {
-        if let SourceSpec::Image(path) = source {
-            let stamp = add_image(&mut catalogue, path)
-                .map_err(|error| unusable(&path.display().to_string(), &error))?;
-            stamps.resize(catalogue.origins().len(), Some(stamp));
-        }
-    }
+    let mut sources: Vec<&SourceSpec> = sources.iter().collect();
+    sources.sort_by_key(|source| !matches!(source, SourceSpec::Image(_)));
     for source in sources {
         match source {
+            SourceSpec::Image(path) => {
+                let stamp = add_image(&mut catalogue, path)
+                    .map_err(|error| unusable(&path.display().to_string(), &error))?;
+                stamps.resize(catalogue.origins().len(), Some(stamp));
+            }
             SourceSpec::AllQemus => {
                 let found = process::qemus().map_err(|error| unusable("/proc", &error))?;
                 for pid in found {
@@ -94,7 +94,6 @@ fn list(sources: &[SourceSpec]) -> Result<(Catalogue, Vec<Option<Stamp>>), Error
             }
             SourceSpec::Pid(pid) => add_process(&mut catalogue, *pid)
                 .map_err(|error| unusable(&format!("memory of process {pid}"), &error))?,
-            SourceSpec::Image(_) => {}
         }
     }
     stamps.resize(catalogue.origins().len(), None);
