@@ -60,12 +60,12 @@ def _last(home: Path, claim: Claim) -> str:
         return "pending"
     entry: dict[str, Any] = json.loads(path.read_bytes())
     mark = "holds" if entry["holds"] else "**does not hold**"
-    return f"{mark}: {entry['figure']} ({_at(entry['when'], entry['commit'])})"
+    return f"{mark}{_at(entry['commit'])}: {entry['figure']} ({entry['when']})"
 
 
-def _at(when: str, commit: str | None) -> str:
-    """When a result was found, and at which commit, as short as git writes one."""
+def _at(commit: str | None) -> str:
+    """The commit that a result is of, as short as git writes one. What is later is not shown."""
     if commit is None:
-        return when
+        return ""
     head, plus, _ = commit.partition("+")
-    return f"{when}, {head[:7]}{plus}"
+    return f" at {head[:7]}{plus}, pending since"
