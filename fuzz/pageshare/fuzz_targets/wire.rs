@@ -33,9 +33,9 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
     let mut held = Held { known: PageSet::empty(pages), ..Held::default() };
     for page in 0..pages {
         held.hashes.push(key.hash(&[0; 4096]));
+        held.contents.extend([0; 4096]);
         if known >> page & 1 == 1 {
             held.known.insert(page);
-            held.contents.extend([0; 4096]);
         } else {
             held.bases.push((page as u16, Box::new([1; 4096])));
         }

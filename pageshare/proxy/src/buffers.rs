@@ -3,6 +3,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pageshare_index::PAGE_SIZE;
+
 /// Stream bytes that are taken for one segment, at most: a quarter of the smallest window.
 pub(crate) const SEGMENT_BYTES: usize = 256 << 10;
 /// So many are kept: what is in flight at most, in segments of the usual size.
@@ -15,13 +17,27 @@ pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 impl Buffers {
     /// An empty buffer with room for a segment.
     pub(crate) fn take(&self) -> Vec<u8> {
+        let mut buffer = self.any();
+        buffer.clear();
+        buffer
+    }
+
+    /// A buffer of so many pages at least, which hold anything.
+    pub(crate) fn take_pages(&self, pages: usize) -> Vec<u8> {
+        let mut buffer = self.any();
+        if buffer.len() < pages * PAGE_SIZE {
+            buffer.resize(pages * PAGE_SIZE, 0);
+        }
+        buffer
+    }
+
+    fn any(&self) -> Vec<u8> {
         let kept = self.kept().pop();
         kept.unwrap_or_else(|| Vec::with_capacity(SEGMENT_BYTES))
     }
 
     /// A buffer that is no longer needed. One of another size is let go.
-    pub(crate) fn give(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
+    pub(crate) fn give(&self, buffer: Vec<u8>) {
         let mut kept = self.kept();
         if kept.len() < KEPT && buffer.capacity() == SEGMENT_BYTES {
             kept.push(buffer);

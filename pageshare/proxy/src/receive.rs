@@ -9,6 +9,7 @@ mod answer;
 mod autostart;
 mod channel;
 mod received;
+mod search;
 mod session;
 mod shelf;
 

@@ -127,9 +127,9 @@ fn draft(pieces: &[Piece]) -> Case {
             Way::Delta => (Treatment::Delta, false),
         };
         treatments.push(treatment);
+        held.contents.extend(if holds { content } else { [!fill; PAGE_SIZE] });
         if holds {
             held.known.insert(index);
-            held.contents.extend(content);
         }
         match way {
             Way::AtOnce { held: false } => held.supplied.extend(content),

@@ -9,7 +9,7 @@ use pageshare_wire::ask::Ask;
 use pageshare_wire::record::Kind;
 use pageshare_wire::segment::Held;
 
-use super::session::{Scratch, Session};
+use super::session::Session;
 use crate::error::Error;
 use crate::link::LinkWriter;
 use crate::record::add;
@@ -79,10 +79,9 @@ pub(super) fn run(
     promises: &Promises,
     link: &LinkWriter,
 ) -> Result<(), Error> {
-    let mut scratch = Scratch::new();
     for Question { number, ask, keep } in questions {
         add(&session.account.pages_asked, ask.hashes.len());
-        let (held, answer) = session.hold(ask, key, &mut scratch);
+        let (held, answer) = session.hold(ask, key);
         if keep {
             // Kept first: the segment may come as soon as the answer is out.
             promises.keep(number, held);

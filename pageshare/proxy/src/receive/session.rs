@@ -12,6 +12,7 @@ use tracing::info;
 
 use super::Receiver;
 use super::received::Received;
+use super::search::Search;
 use super::shelf::Shared;
 use crate::buffers::Buffers;
 use crate::handshake::Agreed;
@@ -122,30 +123,26 @@ impl Session {
     }
 
     /// Copies of those pages that are here, and what to answer.
-    pub(super) fn hold(&self, ask: Ask, key: &HashKey, scratch: &mut Scratch) -> (Held, Answer) {
-        let found = self.find(&ask.hashes, key, scratch);
+    pub(super) fn hold(&self, ask: Ask, key: &HashKey) -> (Held, Answer) {
+        let (Search { known, contents, .. }, sources) = self.find(&ask.hashes, key);
         // The earlier version of a page that is here is of no use.
         let wanted: Vec<(usize, u16, PageHash)> = (0..)
             .zip(&ask.bases)
-            .filter(|(_, (page, _))| !found.known.contains((*page).into()))
+            .filter(|(_, (page, _))| !known.contains((*page).into()))
             .map(|(number, (page, hash))| (number, *page, *hash))
             .collect();
         let earlier: Vec<PageHash> = wanted.iter().map(|(_, _, hash)| *hash).collect();
-        let versions = self.find(&earlier, key, scratch);
-        let mut answer =
-            Answer { known: found.known.clone(), bases: PageSet::empty(ask.bases.len()) };
+        let (versions, _) = self.find(&earlier, key);
+        let mut answer = Answer { known: known.clone(), bases: PageSet::empty(ask.bases.len()) };
         let mut bases = Vec::new();
-        let mut contents = versions.contents.as_chunks::<PAGE_SIZE>().0.iter();
+        let pages = versions.contents.as_chunks::<PAGE_SIZE>().0;
         for (at, (number, page, _)) in wanted.into_iter().enumerate() {
-            if versions.known.contains(at)
-                && let Some(content) = contents.next()
-            {
+            if versions.known.contains(at) {
                 answer.bases.insert(number);
-                bases.push((page, Box::new(*content)));
+                bases.push((page, Box::new(pages[at])));
             }
         }
         self.buffers.give(versions.contents);
-        let Found { known, contents, sources } = found;
         let counters = [
             &self.account.found_recent,
             &self.account.found_received,
@@ -159,19 +156,15 @@ impl Session {
         (held, answer)
     }
 
-    /// Copies the pages with these hashes out of wherever they are. Each copy is hashed before it
-    /// counts: the memory that it comes from is alive.
-    fn find(&self, hashes: &[PageHash], key: &HashKey, scratch: &mut Scratch) -> Found {
+    /// Copies the pages with these hashes out of wherever they are.
+    fn find<'a>(&self, hashes: &'a [PageHash], key: &HashKey) -> (Search<'a>, [usize; 4]) {
         /// Pages with one prefix that an index holds, at most.
         const ALIKE: usize = 2;
-        if scratch.len() < hashes.len() {
-            scratch.resize(hashes.len(), [0; PAGE_SIZE]);
-        }
-        let mut copies = Copies { hashes, pages: scratch, found: vec![false; hashes.len()] };
+        let mut search = Search::begin(hashes, self.buffers.take_pages(hashes.len()));
         let mut sources = [0; 4];
         {
             let recent = self.recent();
-            sources[0] = copies.take(None, |hash, copy| {
+            sources[0] = search.take_each(None, |hash, copy| {
                 recent.get(hash).is_some_and(|content| {
                     copy.copy_from_slice(content);
                     true
@@ -180,73 +173,15 @@ impl Session {
         }
         sources[1] = {
             let mut received = self.received();
-            copies.take(Some(key), |hash, copy| received.read(hash, key, copy))
+            search.take_each(Some(key), |hash, copy| received.read(hash, key, copy))
         };
-        if let Some(shared) = &self.shared {
+        if let Some(Shared { kept, library }) = &self.shared {
             for nth in 0..ALIKE {
-                sources[2] +=
-                    copies.take(Some(key), |hash, copy| shared.kept.read(hash, nth, copy));
+                sources[2] += search.take_each(Some(key), |hash, copy| kept.read(hash, nth, copy));
                 sources[3] +=
-                    copies.take(Some(key), |hash, copy| shared.library.read(hash, nth, copy));
+                    search.take(Some(key), |wanted, pages| library.read(wanted, nth, pages));
             }
         }
-        copies.end(sources, self.buffers.take())
-    }
-}
-
-/// Where copies are made before it is known what they are worth.
-pub(super) type Scratch = Vec<[u8; PAGE_SIZE]>;
-
-/// Pages that are looked for.
-struct Copies<'a> {
-    hashes: &'a [PageHash],
-    /// As many at least.
-    pages: &'a mut [[u8; PAGE_SIZE]],
-    found: Vec<bool>,
-}
-
-struct Found {
-    known: PageSet,
-    /// Of the known ones, in order.
-    contents: Vec<u8>,
-    /// How many came from each source.
-    sources: [usize; 4],
-}
-
-impl Copies<'_> {
-    /// Takes from one source what was not found yet; with a key, only what has the right hash.
-    /// Returns how many pages that were.
-    fn take(
-        &mut self,
-        key: Option<&HashKey>,
-        mut read: impl FnMut(PageHash, &mut [u8; PAGE_SIZE]) -> bool,
-    ) -> usize {
-        let candidates: Vec<usize> = (0..self.hashes.len())
-            .filter(|at| !self.found[*at] && read(self.hashes[*at], &mut self.pages[*at]))
-            .collect();
-        let sound: Vec<bool> = match key {
-            None => vec![true; candidates.len()],
-            Some(key) => {
-                let pages: Vec<_> = candidates.iter().map(|at| &self.pages[*at]).collect();
-                let hashes = key.hash_pages(&pages);
-                let wanted = candidates.iter().map(|at| self.hashes[*at]);
-                hashes.into_iter().zip(wanted).map(|(hash, wanted)| hash == wanted).collect()
-            }
-        };
-        for (at, sound) in candidates.into_iter().zip(&sound) {
-            self.found[at] = *sound;
-        }
-        sound.into_iter().filter(|sound| *sound).count()
-    }
-
-    /// What was found, its contents put into an empty buffer.
-    fn end(self, sources: [usize; 4], mut contents: Vec<u8>) -> Found {
-        let mut known = PageSet::empty(self.hashes.len());
-        contents.reserve(sources.iter().sum::<usize>() * PAGE_SIZE);
-        for at in (0..self.hashes.len()).filter(|at| self.found[*at]) {
-            known.insert(at);
-            contents.extend_from_slice(&self.pages[at]);
-        }
-        Found { known, contents, sources }
+        (search, sources)
     }
 }

@@ -24,7 +24,7 @@ use pageshare_wire::ask::{Answer, encode_supply};
 use pageshare_wire::record::{Kind, decode_credit};
 use tracing::{debug, warn};
 
-use super::ingest::{Asked, Credit, Ingest, Then, Waiting, encode};
+use super::ingest::{Asked, Credit, Ingest, Then, Waiting};
 use super::migration::Migration;
 use super::outlet::Line;
 use super::workers::{Job, Pages, compressor};
@@ -180,12 +180,13 @@ impl Listen<'_> {
         let answer = Answer::decode(body, waiting.asked, waiting.bases.len())?;
         self.learn(&waiting, &answer);
         match waiting.then {
-            Then::Encode { draft, hashes, addresses, done } => {
+            Then::Encode { draft, whole, hashes, addresses, done } => {
                 if let Some(mut versions) = self.migration.versions() {
                     versions.note_unknown(&addresses, &hashes, &draft.contents(), &answer.known);
                 }
                 let pages = Pages::Answered(answer, waiting.bases);
-                encode(self.migration, Job { draft, hashes, pages, compress: false, done });
+                let compress = self.migration.gains().compresses(whole);
+                self.migration.workers.encode(Job { draft, hashes, pages, compress, done });
             }
             Then::Supply(contents) => {
                 let account = &self.migration.account;

@@ -93,6 +93,7 @@ pub(super) enum Then {
     /// The segment waits for it.
     Encode {
         draft: Draft,
+        whole: bool,
         hashes: Vec<PageHash>,
         /// Of the pages asked for.
         addresses: Vec<Address>,
@@ -110,6 +111,13 @@ struct Page {
     at: usize,
     asked: bool,
     merged: Option<bool>,
+}
+
+/// What a draft has been cut into.
+struct Cut {
+    pages: Vec<Page>,
+    /// The link is to show its speed by it.
+    whole: bool,
 }
 
 /// Reads one channel to its end.
@@ -154,14 +162,14 @@ impl Ingest<'_> {
                 sequence = self.last(&mut parser, draft, sequence)?;
                 break;
             }
-            let pages = self.cut(&mut parser, &mut draft, &mut blocks);
+            let Cut { pages, whole } = self.cut(&mut parser, &mut draft, &mut blocks);
             if self.channel > 0 && parser.kind() == ChannelKind::Main {
                 let words = "another QEMU began to migrate here while a migration was running";
                 return Err(Error::Refused(words.into()));
             }
             rest = draft.split_rest();
             if draft.stream_bytes() > 0 {
-                self.submit(draft, &pages, sequence)?;
+                self.submit(draft, &pages, whole, sequence)?;
                 sequence = sequence.wrapping_add(1);
             }
         }
@@ -185,16 +193,17 @@ impl Ingest<'_> {
         }
         parser.finish(draft.uncovered());
         draft.add(Token::Bytes, length, false);
-        self.submit(draft, &[], sequence)?;
+        self.submit(draft, &[], false, sequence)?;
         Ok(sequence.wrapping_add(1))
     }
 
-    /// Covers the draft with tokens; returns its pages.
-    fn cut(&self, parser: &mut Parser, draft: &mut Draft, blocks: &mut Blocks) -> Vec<Page> {
+    /// Covers the draft with tokens.
+    fn cut(&self, parser: &mut Parser, draft: &mut Draft, blocks: &mut Blocks) -> Cut {
         let (mut zeros, mut merged_pages, mut at) = (0, 0, 0);
         let mut pages = Vec::new();
         let mut gains = self.migration.gains();
-        let gains = &mut *gains;
+        let now = self.migration.seconds_to(Instant::now());
+        let whole = gains.took(draft.stream_bytes(), now);
         while let Step::Token { token, length } = parser.step(draft.uncovered()) {
             if !blocks.learned && parser.has_listed_blocks() {
                 self.migration.learn_blocks(parser.blocks());
@@ -210,7 +219,7 @@ impl Ingest<'_> {
                     Candidates::Ksm => merged == Some(true),
                     Candidates::Off => false,
                 };
-                ask = candidate && gains.ask.worth_it(&gains.link);
+                ask = candidate && gains.asks();
                 merged_pages += usize::from(merged == Some(true));
                 let (name, offset) = parser.page();
                 let address = (blocks.number(name, self.migration), offset);
@@ -224,10 +233,10 @@ impl Ingest<'_> {
         add(&account.pages, pages.len());
         add(&account.pages_merged, merged_pages);
         add(&account.zero_pages, zeros);
-        pages
+        Cut { pages, whole }
     }
 
-    fn submit(&self, draft: Draft, pages: &[Page], number: u32) -> Result<(), Error> {
+    fn submit(&self, draft: Draft, pages: &[Page], whole: bool, number: u32) -> Result<(), Error> {
         let (done, encoded) = mpsc::sync_channel(1);
         let asked: Vec<&Page> = pages.iter().filter(|page| page.asked).collect();
         let hashes = self.hash(&draft);
@@ -237,7 +246,8 @@ impl Ingest<'_> {
         }
         if asked.is_empty() {
             let pages = Pages::Answered(Answer::default(), Vec::new());
-            encode(self.migration, Job { draft, hashes, pages, compress: false, done });
+            let compress = self.migration.gains().compresses(whole);
+            self.migration.workers.encode(Job { draft, hashes, pages, compress, done });
             return self.outlet.put(number, encoded);
         }
         self.outlet.put(number, encoded)?;
@@ -263,12 +273,13 @@ impl Ingest<'_> {
             waiting.then = Then::Supply(draft.contents().into_iter().flatten().copied().collect());
             self.wait(number, waiting);
             self.link.send(Kind::Ask, number, &[&ask.encode()])?;
-            let job = Job { draft, hashes, pages: Pages::AtOnce, compress: false, done };
-            encode(self.migration, job);
+            let compress = self.migration.gains().compresses(whole);
+            let job = Job { draft, hashes, pages: Pages::AtOnce, compress, done };
+            self.migration.workers.encode(job);
         } else {
             add(&account.segments_asked, 1);
             let addresses = asked.iter().map(|page| page.address).collect();
-            waiting.then = Then::Encode { draft, hashes, addresses, done };
+            waiting.then = Then::Encode { draft, whole, hashes, addresses, done };
             self.wait(number, waiting);
             self.link.send(Kind::Ask, number, &[&ask.encode()])?;
         }
@@ -359,17 +370,4 @@ fn to_keep(draft: &Draft, pages: &[Page], hashes: &[PageHash]) -> KeptPages {
         keep.contents.extend_from_slice(draft.at(page.at));
     }
     keep
-}
-
-/// Encodes a segment, compressing it if that pays.
-pub(super) fn encode(migration: &Migration, mut job: Job) {
-    let referenced = match &job.pages {
-        Pages::Answered(answer, _) => answer.known.count(),
-        Pages::AtOnce => job.draft.asked(),
-    };
-    let literals = job.draft.stream_bytes().saturating_sub(referenced * PAGE_SIZE);
-    let mut gains = migration.gains();
-    let gains = &mut *gains;
-    job.compress = gains.compress.worth_it_or_probe(&mut gains.link, literals);
-    migration.workers.encode(job);
 }

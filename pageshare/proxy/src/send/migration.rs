@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pageshare_stream::RamBlock;
-use pageshare_wire::adaptive::{Link, PAGES_TOGETHER, StepGain};
+use pageshare_wire::adaptive::Gains;
 use pageshare_wire::hello::MigrationId;
 use tracing::{debug, warn};
 
@@ -41,14 +41,6 @@ pub(super) struct Migration {
     open: AtomicUsize,
 }
 
-/// What was learnt about the link and about what pays on it.
-#[derive(Debug)]
-pub(super) struct Gains {
-    pub(super) link: Link,
-    pub(super) ask: StepGain,
-    pub(super) compress: StepGain,
-}
-
 impl Migration {
     /// A migration whose first connection comes from process `pid`, if that is known.
     pub(super) fn begin(
@@ -56,8 +48,6 @@ impl Migration {
         workers: Workers,
         pid: Option<u32>,
     ) -> Result<Self, Error> {
-        let ask = StepGain::new(sender.ask, PAGES_TOGETHER);
-        let compress = StepGain::new(sender.compress, 1);
         let ksm = match (sender.ksm_pid, sender.candidates) {
             (Some(pid), _) => Some(pid),
             (None, Candidates::Ksm) => pid.filter(|pid| is_qemu(*pid)),
@@ -84,7 +74,7 @@ impl Migration {
             workers,
             id,
             began: Instant::now(),
-            gains: Mutex::new(Gains { link: Link::default(), ask, compress }),
+            gains: Mutex::new(Gains::new(sender.ask, sender.compress)),
             ksm,
             versions: versions.map(Mutex::new),
             earlier,

@@ -135,7 +135,7 @@ fn account(migration: &Migration, done: &Done, bytes: usize, sent: Sent) {
         bytes,
         span: (migration.seconds_to(sent.began), migration.seconds_to(sent.ended)),
         waited: sent.waited,
-        compressed: compression.is_some_and(|(from, to)| to < from),
+        stream: done.encoded.stream_bytes(),
     });
     if let Some((from, to)) = compression {
         gains.compress.cost(from, done.seconds);

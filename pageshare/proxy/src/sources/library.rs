@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pageshare_index::snapshot;
-use pageshare_index::{Catalogue, HashKey, PAGE_SIZE, PageHash, Table, TableBuilder};
+use pageshare_index::{Catalogue, HashKey, PAGE_SIZE, PageHash, Place, Table, TableBuilder};
 
 use super::reader::{Reader, Stamp};
 use crate::error::Error;
@@ -74,22 +74,54 @@ impl Library {
         snapshot::encode(&self.key, &self.catalogue, &self.table)
     }
 
-    /// Copies the `nth` page that may have this hash. Whether it still has is for the caller to
-    /// check.
-    pub fn read(&self, hash: PageHash, nth: usize, copy: &mut [u8; PAGE_SIZE]) -> bool {
-        let page = self.table.find(hash).nth(nth);
-        let place = page.and_then(|page| self.catalogue.place(page));
-        place.is_some_and(|place| {
+    /// Copies, of each page that is wanted, the `nth` one that may have its hash to where it is
+    /// wanted among `copies`. Whether it still has is for the caller to check. Returns where
+    /// something was copied.
+    pub fn read(
+        &self,
+        wanted: &[(usize, PageHash)],
+        nth: usize,
+        copies: &mut [[u8; PAGE_SIZE]],
+    ) -> Vec<usize> {
+        // The table is larger than a processor's caches: looking up all at once, the processor
+        // waits for several lookups' memory at a time.
+        let place = |(at, hash): &(usize, PageHash)| {
+            let page = self.table.find(*hash).nth(nth)?;
+            Some((*at, self.catalogue.place(page)?))
+        };
+        let places: Vec<(usize, Place)> = wanted.iter().filter_map(place).collect();
+        let mut copied = Vec::with_capacity(places.len());
+        let mut copy = |run: &[(usize, Place)]| {
+            let Some((at, place)) = run.first() else { return false };
             let reader = self.readers.get(place.origin as usize).and_then(Option::as_ref);
-            reader.is_some_and(|reader| reader.page(place.address, copy).is_ok())
-        })
+            let copies = &mut copies[*at..at + run.len()];
+            let there = reader.is_some_and(|it| it.pages(place.address, copies).is_ok());
+            if there {
+                copied.extend(run.iter().map(|(at, _)| *at));
+            }
+            there
+        };
+        let follows = |(at, a): &(usize, Place), (next, b): &(usize, Place)| {
+            at + 1 == *next && a.origin == b.origin && a.address + PAGE_SIZE as u64 == b.address
+        };
+        for run in places.chunk_by(follows) {
+            if !copy(run) && run.len() > 1 {
+                // Some of them may be there.
+                for one in run.chunks(1) {
+                    copy(one);
+                }
+            }
+        }
+        copied
     }
 
     /// Copies a page with this hash to `copy`, if there still is one. What was copied is hashed
     /// again, so that `copy` holds the page asked for or the answer is no.
     pub fn copy(&self, hash: PageHash, copy: &mut [u8; PAGE_SIZE]) -> bool {
-        (0..self.table.find(hash).count())
-            .any(|nth| self.read(hash, nth, copy) && self.key.hash(copy) == hash)
+        let copies = std::array::from_mut(copy);
+        (0..self.table.find(hash).count()).any(|nth| {
+            !self.read(&[(0, hash)], nth, copies).is_empty() && self.key.hash(&copies[0]) == hash
+        })
     }
 
     /// Memory that the index occupies, in bytes.

@@ -74,14 +74,17 @@ impl Reader {
         }
     }
 
-    /// Copies one page.
+    /// Copies the pages from `address` on.
     ///
     /// # Errors
-    /// If it can no longer be read.
-    pub(super) fn page(&self, address: u64, copy: &mut [u8; PAGE_SIZE]) -> io::Result<()> {
+    /// If they can no longer be read.
+    pub(super) fn pages(&self, address: u64, copies: &mut [[u8; PAGE_SIZE]]) -> io::Result<()> {
         match self {
-            Self::Plain(file) => file.read_exact_at(copy, address),
-            Self::Compressed(image) => image.page(address, copy),
+            Self::Plain(file) => file.read_exact_at(copies.as_flattened_mut(), address),
+            Self::Compressed(image) => {
+                let addresses = (address..).step_by(PAGE_SIZE);
+                addresses.zip(copies).try_for_each(|(address, copy)| image.page(address, copy))
+            }
         }
     }
 }

@@ -36,7 +36,8 @@ impl Model {
     fn send(&mut self, segments: u32, work: f64, speed: f64) -> f64 {
         let mut compressed = 0;
         for _ in 0..segments {
-            let on = self.compress.worth_it_or_probe(&mut self.link, SEGMENT);
+            let whole = self.link.probe(SEGMENT) && self.compress.adapts();
+            let on = !whole && self.compress.worth_it(&self.link);
             let cost = if on { SECONDS_A_BYTE * as_f64(SEGMENT) } else { 0.0 };
             let bytes = if on { SEGMENT / 4 } else { SEGMENT };
             self.now += work + cost;
@@ -57,7 +58,7 @@ impl Model {
                 self.buffered = left;
             }
             let span = (begin, self.now);
-            self.link.wrote(Written { bytes, span, waited, compressed: on });
+            self.link.wrote(Written { bytes, span, waited, stream: SEGMENT });
             if on {
                 compressed += 1;
                 self.compress.cost(SEGMENT, cost);
@@ -219,4 +220,61 @@ fn what_saves_nothing_stops_and_is_still_sampled() {
         hashing.cost(SEGMENT, SAVED);
     }
     assert!(!hashing.pays(&link), "and not where it costs more than that");
+}
+
+/// Sends so much of the stream in segments, of which pages that are asked for save four fifths, where
+/// the sender and the link go on at these speeds with asking and without; returns the share of the
+/// segments that were asked for.
+fn ask(gains: &mut Gains, now: &mut f64, mib: usize, with: f64, without: f64, link: f64) -> f64 {
+    let (segments, mut asked) = (mib << 20 >> 18, 0);
+    for _ in 0..segments {
+        let _ = gains.took(SEGMENT, *now);
+        let on = gains.asks();
+        let bytes = if on { SEGMENT / 5 } else { SEGMENT };
+        let seconds = as_f64(SEGMENT) / if on { with } else { without.min(link) };
+        let waited = !on && link < without;
+        let span = (*now, *now + if waited { seconds } else { as_f64(bytes) / 4e9 });
+        *now += seconds;
+        gains.link.wrote(Written { bytes, span, waited, stream: SEGMENT });
+        if on {
+            asked += 1;
+            gains.ask.cost(SEGMENT, 0.3e-9 * as_f64(SEGMENT));
+            gains.ask.outcome(SEGMENT, SEGMENT / 5 * 4);
+        }
+    }
+    f64::from(asked) / as_f64(segments)
+}
+
+#[test]
+fn asking_stops_where_both_hosts_are_slower_with_it_than_the_link_without() {
+    let (mut gains, mut now) = (Gains::new(Policy::Adaptive, Policy::Never), 0.0);
+    ask(&mut gains, &mut now, 256, 600e6, 1.1e9, 1.2e9);
+    let share = ask(&mut gains, &mut now, 4096, 600e6, 1.1e9, 1.2e9);
+    assert!(share < 0.1, "{share}");
+    let share = ask(&mut gains, &mut now, 2048, 2e9, 1.1e9, 1.2e9);
+    assert!(share > 0.5, "it comes back when it is no slower: {share}");
+}
+
+#[test]
+fn asking_goes_on_where_it_hides_behind_a_fast_link() {
+    let (mut gains, mut now) = (Gains::new(Policy::Adaptive, Policy::Never), 0.0);
+    let share = ask(&mut gains, &mut now, 4096, 1.1e9, 1.1e9, 1.2e9);
+    assert!(share > 0.8, "{share}");
+}
+
+#[test]
+fn there_is_no_race_over_a_link_that_asking_surely_hides_behind() {
+    let (mut gains, mut now) = (Gains::new(Policy::Adaptive, Policy::Never), 0.0);
+    // On busy hosts: whole pages would take as long, and asking saves bytes.
+    let share = ask(&mut gains, &mut now, 4096, 90e6, 400e6, 118e6);
+    assert!(share > 0.98, "{share}");
+}
+
+#[test]
+fn what_the_operator_says_is_done() {
+    for (policy, share) in [(Policy::Always, 1.0), (Policy::Never, 0.0)] {
+        let (mut gains, mut now) = (Gains::new(policy, Policy::Never), 0.0);
+        let asked = ask(&mut gains, &mut now, 1024, 600e6, 1.1e9, 1.2e9);
+        assert!((asked - share).abs() < f64::EPSILON, "{policy:?}: {asked}");
+    }
 }

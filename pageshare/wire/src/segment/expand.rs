@@ -17,7 +17,7 @@ pub struct Held {
     pub hashes: Vec<PageHash>,
     /// Which of them are held.
     pub known: PageSet,
-    /// The contents of those, in order.
+    /// A page for each hash, at its index, and maybe more; of those not held, anything.
     pub contents: Vec<u8>,
     /// Earlier versions held, by the index of the page in `hashes`, ascending.
     pub bases: Vec<(u16, Box<[u8; PAGE_SIZE]>)>,
@@ -140,7 +140,6 @@ impl<'a> SegmentView<'a> {
         let result = Expansion {
             literals,
             held,
-            contents: &held.contents,
             bases: &held.bases,
             supplied: &held.supplied,
             placed: Vec::with_capacity(held.hashes.len()),
@@ -219,7 +218,6 @@ impl<'a> Ops<'a> {
 struct Expansion<'a> {
     literals: &'a [u8],
     held: &'a Held,
-    contents: &'a [u8],
     bases: &'a [(u16, Box<[u8; PAGE_SIZE]>)],
     supplied: &'a [u8],
     placed: Vec<Placed>,
@@ -270,7 +268,6 @@ impl<'a> Expansion<'a> {
         let index = self.placed.len();
         let hash = *self.held.hashes.get(index).ok_or(OPS)?;
         let holds = self.held.known.contains(index);
-        let held = if holds { split(&mut self.contents, PAGE_SIZE)? } else { &[] };
         let base = self.base(index);
         let new = match treatment {
             Treatment::Reference | Treatment::AtOnce if holds => false,
@@ -281,7 +278,10 @@ impl<'a> Expansion<'a> {
         };
         self.placed.push(Placed { hash, at: self.out.len(), new });
         match treatment {
-            _ if !new => self.put(held),
+            _ if !new => {
+                let at = index * PAGE_SIZE;
+                self.put(self.held.contents.get(at..at + PAGE_SIZE).ok_or(OPS)?)
+            }
             Treatment::AtOnce => {
                 let content = split(&mut self.supplied, PAGE_SIZE)?;
                 self.put(content)
