@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::address::Address;
 use crate::sources::SourceSpec;
@@ -133,8 +133,9 @@ pub(super) struct SendingArgs {
     /// Whether to compress what the receiver does not have.
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
     pub(super) compress: PolicyArg,
-    /// Level of zstd.
+    /// Level of zstd: up to 22, which is the slowest; below 0 it is faster still.
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(i32).range(-131_072..=22))]
     pub(super) level: i32,
     /// Threads that compress; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]

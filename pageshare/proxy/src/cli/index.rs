@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::args::IndexArgs;
 use super::proxies::threads;
@@ -16,11 +16,16 @@ pub(super) fn run(arguments: IndexArgs) -> Result<ExitCode, Error> {
     let key = Scope::load(&arguments.scope)?.key.hash_key();
     let (sources, threads) = (&arguments.source, threads(arguments.threads));
     let mut scanned = scan(sources, &key, threads)?;
+    replace(&arguments.out, &scanned)?;
+    let Some(seconds) = arguments.every else { return Ok(ExitCode::SUCCESS) };
     loop {
-        replace(&arguments.out, &scanned)?;
-        let Some(seconds) = arguments.every else { return Ok(ExitCode::SUCCESS) };
         std::thread::sleep(Duration::from_secs(seconds));
-        scanned = rescan(&scanned.library, sources, &key, threads)?;
+        // An image may be away while it is replaced, a disk full until somebody makes room.
+        let again = rescan(&scanned.library, sources, &key, threads);
+        match again.and_then(|new| replace(&arguments.out, &new).map(|()| new)) {
+            Ok(new) => scanned = new,
+            Err(error) => warn!("{error}; the index written before stays"),
+        }
     }
 }
 
