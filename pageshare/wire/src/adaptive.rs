@@ -46,8 +46,9 @@ pub struct Gains {
     pub link: Link,
     /// Asking whether the destination has a page.
     pub ask: StepGain,
-    /// Compressing a segment's literal bytes.
-    pub compress: StepGain,
+    /// Compressing a segment's literal bytes: those that look like noise, and others.
+    noise: StepGain,
+    compress: StepGain,
     race: Race,
     asks: bool,
 }
@@ -59,6 +60,7 @@ impl Gains {
         Self {
             link: Link::default(),
             ask: StepGain::new(ask, PAGES_TOGETHER),
+            noise: StepGain::new(compress, 1),
             compress: StepGain::new(compress, 1),
             race: Race::default(),
             asks: true,
@@ -85,10 +87,20 @@ impl Gains {
         self.asks && self.ask.worth_it(&self.link)
     }
 
-    /// Whether to compress the literal bytes of a segment, which is to go `whole` or not.
+    /// Whether to compress the literal bytes of a segment that is to go `whole` or not, and looks
+    /// like `noise` or not.
     #[must_use]
-    pub fn compresses(&mut self, whole: bool) -> bool {
-        !(whole && self.compress.adapts()) && self.compress.worth_it(&self.link)
+    pub fn compresses(&mut self, whole: bool, noise: bool) -> bool {
+        let step = if noise { &mut self.noise } else { &mut self.compress };
+        !(whole && step.adapts()) && step.worth_it(&self.link)
+    }
+
+    /// Bytes that look like `noise` or not have been compressed from a length to another, in
+    /// `seconds` of processor time.
+    pub fn compressed(&mut self, noise: bool, (from, to): (usize, usize), seconds: f64) {
+        let step = if noise { &mut self.noise } else { &mut self.compress };
+        step.cost(from, seconds);
+        step.outcome(from, from - to);
     }
 }
 

@@ -45,6 +45,7 @@ mod chain;
 pub mod delta;
 pub mod hello;
 mod literals;
+mod noise;
 mod page_set;
 pub mod record;
 pub mod segment;

@@ -27,7 +27,7 @@ use tracing::{debug, warn};
 use super::ingest::{Asked, Credit, Ingest, Then, Waiting};
 use super::migration::Migration;
 use super::outlet::Line;
-use super::workers::{Job, Pages, compressor};
+use super::workers::{Pages, compressor};
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::handshake;
@@ -185,8 +185,7 @@ impl Listen<'_> {
                     versions.note_unknown(&addresses, &hashes, &draft.contents(), &answer.known);
                 }
                 let pages = Pages::Answered(answer, waiting.bases);
-                let compress = self.migration.gains().compresses(whole);
-                self.migration.workers.encode(Job { draft, hashes, pages, compress, done });
+                self.migration.encode(draft, hashes, pages, whole, done);
             }
             Then::Supply(contents) => {
                 let account = &self.migration.account;

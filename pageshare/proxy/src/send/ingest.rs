@@ -16,7 +16,7 @@ use super::Candidates;
 use super::migration::Migration;
 use super::outlet::Outlet;
 use super::versions::Address;
-use super::workers::{Base, BaseContent, Done, Job, Pages};
+use super::workers::{Base, BaseContent, Done, Pages};
 use crate::buffers::SEGMENT_BYTES;
 use crate::error::Error;
 use crate::fuse::Fuse;
@@ -246,8 +246,7 @@ impl Ingest<'_> {
         }
         if asked.is_empty() {
             let pages = Pages::Answered(Answer::default(), Vec::new());
-            let compress = self.migration.gains().compresses(whole);
-            self.migration.workers.encode(Job { draft, hashes, pages, compress, done });
+            self.migration.encode(draft, hashes, pages, whole, done);
             return self.outlet.put(number, encoded);
         }
         self.outlet.put(number, encoded)?;
@@ -273,9 +272,7 @@ impl Ingest<'_> {
             waiting.then = Then::Supply(draft.contents().into_iter().flatten().copied().collect());
             self.wait(number, waiting);
             self.link.send(Kind::Ask, number, &[&ask.encode()])?;
-            let compress = self.migration.gains().compresses(whole);
-            let job = Job { draft, hashes, pages: Pages::AtOnce, compress, done };
-            self.migration.workers.encode(job);
+            self.migration.encode(draft, hashes, Pages::AtOnce, whole, done);
         } else {
             add(&account.segments_asked, 1);
             let addresses = asked.iter().map(|page| page.address).collect();

@@ -1,16 +1,18 @@
 //! What the channels of one migration share.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
+use pageshare_index::PageHash;
 use pageshare_stream::RamBlock;
 use pageshare_wire::adaptive::Gains;
 use pageshare_wire::hello::MigrationId;
+use pageshare_wire::segment::Draft;
 use tracing::{debug, warn};
 
 use super::versions::Versions;
-use super::workers::Workers;
+use super::workers::{Done, Job, Pages, Workers};
 use super::{Candidates, Sender};
 use crate::blocks::BlockNames;
 use crate::buffers::Buffers;
@@ -99,6 +101,24 @@ impl Migration {
         if let Some(ksm) = &self.ksm {
             locked(ksm).learn(blocks);
         }
+    }
+
+    /// Has a segment encoded, compressed if that pays; a `whole` one is to show the link's speed.
+    pub(super) fn encode(
+        &self,
+        draft: Draft,
+        hashes: Vec<PageHash>,
+        pages: Pages,
+        whole: bool,
+        done: mpsc::SyncSender<Done>,
+    ) {
+        let noise = match &pages {
+            Pages::Answered(answer, _) => draft.is_noise(&answer.known),
+            // What is missing of them is compressed when it is supplied.
+            Pages::AtOnce => false,
+        };
+        let compress = self.gains().compresses(whole, noise);
+        self.workers.encode(Job { draft, hashes, pages, compress, noise, done });
     }
 
     /// Whether KSM has merged a page; nothing when KSM is not looked at.

@@ -138,8 +138,7 @@ fn account(migration: &Migration, done: &Done, bytes: usize, sent: Sent) {
         stream: done.encoded.stream_bytes(),
     });
     if let Some((from, to)) = compression {
-        gains.compress.cost(from, done.seconds);
-        gains.compress.outcome(from, from - to);
+        gains.compressed(done.noise, (from, to), done.seconds);
         add(&account.compressed_from, from);
         add(&account.compressed_to, to);
     }

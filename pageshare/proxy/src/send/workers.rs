@@ -34,6 +34,8 @@ pub(super) struct Job {
     pub(super) hashes: Vec<PageHash>,
     pub(super) pages: Pages,
     pub(super) compress: bool,
+    /// What travels of it looks like noise.
+    pub(super) noise: bool,
     pub(super) done: mpsc::SyncSender<Done>,
 }
 
@@ -57,6 +59,7 @@ impl Pages {
 /// An encoded segment and the seconds of processor time it took.
 pub(super) struct Done {
     pub(super) encoded: Encoded,
+    pub(super) noise: bool,
     pub(super) seconds: f64,
     /// Pages that travel as differences, and the bytes that this spares before compression.
     pub(super) deltas: usize,
@@ -121,7 +124,8 @@ fn finish(job: Job, compressor: Option<&mut Compressor>) {
     let encoded = job.draft.encode(job.hashes, &treatments, &deltas, compressor);
     let seconds = thread_time().saturating_sub(begin).as_secs_f64();
     // A channel that has failed no longer waits for its segments.
-    let done = Done { encoded, seconds, deltas: deltas.len(), delta_saved, deltas_kept: kept };
+    let (noise, deltas) = (job.noise, deltas.len());
+    let done = Done { encoded, noise, seconds, deltas, delta_saved, deltas_kept: kept };
     let _ = job.done.send(done);
 }
 

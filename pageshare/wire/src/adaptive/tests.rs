@@ -278,3 +278,19 @@ fn what_the_operator_says_is_done() {
         assert!((asked - share).abs() < f64::EPSILON, "{policy:?}: {asked}");
     }
 }
+
+#[test]
+fn what_compresses_is_compressed_in_the_midst_of_noise() {
+    let mut gains = Gains::new(Policy::Never, Policy::Adaptive);
+    let mut tried = [0, 0];
+    for number in 0..2000 {
+        let noise = number % 20 != 0;
+        if gains.compresses(false, noise) {
+            tried[usize::from(noise)] += 1;
+            let to = if noise { SEGMENT } else { SEGMENT / 4 };
+            gains.compressed(noise, (SEGMENT, to), SECONDS_A_BYTE * as_f64(SEGMENT));
+        }
+    }
+    assert_eq!(tried[0], 100);
+    assert!((1..200).contains(&tried[1]), "{tried:?}");
+}

@@ -6,6 +6,8 @@ use pageshare_stream::{PAGE_SIZE, RamWord, Token};
 use super::{SEGMENT_HEADER_BYTES, Treatment, op, states};
 use crate::chain::Chain;
 use crate::literals::{self, Coded, Compressor};
+use crate::noise::Noise;
+use crate::page_set::PageSet;
 
 enum Op {
     Literal { bytes: u32 },
@@ -117,6 +119,22 @@ impl Draft {
     #[must_use]
     pub fn at(&self, offset: usize) -> &[u8] {
         self.stream.get(offset..offset + PAGE_SIZE).unwrap_or_default()
+    }
+
+    /// Whether what travels of it, if these of the pages asked for need not, looks like noise.
+    #[must_use]
+    pub fn is_noise(&self, known: &PageSet) -> bool {
+        let mut noise = Noise::default();
+        for (_, page) in
+            self.contents().into_iter().enumerate().filter(|(at, _)| !known.contains(*at))
+        {
+            noise.look(page);
+        }
+        if self.asked.len() < self.stream.len() / PAGE_SIZE / 2 {
+            // Most of it was not asked for. Wherever its pages begin, this meets each once.
+            self.stream.as_chunks().0.iter().for_each(|page| noise.look(page));
+        }
+        noise.is_all()
     }
 
     /// Hashes of the pages to ask for, in order.
