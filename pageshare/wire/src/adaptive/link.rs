@@ -20,7 +20,7 @@ const CLEARLY: f64 = 1.5;
 /// Stream bytes that go whole to show the link's speed: a run, whatever it begins with.
 const PROBE_BYTES: usize = RUN_BYTES + BUFFER;
 /// Stream bytes before the link is first tried with all of them.
-const FIRST_PROBE: usize = 8 << 20;
+const FIRST_PROBE: usize = 4 << 20;
 /// Stream bytes from one such trial to the next.
 const PROBE: usize = 256 << 20;
 

@@ -7,13 +7,15 @@
 /// Stream bytes before a heat is timed: what was in flight came the other way.
 const LEAD: usize = 8 << 20;
 /// Stream bytes that are timed.
-const HEAT: usize = 16 << 20;
-/// Heats each way. The fastest counts: whatever else a machine does only ever slows one down.
+const HEAT: usize = 12 << 20;
+/// Heats each way, at most. The fastest counts: whatever else a machine does only slows one down.
 const HEATS: u32 = 2;
 /// Stream bytes until the next race.
 const REST: usize = 512 << 20;
 /// Going without has to take less than this, in parts of the time with asking: it fills the link.
 const CLEARLY: f64 = 0.9;
+/// Where it takes less than this after one heat each, no other is run.
+const BY_FAR: f64 = 0.65;
 
 /// The two ways against each other.
 #[derive(Debug, Clone, Default)]
@@ -63,11 +65,12 @@ impl Race {
                 let way = usize::from(number.is_multiple_of(2));
                 let seconds = (now - from) / super::as_f64(bytes);
                 self.best[way] = Some(self.best[way].map_or(seconds, |best| best.min(seconds)));
-                if number + 1 < 2 * HEATS {
+                let [without, with] = self.best;
+                let less_than = |part| without.zip(with).is_some_and(|(a, b)| a < part * b);
+                if number + 1 < 2 * HEATS && !less_than(BY_FAR) {
                     return Phase::Heat { number: number + 1, bytes: 0, timed_from: None };
                 }
-                let [without, with] = self.best;
-                self.lost = without.zip(with).is_some_and(|(a, b)| a < CLEARLY * b);
+                self.lost = less_than(CLEARLY);
                 Phase::Rest(REST)
             }
             _ => Phase::Heat { number, bytes, timed_from },
