@@ -55,6 +55,9 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
         for page in expanded.iter().flatten() {
             assert_eq!(key.hash(&out[page.at..page.at + 4096]), page.hash);
         }
+        if let (Ok(_), Some(bytes)) = (&expanded, view.verbatim()) {
+            assert_eq!(bytes, out);
+        }
         assert!(out.len() <= 1 << 20);
         assert_eq!(out.len(), if expanded.is_ok() { view.stream_bytes() } else { 0 });
     }

@@ -156,6 +156,9 @@ fn expand(body: &[u8], held: &Held) -> Result<(Vec<u8>, Vec<Placed>), WireError>
     let view = SegmentView::parse(body)?;
     let mut expander = Expander::new().expect("memory for an expander");
     let placed = view.expand(4, held, &key(), &mut Chain::default(), &mut expander, &mut out)?;
+    if let Some(bytes) = view.verbatim() {
+        assert_eq!(bytes, out);
+    }
     for page in &placed {
         assert_eq!(key().hash(&out[page.at..page.at + PAGE_SIZE]), page.hash);
     }
@@ -462,4 +465,30 @@ fn the_golden_records_are_what_is_written_today() {
     }
     let golden = std::fs::read(path).unwrap();
     assert!(golden_records() == golden, "the protocol has changed: raise its version");
+}
+
+#[test]
+fn what_came_as_it_is_need_not_be_copied_and_nothing_else_is_taken_for_it() {
+    let text = b"a stretch of device state".repeat(20);
+    let verbatim = |draft: Draft, compressor: Option<&mut Compressor>| {
+        let hashes = draft.hash(&key());
+        let treatments = vec![Treatment::Content; hashes.len()];
+        let body =
+            body(&draft.encode(hashes, &treatments, &[], compressor), 4, &mut Chain::default());
+        SegmentView::parse(&body).expect("a sound body").verbatim().map(<[u8]>::to_vec)
+    };
+    let draft = |pieces: &[(Token, usize, bool)], stream: Vec<u8>| {
+        let mut draft = Draft::new(stream);
+        pieces.iter().for_each(|(token, length, ask)| draft.add(*token, *length, *ask));
+        draft
+    };
+    let plain = || draft(&[(Token::Bytes, text.len(), false)], text.clone());
+    assert_eq!(verbatim(plain(), None), Some(text.clone()));
+    let mut compressor = Compressor::new(1).expect("a level that zstd has");
+    assert_eq!(verbatim(plain(), Some(&mut compressor)), None, "compressed");
+    let page = || vec![7; PAGE_SIZE];
+    assert_eq!(verbatim(draft(&[(Token::Content, PAGE_SIZE, true)], page()), None), None, "asked");
+    let zero = RamWord(RamWord::ZERO | RamWord::CONTINUE);
+    let stream = [zero.to_bytes().as_slice(), &[0]].concat();
+    assert_eq!(verbatim(draft(&[(Token::Zero(zero), 9, false)], stream), None), None, "left out");
 }

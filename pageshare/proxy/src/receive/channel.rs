@@ -17,7 +17,7 @@ use pageshare_index::{HashKey, PAGE_SIZE};
 use pageshare_stream::ReturnPath;
 use pageshare_wire::ask::{Ask, decode_supply};
 use pageshare_wire::record::{Kind, LONGEST_SEGMENT};
-use pageshare_wire::segment::{Held, SegmentView};
+use pageshare_wire::segment::{Held, Placed, SegmentView};
 use pageshare_wire::{Chain, Expander, WireError};
 use tracing::{debug, warn};
 
@@ -180,8 +180,8 @@ impl Take<'_> {
                     self.put(Question { number: header.sequence, ask, keep: false });
                 }
                 Kind::Segment => {
-                    self.segment(header.sequence, &body, &mut stream)?;
-                    self.pass_on(&stream, &mut reverse, &start_reverse)?;
+                    let bytes = self.segment(header.sequence, &body, &mut stream)?;
+                    self.pass_on(bytes, &mut reverse, &start_reverse)?;
                 }
                 Kind::Supply => {
                     self.supply(header.sequence, &body)?;
@@ -285,8 +285,13 @@ impl Take<'_> {
         let _ = self.ask.send(question);
     }
 
-    /// Expands a segment to `out`, or keeps it until it can be.
-    fn segment(&mut self, number: u32, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    /// The stream bytes of a segment, expanded to `out` if need be; none, where it has to wait.
+    fn segment<'b>(
+        &mut self,
+        number: u32,
+        body: &'b [u8],
+        out: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], Error> {
         out.clear();
         let behind = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         if number != self.next.wrapping_add(behind) {
@@ -298,7 +303,16 @@ impl Take<'_> {
         if self.waiting.is_empty() {
             let mut promised = self.promises.take(number);
             if self.complete(&view, number, &mut promised)? {
-                return self.expand(&view, promised, out);
+                if promised.hashes.is_empty()
+                    && let Some(bytes) = view.verbatim()
+                {
+                    self.next = number.wrapping_add(1);
+                    view.join(number, &[], &mut self.chain)?;
+                    self.follow(bytes, &[]);
+                    return Ok(bytes);
+                }
+                self.expand(&view, promised, out)?;
+                return Ok(out);
             }
             held = Some(promised);
         }
@@ -307,7 +321,7 @@ impl Take<'_> {
             return Err(WireError::Protocol("more sent than fits the window").into());
         }
         self.waiting.push_back(Stalled { body: body.to_vec(), stream_bytes, held });
-        Ok(())
+        Ok(&[])
     }
 
     fn supply(&mut self, number: u32, body: &[u8]) -> Result<(), Error> {
@@ -366,17 +380,22 @@ impl Take<'_> {
         let placed =
             view.expand(number, &held, self.key, &mut self.chain, &mut self.expander, out)?;
         self.session.buffers.give(held.contents);
+        self.follow(out, &placed);
+        Ok(())
+    }
+
+    /// Notes what the next bytes of the stream bring.
+    fn follow(&mut self, bytes: &[u8], placed: &[Placed]) {
         let account = &self.session.account;
-        add(&account.stream_bytes, out.len());
+        add(&account.stream_bytes, bytes.len());
         add(&account.pages_referenced, placed.iter().filter(|page| !page.new).count());
         {
             let mut recent = self.session.recent();
             for page in placed.iter().filter(|page| page.new) {
-                recent.insert(page.hash, &out[page.at..page.at + PAGE_SIZE]);
+                recent.insert(page.hash, &bytes[page.at..page.at + PAGE_SIZE]);
             }
         }
-        self.addresses.follow(out, &placed, self.session);
-        Ok(())
+        self.addresses.follow(bytes, placed, self.session);
     }
 }
 

@@ -91,6 +91,33 @@ impl<'a> SegmentView<'a> {
         chain
     }
 
+    /// The stream bytes, if all of them came as they are: nothing was asked for, or left out.
+    #[must_use]
+    pub fn verbatim(&self) -> Option<&'a [u8]> {
+        let Some(([op::LITERAL], length)) = self.ops.split_first_chunk() else { return None };
+        let all = self.literals == self.expanded && length == self.expanded.to_le_bytes();
+        (all && self.coding == Coding::Raw).then_some(self.payload)
+    }
+
+    /// Takes the segment's place in the chain, as number `sequence`; `asked` are the hashes of the
+    /// pages that were asked for.
+    ///
+    /// # Errors
+    /// If the chain does not match.
+    pub fn join(
+        &self,
+        sequence: u32,
+        asked: &[PageHash],
+        chain: &mut Chain,
+    ) -> Result<(), WireError> {
+        *chain = self.chain_after(sequence, asked, *chain);
+        if chain.value() == self.chain {
+            Ok(())
+        } else {
+            Err(WireError::Damaged("chained digest of a segment"))
+        }
+    }
+
     /// How many pages a Supply must bring before this segment can be expanded: those referred to
     /// at once that are not held.
     ///
@@ -126,10 +153,7 @@ impl<'a> SegmentView<'a> {
         expander: &mut Expander,
         out: &mut Vec<u8>,
     ) -> Result<Vec<Placed>, WireError> {
-        *chain = self.chain_after(sequence, &held.hashes, *chain);
-        if chain.value() != self.chain {
-            return Err(WireError::Damaged("chained digest of a segment"));
-        }
+        self.join(sequence, &held.hashes, chain)?;
         let literals = match self.coding {
             Coding::Raw => self.payload,
             Coding::Zstd => expander.expand(self.payload, self.literals)?,
