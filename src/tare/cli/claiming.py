@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -65,14 +68,15 @@ def check(
 
     asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.every()
     require_root()
+    commit = machine.commit()  # now: a check takes long enough for the next commit
     programs = places.programs()
     leftovers.clean()
     found: dict[str, claims.Result] = {}
     failed: list[str] = []
-    with printing.err.status("") as status:
-        workshop = claims.Workshop(places.home(), programs, places.cache(), status.update)
+    with _standing() as tell:
+        workshop = claims.Workshop(places.home(), programs, places.cache(), tell)
         for claim in asked:
-            status.update(escape(f"{claim.id}: {claim.sentence}"))
+            tell(f"{claim.id}: {claim.sentence}")
             try:
                 result = claim.check(workshop)
             except TareError as error:  # the others can be checked all the same
@@ -82,7 +86,7 @@ def check(
                 continue
             found[claim.id] = result
             if record:
-                ledger.keep(places.home(), claim, result, machine.commit())
+                ledger.keep(places.home(), claim, result, commit)
                 ledger.write(places.home(), claims.every())
             if not json_:
                 mark = "[green]holds[/]" if result.holds else "[red]does not hold[/]"
@@ -92,3 +96,25 @@ def check(
         printing.show_json([{"id": name, **result.as_json()} for name, result in found.items()])
     if failed or not all(result.holds for result in found.values()):
         raise typer.Exit(Exit.FAILED)
+
+
+@contextmanager
+def _standing() -> Iterator[Callable[[str], None]]:
+    """Shows what is being done; where no terminal does, a line now and then."""
+    if not printing.err.is_terminal:
+        yield _Lines()
+        return
+    with printing.err.status("") as status:
+        yield lambda words: status.update(escape(words))
+
+
+class _Lines:
+    """One line a minute, for a log."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, words: str) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + 60
+            printing.say("", words)
