@@ -27,7 +27,7 @@ fn an_index_that_is_kept_outlives_an_image_that_is_away_for_a_while() {
     let at = |name: &str| directory.path().join(name);
     let scope = lab::scope(directory.path(), "test");
     write(at("image"), [1; PAGE_SIZE]).expect("the scratch directory is writable");
-    let index = Command::new(env!("CARGO_BIN_EXE_pageshare"))
+    let index = Command::new(lab::binary())
         .args(["index", "--every", "1", "--scope", &scope, "--out"])
         .arg(at("index"))
         .arg(format!("--source=image:{}", at("image").display()))

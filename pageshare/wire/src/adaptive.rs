@@ -5,11 +5,11 @@
 //! less processor time than three quarters of what the link takes for it whole; and while it saves
 //! at least half a second of link time for each second that it takes from processors which guests
 //! need too. What is switched off is still tried, soon at first and then on one page (or segment) in
-//! [`SAMPLE`], so that it comes back when it would pay; what is switched on is left out for a moment
-//! now and then ([`Link::probe`]), for a link that is never filled does not show its speed.
+//! `SAMPLE`, so that it comes back when it would pay; what is switched on is left out for a moment
+//! now and then (`Link::probe`), for a link that is never filled does not show its speed.
 //!
 //! Asking costs the other host about as much as this one, and more of both hosts' QEMUs than can be
-//! told from here. On a link so fast that this matters, both ways race ([`race`]).
+//! told from here. On a link so fast that this matters, both ways race (`race`).
 
 mod link;
 mod race;
@@ -20,10 +20,10 @@ use race::Race;
 pub use step::StepGain;
 
 /// One in this many pages or segments is tried when the step has been off for a while.
-pub const SAMPLE: u32 = 64;
+const SAMPLE: u32 = 64;
 /// Pages tried one behind the other: a question costs two records and four changes of threads
 /// whatever it asks for, and so many pages are hashed together.
-pub const PAGES_TOGETHER: u32 = 16;
+const PAGES_TOGETHER: u32 = 16;
 /// What asking costs both hosts together, in parts of the hashing that is measured here: the receiver
 /// looks up, copies, hashes and copies again. Four to six have been measured.
 const BOTH_HOSTS: f64 = 6.0;

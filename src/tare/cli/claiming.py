@@ -73,7 +73,7 @@ def check(
     leftovers.clean()
     found: dict[str, claims.Result] = {}
     failed: list[str] = []
-    with _standing() as tell:
+    with standing() as tell:
         workshop = claims.Workshop(places.home(), programs, places.cache(), tell)
         for claim in asked:
             tell(f"{claim.id}: {claim.sentence}")
@@ -99,7 +99,7 @@ def check(
 
 
 @contextmanager
-def _standing() -> Iterator[Callable[[str], None]]:
+def standing() -> Iterator[Callable[[str], None]]:
     """Shows what is being done; where no terminal does, a line now and then."""
     if not printing.err.is_terminal:
         yield _Lines()

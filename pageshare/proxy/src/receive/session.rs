@@ -160,6 +160,10 @@ impl Session {
     fn find<'a>(&self, hashes: &'a [PageHash], key: &HashKey) -> (Search<'a>, [usize; 4]) {
         /// Pages with one prefix that an index holds, at most.
         const ALIKE: usize = 2;
+        if hashes.is_empty() {
+            // The stream that is being passed on holds the locks below.
+            return (Search::begin(hashes, Vec::new()), [0; 4]);
+        }
         let mut search = Search::begin(hashes, self.buffers.take_pages(hashes.len()));
         let mut sources = [0; 4];
         {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pageshare_index::PageHash;
 use pageshare_stream::RamBlock;
-use pageshare_wire::adaptive::Gains;
+use pageshare_wire::adaptive::{Gains, Policy};
 use pageshare_wire::hello::MigrationId;
 use pageshare_wire::segment::Draft;
 use tracing::{debug, warn};
@@ -112,8 +112,9 @@ impl Migration {
         whole: bool,
         done: mpsc::SyncSender<Done>,
     ) {
+        let adapts = self.sender.compress == Policy::Adaptive;
         let noise = match &pages {
-            Pages::Answered(answer, _) => draft.is_noise(&answer.known),
+            Pages::Answered(answer, _) => adapts && draft.is_noise(&answer.known),
             // What is missing of them is compressed when it is supplied.
             Pages::AtOnce => false,
         };

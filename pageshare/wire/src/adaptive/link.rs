@@ -122,7 +122,7 @@ impl Link {
     /// Whether the next `bytes` of the stream are to go whole although asking or compressing seems
     /// to pay: a run after the first [`FIRST_PROBE`], and later one in each [`PROBE`].
     #[must_use]
-    pub fn probe(&mut self, bytes: usize) -> bool {
+    pub(super) fn probe(&mut self, bytes: usize) -> bool {
         self.since_probe += bytes;
         let due = if self.probes == 0 { FIRST_PROBE } else { PROBE };
         if self.since_probe >= due {
