@@ -3,6 +3,7 @@ from collections import Counter
 import pytest
 
 from tare import experiment, plan
+from tare.cell import one_word
 from tare.errors import UnavailableError, UsageError
 from tare.workloads import registry, rows
 
@@ -59,6 +60,11 @@ def test_cells_of_one_guest_share_its_boot_and_only_those():
             visit.plot["environment"]
         }
     assert len(made.blocks[0]) == 3
+
+
+def test_a_cell_is_named_in_one_word_that_can_be_read():
+    assert one_word("host=first guest=all") == "host=first,guest=all"
+    assert one_word("micro 82.8 %") == "micro82.8%"
 
 
 def test_the_seed_decides_the_order_and_nothing_else():

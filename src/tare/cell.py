@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
@@ -20,3 +21,8 @@ class Cell(BaseModel):
     def without(self, *factors: str) -> tuple[tuple[str, str], ...]:
         """The levels but for some factors, as a key."""
         return tuple((k, v) for k, v in self.levels.items() if k not in factors)
+
+
+def one_word(level: str) -> str:
+    """A level as a part of a cell's name: `host=all,guest=first`, `micro82.8%`."""
+    return re.sub(r" (?=\w+=)", ",", level).replace(" ", "")

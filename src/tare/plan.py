@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tare.cell import Cell
+from tare.cell import Cell, one_word
 from tare.errors import UnavailableError, UsageError
 from tare.stats.family import Resolvability, family_resolvable
 
@@ -270,7 +270,7 @@ def _cells(experiment: Experiment, workload: Workload) -> tuple[Cell, ...]:
 
 def _name(levels: Mapping[str, str], experiment: Experiment) -> str:
     varied = [n for n in levels if len(experiment.factors.get(n, ())) > 1]
-    return "/".join(levels[n].replace(" ", "") for n in varied or list(levels)[:1])
+    return "/".join(one_word(levels[n]) for n in varied or list(levels)[:1])
 
 
 def _matches(levels: Mapping[str, str], rule: Mapping[str, tuple[str, ...]]) -> bool:
