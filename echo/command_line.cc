@@ -204,6 +204,10 @@ Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv
   } catch (const CLI::CallForAllHelp&) {
     throw HelpRequested(app.help("", CLI::AppFormatMode::All));
   } catch (const CLI::ParseError& error) {
+    const std::vector<std::string> words = app.remaining();
+    if (app.get_subcommands().empty() && !words.empty()) {
+      throw UsageError("there is no command '" + words.front() + "'");
+    }
     throw UsageError(error.what());
   }
   if (serve_command->parsed()) {

@@ -86,6 +86,7 @@ TEST(CommandLine, SaysWhatIsMissing) {
           .find("--peer is missing"),
       std::string::npos);
   EXPECT_NE(ErrorOf(kSocket, {"serve"}).find("--port is missing"), std::string::npos);
+  EXPECT_EQ(ErrorOf(kSocket, {"answer", "--port", "7"}), "there is no command 'answer'");
   EXPECT_NE(ErrorOf(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "1", "--out", "f"})
                 .find("--requests or --duration-ns"),
             std::string::npos);

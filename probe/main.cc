@@ -1,5 +1,7 @@
 #include <exception>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "costs.h"
 
@@ -35,8 +37,11 @@ int main(int argc, char** argv) {
     std::cout << app.help();
     return 0;
   } catch (const CLI::ParseError& error) {
-    std::cerr << "probe: " << error.what() << "\nRun probe --help for the costs, and probe COST "
-              << "--help for the options of one.\n";
+    const std::vector<std::string> words = app.remaining();
+    const bool nameless = app.get_subcommands().empty() && !words.empty();
+    std::cerr
+        << "probe: " << (nameless ? "there is no cost '" + words.front() + "'" : error.what())
+        << "\nRun probe --help for the costs, and probe COST --help for the options of one.\n";
     return 2;
   } catch (const std::exception& error) {
     std::cerr << "probe: " << error.what() << "\n";

@@ -186,6 +186,7 @@ TEST(Probe, RefusesBadArgumentsWithCodeTwo) {
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_NE(outcome.out.find("--help"), std::string::npos);
   }
+  EXPECT_NE(RunProbe("boil").out.find("there is no cost 'boil'"), std::string::npos);
 }
 
 }  // namespace

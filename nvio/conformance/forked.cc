@@ -1,8 +1,8 @@
 // A program with children: what they close is not closed for it, and what they write it reads.
 //
-//   forked FILE OTHER
+//   forked FOLDER
 //
-// Each rank keeps a POSIX descriptor of FILE, served as long as ranks have FILE open or cached.
+// Each rank keeps a POSIX descriptor of a file, served as long as ranks have it open or cached.
 // Prints "forked: 0 differences" when all bytes are as they should be.
 
 #include <fcntl.h>
@@ -84,10 +84,10 @@ bool spawned(char** environment) {
   return ended_well(pid);
 }
 
-MPI_File open_file(const char* path) {
+MPI_File open_file(const std::string& path) {
   MPI_File file;
-  if (MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL, &file) !=
-      MPI_SUCCESS) {
+  if (MPI_File_open(MPI_COMM_WORLD, path.c_str(), MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL,
+                    &file) != MPI_SUCCESS) {
     give_up("MPI_File_open");
   }
   return file;
@@ -100,11 +100,13 @@ int main(int argc, char** argv) {
   int ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (argc != 3) MPI_Abort(MPI_COMM_WORLD, 2);
+  if (argc != 2) MPI_Abort(MPI_COMM_WORLD, 2);
+  const std::string path = std::string(argv[1]) + "/file";
+  const std::string others_path = std::string(argv[1]) + "/other";
 
-  MPI_File file = open_file(argv[1]);
-  const int fd = open(argv[1], O_RDWR);
-  if (fd < 0) give_up(argv[1]);
+  MPI_File file = open_file(path);
+  const int fd = open(path.c_str(), O_RDWR);
+  if (fd < 0) give_up(path.c_str());
   put(fd, 0, 'a');
   put(fd, kChildsCell, 'a');
   MPI_Barrier(MPI_COMM_WORLD);
@@ -116,12 +118,12 @@ int main(int argc, char** argv) {
     if (!right) std::printf("forked: rank %d: %s\n", g_rank, what);
     wrong += right ? 0 : 1;
   };
-  MPI_File other = open_file(argv[2]);
+  MPI_File other = open_file(others_path);
   // Had a child given the file's entry back, the next file would take it.
   const auto write_and_reopen = [&](char value, const char* when) {
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_File_close(&other);
-    other = open_file(argv[2]);
+    other = open_file(others_path);
     put(fd, 0, value);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int rank = 0; rank < ranks; ++rank) expect(holds(fd, rank, 0, value), when);

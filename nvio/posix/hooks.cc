@@ -1,6 +1,7 @@
 #include "hooks.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -231,7 +232,16 @@ void Process::track_earlier(const struct stat& wanted, const JobFile* file) {
   }
 }
 
+// Takes over the handle on `file`.
 void Process::track(int fd, JobFile* file) {
+  // What appends has to find the end that all processes agree on, and what is durable at return
+  // waits for the file system at each write: both are the kernel's to do.
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || (flags & (O_APPEND | O_DSYNC)) != 0) {
+    file->step_aside();
+    joined()->release(file);
+    return;
+  }
   if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
   __atomic_store_n(&tracked_[fd], std::uint8_t{1}, __ATOMIC_RELEASE);
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Run a program whose ranks fork, vfork and spawn while they have files open, and check its bytes.
+"""Run a program that checks itself: plain, then under nvio on one and on two simulated nodes.
 
-    forked.py --build DIR --mpi mpich|openmpi
+    checked.py forked|beside --build DIR --mpi mpich|openmpi
 
-Plain, then under nvio on one and on two simulated nodes.
+`forked`: ranks that fork, vfork and spawn while they have files open. `beside`: what a program may
+do to a file beside MPI-IO. Each says how many differences it found from what the kernel would do.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from compare import LAUNCHERS, Launch, RunError, left_stores, run, say
 TIMEOUT_S = 60
 
 
-def check_arm(launch: Launch, folder: Path, nodes: int) -> None:
+def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
     """Run the program on so many nodes, 0 for plain MPI; raise RunError unless all was right."""
-    session = f"forked-{os.getpid()}-{nodes}"
+    session = f"{name}-{os.getpid()}-{nodes}"
     nvio = {
         "NVIO_ADMIT": "always",
         "NVIO_CAPACITY": "4M",
@@ -29,10 +30,10 @@ def check_arm(launch: Launch, folder: Path, nodes: int) -> None:
         "NVIO_NODES": str(nodes),
         "NVIO_SESSION": session,
     }
-    program = [str(launch.build / f"forked-{launch.mpi}"), str(folder / "file"), str(folder / "b")]
+    program = [str(launch.build / f"{name}-{launch.mpi}"), str(folder)]
     environment = launch.environment(nvio if nodes else None)
     output = run(launch.command(program), environment, TIMEOUT_S)
-    if "forked: 0 differences" not in output:
+    if f"{name}: 0 differences" not in output:
         raise RunError(output)
     if nodes and "writes_cached" not in output:
         raise RunError(f"nvio served nothing of this program:\n{output}")
@@ -43,18 +44,19 @@ def check_arm(launch: Launch, folder: Path, nodes: int) -> None:
 def main() -> int:
     """Check all arms; 0 when all were right."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", choices=["forked", "beside"])
     parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
     parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 2)
     for nodes, arm in enumerate(("plain MPI", "nvio", "nvio on two nodes")):
-        with tempfile.TemporaryDirectory(prefix="nvio-forked-") as name:
+        with tempfile.TemporaryDirectory(prefix="nvio-checked-") as folder:
             try:
-                check_arm(launch, Path(name), nodes)
+                check_arm(launch, options.program, Path(folder), nodes)
             except RunError as problem:
                 say(f"{arm}: {problem}")
                 return 1
-    say("children left their parents' files as they should")
+    say(f"{options.program}: as the kernel would have it")
     return 0
 
 

@@ -1,0 +1,313 @@
+// What a program may do to a file beside MPI-IO, by calls that a cache below it may not see as
+// what they are: streams, descriptors closed in bulk and their numbers used again, appending,
+// durable writes, lists of asynchronous calls, holes, splices, and paths below an open folder.
+//
+//   beside FOLDER
+//
+// Rank 0 acts on a file that all ranks have open and that it has just written. Prints
+// "beside: 0 differences" when all is as the kernel alone would have it.
+
+#include <aio.h>
+#include <fcntl.h>
+#include <mpi.h>
+#include <semaphore.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+namespace {
+
+using std::string;
+
+constexpr int kLength = 100000;
+constexpr int kFarDescriptor = 900;
+constexpr int kPatience = 20;  // seconds, for what comes at once
+
+int g_rank = 0;
+int g_wrong = 0;
+
+void expect(bool right, const char* what) {
+  if (right) return;
+  std::printf("beside: rank %d: %s\n", g_rank, what);
+  ++g_wrong;
+}
+
+[[noreturn]] void give_up(const char* what) {
+  std::perror(what);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();
+}
+
+// A file that all ranks have open, its first bytes written by rank 0.
+class Opened {
+ public:
+  explicit Opened(string path) : path_(std::move(path)) {
+    if (MPI_File_open(MPI_COMM_WORLD, path_.c_str(), MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL,
+                      &file_) != MPI_SUCCESS) {
+      give_up(path_.c_str());
+    }
+    if (g_rank == 0) write(0, string(kLength, 'a'));
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  ~Opened() { close(); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  const char* path() const { return path_.c_str(); }
+
+  void write(MPI_Offset at, const string& bytes) {
+    MPI_File_write_at(file_, at, bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE,
+                      MPI_STATUS_IGNORE);
+  }
+
+  string read(MPI_Offset at, int length) {
+    string bytes(static_cast<std::size_t>(length), '\0');
+    MPI_Status status;
+    int count = 0;
+    if (MPI_File_read_at(file_, at, bytes.data(), length, MPI_BYTE, &status) == MPI_SUCCESS)
+      MPI_Get_count(&status, MPI_BYTE, &count);
+    bytes.resize(static_cast<std::size_t>(count > 0 ? count : 0));
+    return bytes;
+  }
+
+  int descriptor(int flags) {
+    const int fd = ::open(path(), flags);
+    if (fd < 0) give_up(path());
+    return fd;
+  }
+
+  void close() {
+    if (file_ != MPI_FILE_NULL) MPI_File_close(&file_);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+ private:
+  string path_;
+  MPI_File file_ = MPI_FILE_NULL;
+};
+
+// What another program sees in the file.
+string seen_from_outside(const string& path, long from, int length) {
+  const string command = "tail -c +" + std::to_string(from + 1) + " '" + path + "' | head -c " +
+                         std::to_string(length);
+  FILE* stream = popen(command.c_str(), "r");
+  if (stream == nullptr) give_up("popen");
+  string bytes(static_cast<std::size_t>(length), '\0');
+  bytes.resize(std::fread(bytes.data(), 1, bytes.size(), stream));
+  pclose(stream);
+  return bytes;
+}
+
+// Whether `number` works as one end of a pipe that was given it, and the file is as it was.
+void expect_pipe_at(int number, Opened& file, const char* what) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) give_up("pipe");
+  int& end = number == ends[0] ? ends[0] : ends[1];
+  if (number != end) {
+    const int moved = fcntl(end, F_DUPFD, number);
+    close(end);
+    end = moved;
+  }
+  expect(end == number, "a closed descriptor's number is not free");
+  std::array<char, 6> got{};
+  expect(write(ends[1], "hello", 5) == 5 && read(ends[0], got.data(), 5) == 5 &&
+             std::strcmp(got.data(), "hello") == 0,
+         what);
+  close(ends[0]);
+  close(ends[1]);
+  expect(file.read(0, kLength) == string(kLength, 'a'), what);
+}
+
+void streams(const string& path) {
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int fd = file.descriptor(O_RDWR);
+  FILE* stream = fdopen(fd, "r+");
+  expect(stream != nullptr && std::fgetc(stream) == 'a', "a stream of a descriptor");
+  std::fclose(stream);
+  expect_pipe_at(fd, file, "a pipe where a stream was");
+}
+
+void earlier_streams(const string& path) {
+  FILE* stream = g_rank == 0 ? std::fopen(path.c_str(), "w+") : nullptr;
+  MPI_Barrier(MPI_COMM_WORLD);
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int fd = fileno(stream);
+  std::fclose(stream);
+  expect_pipe_at(fd, file, "a pipe where a stream from before was");
+}
+
+void closed_in_bulk(const string& path) {
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int fd = file.descriptor(O_RDWR);
+  const auto number = static_cast<unsigned>(fd);
+  expect(close_range(number, number, 0) == 0, "close_range");
+  expect_pipe_at(fd, file, "a pipe where close_range was");
+  const int source = file.descriptor(O_RDWR);
+  expect(dup2(source, kFarDescriptor) == kFarDescriptor, "dup2");
+  expect(close_range(kFarDescriptor, ~0U, 0) == 0, "close_range without an end");
+  expect_pipe_at(kFarDescriptor, file, "a pipe where close_range without an end was");
+  expect(dup2(source, kFarDescriptor) == kFarDescriptor, "dup2");
+  closefrom(kFarDescriptor);
+  expect_pipe_at(kFarDescriptor, file, "a pipe where closefrom was");
+  close(source);
+}
+
+void appended(const string& path) {
+  constexpr int kRecords = 200;
+  Opened file(path);
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  int fd = file.descriptor(O_WRONLY | (g_rank % 2 == 0 ? O_APPEND : 0));
+  if (g_rank % 2 != 0) expect(fcntl(fd, F_SETFL, O_APPEND) == 0, "F_SETFL");
+  const string record(7, static_cast<char>('A' + g_rank));
+  for (int i = 0; i < kRecords; ++i) expect(write(fd, record.data(), 7) == 7, "an appending write");
+  close(fd);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (g_rank != 0) return;
+  const int added = 7 * kRecords * ranks;
+  const string bytes = file.read(kLength, added + 1);
+  expect(bytes.size() == static_cast<std::size_t>(added), "the end after appending");
+  bool whole = true;
+  for (std::size_t i = 0; i + 7 <= bytes.size(); i += 7)
+    whole = whole && bytes.substr(i, 7) == string(7, bytes[i]) && bytes[i] >= 'A';
+  expect(whole, "appended records are torn");
+}
+
+void durable(const string& path) {
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int plain = file.descriptor(O_RDWR);
+  const string by_flag(5000, 'f');
+  const iovec vector{const_cast<char*>(by_flag.data()), by_flag.size()};
+  expect(pwritev2(plain, &vector, 1, 20000, RWF_DSYNC) == 5000, "pwritev2");
+  expect(seen_from_outside(path, 20000, 5000) == by_flag, "a durable pwritev2 is not in the file");
+  expect(pwritev2(plain, &vector, 1, 0, RWF_APPEND) == 5000, "pwritev2 to append");
+  expect(file.read(kLength, 5001) == by_flag, "what pwritev2 appended");
+  close(plain);
+  const int synced = file.descriptor(O_RDWR | O_DSYNC);
+  const string by_open(5000, 'd');
+  expect(pwrite(synced, by_open.data(), by_open.size(), 50000) == 5000, "pwrite");
+  expect(seen_from_outside(path, 50000, 5000) == by_open, "a durable pwrite is not in the file");
+  expect(file.read(50000, 5000) == by_open, "what was written durably");
+  close(synced);
+}
+
+void listed(const string& path) {
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int fd = file.descriptor(O_RDWR);
+  static sem_t told;
+  sem_init(&told, 0, 0);
+  string bytes(3000, 'l');
+  aiocb block{};
+  block.aio_fildes = fd;
+  block.aio_buf = bytes.data();
+  block.aio_nbytes = bytes.size();
+  block.aio_offset = 10000;
+  block.aio_lio_opcode = LIO_WRITE;
+  block.aio_sigevent.sigev_notify = SIGEV_NONE;
+  std::array<aiocb*, 1> list{&block};
+  sigevent event{};
+  event.sigev_notify = SIGEV_THREAD;
+  event.sigev_notify_function = [](sigval) { sem_post(&told); };
+  expect(lio_listio(LIO_NOWAIT, list.data(), 1, &event) == 0, "lio_listio");
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += kPatience;
+  expect(sem_timedwait(&told, &until) == 0, "nobody told that a list is through");
+  expect(aio_error(&block) == 0 && aio_return(&block) == 3000, "the outcome of a list");
+  expect(file.read(10000, 3000) == bytes, "what a list wrote");
+  close(fd);
+}
+
+void holes_and_splices(const string& path) {
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int fd = file.descriptor(O_RDWR);
+  file.write(4 << 20, string(10000, 'h'));
+  expect(lseek(fd, 2 << 20, SEEK_DATA) == 4 << 20, "where data is");
+  file.write(4 << 20, string(10000, 's'));
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) give_up("pipe");
+  off64_t from = 4 << 20;
+  string got(10000, '\0');
+  expect(splice(fd, &from, ends[1], nullptr, got.size(), 0) == 10000 &&
+             read(ends[0], got.data(), got.size()) == 10000 && got == string(10000, 's'),
+         "what was spliced");
+  close(ends[0]);
+  close(ends[1]);
+  close(fd);
+}
+
+void below_a_folder(const string& path) {
+  const auto slash = path.rfind('/');
+  const string name = path.substr(slash + 1);
+  const int folder = ::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY);
+  {
+    Opened file(path);
+    if (g_rank == 0) {
+      close(openat(folder, name.c_str(), O_RDWR | O_TRUNC));
+      expect(file.read(0, 10).empty(), "bytes of a file cut by openat");
+      file.write(0, "cut");
+    }
+    file.close();
+    if (g_rank == 0) expect(seen_from_outside(path, 0, 10) == "cut", "a file cut by openat");
+  }
+  {
+    Opened file(path);
+    if (g_rank == 0) {
+      expect(renameat(folder, name.c_str(), folder, (name + ".new").c_str()) == 0, "renameat");
+      file.write(0, "moved");
+    }
+    file.close();
+    if (g_rank == 0) {
+      expect(seen_from_outside(path + ".new", 0, 6) == "moveda", "a file moved by renameat");
+      expect(access(path.c_str(), F_OK) != 0, "a file moved by renameat is still there");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  {
+    Opened file(path);
+    if (g_rank == 0) {
+      expect(unlinkat(folder, name.c_str(), 0) == 0, "unlinkat");
+      expect(std::system(("printf another > '" + path + "'").c_str()) == 0, "another file");
+      file.write(0, "gone");
+    }
+    file.close();
+    if (g_rank == 0) expect(seen_from_outside(path, 0, 10) == "another", "a file after unlinkat");
+  }
+  close(folder);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
+  if (argc != 2) MPI_Abort(MPI_COMM_WORLD, 2);
+  const string folder = argv[1];
+  streams(folder + "/streams");
+  earlier_streams(folder + "/earlier");
+  closed_in_bulk(folder + "/bulk");
+  appended(folder + "/appended");
+  durable(folder + "/durable");
+  listed(folder + "/listed");
+  holes_and_splices(folder + "/holes");
+  below_a_folder(folder + "/below");
+
+  int all = 0;
+  MPI_Reduce(&g_wrong, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (g_rank == 0) std::printf("beside: %d differences\n", all);
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,88 @@
+// POSIX asynchronous transfers: served at once.
+
+#include <aio.h>
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "interpose.h"
+
+namespace nvio {
+namespace {
+
+bool notifies(const sigevent& event) {
+  return event.sigev_notify != SIGEV_NONE &&
+         (event.sigev_notify != SIGEV_SIGNAL || event.sigev_signo != 0);
+}
+
+// glibc keeps an asynchronous call's outcome in the control block itself, and aio_error,
+// aio_return and aio_suspend only look there: a call served at once needs no table of ours.
+bool serve_aio(aiocb* block, int opcode) {
+  if (!is_tracked(block->aio_fildes)) return false;
+  if (!g_hooks->serves_asynchronous || notifies(block->aio_sigevent)) {
+    g_hooks->step_aside(block->aio_fildes);
+    return false;
+  }
+  ssize_t done = 0;
+  void* buffer = const_cast<void*>(block->aio_buf);
+  if (opcode == LIO_READ) {
+    done = g_hooks->read_at(block->aio_fildes, buffer, block->aio_nbytes, block->aio_offset);
+  } else if (opcode == LIO_WRITE) {
+    done = g_hooks->write_at(block->aio_fildes, buffer, block->aio_nbytes, block->aio_offset);
+  } else {
+    done = g_hooks->sync(block->aio_fildes);
+  }
+  block->__error_code = done < 0 ? errno : 0;
+  block->__return_value = done;
+  return true;
+}
+
+}  // namespace
+}  // namespace nvio
+
+using nvio::is_tracked;
+
+NVIO_EXPORT int aio_read64(aiocb64* block) {
+  return nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_READ) ? 0 : NEXT(aio_read64)(block);
+}
+NVIO_EXPORT int aio_read(aiocb* block) { return aio_read64(reinterpret_cast<aiocb64*>(block)); }
+NVIO_EXPORT int aio_write64(aiocb64* block) {
+  return nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_WRITE) ? 0 : NEXT(aio_write64)(block);
+}
+NVIO_EXPORT int aio_write(aiocb* block) { return aio_write64(reinterpret_cast<aiocb64*>(block)); }
+NVIO_EXPORT int aio_fsync64(int operation, aiocb64* block) {
+  if (nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_NOP)) return 0;
+  return NEXT(aio_fsync64)(operation, block);
+}
+NVIO_EXPORT int aio_fsync(int operation, aiocb* block) {
+  return aio_fsync64(operation, reinterpret_cast<aiocb64*>(block));
+}
+NVIO_EXPORT int lio_listio64(int mode, aiocb64* const list[], int count, sigevent* event) {
+  bool any = false;
+  for (int i = 0; i < count; ++i)
+    any = any || (list[i] != nullptr && is_tracked(list[i]->aio_fildes));
+  // The C library alone tells when the whole list is through.
+  const bool notifies = mode == LIO_NOWAIT && event != nullptr && nvio::notifies(*event);
+  for (int i = 0; notifies && i < count; ++i) {
+    if (list[i] != nullptr) nvio::step_aside(list[i]->aio_fildes);
+  }
+  if (!any || notifies) return NEXT(lio_listio64)(mode, list, count, event);
+  // The entries of other files go to the C library one by one, and are waited for together.
+  bool failed = false;
+  for (int i = 0; i < count; ++i) {
+    if (list[i] == nullptr || list[i]->aio_lio_opcode == LIO_NOP) continue;
+    const bool is_read = list[i]->aio_lio_opcode == LIO_READ;
+    if ((is_read ? aio_read64(list[i]) : aio_write64(list[i])) != 0) failed = true;
+  }
+  for (int i = 0; mode == LIO_WAIT && i < count; ++i) {
+    if (list[i] == nullptr || list[i]->aio_lio_opcode == LIO_NOP) continue;
+    const aiocb64* one[] = {list[i]};
+    while (aio_error64(list[i]) == EINPROGRESS) aio_suspend64(one, 1, nullptr);
+    if (aio_error64(list[i]) != 0) failed = true;
+  }
+  if (failed) errno = EIO;
+  return failed ? -1 : 0;
+}
+NVIO_EXPORT int lio_listio(int mode, aiocb* const list[], int count, sigevent* event) {
+  return lio_listio64(mode, reinterpret_cast<aiocb64* const*>(list), count, event);
+}

@@ -1,0 +1,165 @@
+// Where descriptors come from, and how they go.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+
+#include "interpose.h"
+#include "path_at.h"
+
+namespace nvio {
+namespace {
+
+int noticed(int fd) {
+  if (fd >= 0 && g_hooks != nullptr) {
+    const int saved = errno;
+    g_hooks->opened(fd);
+    errno = saved;
+  }
+  return fd;
+}
+
+// The third argument of `open`, which is there only where a file may be made.
+mode_t mode_argument(int flags, va_list rest) {
+  return (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+}
+
+// Closes for the cache what a call is about to close for the kernel: 0, or an error number when
+// something could not be written back.
+int closing(int fd) { return is_tracked(fd) && g_hooks->closing(fd) != 0 ? errno : 0; }
+
+int closing(unsigned first, unsigned last) {
+  if (g_hooks == nullptr) return 0;
+  int error = 0;
+  for (unsigned number = first; number <= last && number < kMaxDescriptors; ++number) {
+    if (const int each = closing(static_cast<int>(number)); each != 0) error = each;
+  }
+  return error;
+}
+
+// What a call that closes returns.
+int told(int result, int error) {
+  if (error == 0) return result;
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+}  // namespace nvio
+
+using nvio::g_hooks;
+using nvio::is_tracked;
+
+// The analyser takes a va_list that va_start set for one that nobody did.
+// NOLINTBEGIN(bugprone-reserved-identifier,clang-analyzer-valist.Uninitialized)
+
+NVIO_EXPORT int openat64(int folder, const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = nvio::mode_argument(flags, rest);
+  va_end(rest);
+  // O_TRUNC empties the file under the cache's feet: what the cache holds must go first.
+  if (g_hooks != nullptr && (flags & O_TRUNC) != 0) {
+    g_hooks->step_aside_path(nvio::PathAt(folder, path).c_str());
+  }
+  return nvio::noticed(NEXT(openat64)(folder, path, flags, mode));
+}
+NVIO_EXPORT int openat(int folder, const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = nvio::mode_argument(flags, rest);
+  va_end(rest);
+  return openat64(folder, path, flags, mode);
+}
+NVIO_EXPORT int open64(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = nvio::mode_argument(flags, rest);
+  va_end(rest);
+  return openat64(AT_FDCWD, path, flags, mode);
+}
+NVIO_EXPORT int open(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = nvio::mode_argument(flags, rest);
+  va_end(rest);
+  return openat64(AT_FDCWD, path, flags, mode);
+}
+// What `open` becomes under _FORTIFY_SOURCE when it has no mode.
+NVIO_EXPORT int __open_2(const char* path, int flags) { return open64(path, flags); }
+NVIO_EXPORT int __open64_2(const char* path, int flags) { return open64(path, flags); }
+NVIO_EXPORT int __openat_2(int folder, const char* path, int flags) {
+  return openat64(folder, path, flags);
+}
+NVIO_EXPORT int __openat64_2(int folder, const char* path, int flags) {
+  return openat64(folder, path, flags);
+}
+NVIO_EXPORT int creat64(const char* path, mode_t mode) {
+  return open64(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+NVIO_EXPORT int creat(const char* path, mode_t mode) { return creat64(path, mode); }
+NVIO_EXPORT int close(int fd) {
+  const int error = nvio::closing(fd);
+  return nvio::told(NEXT(close)(fd), error);
+}
+NVIO_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
+  const bool closes = (static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) == 0;
+  const int error = closes ? nvio::closing(first, last) : 0;
+  return nvio::told(NEXT(close_range)(first, last, flags), error);
+}
+NVIO_EXPORT void closefrom(int first) noexcept {
+  nvio::closing(static_cast<unsigned>(std::max(first, 0)), UINT_MAX);
+  NEXT(closefrom)(first);
+}
+// A stream that was opened before the cache knew its file.
+NVIO_EXPORT int fclose(FILE* stream) {
+  const int fd = g_hooks != nullptr ? fileno(stream) : -1;
+  const int error = nvio::closing(fd);
+  return nvio::told(NEXT(fclose)(stream), error);
+}
+NVIO_EXPORT int dup(int fd) noexcept {
+  const int copy = NEXT(dup)(fd);
+  if (copy >= 0 && is_tracked(fd)) g_hooks->duplicated(fd, copy);
+  return copy;
+}
+NVIO_EXPORT int dup2(int fd, int target) noexcept {
+  if (fd != target) nvio::closing(target);
+  const int copy = NEXT(dup2)(fd, target);
+  if (copy >= 0 && copy != fd && is_tracked(fd)) g_hooks->duplicated(fd, copy);
+  return copy;
+}
+NVIO_EXPORT int dup3(int fd, int target, int flags) noexcept {
+  if (fd != target) nvio::closing(target);
+  const int copy = NEXT(dup3)(fd, target, flags);
+  if (copy >= 0 && is_tracked(fd)) g_hooks->duplicated(fd, copy);
+  return copy;
+}
+NVIO_EXPORT int fcntl64(int fd, int command, ...) {
+  va_list rest;
+  va_start(rest, command);
+  void* argument = va_arg(rest, void*);
+  va_end(rest);
+  if (command == F_SETFL && (reinterpret_cast<std::intptr_t>(argument) & O_APPEND) != 0) {
+    nvio::let_go(fd);
+  }
+  const int result = NEXT(fcntl64)(fd, command, argument);
+  if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC) && is_tracked(fd)) {
+    g_hooks->duplicated(fd, result);
+  }
+  return result;
+}
+NVIO_EXPORT int fcntl(int fd, int command, ...) {
+  va_list rest;
+  va_start(rest, command);
+  void* argument = va_arg(rest, void*);
+  va_end(rest);
+  return fcntl64(fd, command, argument);
+}
+
+// NOLINTEND(bugprone-reserved-identifier,clang-analyzer-valist.Uninitialized)

@@ -1,0 +1,40 @@
+// How the files of this folder stand in for the calls by which MPI libraries and programs reach a
+// file: on a descriptor that the cache tracks they are served by it, on any other they go on to
+// the C library at once. All variants of a call come down to a few hooks (contract.h).
+#pragma once
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "../../entry/loader.h"
+
+#define NVIO_EXPORT extern "C" __attribute__((visibility("default")))
+
+// The next definition of the call we stand in for. Resolved at first use: other preloaded
+// libraries may call us before our constructor would have run.
+#define NEXT(name)                                                                         \
+  ([]() {                                                                                  \
+    static const auto next = reinterpret_cast<decltype(&::name)>(dlsym(RTLD_NEXT, #name)); \
+    return next;                                                                           \
+  }())
+
+namespace nvio {
+
+// What comes cannot be served: the cache writes back and stays out of the file.
+inline void step_aside(int fd) {
+  if (is_tracked(fd)) g_hooks->step_aside(fd);
+}
+
+// What comes through this descriptor from now on cannot be seen: it is no longer ours either, so
+// that whatever has its number next is not taken for it.
+inline void let_go(int fd) {
+  if (!is_tracked(fd)) return;
+  const int saved = errno;
+  g_hooks->step_aside(fd);
+  g_hooks->closing(fd);
+  errno = saved;
+}
+
+}  // namespace nvio

@@ -1,0 +1,42 @@
+// The calls behind our own, for the cache's I/O.
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "interpose.h"
+
+namespace nvio {
+namespace {
+
+template <typename T>
+void resolve(T& slot, const char* name) {
+  slot = reinterpret_cast<T>(dlsym(RTLD_NEXT, name));
+}
+
+RealPosix resolve_all() {
+  RealPosix real{};
+  resolve(real.pread, "pread64");
+  resolve(real.pwrite, "pwrite64");
+  resolve(real.preadv, "preadv64");
+  resolve(real.pwritev, "pwritev64");
+  resolve(real.ftruncate, "ftruncate64");
+  resolve(real.fsync, "fsync");
+  resolve(real.fdatasync, "fdatasync");
+  resolve(real.open, "open64");
+  resolve(real.close, "close");
+  resolve(real.dup, "dup");
+  resolve(real.unlink, "unlink");
+  resolve(real.fstat, "fstat64");
+  resolve(real.stat, "stat64");
+  return real;
+}
+
+}  // namespace
+
+const RealPosix& real_posix() {
+  static const RealPosix real = resolve_all();
+  return real;
+}
+
+}  // namespace nvio

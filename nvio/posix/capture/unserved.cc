@@ -1,0 +1,101 @@
+// Calls that are not served: the cache writes back and steps aside for the file first.
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "interpose.h"
+#include "path_at.h"
+
+using nvio::g_hooks;
+
+NVIO_EXPORT FILE* fopen64(const char* path, const char* mode) {
+  if (g_hooks != nullptr) g_hooks->step_aside_path(path);
+  return NEXT(fopen64)(path, mode);
+}
+NVIO_EXPORT FILE* fopen(const char* path, const char* mode) { return fopen64(path, mode); }
+NVIO_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
+  if (g_hooks != nullptr) {
+    if (path != nullptr) g_hooks->step_aside_path(path);
+    nvio::let_go(fileno(stream));
+  }
+  return NEXT(freopen64)(path, mode, stream);
+}
+NVIO_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
+  return freopen64(path, mode, stream);
+}
+// The C library reads, writes and closes a stream's descriptor by calls of its own.
+NVIO_EXPORT FILE* fdopen(int fd, const char* mode) noexcept {
+  nvio::let_go(fd);
+  return NEXT(fdopen)(fd, mode);
+}
+NVIO_EXPORT void* mmap64(void* address, size_t length, int protection, int flags, int fd,
+                         off64_t offset) noexcept {
+  nvio::step_aside(fd);
+  return NEXT(mmap64)(address, length, protection, flags, fd, offset);
+}
+NVIO_EXPORT void* mmap(void* address, size_t length, int protection, int flags, int fd,
+                       off_t offset) noexcept {
+  return mmap64(address, length, protection, flags, fd, offset);
+}
+NVIO_EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
+  nvio::step_aside(in);
+  nvio::step_aside(out);
+  return NEXT(sendfile64)(out, in, offset, count);
+}
+NVIO_EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
+  return sendfile64(out, in, offset, count);
+}
+NVIO_EXPORT ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_offset, size_t length,
+                           unsigned flags) {
+  nvio::step_aside(in);
+  nvio::step_aside(out);
+  return NEXT(splice)(in, in_offset, out, out_offset, length, flags);
+}
+NVIO_EXPORT ssize_t copy_file_range(int in, off64_t* in_offset, int out, off64_t* out_offset,
+                                    size_t length, unsigned flags) {
+  nvio::step_aside(in);
+  nvio::step_aside(out);
+  return NEXT(copy_file_range)(in, in_offset, out, out_offset, length, flags);
+}
+NVIO_EXPORT int truncate64(const char* path, off64_t length) noexcept {
+  if (g_hooks != nullptr) g_hooks->step_aside_path(path);
+  return NEXT(truncate64)(path, length);
+}
+NVIO_EXPORT int truncate(const char* path, off_t length) noexcept {
+  return truncate64(path, length);
+}
+NVIO_EXPORT int unlink(const char* path) noexcept {
+  if (g_hooks != nullptr) g_hooks->unlinking(path, nullptr);
+  return NEXT(unlink)(path);
+}
+NVIO_EXPORT int unlinkat(int folder, const char* path, int flags) noexcept {
+  if (g_hooks != nullptr) g_hooks->unlinking(nvio::PathAt(folder, path).c_str(), nullptr);
+  return NEXT(unlinkat)(folder, path, flags);
+}
+NVIO_EXPORT int remove(const char* path) noexcept {
+  if (g_hooks != nullptr) g_hooks->unlinking(path, nullptr);
+  return NEXT(remove)(path);
+}
+NVIO_EXPORT int rename(const char* from, const char* to) noexcept {
+  if (g_hooks != nullptr) g_hooks->unlinking(from, to);
+  return NEXT(rename)(from, to);
+}
+NVIO_EXPORT int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                          unsigned flags) noexcept {
+  if (g_hooks != nullptr && flags == RENAME_EXCHANGE) {
+    g_hooks->step_aside_path(nvio::PathAt(from_folder, from).c_str());
+    g_hooks->step_aside_path(nvio::PathAt(to_folder, to).c_str());
+  } else if (g_hooks != nullptr) {
+    g_hooks->unlinking(nvio::PathAt(from_folder, from).c_str(),
+                       nvio::PathAt(to_folder, to).c_str());
+  }
+  return NEXT(renameat2)(from_folder, from, to_folder, to, flags);
+}
+NVIO_EXPORT int renameat(int from_folder, const char* from, int to_folder,
+                         const char* to) noexcept {
+  return renameat2(from_folder, from, to_folder, to, 0);
+}
