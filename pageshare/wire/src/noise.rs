@@ -5,39 +5,36 @@
 
 use pageshare_stream::PAGE_SIZE;
 
-/// Where in a page a few bytes are looked at, and how many.
-const PLACES: [usize; 4] = [200, 1400, 2600, 3800];
+/// How many bytes are looked at in one place.
 const BYTES: usize = 8;
+/// The places in a page: of many pages a few are enough, of a few pages all.
+const FEWEST_PLACES: usize = 4;
+const MOST_PLACES: usize = 16;
 /// Fewer bytes than this say nothing.
-const ENOUGH: u64 = 512;
+const ENOUGH: usize = 512;
 
-/// How often each value was seen.
-pub(crate) struct Noise([u64; 256]);
-
-impl Default for Noise {
-    fn default() -> Self {
-        Self([0; 256])
+/// Whether all of these pages look like noise: all values of a byte are seen about as often, so that
+/// equal ones meet no more often than a quarter above chance. (In text and in code they do ten times
+/// as often.)
+pub(crate) fn is_noise(pages: &[&[u8; PAGE_SIZE]]) -> bool {
+    let wanted = (2 * ENOUGH).div_ceil(BYTES * pages.len().max(1));
+    let places = wanted.clamp(FEWEST_PLACES, MOST_PLACES);
+    let total = (pages.len() * places * BYTES) as u64;
+    if total < ENOUGH as u64 {
+        return false;
     }
-}
-
-impl Noise {
-    /// Looks at a page.
-    pub(crate) fn look(&mut self, page: &[u8; PAGE_SIZE]) {
-        for place in PLACES {
-            for byte in &page[place..place + BYTES] {
-                self.0[usize::from(*byte)] += 1;
+    let mut seen = [0_u64; 256];
+    for page in pages {
+        // From the middle of each of so many equal parts.
+        for part in page.chunks_exact(PAGE_SIZE / places).take(places) {
+            for byte in &part[part.len() / 2..][..BYTES] {
+                seen[usize::from(*byte)] += 1;
             }
         }
     }
-
-    /// Whether all values are seen about as often: equal bytes meet no more often than a quarter
-    /// above chance. (In text and in code they do ten times as often.)
-    pub(crate) fn is_all(&self) -> bool {
-        let total: u64 = self.0.iter().sum();
-        let meetings: u64 = self.0.iter().map(|seen| seen * seen.saturating_sub(1)).sum();
-        let chance = total * total.saturating_sub(1) / 256;
-        total >= ENOUGH && 4 * meetings < 5 * chance
-    }
+    let meetings: u64 = seen.iter().map(|seen| seen * seen.saturating_sub(1)).sum();
+    let chance = total * (total - 1) / 256;
+    4 * meetings < 5 * chance
 }
 
 #[cfg(test)]
@@ -45,9 +42,8 @@ mod tests {
     use super::*;
 
     fn looks(pages: impl Iterator<Item = [u8; PAGE_SIZE]>) -> bool {
-        let mut noise = Noise::default();
-        pages.for_each(|page| noise.look(&page));
-        noise.is_all()
+        let pages: Vec<_> = pages.collect();
+        is_noise(&pages.iter().collect::<Vec<_>>())
     }
 
     /// Pages of what a generator of random numbers makes, but for every `n`th.
@@ -67,8 +63,9 @@ mod tests {
 
     #[test]
     fn random_bytes_are_noise_and_what_repeats_is_not() {
-        assert!(looks(random(16, usize::MAX)));
-        assert!(looks(random(64, usize::MAX)));
+        for pages in 4..70 {
+            assert!(looks(random(pages, usize::MAX)), "{pages} pages");
+        }
         assert!(!looks(random(64, 8)), "an eighth of it compresses");
         let text = b"What is read here is read by people. ".iter().cycle();
         let page: Vec<u8> = text.copied().take(PAGE_SIZE).collect();
@@ -78,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_few_bytes_say_nothing() {
-        assert!(!looks(random(15, usize::MAX)));
+        assert!(!looks(random(3, usize::MAX)));
         assert!(!looks(std::iter::empty()));
     }
 }

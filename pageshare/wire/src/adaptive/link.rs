@@ -61,6 +61,8 @@ pub struct Link {
     budget: usize,
     since_probe: usize,
     probes: u32,
+    /// It has shown its speed since the last such trial was due.
+    shown: bool,
 }
 
 impl Link {
@@ -76,6 +78,7 @@ impl Link {
                 let least = as_f64(self.carried - BUFFER) / (end - since);
                 let most = as_f64(self.carried + BUFFER) / (end - since);
                 self.speed = Some(self.speed().clamp(least, most).min(FASTEST));
+                self.shown = true;
                 (self.full, self.carried) = (Some(end), 0);
             } else if !written.waited && self.idle > as_f64(HELD) / self.speed() {
                 self.full = None;
@@ -120,7 +123,8 @@ impl Link {
     }
 
     /// Whether the next `bytes` of the stream are to go whole although asking or compressing seems
-    /// to pay: a run after the first [`FIRST_PROBE`], and later one in each [`PROBE`].
+    /// to pay: a run after the first [`FIRST_PROBE`], and later one in each [`PROBE`], unless the
+    /// link has been filled meanwhile.
     #[must_use]
     pub(super) fn probe(&mut self, bytes: usize) -> bool {
         self.since_probe += bytes;
@@ -128,7 +132,9 @@ impl Link {
         if self.since_probe >= due {
             self.since_probe = 0;
             self.probes += 1;
-            self.budget = PROBE_BYTES;
+            if !std::mem::take(&mut self.shown) {
+                self.budget = PROBE_BYTES;
+            }
         }
         let probe = self.budget > 0;
         self.budget = self.budget.saturating_sub(bytes);

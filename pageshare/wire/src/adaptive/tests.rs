@@ -4,6 +4,8 @@ use super::*;
 
 const BUFFER: f64 = 512.0 * 1024.0;
 const SEGMENT: usize = 256 << 10;
+/// Of a run that goes whole.
+const PROBE_SEGMENTS: usize = 8;
 /// What zstd makes of a guest's pages, and takes for it.
 const SAVED: f64 = 0.75;
 const SECONDS_A_BYTE: f64 = 2.5e-9;
@@ -114,13 +116,26 @@ fn a_link_that_outruns_the_sender_is_not() {
 }
 
 #[test]
+fn a_link_that_is_filled_anyway_is_not_tried() {
+    let compress = StepGain::new(Policy::Never, 1);
+    let mut model = Model { compress, ..Model::new() };
+    model.send(64, WORK, 118e6);
+    let mut link = model.link;
+    let tried = (0..4096).filter(|_| link.probe(SEGMENT)).count();
+    let mut unseen = Link::default();
+    let else_tried = (0..4096).filter(|_| unseen.probe(SEGMENT)).count();
+    assert!(tried + PROBE_SEGMENTS <= else_tried, "{tried} of {else_tried}");
+}
+
+#[test]
 fn it_follows_a_link_that_changes() {
     let mut model = Model::new();
     model.send(64, WORK, 1.18e9);
     model.send(16, WORK, 118e6);
     let share = model.send(600, WORK, 118e6);
     assert!(share > 0.93, "slower: {share}");
-    model.send(600, WORK, 1.18e9);
+    // That it was filled is trusted until the next trial but one.
+    model.send(2400, WORK, 1.18e9);
     let share = model.send(600, WORK, 1.18e9);
     assert!(share < 0.05, "faster: {share}");
 }

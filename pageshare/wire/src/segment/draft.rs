@@ -6,7 +6,7 @@ use pageshare_stream::{PAGE_SIZE, RamWord, Token};
 use super::{SEGMENT_HEADER_BYTES, Treatment, op, states};
 use crate::chain::Chain;
 use crate::literals::{self, Coded, Compressor};
-use crate::noise::Noise;
+use crate::noise::is_noise;
 use crate::page_set::PageSet;
 
 enum Op {
@@ -124,17 +124,15 @@ impl Draft {
     /// Whether what travels of it, if these of the pages asked for need not, looks like noise.
     #[must_use]
     pub fn is_noise(&self, known: &PageSet) -> bool {
-        let mut noise = Noise::default();
-        for (_, page) in
-            self.contents().into_iter().enumerate().filter(|(at, _)| !known.contains(*at))
-        {
-            noise.look(page);
-        }
+        let mut pages: Vec<_> = (0..)
+            .zip(self.contents())
+            .filter_map(|(at, page)| (!known.contains(at)).then_some(page))
+            .collect();
         if self.asked.len() < self.stream.len() / PAGE_SIZE / 2 {
             // Most of it was not asked for. Wherever its pages begin, this meets each once.
-            self.stream.as_chunks().0.iter().for_each(|page| noise.look(page));
+            pages.extend(self.stream.as_chunks().0);
         }
-        noise.is_all()
+        is_noise(&pages)
     }
 
     /// Hashes of the pages to ask for, in order.
