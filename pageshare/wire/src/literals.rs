@@ -2,8 +2,8 @@
 
 use crate::WireError;
 
-/// Fewer bytes than this are not worth a compressor's call.
-const SMALLEST_COMPRESSED: usize = 64;
+/// Fewer bytes than this are not worth a compressor's call: words of pages that are found, and such.
+const SMALLEST_COMPRESSED: usize = 1 << 10;
 
 /// How the bytes are coded. Zero is no coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -469,7 +469,7 @@ fn the_golden_records_are_what_is_written_today() {
 
 #[test]
 fn what_came_as_it_is_need_not_be_copied_and_nothing_else_is_taken_for_it() {
-    let text = b"a stretch of device state".repeat(20);
+    let text = b"a stretch of device state".repeat(100);
     let verbatim = |draft: Draft, compressor: Option<&mut Compressor>| {
         let hashes = draft.hash(&key());
         let treatments = vec![Treatment::Content; hashes.len()];
