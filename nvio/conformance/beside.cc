@@ -12,6 +12,7 @@
 #include <mpi.h>
 #include <semaphore.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -141,7 +142,10 @@ void earlier_streams(const string& path) {
   Opened file(path);
   if (g_rank != 0) return;
   const int fd = fileno(stream);
+  std::fputs("stream", stream);
   std::fclose(stream);
+  expect(file.read(0, 7) == "streama", "what a stream from before wrote at its end");
+  file.write(0, "aaaaaa");
   expect_pipe_at(fd, file, "a pipe where a stream from before was");
 }
 
@@ -160,6 +164,19 @@ void closed_in_bulk(const string& path) {
   closefrom(kFarDescriptor);
   expect_pipe_at(kFarDescriptor, file, "a pipe where closefrom was");
   close(source);
+}
+
+void closed_unseen(const string& path) {
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int fd = file.descriptor(O_RDWR);
+  syscall(SYS_close, fd);
+  const int other = ::open((path + ".other").c_str(), O_RDWR | O_CREAT, 0600);
+  expect(other == fd, "a closed descriptor's number is not free");
+  expect(pwrite(other, "other", 5, 0) == 5, "pwrite");
+  expect(seen_from_outside(path + ".other", 0, 6) == "other", "a file with a number used again");
+  close(other);
+  expect(file.read(0, kLength) == string(kLength, 'a'), "the file whose descriptor was closed");
 }
 
 void appended(const string& path) {
@@ -299,6 +316,7 @@ int main(int argc, char** argv) {
   streams(folder + "/streams");
   earlier_streams(folder + "/earlier");
   closed_in_bulk(folder + "/bulk");
+  closed_unseen(folder + "/unseen");
   appended(folder + "/appended");
   durable(folder + "/durable");
   listed(folder + "/listed");

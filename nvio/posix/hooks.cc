@@ -248,6 +248,8 @@ void Process::track(int fd, JobFile* file) {
 
 void Process::opened(int fd) {
   if (fd >= kMaxDescriptors || is_borrowed()) return;
+  // Its number was another file's, closed past us by a system call of the program's own.
+  if (files_[fd].load(std::memory_order_relaxed) != nullptr) closing(fd);
   left_open_[fd].store(false, std::memory_order_relaxed);
   if (g_remember) g_opened.push_back(fd);
   Job* job = joined();

@@ -117,9 +117,11 @@ NVIO_EXPORT void closefrom(int first) noexcept {
   nvio::closing(static_cast<unsigned>(std::max(first, 0)), UINT_MAX);
   NEXT(closefrom)(first);
 }
-// A stream that was opened before the cache knew its file.
+// A stream that was opened before the cache knew its file. What it still has to write goes to the
+// file itself.
 NVIO_EXPORT int fclose(FILE* stream) {
   const int fd = g_hooks != nullptr ? fileno(stream) : -1;
+  nvio::step_aside(fd);
   const int error = nvio::closing(fd);
   return nvio::told(NEXT(fclose)(stream), error);
 }
