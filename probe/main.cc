@@ -7,7 +7,11 @@
 
 using namespace tare::probe;
 
-int main(int argc, char** argv) {
+namespace {
+
+// Measures the cost that the words name, or says what is wrong with them. Throws what kept it from
+// being measured.
+int Run(int argc, char** argv) {
   CLI::App app(
       "Measures what one elementary operation costs here, in nanoseconds.\n"
       "Each cost prints one JSON line with the mean of each batch, and no other statistics.",
@@ -43,9 +47,17 @@ int main(int argc, char** argv) {
         << "probe: " << (nameless ? "there is no cost '" + words.front() + "'" : error.what())
         << "\nRun probe --help for the costs, and probe COST --help for the options of one.\n";
     return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
   } catch (const std::exception& error) {
     std::cerr << "probe: " << error.what() << "\n";
     return 1;
   }
-  return 0;
 }
