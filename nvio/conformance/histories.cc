@@ -83,8 +83,8 @@ class Program {
     std::fprintf(log_, "%d ", step_);
     va_list arguments;
     va_start(arguments, format);
-    std::vfprintf(log_, format,
-                  arguments);  // NOLINT(clang-analyzer-valist.Uninitialized): it is set
+    // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it is set
+    std::vfprintf(log_, format, arguments);
     va_end(arguments);
     std::fputc('\n', log_);
   }
