@@ -23,28 +23,18 @@
 #include <ctime>
 #include <string>
 
+#include "checks.h"
+
 namespace {
 
+using checks::expect;
+using checks::g_rank;
+using checks::give_up;
 using std::string;
 
 constexpr int kLength = 100000;
 constexpr int kFarDescriptor = 900;
 constexpr int kPatience = 20;  // seconds, for what comes at once
-
-int g_rank = 0;
-int g_wrong = 0;
-
-void expect(bool right, const char* what) {
-  if (right) return;
-  std::printf("beside: rank %d: %s\n", g_rank, what);
-  ++g_wrong;
-}
-
-[[noreturn]] void give_up(const char* what) {
-  std::perror(what);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::abort();
-}
 
 // A file that all ranks have open, its first bytes written by rank 0.
 class Opened {
@@ -296,6 +286,17 @@ void below_a_folder(const string& path) {
   {
     Opened file(path);
     if (g_rank == 0) {
+      const string other = name + ".new";
+      expect(renameat2(folder, other.c_str(), folder, name.c_str(), RENAME_NOREPLACE) != 0 &&
+                 unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0,
+             "a file is in the way");
+    }
+    file.close();
+    if (g_rank == 0) expect(seen_from_outside(path, 0, 4) == "aaaa", "a file that was in the way");
+  }
+  {
+    Opened file(path);
+    if (g_rank == 0) {
       expect(unlinkat(folder, name.c_str(), 0) == 0, "unlinkat");
       expect(std::system(("printf another > '" + path + "'").c_str()) == 0, "another file");
       file.write(0, "gone");
@@ -309,9 +310,7 @@ void below_a_folder(const string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
-  if (argc != 2) MPI_Abort(MPI_COMM_WORLD, 2);
+  checks::begin("beside", &argc, &argv, 2);
   const string folder = argv[1];
   streams(folder + "/streams");
   earlier_streams(folder + "/earlier");
@@ -322,10 +321,6 @@ int main(int argc, char** argv) {
   listed(folder + "/listed");
   holes_and_splices(folder + "/holes");
   below_a_folder(folder + "/below");
-
-  int all = 0;
-  MPI_Reduce(&g_wrong, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (g_rank == 0) std::printf("beside: %d differences\n", all);
-  MPI_Finalize();
+  checks::end();
   return 0;
 }

@@ -16,18 +16,17 @@
 #include <string>
 #include <vector>
 
+#include "checks.h"
+
 namespace {
+
+using checks::expect;
+using checks::g_rank;
+using checks::give_up;
 
 constexpr int kCell = 5000;  // ranks share pages
 constexpr int kChildsCell = 1;
 constexpr int kCells = 2;  // a rank's own, and its child's
-int g_rank = 0;
-
-[[noreturn]] void give_up(const char* what) {
-  std::perror(what);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::abort();
-}
 
 MPI_Offset place(int rank, int cell) {
   return (MPI_Offset{rank} * kCells + cell) * static_cast<MPI_Offset>(kCell);
@@ -96,11 +95,9 @@ MPI_File open_file(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  checks::begin("forked", &argc, &argv, 2);
   int ranks = 1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (argc != 2) MPI_Abort(MPI_COMM_WORLD, 2);
   const std::string path = std::string(argv[1]) + "/file";
   const std::string others_path = std::string(argv[1]) + "/other";
 
@@ -113,11 +110,6 @@ int main(int argc, char** argv) {
   // From here on the descriptor alone keeps the file in the cache.
   MPI_File_close(&file);
 
-  int wrong = 0;
-  const auto expect = [&](bool right, const char* what) {
-    if (!right) std::printf("forked: rank %d: %s\n", g_rank, what);
-    wrong += right ? 0 : 1;
-  };
   MPI_File other = open_file(others_path);
   // Had a child given the file's entry back, the next file would take it.
   const auto write_and_reopen = [&](char value, const char* when) {
@@ -160,10 +152,6 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   close(fd);
   MPI_File_close(&other);
-
-  int all = 0;
-  MPI_Reduce(&wrong, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (g_rank == 0) std::printf("forked: %d differences\n", all);
-  MPI_Finalize();
+  checks::end();
   return 0;
 }

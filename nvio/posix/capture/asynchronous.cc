@@ -1,7 +1,6 @@
 // POSIX asynchronous transfers: served at once.
 
 #include <aio.h>
-#include <fcntl.h>
 
 #include <cerrno>
 
@@ -58,13 +57,13 @@ NVIO_EXPORT int aio_fsync(int operation, aiocb* block) {
   return aio_fsync64(operation, reinterpret_cast<aiocb64*>(block));
 }
 NVIO_EXPORT int lio_listio64(int mode, aiocb64* const list[], int count, sigevent* event) {
-  bool any = false;
-  for (int i = 0; i < count; ++i)
-    any = any || (list[i] != nullptr && is_tracked(list[i]->aio_fildes));
   // The C library alone tells when the whole list is through.
   const bool notifies = mode == LIO_NOWAIT && event != nullptr && nvio::notifies(*event);
-  for (int i = 0; notifies && i < count; ++i) {
-    if (list[i] != nullptr) nvio::step_aside(list[i]->aio_fildes);
+  bool any = false;
+  for (int i = 0; i < count; ++i) {
+    if (list[i] == nullptr) continue;
+    any = any || is_tracked(list[i]->aio_fildes);
+    if (notifies) nvio::step_aside(list[i]->aio_fildes);
   }
   if (!any || notifies) return NEXT(lio_listio64)(mode, list, count, event);
   // The entries of other files go to the C library one by one, and are waited for together.

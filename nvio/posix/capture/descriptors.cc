@@ -30,11 +30,8 @@ mode_t mode_argument(int flags, va_list rest) {
   return (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
 }
 
-// Closes for the cache what a call is about to close for the kernel: 0, or an error number when
-// something could not be written back.
-int closing(int fd) { return is_tracked(fd) && g_hooks->closing(fd) != 0 ? errno : 0; }
-
-int closing(unsigned first, unsigned last) {
+// The same for all descriptors from `first` to `last`.
+int closing_all(unsigned first, unsigned last) {
   if (g_hooks == nullptr) return 0;
   int error = 0;
   for (unsigned number = first; number <= last && number < kMaxDescriptors; ++number) {
@@ -110,19 +107,18 @@ NVIO_EXPORT int close(int fd) {
 }
 NVIO_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
   const bool closes = (static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) == 0;
-  const int error = closes ? nvio::closing(first, last) : 0;
+  const int error = closes ? nvio::closing_all(first, last) : 0;
   return nvio::told(NEXT(close_range)(first, last, flags), error);
 }
 NVIO_EXPORT void closefrom(int first) noexcept {
-  nvio::closing(static_cast<unsigned>(std::max(first, 0)), UINT_MAX);
+  nvio::closing_all(static_cast<unsigned>(std::max(first, 0)), UINT_MAX);
   NEXT(closefrom)(first);
 }
 // A stream that was opened before the cache knew its file. What it still has to write goes to the
 // file itself.
 NVIO_EXPORT int fclose(FILE* stream) {
   const int fd = g_hooks != nullptr ? fileno(stream) : -1;
-  nvio::step_aside(fd);
-  const int error = nvio::closing(fd);
+  const int error = nvio::let_go(fd);
   return nvio::told(NEXT(fclose)(stream), error);
 }
 NVIO_EXPORT int dup(int fd) noexcept {

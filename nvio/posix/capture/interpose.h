@@ -4,7 +4,6 @@
 #pragma once
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 
@@ -27,14 +26,15 @@ inline void step_aside(int fd) {
   if (is_tracked(fd)) g_hooks->step_aside(fd);
 }
 
+// The descriptor is about to be closed: 0, or an error number when what the cache held could not be
+// written back.
+inline int closing(int fd) { return is_tracked(fd) && g_hooks->closing(fd) != 0 ? errno : 0; }
+
 // What comes through this descriptor from now on cannot be seen: it is no longer ours either, so
-// that whatever has its number next is not taken for it.
-inline void let_go(int fd) {
-  if (!is_tracked(fd)) return;
-  const int saved = errno;
-  g_hooks->step_aside(fd);
-  g_hooks->closing(fd);
-  errno = saved;
+// that whatever has its number next is not taken for it. Returns what `closing` does.
+inline int let_go(int fd) {
+  step_aside(fd);
+  return closing(fd);
 }
 
 }  // namespace nvio

@@ -1,9 +1,5 @@
 // The calls behind our own, for the cache's I/O.
 
-#include <fcntl.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include "interpose.h"
 
 namespace nvio {

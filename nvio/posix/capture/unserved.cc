@@ -73,7 +73,8 @@ NVIO_EXPORT int unlink(const char* path) noexcept {
   return NEXT(unlink)(path);
 }
 NVIO_EXPORT int unlinkat(int folder, const char* path, int flags) noexcept {
-  if (g_hooks != nullptr) g_hooks->unlinking(nvio::PathAt(folder, path).c_str(), nullptr);
+  if (g_hooks != nullptr && (flags & AT_REMOVEDIR) == 0)
+    g_hooks->unlinking(nvio::PathAt(folder, path).c_str(), nullptr);
   return NEXT(unlinkat)(folder, path, flags);
 }
 NVIO_EXPORT int remove(const char* path) noexcept {
@@ -86,7 +87,7 @@ NVIO_EXPORT int rename(const char* from, const char* to) noexcept {
 }
 NVIO_EXPORT int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                           unsigned flags) noexcept {
-  if (g_hooks != nullptr && flags == RENAME_EXCHANGE) {
+  if (g_hooks != nullptr && flags != 0) {  // both files stay, or the call may fail for them
     g_hooks->step_aside_path(nvio::PathAt(from_folder, from).c_str());
     g_hooks->step_aside_path(nvio::PathAt(to_folder, to).c_str());
   } else if (g_hooks != nullptr) {
