@@ -50,8 +50,8 @@ class CachedFile {
   void prefetch(std::uint32_t share, std::uint32_t shares);
   // Fetches one MiB; false when the store is full.
   bool prefetch_group(std::uint64_t group_index);
-  // Tells the log that the file was deleted, or has another name.
-  void rename_log();
+  // The file goes away when it is closed: nothing is written back, and nothing to be rebuilt.
+  void discard();
   // What the last handle in the job does: nothing that was synced may be lost.
   int finish();
 
@@ -85,7 +85,11 @@ class CachedFile {
   enum class Outcome : std::uint8_t { done, need_room, not_served };
   struct Piece;
 
-  bool nothing_cached() const;
+  bool nothing_cached() const {
+    if (entry_.aside.load(std::memory_order_relaxed) != 0) return true;
+    const std::uint32_t mode = entry_.mode.load(std::memory_order_acquire);
+    return mode == kPassive || mode == kDraining;
+  }
   void activate();
   bool passive_writes_under_way() const;
   ssize_t read_real(std::uint64_t offset, char* buffer, std::size_t length);
@@ -108,6 +112,7 @@ class CachedFile {
   int checkpoint_locked();
   int write_back_all();
   int log_changes();
+  bool has_log_records() const;
   bool open_log();
   int durable_in_file();
   FileIdentity identity() const;

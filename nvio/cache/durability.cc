@@ -13,6 +13,10 @@ FileIdentity CachedFile::identity() const {
   return {entry_.device, entry_.inode, entry_.path, entry_.deleted.load() != 0};
 }
 
+bool CachedFile::has_log_records() const {
+  return entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord;
+}
+
 bool CachedFile::open_log() {
   if (log_medium_ == nullptr) {
     std::string why;
@@ -92,10 +96,9 @@ int CachedFile::log_changes() {
     return 0;
   });
   if (failed != 0) return failed;
-  if (position.sequence != first || entry_.log_uncommitted != 0) {
+  if (position.sequence != first) {
     if (const int error = writer.commit(entry_.size.load())) return error;
     entry_.log = position;
-    entry_.log_uncommitted = 0;
   }
   count(counters_.logged_bytes, bytes);
   return each_group(false, [&](Bucket&, std::uint32_t group) {
@@ -116,7 +119,7 @@ int CachedFile::checkpoint() {
 
 int CachedFile::checkpoint_locked() {
   count(counters_.checkpoints);
-  const bool has_log = entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord && open_log();
+  const bool has_log = has_log_records() && open_log();
   if (has_log) {
     LogPosition position = entry_.log;
     LogWriter(*log_medium_, position).mark(LogState::flushing, identity());
@@ -127,7 +130,6 @@ int CachedFile::checkpoint_locked() {
   LogPosition position = entry_.log;
   if (const int error = LogWriter(*log_medium_, position).start(identity())) return error;
   entry_.log = position;
-  entry_.log_uncommitted = 0;
   return each_group(false, [&](Bucket&, std::uint32_t group) {
     for (const std::uint32_t slot : segment_.group(group).slot) {
       if (slot == kNone) continue;
@@ -142,8 +144,9 @@ int CachedFile::checkpoint_locked() {
 int CachedFile::truncate(std::uint64_t size) {
   if (write_fd_ < 0) return EINVAL;  // as ftruncate says of a descriptor not open for writing
   const std::lock_guard guard(entry_.lock);
-  if (session_.nodes() > 1 && entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord) {
-    // The nodes' logs are replayed one after the other: none may cut what another one wrote later.
+  // The file is cut at once, and what comes after may go past the cache: no older record may be
+  // replayed over it.
+  if (has_log_records()) {
     if (const int error = checkpoint_locked()) return error;
   }
   if (entry_.aside.load() == 0) {
@@ -162,12 +165,6 @@ int CachedFile::truncate(std::uint64_t size) {
   entry_.real_size.store(size);
   entry_.confirmed.store(size);
   entry_.direct_writes.store(1);
-  if (entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord && open_log()) {
-    LogPosition position = entry_.log;
-    if (LogWriter(*log_medium_, position).truncate(size) != 0) return checkpoint_locked();
-    entry_.log = position;
-    entry_.log_uncommitted = 1;
-  }
   return 0;
 }
 
@@ -176,7 +173,7 @@ int CachedFile::step_aside() {
   if (entry_.aside.load() != 0) return 0;
   if (entry_.mode.load() == kActive) entry_.mode.store(kLeaving);
   // From here on only bytes that are dirty already can be dirtied again: this ends.
-  for (int round = 0; entry_.blocks.load() != 0; ++round) {
+  for (int round = 0; entry_.blocks.load() != 0 || has_log_records(); ++round) {
     constexpr int kRounds = 100;
     const int error = checkpoint_locked();
     if (error != 0 || round == kRounds) {
@@ -189,9 +186,9 @@ int CachedFile::step_aside() {
   return 0;
 }
 
-void CachedFile::rename_log() {
+void CachedFile::discard() {
   const std::lock_guard guard(entry_.lock);
-  if (entry_.log.epoch == 0 || !open_log()) return;
+  if (entry_.deleted.exchange(1) != 0 || !has_log_records() || !open_log()) return;
   LogPosition position = entry_.log;
   LogWriter(*log_medium_, position).mark(LogState::live, identity());
 }
@@ -202,7 +199,7 @@ int CachedFile::finish() {
   int error = 0;
   if (entry_.deleted.load() == 0 && entry_.blocks.load() != 0) {
     const bool durable = entry_.close == static_cast<std::uint8_t>(Close::durable);
-    if (durable || (has_log && entry_.log.tail > kFirstRecord)) {
+    if (durable || has_log_records()) {
       error = checkpoint_locked();
     } else {
       error = write_back();

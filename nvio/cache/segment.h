@@ -61,7 +61,7 @@ struct FileEntry {
   std::atomic<std::uint32_t> direct_writes;  // 1: the real file was written since its last fsync
   std::atomic<std::uint32_t> mode;           // a Mode
   std::atomic<std::uint32_t> aside;          // 1: stay out of this file for good
-  std::atomic<std::uint32_t> deleted;        // 1: the job unlinked it
+  std::atomic<std::uint32_t> deleted;        // 1: it goes away when it is closed
   // Admission (admission.h): of the sampled calls that went to the file, the median service time
   // and the share of slow ones.
   std::atomic<std::uint32_t> read_samples, write_samples;
@@ -71,8 +71,7 @@ struct FileEntry {
   MissCounts misses;
   // Redo log (recovery/): where the next record goes, and in which epoch.
   LogPosition log;
-  std::uint32_t log_uncommitted;  // 1: the log holds records after its last commit
-  std::uint32_t log_number;       // its name: NUMBER.redo
+  std::uint32_t log_number;  // its name: NUMBER.redo
   std::uint8_t admit, sync, close, prefetch;
   std::uint64_t bypass_size;
   // Several nodes (nodes/job_file.h). The job's size is at least `confirmed`, as its home node
@@ -128,7 +127,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 4;
+constexpr std::uint32_t kSegmentVersion = 5;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

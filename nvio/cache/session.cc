@@ -203,7 +203,6 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     }
     entry.misses.clear();
     entry.log = LogPosition{};
-    entry.log_uncommitted = 0;
     entry.log_number = ++header.next_log;
     entry.admit = static_cast<std::uint8_t>(settings.admit);
     entry.sync = static_cast<std::uint8_t>(settings.sync);
@@ -254,50 +253,6 @@ void Session::correct_size(struct stat* status) {
   if (entry.aside.load() == 0 && (mode == kActive || mode == kLeaving)) {
     status->st_size = static_cast<off_t>(entry.size.load());
   }
-}
-
-void Session::step_aside(const char* path) {
-  struct stat status {};
-  if (real().stat(path, &status) != 0 || find(status) == kNone) return;
-  int fd = real().open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) fd = real().open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  if (CachedFile* file = acquire_if_open(fd, status); file != nullptr) {
-    file->step_aside();
-    release(file);
-  }
-  real().close(fd);
-}
-
-void Session::unlinking(const char* path, const char* to) {
-  const auto with_file = [this](const char* name, auto&& act) {
-    struct stat status {};
-    if (real().stat(name, &status) != 0) return;
-    const std::uint32_t index = find(status);
-    if (index == kNone) return;
-    const int fd = real().open(name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    if (CachedFile* file = acquire_if_open(fd, status); file != nullptr) {
-      act(file->entry(), status);
-      file->rename_log();
-      release(file);
-    }
-    real().close(fd);
-  };
-  const auto delete_entry = [](FileEntry& entry, const struct stat& status) {
-    if (status.st_nlink <= 1) entry.deleted.store(1);
-  };
-  if (to == nullptr) {
-    with_file(path, delete_entry);
-    return;
-  }
-  with_file(to, delete_entry);
-  const std::string target = absolute_path(to);
-  with_file(path, [&](FileEntry& entry, const struct stat&) {
-    if (target.empty() || target.size() >= kMaxPath) return;
-    std::memset(entry.path, 0, sizeof entry.path);
-    std::memcpy(entry.path, target.data(), target.size());
-  });
 }
 
 bool Session::drop_slot(std::uint32_t index) {

@@ -54,8 +54,6 @@ class Session {
   std::uint32_t find(const struct stat& status);
   // The file's size as the job sees it, if it is in the table.
   void correct_size(struct stat* status);
-  void step_aside(const char* path);
-  void unlinking(const char* path, const char* to);
 
   // Ends the caching of every file, so that all that was written is in the files and what is
   // written from now on goes there at once; the last process to do so takes the store away. The

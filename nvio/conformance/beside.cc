@@ -286,9 +286,19 @@ void below_a_folder(const string& path) {
   {
     Opened file(path);
     if (g_rank == 0) {
+      file.write(0, "stay");
+      expect(rename(path.c_str(), path.c_str()) == 0, "a file under its own name");
+    }
+    file.close();
+    if (g_rank == 0) expect(seen_from_outside(path, 0, 4) == "stay", "a file under its own name");
+  }
+  {
+    Opened file(path);
+    if (g_rank == 0) {
       const string other = name + ".new";
       expect(renameat2(folder, other.c_str(), folder, name.c_str(), RENAME_NOREPLACE) != 0 &&
-                 unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0,
+                 unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0 &&
+                 rename(path.c_str(), path.substr(0, path.rfind('/')).c_str()) != 0,
              "a file is in the way");
     }
     file.close();

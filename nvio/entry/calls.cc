@@ -206,7 +206,7 @@ int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
   const std::unique_ptr<Handle> handle = take_handle(*fh);
   if (handle == nullptr) return next(fh);
   // A file that goes away with this close need not be written first.
-  if ((handle->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) handle->file->entry().deleted.store(1);
+  if ((handle->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) handle->file->cached().discard();
   // MPICH waits for all ranks and then closes its descriptor. What is written back only then is
   // written once; but it must be done before any rank is through where each does a part of its own.
   const bool later =

@@ -15,7 +15,7 @@
 
 namespace nvio {
 
-constexpr std::uint32_t kContractVersion = 2;
+constexpr std::uint32_t kContractVersion = 3;
 constexpr int kMaxDescriptors = 65536;
 
 // The C library's own functions, past our interposition. The cache does all its I/O by these, so
@@ -52,8 +52,6 @@ struct PosixHooks {
   // A call that is not served is about to use the file: write back, forget, and stay out of it.
   void (*step_aside)(int fd);
   void (*step_aside_path)(const char* path);
-  // `name` is about to be deleted (to == nullptr) or renamed.
-  void (*unlinking)(const char* path, const char* to);
   // The size of a file as the job sees it; leaves `status` alone when the file is not tracked.
   void (*correct_size)(struct stat* status);
   // Vectors as one call; null: each of them is a call of its own to read_at or write_at.

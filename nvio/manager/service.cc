@@ -22,21 +22,6 @@ Service::~Service() {
   for (const ServedFile& file : files_) session_.release(file.cached);
 }
 
-void Service::keep(const std::string& path) {
-  struct stat status {};
-  if (real().stat(path.c_str(), &status) != 0 || session_.find(status) == kNone) return;
-  int fd = real().open(path.c_str(), O_RDWR | O_CLOEXEC);
-  const std::uint32_t access = fd < 0 ? kReads : kReads | kWrites;
-  if (fd < 0) fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  if (CachedFile* cached = session_.acquire_if_open(fd, status); cached != nullptr) {
-    const std::lock_guard guard(mutex_);
-    const bool is_home = home_of(status.st_ino, session_.nodes()) == session_.settings().node;
-    files_.push_back({cached, status.st_ino, 1, access, is_home});
-  }
-  real().close(fd);
-}
-
 bool Service::serve_at_once(const Request& request, ServedFile& file,
                             std::span<const std::byte> payload, Reply& reply,
                             std::span<std::byte> room) {
@@ -64,17 +49,6 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
   reply.magic = kReplyMagic;
   if (request.operation == Operation::open) {
     reply.error = open(request, payload, file, reply);
-    return reply;
-  }
-  if (request.operation == Operation::unlinking) {
-    const auto paths = parse_unlinking(payload);
-    if (!paths) {
-      reply.error = EPROTO;
-    } else {
-      const std::string& to = paths->second;
-      if (to.empty()) keep(paths->first);
-      session_.unlinking(paths->first.c_str(), to.empty() ? nullptr : to.c_str());
-    }
     return reply;
   }
   if (file == nullptr) {
@@ -148,7 +122,6 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
       break;
     case Operation::open:
     case Operation::close:
-    case Operation::unlinking:
       break;
   }
   reply.state = state_of(cached);

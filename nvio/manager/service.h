@@ -34,8 +34,7 @@ class Service {
   bool serve_at_once(const Request& request, ServedFile& file, std::span<const std::byte> payload,
                      Reply& reply, std::span<std::byte> room);
   // Serves anything, waiting for the file system where it must. Threads: any. `file` is null for
-  // `open` and `unlinking`; `open` sets it, `close` clears it. What is to follow the reply stands
-  // in `answer`.
+  // `open`, which sets it; `close` clears it. What is to follow the reply stands in `answer`.
   Reply serve(const Request& request, ServedFile*& file, std::span<const std::byte> payload,
               std::vector<std::byte>& answer);
   // Gives one user's number back. Returns 0 or the errno value of a write-back that failed.
@@ -44,8 +43,6 @@ class Service {
  private:
   int open(const Request& request, std::span<const std::byte> payload, ServedFile*& file,
            Reply& reply);
-  // Keeps a file that is cached here and about to lose its name: no later `open` could find it.
-  void keep(const std::string& path);
 
   Session& session_;
   std::mutex mutex_;  // guards the list and its users

@@ -77,6 +77,22 @@ int Job::release(JobFile* file) {
   return error != 0 ? error : own;
 }
 
+template <typename Act>
+void Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
+  int fd = real().open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) fd = real().open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  struct stat status {};
+  if (real().fstat(fd, &status) == 0 && status.st_dev == wanted.st_dev &&
+      status.st_ino == wanted.st_ino) {
+    if (JobFile* file = acquire_if_open(fd, status); file != nullptr) {
+      act(*file);
+      release(file);
+    }
+  }
+  real().close(fd);
+}
+
 void Job::correct_size(struct stat* status) {
   const std::uint32_t index = session_->find(*status);
   if (index == kNone) return;
@@ -85,55 +101,18 @@ void Job::correct_size(struct stat* status) {
     return;
   }
   const FileEntry& entry = session_->segment().file(index);
+  if (entry.left.load() != 0) return;
   const std::string path(entry.path, strnlen(entry.path, kMaxPath));
-  const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  if (JobFile* file = acquire_if_open(fd, *status); file != nullptr) {
-    status->st_size = static_cast<off_t>(file->size());
-    release(file);
-  }
-  real().close(fd);
+  with_open(path.c_str(), *status,
+            [&](JobFile& file) { status->st_size = static_cast<off_t>(file.size()); });
 }
 
 void Job::step_aside(const char* path) {
-  if (nodes() == 1) {
-    session_->step_aside(path);
-    return;
-  }
   struct stat status {};
-  if (real().stat(path, &status) != 0 || session_->find(status) == kNone) return;
-  int fd = real().open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) fd = real().open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  if (JobFile* file = acquire_if_open(fd, status); file != nullptr) {
-    file->step_aside();
-    release(file);
-  }
-  real().close(fd);
-}
-
-void Job::unlinking(const char* path, const char* to) {
-  if (nodes() > 1) {
-    struct stat status {};
-    const auto is_open_here = [&](const char* name) {
-      return name != nullptr && real().stat(name, &status) == 0 && session_->find(status) != kNone;
-    };
-    const std::string from = absolute_path(path);
-    const std::string target = to == nullptr ? std::string() : absolute_path(to);
-    if ((is_open_here(path) || is_open_here(to)) && !from.empty() &&
-        (to == nullptr || !target.empty())) {
-      std::vector<std::byte> payload(from.size() + 1 + target.size());
-      std::memcpy(payload.data(), from.data(), from.size());
-      std::memcpy(payload.data() + from.size() + 1, target.data(), target.size());
-      for (std::uint32_t node = 0; node < nodes(); ++node) {
-        Request request{};
-        request.operation = Operation::unlinking;
-        Reply reply{};
-        client(node).call(request, payload, reply);
-      }
-    }
-  }
-  session_->unlinking(path, to);
+  if (real().stat(path, &status) != 0) return;
+  const std::uint32_t index = session_->find(status);
+  if (index == kNone || session_->segment().file(index).deleted.load() != 0) return;
+  with_open(path, status, [](JobFile& file) { file.step_aside(); });
 }
 
 }  // namespace nvio

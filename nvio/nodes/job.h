@@ -31,8 +31,8 @@ class Job {
   JobFile* acquire_if_open(int fd, const struct stat& status);
   int release(JobFile* file);
   void correct_size(struct stat* status);
+  // Steps aside for the file of this name, if the job has it open and it does not go away anyway.
   void step_aside(const char* path);
-  void unlinking(const char* path, const char* to);
 
   // In a forked child: lets go of what keeps the parent's store and managers alive.
   void abandon();
@@ -40,6 +40,9 @@ class Job {
  private:
   explicit Job(const Settings& settings) : settings_(settings) {}
   JobFile* enter(CachedFile* cached, const FileSettings& settings);
+  // Calls act(file) if the job has `wanted` open and `path` still leads to it.
+  template <typename Act>
+  void with_open(const char* path, const struct stat& wanted, Act&& act);
 
   Settings settings_;
   std::unique_ptr<Session> session_;

@@ -47,6 +47,8 @@ int JobFile::fail(int error) {
 }
 
 void JobFile::enter() {
+  // Left by all nodes, for good; and its name may have changed, by which managers open it.
+  if (cached_.entry().left.load() != 0) return;
   Reply reply{};
   if (home_ == node_) {
     shares_ = shares_of(cached_, settings_.spread, nodes_);

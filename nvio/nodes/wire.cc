@@ -40,16 +40,15 @@ std::optional<Request> parse_request(std::span<const std::byte, sizeof(Request)>
   std::memcpy(&request, bytes.data(), sizeof request);
   const auto operation = static_cast<std::uint16_t>(request.operation);
   const bool known = operation >= static_cast<std::uint16_t>(Operation::open) &&
-                     operation <= static_cast<std::uint16_t>(Operation::unlinking);
+                     operation <= static_cast<std::uint16_t>(Operation::prefetch);
   const std::uint64_t span = std::max<std::uint64_t>(request.payload, request.length);
   if (request.magic != kRequestMagic || !known || (request.flags & ~kKnownFlags) != 0 ||
       request.offset > kMostOffset || span > kMostPayload || request.offset + span > kMostOffset ||
       request.size > kMostOffset) {
     return std::nullopt;
   }
-  const bool carries = request.operation == Operation::open ||
-                       request.operation == Operation::write ||
-                       request.operation == Operation::unlinking;
+  const bool carries =
+      request.operation == Operation::open || request.operation == Operation::write;
   if (!carries && request.payload != 0) return std::nullopt;
   return request;
 }
@@ -92,17 +91,6 @@ std::vector<std::byte> open_payload(const OpenRequest& request) {
   std::memcpy(payload.data(), &body, sizeof body);
   std::memcpy(payload.data() + sizeof body, request.path.data(), request.path.size());
   return payload;
-}
-
-std::optional<std::pair<std::string, std::string>> parse_unlinking(
-    std::span<const std::byte> payload) {
-  const std::string_view both = text(payload);
-  const std::size_t zero = both.find('\0');
-  if (zero == std::string_view::npos) return std::nullopt;
-  const std::string_view from = both.substr(0, zero);
-  const std::string_view to = both.substr(zero + 1);
-  if (!is_path(from) || (!to.empty() && !is_path(to))) return std::nullopt;
-  return std::pair(std::string(from), std::string(to));
 }
 
 bool is_hello(const Hello& hello, std::uint32_t node) { return is_ours(hello, node); }

@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are sent as they stand in memory: port wire.h first");
 
 constexpr char kWireMagic[8] = {'n', 'v', 'i', 'o', 'w', 'i', 'r', 'e'};
-constexpr std::uint32_t kWireVersion = 2;
+constexpr std::uint32_t kWireVersion = 3;
 constexpr std::uint32_t kMostPayload = 1 << 20;  // bytes after a request or a reply
 
 using Nonce = std::array<std::uint8_t, 32>;
@@ -60,7 +60,6 @@ enum class Operation : std::uint16_t {
   step_aside = 12,  // write back, forget, and cache no more of the file
   leave = 13,       // no node caches any more of it: go to the file at once
   prefetch = 14,    // the group at `offset`
-  unlinking = 15,   // payload: the path, a zero byte, the new path (empty: it is deleted)
 };
 
 constexpr std::uint16_t kLarge = 1;   // a piece of a transfer that is large as a whole
@@ -126,9 +125,6 @@ struct OpenRequest {
 std::optional<Request> parse_request(std::span<const std::byte, sizeof(Request)> bytes);
 std::optional<OpenRequest> parse_open(std::span<const std::byte> payload);
 std::vector<std::byte> open_payload(const OpenRequest& request);
-// The two paths of `unlinking`; the second is empty when the file is deleted.
-std::optional<std::pair<std::string, std::string>> parse_unlinking(
-    std::span<const std::byte> payload);
 
 bool is_hello(const Hello& hello, std::uint32_t node);
 bool is_welcome(const Welcome& welcome, std::uint32_t node);

@@ -93,11 +93,6 @@ constexpr PosixHooks kHooks{
     [](const char* path) {
       if (Job* job = Process::the().joined(); job != nullptr) job->step_aside(path);
     },
-    [](const char* path, const char* to) {
-      if (Job* job = Process::the().joined(); job != nullptr) {
-        job->unlinking(path, to);
-      }
-    },
     [](struct stat* status) {
       if (Job* job = Process::the().joined(); job != nullptr) {
         job->correct_size(status);

@@ -329,7 +329,7 @@ class Calibrator {
           CachedFile* file =
               session == nullptr || fd < 0 ? nullptr : session->acquire(fd, path, settings_.file);
           if (file == nullptr) return 0;
-          file->entry().deleted.store(1);  // nothing is to be written back
+          file->discard();
           const Aligned buffer(one.bytes);
           const auto mine = places(one.bytes, worker, one.clients, true);
           if (one.way != Way::cached_new) {

@@ -346,7 +346,7 @@ void Replay::close(const Meeting& meeting, double lasted) {
     const auto found = rank.files.find(meeting.calls[i].file);
     if (found == rank.files.end()) continue;
     CachedFile* file = found->second.file;
-    if ((meeting.calls[i].length & kTraceDeletes) != 0) file->entry().deleted.store(1);
+    if ((meeting.calls[i].length & kTraceDeletes) != 0) file->discard();
     const bool last = --found->second.handles == 0;
     rank.session->release(file);
     if (last) rank.files.erase(found);

@@ -81,7 +81,6 @@ constexpr PosixHooks kHooks{
     [](int from, int to) { Recorder::the()->duplicated(from, to); },
     note_aside,
     [](const char*) {},
-    [](const char*, const char*) {},
     [](struct stat*) {},
     [](int fd, const iovec* vectors, int count, off_t offset) {
       return noted(TraceKind::read, fd, static_cast<std::uint64_t>(offset),

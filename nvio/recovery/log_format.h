@@ -11,7 +11,7 @@ static_assert(std::endian::native == std::endian::little,
               "the redo log is written as it stands in memory: port log_format.h first");
 
 constexpr char kLogMagic[8] = {'n', 'v', 'i', 'o', 'r', 'e', 'd', 'o'};
-constexpr std::uint32_t kLogVersion = 1;
+constexpr std::uint32_t kLogVersion = 2;
 constexpr std::uint64_t kSuperblockSize = 4096;  // two of them, at 0 and 4096
 constexpr std::uint64_t kFirstRecord = 2 * kSuperblockSize;
 constexpr std::uint32_t kRecordMagic = 0x4352564e;  // "NVRC"
@@ -37,12 +37,11 @@ struct Superblock {
 };
 static_assert(sizeof(Superblock) == kSuperblockSize);
 
-constexpr std::uint32_t kFileDeleted = 1;  // the job deleted the file: nothing is to be rebuilt
+constexpr std::uint32_t kFileDeleted = 1;  // the job deletes the file: nothing is to be rebuilt
 
 enum class RecordType : std::uint32_t {
-  extent = 1,    // `length` bytes for the file at `offset`; the payload follows
-  truncate = 2,  // the file was cut or stretched to `offset` bytes
-  commit = 3,    // all records before this belong to a completed sync; `offset` = file size
+  extent = 1,  // `length` bytes for the file at `offset`; the payload follows
+  commit = 3,  // all records before this belong to a completed sync; `offset` = file size
 };
 
 struct Record {

@@ -51,7 +51,6 @@ bool is_sane(const Record& record) {
   switch (record.type) {
     case RecordType::extent:
       return true;
-    case RecordType::truncate:
     case RecordType::commit:
       return record.length == 0;
   }
@@ -100,7 +99,7 @@ ParsedLog read_log(std::span<const std::byte> bytes) {
       log.file_size = record->offset;
       ++log.syncs;
     } else {
-      pending.push_back({record->type, record->offset, payload});
+      pending.push_back({record->offset, payload});
     }
   }
   log.unfinished = pending.size();

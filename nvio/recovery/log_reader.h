@@ -11,9 +11,8 @@
 
 namespace nvio {
 
-// A step of the redo: bytes to write, or a new size. `data` points into the bytes that were read.
+// A step of the redo: bytes to write. `data` points into the bytes that were read.
 struct RedoStep {
-  RecordType type = RecordType::extent;
   std::uint64_t offset = 0;
   std::span<const std::byte> data;
 };

@@ -97,11 +97,6 @@ int LogWriter::extent(std::uint64_t offset, const void* data, std::size_t length
   return append(RecordType::extent, offset, data, length);
 }
 
-int LogWriter::truncate(std::uint64_t size) {
-  if (const int error = append(RecordType::truncate, size, nullptr, 0)) return error;
-  return write_out();
-}
-
 int LogWriter::commit(std::uint64_t file_size) {
   if (const int error = append(RecordType::commit, file_size, nullptr, 0)) return error;
   if (const int error = write_out()) return error;

@@ -40,7 +40,6 @@ class LogWriter {
   int mark(LogState state, const FileIdentity& file);
 
   int extent(std::uint64_t offset, const void* data, std::size_t length);
-  int truncate(std::uint64_t size);
   // Ends a sync: all records since the last commit count once this returned 0.
   int commit(std::uint64_t file_size);
 

@@ -197,11 +197,9 @@ std::vector<std::byte> read_whole(const std::string& path, std::string& why) {
 
 int replay(const ParsedLog& log, int fd) {
   for (const RedoStep& step : log.steps) {
-    const auto offset = static_cast<off_t>(step.offset);
-    const bool done = step.type == RecordType::truncate
-                          ? real().ftruncate(fd, offset) == 0
-                          : write_fully(fd, step.data.data(), step.data.size(), offset) >= 0;
-    if (!done) return errno;
+    if (write_fully(fd, step.data.data(), step.data.size(), static_cast<off_t>(step.offset)) < 0) {
+      return errno;
+    }
   }
   struct stat status {};
   if (real().fstat(fd, &status) != 0) return errno;

@@ -322,6 +322,30 @@ TEST_F(CachedFileTest, RecoverLatestGivesBackAllThatWasWritten) {
   ::close(fd);
 }
 
+// What is written past the cache has no record: the log may not cut it off.
+TEST_F(CachedFileTest, RecoverKeepsWhatWentToTheFileAfterATruncation) {
+  const int fd = open_file();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string why;
+    auto session = Session::join(settings_, why);
+    CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
+    if (file == nullptr) _exit(3);
+    file->write(0, "before", 6);
+    file->sync();
+    file->truncate(0);
+    file->entry().admit = static_cast<std::uint8_t>(Admit::automatic);  // the file seems fast
+    file->write(2 << 20, "after", 5);
+    file->sync();
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  const RecoverReport report = recover(folder(), {});
+  EXPECT_TRUE(report.good()) << describe(report, false);
+  EXPECT_TRUE(file_content() == std::string(2 << 20, '\0') + "after");
+  ::close(fd);
+}
+
 TEST_F(CachedFileTest, RecoverLeavesARunningJobAlone) {
   auto session = join();
   const RecoverReport report = recover(folder(), {});

@@ -212,16 +212,29 @@ TEST_F(NodesTest, BeginToCacheTogetherAndStepAsideTogether) {
   EXPECT_EQ(release(files), 0);
 }
 
-TEST_F(NodesTest, AFileWithoutANameIsServedOn) {
+TEST_F(NodesTest, AFileThatLosesItsNameOrGetsAnotherIsLeftToItself) {
   join_all();
   const std::vector<JobFile*> files = open_everywhere();
   const std::string data(4 << 20, 'u');
   ASSERT_EQ(files[0]->write(0, data.data(), data.size()), 4 << 20);
-  jobs_[0]->unlinking(path_.c_str(), nullptr);
-  fs::remove(path_);
-  std::string got(data.size(), 'x');
-  EXPECT_EQ(files[2]->read(0, got.data(), got.size()), 4 << 20);
-  EXPECT_EQ(got == data, true);
+  const std::string moved = path_ + ".moved";
+  jobs_[0]->step_aside(path_.c_str());
+  fs::rename(path_, moved);
+  EXPECT_EQ(files[1]->write(5, "moved", 5), 5);
+  EXPECT_EQ(fs::file_size(moved), data.size());
+  // Opened anew at a node that knows it by its old name.
+  const int fd = ::open(moved.c_str(), O_RDWR | O_CLOEXEC);
+  JobFile* again = jobs_[2]->acquire(fd, moved, settings_.file);
+  ::close(fd);
+  ASSERT_NE(again, nullptr);
+  char got[6] = {};
+  EXPECT_EQ(again->read(5, got, 5), 5);
+  EXPECT_STREQ(got, "moved");
+  EXPECT_EQ(jobs_[2]->release(again), 0);
+  fs::remove(moved);
+  std::string rest(data.size() - 10, 'x');
+  EXPECT_EQ(files[2]->read(10, rest.data(), rest.size()), static_cast<ssize_t>(rest.size()));
+  EXPECT_EQ(rest == data.substr(10), true);
   EXPECT_EQ(release(files), 0);
   EXPECT_FALSE(fs::exists(path_));
 }

@@ -150,22 +150,7 @@ TEST(Wire, WhatIsParsedFromAnyBytesIsWithinBounds) {
     if (const auto open = parse_open(payload)) {
       EXPECT_EQ(open->path.front(), '/');
     }
-    if (const auto paths = parse_unlinking(payload)) {
-      EXPECT_EQ(paths->first.front(), '/');
-    }
   }
-}
-
-TEST(Wire, UnlinkingTakesTwoAbsolutePathsOrOne) {
-  const auto parse = [](const std::string& text) {
-    return parse_unlinking({reinterpret_cast<const std::byte*>(text.data()), text.size()});
-  };
-  EXPECT_EQ(parse(std::string("/a\0", 3))->second, "");
-  EXPECT_EQ(parse(std::string("/a\0/b", 5))->second, "/b");
-  EXPECT_FALSE(parse("/a").has_value());
-  EXPECT_FALSE(parse(std::string("a\0/b", 4)).has_value());
-  EXPECT_FALSE(parse(std::string("/a\0b", 4)).has_value());
-  EXPECT_FALSE(parse(std::string("/a\0/b\0", 6)).has_value());
 }
 
 TEST(Sha256, IsThatOfTheStandards) {

@@ -62,9 +62,7 @@ NVIO_EXPORT int openat64(int folder, const char* path, int flags, ...) {
   const mode_t mode = nvio::mode_argument(flags, rest);
   va_end(rest);
   // O_TRUNC empties the file under the cache's feet: what the cache holds must go first.
-  if (g_hooks != nullptr && (flags & O_TRUNC) != 0) {
-    g_hooks->step_aside_path(nvio::PathAt(folder, path).c_str());
-  }
+  if ((flags & O_TRUNC) != 0) nvio::step_aside(nvio::PathAt(folder, path).c_str());
   return nvio::noticed(NEXT(openat64)(folder, path, flags, mode));
 }
 NVIO_EXPORT int openat(int folder, const char* path, int flags, ...) {

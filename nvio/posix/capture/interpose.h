@@ -25,6 +25,9 @@ namespace nvio {
 inline void step_aside(int fd) {
   if (is_tracked(fd)) g_hooks->step_aside(fd);
 }
+inline void step_aside(const char* path) {
+  if (g_hooks != nullptr) g_hooks->step_aside_path(path);
+}
 
 // The descriptor is about to be closed: 0, or an error number when what the cache held could not be
 // written back.

@@ -10,18 +10,14 @@
 #include "interpose.h"
 #include "path_at.h"
 
-using nvio::g_hooks;
-
 NVIO_EXPORT FILE* fopen64(const char* path, const char* mode) {
-  if (g_hooks != nullptr) g_hooks->step_aside_path(path);
+  nvio::step_aside(path);
   return NEXT(fopen64)(path, mode);
 }
 NVIO_EXPORT FILE* fopen(const char* path, const char* mode) { return fopen64(path, mode); }
 NVIO_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
-  if (g_hooks != nullptr) {
-    if (path != nullptr) g_hooks->step_aside_path(path);
-    nvio::let_go(fileno(stream));
-  }
+  if (path != nullptr) nvio::step_aside(path);
+  nvio::let_go(fileno(stream));
   return NEXT(freopen64)(path, mode, stream);
 }
 NVIO_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
@@ -62,38 +58,35 @@ NVIO_EXPORT ssize_t copy_file_range(int in, off64_t* in_offset, int out, off64_t
   return NEXT(copy_file_range)(in, in_offset, out, out_offset, length, flags);
 }
 NVIO_EXPORT int truncate64(const char* path, off64_t length) noexcept {
-  if (g_hooks != nullptr) g_hooks->step_aside_path(path);
+  nvio::step_aside(path);
   return NEXT(truncate64)(path, length);
 }
 NVIO_EXPORT int truncate(const char* path, off_t length) noexcept {
   return truncate64(path, length);
 }
+// A name that goes may be all that a crash leaves to find the file by, and whether the call will
+// succeed nobody knows: nothing of the file is only in the store any more when it is tried.
 NVIO_EXPORT int unlink(const char* path) noexcept {
-  if (g_hooks != nullptr) g_hooks->unlinking(path, nullptr);
+  nvio::step_aside(path);
   return NEXT(unlink)(path);
 }
 NVIO_EXPORT int unlinkat(int folder, const char* path, int flags) noexcept {
-  if (g_hooks != nullptr && (flags & AT_REMOVEDIR) == 0)
-    g_hooks->unlinking(nvio::PathAt(folder, path).c_str(), nullptr);
+  nvio::step_aside(nvio::PathAt(folder, path).c_str());
   return NEXT(unlinkat)(folder, path, flags);
 }
 NVIO_EXPORT int remove(const char* path) noexcept {
-  if (g_hooks != nullptr) g_hooks->unlinking(path, nullptr);
+  nvio::step_aside(path);
   return NEXT(remove)(path);
 }
 NVIO_EXPORT int rename(const char* from, const char* to) noexcept {
-  if (g_hooks != nullptr) g_hooks->unlinking(from, to);
+  nvio::step_aside(from);
+  nvio::step_aside(to);
   return NEXT(rename)(from, to);
 }
 NVIO_EXPORT int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                           unsigned flags) noexcept {
-  if (g_hooks != nullptr && flags != 0) {  // both files stay, or the call may fail for them
-    g_hooks->step_aside_path(nvio::PathAt(from_folder, from).c_str());
-    g_hooks->step_aside_path(nvio::PathAt(to_folder, to).c_str());
-  } else if (g_hooks != nullptr) {
-    g_hooks->unlinking(nvio::PathAt(from_folder, from).c_str(),
-                       nvio::PathAt(to_folder, to).c_str());
-  }
+  nvio::step_aside(nvio::PathAt(from_folder, from).c_str());
+  nvio::step_aside(nvio::PathAt(to_folder, to).c_str());
   return NEXT(renameat2)(from_folder, from, to_folder, to, flags);
 }
 NVIO_EXPORT int renameat(int from_folder, const char* from, int to_folder,

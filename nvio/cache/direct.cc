@@ -1,0 +1,87 @@
+// What goes to the file itself: everything as long as nothing of it is cached, later what the cache
+// lets pass.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
+#include "../posix/real.h"
+#include "cached_file.h"
+#include "raise_to.h"
+
+namespace nvio {
+
+std::uint64_t CachedFile::size() const {
+  if (nothing_cached()) {
+    // Nothing of the file is cached: what the file system says holds, also for what others wrote.
+    struct stat status {};
+    const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
+    if (real().fstat(fd, &status) == 0) return static_cast<std::uint64_t>(status.st_size);
+  }
+  return entry_.size.load(std::memory_order_acquire);
+}
+
+bool CachedFile::passive_writes_under_way() const {
+  return std::any_of(std::begin(entry_.passive_writers), std::end(entry_.passive_writers),
+                     [](const PassiveWriters& line) { return line.count.load() != 0; });
+}
+
+void CachedFile::activate() {
+  if (session_.nodes() > 1) return;  // the job's nodes do it together: nodes.cc
+  std::uint32_t expected = kPassive;
+  if (!entry_.mode.compare_exchange_strong(expected, kDraining)) return;
+  struct stat status {};
+  const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
+  if (drain() != 0 || real().fstat(fd, &status) != 0) return;
+  grow(static_cast<std::uint64_t>(status.st_size));
+  raise_to(entry_.real_size, static_cast<std::uint64_t>(status.st_size));
+  entry_.mode.store(kActive, std::memory_order_release);
+}
+
+ssize_t CachedFile::read_real(std::uint64_t offset, char* buffer, std::size_t length) {
+  if (read_fd_ < 0) {
+    errno = EBADF;
+    return -1;
+  }
+  const SampledTimer timer(read_calls_, entry_, Direction::read);
+  const ssize_t done = read_fully(read_fd_, buffer, length, static_cast<off_t>(offset));
+  if (done > 0 && length < entry_.bypass_size) timer.note(entry_, length);
+  count(counters_.reads_direct);
+  return done;
+}
+
+ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std::size_t length) {
+  passive_writers_.fetch_add(1);
+  if (entry_.mode.load() != kPassive) {
+    passive_writers_.fetch_sub(1);
+    return -2;  // the mode changed: not done, go the other way
+  }
+  const SampledTimer timer(write_calls_, entry_, Direction::write);
+  const bool done = write_direct(offset, buffer, length);
+  const int error = errno;
+  passive_writers_.fetch_sub(1);
+  if (!done) {
+    errno = error;
+    return -1;
+  }
+  if (length < entry_.bypass_size || pattern_.was_just_read(offset, length)) {
+    timer.note(entry_, length);
+  }
+  return static_cast<ssize_t>(length);
+}
+
+bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::size_t length) {
+  if (write_fd_ < 0) {
+    errno = EBADF;
+    return false;
+  }
+  count(counters_.writes_direct);
+  const bool done = write_fully(write_fd_, buffer, length, static_cast<off_t>(offset)) >= 0;
+  // Not written again and again: all ranks read the line that it lies on.
+  if (entry_.direct_writes.load() == 0) entry_.direct_writes.store(1);
+  if (done) raise_to(entry_.real_size, offset + length);
+  return done;
+}
+
+}  // namespace nvio
