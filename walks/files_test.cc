@@ -226,7 +226,7 @@ TEST(Verify, FindsASingleWrongCell) {
   }
   if (team->leads()) {
     std::fstream file(output, std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(static_cast<std::streamoff>(kHeaderBytes) + (7 * 15 + 3) * 2 + 1);
+    file.seekp(static_cast<std::streamoff>(kHeaderBytes) + (7L * 15 + 3) * 2 + 1);
     file.put(1);
   }
   MPI_Barrier(MPI_COMM_WORLD);
@@ -247,7 +247,7 @@ TEST(Generated, GraphDependsOnItsSeedOnly) {
   const std::string path = folder + "/random.wm";
   generate(*team, random, path, header, {.memory = 4096}, summary).finish();
   const std::string bytes = bytes_of(path);
-  std::vector<std::uint8_t> cells(37 * 37);
+  std::vector<std::uint8_t> cells(37UL * 37);
   random.fill({0, 37, 0, 37}, cells.data());
   EXPECT_TRUE(std::equal(cells.begin(), cells.end(), bytes.begin() + kHeaderBytes,
                          [](std::uint8_t a, char b) { return a == static_cast<std::uint8_t>(b); }));

@@ -33,7 +33,7 @@ struct Block {
 Block random_block(std::mt19937_64& random, std::int64_t rows, std::int64_t cols,
                    std::uint32_t cell) {
   Block block(rows, cols, cell);
-  const int most_bits = static_cast<int>(random() % (8 * cell)) + 1;
+  const int most_bits = static_cast<int>(random() % (8UL * cell)) + 1;
   for (std::int64_t i = 0; i < rows * cols; ++i) {
     const std::uint64_t mask = ~std::uint64_t{0} >> (64 - most_bits);
     const std::uint64_t kind = random() % 4;

@@ -9,9 +9,9 @@ namespace {
 
 TEST(RandomGraph, IsTheSameInWhateverPiecesItIsMade) {
   const RandomGraph graph(0.3, 11, false, true);
-  std::vector<std::uint8_t> whole(40 * 40);
+  std::vector<std::uint8_t> whole(40UL * 40);
   graph.fill({0, 40, 0, 40}, whole.data());
-  std::vector<std::uint8_t> piece(7 * 13);
+  std::vector<std::uint8_t> piece(7UL * 13);
   graph.fill({20, 27, 5, 18}, piece.data());
   for (std::size_t r = 0; r < 7; ++r) {
     for (std::size_t c = 0; c < 13; ++c) {
@@ -23,7 +23,7 @@ TEST(RandomGraph, IsTheSameInWhateverPiecesItIsMade) {
 // The files of published results must stay reproducible: these edges are part of the interface.
 TEST(RandomGraph, OfASeedNeverChanges) {
   const RandomGraph graph(0.5, 1, false, false);
-  std::vector<std::uint8_t> cells(4 * 4);
+  std::vector<std::uint8_t> cells(4UL * 4);
   graph.fill({0, 4, 0, 4}, cells.data());
   EXPECT_EQ(cells, (std::vector<std::uint8_t>{0, 1, 1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0}));
 }
