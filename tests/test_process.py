@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.command import Command, start_time
-from tare.process import ProcessError, run, start, wait_pidfd
+from tare.process import ProcessError, run, start, wait_pid
 
 
 def python(code: str, *args: str, **given: object) -> Command:
@@ -19,14 +19,7 @@ def python(code: str, *args: str, **given: object) -> Command:
 
 
 def wait_until_gone(pid: int) -> None:
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert wait_pidfd(pidfd, 10), f"process {pid} lives"
-    finally:
-        os.close(pidfd)
+    assert wait_pid(pid, 10), f"process {pid} lives"
 
 
 def test_run_returns_both_outputs() -> None:

@@ -90,6 +90,8 @@ class CachedFile {
     const std::uint32_t mode = entry_.mode.load(std::memory_order_acquire);
     return mode == kPassive || mode == kDraining;
   }
+  // As the file system says; nothing when it does not.
+  std::optional<std::uint64_t> size_in_file() const;
   void activate();
   bool passive_writes_under_way() const;
   ssize_t read_real(std::uint64_t offset, char* buffer, std::size_t length);

@@ -12,12 +12,16 @@
 
 namespace nvio {
 
+std::optional<std::uint64_t> CachedFile::size_in_file() const {
+  struct stat status {};
+  if (real().fstat(read_fd_ >= 0 ? read_fd_ : write_fd_, &status) != 0) return std::nullopt;
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
 std::uint64_t CachedFile::size() const {
   if (nothing_cached()) {
     // Nothing of the file is cached: what the file system says holds, also for what others wrote.
-    struct stat status {};
-    const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
-    if (real().fstat(fd, &status) == 0) return static_cast<std::uint64_t>(status.st_size);
+    if (const auto size = size_in_file()) return *size;
   }
   return entry_.size.load(std::memory_order_acquire);
 }
@@ -31,11 +35,11 @@ void CachedFile::activate() {
   if (session_.nodes() > 1) return;  // the job's nodes do it together: nodes.cc
   std::uint32_t expected = kPassive;
   if (!entry_.mode.compare_exchange_strong(expected, kDraining)) return;
-  struct stat status {};
-  const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
-  if (drain() != 0 || real().fstat(fd, &status) != 0) return;
-  grow(static_cast<std::uint64_t>(status.st_size));
-  raise_to(entry_.real_size, static_cast<std::uint64_t>(status.st_size));
+  if (drain() != 0) return;
+  const auto size = size_in_file();
+  if (!size) return;
+  grow(*size);
+  raise_to(entry_.real_size, *size);
   entry_.mode.store(kActive, std::memory_order_release);
 }
 

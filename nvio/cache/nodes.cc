@@ -46,11 +46,7 @@ int CachedFile::drain() {
   return 0;
 }
 
-std::uint64_t CachedFile::real_file_size() const {
-  struct stat status {};
-  const int fd = read_fd_ >= 0 ? read_fd_ : write_fd_;
-  return real().fstat(fd, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-}
+std::uint64_t CachedFile::real_file_size() const { return size_in_file().value_or(0); }
 
 // While draining, writers go to the file and tell the home node how long it became. Whoever did so
 // after the size was looked at must not be forgotten.

@@ -47,6 +47,21 @@ class CachedFileTest : public ::testing::Test {
 
   int open_file(int flags = O_RDWR | O_CREAT) { return ::open(path_.c_str(), flags, 0600); }
 
+  // Calls act(file) in a process of its own, the session's only one, which is killed right after.
+  template <typename Act>
+  void be_killed_after(int fd, Act&& act) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::string why;
+      const auto session = Session::join(settings_, why);
+      CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
+      if (file == nullptr) _exit(3);
+      act(*file);
+      kill(getpid(), SIGKILL);
+    }
+    waitpid(child, nullptr, 0);
+  }
+
   std::string file_content() {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -296,19 +311,12 @@ TEST_F(CachedFileTest, KeepsTheLogWithinABound) {
 
 TEST_F(CachedFileTest, RecoverLatestGivesBackAllThatWasWritten) {
   const int fd = open_file();
-  const pid_t child = fork();
-  if (child == 0) {
-    std::string why;
-    auto session = Session::join(settings_, why);
-    CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
-    if (file == nullptr) _exit(3);
+  be_killed_after(fd, [](CachedFile& file) {
     const std::string data(100000, 'a');
-    file->write(0, data.data(), data.size());
-    file->sync();
-    file->write(50, "never synced", 12);
-    kill(getpid(), SIGKILL);
-  }
-  waitpid(child, nullptr, 0);
+    file.write(0, data.data(), data.size());
+    file.sync();
+    file.write(50, "never synced", 12);
+  });
   RecoverOptions options;
   options.dry_run = true;
   EXPECT_TRUE(recover(folder(), options).good());
@@ -325,21 +333,14 @@ TEST_F(CachedFileTest, RecoverLatestGivesBackAllThatWasWritten) {
 // What is written past the cache has no record: the log may not cut it off.
 TEST_F(CachedFileTest, RecoverKeepsWhatWentToTheFileAfterATruncation) {
   const int fd = open_file();
-  const pid_t child = fork();
-  if (child == 0) {
-    std::string why;
-    auto session = Session::join(settings_, why);
-    CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
-    if (file == nullptr) _exit(3);
-    file->write(0, "before", 6);
-    file->sync();
-    file->truncate(0);
-    file->entry().admit = static_cast<std::uint8_t>(Admit::automatic);  // the file seems fast
-    file->write(2 << 20, "after", 5);
-    file->sync();
-    kill(getpid(), SIGKILL);
-  }
-  waitpid(child, nullptr, 0);
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "before", 6);
+    file.sync();
+    file.truncate(0);
+    file.entry().admit = static_cast<std::uint8_t>(Admit::automatic);  // the file seems fast
+    file.write(2 << 20, "after", 5);
+    file.sync();
+  });
   const RecoverReport report = recover(folder(), {});
   EXPECT_TRUE(report.good()) << describe(report, false);
   EXPECT_TRUE(file_content() == std::string(2 << 20, '\0') + "after");
@@ -359,16 +360,10 @@ TEST_F(CachedFileTest, RecoverRefusesWhatIsNoStore) {
 
 TEST_F(CachedFileTest, RecoverDoesNotWriteIntoAnotherFileOfTheSameName) {
   const int fd = open_file();
-  const pid_t child = fork();
-  if (child == 0) {
-    std::string why;
-    auto session = Session::join(settings_, why);
-    CachedFile* file = session->acquire(fd, path_, settings_.file);
-    file->write(0, "synced", 6);
-    file->sync();
-    kill(getpid(), SIGKILL);
-  }
-  waitpid(child, nullptr, 0);
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "synced", 6);
+    file.sync();
+  });
   std::ofstream(path_ + ".new") << "somebody else's";
   fs::rename(path_ + ".new", path_);
   const RecoverReport report = recover(folder(), {});

@@ -155,9 +155,9 @@ TEST(RedoLog, ChargesThePapersLatenciesToItsLedger) {
   EXPECT_NEAR(medium.seconds(), 2000e-9 + 4096 / 9.5e9 + 64 * 600e-9, 1e-12);
 }
 
-// Random histories of writes, syncs and checkpoints; the machine stops after a random
-// line, a random subset of unflushed lines survives, and recovery must give exactly the state of a
-// sync: the last that completed, or the one that was under way.
+// Random histories of writes, syncs and checkpoints; the machine stops after a random line, a
+// random subset of unflushed lines survives, and recovery must give exactly the state of a sync:
+// the last that completed, or the one that was under way.
 TEST(RedoLog, LeavesTheLastSyncAtEveryCrashPoint) {
   const char* wanted = std::getenv("NVIO_CRASH_POINTS");
   const int points = wanted != nullptr ? std::atoi(wanted) : 2000;

@@ -31,7 +31,7 @@ from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.failures import ProcessError, ended, last_words
 
-__all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait_pidfd"]
+__all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait_pid", "wait_pidfd"]
 
 _LOG = logging.getLogger(__name__)
 _LINE_LIMIT = 1 << 20
@@ -54,6 +54,18 @@ def wait_pidfd(pidfd: int, timeout_s: float) -> bool:
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(max(0.0, timeout_s) * 1000))
+
+
+def wait_pid(pid: int, timeout_s: float) -> bool:
+    """Wait until a process has ended, without reaping it, or is gone already; False on timeout."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return wait_pidfd(pidfd, timeout_s)
+    finally:
+        os.close(pidfd)
 
 
 class Running(AbstractContextManager["Running"]):

@@ -45,18 +45,6 @@ def test_it_loads_while_the_context_is_open_and_not_after(
         assert set(traces.processes_of(owner_mark())) <= before
 
 
-def ended(pid: int) -> bool:
-    """Wait until a process has ended, or never was; False when it lives on."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return process.wait_pidfd(pidfd, 20)
-    finally:
-        os.close(pidfd)
-
-
 @pytest.fixture(scope="module")
 def guest_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("guest")
@@ -110,7 +98,7 @@ def test_a_tool_that_dies_spoils_the_trial(tidy_site: Site, what: str) -> None:
     ):
         for pid in set(traces.processes_of(owner_mark())) - before:
             os.kill(pid, 9)
-            assert ended(pid)
+            assert process.wait_pid(pid, 20)
 
 
 def test_a_tool_that_cannot_start_says_why(
@@ -124,7 +112,8 @@ def test_a_tool_that_cannot_start_says_why(
         Interference.parse("host disk 1").running(tidy_site, inside),
     ):
         # It refuses after it was started: on a busy machine that may be after it was seen to work.
-        assert all(ended(pid) for pid in set(traces.processes_of(owner_mark())) - before)
+        for pid in set(traces.processes_of(owner_mark())) - before:
+            assert process.wait_pid(pid, 20)
 
 
 def test_an_error_of_the_trial_is_not_hidden(tidy_site: Site) -> None:

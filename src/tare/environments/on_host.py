@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from tare import accounting, process
 from tare.accounting import Account
 from tare.command import Command
 from tare.placement import Placement
-from tare.process import Running, wait_pidfd
+from tare.process import Running, wait_pid
 
 if TYPE_CHECKING:
     from tare.environments import Site
@@ -58,12 +57,7 @@ class OnHostServer(AbstractContextManager["OnHostServer"]):
     ) -> None:
         self._running.__exit__(kind, error, trace)
         # What started it is gone; the kernel is killing the server, which may still hold its port.
-        with suppress(ProcessLookupError):
-            pidfd = os.pidfd_open(self.pid)
-            try:
-                wait_pidfd(pidfd, _DEATH_TIMEOUT_S)
-            finally:
-                os.close(pidfd)
+        wait_pid(self.pid, _DEATH_TIMEOUT_S)
 
 
 def resolved(argv: Sequence[str], programs: Path) -> tuple[str, ...]:
