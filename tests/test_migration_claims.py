@@ -10,7 +10,15 @@ import pytest
 
 from tare.cell import Cell
 from tare.claims import Workshop, migration
-from tare.claims.migration import _Bound, _counted, _extra_cpu, _judge, _judge_downtime, _Trials
+from tare.claims.migration import (
+    _Bound,
+    _counted,
+    _extra_cpu,
+    _idle,
+    _judge,
+    _judge_downtime,
+    _Trials,
+)
 from tare.record import Trial
 
 BLOCKS = 8
@@ -100,3 +108,14 @@ def test_claims_on_one_experiment_share_its_run(monkeypatch: pytest.MonkeyPatch)
     assert migration._run(workshop, "a.yaml") is first
     migration._run(workshop, "b.yaml")
     assert ran == ["a.yaml", "b.yaml"]
+
+
+def test_what_guests_left_of_their_host_is_said_beside_times():
+    found = result(plain={"time": 1.0})
+    for done in found.of(arm="plain", guest="web"):
+        assert done is not None
+        done.settings["guests_cpu_share"] = {"migrates": 0.25, "stays": 0.125, "peer": 0.9}
+    holds, lines, data = _idle(found, "web")
+    assert holds
+    assert lines == ["web guests leave idle at the source 0.62"]
+    assert data["web guests leave idle at the source"] == [0.625] * BLOCKS

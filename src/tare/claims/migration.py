@@ -127,11 +127,27 @@ def _check_time(workshop: Workshop) -> Result:
     parts.append(_judge(busy, _times(0.65, 0.95, guest="spin")))
     for trials, guests in ((idle, ("web", "memcached", "compile")), (busy, ("spin",))):
         parts += [_judge_downtime(trials, guest) for guest in guests]
+        parts += [_idle(trials, guest) for guest in guests]
     return Result(
         all(holds for holds, _, _ in parts),
         "; ".join(line for _, lines, _ in parts for line in lines),
         {key: value for _, _, data in parts for key, value in data.items()},
     )
+
+
+def _idle(trials: _Trials, guest: str) -> tuple[bool, list[str], dict[str, Any]]:
+    """What the guests at the source left of its processor during plain pre-copy, one a host.
+
+    That half of it is idle is D2's condition, and nothing that pageshare could miss.
+    """
+    shares = [
+        1 - t.settings["guests_cpu_share"]["migrates"] - t.settings["guests_cpu_share"]["stays"]
+        for t in trials.of(arm="plain", guest=guest)
+        if t is not None
+    ]
+    name = f"{guest} guests leave idle at the source"
+    lines = [f"{name} {sum(shares) / len(shares):.2f}"] if shares else []
+    return True, lines, {name: shares}
 
 
 def _judge_downtime(trials: _Trials, guest: str) -> tuple[bool, list[str], dict[str, Any]]:
