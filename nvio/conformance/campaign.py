@@ -9,15 +9,17 @@ compare.py), mpi4py's I/O tests, and the parallel tests of HDF5 and PnetCDF (con
 many times each, on both MPIs. `crash`: simulated crash points, as many of one log (nvio-tests) as
 of jobs on several nodes (nvio-crash-tests), and kill -9 of a rank (conformance/killed.py).
 
-Each part of a campaign is a line of BUILD/campaign-NAME.ndjson once it has ended; starting again
-goes on with what is missing, and --minutes stops early. The result goes to BUILD/campaign-NAME.json
-(or --json FILE) and tells how much of what was asked is done. Exit status: 0 all done and none
-failed, 1 a failure, 3 none failed so far but parts are missing.
+Each part of a campaign is a line of BUILD/campaign-NAME.ndjson once it has ended, with a digest of
+the programs that it ran. Starting again goes on with what is missing for these very programs, and
+--minutes stops early. The result goes to BUILD/campaign-NAME.json (or --json FILE) and tells how
+much of what was asked is done. Exit status: 0 all done and none failed, 1 a failure, 3 none failed
+so far but parts are missing.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -173,15 +175,30 @@ def crash_parts(options: argparse.Namespace) -> Iterator[Part]:
         )
 
 
-def go_on(parts: list[Part], log: Path, minutes: float | None) -> dict[str, Outcome]:
-    """Run the parts that are not in the log yet; returns all outcomes there are."""
+def digest_of(build: Path, settings: list[str]) -> str:
+    """Of what a campaign tries: the build's programs and libraries, and what they are set to.
+
+    A part that passed with others says nothing about these.
+    """
+    digest = hashlib.sha256(json.dumps(sorted(settings)).encode())
+    for path in sorted(build.iterdir()):
+        if path.is_file() and os.access(path, os.X_OK):
+            digest.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def go_on(parts: list[Part], log: Path, digest: str, minutes: float | None) -> dict[str, Outcome]:
+    """Run the parts that the log has not of the same `digest`; returns all outcomes there are."""
     wanted = {part.name for part in parts}
+    written = log.read_text() if log.exists() else ""
+    whole, _, torn = written.rpartition("\n")
+    if torn:  # by a kill; that part has to be done again
+        log.write_text(whole + "\n" if whole else "")
     outcomes: dict[str, Outcome] = {}
-    if log.exists():
-        for line in log.read_text().splitlines():
-            entry: dict[str, Any] = json.loads(line)
-            if entry["part"] in wanted:
-                outcomes[entry["part"]] = entry["outcome"]
+    for line in whole.splitlines():
+        entry: dict[str, Any] = json.loads(line)
+        if entry["part"] in wanted and entry.get("digest") == digest:
+            outcomes[entry["part"]] = entry["outcome"]
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     for part in parts:
         if part.name in outcomes:
@@ -189,8 +206,9 @@ def go_on(parts: list[Part], log: Path, minutes: float | None) -> dict[str, Outc
         if deadline is not None and time.monotonic() > deadline:
             break
         outcomes[part.name] = part.run()
+        entry = {"part": part.name, "outcome": outcomes[part.name], "digest": digest}
         with log.open("a") as file:
-            file.write(json.dumps({"part": part.name, "outcome": outcomes[part.name]}) + "\n")
+            file.write(json.dumps(entry) + "\n")
         say(f"{len(outcomes)}/{len(parts)}  {part.name}: {json.dumps(outcomes[part.name])}")
     return outcomes
 
@@ -236,12 +254,14 @@ def main() -> int:
     if options.again:
         log.unlink(missing_ok=True)
     parts = list((same_parts if options.campaign == "same" else crash_parts)(options))
-    outcomes = go_on(parts, log, options.minutes)
+    digest = digest_of(options.build, options.set)
+    outcomes = go_on(parts, log, digest, options.minutes)
     failed = sum(outcome.get("failed", 0) for outcome in outcomes.values())
     missing = len(parts) - len(outcomes)
     result = {
         "campaign": options.campaign,
         "settings": options.set,
+        "digest": digest,
         "wanted": len(parts),
         "done": len(outcomes),
         "failed": failed,

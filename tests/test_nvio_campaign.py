@@ -1,0 +1,71 @@
+"""What nvio's campaigns take as done already: parts that ended, of these very programs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONFORMANCE = Path(__file__).parent.parent / "nvio" / "conformance"
+
+
+@pytest.fixture
+def campaign(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script as a module; it stands beside the build, not in the package."""
+    monkeypatch.syspath_prepend(str(CONFORMANCE))
+    yield importlib.import_module("campaign")
+    for name in ("campaign", "compare"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    program = tmp_path / "nvio"
+    program.write_text("first")
+    program.chmod(0o755)
+    return tmp_path
+
+
+def parts(campaign: Any, ran: list[str]) -> list[Any]:
+    def part(name: str) -> Any:
+        return campaign.Part(name, lambda: ran.append(name) or {"passed": 1})
+
+    return [part("own/mpich/0"), part("own/mpich/1")]
+
+
+def test_a_part_that_ended_is_not_run_again(campaign: Any, build: Path):
+    log, ran = build / "campaign.ndjson", list[str]()
+    digest = campaign.digest_of(build, [])
+    campaign.go_on(parts(campaign, ran), log, digest, None)
+    outcomes = campaign.go_on(parts(campaign, ran), log, digest, None)
+    assert ran == ["own/mpich/0", "own/mpich/1"]
+    assert outcomes == {"own/mpich/0": {"passed": 1}, "own/mpich/1": {"passed": 1}}
+
+
+def test_what_other_programs_passed_is_not_done(campaign: Any, build: Path):
+    log, ran = build / "campaign.ndjson", list[str]()
+    campaign.go_on(parts(campaign, ran), log, campaign.digest_of(build, []), None)
+    (build / "nvio").write_text("second")
+    campaign.go_on(parts(campaign, ran), log, campaign.digest_of(build, []), None)
+    assert len(ran) == 4
+
+
+def test_other_settings_are_another_campaign_and_its_log_is_none_of_it(campaign: Any, build: Path):
+    before = campaign.digest_of(build, [])
+    (build / "campaign.ndjson").write_text("{}\n")
+    assert campaign.digest_of(build, []) == before
+    assert campaign.digest_of(build, ["NVIO_NODES=2"]) != before
+
+
+def test_a_line_that_a_kill_has_torn_is_done_again(campaign: Any, build: Path):
+    log, ran = build / "campaign.ndjson", list[str]()
+    digest = campaign.digest_of(build, [])
+    campaign.go_on(parts(campaign, ran), log, digest, None)
+    log.write_text(log.read_text()[:-20])
+    campaign.go_on(parts(campaign, ran), log, digest, None)
+    assert ran == ["own/mpich/0", "own/mpich/1", "own/mpich/1"]
+    assert [json.loads(line)["part"] for line in log.read_text().splitlines()] == ran[:2]
