@@ -233,3 +233,21 @@ def test_a_busy_machine_is_told_at_the_top(tmp_path):
     path.write_text(path.read_text().replace('"load_1min":0.8', '"load_1min":17.0'))
     (record.folder / "environment.json").write_text('{"cpu": {"usable": 2}}')
     assert "17" in remarks.busy(analysis.analyse(record))[0]
+
+
+def test_a_trial_that_the_hypervisor_stole_from_is_named_and_stays(tmp_path):
+    text = TEXT % ("Stolen", "The machine was not ours alone.")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=100), text)
+    found = analysis.analyse(record)
+    names = wording.names_of(found)
+    assert not any("hypervisor" in said for said in remarks.observations(found, names))
+    path = record.folder / "trials.ndjson"
+    lines = path.read_text().splitlines()
+    disturbed = json.loads(lines[-1])
+    disturbed["machine"]["steal_ns"] = 250_000_000
+    path.write_text("\n".join([*lines[:-1], json.dumps(disturbed)]) + "\n")
+    after = analysis.analyse(record)
+    (said,) = (s for s in remarks.observations(after, names) if "hypervisor" in s)
+    assert "5 % of a processor's time, at worst 50.0\N{NO-BREAK SPACE}%, in 1 trial of 12" in said
+    assert f"(block {disturbed['block'] + 1})" in said
+    assert after.view(disturbed["cell"]).estimates == found.view(disturbed["cell"]).estimates

@@ -123,6 +123,7 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
             "The medians of a session's halves differ by more than 1 %, and not by chance"
             f" (p < 0.01), in: {'; '.join(drifting)}. It was still warming up, or was disturbed."
         )
+    found += _stolen_at_times(analysis, names)
     found += [_refused(q.comparison.id) for q in analysis.questions if _below(q.judgement)]
     return found + _unclosed(analysis, names)
 
@@ -142,9 +143,7 @@ def busy(analysis: Analysis) -> list[str]:
             f" of the trials, on {processors} processors. Intervals are wide for it, and means and"
             " tails are not those of a quiet machine."
         )
-    steal = median(
-        float(state.get("steal_ns") or 0) / (1e9 * float(state["seconds"])) for state in states
-    )
+    steal = median(_stolen(state) for state in states)
     if steal > _STOLEN:
         found.append(
             f"The hypervisor below took {numbers.share(steal).bare} of a processor's time in the"
@@ -153,9 +152,43 @@ def busy(analysis: Analysis) -> list[str]:
     return found
 
 
+def _stolen(state: Mapping[str, object]) -> float:
+    """What the hypervisor below took while a trial ran, as a share of one processor's time."""
+    steal, seconds = state.get("steal_ns"), state.get("seconds")
+    if not isinstance(steal, int | float) or not isinstance(seconds, int | float) or seconds <= 0:
+        return 0.0
+    return steal / (1e9 * seconds)
+
+
+def _stolen_at_times(analysis: Analysis, names: Names) -> list[str]:
+    """Trials that stand out may do so for this; they stay, and the reader is told."""
+    trials = [trial for trial in analysis.trials if _stolen(trial.machine) > _STOLEN_AT_ONCE]
+    if not trials:
+        return []
+    trials.sort(key=lambda trial: _stolen(trial.machine), reverse=True)
+    blocks: dict[str, list[int]] = {}
+    for trial in trials:
+        blocks.setdefault(_name(analysis.view(trial.cell), names), []).append(trial.block)
+    shown = list(blocks)[:_CELLS_NAMED]
+    where = "; ".join(f"{name} ({_blocks(blocks[name])})" for name in shown)
+    if len(blocks) > len(shown):
+        where += f"; and in {_many(len(blocks) - len(shown), 'cell')} more"
+    worst = _stolen(trials[0].machine)
+    return [
+        "The hypervisor below took more than"
+        f" {100 * _STOLEN_AT_ONCE:g} % of a processor's time, at worst"
+        f" {numbers.share(worst).bare}, in {_many(len(trials), 'trial')} of"
+        f" {len(analysis.trials)}: {where}. What stands out there may be the machine's doing."
+    ]
+
+
 _BUSY = 2.0
 """Runnable threads a processor: one trial alone keeps it below."""
 _STOLEN = 0.01
+"""In the median of the trials."""
+_STOLEN_AT_ONCE = 0.05
+"""In one trial."""
+_CELLS_NAMED = 4
 
 
 def _below(judgement: object) -> bool:
