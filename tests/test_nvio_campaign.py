@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,3 +70,16 @@ def test_a_line_that_a_kill_has_torn_is_done_again(campaign: Any, build: Path):
     campaign.go_on(parts(campaign, ran), log, digest, None)
     assert ran == ["own/mpich/0", "own/mpich/1", "own/mpich/1"]
     assert [json.loads(line)["part"] for line in log.read_text().splitlines()] == ran[:2]
+
+
+def test_own_programs_are_tried_on_one_two_and_four_nodes_of_both_mpis(campaign: Any, build: Path):
+    options = SimpleNamespace(build=build, own=6, mpi4py=1, suites=1, set=[])
+    names = [part.name for part in campaign.same_parts(options)]
+    for mpi in ("mpich", "openmpi"):
+        for nodes in (1, 2, 4):
+            # A store smaller than the files, and one that admission decides about.
+            assert sum(name.startswith(f"own/{mpi}/{nodes} nodes/") for name in names) == 2
+    assert len(set(names)) == len(names)
+    assert campaign.totals({names[0]: {"passed": 1}}) == {
+        "own/mpich/1 nodes": {"parts": 1, "passed": 1}
+    }

@@ -5,9 +5,10 @@
     campaign.py crash --build DIR [--points 10000] [--kills 200] [--minutes M]
 
 `same`: whatever passes with plain MPI passes under nvio: our own random programs (conformance/
-compare.py), mpi4py's I/O tests, and the parallel tests of HDF5 and PnetCDF (conformance/run), so
-many times each, on both MPIs. `crash`: simulated crash points, as many of one log (nvio-tests) as
-of jobs on several nodes (nvio-crash-tests), and kill -9 of a rank (conformance/killed.py).
+compare.py; on one, two and four simulated nodes in turns), mpi4py's I/O tests, and the parallel
+tests of HDF5 and PnetCDF (conformance/run), so many times each, on both MPIs. `crash`: simulated
+crash points, as many of one log (nvio-tests) as of jobs on several nodes (nvio-crash-tests), and
+kill -9 of a rank (conformance/killed.py).
 
 Each part of a campaign is a line of BUILD/campaign-NAME.ndjson once it has ended, with a digest of
 the programs that it ran. Starting again goes on with what is missing for these very programs, and
@@ -49,6 +50,7 @@ OWN_SETTINGS = (
     ["--set", "NVIO_ADMIT=always", "--set", "NVIO_CAPACITY=2M"],
     ["--set", "NVIO_CAPACITY=64M"],
 )
+OWN_NODES = (1, 2, 4)
 KILLS_A_PART = 5
 
 Outcome = dict[str, int]  # how many of what: passed, failed, skipped, ...
@@ -74,11 +76,13 @@ def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def own_program(build: Path, mpi: str, seed: int, extra: list[str]) -> Outcome:
+def own_program(build: Path, mpi: str, nodes: int, seed: int, extra: list[str]) -> Outcome:
     """One random program, both arms; without an oracle when plain MPI itself fails in it."""
     seeds = f"{seed}:{seed + 1}"
     settings = OWN_SETTINGS[seed % len(OWN_SETTINGS)]
     options = ["--build", str(build), "--mpi", mpi, "--seeds", seeds, "--timeout", "120"]
+    if nodes > 1:
+        options += ["--nodes", str(nodes)]
     done = python("compare.py", *options, *settings, *extra)
     counts = re.search(r"(\d+) without an oracle, (\d+) failures", done.stdout)
     if counts is None or counts[2] != "0":
@@ -148,8 +152,9 @@ def same_parts(options: argparse.Namespace) -> Iterator[Part]:
     for seed in range(max(options.own, options.mpi4py, options.suites)):
         for mpi in sorted(LAUNCHERS):
             if seed < options.own:
-                name = f"own/{mpi}/{seed}"
-                yield Part(name, partial(own_program, build, mpi, seed, extra))
+                nodes = OWN_NODES[seed % len(OWN_NODES)]
+                own = partial(own_program, build, mpi, nodes, seed, extra)
+                yield Part(f"own/{mpi}/{nodes} nodes/{seed}", own)
         for name, wanted in (
             ("mpi4py", options.mpi4py),
             ("pnetcdf", options.suites),
@@ -214,11 +219,10 @@ def go_on(parts: list[Part], log: Path, digest: str, minutes: float | None) -> d
 
 
 def totals(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
-    """Sums by the first word of the parts' names (and by MPI, where it is the second)."""
+    """Sums by the parts' names without their numbers: by suite, MPI and nodes."""
     sums: dict[str, Counter[str]] = {}
     for name, outcome in outcomes.items():
-        words = name.split("/")
-        kind = "/".join(words[:2]) if len(words) == 3 else words[0]
+        kind, _, _ = name.rpartition("/")
         sums.setdefault(kind, Counter()).update({"parts": 1, **outcome})
     return {kind: dict(counts) for kind, counts in sorted(sums.items())}
 
