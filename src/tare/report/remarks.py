@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
+from operator import itemgetter
 from statistics import median
 
 from tare.analysis import Analysis, CellView
@@ -162,22 +163,23 @@ def _stolen(state: Mapping[str, object]) -> float:
 
 def _stolen_at_times(analysis: Analysis, names: Names) -> list[str]:
     """Trials that stand out may do so for this; they stay, and the reader is told."""
-    trials = [trial for trial in analysis.trials if _stolen(trial.machine) > _STOLEN_AT_ONCE]
-    if not trials:
+    shares = [(_stolen(trial.machine), trial) for trial in analysis.trials]
+    stolen = [(share, trial) for share, trial in shares if share > _STOLEN_AT_ONCE]
+    if not stolen:
         return []
-    trials.sort(key=lambda trial: _stolen(trial.machine), reverse=True)
+    stolen.sort(key=itemgetter(0), reverse=True)
     blocks: dict[str, list[int]] = {}
-    for trial in trials:
+    for _, trial in stolen:
         blocks.setdefault(_name(analysis.view(trial.cell), names), []).append(trial.block)
     shown = list(blocks)[:_CELLS_NAMED]
     where = "; ".join(f"{name} ({_blocks(blocks[name])})" for name in shown)
     if len(blocks) > len(shown):
         where += f"; and in {_many(len(blocks) - len(shown), 'cell')} more"
-    worst = _stolen(trials[0].machine)
+    worst, _ = stolen[0]
     return [
         "The hypervisor below took more than"
         f" {100 * _STOLEN_AT_ONCE:g} % of a processor's time, at worst"
-        f" {numbers.share(worst).bare}, in {_many(len(trials), 'trial')} of"
+        f" {numbers.share(worst).bare}, in {_many(len(stolen), 'trial')} of"
         f" {len(analysis.trials)}: {where}. What stands out there may be the machine's doing."
     ]
 

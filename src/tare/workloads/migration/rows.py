@@ -54,9 +54,10 @@ FACTORS = (
         _guest,
         str,
         "web",
-        "What all three guests do: idle; web (nginx), memcached, compile (gcc, one file every 10"
-        " s); spin (computes without end); random (memory that nobody else has); 'micro X %'"
-        " (memory of which X % is in every guest).",
+        "What all three guests do: idle; web (nginx), memcached,"
+        " compile (gcc, one file every 10 s); spin (computes without end);"
+        " random (memory that nobody else has); 'micro X %' (memory of which X % is in every"
+        " guest).",
         examples=(*_WORKS, "micro 82.8 %"),
     ),
     Factor(
