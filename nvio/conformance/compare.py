@@ -109,6 +109,9 @@ def run(command: list[str], environment: dict[str, str], timeout: float) -> str:
         end_session(process)
         output, _ = process.communicate()
         raise HangError(f"no end within {timeout:.0f} s: {' '.join(command)}\n{output}") from None
+    except KeyboardInterrupt:  # of which a session of its own hears nothing
+        end_session(process)
+        raise
     if process.returncode != 0:
         raise RunError(f"exit status {process.returncode}: {' '.join(command)}\n{output}")
     return output
