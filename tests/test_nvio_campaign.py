@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import signal
+import subprocess
 import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,6 +78,80 @@ def test_a_line_that_a_kill_has_torn_is_done_again(campaign: Any, build: Path):
     campaign.go_on(parts(campaign, ran), log, digest, None)
     assert ran == ["own/mpich/0", "own/mpich/1", "own/mpich/1"]
     assert [json.loads(line)["part"] for line in log.read_text().splitlines()] == ran[:2]
+
+
+def test_kinds_run_beside_each_other_and_parts_of_a_kind_in_turns(campaign: Any, build: Path):
+    meeting = threading.Barrier(2, timeout=20)  # passed only by two at once
+    here, seen = Counter[str](), list[str]()
+
+    def part(kind: str, number: int) -> Any:
+        def run() -> dict[str, int]:
+            here[kind] += 1
+            assert here[kind] == 1
+            meeting.wait()
+            here[kind] -= 1
+            seen.append(f"{kind}/{number}")
+            return {"passed": 1}
+
+        return campaign.Part(f"{kind}/{number}", run)
+
+    both = [part(kind, number) for number in range(3) for kind in ("own", "mpi4py")]
+    campaign.go_on(both, build / "campaign.ndjson", "", None, jobs=2)
+    assert sorted(seen) == sorted(one.name for one in both)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_what_an_interrupted_campaign_started_ends_and_counts_as_not_done(
+    build: Path, ending: signal.Signals
+):
+    # A launcher in a session of its own, as compare.py has it, and a shell below a shell, as `run`.
+    seconds = f"3600.{os.getpid()}{ending:d}"  # names them among all processes
+    hanging = build / "hanging.py"
+    hanging.write_text(
+        f"""\
+import signal, sys
+from pathlib import Path
+sys.path.insert(0, {str(CONFORMANCE)!r})
+import campaign
+import compare
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+mark = sys.argv[1]
+if mark == "launch":
+    compare.run(["sleep", "{seconds}"], {{"PATH": "/usr/bin:/bin"}}, 3600)
+shell = "(setpriv --pdeathsig TERM timeout {seconds} sleep {seconds}); true"
+parts = [
+    campaign.Part("own/0", lambda: campaign.output_of([sys.executable, __file__, "launch"])),
+    campaign.Part("hdf5/0", lambda: campaign.output_of(["bash", "-c", shell])),
+]
+campaign.go_on(parts, Path(mark), "", None, jobs=2)
+"""
+    )
+    log = build / "campaign.ndjson"
+    with subprocess.Popen([sys.executable, str(hanging), str(log)]) as started:
+        wait_for(lambda: len(sleepers(seconds)) == 3)  # timeout, and what both have started
+        started.send_signal(ending)
+        assert started.wait(30) != 0
+    wait_for(lambda: not sleepers(seconds))
+    assert not log.exists()
+
+
+def sleepers(seconds: str) -> list[str]:
+    """Processes of the test above."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if seconds.encode() in words and words[0] in (b"sleep", b"timeout"):
+                found.append(path.parent.name)
+    return found
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_own_programs_are_tried_on_one_two_and_four_nodes_of_both_mpis(campaign: Any, build: Path):

@@ -10,11 +10,12 @@ tests of HDF5 and PnetCDF (conformance/run), so many times each, on both MPIs. `
 crash points, as many of one log (nvio-tests) as of jobs on several nodes (nvio-crash-tests), and
 kill -9 of a rank (conformance/killed.py).
 
-Each part of a campaign is a line of BUILD/campaign-NAME.ndjson once it has ended, with a digest of
-the programs that it ran. Starting again goes on with what is missing for these very programs, and
---minutes stops early. The result goes to BUILD/campaign-NAME.json (or --json FILE) and tells how
-much of what was asked is done. Exit status: 0 all done and none failed, 1 a failure, 3 none failed
-so far but parts are missing.
+Parts of different kinds run beside each other (--jobs): MPI's launchers and time slices leave a
+processor idle for half of the time. Each part is a line of BUILD/campaign-NAME.ndjson once it has
+ended, with a digest of the programs that it ran. Starting again goes on with what is missing for
+these very programs, and --minutes stops early. The result goes to BUILD/campaign-NAME.json (or
+--json FILE) and tells how much of what was asked is done. Exit status: 0 all done and none failed,
+1 a failure, 3 none failed so far but parts are missing.
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compare import LAUNCHERS, say
+from compare import DIES_WITH_US, LAUNCHERS, say
 
 HERE = Path(__file__).resolve().parent
 # By their programs: of one redo log, and of jobs on two and four nodes.
@@ -64,16 +69,29 @@ class Part:
     run: Callable[[], Outcome]
 
 
-def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run one of our conformance scripts to its end."""
-    return subprocess.run(
-        [sys.executable, str(HERE / script), *arguments],
+RUNNING: set[subprocess.Popen[str]] = set()
+
+
+def output_of(argv: list[str], settings: dict[str, str] | None = None) -> str:
+    """Run a program to its end; what it printed."""
+    with subprocess.Popen(
+        [*DIES_WITH_US, *argv],
+        env={**os.environ, **(settings or {})},
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        check=False,
-    )
+        start_new_session=True,
+    ) as child:
+        RUNNING.add(child)
+        output, _ = child.communicate()
+        RUNNING.discard(child)
+    return output
+
+
+def python(script: str, *arguments: str) -> str:
+    """Run one of our conformance scripts to its end; what it printed."""
+    return output_of([sys.executable, str(HERE / script), *arguments])
 
 
 def own_program(build: Path, mpi: str, nodes: int, seed: int, extra: list[str]) -> Outcome:
@@ -83,28 +101,20 @@ def own_program(build: Path, mpi: str, nodes: int, seed: int, extra: list[str]) 
     options = ["--build", str(build), "--mpi", mpi, "--seeds", seeds, "--timeout", "120"]
     if nodes > 1:
         options += ["--nodes", str(nodes)]
-    done = python("compare.py", *options, *settings, *extra)
-    counts = re.search(r"(\d+) without an oracle, (\d+) failures", done.stdout)
+    said = python("compare.py", *options, *settings, *extra)
+    counts = re.search(r"(\d+) without an oracle, (\d+) failures", said)
     if counts is None or counts[2] != "0":
-        say(done.stdout)
+        say(said)
         return {"failed": 1}
     return {"skipped": 1} if counts[1] != "0" else {"passed": 1}
 
 
 def suite(build: Path, name: str, settings: dict[str, str]) -> Outcome:
     """One pass over another project's suite: its programs that passed, failed, were skipped."""
-    done = subprocess.run(
-        [str(HERE / "run"), name],
-        env={**os.environ, "NVIO_BUILD": str(build), **settings},
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    words = Counter(line.split(" ", 1)[0] for line in done.stdout.splitlines())
+    said = output_of([str(HERE / "run"), name], {"NVIO_BUILD": str(build), **settings})
+    words = Counter(line.split(" ", 1)[0] for line in said.splitlines())
     if words["FAIL"] or not words["pass"]:
-        say(done.stdout)
+        say(said)
     # A suite that could not even start is no success.
     failed = words["FAIL"] or int(not words["pass"])
     return {"passed": words["pass"], "failed": failed, "skipped": words["skip"]}
@@ -114,16 +124,12 @@ def crash_points(build: Path, program: str, tests: list[str], points: int) -> Ou
     """Simulated crash points over random histories, in equal parts of some tests of a program."""
     report = build / f"campaign-{program}.json"
     report.unlink(missing_ok=True)
-    subprocess.run(
-        [
-            str(build / program),
-            f"--gtest_filter={':'.join(tests)}",
-            f"--gtest_output=json:{report}",
-        ],
-        env={**os.environ, "NVIO_CRASH_POINTS": str(-(-points // len(tests)))},
-        stdout=subprocess.DEVNULL,
-        check=False,
-    )
+    argv = [
+        str(build / program),
+        f"--gtest_filter={':'.join(tests)}",
+        f"--gtest_output=json:{report}",
+    ]
+    output_of(argv, {"NVIO_CRASH_POINTS": str(-(-points // len(tests)))})
     outcome: Counter[str] = Counter(points=0, failed=0)
     for case in json.loads(report.read_text())["testsuites"][0]["testsuite"]:
         outcome["failed"] += len(case.get("failures", []))
@@ -135,13 +141,13 @@ def crash_points(build: Path, program: str, tests: list[str], points: int) -> Ou
 def kills(build: Path, mpi: str, first: int, count: int, extra: list[str]) -> Outcome:
     """Real programs, each killed once."""
     options = ["--build", str(build), "--mpi", mpi, "--first", str(first), "--kills", str(count)]
-    done = python("killed.py", *options, *extra)
-    counts = re.search(r"(\d+) kills, (\d+) files inconsistent", done.stdout)
+    said = python("killed.py", *options, *extra)
+    counts = re.search(r"(\d+) kills, (\d+) files inconsistent", said)
     if counts is None:
-        say(done.stdout)
+        say(said)
         return {"kills": 0, "failed": 1}
     if counts[2] != "0":
-        say(done.stdout)
+        say(said)
     return {"kills": int(counts[1]), "failed": int(counts[2])}
 
 
@@ -192,30 +198,79 @@ def digest_of(build: Path, settings: list[str]) -> str:
     return digest.hexdigest()
 
 
-def go_on(parts: list[Part], log: Path, digest: str, minutes: float | None) -> dict[str, Outcome]:
-    """Run the parts that the log has not of the same `digest`; returns all outcomes there are."""
-    wanted = {part.name for part in parts}
-    written = log.read_text() if log.exists() else ""
-    whole, _, torn = written.rpartition("\n")
-    if torn:  # by a kill; that part has to be done again
-        log.write_text(whole + "\n" if whole else "")
-    outcomes: dict[str, Outcome] = {}
-    for line in whole.splitlines():
-        entry: dict[str, Any] = json.loads(line)
-        if entry["part"] in wanted and entry.get("digest") == digest:
-            outcomes[entry["part"]] = entry["outcome"]
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    for part in parts:
-        if part.name in outcomes:
-            continue
-        if deadline is not None and time.monotonic() > deadline:
-            break
-        outcomes[part.name] = part.run()
-        entry = {"part": part.name, "outcome": outcomes[part.name], "digest": digest}
-        with log.open("a") as file:
+@dataclass
+class Log:
+    """The parts that ended: those before us, of these very programs, and those that we add."""
+
+    path: Path
+    digest: str
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self) -> None:
+        """Take what ended before; a line that a kill has torn goes, and its part is done again."""
+        written = self.path.read_text() if self.path.exists() else ""
+        whole, _, torn = written.rpartition("\n")
+        if torn:
+            self.path.write_text(whole + "\n" if whole else "")
+        for line in whole.splitlines():
+            entry: dict[str, Any] = json.loads(line)
+            if entry.get("digest") == self.digest:
+                self.outcomes[entry["part"]] = entry["outcome"]
+
+    def add(self, part: str, outcome: Outcome) -> int:
+        """Note a part; returns how many have ended."""
+        entry = {"part": part, "outcome": outcome, "digest": self.digest}
+        with self.lock, self.path.open("a") as file:
             file.write(json.dumps(entry) + "\n")
-        say(f"{len(outcomes)}/{len(parts)}  {part.name}: {json.dumps(outcomes[part.name])}")
-    return outcomes
+            self.outcomes[part] = outcome
+            return len(self.outcomes)
+
+
+def lanes_of(parts: list[Part]) -> list[list[Part]]:
+    """Parts by kind: two of one kind would write into the same folder."""
+    lanes: dict[str, list[Part]] = {}
+    for part in parts:
+        lanes.setdefault(part.name.partition("/")[0], []).append(part)
+    return list(lanes.values())
+
+
+def go_on(
+    parts: list[Part], path: Path, digest: str, minutes: float | None, jobs: int = 1
+) -> dict[str, Outcome]:
+    """Run the parts that the log has not of the same `digest`; returns all outcomes there are.
+
+    However it is interrupted, what it started ends, and a part that was cut off counts as not done.
+    """
+    log = Log(path, digest)
+    log.read()
+    names = {part.name for part in parts}
+    log.outcomes = {name: found for name, found in log.outcomes.items() if name in names}
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    stopping = threading.Event()
+
+    def lane(missing: list[Part]) -> None:
+        for part in missing:
+            if stopping.is_set() or (deadline is not None and time.monotonic() > deadline):
+                return
+            outcome = part.run()
+            if stopping.is_set():
+                return
+            ended = log.add(part.name, outcome)
+            say(f"{ended}/{len(parts)}  {part.name}: {json.dumps(outcome)}")
+
+    missing = [part for part in parts if part.name not in log.outcomes]
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for done in as_completed([pool.submit(lane, one) for one in lanes_of(missing)]):
+                done.result()
+        except BaseException:
+            stopping.set()
+            for child in tuple(RUNNING):  # with the shells that it started
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGTERM)
+            raise
+    return log.outcomes
 
 
 def totals(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
@@ -242,6 +297,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--kills", type=int, default=200, help="kill -9 of a rank")
     parser.add_argument("--minutes", type=float, help="start no part after so long")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="kinds of parts at once"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--name", help="log and result: BUILD/campaign-NAME.* (default CAMPAIGN)")
     parser.add_argument("--json", type=Path, help="where the result goes")
@@ -259,7 +317,8 @@ def main() -> int:
         log.unlink(missing_ok=True)
     parts = list((same_parts if options.campaign == "same" else crash_parts)(options))
     digest = digest_of(options.build, options.set)
-    outcomes = go_on(parts, log, digest, options.minutes)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    outcomes = go_on(parts, log, digest, options.minutes, options.jobs)
     failed = sum(outcome.get("failed", 0) for outcome in outcomes.values())
     missing = len(parts) - len(outcomes)
     result = {

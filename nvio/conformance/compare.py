@@ -27,6 +27,8 @@ LAUNCHERS = {
     "mpich": ["mpiexec.mpich"],
     "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
 }
+DIES_WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"]
+"""Before a command line: when its parent is killed, it is told to end."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def end_session(leader: subprocess.Popen[str]) -> None:
 def run(command: list[str], environment: dict[str, str], timeout: float) -> str:
     """Run to the end and return what it printed; at the timeout nothing of it is left."""
     process = subprocess.Popen(
-        command,
+        [*DIES_WITH_US, *command],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -109,7 +111,7 @@ def run(command: list[str], environment: dict[str, str], timeout: float) -> str:
         end_session(process)
         output, _ = process.communicate()
         raise HangError(f"no end within {timeout:.0f} s: {' '.join(command)}\n{output}") from None
-    except KeyboardInterrupt:  # of which a session of its own hears nothing
+    except BaseException:  # Ctrl-C, of which a session of its own hears nothing, or SIGTERM
         end_session(process)
         raise
     if process.returncode != 0:
@@ -303,6 +305,7 @@ def compare(
 def main() -> int:
     """Compare all programs asked for; 0 when all were equal."""
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     extra = [word for pair in options.mca for word in ("--mca", *pair.split("=", 1))]
     launch = Launch(options.mpi, options.build.resolve(), options.ranks, tuple(extra))
     settings = dict(pair.split("=", 1) for pair in options.set)
