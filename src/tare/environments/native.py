@@ -12,11 +12,11 @@ from typing import Any
 
 from tare import process
 from tare.command import Command
-from tare.environments import CAPABILITIES, Availability, Inside, Site, scratch_disk
+from tare.environments import CAPABILITIES, Availability, Inside, ServerProcess, Site, scratch_disk
 from tare.environments.on_host import OnHostServer, real_time, resolved
 from tare.environments.scratch_disk import Device, Disk, device_of
 
-__all__ = ["Native"]
+__all__ = ["InsideWithMore", "Native"]
 
 
 @dataclass(frozen=True)
@@ -78,3 +78,22 @@ class _InsideNative:
             cpus=placement.server,
             fifo=real_time(argv, placement),
         )
+
+
+class InsideWithMore:
+    """An entered native environment in which a workload has set up more of its own."""
+
+    def __init__(self, native: Inside) -> None:
+        self._native = native
+        self.address = native.address
+        self.interface = native.interface
+        self.session = native.session
+        self.facts: Mapping[str, Any] = native.facts
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> ServerProcess:
+        """Start a process on the host."""
+        return self._native.start(argv, env)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        """Run a process on the host."""
+        return self._native.run(argv, timeout_s)

@@ -1,7 +1,7 @@
 """Slow file systems to measure parallel I/O on: one file a kind, one small protocol.
 
-A file system is made for one trial and gone after it, so that no trial finds what another left in
-a cache. `fresh` mounts it anew, with nothing of its files cached: what is read is read cold.
+`fresh` mounts a file system anew, with nothing of its files cached: what is read is read cold, and
+no trial finds what another left in a cache.
 
     with named("glusterfs").mounted(site) as mounted:
         with mounted.fresh() as folder: ...   # bring the input

@@ -1,8 +1,9 @@
 """MPI programs and their files (paper C): what does node-local memory under MPI-IO win?
 
-A trial is one job on a file system that was made for it: the input is brought, the file system is
-mounted anew with nothing cached, the job runs with or without nvio, and its own clock counts from
-before open to after close. What it wrote is compared with what the other arms wrote.
+A trial is one job on an empty file system: the input is brought, the file system is mounted anew
+with nothing cached, the job runs with or without nvio, and its own clock counts from before open to
+after close. What it wrote is compared with what the other arms wrote. The file system is made once
+a block, for all its trials.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare import filesystems, units
-from tare.errors import TrialError, UsageError
+from tare.errors import TareError, TrialError, UsageError
+from tare.filesystems.environment import InsideFileSystem, OnFileSystem, empty
 from tare.placement import Placement
 from tare.workloads import Factor, Measurement, Statistic, Watching, choice, rows, unwatched
 from tare.workloads.mpi_io_job import PLAIN, Cache, Job, run
@@ -25,7 +27,7 @@ from tare.workloads.mpi_io_programs import PROGRAMS, Place
 
 if TYPE_CHECKING:
     from tare.cell import Cell
-    from tare.environments import Inside, Site
+    from tare.environments import Environment, Inside, Site
 
 __all__ = ["MpiIo"]
 
@@ -98,7 +100,7 @@ _FACTORS = (
 _SETTINGS = (rows.duration("timeout", "10 min", "A job that takes longer has failed.", "10 min"),)
 
 # For the plan's estimate only: the progress bar corrects itself by what it sees.
-_TRIAL_S = 5.0
+_TRIAL_S = 1.5
 _BYTES_S = 60e6
 _CALLS_S = 2500.0
 _PIECES = {"rows": 0.5, "views": 64, "collective": 64, "block": 64, "shift": 64}
@@ -111,7 +113,7 @@ class MpiIo(rows.InEnvironment):
     name = "mpi-io"
     factors: Mapping[str, Factor] = {factor.name: factor for factor in _FACTORS}
     session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
-    plot_factors = frozenset({"link"})
+    plot_factors = frozenset({"link", "filesystem"})
     response_times = False
     statistics: Mapping[str, Statistic] = {
         "time": Statistic("from before open to after close, slowest rank"),
@@ -140,9 +142,13 @@ class MpiIo(rows.InEnvironment):
             names.add("mpi")
         return frozenset(names)
 
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:  # noqa: ARG002
-        """Expected duration of setting up both hosts."""
-        return 0.5
+    def environment(self, plot: Mapping[str, str]) -> Environment:
+        """The file system that a plot names."""
+        return OnFileSystem(plot["filesystem"])
+
+    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+        """Expected duration of setting up both hosts and the file system."""
+        return 4.0 if plot["filesystem"] == "glusterfs" else 1.0
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:  # noqa: ARG002
         """Expected duration of a trial: bytes, and calls where nothing caches them."""
@@ -164,48 +170,46 @@ class MpiIo(rows.InEnvironment):
         cell: Cell,
         session: Mapping[str, Any],
         site: Site,
-        inside: Inside,  # noqa: ARG002
+        inside: Inside,
         samples: Path,  # noqa: ARG002
         watching: Watching = unwatched,  # noqa: ARG002
     ) -> Measurement:
-        """Run one job on a file system of its own.
+        """Run one job on the file system, which is empty but for its input.
 
         Raises:
-            TrialError: the file system cannot be had, the job failed, nvio did not serve it, or
+            TrialError: the file system cannot be mounted, the job failed, nvio did not serve it, or
                 what it wrote differs from what another arm wrote.
         """
+        if not isinstance(inside, InsideFileSystem):
+            raise TareError(f"an MPI job needs a file system, not {type(inside).__name__}")
         levels = cell.levels
         program = PROGRAMS[levels["program"]]
         mpi = levels.get("mpi", min(program.mpis))
         cache, asked = _closing({**levels, "mpi": mpi})
         place = Place(site.programs, site.scratch / "inputs")
         place.inputs.mkdir(exist_ok=True)
-        filesystem = filesystems.named(levels["filesystem"])
-        found = filesystem.availability()
-        if not found.available:
-            raise TrialError(f"no {levels['filesystem']} here: {found.detail}", found.remedy)
-        with filesystem.mounted(site) as mounted:
-            with mounted.fresh() as folder:
-                program.bring(asked, place, folder)
-            with mounted.fresh() as folder:
-                job = Job(
-                    argv=program.argv(asked, place, folder),
-                    mpi=mpi,
-                    ranks=int(levels["ranks"]),
-                    cache=cache,
-                    programs=site.programs,
-                    before=mounted.chain,
-                )
-                done = run(job, units.duration(session["timeout"]) / 1e9)
-            with mounted.fresh() as folder:
-                written = program.result(asked, folder)
-                checked = written is not None and _agrees(written, levels, site.scratch)
-            facts = dict(mounted.facts)
+        mounted = inside.mounted
+        with mounted.fresh() as folder:
+            empty(folder)
+            program.bring(asked, place, folder)
+        with mounted.fresh() as folder:
+            job = Job(
+                argv=program.argv(asked, place, folder),
+                mpi=mpi,
+                ranks=int(levels["ranks"]),
+                cache=cache,
+                programs=site.programs,
+                before=mounted.chain,
+            )
+            done = run(job, units.duration(session["timeout"]) / 1e9)
+        with mounted.fresh() as folder:
+            written = program.result(asked, folder)
+            checked = written is not None and _agrees(written, levels, site.scratch)
         values = program.values(done.stdout) | {"job": 1e9 * done.seconds}
         return Measurement(
             values={name: value for name, value in values.items() if value > 0},
             counters={**done.counters, **program.counters(done.stdout)},
-            settings={"file system": facts, "result compared": checked},
+            settings={"result compared": checked},
             duration_ns=round(values["time"]),
         )
 

@@ -22,7 +22,7 @@ import shutil
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,8 @@ from typing import Any
 
 from tare import netns, process, units
 from tare.command import Command, missing_packages
-from tare.environments import Availability, Inside, ServerProcess, Site
-from tare.environments.native import Native
+from tare.environments import Availability, Inside, Site
+from tare.environments.native import InsideWithMore, Native
 from tare.errors import TareError, TrialError, UnavailableError
 from tare.guests import Image, Kernel, machine, probe
 from tare.guests.debian import Debian
@@ -79,24 +79,14 @@ class Testbed:
             yield InsideTestbed(native, bed)
 
 
-class InsideTestbed:
+class InsideTestbed(InsideWithMore):
     """An entered testbed: the protocol of every environment, and `bed` for the workload."""
 
     def __init__(self, native: Inside, bed: Bed) -> None:
+        super().__init__(native)
         self.bed = bed
-        self._native = native
-        self.address = native.address
-        self.interface = native.interface
         self.session = bed.session
-        self.facts: Mapping[str, Any] = {**native.facts, **bed.facts}
-
-    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> ServerProcess:
-        """Start a process on the host."""
-        return self._native.start(argv, env)
-
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
-        """Run a process on the host."""
-        return self._native.run(argv, timeout_s)
+        self.facts = {**native.facts, **bed.facts}
 
 
 @dataclass(frozen=True)
