@@ -91,7 +91,7 @@ lock: ## choose new versions of the Python packages (needs uv)
 	  --custom-compile-command 'make lock' pyproject.toml --output-file requirements.lock
 
 .PHONY: conformance
-conformance: build ## whatever passes with plain MPI passes under nvio: one pass, or as claimed with LONG=1 (hours, resumes)
+conformance: build ## whatever passes with plain MPI passes under nvio: one pass, or as claimed with LONG=1 (an hour, resumes)
 	nvio/conformance/campaign.py same --build build/nvio $(if $(LONG),,--name same-once --own 4 --mpi4py 1 --suites 1)
 
 .PHONY: crashes
