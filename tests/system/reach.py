@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 
 from needs import PROGRAMS
-from tare import process
+from tare import accounting, process
+from tare.accounting import Account
 from tare.command import Command
 from tare.environments import Inside, Site
 
@@ -23,6 +24,23 @@ def ask(
     )  # fmt: skip
     with process.start(Command(argv, netns=site.hosts.client_ns)) as client:
         return dict(client.finish(60)["counters"])
+
+
+def a_server_answers_and_is_accounted_for(site: Site, inside: Inside) -> Account:
+    """Send 200 small requests over the bridge; return what the server's side consumed meanwhile."""
+    with inside.start(["echo/echo-udp", "serve", "--bind", inside.address, *PORT]) as server:
+        assert server.event(30)["event"] == "ready"
+        before = server.account()
+        counters = ask(site, "udp", "--peer", inside.address, *PORT)
+        used = accounting.difference(before, server.account())
+        last = server.stop(30)
+    assert counters["received"] == 200
+    assert last["replies"] >= 200
+    for counted in (used.sent_bytes, used.received_bytes):
+        assert counted is not None
+        assert counted >= 200 * 64
+    assert used.peak_memory_bytes is not None
+    return used
 
 
 def long_arrays_cross_by_tcp(site: Site, inside: Inside) -> None:
