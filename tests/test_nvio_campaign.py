@@ -165,3 +165,14 @@ def test_own_programs_are_tried_on_one_two_and_four_nodes_of_both_mpis(campaign:
     assert campaign.totals({names[0]: {"passed": 1}}) == {
         "own/mpich/1 nodes": {"parts": 1, "passed": 1}
     }
+
+
+def test_what_a_failed_part_printed_is_kept(
+    campaign: Any, build: Path, monkeypatch: pytest.MonkeyPatch
+):
+    said = (
+        "seed 7: rank 0, line 3: differs\n1 programs, 0 without an oracle, 1 failures, 9 pieces\n"
+    )
+    monkeypatch.setattr(campaign, "python", lambda *_: said)
+    assert campaign.own_program(build, "openmpi", 2, 7, []) == {"failed": 1}
+    assert (build / campaign.FAILURES).read_text() == said

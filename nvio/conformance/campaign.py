@@ -14,8 +14,9 @@ Parts of different kinds run beside each other (--jobs): MPI's launchers and tim
 processor idle for half of the time. Each part is a line of BUILD/campaign-NAME.ndjson once it has
 ended, with a digest of the programs that it ran. Starting again goes on with what is missing for
 these very programs, and --minutes stops early. The result goes to BUILD/campaign-NAME.json (or
---json FILE) and tells how much of what was asked is done. Exit status: 0 all done and none failed,
-1 a failure, 3 none failed so far but parts are missing.
+--json FILE) and tells how much of what was asked is done; what failed parts printed is in
+BUILD/campaign-failures.txt. Exit status: 0 all done and none failed, 1 a failure, 3 none failed so
+far but parts are missing.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Part:
     run: Callable[[], Outcome]
 
 
+FAILURES = "campaign-failures.txt"
 RUNNING: set[subprocess.Popen[str]] = set()
 
 
@@ -94,6 +96,13 @@ def python(script: str, *arguments: str) -> str:
     return output_of([sys.executable, str(HERE / script), *arguments])
 
 
+def tell_failure(build: Path, said: str) -> None:
+    """Keep what a part that failed has printed: the log holds counts alone."""
+    say(said)
+    with (build / FAILURES).open("a") as file:
+        file.write(said)
+
+
 def own_program(build: Path, mpi: str, nodes: int, seed: int, extra: list[str]) -> Outcome:
     """One random program, both arms; without an oracle when plain MPI itself fails in it."""
     seeds = f"{seed}:{seed + 1}"
@@ -104,7 +113,7 @@ def own_program(build: Path, mpi: str, nodes: int, seed: int, extra: list[str]) 
     said = python("compare.py", *options, *settings, *extra)
     counts = re.search(r"(\d+) without an oracle, (\d+) failures", said)
     if counts is None or counts[2] != "0":
-        say(said)
+        tell_failure(build, said)
         return {"failed": 1}
     return {"skipped": 1} if counts[1] != "0" else {"passed": 1}
 
@@ -114,7 +123,7 @@ def suite(build: Path, name: str, settings: dict[str, str]) -> Outcome:
     said = output_of([str(HERE / "run"), name], {"NVIO_BUILD": str(build), **settings})
     words = Counter(line.split(" ", 1)[0] for line in said.splitlines())
     if words["FAIL"] or not words["pass"]:
-        say(said)
+        tell_failure(build, said)
     # A suite that could not even start is no success.
     failed = words["FAIL"] or int(not words["pass"])
     return {"passed": words["pass"], "failed": failed, "skipped": words["skip"]}
@@ -144,10 +153,10 @@ def kills(build: Path, mpi: str, first: int, count: int, extra: list[str]) -> Ou
     said = python("killed.py", *options, *extra)
     counts = re.search(r"(\d+) kills, (\d+) files inconsistent", said)
     if counts is None:
-        say(said)
+        tell_failure(build, said)
         return {"kills": 0, "failed": 1}
     if counts[2] != "0":
-        say(said)
+        tell_failure(build, said)
     return {"kills": int(counts[1]), "failed": int(counts[2])}
 
 

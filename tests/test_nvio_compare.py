@@ -1,0 +1,70 @@
+"""When nvio is blamed for what a random program did under it, and when plain MPI is no oracle."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONFORMANCE = Path(__file__).parent.parent / "nvio" / "conformance"
+LINES, OTHER = [["1 read 7"]], [["1 read 8"]]
+
+
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The script as a module; it stands beside the build, not in the package."""
+    monkeypatch.syspath_prepend(str(CONFORMANCE))
+    yield importlib.import_module("compare")
+    sys.modules.pop("compare", None)
+
+
+class Program:
+    """Observes one thing after another without nvio, and one thing under it; raises what fails."""
+
+    def __init__(self, plain: list[Any], cached: Any) -> None:
+        self.plain, self.cached = plain, cached
+        self.runs = 0
+
+    def __call__(self, *, nvio: dict[str, str] | None) -> Any:
+        seen = self.cached
+        if nvio is None:
+            seen = self.plain[min(self.runs, len(self.plain) - 1)]
+            self.runs += 1
+        if isinstance(seen, Exception):
+            raise seen
+        return seen, "nvio: process"
+
+
+def test_what_is_the_same_is_run_once_in_each_arm(compare: Any) -> None:
+    program = Program([LINES], LINES)
+    assert compare.both_arms(program, {})[:2] == (LINES, LINES)
+    assert program.runs == 1
+
+
+def test_a_difference_is_nvios_where_plain_mpi_is_the_same_every_time(compare: Any) -> None:
+    program = Program([LINES], OTHER)
+    assert compare.both_arms(program, {})[:2] == (LINES, OTHER)
+    assert program.runs == 1 + compare.PLAIN_TRIES
+
+
+@pytest.mark.parametrize("failure", ["RunError", "HangError"])
+def test_a_failure_is_nvios_where_plain_mpi_never_fails(compare: Any, failure: str) -> None:
+    with pytest.raises(getattr(compare, failure), match="under nvio"):
+        compare.both_arms(Program([LINES], getattr(compare, failure)("under nvio")), {})
+
+
+@pytest.mark.parametrize("cached", [OTHER, "RunError", "HangError"])
+def test_what_goes_wrong_without_nvio_too_is_no_oracle(compare: Any, cached: Any) -> None:
+    seen = getattr(compare, cached)("fails") if isinstance(cached, str) else cached
+    for now_and_then in (OTHER, compare.RunError("exit status 139"), compare.HangError("no end")):
+        with pytest.raises(compare.NoOracleError, match="every time"):
+            compare.both_arms(Program([LINES, LINES, LINES, now_and_then], seen), {})
+
+
+def test_what_plain_mpi_cannot_run_at_all_is_no_oracle(compare: Any) -> None:
+    with pytest.raises(compare.NoOracleError, match="failed: exit status 139"):
+        compare.both_arms(Program([compare.RunError("exit status 139")], LINES), {})
