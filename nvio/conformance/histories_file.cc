@@ -20,6 +20,18 @@ void Program::sizes() {
       grow ? MPI_File_preallocate(file_, std::max(size, wanted)) : MPI_File_set_size(file_, wanted);
   note("resize class %d", error_class(error));
   settle();
+  if (grow && wanted > size) {
+    // What preallocating adds is undefined, and Open MPI writes there what its buffer held.
+    const Bytes zeros(static_cast<std::size_t>(wanted - size));
+    MPI_Status status;
+    if (rank_ == 0) {
+      note_write("define",
+                 MPI_File_write_at(file_, size, zeros.data(), static_cast<int>(zeros.size()),
+                                   MPI_BYTE, &status),
+                 status);
+    }
+    settle();
+  }
   MPI_File_get_size(file_, &size);
   note("size %lld", static_cast<long long>(size));
 }
