@@ -101,8 +101,8 @@ _SETTINGS = (rows.duration("timeout", "10 min", "A job that takes longer has fai
 
 # For the plan's estimate only: the progress bar corrects itself by what it sees.
 _TRIAL_S = 1.5
-_BYTES_S = 60e6
-_CALLS_S = 2500.0
+_BYTES_S = 150e6
+_CALLS_S = 8000.0
 _PIECES = {"rows": 0.5, "views": 64, "collective": 64, "block": 64, "shift": 64}
 """walks: bytes of a call, in sides of the matrix."""
 
