@@ -19,17 +19,29 @@ constexpr float kWeight = 0.0625F;        // of a new sample in the running shar
 constexpr float kStep = 0.125F;           // of the running medians
 constexpr double kSecondsPerByte = 1e-9;  // of a long transfer, and of a copy into the store
 constexpr double kFetchWeight = 0.125;
+constexpr double kFirstFetchWeight = 0.5;  // beside a guess
 // What fetching a MiB is guessed to take before anything was fetched, in small reads.
 constexpr double kGuessedReads = 10;
 constexpr double kRentShare = 0.25;
+// What a fetch must save at best, in units of what it takes: it is followed by a copy for each
+// read, and it takes room.
+constexpr double kLeastGain = 2;
 constexpr double kLent = 4;             // times what was paid, till then
 constexpr double kMostOverdraft = 0.1;  // seconds
 constexpr double kOverdraftShare = 0.05;
 
-double extra_of_fetch(const FileEntry& entry) {
+double seconds_of_fetch(const FileEntry& entry) {
   const double known = entry.fetch_seconds.load(std::memory_order_relaxed);
+  return known == 0 ? kGuessedReads * entry.read_seconds.load(std::memory_order_relaxed) : known;
+}
+
+double extra_of_fetch(const FileEntry& entry) {
   const double read = entry.read_seconds.load(std::memory_order_relaxed);
-  return known == 0 ? (kGuessedReads - 1) * read : std::max(0.0, known - read);
+  return std::max(0.0, seconds_of_fetch(entry) - read);
+}
+
+bool beside_fetch(const FileEntry& entry, Direction direction) {
+  return direction == Direction::read && entry.fetching.load(std::memory_order_relaxed) != 0;
 }
 
 // A running median: the first calls of all find nothing warm, and one that lost its time slice
@@ -62,11 +74,12 @@ SampledTimer::SampledTimer(std::atomic<std::uint32_t>& calls, const FileEntry& e
   calls.store(call, std::memory_order_relaxed);
   sampling_ = call % (slow ? kEverySlow : kEvery) == 0 ||
               samples.load(std::memory_order_relaxed) < kFirstSamples;
+  sampling_ = sampling_ && !beside_fetch(entry, direction);
   if (sampling_) start_ = clock_now();
 }
 
 void SampledTimer::note(FileEntry& entry, std::uint64_t length) const {
-  if (!sampling_) return;
+  if (!sampling_ || beside_fetch(entry, direction_)) return;
   const std::chrono::duration<float> passed = clock_now() - start_;
   const float bytes = static_cast<float>(length) * static_cast<float>(kSecondsPerByte);
   const float seconds = std::max(0.0F, passed.count() - bytes);
@@ -94,16 +107,22 @@ bool Ledger::affords(double seconds) const {
 }
 
 // As many further reads are to be expected as there were so far: in this MiB, or on the average of
-// the file. A MiB is fetched when half of what it costs was paid in reads (as long as one rents
-// before one buys), if the account allows it.
-bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group) {
+// the file. A MiB is fetched when a part of what it costs was paid in reads (as long as one rents
+// before one buys), if the account allows it. Never where reads are so long that what is left of a
+// MiB takes hardly longer by them, each byte once: then it is bytes that cost, and not calls.
+bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std::uint64_t length) {
   const double here = entry.misses.add(group);
   const double groups =
       1 + static_cast<double>(entry.size.load()) / static_cast<double>(kGroupSize);
   const double average = static_cast<double>(entry.misses.total.load()) / groups;
+  const double expected = std::max(here, average);
   const double read = entry.read_seconds.load(std::memory_order_relaxed);
   const double extra = extra_of_fetch(entry);
-  return std::max(here, average) * read >= kRentShare * extra && ledger.affords(extra);
+  if (expected * read < kRentShare * extra || !ledger.affords(extra)) return false;
+  const double bytes = static_cast<double>(length);
+  const double once = static_cast<double>(kGroupSize) / bytes;
+  const double still = expected > once ? expected : once - here;
+  return still * (read + bytes * kSecondsPerByte) >= kLeastGain * seconds_of_fetch(entry);
 }
 
 // The same range comes again where ranks' pieces interleave: each of them reads and writes back
@@ -121,11 +140,12 @@ bool sieving_pays(const FileEntry& entry, Ledger& ledger, std::uint64_t length,
 }
 
 double note_fetch(FileEntry& entry, double seconds) {
-  const double read = entry.read_seconds.load(std::memory_order_relaxed);
-  const double known = read + extra_of_fetch(entry);
+  const bool first = entry.fetch_seconds.load(std::memory_order_relaxed) == 0;
+  const double known = seconds_of_fetch(entry);
   // By small steps: where ranks share cores, one fetch now and then takes a time slice.
   const double sample = std::min(seconds, 4 * known);
-  entry.fetch_seconds.store(static_cast<float>(known + kFetchWeight * (sample - known)),
+  const double weight = first ? kFirstFetchWeight : kFetchWeight;
+  entry.fetch_seconds.store(static_cast<float>(known + weight * (sample - known)),
                             std::memory_order_relaxed);
   return extra_of_fetch(entry);
 }

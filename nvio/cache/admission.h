@@ -15,7 +15,8 @@ namespace nvio {
 enum class Direction : std::uint8_t { read, write };
 
 // Times one call in 64, or in 8 where calls are slow (and all of the first few): a clock read on
-// every fast call costs 15 %.
+// every fast call costs 15 %. A read beside which a MiB is fetched is not timed: it takes longer for
+// the fetch, and would seem to be worth another one.
 class SampledTimer {
  public:
   // `calls` is a process's own counter.
@@ -56,9 +57,9 @@ class Ledger {
   std::atomic<double> paid_{0};
 };
 
-// Counts a small read that the cache lacks, in the MiB `group`, and decides whether to fetch all
-// of that MiB.
-bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group);
+// Counts a read of `length` bytes that the cache lacks, in the MiB `group`, and decides whether to
+// fetch all of that MiB.
+bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std::uint64_t length);
 // Decides whether a transfer that would go round the cache for its size is kept in it: a range that
 // was read and now comes back changed (data sieving), `dirty` of whose bytes the cache holds for
 // the file already, so that keeping them saves a write.

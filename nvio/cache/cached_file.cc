@@ -175,13 +175,15 @@ CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, s
     std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
     if (slot == kNone || !is_valid(segment_, slot, piece.begin, piece.stop)) {
       const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
-      if (!fetching || (automatic && !fetch_pays(entry_, session_.ledger(), group_index))) {
+      if (!fetching || (automatic && !fetch_pays(entry_, session_.ledger(), group_index, length))) {
         return Outcome::not_served;
       }
       missed = true;
       const TimePoint start = clock_now();
+      entry_.fetching.fetch_add(1, std::memory_order_relaxed);
       const Outcome outcome = fetch(bucket, group, group_index, automatic ? 0 : piece.place,
                                     automatic ? kGroupBlocks - 1 : Piece(end - 1, end).place);
+      entry_.fetching.fetch_sub(1, std::memory_order_relaxed);
       if (outcome != Outcome::done) return outcome;
       if (automatic) {
         const std::chrono::duration<double> passed = clock_now() - start;

@@ -67,7 +67,8 @@ struct FileEntry {
   std::atomic<std::uint32_t> read_samples, write_samples;
   std::atomic<float> read_seconds, write_seconds;
   std::atomic<float> slow_reads, slow_writes;
-  std::atomic<float> fetch_seconds;  // of a MiB; 0: none was fetched yet
+  std::atomic<float> fetch_seconds;     // of a MiB; 0: none was fetched yet
+  std::atomic<std::uint32_t> fetching;  // fetches under way
   MissCounts misses;
   // Redo log (recovery/): where the next record goes, and in which epoch.
   LogPosition log;
@@ -127,7 +128,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 5;
+constexpr std::uint32_t kSegmentVersion = 6;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

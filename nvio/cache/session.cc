@@ -201,6 +201,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
                        &entry.slow_writes, &entry.fetch_seconds}) {
       mean->store(0);
     }
+    entry.fetching.store(0);
     entry.misses.clear();
     entry.log = LogPosition{};
     entry.log_number = ++header.next_log;
