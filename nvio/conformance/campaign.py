@@ -13,8 +13,8 @@ kill -9 of a rank (conformance/killed.py).
 Parts of different kinds run beside each other (--jobs): MPI's launchers and time slices leave a
 processor idle for half of the time. Each part is a line of BUILD/campaign-NAME.ndjson once it has
 ended, with a digest of the programs that it ran. Starting again goes on with what is missing for
-these very programs, and --minutes stops early. The result goes to BUILD/campaign-NAME.json (or
---json FILE) and tells how much of what was asked is done; what failed parts printed is in
+these very programs, and --minutes stops early. The result goes to BUILD/campaign-NAME.json and
+tells how much of what was asked is done; what failed parts printed is in
 BUILD/campaign-failures.txt. Exit status: 0 all done and none failed, 1 a failure, 3 none failed so
 far but parts are missing.
 """
@@ -98,7 +98,6 @@ def python(script: str, *arguments: str) -> str:
 
 def tell_failure(build: Path, said: str) -> None:
     """Keep what a part that failed has printed: the log holds counts alone."""
-    say(said)
     with (build / FAILURES).open("a") as file:
         file.write(said)
 
@@ -244,10 +243,23 @@ def lanes_of(parts: list[Part]) -> list[list[Part]]:
     return list(lanes.values())
 
 
+def words_of(event: dict[str, Any]) -> str:
+    """What is told of a part that has ended."""
+    counts = json.dumps(event["outcome"])
+    return f"{event['done']}/{event['wanted']}  {event['part']}: {counts}"
+
+
 def go_on(
-    parts: list[Part], path: Path, digest: str, minutes: float | None, jobs: int = 1
+    parts: list[Part],
+    path: Path,
+    digest: str,
+    minutes: float | None,
+    jobs: int = 1,
+    tell: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Outcome]:
     """Run the parts that the log has not of the same `digest`; returns all outcomes there are.
+
+    `tell` hears of each part that has ended.
 
     However it is interrupted, what it started ends, and a part that was cut off counts as not done.
     """
@@ -266,7 +278,7 @@ def go_on(
             if stopping.is_set():
                 return
             ended = log.add(part.name, outcome)
-            say(f"{ended}/{len(parts)}  {part.name}: {json.dumps(outcome)}")
+            tell({"part": part.name, "outcome": outcome, "done": ended, "wanted": len(parts)})
 
     missing = [part for part in parts if part.name not in log.outcomes]
     with ThreadPoolExecutor(jobs) as pool:
@@ -311,7 +323,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--name", help="log and result: BUILD/campaign-NAME.* (default CAMPAIGN)")
-    parser.add_argument("--json", type=Path, help="where the result goes")
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON line a part, and the result as the last"
+    )
     parser.add_argument("--again", action="store_true", help="forget the parts already done")
     return parser.parse_args()
 
@@ -327,7 +341,10 @@ def main() -> int:
     parts = list((same_parts if options.campaign == "same" else crash_parts)(options))
     digest = digest_of(options.build, options.set)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    outcomes = go_on(parts, log, digest, options.minutes, options.jobs)
+    shown: Callable[[dict[str, Any]], str] = json.dumps if options.json else words_of
+    outcomes = go_on(
+        parts, log, digest, options.minutes, options.jobs, lambda event: say(shown(event))
+    )
     failed = sum(outcome.get("failed", 0) for outcome in outcomes.values())
     missing = len(parts) - len(outcomes)
     result = {
@@ -340,9 +357,10 @@ def main() -> int:
         "holds": None if missing and not failed else not failed,
         "totals": totals(outcomes),
     }
-    target = options.json or stem.with_suffix(".json")
+    target = stem.with_suffix(".json")
     target.write_text(json.dumps(result, indent=1) + "\n")
-    say(f"{len(outcomes)} of {len(parts)} parts done, {failed} failures; {target}")
+    words = f"{len(outcomes)} of {len(parts)} parts done, {failed} failures; {target}"
+    say(json.dumps({"result": result}) if options.json else words)
     return 1 if failed else 3 if missing else 0
 
 

@@ -139,12 +139,19 @@ class Running(AbstractContextManager["Running"]):
             signal.pidfd_send_signal(self._pidfd, by)
         return self.finish(timeout_s, sent=by)
 
-    def finish(self, timeout_s: float, *, sent: signal.Signals | None = None) -> dict[str, Any]:
+    def finish(
+        self,
+        timeout_s: float,
+        *,
+        sent: signal.Signals | None = None,
+        accept: Sequence[int] = (0,),
+    ) -> dict[str, Any]:
         """Wait for its own end and return its last JSON object ({} if it never wrote one).
 
         Args:
             timeout_s: after this it is killed.
             sent: the signal that it was sent, by which death is no failure.
+            accept: exit codes that are no failure.
 
         Raises:
             ProcessError: it had to be killed, or ended with an error.
@@ -164,7 +171,7 @@ class Running(AbstractContextManager["Running"]):
                 f"{self._last_words()}",
             )
         # A program that runs another for us (runc) says by 128 + 15 that it died of our SIGTERM.
-        accepted = (0,) if sent is None else (0, -sent, 128 + sent)
+        accepted = accept if sent is None else (*accept, -sent, 128 + sent)
         if self._popen.returncode not in accepted:
             raise self._failure("")
         return self._last_event or {}

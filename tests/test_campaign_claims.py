@@ -1,0 +1,56 @@
+"""What C1 and C6 make of nvio's campaigns, whole, failed or cut short."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tare import claims
+from tare.claims import Workshop
+
+RESULT: dict[str, Any] = {
+    "wanted": 3, "done": 3, "failed": 0, "holds": True,
+    "totals": {"own/mpich": {"parts": 2, "passed": 2}, "hdf5": {"parts": 1, "passed": 4}},
+}  # fmt: skip
+SCRIPT = """\
+import json, sys
+print(json.dumps({{"part": "own/mpich/0", "outcome": {{"passed": 1}}, "done": 1, "wanted": 3}}))
+print("words of some program")
+print(json.dumps({{"result": {result!r}}}))
+sys.exit({status})
+"""
+
+
+def workshop(home: Path, said: list[str], status: int, **differing: Any) -> Workshop:
+    """A checkout with a campaign that tells of one part, and of this result."""
+    script = home / "nvio/conformance/campaign.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(SCRIPT.format(result={**RESULT, **differing}, status=status))
+    return Workshop(home, home / "build", home, said.append)
+
+
+def test_a_whole_campaign_holds_and_each_of_its_parts_was_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    found = claims.by_id("C1").check(workshop(tmp_path, said, 0))
+    assert found.holds
+    assert found.figure.startswith("3 of 3 parts done, 0 failures; 6 programs passed")
+    assert "1 of 3 parts done, own/mpich/0 last" in said
+    assert json.dumps(found.as_json())
+
+
+@pytest.mark.parametrize(("status", "holds"), [(1, False), (3, None)])
+def test_failures_and_missing_parts_are_results(
+    tmp_path: Path, status: int, holds: bool | None
+) -> None:
+    found = claims.by_id("C1").check(workshop(tmp_path, [], status, holds=holds, done=2))
+    assert not found.holds
+    assert "2 of 3 parts done" in found.figure
+
+
+@pytest.mark.parametrize(("points", "holds"), [(9_999, False), (10_000, True)])
+def test_too_few_crash_points_do_not_hold(tmp_path: Path, points: int, holds: bool) -> None:
+    totals = {"points": {"points": points}, "kills": {"kills": 200}}
+    assert claims.by_id("C6").check(workshop(tmp_path, [], 0, totals=totals)).holds is holds
