@@ -12,6 +12,8 @@ from tare.command import Command
 from tare.environments import Inside, Site
 
 PORT = ("--port", "7400")
+PATIENCE_NS = 20_000_000_000
+"""For a reply: a machine that stands still for a second has lost nothing."""
 
 
 def ask(
@@ -20,7 +22,8 @@ def ask(
     """Send requests from the client's host; return what the client counted."""
     argv = (
         str(PROGRAMS / f"echo/echo-{transport}"), "ask", *options, "--payload", str(payload),
-        "--requests", str(requests), "--out", str(site.scratch / "samples"),
+        "--requests", str(requests), "--timeout-ns", str(PATIENCE_NS),
+        "--out", str(site.scratch / "samples"),
     )  # fmt: skip
     with process.start(Command(argv, netns=site.hosts.client_ns)) as client:
         return dict(client.finish(60)["counters"])

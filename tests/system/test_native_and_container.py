@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reach
 
 from needs import needs_root
 from tare import accounting, process
@@ -51,6 +52,7 @@ def ask(site: Site, inside: Inside) -> dict[str, Any]:
     argv = (
         str(site.programs / "echo/echo-udp"), "ask", "--peer", inside.address, "--port", PORT,
         "--payload", "64", "--requests", str(ROUND_TRIPS), "--out", str(site.scratch / "samples"),
+        "--timeout-ns", str(reach.PATIENCE_NS),
     )  # fmt: skip
     placement = site.placement
     command = Command(argv, netns=site.hosts.client_ns, cpus=placement.client, fifo=placement.fifo)
