@@ -15,8 +15,8 @@ namespace nvio {
 enum class Direction : std::uint8_t { read, write };
 
 // Times one call in 64, or in 8 where calls are slow (and all of the first few): a clock read on
-// every fast call costs 15 %. A read beside which a MiB is fetched is not timed: it takes longer for
-// the fetch, and would seem to be worth another one.
+// every fast call costs 15 %. A read beside which a MiB is fetched is not timed: it takes longer
+// for the fetch, and would seem to be worth another one.
 class SampledTimer {
  public:
   // `calls` is a process's own counter.
