@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,16 +18,13 @@ from typing import Any
 
 import pytest
 
-CONFORMANCE = Path(__file__).parent.parent / "nvio" / "conformance"
+from conformance_scripts import FOLDER, loaded
 
 
 @pytest.fixture
-def campaign(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script as a module; it stands beside the build, not in the package."""
-    monkeypatch.syspath_prepend(str(CONFORMANCE))
-    yield importlib.import_module("campaign")
-    for name in ("campaign", "compare"):
-        sys.modules.pop(name, None)
+def campaign(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    with loaded("campaign", monkeypatch) as script:
+        yield script
 
 
 @pytest.fixture
@@ -109,13 +105,13 @@ def test_what_an_interrupted_campaign_started_ends_and_counts_as_not_done(
     hanging = build / "hanging.py"
     hanging.write_text(
         f"""\
-import signal, sys
+import sys
 from pathlib import Path
-sys.path.insert(0, {str(CONFORMANCE)!r})
+sys.path.insert(0, {str(FOLDER)!r})
 import campaign
 import compare
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+compare.leave_on_sigterm()
 mark = sys.argv[1]
 if mark == "launch":
     compare.run(["sleep", "{seconds}"], {{"PATH": "/usr/bin:/bin"}}, 3600)
@@ -176,3 +172,10 @@ def test_what_a_failed_part_printed_is_kept(
     monkeypatch.setattr(campaign, "python", lambda *_: said)
     assert campaign.own_program(build, "openmpi", 2, 7, []) == {"failed": 1}
     assert (build / campaign.FAILURES).read_text() == said
+
+
+def test_what_a_part_starts_after_the_interruption_ends_too(campaign: Any):
+    campaign.STOPPING.set()
+    began = time.monotonic()
+    campaign.output_of(["sleep", "3600"])
+    assert time.monotonic() - began < 1800

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-CONFORMANCE = Path(__file__).parent.parent / "nvio" / "conformance"
+from conformance_scripts import loaded
+
 LINES, OTHER = [["1 read 7"]], [["1 read 8"]]
 
 
 @pytest.fixture
 def compare(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The script as a module; it stands beside the build, not in the package."""
-    monkeypatch.syspath_prepend(str(CONFORMANCE))
-    yield importlib.import_module("compare")
-    sys.modules.pop("compare", None)
+    with loaded("compare", monkeypatch) as script:
+        yield script
 
 
 class Program:

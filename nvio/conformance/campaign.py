@@ -40,7 +40,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compare import DIES_WITH_US, LAUNCHERS, say
+from compare import DIES_WITH_US, LAUNCHERS, leave_on_sigterm, say
 
 HERE = Path(__file__).resolve().parent
 # By their programs: of one redo log, and of jobs on two and four nodes.
@@ -72,6 +72,13 @@ class Part:
 
 FAILURES = "campaign-failures.txt"
 RUNNING: set[subprocess.Popen[str]] = set()
+STOPPING = threading.Event()
+
+
+def stop(child: subprocess.Popen[str]) -> None:
+    """Tell a program and the shells that it started to end."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
 
 
 def output_of(argv: list[str], settings: dict[str, str] | None = None) -> str:
@@ -86,6 +93,8 @@ def output_of(argv: list[str], settings: dict[str, str] | None = None) -> str:
         start_new_session=True,
     ) as child:
         RUNNING.add(child)
+        if STOPPING.is_set():  # since before it was among those that were told to end
+            stop(child)
         output, _ = child.communicate()
         RUNNING.discard(child)
     return output
@@ -97,7 +106,8 @@ def python(script: str, *arguments: str) -> str:
 
 
 def tell_failure(build: Path, said: str) -> None:
-    """Keep what a part that failed has printed: the log holds counts alone."""
+    """Show and keep what a part that failed has printed: the log holds counts alone."""
+    sys.stderr.write(said)
     with (build / FAILURES).open("a") as file:
         file.write(said)
 
@@ -215,7 +225,7 @@ class Log:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def read(self) -> None:
+    def read(self, wanted: set[str]) -> None:
         """Take what ended before; a line that a kill has torn goes, and its part is done again."""
         written = self.path.read_text() if self.path.exists() else ""
         whole, _, torn = written.rpartition("\n")
@@ -223,7 +233,7 @@ class Log:
             self.path.write_text(whole + "\n" if whole else "")
         for line in whole.splitlines():
             entry: dict[str, Any] = json.loads(line)
-            if entry.get("digest") == self.digest:
+            if entry["part"] in wanted and entry.get("digest") == self.digest:
                 self.outcomes[entry["part"]] = entry["outcome"]
 
     def add(self, part: str, outcome: Outcome) -> int:
@@ -264,18 +274,15 @@ def go_on(
     However it is interrupted, what it started ends, and a part that was cut off counts as not done.
     """
     log = Log(path, digest)
-    log.read()
-    names = {part.name for part in parts}
-    log.outcomes = {name: found for name, found in log.outcomes.items() if name in names}
+    log.read({part.name for part in parts})
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    stopping = threading.Event()
 
     def lane(missing: list[Part]) -> None:
         for part in missing:
-            if stopping.is_set() or (deadline is not None and time.monotonic() > deadline):
+            if STOPPING.is_set() or (deadline is not None and time.monotonic() > deadline):
                 return
             outcome = part.run()
-            if stopping.is_set():
+            if STOPPING.is_set():
                 return
             ended = log.add(part.name, outcome)
             tell({"part": part.name, "outcome": outcome, "done": ended, "wanted": len(parts)})
@@ -286,10 +293,9 @@ def go_on(
             for done in as_completed([pool.submit(lane, one) for one in lanes_of(missing)]):
                 done.result()
         except BaseException:
-            stopping.set()
-            for child in tuple(RUNNING):  # with the shells that it started
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGTERM)
+            STOPPING.set()
+            for child in tuple(RUNNING):
+                stop(child)
             raise
     return log.outcomes
 
@@ -340,7 +346,7 @@ def main() -> int:
         log.unlink(missing_ok=True)
     parts = list((same_parts if options.campaign == "same" else crash_parts)(options))
     digest = digest_of(options.build, options.set)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    leave_on_sigterm()
     shown: Callable[[dict[str, Any]], str] = json.dumps if options.json else words_of
     outcomes = go_on(
         parts, log, digest, options.minutes, options.jobs, lambda event: say(shown(event))

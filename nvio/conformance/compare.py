@@ -121,6 +121,11 @@ def run(command: list[str], environment: dict[str, str], timeout: float) -> str:
     return output
 
 
+def leave_on_sigterm() -> None:
+    """Have SIGTERM end this program as Ctrl-C does, with everything tidied up on the way."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def say(text: str) -> None:
     """One line for whoever runs this."""
     sys.stdout.write(text + "\n")
@@ -319,7 +324,7 @@ def compare(
 def main() -> int:
     """Compare all programs asked for; 0 when all were equal."""
     options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    leave_on_sigterm()
     extra = [word for pair in options.mca for word in ("--mca", *pair.split("=", 1))]
     launch = Launch(options.mpi, options.build.resolve(), options.ranks, tuple(extra))
     settings = dict(pair.split("=", 1) for pair in options.set)
