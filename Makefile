@@ -63,7 +63,7 @@ native: setup
 	@cargo build --quiet --release --workspace --locked
 
 .PHONY: setup
-setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/uml-newer $(STAMPS)/venv ## install what is needed (Debian packages, virtual environment)
+setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/uml-newer $(STAMPS)/venv $(STAMPS)/guest-kernel ## install what is needed (Debian packages, virtual environment)
 
 $(STAMPS)/packages: setup/packages $(wildcard setup/apt/*.txt)
 	@mkdir -p $(@D)
@@ -83,6 +83,10 @@ $(STAMPS)/venv: requirements.lock pyproject.toml $(STAMPS)/packages
 	@test -x $(BIN)/python || python3 -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/guest-kernel: setup/guest-kernel $(STAMPS)/venv
+	@$(BIN)/python setup/guest-kernel build/guest-kernel
 	@touch $@
 
 .PHONY: lock

@@ -17,9 +17,6 @@ use tempfile::TempDir;
 
 use super::{initramfs, wait_for};
 
-/// What provides the guest's kernel.
-pub const KERNEL_HINT: &str = "linux-image-cloud-amd64";
-
 /// Its memory.
 pub const MEMORY: &str = "128M";
 
@@ -118,20 +115,11 @@ fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 
-/// The guest's kernel.
+/// The guest's kernel, which `setup/guest-kernel` puts here.
 pub fn kernel() -> PathBuf {
-    let entries = std::fs::read_dir("/boot").expect("/boot is readable");
-    let mut kernels: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name.starts_with("vmlinuz-") && name.contains("cloud")
-        })
-        .collect();
-    kernels.sort();
-    kernels.pop().unwrap_or_else(|| {
-        panic!("no /boot/vmlinuz-*cloud*: install {KERNEL_HINT} (see setup/apt/pageshare.txt)")
-    })
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/guest-kernel");
+    assert!(path.exists(), "{} is missing: run `make setup`", path.display());
+    path
 }
 
 impl Guest {
