@@ -26,8 +26,9 @@ constexpr double kRentShare = 0.25;
 // What a fetch must save at best, in units of what it takes: it is followed by a copy for each
 // read, and it takes room.
 constexpr double kLeastGain = 2;
-constexpr double kLent = 4;             // times what was paid, till then
-constexpr double kMostOverdraft = 0.1;  // seconds
+constexpr std::uint64_t kLongWrite = 64 << 10;  // bytes, of one in a stream
+constexpr double kLent = 4;                     // times what was paid, till then
+constexpr double kMostOverdraft = 0.1;          // seconds
 constexpr double kOverdraftShare = 0.05;
 
 double seconds_of_fetch(const FileEntry& entry) {
@@ -156,6 +157,17 @@ void ReadPattern::note(std::uint64_t offset, std::uint64_t length) {
                 std::memory_order_relaxed);
   last_.store(offset, std::memory_order_relaxed);
   next_.store(offset + length, std::memory_order_relaxed);
+}
+
+bool WritePattern::note_is_stream(std::uint64_t offset, std::uint64_t length) {
+  const std::uint64_t last = last_.load(std::memory_order_relaxed);
+  const std::uint64_t step = offset - last;
+  const bool even = offset > last && step == step_.load(std::memory_order_relaxed);
+  const std::uint32_t streak = even ? streak_.load(std::memory_order_relaxed) + 1 : 0;
+  last_.store(offset, std::memory_order_relaxed);
+  step_.store(step, std::memory_order_relaxed);
+  streak_.store(streak, std::memory_order_relaxed);
+  return length >= kLongWrite && streak >= kCallsOfStream;
 }
 
 }  // namespace nvio

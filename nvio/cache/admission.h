@@ -68,13 +68,15 @@ bool sieving_pays(const FileEntry& entry, Ledger& ledger, std::uint64_t length,
 // What fetching a MiB took beyond the read that was missed, in seconds.
 double note_fetch(FileEntry& entry, double seconds);
 
+constexpr std::uint32_t kCallsOfStream = 4;  // in a row
+
 // What one process's reads of one file look like. Not shared, not locked.
 class ReadPattern {
  public:
   // Called for each read.
   void note(std::uint64_t offset, std::uint64_t length);
   // A stream of adjoining reads, which the file system's read-ahead serves better than we could.
-  bool is_stream() const { return streak_.load(std::memory_order_relaxed) >= kSequential; }
+  bool is_stream() const { return streak_.load(std::memory_order_relaxed) >= kCallsOfStream; }
   // Whether just this range was read last. Who writes it now, changed some of its bytes: MPIs write
   // small pieces of a view so.
   bool was_just_read(std::uint64_t offset, std::uint64_t length) const {
@@ -83,9 +85,22 @@ class ReadPattern {
   }
 
  private:
-  static constexpr std::uint32_t kSequential = 4;  // calls in a row
   std::atomic<std::uint64_t> last_{~0ULL};
   std::atomic<std::uint64_t> next_{~0ULL};
+  std::atomic<std::uint32_t> streak_{0};
+};
+
+// What one process's writes of one file look like. Not shared, not locked.
+class WritePattern {
+ public:
+  // Called for each write. Whether it is a long one in a series of even steps (adjoining, or as far
+  // apart as the ones before it): what the file system gathers and sends while the program goes
+  // on. The cache would send it at the end only, and win nothing for a copy and new pages.
+  bool note_is_stream(std::uint64_t offset, std::uint64_t length);
+
+ private:
+  std::atomic<std::uint64_t> last_{~0ULL};
+  std::atomic<std::uint64_t> step_{0};
   std::atomic<std::uint32_t> streak_{0};
 };
 

@@ -229,7 +229,8 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
   }
   bool admit = entry_.mode.load() == kActive;
   if (automatic) {
-    large = large || length >= entry_.bypass_size;
+    large = large ||
+            (session_.nodes() == 1 ? is_large_write(offset, length) : length >= entry_.bypass_size);
     admit = admit && is_slow(entry_, Direction::write);
     if (admit && large) {
       admit = pattern_.was_just_read(offset, length) &&

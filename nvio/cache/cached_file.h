@@ -34,6 +34,12 @@ class CachedFile {
   // `large`: a piece of a transfer that goes round the cache for its size.
   ssize_t read(std::uint64_t offset, void* buffer, std::size_t length, bool large = false);
   ssize_t write(std::uint64_t offset, const void* buffer, std::size_t length, bool large = false);
+  // Whether a write goes round the cache for its size, or as a long one in a stream. Asked once for
+  // each write: by `write` itself, or, where several nodes share it out, before that.
+  bool is_large_write(std::uint64_t offset, std::uint64_t length) {
+    const bool stream = write_pattern_.note_is_stream(offset, length);
+    return stream || length >= entry_.bypass_size;
+  }
   std::uint64_t size() const;
   int truncate(std::uint64_t size);
 
@@ -134,6 +140,7 @@ class CachedFile {
   std::once_flag fetch_fd_opened_;
   std::atomic<int> fetch_fd_{-1};  // goes past the kernel's cache
   ReadPattern pattern_;
+  WritePattern write_pattern_;
   std::atomic<std::uint32_t> read_calls_{0};
   std::atomic<std::uint32_t> write_calls_{0};
   std::unique_ptr<Medium> log_medium_;

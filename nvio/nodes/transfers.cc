@@ -112,8 +112,7 @@ ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t
 }
 
 ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::size_t length) {
-  FileEntry& entry = cached_.entry();
-  const bool large = length >= entry.bypass_size;
+  const bool large = cached_.is_large_write(offset, length);
   const std::uint64_t end = offset + length;
   std::uint64_t at = offset;
   while (at < end) {

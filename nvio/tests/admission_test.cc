@@ -86,5 +86,30 @@ TEST_F(Admission, TimesNoReadBesideAFetch) {
   EXPECT_EQ(entry->write_samples, 1U);
 }
 
+// Which of eight writes of `length` bytes, each `step` further, is the first of a stream; 0: none.
+int first_of_stream(std::uint64_t length, std::uint64_t step) {
+  WritePattern pattern;
+  for (int call = 1; call <= 8; ++call) {
+    if (pattern.note_is_stream(static_cast<std::uint64_t>(call) * step, length)) return call;
+  }
+  return 0;
+}
+
+TEST(WritePattern, LongWritesInEvenStepsAreAStream) {
+  constexpr std::uint64_t kLength = 64 << 10;
+  EXPECT_GT(first_of_stream(kLength, kLength), 1);
+  EXPECT_GT(first_of_stream(kLength, 4 * kLength), 1);
+  EXPECT_EQ(first_of_stream(kLength, 0), 0) << "the same piece, written again and again";
+  EXPECT_EQ(first_of_stream(kPageSize, kPageSize), 0) << "short ones: each costs a call";
+}
+
+TEST(WritePattern, LongWritesHereAndThereAreNone) {
+  constexpr std::uint64_t kLength = 64 << 10;
+  WritePattern pattern;
+  for (const std::uint64_t piece : {7U, 3U, 4U, 9U, 1U, 12U, 11U, 2U, 30U, 21U}) {
+    EXPECT_FALSE(pattern.note_is_stream(piece * kLength, kLength));
+  }
+}
+
 }  // namespace
 }  // namespace nvio
