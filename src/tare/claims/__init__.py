@@ -62,6 +62,8 @@ class Claim:
     wanted: str
     """The figure that would satisfy it."""
     check: Callable[[Workshop], Result]
+    experiments: tuple[str, ...] = ()
+    """The shipped experiments that it runs; none where it runs the parts themselves."""
 
 
 def shown(interval: Interval, digits: int = 3) -> str:

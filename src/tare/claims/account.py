@@ -53,5 +53,6 @@ CLAIMS = (
         "account within 10 % of the mean; operations explain at least 80 % (UDP native and in QEMU,"
         " Cyclone native)",
         _check,
+        experiments=("budget.yaml",),
     ),
 )

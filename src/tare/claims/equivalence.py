@@ -30,5 +30,6 @@ CLAIMS = (
         " equivalent within 3 %, declared in advance, for UDP and Cyclone DDS.",
         "both intervals within 0.97 to 1.03",
         _check_container,
+        experiments=("container-equivalence.yaml",),
     ),
 )

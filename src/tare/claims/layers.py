@@ -95,11 +95,13 @@ CLAIMS = (
         " own loop device over NFS, for which its kernel would need a client.",
         "every other cell of the tables has an interval",
         _check_every_cell,
+        experiments=("kvm-overhead.yaml",),
     ),
     Claim(
         "B3",
         "The whole of environments.yaml can be repeated: a second run finds what the first found.",
         "the interval of repeat over original contains 1 in at least 93 % of cells",
         _check_repeat,
+        experiments=("environments.yaml",),
     ),
 )

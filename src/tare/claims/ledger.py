@@ -34,7 +34,7 @@ def keep(home: Path, claim: Claim, result: Result, commit: str | None) -> Path:
 def table(home: Path, claims: Sequence[Claim]) -> str:
     """The claims with their last results, in Markdown; "pending" where there is none."""
     rows = ["| | claim | wanted | last result |", "|---|---|---|---|"]
-    rows += [f"| **{c.id}** | {c.sentence} | {c.wanted} | {_last(home, c)} |" for c in claims]
+    rows += [f"| **{c.id}** | {_claim(c)} | {c.wanted} | {_last(home, c)} |" for c in claims]
     return "\n".join(rows)
 
 
@@ -54,18 +54,24 @@ def write(home: Path, claims: Sequence[Claim]) -> Path:
     return path
 
 
+def _claim(claim: Claim) -> str:
+    by = ", ".join(f"[{name}](experiments/{name})" for name in claim.experiments)
+    return f"{claim.sentence} By {by}" if by else claim.sentence
+
+
 def _last(home: Path, claim: Claim) -> str:
     path = home / "claims" / f"{claim.id}.json"
     if not path.is_file():
         return "pending"
     entry: dict[str, Any] = json.loads(path.read_bytes())
     mark = "holds" if entry["holds"] else "**does not hold**"
-    return f"{mark}{_at(entry['commit'])}: {entry['figure']} ({entry['when']})"
+    origin = ", ".join([*_at(entry["commit"]), entry["when"]])
+    return f"{mark} ({origin}): {entry['figure']}"
 
 
-def _at(commit: str | None) -> str:
-    """The commit that a result is of, as short as git writes one. What is later is not shown."""
+def _at(commit: str | None) -> list[str]:
+    """The commit that a result is of, as short as git writes one."""
     if commit is None:
-        return ""
+        return []
     head, plus, _ = commit.partition("+")
-    return f" at {head[:7]}{plus}, pending since"
+    return [f"{head[:7]}{plus}"]

@@ -249,6 +249,7 @@ CLAIMS = (
             *_bytes("compile", 0.12, 0.40),
             *_bytes("memcached", 0.15, 0.45),
         ),
+        experiments=("page-sharing-migration.yaml",),
     ),
     Claim(
         "D2",
@@ -257,6 +258,7 @@ CLAIMS = (
         "at most 0.40 x plain and 0.75 x multifd+zstd; saturated 0.65 x and 0.95 x; downtime at"
         " most max(plain's, 300 ms) + 50 ms",
         _check_time,
+        experiments=("page-sharing-migration.yaml", "migration-saturated.yaml"),
     ),
     Claim(
         "D3",
@@ -267,6 +269,7 @@ CLAIMS = (
             _Bound("wire", "pageshare", "plain", 0.18, {"guest": "micro 82.8 %"}),
             _Bound("time", "pageshare", "plain", 0.30, {"guest": "micro 82.8 %"}),
         ),
+        experiments=("migration-micro-benchmark.yaml",),
     ),
     Claim(
         "D4",
@@ -275,6 +278,7 @@ CLAIMS = (
         "at most 0.85 x multifd+zstd; references alone at most 1.5 x plain; unshareable memory at"
         " most plain + 1.2 s/GiB",
         _check_cpu,
+        experiments=("migration-processor-time.yaml",),
     ),
     Claim(
         "D5",
@@ -292,6 +296,7 @@ CLAIMS = (
                 {"guest": "micro 82.8 %", "wire": "10000 Mbit/s"},
             ),
         ),
+        experiments=("migration-never-worse.yaml",),
     ),
     Claim(
         "D6",
@@ -303,6 +308,7 @@ CLAIMS = (
             _Bound("wire", "return trip", "plain", 0.10, {"guest": "web"}),
             _Bound("wire", "return trip", "plain", 0.10, {"guest": "memcached"}),
         ),
+        experiments=("migration-return.yaml",),
     ),
     Claim(
         "D9",
@@ -310,5 +316,6 @@ CLAIMS = (
         " has, and what it saves against asking for every page.",
         "recall, precision, round trips and CPU, all measured",
         _check_ablation,
+        experiments=("migration-ablation.yaml",),
     ),
 )  # fmt: skip

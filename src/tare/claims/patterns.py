@@ -81,5 +81,6 @@ CLAIMS = (
         "row by row at least 3 x at n = 4000 and 2.5 x at 8000; views at least 1.15 x; block and"
         " collective not wholly above 1.05 of plain's time (views with hints beside)",
         _check,
+        experiments=("walks-patterns.yaml",),
     ),
 )

@@ -84,5 +84,6 @@ CLAIMS = (
         "median error at most 35 %, 90 % within a factor of 2, 90 % prediction intervals cover at"
         " least 85 %, better than the log-additive model",
         _check,
+        experiments=("predict.yaml", "prediction-check.yaml"),
     ),
 )

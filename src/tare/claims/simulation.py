@@ -66,6 +66,7 @@ CLAIMS = (
         " variance between sessions, with and without modes.",
         "95 % upper bound of the false-positive rate at most 0.06 at a nominal 0.05",
         _check_false_positives,
+        experiments=("a-a.yaml",),
     ),
     Claim(
         "A4",
@@ -73,5 +74,6 @@ CLAIMS = (
         " normal and with bimodal sessions; 5 % more of real server work is found.",
         "coverage of nominal 95 % intervals between 93 and 98 in 100; verdict slower",
         _check_coverage,
+        experiments=("injected-effect.yaml",),
     ),
 )

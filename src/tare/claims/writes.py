@@ -36,5 +36,6 @@ CLAIMS = (
         " single write waits under load.",
         "measured, with intervals (the paper: 30 % less time for small powers)",
         _check,
+        experiments=_EXPERIMENTS,
     ),
 )

@@ -23,7 +23,15 @@ def list_(json_: Json = False) -> None:
     found = claims.every()
     if json_:
         printing.show_json(
-            [{"id": c.id, "sentence": c.sentence, "wanted": c.wanted} for c in found]
+            [
+                {
+                    "id": c.id,
+                    "sentence": c.sentence,
+                    "wanted": c.wanted,
+                    "experiments": c.experiments,
+                }
+                for c in found
+            ]
         )
         return
     table = printing.table("id", "claim", "wanted")
