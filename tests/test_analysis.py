@@ -1,5 +1,6 @@
 """What an analysis says of records whose truth is known."""
 
+import os
 import shutil
 
 import numpy as np
@@ -273,6 +274,14 @@ def test_a_run_that_has_only_begun_can_be_analysed(tmp_path):
     found = analysis.analyse(record)
     assert found.complete_blocks == 0
     assert all(q.judgement.verdict is Verdict.INCONCLUSIVE for q in found.questions)
+
+
+def test_a_result_is_read_where_its_processors_are_not(tmp_path, monkeypatch):
+    text = SMALL.replace("factors:\n", "factors:\n  placement: [client=6 server=7]\n")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    found = analysis.analyse(record)
+    assert {view.cell.levels["placement"] for view in found.cells} == {"client=6 server=7"}
 
 
 def test_an_incomplete_block_does_not_count_as_complete(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.errors import UsageError
-from tare.placement import PINNINGS, Placement
+from tare.errors import UnavailableError, UsageError
+from tare.placement import PINNINGS, Placement, parse
 
 HERE = {3, 5, 8}
 
@@ -20,21 +20,27 @@ def _three_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_host_and_guest_are_the_clients_side_and_the_environment_whole() -> None:
-    found = Placement.parse("guest=second host=first")
+    assert parse("guest=second host=first") == "host=first guest=second"
+    found = Placement.here("host=first guest=second")
     assert found.client == (3,)
     assert found.server == found.vmm == found.vcpus == (5,)
-    assert str(found) == "host=first guest=second"
 
 
 def test_all_is_every_processor_of_this_machine_whatever_their_number() -> None:
-    found = Placement.parse("host=all guest=3")
+    found = Placement.here("host=all guest=3")
     assert found.client == (3, 5, 8)
     assert found.vcpus == (3,)
 
 
+def test_one_core_is_the_last_and_two_are_the_last_two() -> None:
+    assert Placement.here("same-core") == Placement((8,), (8,), (8,), (8,))
+    assert Placement.here("across-cores") == Placement((5,), (8,), (8,), (8,))
+    assert Placement.here("anywhere") == Placement()
+
+
 @pytest.mark.parametrize("text", PINNINGS)
 def test_a_pinning_of_paper_b_reads_back_as_it_is_written(text: str) -> None:
-    assert str(Placement.parse(text)) == text
+    assert parse(text) == text
 
 
 @pytest.mark.parametrize(
@@ -43,25 +49,35 @@ def test_a_pinning_of_paper_b_reads_back_as_it_is_written(text: str) -> None:
         ("guest=first vcpus=second", "cannot read"),
         ("host=third", "cannot read"),
         ("nobody=first", "cannot read"),
-        ("host=4", "names processor 4; this machine offers 3, 5, 8"),
         ("", "empty"),
     ],
 )
-def test_what_cannot_be_is_refused(text: str, said: str) -> None:
+def test_what_is_no_placement_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        Placement.parse(text)
+        parse(text)
 
 
-def test_a_second_processor_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
-    with pytest.raises(UsageError, match="needs two processors"):
-        Placement.parse("host=first guest=second")
+@pytest.mark.parametrize(
+    ("text", "here", "said"),
+    [
+        ("host=4", HERE, "names processor 4; this machine offers 3, 5, 8"),
+        ("host=first guest=second", {2}, "needs two processors; this machine offers one"),
+        ("across-cores", {2}, "needs two processors; this machine offers one"),
+    ],
+)
+def test_what_this_machine_does_not_offer_can_be_read_and_not_be_had(
+    monkeypatch: pytest.MonkeyPatch, text: str, here: set[int], said: str
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: here)
+    assert parse(text) == text
+    with pytest.raises(UnavailableError, match=said):
+        Placement.here(text)
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused_and_reads_back(text: str) -> None:
     try:
-        found = Placement.parse(text)
+        found = parse(text)
     except UsageError:
         return
-    assert str(Placement.parse(str(found))) == str(found)
+    assert parse(found) == found

@@ -42,6 +42,17 @@ def test_what_only_some_options_make_impossible_is_named_by_them(monkeypatch):
     assert left.cuts == (f"without nfs: {absent[0].why}",)
 
 
+def test_processors_that_this_machine_has_not_are_left_out(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    asked = laid_out("request-reply", environment=["native"], placement=["same-core", "client=7"])
+    absent = runner.preflight(*asked)
+    assert [one.what for one in absent] == ["client=7"]
+    assert absent[0].why == "the placement 'client=7' names processor 7; this machine offers 0"
+    with pytest.raises(UnavailableError, match="names processor 7"):
+        runner.preflight(*laid_out("request-reply", environment=["native"], placement=["client=7"]))
+
+
 def test_what_can_be_had_nowhere_is_refused_with_the_reason_of_each():
     asked = laid_out("disk", environment=["ssh root@192.0.2.1", "ssh root@192.0.2.2/qemu"])
     with pytest.raises(UnavailableError) as error:

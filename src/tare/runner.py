@@ -20,7 +20,7 @@ from typing import Any
 
 from tare import analysis, causes, clocks, leftovers, machine
 from tare.cell import Cell
-from tare.environments import Inside, Site
+from tare.environments import Environment, Inside, Site
 from tare.errors import TrialError, UnavailableError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
@@ -328,11 +328,9 @@ def preflight(plan: Plan, workload: Workload) -> list[Absent]:
     places: Counter[str] = Counter()
     for visit in plan.blocks[0]:
         environment = workload.environment(visit.plot)
-        found = environment.availability()
         place = visit.plot.get("environment", environment.name)
         places[place] += 1
-        if not found.available:
-            why = f"{found.detail}. {found.remedy}" if found.remedy else found.detail
+        if why := _lacking(environment, workload, visit):
             reasons.setdefault(place, {}).setdefault(why, []).append(visit)
     absent = []
     for place, by_reason in reasons.items():
@@ -349,6 +347,18 @@ def preflight(plan: Plan, workload: Workload) -> list[Absent]:
             "`tare doctor` shows what each needs",
         )
     return absent
+
+
+def _lacking(environment: Environment, workload: Workload, visit: Visit) -> str | None:
+    """Say what a plot needs that this machine has not; None where it has all."""
+    found = environment.availability()
+    if not found.available:
+        return f"{found.detail}. {found.remedy}" if found.remedy else found.detail
+    try:
+        workload.placement(visit.plot)
+    except UnavailableError as error:
+        return error.what
+    return None
 
 
 def _of_plot(visit: Visit, plan: Plan) -> str:

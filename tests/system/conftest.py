@@ -65,7 +65,7 @@ def site(
             scratch=scratch,
             cache=getattr(request.module, "CACHE", root / "cache"),
             leftovers=registry,
-            placement=Placement.parse("same-core"),
+            placement=Placement.here("same-core"),
         )
 
 

@@ -118,7 +118,7 @@ def _interleave(workshop: Workshop, arms: dict[str, Measure]) -> dict[str, list[
             scratch=scratch,
             cache=workshop.cache,
             leftovers=made,
-            placement=replace(Placement.parse("same-core"), fifo=_FIFO),
+            placement=replace(Placement.here("same-core"), fifo=_FIFO),
         )
         inside = stack.enter_context(Native().enter(site))
         for block in range(_BLOCKS):

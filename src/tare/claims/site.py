@@ -42,7 +42,7 @@ def site_for(workshop: Workshop, environment: str, folder: Path) -> Iterator[tup
                     scratch=scratch,
                     cache=workshop.cache,
                     leftovers=owed,
-                    placement=Placement.parse("same-core"),
+                    placement=Placement.here("same-core"),
                 ),
             )
 

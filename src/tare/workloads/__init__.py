@@ -134,7 +134,11 @@ class Workload(Protocol):
         ...
 
     def placement(self, plot: Mapping[str, str]) -> Placement:
-        """Processors and priority that a plot asks for."""
+        """Processors and priority that a plot asks for.
+
+        Raises:
+            UnavailableError: this machine does not offer them.
+        """
         ...
 
     def setup_seconds(self, plot: Mapping[str, str]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tare import environments, units
+from tare import environments, placement, units
 from tare.environments import Environment
 from tare.errors import UsageError
 from tare.placement import Placement
@@ -66,7 +66,7 @@ def environment(what: str) -> Factor:
 
 PLACEMENT = Factor(
     "placement",
-    Placement.parse,
+    placement.parse,
     str,
     "same-core",
     "Processors of client, server, virtual CPUs and VMM: same-core, across-cores, or sets such"
@@ -145,5 +145,5 @@ class InEnvironment:
 
     def placement(self, plot: Mapping[str, str]) -> Placement:
         """Processors and priority that a plot asks for."""
-        found = Placement.parse(plot.get("placement", PLACEMENT.default))
+        found = Placement.here(plot.get("placement", PLACEMENT.default))
         return replace(found, fifo=50 if plot.get("scheduling", "other") == "fifo" else None)
