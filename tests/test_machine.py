@@ -1,11 +1,16 @@
 import json
+import os
 import platform
+import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tare import machine
+
+HOME = Path(__file__).parents[1]
 
 
 def test_counters_only_grow() -> None:
@@ -42,6 +47,67 @@ def test_another_build_of_a_program_is_another_fingerprint(tmp_path: Path) -> No
     assert list(machine.unlike(one, machine.fingerprint(tmp_path))) == ["programs.echo/echo-udp"]
 
 
+RUN_BY_TRIALS = (
+    "build/echo/echo-udp", "build/probe/probe",
+    "build/nvio/nvio", "build/nvio/nvio-manager", "build/nvio/libnvio.so",
+    "build/nvio/libnvio-mpich.so", "build/nvio/libyield.so", "build/nvio/grid-openmpi",
+    "build/nvio/programs/slab-pnetcdf", "build/nvio/programs/slab.py",
+    "build/walks/walks-mpich", "build/walks/walks-openmpi",
+    "build/qemu-newer/root/usr/bin/qemu-system-x86_64", "target/release/pageshare",
+)  # fmt: skip
+RUN_BY_NONE = (
+    "build/echo/echo_udp_test", "build/echo/libecho_core.a", "build/probe/probe_test",
+    "build/nvio/nvio-tests", "build/nvio/nvio-bench", "build/nvio/fuzz-trace",
+    "build/nvio/killed-mpich", "build/walks/walks-core-test",
+    "build/qemu-newer/root/usr/bin/qemu-pr-helper", "target/release/libpageshare.rlib",
+)  # fmt: skip
+
+
+def test_every_program_that_a_trial_can_run_is_told_by_its_hash_and_no_other(tmp_path: Path):
+    for name in (*RUN_BY_TRIALS, *RUN_BY_NONE):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    found = machine.fingerprint(tmp_path / "build")["programs"]
+    assert found.keys() == {name.removeprefix("build/") for name in RUN_BY_TRIALS}
+    assert len(set(found.values())) == len(RUN_BY_TRIALS)
+
+
+def test_what_was_not_built_is_left_out(tmp_path: Path):
+    assert machine.fingerprint(tmp_path / "build")["programs"] == {}
+
+
+NO_MATTER = {
+    "ethtool": "turns offloads off, and nothing else",
+    "procps": "for a reader",
+    "patchelf": "for setup",
+    "libpnetcdf-dev": "headers; the library is asked for",
+    "libopenmpi-dev": "headers; the library is asked for",
+    "mmdebstrap": "its image stands in the trial's facts",
+    "openssl": "makes certificates",
+    "cpio": "packs the image",
+    "binutils": "packs the image",
+}
+
+
+@pytest.mark.parametrize("part", ["lab", "environments", "qemu", "migration", "mpi-io"])
+def test_every_package_that_trials_are_set_up_with_is_in_the_fingerprint(part: str):
+    lines = (HOME / "setup/apt" / f"{part}.txt").read_text().splitlines()
+    named = {line.split()[0] for line in lines if re.match("[a-z]", line)}
+    assert named
+    assert named - NO_MATTER.keys() <= set(machine._PACKAGES)
+
+
+def test_other_processors_are_another_machine_however_many(monkeypatch: pytest.MonkeyPatch):
+    def on(processors: set[int]) -> dict:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: processors)
+        return machine.fingerprint(Path("/nowhere"))
+
+    began = on({0, 1})
+    assert machine.changed(began, on({1, 0})) == []
+    assert machine.changed(began, on({2, 3})) == ["cpu.affinity"]
+
+
 trees = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
     lambda inner: st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -70,6 +136,17 @@ def test_what_was_measured_on_another_kernel_or_by_other_programs_is_not_merged(
     }
     assert machine.changed(began, now) == ["kernel.release", "programs.echo/echo-udp"]
     assert machine.changed(began, began) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["command_line", "clock_source", "huge_pages", "real_time_runtime_us", "mitigations"]
+)
+def test_what_was_measured_on_a_kernel_told_otherwise_is_not_merged(name: str):
+    began = machine.fingerprint(Path("/nowhere"))
+    now = {**began, "kernel": {**began["kernel"], name: "something else"}}
+    found = machine.changed(began, now)
+    assert found
+    assert all(key.startswith(f"kernel.{name}") for key in found)
 
 
 def test_counters_of_faults_timers_and_exits_are_read_where_a_kernel_has_them(tmp_path: Path):

@@ -26,13 +26,38 @@ from tare.process import ProcessError
 __all__ = ["State", "changed", "commit", "difference", "fingerprint", "state", "unlike"]
 
 _PACKAGES = (
-    "runc", "iproute2", "util-linux", "stress-ng", "iperf3", "fio", "libc6", "libstdc++6",
-    "qemu-system-x86", "linux-image-cloud-amd64", "libddsc0debian", "cyclonedds-dev",
-    "libfastrtps2.9", "libfastrtps-dev", "libfastcdr1", "libzmq5",
+    # beneath every program, and around it
+    "libc6", "libstdc++6", "libgomp1", "coreutils", "util-linux", "mount", "iproute2",
+    # environments and guests
+    "runc", "user-mode-linux", "linux-image-cloud-amd64", "busybox-static", "seabios",
+    "qemu-system-x86", "qemu-system-common", "qemu-system-data", "qemu-utils", "qemu-guest-agent",
+    # transports
+    "libddsc0debian", "cyclonedds-dev", "libfastrtps2.9", "libfastrtps-dev", "libfastcdr1",
+    "libzmq5",
+    # what others wrote to measure with
+    "stress-ng", "sysbench", "iperf3", "netcat-openbsd", "fio", "hdparm",
+    "nfs-ganesha", "nfs-ganesha-vfs",
+    # MPI programs, their libraries and file systems
+    "mpich", "libmpich12", "libucx0", "openmpi-bin", "libopenmpi3", "libdnnl2", "libpmem2",
+    "python3.11", "python3-numpy", "python3-mpi4py", "python3-h5py-mpi", "libhdf5-openmpi-103-1",
+    "libpnetcdf0d", "glusterfs-server", "glusterfs-client", "glusterfs-common", "cgroup-tools",
+    "e2fsprogs",
 )  # fmt: skip
 """Debian packages whose version can change a figure; those that are not installed are left out."""
 
-_NEVER_MERGED = ("cpu.", "memory_bytes", "kernel.release", "kernel.build", "packages.", "programs.")
+_PROGRAMS = (
+    "echo/echo-*", "probe/probe",
+    "nvio/nvio", "nvio/nvio-manager", "nvio/lib*.so", "nvio/grid-*", "nvio/programs/slab*",
+    "walks/walks-mpich", "walks/walks-openmpi",
+    "qemu-newer/root/usr/bin/qemu-system-x86_64",
+)  # fmt: skip
+"""What a trial can run of the build directory; tests, fuzz targets and benchmarks run in none."""
+_PAGESHARE = "target/release/pageshare"
+"""Cargo builds it, beside the build directory."""
+
+_NEVER_MERGED = ("cpu.", "memory_bytes", "kernel.", "packages.", "programs.")
+_MAY_CHANGE = ("kernel.same_page_merging",)
+"""A daemon (ksmtuned) turns it on and off within a run as well."""
 
 _DISTRIBUTIONS = ("numpy", "scipy", "pyroute2", "pyarrow", "qemu.qmp")
 _TIMEOUT_S = 20.0
@@ -117,8 +142,11 @@ def difference(before: State, after: State) -> dict[str, Any]:
 def fingerprint(programs: Path) -> dict[str, Any]:
     """Describe all of this machine and its software that can change a figure; JSON-able.
 
+    Reads every program once, of a whole build some hundred megabytes: take it once a run.
+
     Args:
-        programs: the build directory; its programs are named by their hashes.
+        programs: the build directory; its programs, and the pageshare beside it, are named by their
+            hashes. Parts that were not built are left out.
     """
     return {
         "cpu": _cpu(),
@@ -152,9 +180,14 @@ def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[
 def changed(began: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Name what forbids that trials of two moments are put into one result.
 
-    Tare's own commit and what the kernel can be told at run time may differ: they are on record.
+    What else differs (Tare's own commit, the analysis' libraries) stands on record with each
+    resumption.
     """
-    return [key for key in unlike(began, now) if key.startswith(_NEVER_MERGED)]
+    return [
+        key
+        for key in unlike(began, now)
+        if key.startswith(_NEVER_MERGED) and key not in _MAY_CHANGE
+    ]
 
 
 def _flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -216,6 +249,8 @@ def _cpu() -> dict[str, Any]:
         "microcode": microcode[1] if microcode else None,
         "online": _read(system / "online"),
         "usable": len(os.sched_getaffinity(0)),
+        # Placements count from the first or the last of them: as many others are other cores.
+        "affinity": sorted(os.sched_getaffinity(0)),
         "smt": _read(system / "smt/active"),
         "governor": _read(system / "cpu0/cpufreq/scaling_governor"),
         "idle_driver": _read(system / "cpuidle/current_driver"),
@@ -280,16 +315,19 @@ def commit() -> str | None:
 
 
 def _hashes(programs: Path) -> dict[str, str]:
-    """SHA-256 of every program of the echo and probe directories, by its path below `programs`."""
-    found = {}
-    for folder in ("echo", "probe"):
-        for path in sorted((programs / folder).glob("*")):
-            if path.name.endswith("_test"):
-                continue  # measures nothing
-            if path.is_file() and os.access(path, os.X_OK):
-                digest = hashlib.sha256(path.read_bytes()).hexdigest()
-                found[str(path.relative_to(programs))] = digest
-    return found
+    """SHA-256 of every program that a trial can run, by its path below `programs` or beside it."""
+    found = {
+        str(path.relative_to(programs)): path
+        for pattern in _PROGRAMS
+        for path in sorted(programs.glob(pattern))
+    }
+    found[_PAGESHARE] = programs.parent / _PAGESHARE
+    return {name: _hash(path) for name, path in found.items() if path.is_file()}
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(path: Path) -> str | None:
