@@ -10,7 +10,7 @@ from tare.command import Command
 from tare.errors import TareError, UsageError
 from tare.plan import Plan, Visit
 from tare.process import run
-from tare.record import Record, Trial
+from tare.record import Record, Resumption, Trial
 
 PLAN = Plan(
     seed=1,
@@ -47,6 +47,16 @@ def test_what_is_appended_is_read_back(record):
         writer.append(trial(1))
     assert [t.block for t in record.trials()] == [0, 1]
     assert record.plan == PLAN
+
+
+def test_each_resumption_is_on_record_with_its_fingerprint(record):
+    assert record.resumptions() == ()
+    moments = [Resumption(resumed=f"2026-01-0{n}", fingerprint={"cpu": {"n": n}}) for n in (1, 2)]
+    for moment in moments:
+        with record.writing() as writer:
+            writer.append_resumption(moment)
+    assert list(record.resumptions()) == moments
+    assert record.fingerprint == {"cpu": "x"}
 
 
 def test_a_torn_last_line_is_no_trial_and_the_next_one_stands_alone(record):

@@ -90,6 +90,22 @@ class CauseSession(BaseModel):
         return self.repeat, self.cell
 
 
+class Resumption(BaseModel):
+    """One line of resumptions.ndjson: the run went on, on this machine and with these programs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    resumed: str
+    """UTC, ISO 8601."""
+    fingerprint: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Identity: its moment."""
+        return self.resumed
+
+
 class Record:
     """A result folder, opened for reading; `writing` opens it for appending."""
 
@@ -195,6 +211,14 @@ class Record:
         """
         return _read_lines(self.folder / "causes.ndjson", CauseSession)
 
+    def resumptions(self) -> tuple[Resumption, ...]:
+        """Every time that the run went on after it was stopped, in order.
+
+        Raises:
+            UsageError: a whole line is not one.
+        """
+        return _read_lines(self.folder / "resumptions.ndjson", Resumption)
+
     @contextmanager
     def writing(self) -> Iterator[Writer]:
         """Open for appending; one process at a time.
@@ -231,6 +255,7 @@ class Writer:
         self._folder = folder
         self._trials = _Lines(folder / "trials.ndjson")
         self._causes = _Lines(folder / "causes.ndjson")
+        self._resumptions = _Lines(folder / "resumptions.ndjson")
 
     def append(self, trial: Trial) -> None:
         """Make a trial part of the record. Its samples must be on disk by now.
@@ -254,10 +279,19 @@ class Writer:
         """
         self._causes.append(session)
 
+    def append_resumption(self, resumption: Resumption) -> None:
+        """Put on record that the run goes on, before its first trial.
+
+        Raises:
+            TareError: the disk is full; the record stays as it was before.
+        """
+        self._resumptions.append(resumption)
+
     def close(self) -> None:
         """Close the files."""
         self._trials.close()
         self._causes.close()
+        self._resumptions.close()
 
 
 class _Lines:
@@ -284,12 +318,12 @@ class _Lines:
         self._file.close()
 
 
-Row = TypeVar("Row", Trial, CauseSession)
+Row = TypeVar("Row", Trial, CauseSession, Resumption)
 
 
 def _read_lines(path: Path, kind: type[Row]) -> tuple[Row, ...]:
     """Every whole line of a file; of those with one key, the last."""
-    found: dict[tuple[int, str], Row] = {}
+    found: dict[object, Row] = {}
     if not path.exists():
         return ()
     # What follows the last newline was torn by a crash in mid-write: that row does not exist.

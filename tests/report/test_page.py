@@ -12,6 +12,7 @@ import rich
 import records
 from tare import analysis, report
 from tare.errors import TareError
+from tare.record import Resumption
 from tare.report import remarks, wording
 
 LIMIT = 5_000_000
@@ -224,6 +225,19 @@ def test_a_page_that_cannot_be_written_leaves_nothing_half_done(tmp_path):
     with pytest.raises(TareError, match=r"cannot write the report .*report.html"):
         report.write("a page", path)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_differed_when_a_run_was_resumed_is_told(tmp_path):
+    text = TEXT % ("Resumed", "Twice.")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), text)
+    other = {**records.FINGERPRINT, "tare": {"version": "0.2.0", "commit": None}}
+    with record.writing() as writer:
+        for day, fingerprint in enumerate((records.FINGERPRINT, other), start=1):
+            resumed = f"2026-01-0{day}T09:30:00.000+00:00"
+            writer.append_resumption(Resumption(resumed=resumed, fingerprint=fingerprint))
+    said = words(report.render(analysis.analyse(record)))
+    assert "Resumed 2026-01-01 09:30 UTC: what differed from the beginning nothing" in said
+    assert "2026-01-02 09:30 UTC: what differed from the beginning tare.version 0.1.0" in said
 
 
 def test_a_busy_machine_is_told_at_the_top(tmp_path):

@@ -102,6 +102,8 @@ def test_ctrl_c_and_its_like_clean_up_and_say_how_to_go_on(small, tmp_path, numb
     resumed = tare("run", "--resume", str(out), "--json", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert before <= len(Record(out).trials()) == len(Record(out).plan.cells) * 2
+    (resumption,) = Record(out).resumptions()
+    assert resumption.fingerprint == Record(out).fingerprint
 
 
 def test_a_run_is_not_resumed_with_other_programs(small, tmp_path):

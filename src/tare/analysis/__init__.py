@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tare import experiment as experiments
+from tare import machine
 from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.beside import Beside, beside_paper_a
 from tare.analysis.beside_paper_b import beside_paper_b
@@ -60,6 +61,8 @@ class Analysis:
     experiment: Experiment
     plan: Plan
     fingerprint: Mapping[str, Any]
+    resumptions: Mapping[str, Mapping[str, tuple[Any, Any]]]
+    """When the run was resumed -> what differed from the fingerprint: (at its beginning, then)."""
     trials: tuple[Trial, ...]
     """In the order of the record, failed ones included."""
     complete_blocks: int
@@ -115,6 +118,7 @@ def analyse(record: Record) -> Analysis:
         UsageError: a file of the result is damaged; the message names it.
     """
     plan, experiment = record.plan, experiments.load(record.experiment_path)
+    fingerprint = record.fingerprint
     workload = registry.by_name()[experiment.workload]
     sessions = Sessions(record, experiment.deadlines_ns)
     declared = workload.statistics[experiment.statistic]
@@ -150,7 +154,11 @@ def analyse(record: Record) -> Analysis:
         folder=record.folder,
         experiment=experiment,
         plan=plan,
-        fingerprint=record.fingerprint,
+        fingerprint=fingerprint,
+        resumptions={
+            one.resumed: machine.unlike(fingerprint, one.fingerprint)
+            for one in record.resumptions()
+        },
         trials=sessions.trials,
         complete_blocks=_complete_blocks(plan, sessions),
         cells=views,
@@ -173,9 +181,7 @@ def analyse(record: Record) -> Analysis:
             for q in questions
             if q.judgement is not None and q.judgement.verdict in _DIFFERENT
         ),
-        scaling=scaling(plan, sessions.trials, record.fingerprint)
-        if workload.name == "mpi-io"
-        else None,
+        scaling=scaling(plan, sessions.trials, fingerprint) if workload.name == "mpi-io" else None,
         growths=() if workload.response_times else growths(plan, sessions, experiment.statistic),
         beside=_beside(workload.name, views, questions, budgets, sessions),
         paper=_PAPERS.get(workload.name, "B"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,19 +53,25 @@ def measure(
         raise
 
 
-def refuse_if_changed(record: Record, programs: Path) -> None:
+def refuse_if_changed(record: Record, fingerprint: Mapping[str, Any]) -> None:
     """Refuse to go on where machine or programs are not those of the beginning.
 
     Raises:
-        UsageError: they changed.
+        UsageError: they changed, or the record does not tell what they were.
     """
     from tare import machine  # noqa: PLC0415
 
-    changed = machine.changed(record.fingerprint, machine.fingerprint(programs))
-    if changed:
+    differing = machine.unlike(record.fingerprint, fingerprint)
+    changed = machine.changed(record.fingerprint, fingerprint)
+    # Not installed or built then, or begun by a Tare that did not look: it cannot be shown alike.
+    untold = [key for key in changed if differing[key][0] is None]
+    told = [key for key in changed if key not in untold]
+    said = [f"since it began, {', '.join(told)} changed"] if told else []
+    said += [f"its record does not tell {', '.join(untold)}"] if untold else []
+    if said:
         raise UsageError(
-            f"{record.folder} cannot be resumed: since it began, {', '.join(changed)} changed, and"
-            " results from unlike machines or programs are not merged",
+            f"{record.folder} cannot be resumed: {'; '.join(said)}; results from unlike machines or"
+            " programs are not merged",
             "start a new run; `tare report` and `tare export` still read this one",
         )
 

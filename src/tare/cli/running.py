@@ -78,10 +78,18 @@ _A_TIME = "a time such as '5m' or '90 s'"
 
 def _go_on(folder: Path, *, as_json: bool) -> None:
     """Resume a run, on the machine and with the programs with which it began."""
+    from tare import machine  # noqa: PLC0415
+    from tare.record import Resumption  # noqa: PLC0415
+
     records = _records(folder)
     programs = measuring.ready()
+    fingerprint = machine.fingerprint(programs)
     for record in records.values():
-        measuring.refuse_if_changed(record, programs)
+        measuring.refuse_if_changed(record, fingerprint)
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    for record in records.values():
+        with record.writing() as writer:
+            writer.append_resumption(Resumption(resumed=now, fingerprint=fingerprint))
     _measure(folder, programs, as_json=as_json)
 
 

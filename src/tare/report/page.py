@@ -221,6 +221,10 @@ _FIRST = {
 
 def _fingerprints(analysis: Analysis, names: Names) -> list[tuple[str, list[tuple[str, str]]]]:
     found = [("The whole fingerprint", _flat(analysis.fingerprint))]
+    for moment, differing in analysis.resumptions.items():
+        changes = [(key, f"{then} -> {now}") for key, (then, now) in differing.items()]
+        heading = f"Resumed {moment[:16].replace('T', ' ')} UTC: what differed from the beginning"
+        found.append((heading, changes or [("nothing", "")]))
     seen: dict[str, list[tuple[str, str]]] = {}
     for view in analysis.cells:
         heading = f"{names.main(view.cell)[0]}: what it said of itself"
