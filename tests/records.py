@@ -86,6 +86,8 @@ class Recipe:
     """(block, cell id) of trials that fail."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """Cell id -> requests lost in each session."""
+    accelerator: Callable[[int, str], str] = lambda _block, _cell: "tcg"
+    """(block, cell id) -> what a guest ran under."""
     error: str = "the server ended with status 1: cannot bind 10.0.0.2:7400"
 
 
@@ -121,7 +123,8 @@ def _trial(
 ) -> Trial:
     environment = cell.levels["environment"]
     guest = environment == "qemu"
-    facts = {"accelerator": "tcg", "kernel": "6.1.0-13-cloud-amd64"} if guest else {}
+    accelerator = recipe.accelerator(block, cell.id)
+    facts = {"accelerator": accelerator, "kernel": "6.1.0-13-cloud-amd64"} if guest else {}
     common = {
         "block": block,
         "position": position,

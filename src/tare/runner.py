@@ -11,7 +11,7 @@ import logging
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from typing import Any
 from tare import analysis, causes, clocks, leftovers, machine
 from tare.cell import Cell
 from tare.environments import Environment, Inside, Site
-from tare.errors import TrialError, UnavailableError
+from tare.errors import TareError, TrialError, UnavailableError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
 from tare.plan import Absent, Plan, Visit
@@ -75,8 +75,8 @@ def run(
         on_progress: called before every trial and at the end.
 
     Raises:
-        TareError: it cannot go on: the disk is full, another run writes here. What is on record
-            stays, and the run can be resumed.
+        TareError: it cannot go on: the disk is full, another run writes here, KVM has come or gone.
+            What is on record stays, and the run can be resumed.
     """
     with ExitStack() as stack:
         writer = stack.enter_context(record.writing())
@@ -114,6 +114,9 @@ class _Run:
     def __post_init__(self) -> None:
         self._plan: Plan = self.record.plan
         self._done: dict[tuple[int, str], Trial] = {t.key: t for t in self.record.trials()}
+        self._accelerators: dict[tuple[str | None, ...], str] = {}
+        for trial in self._done.values():
+            self._keep_accelerator(trial)
         self._setup_failures: Counter[tuple[tuple[str, str], ...]] = Counter()
         self._expected_blocks = self._plan.min_blocks
         self._pace = _Pace(self._plan.block_seconds(self.workload))
@@ -200,7 +203,29 @@ class _Run:
                 placement=self.workload.placement(visit.plot),
             )
             with environment.enter(site) as inside:
+                self._refuse_other_accelerator(environment.name, visit, inside)
                 yield site, inside
+
+    def _keep_accelerator(self, trial: Trial) -> None:
+        """Remember what a guest's first measured trial ran under."""
+        if trial.status == "ok" and "accelerator" in trial.facts:
+            guest = _guest(self._plan.cell(trial.cell).levels)
+            self._accelerators.setdefault(guest, str(trial.facts["accelerator"]))
+
+    def _refuse_other_accelerator(self, name: str, visit: Visit, inside: Inside) -> None:
+        """Stop rather than mix: failed trials would not be measured again once KVM is back."""
+        first = self._accelerators.get(_guest(visit.plot))
+        now = inside.facts.get("accelerator")
+        if first is None or now is None or now == first:
+            return
+        reason = inside.facts.get("accelerator_reason")
+        why = f" ({reason})" if reason else ""
+        raise TareError(
+            f"{name} runs under {str(now).upper()} now{why}, and its trials on record ran under"
+            f" {first.upper()}: the two are not merged",
+            f"resume it (`tare run --resume`) when guests run under {first.upper()} again, or start"
+            " a new run",
+        )
 
     def _count_causes(self) -> None:
         """After the blocks: sessions with a tracer, which are no trials."""
@@ -290,6 +315,7 @@ class _Run:
     def _append(self, trial: Trial) -> None:
         self.writer.append(trial)
         self._done[trial.key] = trial
+        self._keep_accelerator(trial)
 
     def _tell(self, block: int, doing: str) -> None:
         done = len(self._done)
@@ -298,6 +324,11 @@ class _Run:
         left += max(0.0, self._counting_left)
         expected = self._expected_blocks * per_block
         self.on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
+
+
+def _guest(levels: Mapping[str, str]) -> tuple[str | None, ...]:
+    """What decides which accelerator a guest gets: where it runs, and what was asked for."""
+    return tuple(levels.get(name) for name in ("environment", "accelerator"))
 
 
 class _Pace:

@@ -16,14 +16,16 @@ from pathlib import Path
 import pytest
 from reach import ask
 
-from tare import accounting, leftovers, process
+import records
+from tare import accounting, experiment, leftovers, process, runner
 from tare.accounting import ThreadTime
 from tare.command import Command
 from tare.environments import Site
 from tare.environments.in_guest import InsideGuest
 from tare.environments.qemu import Qemu
-from tare.errors import TrialError
+from tare.errors import TareError, TrialError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, probe
+from tare.workloads import registry
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "build"
@@ -319,6 +321,21 @@ def test_kvm_that_is_asked_for_and_does_not_boot_is_refused(site: Site) -> None:
         pytest.skip("KVM works here")
     with pytest.raises(TrialError, match="KVM is asked for"), Qemu(accel="kvm").enter(site):
         pass
+
+
+def test_a_run_whose_guests_lost_kvm_stops_and_mixes_nothing(tmp_path: Path) -> None:
+    text = (
+        "title: t\nfactors: {environment: [qemu], transport: [udp], accelerator: [tcg]}\n"
+        "baseline: {environment: qemu}\nblocks: {min: 2, max: 2}\n"
+    )
+    # KVM cannot be had everywhere: that it was there once is written, that it is not now is real.
+    recipe = records.Recipe(blocks=1, requests=50, accelerator=lambda _block, _cell: "kvm")
+    made = records.make(tmp_path / "r", recipe, text)
+    before = made.trials()
+    asked = experiment.load(made.experiment_path)
+    with pytest.raises(TareError, match=r"runs under TCG now .*ran under KVM: the two are not"):
+        runner.run(made, asked, registry.by_name()[asked.workload], PROGRAMS, CACHE)
+    assert made.trials() == before
 
 
 def test_availability_says_what_a_guest_will_run_on() -> None:
