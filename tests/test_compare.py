@@ -67,6 +67,36 @@ def test_another_kernel_is_shown_and_not_refused(earlier, tmp_path):
     assert found.machines == {"kernel.release": ("6.1.0-test", "6.9")}
 
 
+GUESTS = TEXT.replace("[native]", "[native, qemu]").replace("[udp, cyclonedds]", "[udp]")
+
+
+def test_guests_under_another_accelerator_are_refused_unless_asked_for(tmp_path):
+    under_kvm = records.Recipe(requests=100, accelerator=lambda _block, _cell: "kvm")
+    tcg = records.make(tmp_path / "tcg", records.Recipe(requests=100), GUESTS)
+    kvm = records.make(tmp_path / "kvm", under_kvm, GUESTS)
+    with pytest.raises(UsageError, match=r"qemu: TCG and KVM") as caught:
+        compare.compare(tcg, kvm)
+    assert "--across-machines" in caught.value.remedy
+    found = compare.compare(tcg, kvm, across_machines=True)
+    assert found.accelerators == {"qemu": ("tcg", "kvm")}
+    assert compare.compare(kvm, kvm).accelerators == {}
+
+
+def test_a_cell_that_mixes_accelerators_is_not_even_like_itself(tmp_path):
+    recipe = records.Recipe(requests=100, accelerator=lambda block, _: "tcg" if block else "kvm")
+    mixed = records.make(tmp_path / "r", recipe, GUESTS)
+    with pytest.raises(UsageError, match=r"qemu: KVM\+TCG and KVM\+TCG"):
+        compare.compare(mixed, mixed)
+
+
+def test_what_one_result_alone_tells_is_named_in_one_line(earlier, tmp_path, capsys):
+    other = {**records.FINGERPRINT, "programs": {"echo/echo-udp": "00", "nvio/nvio": "11"}}
+    found = compare.compare(earlier, make(tmp_path / "b", 2, fingerprint=other))
+    rich.print(compare.table(found))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "fingerprint: only the later result tells programs.nvio/nvio" in said
+
+
 def test_results_without_a_common_cell_are_refused(earlier, tmp_path):
     text = TEXT.replace("[udp, cyclonedds]", "[fastdds]")
     other = records.make(tmp_path / "b", records.Recipe(requests=100), text)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,8 @@ class Comparison:
     """Fingerprints: key -> (earlier, later), where they differ."""
     settings: Mapping[str, tuple[Any, Any]]
     """Settings of the sessions: key -> (earlier, later), where they differ."""
+    accelerators: Mapping[str, tuple[str, str]]
+    """Cells of guests that did not all run under one: id -> (earlier, later)."""
     cells: tuple[CellComparison, ...]
     only_earlier: tuple[str, ...]
     only_later: tuple[str, ...]
@@ -83,10 +85,11 @@ def compare(a: Record, b: Record, *, across_machines: bool = False) -> Compariso
     Args:
         a: the earlier result, the baseline.
         b: the later one. Its margin and statistic count.
-        across_machines: compare even though they come from different machines.
+        across_machines: compare even though they come from different machines, or their guests ran
+            under different accelerators.
 
     Raises:
-        UsageError: the machines differ, or no cell is in both.
+        UsageError: the machines or the accelerators differ, or no cell is in both.
     """
     unlike = machine.unlike(a.fingerprint, b.fingerprint)
     _refuse_other_machine(a, b, unlike, across_machines)
@@ -102,6 +105,10 @@ def compare(a: Record, b: Record, *, across_machines: bool = False) -> Compariso
             "compare two results of one experiment",
         )
     before, after = Sessions(a), Sessions(b)
+    pairs = [(cells_a[key], cells_b[key]) for key in common]
+    accelerators = _unlike_accelerators(before, after, pairs)
+    if accelerators and not across_machines:
+        raise _other_accelerator(a, b, accelerators)
     ratios = [
         unpaired_ratio(
             _values(after, cells_b[key].id, statistic), _values(before, cells_a[key].id, statistic)
@@ -119,6 +126,7 @@ def compare(a: Record, b: Record, *, across_machines: bool = False) -> Compariso
         margin=margin,
         machines=unlike,
         settings=machine.unlike(plan_a.session, plan_b.session),
+        accelerators=accelerators,
         cells=tuple(
             CellComparison(
                 cells_b[key].id,
@@ -212,14 +220,26 @@ def table(found: Comparison) -> RenderableType:
             "dim",
         ),
     ]
-    for what, differences in (("fingerprint", found.machines), ("session", found.settings)):
-        for key, (earlier, later) in differences.items():
-            change = f"{_brief(earlier)} -> {_brief(later)}"
-            lines.append(Text(f"{what} differs: {key}: {change}", "yellow"))
+    for what, differences in (
+        ("accelerator", found.accelerators),
+        ("fingerprint", found.machines),
+        ("session", found.settings),
+    ):
+        lines += (Text(line, "yellow") for line in _differing(what, differences))
     for where, cells in (("earlier", found.only_earlier), ("later", found.only_later)):
         if cells:
             lines.append(Text(f"only in the {where} result: {', '.join(cells)}", "yellow"))
     return Group(*lines)
+
+
+def _differing(what: str, found: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+    """Lines on what differs; what one result alone tells, such as a newer one, goes into one."""
+    for key, (earlier, later) in found.items():
+        if earlier is not None and later is not None:
+            yield f"{what} differs: {key}: {_brief(earlier)} -> {_brief(later)}"
+    for where, other in (("earlier", 1), ("later", 0)):
+        if alone := [key for key, pair in found.items() if pair[other] is None]:
+            yield f"{what}: only the {where} result tells {', '.join(alone)}"
 
 
 def _brief(value: object) -> str:
@@ -238,6 +258,28 @@ def _refuse_other_machine(
             " theirs, not the programs'",
             "run both on one machine, or add --across-machines to compare the machines",
         )
+
+
+def _unlike_accelerators(
+    before: Sessions, after: Sessions, pairs: Iterable[tuple[Cell, Cell]]
+) -> dict[str, tuple[str, str]]:
+    """Name the cells whose guests did not all run under one accelerator."""
+    found = {}
+    for earlier, later in pairs:
+        one, other = before.accelerators(earlier.id), after.accelerators(later.id)
+        if one and other and len({*one, *other}) > 1:
+            found[later.id] = ("+".join(one), "+".join(other))
+    return found
+
+
+def _other_accelerator(a: Record, b: Record, unlike: Mapping[str, tuple[str, str]]) -> UsageError:
+    cell, (earlier, later) = next(iter(unlike.items()))
+    return UsageError(
+        f"guests of {a.folder} and {b.folder} did not run under one accelerator ({cell}:"
+        f" {earlier.upper()} and {later.upper()}): a ratio would be the accelerators', not the"
+        " programs'",
+        "run both where guests get the same one, or add --across-machines to compare them so",
+    )
 
 
 def _identity(cell: Cell) -> tuple[tuple[str, str], ...]:

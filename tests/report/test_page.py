@@ -227,6 +227,20 @@ def test_a_page_that_cannot_be_written_leaves_nothing_half_done(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_cell_that_mixes_accelerators_is_marked_and_told(tmp_path):
+    text = TEXT % ("Mixed", "KVM went.")
+    recipe = records.Recipe(
+        blocks=2,
+        requests=100,
+        accelerator=lambda block, cell: "kvm" if (block, cell) == (0, "qemu/udp") else "tcg",
+    )
+    found = analysis.analyse(records.make(tmp_path / "r", recipe, text))
+    names = wording.names_of(found)
+    (said,) = (s for s in remarks.observations(found, names) if "ran under" in s)
+    assert "ran under KVM and some under TCG" in said
+    assert "(KVM+TCG)" in words(report.render(found))
+
+
 def test_what_differed_when_a_run_was_resumed_is_told(tmp_path):
     text = TEXT % ("Resumed", "Twice.")
     record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), text)

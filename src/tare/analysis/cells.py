@@ -62,13 +62,15 @@ class CellView:
     modes: Modes | None
     """Of the declared statistic; None where there are too few sessions to tell."""
     facts: Mapping[str, Any]
-    """What the environment said of itself in the last trial: accelerator, kernel, versions."""
+    """What the environment said of itself in the last trial: kernel, versions, options."""
+    accelerators: tuple[str, ...]
+    """What ran the guest's instructions in its measured trials, tcg or kvm; more than one where
+    trials of several were put into one result, which a run no longer does."""
 
     @property
     def accelerator(self) -> str | None:
-        """What runs the guest's instructions, tcg or kvm; None where there is no guest."""
-        found = self.facts.get("accelerator")
-        return None if found is None else str(found)
+        """The accelerator as tables name it; None where there is no guest."""
+        return "+".join(self.accelerators) or None
 
     def resolved(self, statistic: str) -> Estimate | None:
         """The estimate of a statistic, or None where its sessions cannot resolve it."""
@@ -143,6 +145,7 @@ def view_cell(
         trend=block_trend(declared),
         modes=two_modes(declared),
         facts=next((t.facts for t in reversed(list(trials.values())) if t.facts), {}),
+        accelerators=sessions.accelerators(cell.id),
     )
 
 

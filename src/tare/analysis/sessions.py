@@ -141,6 +141,13 @@ class Sessions:
         """How many trials of a cell were measured."""
         return sum(trial.status == "ok" for trial in self.trials_of(cell).values())
 
+    def accelerators(self, cell: str) -> tuple[str, ...]:
+        """What ran the guest's instructions in a cell's measured trials; none without a guest."""
+        measured = [trial for trial in self.trials_of(cell).values() if trial.status == "ok"]
+        return tuple(
+            sorted({str(t.facts["accelerator"]) for t in measured if "accelerator" in t.facts})
+        )
+
     def _value(self, key: tuple[int, str], statistic: str) -> float | None:
         if key in self._found:
             return self._found[key].value(statistic)

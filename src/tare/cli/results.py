@@ -91,7 +91,7 @@ def compare(
         typer.Option(
             "--across-machines",
             metavar=FLAG,
-            help="Compare results that come from different machines.",
+            help="Compare results of different machines, or of guests under KVM with TCG.",
         ),
     ] = False,
     json_: Json = False,

@@ -94,6 +94,9 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
     statistic = analysis.experiment.statistic
     for view in analysis.cells:
         name = _name(view, names)
+        if len(view.accelerators) > 1:
+            both = " and some under ".join(which.upper() for which in view.accelerators)
+            found.append(f"Some trials of {name} ran under {both}: its figures are neither's.")
         if view.modes is not None and view.modes.flagged:
             unit = analysis.statistic.unit
             low, high = (
