@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from tare import experiment, plan
+from tare import cuts, experiment, plan
 from tare.cell import one_word
 from tare.errors import UnavailableError, UsageError
 from tare.workloads import registry, rows
@@ -123,7 +123,7 @@ def test_excluding_everything_is_refused():
 def test_a_budget_is_kept_and_says_what_it_cut():
     made = plan.make(paper(), WORKLOAD, seed=1)
     budget = made.seconds(WORKLOAD) * 0.8
-    cut = plan.fit(made, WORKLOAD, budget)
+    cut = cuts.fit(made, WORKLOAD, budget)
     assert cut.seconds(WORKLOAD) <= budget
     assert cut.cuts
     assert {c.id for c in cut.cells} == {c.id for c in made.cells}
@@ -131,17 +131,17 @@ def test_a_budget_is_kept_and_says_what_it_cut():
 
 def test_a_budget_that_is_large_enough_cuts_nothing():
     made = plan.make(small(), WORKLOAD, seed=1)
-    assert plan.fit(made, WORKLOAD, 1e6) == made
+    assert cuts.fit(made, WORKLOAD, 1e6) == made
 
 
 def test_a_budget_never_cuts_below_what_gives_a_verdict():
     with pytest.raises(UsageError, match="too short"):
-        plan.fit(plan.make(small(), WORKLOAD), WORKLOAD, 1.0)
+        cuts.fit(plan.make(small(), WORKLOAD), WORKLOAD, 1.0)
 
 
 def test_an_absent_environment_is_left_out_and_named():
     made = plan.make(paper(), WORKLOAD, seed=1)
-    left = plan.leave_out(made, "environment", {"qemu": "qemu-system-x86_64 is not installed"})
+    left = cuts.leave_out(made, "environment", {"qemu": "qemu-system-x86_64 is not installed"})
     assert not any(c.levels["environment"] == "qemu" for c in left.cells)
     assert all(v.plot["environment"] != "qemu" for block in left.blocks for v in block)
     assert left.cuts == ("without qemu: qemu-system-x86_64 is not installed",)
@@ -150,7 +150,7 @@ def test_an_absent_environment_is_left_out_and_named():
 def test_a_plan_that_has_lost_everything_to_compare_is_refused():
     made = plan.make(paper(), WORKLOAD, seed=1)
     with pytest.raises(UnavailableError, match="nothing is left to compare here: without qemu: a"):
-        plan.leave_out(made, "environment", {"qemu": "absent", "container": "absent too"})
+        cuts.leave_out(made, "environment", {"qemu": "absent", "container": "absent too"})
 
 
 def test_a_plan_survives_being_written_down():
@@ -160,7 +160,7 @@ def test_a_plan_survives_being_written_down():
 
 def test_a_transport_that_is_not_built_is_left_out_of_every_visit():
     made = plan.make(paper(), WORKLOAD, seed=1)
-    left = plan.leave_out(made, "transport", {"fastdds": "not built"})
+    left = cuts.leave_out(made, "transport", {"fastdds": "not built"})
     gone = {c.id for c in made.cells if c.levels["transport"] == "fastdds"}
     assert gone
     assert not gone & {cell for block in left.blocks for visit in block for cell in visit.cells}
@@ -169,8 +169,8 @@ def test_a_transport_that_is_not_built_is_left_out_of_every_visit():
 
 
 def test_what_was_left_out_is_still_said_after_a_budget_cut():
-    left = plan.leave_out(plan.make(paper(), WORKLOAD, seed=1), "environment", {"qemu": "absent"})
-    cut = plan.fit(left, WORKLOAD, left.seconds(WORKLOAD) * 0.9)
+    left = cuts.leave_out(plan.make(paper(), WORKLOAD, seed=1), "environment", {"qemu": "absent"})
+    cut = cuts.fit(left, WORKLOAD, left.seconds(WORKLOAD) * 0.9)
     assert cut.cuts[0] == "without qemu: absent"
     assert len(cut.cuts) > 1
 
@@ -179,7 +179,7 @@ def test_sessions_that_count_operations_are_in_the_expected_duration_and_are_cut
     without = plan.make(small(), WORKLOAD, seed=1)
     counting = plan.make(small("causes: 5\nblocks: {min: 8, max: 9}"), WORKLOAD, seed=1)
     assert counting.seconds(WORKLOAD) > without.seconds(WORKLOAD)
-    cut = plan.fit(counting, WORKLOAD, without.seconds(WORKLOAD))
+    cut = cuts.fit(counting, WORKLOAD, without.seconds(WORKLOAD))
     assert cut.causes == 0
     assert cut.min_blocks == counting.min_blocks
     assert cut.session == counting.session

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tare import command, plan, runner
+from tare import command, cuts, plan, runner
 from tare.errors import UnavailableError
 from tare.experiment import Experiment
 from tare.workloads import registry
@@ -37,7 +37,7 @@ def test_what_only_some_options_make_impossible_is_named_by_them(monkeypatch):
     absent = runner.preflight(made, disk)
     assert [one.what for one in absent] == ["nfs"]
     assert "mounted in guests only" in absent[0].why
-    left = plan.without(made, absent)
+    left = cuts.without(made, absent)
     assert {cell.levels["device"] for cell in left.cells} == {"raw"}
     assert left.cuts == (f"without nfs: {absent[0].why}",)
 

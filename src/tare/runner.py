@@ -20,11 +20,12 @@ from typing import Any
 
 from tare import analysis, causes, clocks, leftovers, machine
 from tare.cell import Cell
+from tare.cuts import Absent
 from tare.environments import Environment, Inside, Site
 from tare.errors import TareError, TrialError, UnavailableError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
-from tare.plan import Absent, Plan, Visit
+from tare.plan import Plan, Visit
 from tare.record import CauseSession, Record, Trial, Writer
 from tare.stats.stopping import Action, Decision, decide
 from tare.workloads import Workload

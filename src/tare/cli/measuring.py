@@ -105,15 +105,15 @@ def lay_out(
     Raises:
         TareError: nothing of it can run here, where it must.
     """
+    from tare import cuts, runner  # noqa: PLC0415
     from tare import plan as planning  # noqa: PLC0415
-    from tare import runner  # noqa: PLC0415
     from tare.doctor import missing_transports  # noqa: PLC0415
 
     plan = planning.make(experiment, workload, seed)
     try:
-        plan = planning.without(plan, runner.preflight(plan, workload))
+        plan = cuts.without(plan, runner.preflight(plan, workload))
         transports = {c.levels["transport"] for c in plan.cells if "transport" in c.levels}
-        plan = planning.leave_out(plan, "transport", missing_transports(places.build(), transports))
+        plan = cuts.leave_out(plan, "transport", missing_transports(places.build(), transports))
     except TareError as error:
         if must_run:
             raise

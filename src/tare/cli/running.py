@@ -124,7 +124,7 @@ def _plans(
     Raises:
         TareError: nothing is left that can run here.
     """
-    from tare import plan as planning  # noqa: PLC0415
+    from tare import cuts  # noqa: PLC0415
 
     plans: dict[str, _Planned] = {}
     absent: dict[str, str] = {}
@@ -145,7 +145,7 @@ def _plans(
     if budget_s is not None:
         share = budget_s / (sum(part.seconds for part in plans.values()) or 1.0)
         plans = {
-            name: replace(part, plan=planning.fit(part.plan, part.workload, part.seconds * share))
+            name: replace(part, plan=cuts.fit(part.plan, part.workload, part.seconds * share))
             for name, part in plans.items()
         }
     return plans, absent

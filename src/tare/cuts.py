@@ -1,0 +1,155 @@
+"""From what was planned to what can be done here: a plan without what is absent, and in the time.
+
+Whatever is taken away is said in the plan (`Plan.cuts`). Pure, as the plan is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tare.errors import UnavailableError, UsageError
+from tare.plan import ALPHA, Comparison, Plan
+from tare.stats.family import family_resolvable
+
+if TYPE_CHECKING:
+    from tare.workloads import Workload
+
+__all__ = ["Absent", "fit", "leave_out", "without"]
+
+
+def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
+    """Cut a plan down until it is expected to end within a budget, and say what was cut.
+
+    First the blocks beyond the minimum go, then the sessions that count operations, then requests
+    of each session down to a quarter, then blocks down to the fewest that still resolve the family.
+    What decides verdicts goes last.
+
+    Args:
+        budget_s: seconds.
+
+    Raises:
+        UsageError: even the smallest sensible plan takes longer.
+    """
+    cuts: list[str] = []
+    most = len(plan.blocks)
+    wanted = most
+    while wanted > plan.min_blocks and plan.seconds(workload, wanted) > budget_s:
+        wanted -= 1
+    if wanted < most:
+        cuts.append(f"at most {wanted} blocks instead of {most}")
+        plan = plan.model_copy(update={"blocks": plan.blocks[:wanted]})
+    causes = plan.causes
+    while plan.causes and plan.seconds(workload) > budget_s:
+        plan = plan.model_copy(update={"causes": plan.causes - 1})
+    if plan.causes < causes:
+        cuts.append(f"operations are counted {plan.causes} times instead of {causes}")
+    if plan.seconds(workload) > budget_s:
+        plan, cut = _shorten_sessions(plan, workload, budget_s)
+        cuts += cut
+    fewest = _fewest_blocks(plan)
+    wanted = plan.min_blocks
+    while wanted > fewest and plan.seconds(workload, wanted) > budget_s:
+        wanted -= 1
+    if wanted < plan.min_blocks:
+        cuts.append(f"{wanted} blocks instead of {plan.min_blocks}: intervals will be wider")
+        plan = plan.model_copy(update={"blocks": plan.blocks[:wanted], "min_blocks": wanted})
+    if plan.seconds(workload) > budget_s:
+        raise UsageError(
+            f"a budget of {budget_s:.0f} s is too short: {fewest} blocks of {len(plan.cells)}"
+            f" cells, the fewest that give a verdict, take about {plan.seconds(workload):.0f} s",
+            "give it more time, or fewer levels",
+        )
+    return plan.model_copy(update={"cuts": (*plan.cuts, *cuts)})
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Cells that cannot be had here."""
+
+    what: str
+    """What they have in common, such as a level."""
+    why: str
+    cells: frozenset[str]
+
+
+def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
+    """Go on without levels that cannot be had here, saying so; see `without`.
+
+    Args:
+        plan: the whole.
+        factor: such as transport.
+        absent: level -> why.
+    """
+    return without(
+        plan,
+        [
+            Absent(level, why, frozenset(c.id for c in plan.cells if c.levels.get(factor) == level))
+            for level, why in absent.items()
+        ],
+    )
+
+
+def without(plan: Plan, absent: Sequence[Absent]) -> Plan:
+    """Go on without cells that cannot be had here, saying so.
+
+    Raises:
+        UnavailableError: nothing is left that could be compared.
+    """
+    if not absent:
+        return plan
+    sentences = tuple(f"without {one.what}: {one.why}" for one in absent)
+    gone = frozenset().union(*(one.cells for one in absent))
+    kept = tuple(c for c in plan.cells if c.id not in gone)
+    ids = {c.id for c in kept}
+    comparisons = tuple(c for c in plan.comparisons if c.cell in ids and c.against in ids)
+    if _has_effects(plan.comparisons) and not _has_effects(comparisons):
+        raise UnavailableError(
+            "nothing is left to compare here: " + "; ".join(sentences),
+            "`tare doctor` shows what each needs",
+        )
+    blocks = (
+        (
+            visit.model_copy(update={"cells": tuple(c for c in visit.cells if c in ids)})
+            for visit in b
+        )
+        for b in plan.blocks
+    )
+    return plan.model_copy(
+        update={
+            "cells": kept,
+            "comparisons": comparisons,
+            "blocks": tuple(tuple(visit for visit in block if visit.cells) for block in blocks),
+            "cuts": (*plan.cuts, *sentences),
+        }
+    )
+
+
+def _has_effects(comparisons: Sequence[Comparison]) -> bool:
+    return any(comparison.kind == "effect" for comparison in comparisons)
+
+
+def _fewest_blocks(plan: Plan) -> int:
+    if not plan.family:
+        return min(plan.min_blocks, 2)
+    needed = family_resolvable(plan.min_blocks, len(plan.family), ALPHA).blocks_needed
+    return min(plan.min_blocks, needed or plan.min_blocks)
+
+
+def _shorten_sessions(plan: Plan, workload: Workload, budget_s: float) -> tuple[Plan, list[str]]:
+    """Take a share of the requests of every session, no less than a quarter."""
+    if "requests" not in plan.session:
+        return plan, []
+    declared = int(plan.session["requests"])
+
+    def with_requests(count: int) -> Plan:
+        session: dict[str, Any] = {**plan.session, "requests": str(count)}
+        return plan.model_copy(update={"session": session})
+
+    for percent in range(95, 20, -5):
+        shorter = with_requests(max(1, declared * percent // 100))
+        if percent == 25 or shorter.seconds(workload) <= budget_s:
+            count = shorter.session["requests"]
+            return shorter, [f"{count} requests a session instead of {declared}"]
+    return plan, []
