@@ -129,7 +129,7 @@ def _trial(
         "block": block,
         "position": position,
         "cell": cell.id,
-        "session": f"{environment}-{block}",
+        "session": f"{environment}-{block}-{cell.replica}",
         "started": f"2026-01-01T00:{block:02d}:{position:02d}.000+00:00",
         "seconds": 0.5,
         "facts": facts,

@@ -59,7 +59,52 @@ def test_cells_of_one_guest_share_its_boot_and_only_those():
         assert {made.cell(c).levels["environment"] for c in visit.cells} == {
             visit.plot["environment"]
         }
-    assert len(made.blocks[0]) == 3
+    originals = [v for v in made.blocks[0] if any(made.cell(c).replica == 1 for c in v.cells)]
+    assert len(originals) == 3
+
+
+def visits_of_pairs(made):
+    """For each A/A pair of each block: whether one visit holds both arms."""
+    pairs = [{c.cell, c.against} for c in made.comparisons if c.kind == "a/a"]
+    assert pairs
+    return [any(p <= set(v.cells) for v in block) for block in made.blocks for p in pairs]
+
+
+def test_where_environments_are_compared_the_second_arm_of_a_pair_has_a_boot_of_its_own():
+    made = plan.make(paper(), WORKLOAD, seed=1)
+    assert not any(visits_of_pairs(made))
+    assert not any(made.together(c) for c in made.comparisons if c.kind == "a/a")
+    for visit in made.blocks[0]:
+        assert len({made.cell(c).replica for c in visit.cells}) == 1
+    plots = [tuple(visit.plot.items()) for visit in made.blocks[0]]
+    assert len(plots) == 5  # three environments, and native and the guest once more
+    assert len(set(plots)) == 3
+
+
+@pytest.mark.parametrize(
+    ("workload", "factors", "baseline"),
+    [
+        ("migration", "arm: [plain, pageshare], guest: [web, spin]", "arm: plain"),
+        ("mpi-io", "cache: [plain, nvio], filesystem: [glusterfs, tmpfs]", "cache: plain"),
+        ("request-reply", "server_work: [0 us, 100 us]", "server_work: 0 us"),
+    ],
+)
+def test_where_all_is_compared_within_one_setting_up_a_pair_costs_none_of_its_own(
+    workload, factors, baseline
+):
+    asked = parse(
+        f"title: t\nworkload: {workload}\nfactors: {{{factors}}}\nbaseline: {{{baseline}}}\n"
+    )
+    made = plan.make(asked, registry.by_name()[workload], seed=1)
+    assert all(visits_of_pairs(made))
+    assert all(made.together(comparison) for comparison in made.comparisons)
+    plots = [tuple(visit.plot.items()) for visit in made.blocks[0]]
+    assert len(plots) == len(set(plots))
+
+
+def test_without_any_comparison_a_pair_shows_what_a_restart_differs_by():
+    asked = parse("title: t\nfactors: {environment: native}\nbaseline: {environment: native}\n")
+    assert not any(visits_of_pairs(plan.make(asked, WORKLOAD, seed=1)))
 
 
 def test_a_cell_is_named_in_one_word_that_can_be_read():
@@ -165,7 +210,7 @@ def test_a_transport_that_is_not_built_is_left_out_of_every_visit():
     assert gone
     assert not gone & {cell for block in left.blocks for visit in block for cell in visit.cells}
     assert not gone & {c.cell for c in left.comparisons}
-    assert len(left.blocks[0]) == 3
+    assert len(left.blocks[0]) == len(made.blocks[0])
 
 
 def test_what_was_left_out_is_still_said_after_a_budget_cut():
@@ -173,6 +218,13 @@ def test_what_was_left_out_is_still_said_after_a_budget_cut():
     cut = cuts.fit(left, WORKLOAD, left.seconds(WORKLOAD) * 0.9)
     assert cut.cuts[0] == "without qemu: absent"
     assert len(cut.cuts) > 1
+
+
+def test_operations_are_counted_in_no_setting_up_of_a_second_arm():
+    made = plan.make(small("causes: 5\nblocks: {min: 8, max: 9}"), WORKLOAD, seed=1)
+    counted = [cell for visit in made.counted for cell in visit.cells]
+    assert sorted(counted) == sorted(c.id for c in made.cells if c.replica == 1)
+    assert len(made.counted) == 2 < len(made.blocks[0])
 
 
 def test_sessions_that_count_operations_are_in_the_expected_duration_and_are_cut_first():

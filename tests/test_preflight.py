@@ -53,6 +53,16 @@ def test_processors_that_this_machine_has_not_are_left_out(monkeypatch):
         runner.preflight(*laid_out("request-reply", environment=["native"], placement=["client=7"]))
 
 
+def test_what_is_missing_is_named_once_though_both_arms_of_a_pair_want_it(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    made, disk = laid_out("disk", device=["raw", "nfs"], operation=["read"])
+    wanting = [visit for visit in made.blocks[0] if visit.plot["device"] == "nfs"]
+    assert len(wanting) == 2
+    (absent,) = runner.preflight(made, disk)
+    assert absent.what == "nfs"
+    assert {cell for visit in wanting for cell in visit.cells} == absent.cells
+
+
 def test_what_can_be_had_nowhere_is_refused_with_the_reason_of_each():
     asked = laid_out("disk", environment=["ssh root@192.0.2.1", "ssh root@192.0.2.2/qemu"])
     with pytest.raises(UnavailableError) as error:

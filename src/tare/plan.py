@@ -4,6 +4,10 @@ The design is a randomised complete block design with split plots: each block vi
 once. Cells that share a plot (one environment, set up in one way) are visited within one setting
 up of it, a guest's boot, because a boot costs seconds; the boot is thus the whole-plot unit and
 processes are fresh for every cell. Plots are shuffled within a block, cells within a plot.
+
+An A/A pair shows the noise of the comparisons only where it is made as they are: where some of them
+lie between plots, its second arm has a setting up of its own, since what differs from one setting
+up to the next is in those comparisons too. Where all lie within a plot, so does the pair.
 """
 
 from __future__ import annotations
@@ -82,6 +86,20 @@ class Plan(BaseModel):
         """The comparisons that are judged together."""
         return tuple(c for c in self.comparisons if c.family)
 
+    @property
+    def counted(self) -> tuple[Visit, ...]:
+        """The settings-up in which operations are counted: a block's, but for second arms."""
+        return tuple(
+            visit.model_copy(update={"cells": originals})
+            for visit in self.blocks[0]
+            if (originals := tuple(c for c in visit.cells if self.cell(c).replica == 1))
+        )
+
+    def together(self, comparison: Comparison) -> bool:
+        """Whether both cells share a setting up, so that what it adds cancels in their ratio."""
+        both = {comparison.cell, comparison.against}
+        return any(both <= set(visit.cells) for visit in self.blocks[0])
+
     def seconds(self, workload: Workload, blocks: int | None = None) -> float:
         """Expected duration of so many blocks, of the minimum where None, and of counting."""
         if not self.blocks:
@@ -91,16 +109,21 @@ class Plan(BaseModel):
 
     def block_seconds(self, workload: Workload) -> float:
         """Expected duration of one block."""
-        return sum(
-            workload.setup_seconds(visit.plot)
-            + sum(workload.seconds(self.cell(cell), self.session) for cell in visit.cells)
-            for visit in self.blocks[0]
-        )
+        return self._visit_seconds(workload, self.blocks[0])
 
     def causes_seconds(self, workload: Workload) -> float:
         """Expected duration of all sessions in which operations are counted."""
-        one = self.block_seconds(workload) + _PROBING_S * len(self.blocks[0])
-        return self.causes * one if self.causes else 0.0
+        if not self.causes:
+            return 0.0
+        one = self._visit_seconds(workload, self.counted) + _PROBING_S * len(self.counted)
+        return self.causes * one
+
+    def _visit_seconds(self, workload: Workload, visits: Sequence[Visit]) -> float:
+        return sum(
+            workload.setup_seconds(visit.plot)
+            + sum(workload.seconds(self.cell(cell), self.session) for cell in visit.cells)
+            for visit in visits
+        )
 
 
 def make(experiment: Experiment, workload: Workload, seed: int | None = None) -> Plan:
@@ -123,14 +146,18 @@ def make(experiment: Experiment, workload: Workload, seed: int | None = None) ->
     originals = _cells(experiment, workload)
     replicas = _replicas(experiment, workload, originals)
     cells = (*originals, *replicas)
-    comparisons = (*_effects(experiment, originals), *_a_a(originals, replicas))
+    effects = _effects(experiment, originals)
+    comparisons = (*effects, *_a_a(originals, replicas))
     _refuse_unresolvable(experiment, sum(c.family for c in comparisons))
+    apart = _between_plots(workload, originals, effects)
     shuffle = random.Random(seed)  # noqa: S311 - an order, not a secret
     return Plan(
         seed=seed,
         cells=cells,
         comparisons=comparisons,
-        blocks=tuple(_block(workload, cells, shuffle) for _ in range(experiment.blocks.max)),
+        blocks=tuple(
+            _block(workload, cells, shuffle, apart=apart) for _ in range(experiment.blocks.max)
+        ),
         min_blocks=experiment.blocks.min,
         session=dict(experiment.session),
         causes=experiment.causes,
@@ -240,16 +267,32 @@ def _a_a(originals: Sequence[Cell], replicas: Sequence[Cell]) -> tuple[Compariso
     )
 
 
-def _block(workload: Workload, cells: Sequence[Cell], shuffle: random.Random) -> tuple[Visit, ...]:
-    plots: dict[tuple[tuple[str, str], ...], list[str]] = {}
+def _plot(workload: Workload, cell: Cell) -> tuple[tuple[str, str], ...]:
+    """Levels of the factors that need setting up."""
+    return tuple((n, v) for n, v in cell.levels.items() if n in workload.plot_factors)
+
+
+def _between_plots(
+    workload: Workload, cells: Sequence[Cell], effects: Sequence[Comparison]
+) -> bool:
+    """Whether comparisons hold what two settings-up differ by; also where there are none at all."""
+    plots = {cell.id: _plot(workload, cell) for cell in cells}
+    return not effects or any(plots[c.cell] != plots[c.against] for c in effects)
+
+
+def _block(
+    workload: Workload, cells: Sequence[Cell], shuffle: random.Random, *, apart: bool
+) -> tuple[Visit, ...]:
+    """Draw one block's order; `apart` sets the second arms of A/A pairs up by themselves."""
+    plots: dict[tuple[tuple[tuple[str, str], ...], int], list[str]] = {}
     for cell in cells:
-        key = tuple((n, v) for n, v in cell.levels.items() if n in workload.plot_factors)
-        plots.setdefault(key, []).append(cell.id)
+        arm = cell.replica if apart else 1
+        plots.setdefault((_plot(workload, cell), arm), []).append(cell.id)
     visits = []
-    for key, members in plots.items():
+    for (plot, _), members in plots.items():
         order = list(members)
         shuffle.shuffle(order)
-        visits.append(Visit(plot=dict(key), cells=tuple(order)))
+        visits.append(Visit(plot=dict(plot), cells=tuple(order)))
     shuffle.shuffle(visits)
     return tuple(visits)
 

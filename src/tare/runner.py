@@ -231,12 +231,11 @@ class _Run:
     def _count_causes(self) -> None:
         """After the blocks: sessions with a tracer, which are no trials."""
         done = {session.key for session in self.record.causes()}
-        visits = self._plan.causes * len(self._plan.blocks[0])
-        each = self._counting_left / max(1, visits)
+        visits = self._plan.counted
+        each = self._counting_left / max(1, self._plan.causes * len(visits))
         for repeat in range(self._plan.causes):
-            for visit in self._plan.blocks[0]:
-                originals = [c for c in visit.cells if self._plan.cell(c).replica == 1]
-                cells = [c for c in originals if (repeat, c) not in done]
+            for visit in visits:
+                cells = [c for c in visit.cells if (repeat, c) not in done]
                 if cells:
                     doing = f"counting operations in {visit.plot['environment']}"
                     self._tell(len(self._plan.blocks), doing)
@@ -369,7 +368,9 @@ def preflight(plan: Plan, workload: Workload) -> list[Absent]:
         for why, visits in by_reason.items():
             # Where only some of a place's plots cannot be had, its options are what is missing.
             whole = len(visits) == places[place]
-            what = place if whole else " or ".join(_of_plot(visit, plan) for visit in visits)
+            # Both arms of an A/A pair may have a setting up of their own in one plot.
+            some = dict.fromkeys(_of_plot(visit, plan) for visit in visits)
+            what = place if whole else " or ".join(some)
             cells = frozenset(cell for visit in visits for cell in visit.cells)
             absent.append(Absent(what, why, cells))
     if sum(len(one.cells) for one in absent) == len(plan.cells):

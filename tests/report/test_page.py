@@ -254,6 +254,23 @@ def test_what_differed_when_a_run_was_resumed_is_told(tmp_path):
     assert "2026-01-02 09:30 UTC: what differed from the beginning tare.version 0.1.0" in said
 
 
+def test_pairs_that_shared_a_boot_where_cells_did_not_are_said_to_show_too_little(tmp_path):
+    """As results have them from before second arms were set up by themselves."""
+    text = TEXT % ("Old", "Planned by an earlier version.")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=100), text)
+    assert not any("one setting up" in said for said in remarks.noise(analysis.analyse(record)))
+    path = record.folder / "plan.json"
+    old = json.loads(path.read_text())
+    for number, block in enumerate(old["blocks"]):
+        together: dict[str, dict[str, object]] = {}
+        for visit in block:
+            known = together.setdefault(json.dumps(visit["plot"]), {**visit, "cells": []})
+            known["cells"] += visit["cells"]
+        old["blocks"][number] = list(together.values())
+    path.write_text(json.dumps(old))
+    assert "Both arms of 2 A/A pairs" in remarks.noise(analysis.analyse(record))[0]
+
+
 def test_a_busy_machine_is_told_at_the_top(tmp_path):
     text = TEXT % ("Busy", "Others worked.")
     record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), text)

@@ -76,6 +76,7 @@ def noise(analysis: Analysis) -> list[str]:
     false = floor.false_positives
     spread = numbers.percent(floor.sd_percent).bare
     return [
+        *_shared_setting_up(analysis),
         f"The same cell measured twice differed by at most {numbers.percent(floor.largest_percent)}"
         f" ({_many(floor.pairs, 'A/A pair')}); from block to block the two arms scatter by"
         f" {spread} (standard deviation).",
@@ -85,6 +86,19 @@ def noise(analysis: Analysis) -> list[str]:
         f" {floor.alpha:g}. So few pairs bound the rate only by"
         f" {numbers.share(floor.false_positive_upper)} (one-sided 95 %); the simulations behind"
         " the method bound it better.",
+    ]
+
+
+def _shared_setting_up(analysis: Analysis) -> list[str]:
+    """Say so where pairs share a boot and comparisons do not: plans were once made that way."""
+    together = analysis.plan.together
+    shared = sum(together(pair.comparison) for pair in analysis.pairs)
+    if not shared or all(together(question.comparison) for question in analysis.questions):
+        return []
+    return [
+        f"Both arms of {_many(shared, 'A/A pair')} were measured within one setting up, which"
+        " comparisons between settings-up were not: what differs from one boot or start of an"
+        " environment to the next is not in these figures, and they are too small for those."
     ]
 
 
