@@ -164,6 +164,7 @@ def unpaired_ratio(
         sd_log=None,
         n_used=min(a.size, b.size),
         n_dropped=0,
+        paired=False,
     )
 
 

@@ -258,7 +258,8 @@ def test_pairs_that_shared_a_boot_where_cells_did_not_are_said_to_show_too_littl
     """As results have them from before second arms were set up by themselves."""
     text = TEXT % ("Old", "Planned by an earlier version.")
     record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=100), text)
-    assert not any("one setting up" in said for said in remarks.noise(analysis.analyse(record)))
+    said = remarks.noise(analysis.analyse(record))
+    assert not any("one setting up" in sentence for sentence in said)
     path = record.folder / "plan.json"
     old = json.loads(path.read_text())
     for number, block in enumerate(old["blocks"]):
@@ -269,6 +270,13 @@ def test_pairs_that_shared_a_boot_where_cells_did_not_are_said_to_show_too_littl
         old["blocks"][number] = list(together.values())
     path.write_text(json.dumps(old))
     assert "Both arms of 2 A/A pairs" in remarks.noise(analysis.analyse(record))[0]
+
+
+def test_pairs_that_could_not_be_found_different_bound_nothing(tmp_path, found):
+    text = TEXT % ("Few", "Two blocks.")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=100), text)
+    assert "says nothing of false positives" in remarks.noise(analysis.analyse(record))[-1]
+    assert " of 2 at level 0.05" in remarks.noise(found)[-1]
 
 
 def test_a_busy_machine_is_told_at_the_top(tmp_path):

@@ -261,6 +261,17 @@ def test_few_pairs_bound_the_false_positive_rate_loosely():
     assert noise_floor(pairs).false_positive_upper == pytest.approx(1 - 0.05**0.5)
 
 
+def test_pairs_that_cannot_be_found_different_are_no_evidence_of_few_false_positives():
+    few = paired_ratio([1.0, 1.1, 1.2, 1.0, 1.0], [1.1, 1.0, 1.0, 1.2, 1.1])
+    enough = paired_ratio([1.0, 1.1] * 3, [1.1, 1.0] * 3)
+    found = noise_floor([few, few, enough])
+    assert found.pairs == 3
+    assert (found.false_positives.count, found.false_positives.of) == (0, 1)
+    alone = noise_floor([few])
+    assert alone.sd_percent is not None
+    assert (alone.false_positives.share, alone.false_positive_upper) == (None, 1.0)
+
+
 def test_no_pairs_know_nothing():
     found = noise_floor([paired_ratio([1.0], [1.0])])
     assert (found.pairs, found.sd_percent, found.false_positive_upper) == (0, None, 1.0)

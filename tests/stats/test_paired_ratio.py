@@ -267,6 +267,21 @@ def test_five_blocks_are_never_a_finding():
     assert verdict(10.0, n=5) is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_below_six_blocks_nothing_is_equivalent_however_narrow_students_interval_is(n):
+    few = paired_ratio(*draw(n, 1.0, spread=1e-5))
+    assert few.ratio.within(1 / 1.03, 1.03)
+    said = judge(few, few.p, margin=0.03)
+    assert said.verdict is Verdict.INCONCLUSIVE
+    assert said.reason == f"{n} complete blocks are too few for a verdict"
+    assert verdict(1.0, n=6, spread=1e-5, margin=0.03) is Verdict.EQUIVALENT
+
+
+def test_a_comparison_that_is_not_paired_has_the_interval_that_its_maker_declares():
+    few = replace(paired_ratio(*draw(4, 1.0, spread=1e-5)), paired=False)
+    assert judge(few, few.p, margin=0.03).verdict is Verdict.EQUIVALENT
+
+
 def test_no_blocks_are_inconclusive():
     assert judge(paired_ratio([None], [1.0]), 0.0).verdict is Verdict.INCONCLUSIVE
 

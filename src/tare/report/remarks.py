@@ -11,6 +11,7 @@ from tare.analysis import Analysis, CellView
 from tare.report import numbers
 from tare.report.wording import Names, interval_text
 from tare.stats import Verdict
+from tare.stats.noise import NoiseFloor
 
 __all__ = ["busy", "failures", "noise", "observations", "outcome"]
 
@@ -73,7 +74,6 @@ def noise(analysis: Analysis) -> list[str]:
         return [
             "No A/A pair has two complete blocks yet, so the noise floor of this run is unknown."
         ]
-    false = floor.false_positives
     spread = numbers.percent(floor.sd_percent).bare
     return [
         *_shared_setting_up(analysis),
@@ -82,11 +82,23 @@ def noise(analysis: Analysis) -> list[str]:
         f" {spread} (standard deviation).",
         f"With as many blocks, a difference of {numbers.percent(floor.detectable_percent)} would be"
         " found four times in five (one comparison, unadjusted).",
+        _false_positives(floor),
+    ]
+
+
+def _false_positives(floor: NoiseFloor) -> str:
+    false = floor.false_positives
+    if not false.of:
+        return (
+            "No A/A pair has the blocks in which a difference could be found at level"
+            f" {floor.alpha:g}, so this run says nothing of false positives."
+        )
+    return (
         f"False positives among the A/A pairs: {false.count} of {false.of} at level"
         f" {floor.alpha:g}. So few pairs bound the rate only by"
         f" {numbers.share(floor.false_positive_upper)} (one-sided 95 %); the simulations behind"
-        " the method bound it better.",
-    ]
+        " the method bound it better."
+    )
 
 
 def _shared_setting_up(analysis: Analysis) -> list[str]:

@@ -21,7 +21,7 @@ __all__ = ["Ratio", "paired_ratio"]
 
 @dataclass(frozen=True)
 class Ratio:
-    """Cell a over cell b, paired by block, with the absolute values behind it."""
+    """Cell a over cell b, with the absolute values behind it."""
 
     ratio: Interval
     """Geometric mean of a/b over blocks, without unit."""
@@ -39,6 +39,9 @@ class Ratio:
     """Blocks in which both cells have a value."""
     n_dropped: int
     """Blocks in which only one of them has."""
+    paired: bool = True
+    """By block, so that the interval inverts the sign-flip test wherever the blocks allow it; False
+    where the two cells share no block."""
 
     @property
     def percent(self) -> float | None:

@@ -84,8 +84,8 @@ def mean_interval(
     """Estimate the mean of independent block values.
 
     Below 6 blocks the sign-flip interval does not exist at 95 %; then Student's is returned and
-    says so in `method`. It leans on normality, and no verdict can follow from it, because the
-    sign-flip p-value cannot be small enough either. One block has an estimate and no interval.
+    says so in `method`. It leans on normality, and no verdict of a paired comparison follows from
+    it (`judge`). One block has an estimate and no interval.
 
     Args:
         values: shape (blocks,), finite, any unit.

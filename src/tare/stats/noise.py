@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from tare.stats import signflip
 from tare.stats.compare import Ratio
 from tare.stats.interval import check_confidence
 from tare.stats.proportion import Proportion, proportion, upper_bound
@@ -37,7 +38,7 @@ class NoiseFloor:
     """The effect that a comparison over as many blocks finds with 80 % power at level alpha,
     unadjusted, in percent (t approximation)."""
     false_positives: Proportion
-    """Pairs with p at most alpha, of pairs."""
+    """Pairs with p at most alpha, of those whose blocks can give such a p (6 at 5 %)."""
     false_positive_upper: float
     """One-sided 95 % upper bound of the false-positive rate. With few pairs it is large: no false
     positive in two pairs bounds the rate by 0.78 only."""
@@ -59,9 +60,11 @@ def noise_floor(pairs: Sequence[Ratio], alpha: float = 0.05, power: float = 0.8)
     check_confidence(alpha)
     check_confidence(power)
     usable = [pair for pair in pairs if pair.sd_log is not None]
-    found = sum(pair.p <= alpha for pair in usable)
-    false_positives = proportion(found, len(usable))
-    upper = upper_bound(found, len(usable))
+    # A pair of too few blocks cannot be wrong, so it is no evidence of being right.
+    able = [pair for pair in usable if signflip.smallest_p(pair.n_used) <= alpha]
+    found = sum(pair.p <= alpha for pair in able)
+    false_positives = proportion(found, len(able))
+    upper = upper_bound(found, len(able))
     if not usable:
         return NoiseFloor(0, None, None, None, None, false_positives, upper, alpha)
     freedom = np.array([pair.n_used - 1 for pair in usable])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tare.stats import signflip
 from tare.stats.compare import Ratio
 from tare.stats.family import holm
 
@@ -56,13 +57,14 @@ def judge(
        is significant: the margin says what matters.
     2. *slower* or *faster* (*more* or *less*): the family-adjusted p is at most alpha and the
        interval excludes 1.
-    3. *inconclusive*: anything else, absence and NaN included.
+    3. *inconclusive*: anything else, absence and NaN included, and every paired comparison of fewer
+       blocks than its interval needs (6 at 95 %), where Student's stands in.
 
     Verdicts 1 and 2 are refused as *below instrument* where what they speak of, the margin or the
     difference, is smaller than the instrument's own floor.
 
     Args:
-        comparison: from `paired_ratio`.
+        comparison: from `paired_ratio`; or unpaired, with the interval that its maker declares.
         adjusted_p: its p-value after Holm over the family.
         alpha: family-wise error rate, 0 to 1.
         margin: the declared equivalence margin as a fraction (0.03 is ±3 %), or None.
@@ -96,6 +98,9 @@ def _say(
     ratio, base = comparison.ratio, comparison.b.estimate
     if ratio.estimate is None or base is None or not ratio.resolved:
         return Verdict.INCONCLUSIVE, f"{ratio.n} complete blocks give no interval", None
+    if comparison.paired and signflip.smallest_p(ratio.n) > 1.0 - ratio.confidence:
+        # Student's interval leans on normality, which so few blocks cannot show.
+        return Verdict.INCONCLUSIVE, f"{ratio.n} complete blocks are too few for a verdict", None
     if margin is not None and ratio.within(1.0 / (1.0 + margin), 1.0 + margin):
         reason = f"the interval lies within the declared ±{100 * margin:g} %"
         return Verdict.EQUIVALENT, reason, margin * base
