@@ -71,6 +71,23 @@ def test_a_unit_that_means_nothing_is_named_with_its_line_wherever_it_stands():
         assert "'3 apples' has an unknown unit" in line
 
 
+@pytest.mark.parametrize(
+    ("setting", "key", "said"),
+    [
+        ("margin: 3", "margin", "'3' is 300 %"),
+        ("margin: 0 %", "margin", "'0 %' is 0 %"),
+        ("margin: 100 %", "margin", "'100 %' is 100 %"),
+        ("blocks: {until: 3}", "blocks.until", "'3' is 300 %"),
+        ("blocks: {until: 0 %}", "blocks.until", "'0 %' is 0 %"),
+        ("deadlines: [10 ms, 0 ms]", "deadlines.1", "'0 ms' leaves no time at all"),
+    ],
+)
+def test_a_quantity_that_nothing_could_be_judged_by_is_refused_before_the_run(setting, key, said):
+    (line,) = problems(GOOD + setting + "\n")
+    assert line.startswith(f"x.yaml:7: {key}: {said}")
+    assert "such as" in line
+
+
 def test_a_misspelt_factor_is_guessed():
     (line,) = problems(GOOD.replace("server_work", "server_wrk"))
     assert "x.yaml:5" in line

@@ -22,6 +22,8 @@ from tare.errors import UsageError
         (units.frequency, "2 kHz", 2000.0),
         (units.fraction, "3 %", 0.03),
         (units.fraction, 0.03, 0.03),
+        (units.fraction, "99.9 %", 0.999),
+        (units.deadline, "100 us", 100_000),
     ],
 )
 def test_quantities_are_read_as_people_write_them(parse, written, value):
@@ -40,6 +42,11 @@ def test_quantities_are_read_as_people_write_them(parse, written, value):
         (units.duration, "1e400 s"),
         (units.duration, "nan s"),
         (units.fraction, "3 s"),
+        (units.fraction, "0 %"),
+        (units.fraction, "100 %"),
+        (units.fraction, 3),
+        (units.deadline, "0 ms"),
+        (units.deadline, "0.1 ns"),
         (units.frequency, "3 bit/s"),
     ],
 )
@@ -50,9 +57,12 @@ def test_what_is_no_quantity_is_refused_with_an_example(parse, written):
 
 @given(st.text(max_size=30))
 def test_no_text_does_worse_than_a_usage_error(text):
-    for parse in (units.size, units.duration, units.bit_rate, units.frequency, units.fraction):
+    for parse in (units.size, units.duration, units.bit_rate, units.frequency):
         with suppress(UsageError):
             assert parse(text) >= 0
+    for parse in (units.fraction, units.deadline):
+        with suppress(UsageError):
+            assert parse(text) > 0
 
 
 @given(st.integers(0, 10**13))

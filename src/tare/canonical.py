@@ -127,7 +127,7 @@ class _Canonical:
         deadlines = self._document.get("deadlines")
         if isinstance(deadlines, list):
             for i, value in enumerate(deadlines):
-                self._problems += _problem_of(units.duration, value, ("deadlines", i))
+                self._problems += _problem_of(units.deadline, value, ("deadlines", i))
         if not self._workload.response_times:
             for field in ("deadlines", "causes", "floor"):
                 if self._document.get(field):

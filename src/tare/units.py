@@ -86,6 +86,14 @@ def duration(text: object, examples: str = "a duration such as '100 us' or '10 m
     return round(_magnitude(text, "nanosecond", examples))
 
 
+def deadline(text: object) -> int:
+    """Nanoseconds of a duration above 0."""
+    found = duration(text)
+    if found == 0:
+        raise UsageError(f"{str(text)!r} leaves no time at all: write a duration such as '10 ms'")
+    return found
+
+
 def bit_rate(text: object) -> int:
     """Bits a second of a rate such as `100 Mbit/s`."""
     return round(_magnitude(text, "bit/second", "a rate such as '100 Mbit/s'"))
@@ -97,8 +105,17 @@ def frequency(text: object) -> float:
 
 
 def fraction(text: object) -> float:
-    """A plain fraction of a share such as `3 %` or `0.03`."""
-    return _magnitude(text, "dimensionless", "a share such as '3 %'")
+    """A plain fraction, above 0 and below 1, of a share such as `3 %` or `0.03`.
+
+    `3` is three times the whole: it is refused, since whoever writes it means 3 %.
+    """
+    found = _magnitude(text, "dimensionless", "a share such as '3 %'")
+    if not 0.0 < found < 1.0:
+        raise UsageError(
+            f"{str(text)!r} is {100.0 * found:g} %, and has to lie above 0 % and below 100 %: write"
+            " a share such as '3 %'"
+        )
+    return found
 
 
 def show_duration(nanoseconds: float) -> str:
