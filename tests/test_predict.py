@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 import records
 from tare import predict
 from tare.claims import prediction
-from tare.errors import UsageError
+from tare.cli import foretelling
+from tare.errors import TareError, UsageError
+from tare.predict import calibration as calibrations
 from tare.predict.calibration import Calibration, Known
 from tare.predict.ground import Target
 from tare.predict.model import KINDS, Ground, fit, log_additive, terms
@@ -266,6 +268,57 @@ def test_a_check_scores_both_models(tmp_path):
     assert ours.covered is not None
     made = predict.calibrate(predict.targets(record)[0], truth)
     assert len(made.known) == 1
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A calibration in the place of the one that ships."""
+    path = tmp_path / "ships" / "calibration.json"
+    path.parent.mkdir()
+    path.write_text(CALIBRATION.to_json())
+    monkeypatch.setattr(calibrations, "path", lambda: path)
+    return path
+
+
+def both(folder, *environments):
+    """A start, and what was measured after all, in these environments beside the host."""
+    text = EXPERIMENT.replace("[native, uml]", f"[native, {', '.join(environments)}]")
+    text = text.replace("{environment: uml,", f"{{environment: [{', '.join(environments)}],")
+    whole = text.replace(text[text.index("exclude:") : text.index("baseline:")], "")
+    recipe = records.Recipe(blocks=2, requests=200, truth_us=truth_us)
+    started = start(folder / "r", environments=("native", *environments), text=text)
+    return started.folder, records.make(folder / "truth", recipe, whole).folder
+
+
+def test_results_of_one_environment_do_not_replace_the_calibration_that_ships(tmp_path, kept):
+    begun, truth = both(tmp_path, "uml")
+    with pytest.raises(UsageError, match="a calibration of 1 environments") as caught:
+        foretelling.predict(begun, check=truth, record=True)
+    assert "more environments" in caught.value.remedy
+    assert kept.read_text() == CALIBRATION.to_json()
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+def test_a_check_that_fails_does_not_replace_the_calibration_that_ships(tmp_path, kept):
+    begun, _ = both(tmp_path / "three", "container", "gvisor", "uml")
+    _, truth = both(tmp_path / "two", "container", "gvisor")
+    with pytest.raises(UsageError, match="measured none"):
+        foretelling.predict(begun, environment="uml", check=truth, record=True)
+    assert kept.read_text() == CALIBRATION.to_json()
+
+
+def test_results_of_several_environments_become_the_calibration_that_ships(tmp_path, kept):
+    begun, truth = both(tmp_path, "container", "gvisor", "uml")
+    foretelling.predict(begun, check=truth, record=True)
+    assert set(predict.shipped().environments) == {"container", "gvisor", "uml"}
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+def test_a_calibration_that_cannot_be_written_leaves_the_one_that_ships(kept):
+    (kept.parent / "calibration.json.part").mkdir()
+    with pytest.raises(TareError, match="cannot keep the calibration"):
+        calibrations.keep(CALIBRATION.without("qemu"))
+    assert kept.read_text() == CALIBRATION.to_json()
 
 
 def test_the_calibration_that_ships_holds_where_each_environment_is_left_out():

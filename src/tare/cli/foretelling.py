@@ -52,19 +52,20 @@ def predict(
     if record and check is None:
         raise UsageError("--record needs --check: a calibration holds what was measured too")
     start = Record(result)
-    if record and check is not None:
-        found, _ = predicting.targets(start)
-        made = predicting.calibrate(found, Record(check))
-        calibration.path().write_text(made.to_json(), encoding="utf-8")
-        printing.say("", f"{len(made.known)} responses kept in {calibration.path()}")
-    foretold = predicting.foretell(start, predicting.shipped(), used=check is None)
+    truth = None if check is None else Record(check)
+    made = predicting.calibrate(predicting.targets(start)[0], truth) if record and truth else None
+    foretold = predicting.foretell(start, made or predicting.shipped(), used=truth is None)
     chosen = [
         p
         for p in foretold.predictions
         if p.statistic == statistic and environment in (None, p.target.environment)
     ]
-    if check is not None:
-        checked = predicting.check(chosen, Record(check))
+    checked = predicting.check(chosen, truth) if truth and chosen else []
+    if made is not None:
+        # Last of all that can fail: what ships is replaced by what was seen to work.
+        calibration.keep(made)
+        printing.say("", f"{len(made.known)} responses kept in {calibration.path()}")
+    if checked:
         _show_checked(checked, as_json=json_)
     elif json_:
         printing.show_json([_as_json(p) for p in chosen])

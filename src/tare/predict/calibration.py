@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -17,12 +18,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from tare.errors import UsageError
+from tare.errors import TareError, UsageError
 from tare.predict.ground import Refusal, Target
 from tare.predict.model import KINDS, Ground, fit, terms
 from tare.stats.forecast import prediction_factor
 
-__all__ = ["Calibration", "Known", "Prediction", "shipped"]
+__all__ = ["Calibration", "Known", "Prediction", "keep", "shipped"]
 
 CONFIDENCE = 0.90
 _FAR = 2.0
@@ -180,6 +181,32 @@ def _ratios(ground: Ground) -> dict[str, float]:
 def path() -> Path:
     """Where the calibration that ships lies."""
     return Path(str(resources.files("tare.predict").joinpath("calibration.json")))
+
+
+def keep(calibration: Calibration) -> None:
+    """Make a calibration the one that ships, whole or not at all.
+
+    Raises:
+        UsageError: it knows too few environments to foretell anything.
+        TareError: it cannot be written.
+    """
+    if (known := len(calibration.environments)) < _FEWEST:
+        raise UsageError(
+            f"these results make a calibration of {known} environments, and one that foretells"
+            f" anything needs {_FEWEST}: the one that ships stays as it is",
+            "run predict.yaml and prediction-check.yaml with the same levels in more environments",
+        )
+    part = path().with_suffix(".json.part")
+    try:
+        part.write_text(calibration.to_json(), encoding="utf-8")
+        part.replace(path())
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise TareError(
+            f"cannot keep the calibration in {path()}: {error.strerror}",
+            "make room there, or make it writable, and repeat the command",
+        ) from error
 
 
 def shipped() -> Calibration:
