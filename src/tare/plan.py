@@ -87,6 +87,11 @@ class Plan(BaseModel):
         return tuple(c for c in self.comparisons if c.family)
 
     @property
+    def watched(self) -> tuple[Comparison, ...]:
+        """Whose intervals decide when to stop: the family's; every effect's where it is empty."""
+        return self.family or tuple(c for c in self.comparisons if c.kind == "effect")
+
+    @property
     def counted(self) -> tuple[Visit, ...]:
         """The settings-up in which operations are counted: a block's, but for second arms."""
         return tuple(

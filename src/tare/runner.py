@@ -146,10 +146,8 @@ class _Run:
         return Outcome(decision, blocks, len(self._done), failed)
 
     def _decide(self, blocks: int) -> Decision:
-        family = {c.id for c in self._plan.family}
-        widths = analysis.half_widths(self.record) if blocks else {}
         return decide(
-            {name: widths.get(name) for name in family},
+            analysis.half_widths(self.record),
             blocks=blocks,
             min_blocks=self._plan.min_blocks,
             max_blocks=len(self._plan.blocks),

@@ -104,12 +104,8 @@ def _floor(sessions: Sessions, comparison: Comparison) -> float | None:
 
 
 def half_widths(plan: Plan, sessions: Sessions, statistic: str) -> dict[str, float | None]:
-    """Half-width in percent of every comparison that the stopping rule watches.
-
-    That is the family; all effects where the experiment has none.
-    """
-    watched = plan.family or tuple(c for c in plan.comparisons if c.kind == "effect")
-    return {c.id: _ratio(sessions, c, statistic).half_width_percent for c in watched}
+    """Half-width in percent of every comparison that the stopping rule watches."""
+    return {c.id: _ratio(sessions, c, statistic).half_width_percent for c in plan.watched}
 
 
 def _ratio(sessions: Sessions, comparison: Comparison, statistic: str) -> Ratio:

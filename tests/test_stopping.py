@@ -1,0 +1,63 @@
+"""When a run stops: by the widths that the analysis gives and the plan declares, and no others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import records
+from tare import analysis, experiment, runner
+from tare.stats.stopping import Action
+from tare.workloads import registry
+
+TEXT = """\
+title: How wide?
+factors: {environment: [native, container], transport: [udp, cyclonedds]}
+baseline: {environment: native}
+blocks: {min: 8, max: 10, until: %s}
+"""
+NOTHING_JUDGED = "family: {transport: tcp}\n"
+
+
+def decided(record, blocks):
+    """What a run of this record decides after so many blocks."""
+    nowhere = Path("/nowhere")
+    absent: Any = None
+    run = runner._Run(
+        record=record,
+        experiment=experiment.load(record.experiment_path),
+        workload=registry.by_name()["request-reply"],
+        programs=nowhere,
+        cache=nowhere,
+        on_progress=lambda _: None,
+        writer=absent,
+        registry=absent,
+        scratch=nowhere,
+    )
+    return run._decide(blocks)
+
+
+@pytest.mark.parametrize("family", ["", NOTHING_JUDGED])
+def test_blocks_go_on_until_what_is_watched_is_narrow(tmp_path, family):
+    recipe = records.Recipe(requests=100)
+    wide = records.make(tmp_path / "wide", recipe, TEXT % "0.01 %" + family)
+    found = decided(wide, 8)
+    assert found.action is Action.CONTINUE
+    assert set(found.wide) == {c.id for c in wide.plan.comparisons if c.kind == "effect"}
+    assert set(analysis.half_widths(wide)) == set(found.wide)
+    narrow = records.make(tmp_path / "narrow", recipe, TEXT % "90 %" + family)
+    assert decided(narrow, 8).action is Action.STOP
+    assert decided(narrow, 7).action is Action.CONTINUE
+
+
+def test_only_the_family_is_watched_where_there_is_one(tmp_path):
+    text = TEXT % "0.01 %" + "family: {transport: udp}\n"
+    record = records.make(tmp_path / "r", records.Recipe(requests=100), text)
+    assert decided(record, 8).wide == ("container/udp over native/udp",)
+
+
+def test_before_the_first_block_nothing_is_narrow(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=0), TEXT % "90 %" + NOTHING_JUDGED)
+    found = decided(record, 0)
+    assert found.action is Action.CONTINUE
+    assert found.projected_blocks is None
