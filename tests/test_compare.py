@@ -46,6 +46,22 @@ def test_a_slower_cell_is_found_and_the_others_are_not(earlier, tmp_path):
     assert not compare.fails(found, "faster")
 
 
+@pytest.mark.parametrize("coarse", ["earlier", "later"])
+def test_what_either_instrument_cannot_tell_is_refused(tmp_path, coarse):
+    """0.7 us slower, where one of the two results was taken with a floor of 5 us."""
+    made = {
+        "earlier": make(tmp_path / "a", 1),
+        "later": make(tmp_path / "b", 2, scale={"udp": 1.1}),
+    }
+    path = made[coarse].folder / "trials.ndjson"
+    text = path.read_text()
+    assert '"floor_ns":60.0' in text
+    path.write_text(text.replace('"floor_ns":60.0', '"floor_ns":5000.0'))
+    found = compare.compare(made["earlier"], made["later"])
+    assert set(verdicts(found).values()) == {Verdict.BELOW_INSTRUMENT}
+    assert not compare.fails(found, "different")
+
+
 def test_the_same_thing_twice_does_not_fail(earlier, tmp_path):
     found = compare.compare(earlier, make(tmp_path / "b", 3))
     assert not compare.fails(found, "different")

@@ -27,7 +27,7 @@ from scipy import stats
 
 from tare import experiment as experiments
 from tare import machine
-from tare.analysis.questions import above_below
+from tare.analysis.questions import above_below, instrument_floor
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.errors import UsageError
@@ -116,8 +116,15 @@ def compare(a: Record, b: Record, *, across_machines: bool = False) -> Compariso
         for key in common
     ]
     adjusted = holm([ratio.p for ratio in ratios])
-    declared = registry.by_name()[experiment.workload].statistics[statistic]
+    workload = registry.by_name()[experiment.workload]
+    declared = workload.statistics[statistic]
+    timed = workload.response_times and declared.unit == "ns"
     words = above_below(declared)
+
+    def floor(key: tuple[tuple[str, str], ...]) -> float | None:
+        ends = (after, cells_b[key].id), (before, cells_a[key].id)
+        return instrument_floor(*ends) if timed else None
+
     return Comparison(
         earlier=str(a.folder),
         later=str(b.folder),
@@ -131,7 +138,7 @@ def compare(a: Record, b: Record, *, across_machines: bool = False) -> Compariso
             CellComparison(
                 cells_b[key].id,
                 ratio,
-                judge(ratio, p, alpha=ALPHA, margin=margin, above_below=words),
+                judge(ratio, p, alpha=ALPHA, margin=margin, floor=floor(key), above_below=words),
             )
             for key, ratio, p in zip(common, ratios, adjusted, strict=True)
         ),

@@ -12,7 +12,7 @@ from tare.plan import ALPHA, Comparison, Plan
 from tare.stats import Judgement, Ratio, Verdict, holm, judge, paired_ratio
 from tare.workloads import Statistic
 
-__all__ = ["DESCRIPTIVE", "Question", "above_below", "ask", "half_widths"]
+__all__ = ["DESCRIPTIVE", "Question", "above_below", "ask", "half_widths", "instrument_floor"]
 
 DESCRIPTIVE = ("p50", "mean", "p99")
 """Statistics whose ratios stand beside the declared one's, without a verdict."""
@@ -60,7 +60,10 @@ def ask(
         timed: whether the statistic is a time that the calibrated instrument took.
     """
     ratios = {c.id: _ratio(sessions, c, statistic) for c in plan.comparisons}
-    floors = {c.id: _floor(sessions, c) if timed else None for c in plan.comparisons}
+    floors = {
+        c.id: instrument_floor((sessions, c.cell), (sessions, c.against)) if timed else None
+        for c in plan.comparisons
+    }
     adjusted = holm([ratios[c.id].p for c in plan.family])
     judgements = {
         c.id: judge(
@@ -92,10 +95,10 @@ def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
     return Verdict.SLOWER, Verdict.FASTER
 
 
-def _floor(sessions: Sessions, comparison: Comparison) -> float | None:
-    """The worse of both ends, each by the median of its calibrations."""
+def instrument_floor(*ends: tuple[Sessions, str]) -> float | None:
+    """The worst of the ends, each a cell of some result, by the median of its calibrations; ns."""
     floors = []
-    for cell in (comparison.cell, comparison.against):
+    for sessions, cell in ends:
         trials = sessions.trials_of(cell).values()
         known = [t.calibration["floor_ns"] for t in trials if "floor_ns" in t.calibration]
         if known:
