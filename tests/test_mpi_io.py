@@ -89,18 +89,54 @@ def test_durable_means_a_sync_in_one_arm_and_a_setting_in_the_other() -> None:
     assert "sync" not in PROGRAMS["grid"].argv({**asked, "mpi": "mpich"}, place, Path("/f"))
 
 
-def test_a_result_that_differs_between_arms_is_refused(tmp_path: Path) -> None:
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A job's result, in a folder that knows no other."""
     (tmp_path / "inputs").mkdir()
-    written = tmp_path / "power.wm"
-    written.write_bytes(b"as plain wrote it")
-    assert _agrees(written, levels(cache="plain"), tmp_path)
+    path = tmp_path / "power.wm"
+    path.write_bytes(b"as plain wrote it")
+    return path
+
+
+def test_a_result_that_differs_between_arms_is_refused(written: Path, tmp_path: Path) -> None:
+    assert not _agrees(written, levels(cache="plain"), tmp_path)  # there was no other
     assert _agrees(written, levels(cache="nvio"), tmp_path)
     written.write_bytes(b"as nvio wrote it.")
-    with pytest.raises(TrialError, match="differs from what another arm wrote"):
+    with pytest.raises(TrialError, match=r"cache nvio, differs .* cache plain wrote: one of the"):
         _agrees(written, levels(cache="nvio"), tmp_path)
     written.unlink()
     with pytest.raises(TrialError, match="cannot be read back"):
         _agrees(written, levels(cache="nvio"), tmp_path)
+
+
+def test_a_cache_that_comes_first_is_not_what_plain_mpi_io_is_held_to(
+    written: Path, tmp_path: Path
+) -> None:
+    wrong, right = b"as nvio wrote it.", written.read_bytes()
+    written.write_bytes(wrong)
+    assert not _agrees(written, levels(cache="nvio"), tmp_path)
+    written.write_bytes(right)
+    with pytest.raises(TrialError, match=r"cache plain, differs .* cache nvio wrote: one of the"):
+        _agrees(written, levels(cache="plain"), tmp_path)
+    assert _agrees(written, levels(cache="plain"), tmp_path)
+    written.write_bytes(wrong)
+    with pytest.raises(TrialError, match="cache nvio, differs"):
+        _agrees(written, levels(cache="nvio"), tmp_path)
+
+
+def test_without_plain_mpi_io_arms_are_compared_with_each_other(
+    written: Path, tmp_path: Path
+) -> None:
+    assert not _agrees(written, levels(cache="nvio write=async"), tmp_path)
+    assert _agrees(written, levels(cache="nvio"), tmp_path)
+    written.write_bytes(b"as nvio wrote it.")
+    with pytest.raises(TrialError, match="cache nvio write=async wrote"):
+        _agrees(written, levels(cache="nvio"), tmp_path)
+
+
+def test_results_of_other_programs_are_not_compared(written: Path, tmp_path: Path) -> None:
+    assert not _agrees(written, levels(power="2"), tmp_path)
+    assert not _agrees(written, levels(power="3"), tmp_path)
 
 
 def test_what_a_file_system_forgets_is_still_there(tmp_path: Path) -> None:

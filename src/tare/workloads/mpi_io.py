@@ -178,7 +178,7 @@ class MpiIo(rows.InEnvironment):
 
         Raises:
             TrialError: the file system cannot be mounted, the job failed, nvio did not serve it, or
-                what it wrote differs from what another arm wrote.
+                what it wrote and what another arm wrote differ.
         """
         if not isinstance(inside, InsideFileSystem):
             raise TareError(f"an MPI job needs a file system, not {type(inside).__name__}")
@@ -224,7 +224,13 @@ def _closing(levels: Mapping[str, str]) -> tuple[Cache, Mapping[str, str]]:
 
 
 def _agrees(written: Path, levels: Mapping[str, str], scratch: Path) -> bool:
-    """Compare a result with that of the cell's other arms in this run; the first one is kept.
+    """Compare a result with that of the cell's other arms in this run.
+
+    All are held to what plain MPI-IO wrote, as soon as it has, and until then to what came first:
+    the order of arms is drawn, and a cache must not make its own mistake the measure of the others.
+
+    Returns:
+        Whether there was anything to compare it with.
 
     Raises:
         TrialError: it differs, or is not there.
@@ -239,11 +245,13 @@ def _agrees(written: Path, levels: Mapping[str, str], scratch: Path) -> bool:
                 checksum = zlib.crc32(chunk, checksum)
     except OSError as error:
         raise TrialError(f"the result cannot be read back: {error.strerror}") from error
-    if not kept.exists():
-        kept.write_text(str(checksum))
-    elif kept.read_text() != str(checksum):
+    arm = levels["cache"]
+    before, other = json.loads(kept.read_text()) if kept.exists() else (None, None)
+    if before is None or (arm == PLAIN and other != PLAIN):
+        kept.write_text(json.dumps((checksum, arm)))
+    if before not in (None, checksum):
         raise TrialError(
-            f"{written.name} differs from what another arm wrote: the program's result depends on"
-            " the cache"
+            f"{written.name}, written with cache {arm}, differs from what cache {other} wrote:"
+            " one of the two is wrong, or the program's result is not always the same"
         )
-    return True
+    return before is not None
