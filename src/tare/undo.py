@@ -110,10 +110,18 @@ def _undo_cgroup(entry: Entry) -> bool:
         return False
     for name, _, _ in os.walk(path, topdown=False):
         directory = Path(name)
-        procs = [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
-        kill(procs, lambda _: True)
+        _kill_inmates(directory)
         _remove_cgroup(directory)
     return True
+
+
+def _kill_inmates(directory: Path) -> None:
+    """Kill a cgroup's processes; none that left it meanwhile, or has the pid of one that ended."""
+
+    def inmates() -> list[int]:
+        return [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
+
+    kill(inmates(), lambda pid: pid in inmates())
 
 
 def _remove_cgroup(directory: Path) -> None:

@@ -15,6 +15,7 @@ from tare.command import Command
 from tare.errors import TareError
 from tare.leftovers import clean
 from tare.process import start
+from tare.undo import Entry, undo
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -101,6 +102,27 @@ registry.add("cgroup", values[0])
         (cgroup / "leaf" / "cgroup.procs").write_text(str(inmate.pid))
         assert clean(tmp_path / "root") == [f"cgroup {cgroup}"]
         assert not inmate.alive()
+    assert not cgroup.exists()
+
+
+def test_who_is_not_in_the_cgroup_once_his_pid_is_pinned_is_not_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one who got the pid of an inmate that ended between being listed and being pinned."""
+    cgroup = cgroup_named("tare")
+    cgroup.mkdir()
+    pin = os.pidfd_open
+
+    def late(pid: int) -> int:
+        (cgroup.parent / "cgroup.procs").write_text(str(pid))
+        return pin(pid)
+
+    with start(Command(("sleep", "60"))) as bystander:
+        (cgroup / "cgroup.procs").write_text(str(bystander.pid))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pidfd_open", late)
+            assert undo(Entry("cgroup", str(cgroup)))
+        assert bystander.alive()
     assert not cgroup.exists()
 
 
