@@ -1,20 +1,21 @@
 //! Unix and TCP sockets behind one type.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
 use crate::address::Address;
 use crate::error::Error;
 
-/// A peer that acknowledges nothing for this long is dead.
+/// A peer that acknowledges nothing for this long, or accepts nothing, is dead.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 /// Kernel buffers hold stream bytes too, so they are kept small.
@@ -36,8 +37,8 @@ impl Socket {
     /// If nobody accepts there.
     pub fn connect(what: &'static str, address: &Address) -> Result<Self, Error> {
         let connected = match address {
-            Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
-            Address::Tcp(host) => TcpStream::connect(host).map(Self::Tcp),
+            Address::Unix(path) => connect_unix(path).map(Self::Unix),
+            Address::Tcp(host) => connect_tcp(host).map(Self::Tcp),
         };
         let socket = connected.map_err(|source| Error::Connect {
             what,
@@ -188,6 +189,31 @@ impl Socket {
         };
         reference.set_send_buffer_size(BUFFER_BYTES)
     }
+}
+
+/// As `UnixStream::connect`, which waits without end for a listener that accepts nothing and has as
+/// many waiting as it wants.
+fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_write_timeout(Some(DEAD_AFTER))?;
+    socket.connect(&SockAddr::unix(path)?).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    })?;
+    socket.set_write_timeout(None)?;
+    Ok(socket.into())
+}
+
+/// As `TcpStream::connect`, which waits for minutes where packets vanish.
+fn connect_tcp(host: &str) -> io::Result<TcpStream> {
+    let mut failure: io::Error = io::ErrorKind::AddrNotAvailable.into();
+    for address in host.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, DEAD_AFTER) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 impl Read for Socket {
