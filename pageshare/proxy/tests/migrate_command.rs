@@ -2,7 +2,10 @@
 
 mod lab;
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Child, Output};
 use std::time::Duration;
 
 use lab::{Fate, Guest, Stage};
@@ -13,14 +16,20 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&text).expect("a record is JSON")
 }
 
+/// Waits for a command; what it came to, and what it said on standard error.
+fn end(command: Child) -> (Output, String) {
+    let output = command.wait_with_output().expect("our own child");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
 #[test]
 fn the_guest_arrives_and_the_summary_says_what_it_took() {
     let mut stage = Stage::set();
     stage.slow(1 << 20);
     let record = stage.directory.path().join("record.json");
     let path = record.to_str().expect("a plain path");
-    let output = stage.migrate(&["--record", path]).wait_with_output().expect("our own child");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (output, said) = end(stage.migrate(&["--record", path]));
     assert!(output.status.success(), "{said}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("downtime"));
     assert_eq!(stage.source.state(), "postmigrate");
@@ -73,8 +82,7 @@ fn the_guest_stays_when_the_receiver_is_killed() {
 fn a_destination_that_awaits_nothing_is_refused_and_the_guest_is_not_touched() {
     let mut stage = Stage::set();
     stage.destination = Guest::running();
-    let output = stage.migrate(&[]).wait_with_output().expect("our own child");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, said) = end(stage.migrate(&[]));
     assert!(said.contains("awaits no migration"), "{said}");
     assert_eq!(stage.source.state(), "running");
 }
@@ -103,4 +111,35 @@ fn the_guest_runs_once_when_the_last_word_is_lost_with_the_driver() {
     stage.release();
     let (fate, said) = stage.resume();
     assert_eq!(fate, Fate::Stayed, "{said}");
+}
+
+#[test]
+fn the_exit_code_says_where_the_guest_is_when_nothing_can_be_written() {
+    let mut stage = Stage::set();
+    stage.slow(1 << 20);
+    let mut driver = stage.migrate(&["--record", "/dev/full"]);
+    // Nobody reads what it says.
+    drop((driver.stdout.take(), driver.stderr.take()));
+    assert_eq!(driver.wait().expect("our own child").code(), Some(0));
+    assert_eq!(stage.destination.state(), "running");
+}
+
+#[test]
+fn a_receiver_that_cannot_write_its_record_serves_on() {
+    let mut stage = Stage::set();
+    let record = stage.directory.path().join("receive.json");
+    std::fs::create_dir(record).expect("the scratch directory is writable");
+    stage.slow(1 << 20);
+    let (output, said) = end(stage.migrate(&[]));
+    assert!(output.status.success(), "{said}");
+    lab::wait_for("the receiver to say so", || {
+        stage.receiver.log().contains("receive.json").then_some(())
+    });
+    let address = stage.wire.strip_prefix("tcp:").expect("TCP");
+    let mut stranger = TcpStream::connect(address).expect("the receiver listens");
+    stranger.write_all(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n").expect("connected");
+    drop(stranger);
+    lab::wait_for("the receiver to turn a stranger away", || {
+        stage.receiver.log().contains("turned away").then_some(())
+    });
 }

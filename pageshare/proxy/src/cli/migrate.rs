@@ -1,5 +1,6 @@
 //! `pageshare migrate`.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::args::MigrateArgs;
-use super::proxies::sender;
+use super::proxies::{append, sender};
 use super::to_json;
 use crate::address::Address;
 use crate::drive::{Driver, Outcome, Progress};
@@ -76,7 +77,8 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     listener.remove();
     let record = records.recv_timeout(ACCOUNT).ok();
     if let Some(record) = &record {
-        print!("{}", summary(record, last, seconds));
+        // Who has closed our output does not want it.
+        let _ = std::io::stdout().write_all(summary(record, last, seconds).as_bytes());
     }
     if let Some(path) = &arguments.record {
         let whole = json!({
@@ -88,7 +90,10 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
             "rounds": last.rounds,
             "proxy": record,
         });
-        super::proxies::append(path, &to_json(&whole)?)?;
+        if let Err(error) = to_json(&whole).and_then(|line| append(path, &line)) {
+            // The exit code says where the guest is.
+            warn!("{error}");
+        }
     }
     Ok(say(outcome))
 }
@@ -151,7 +156,9 @@ fn bar() -> ProgressBar {
 fn summary(record: &Record, last: Progress, seconds: f64) -> String {
     #[allow(clippy::cast_precision_loss)] // For people.
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let saved = 100 - (record.wire_sent * 100).checked_div(record.stream_bytes).unwrap_or(100);
+    let sent = (record.wire_sent * 100).checked_div(record.stream_bytes).unwrap_or(100);
+    // What cannot be shared or compressed costs a little more than it is.
+    let saved = 100 - i64::try_from(sent).unwrap_or(i64::MAX);
     let downtime = last.downtime.map_or_else(|| "unknown".into(), |ms| format!("{ms} ms"));
     let rows = [
         ("time", format!("{seconds:.2} s, {} rounds", last.rounds)),
@@ -173,4 +180,18 @@ fn summary(record: &Record, last: Progress, seconds: f64) -> String {
         ("kept here", format!("{} pages, for the return", record.pages_kept)),
     ];
     rows.iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Account;
+
+    #[test]
+    fn what_cost_more_than_it_spared_is_said_with_its_sign() {
+        let mut record = Account::begin("send", [0; 16]).record();
+        (record.stream_bytes, record.wire_sent) = (100, 103);
+        let text = summary(&record, Progress::default(), 1.0);
+        assert!(text.contains("(-3 % saved)"), "{text}");
+    }
 }

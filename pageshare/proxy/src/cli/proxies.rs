@@ -218,8 +218,11 @@ fn stay(
             ),
             Some(error) => warn!("migration {} failed: {error}", record.migration),
         }
-        if let Some(path) = &life.record {
-            append(path, &to_json(&record)?)?;
+        if let Some(path) = &life.record
+            && let Err(error) = to_json(&record).and_then(|line| append(path, &line))
+        {
+            // Other migrations may be under way, and this one is as it is.
+            warn!("{error}");
         }
         if life.once {
             listener.remove();

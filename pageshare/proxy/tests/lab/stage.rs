@@ -33,7 +33,8 @@ pub struct Stage {
     pub checksum: String,
     /// Where the files lie.
     pub directory: tempfile::TempDir,
-    wire: String,
+    /// Where the receiver listens.
+    pub wire: String,
     incoming: String,
     tap: Option<Tap>,
 }
