@@ -143,3 +143,13 @@ fn a_receiver_that_cannot_write_its_record_serves_on() {
         stage.receiver.log().contains("turned away").then_some(())
     });
 }
+
+#[test]
+fn a_migration_that_does_not_begin_leaves_no_socket() {
+    let mut stage = Stage::set();
+    stage.destination = Guest::running();
+    let socket = stage.directory.path().join("out");
+    let (_, said) = end(stage.migrate(&["--listen", &format!("unix:{}", socket.display())]));
+    assert!(said.contains("awaits no migration"), "{said}");
+    assert!(!socket.exists(), "it is left behind");
+}

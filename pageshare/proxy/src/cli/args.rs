@@ -177,7 +177,9 @@ pub(super) struct MigrateArgs {
     /// --qemu of the receiving proxy. Leave it out if it awaits it already.
     #[arg(long, value_name = "URI")]
     pub(super) incoming: Option<String>,
-    /// Where this host's QEMU shall find this program; needed if QEMU runs as another user.
+    /// Where this host's QEMU shall find this program; needed if QEMU runs as another user, who
+    /// must be able to write to the socket: put it into a directory of that user's group that has
+    /// the set-group-ID bit (chmod 2770), and start this under `umask 007`.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen: Option<Address>,
     /// Finish what a driver left that was killed: let the destination run if the source has

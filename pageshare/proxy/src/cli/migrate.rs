@@ -43,8 +43,8 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     for label in labels.into_iter().flatten().filter(|label| label.is_empty()) {
         name["name"].as_str().unwrap_or_default().clone_into(label);
     }
-    let place = Place::new(arguments.listen.clone())?;
-    let listener = Arc::new(Listener::bind(&place.address)?);
+    let mut place = Place::new(arguments.listen.clone())?;
+    let listener = place.listen()?;
     driver.prepare(arguments.incoming.as_deref(), downtime_limit)?;
 
     let stop = Arc::new(AtomicBool::new(false));
@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     };
     let seconds = begin.elapsed().as_secs_f64();
     bar.finish_and_clear();
-    listener.remove();
+    drop(place);
     let record = records.recv_timeout(ACCOUNT).ok();
     if let Some(record) = &record {
         // Who has closed our output does not want it.
@@ -111,18 +111,19 @@ fn say(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Where the source QEMU finds the proxy: as told, or a socket in a fresh private directory that
-/// is removed when the migration is over.
+/// Where the source QEMU finds the proxy: as told, or a socket in a fresh private directory. Both
+/// are removed when the migration is over, or does not begin.
 struct Place {
     address: Address,
     directory: Option<std::path::PathBuf>,
+    listener: Option<Arc<Listener>>,
 }
 
 impl Place {
     fn new(told: Option<Address>) -> Result<Self, Error> {
         use std::os::unix::fs::DirBuilderExt;
         if let Some(address) = told {
-            return Ok(Self { address, directory: None });
+            return Ok(Self { address, directory: None, listener: None });
         }
         let directory = std::env::temp_dir().join(format!("pageshare-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&directory).map_err(|error| Error::File {
@@ -130,12 +131,22 @@ impl Place {
             path: directory.display().to_string(),
             reason: error.to_string(),
         })?;
-        Ok(Self { address: Address::Unix(directory.join("migrate")), directory: Some(directory) })
+        let address = Address::Unix(directory.join("migrate"));
+        Ok(Self { address, directory: Some(directory), listener: None })
+    }
+
+    fn listen(&mut self) -> Result<Arc<Listener>, Error> {
+        let listener = Arc::new(Listener::bind(&self.address)?);
+        self.listener = Some(Arc::clone(&listener));
+        Ok(listener)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if let Some(listener) = &self.listener {
+            listener.remove();
+        }
         if let Some(directory) = &self.directory {
             // Someone may have removed it before us.
             let _ = std::fs::remove_dir_all(directory);
