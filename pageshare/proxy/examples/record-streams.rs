@@ -227,7 +227,7 @@ impl Qemu {
         let address = Address::Unix(monitor.to_owned());
         let connected = (0..600).find_map(|_| {
             std::thread::sleep(Duration::from_millis(50));
-            Qmp::connect(&address).ok()
+            Qmp::connect("QEMU's monitor", &address, Duration::from_secs(30)).ok()
         });
         Self { child, qmp: connected.expect("QEMU's monitor comes up") }
     }

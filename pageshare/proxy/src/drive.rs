@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::qmp::Qmp;
 
-/// A destination that has every byte loads its devices well within this.
-const LOADING: Duration = Duration::from_secs(60);
+/// A destination that has every byte loads its devices well within this; until then it may not
+/// answer.
+pub const LOADING: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
 /// What one monitor says of its guest and of the migration.

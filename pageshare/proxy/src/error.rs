@@ -43,6 +43,16 @@ pub enum Error {
         /// Whom it led to.
         what: &'static str,
     },
+    /// A QEMU's monitor gives no answer.
+    #[error("{what} at {address}: {reason}")]
+    Monitor {
+        /// Which one.
+        what: &'static str,
+        /// Where.
+        address: Address,
+        /// What came instead.
+        reason: String,
+    },
     /// The peer's bytes are not as they should be.
     #[error(transparent)]
     Wire(#[from] WireError),

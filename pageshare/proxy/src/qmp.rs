@@ -1,6 +1,6 @@
 //! QEMU's monitor, as far as a migration needs it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,49 +9,67 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::socket::Socket;
 
-const MONITOR: &str = "QEMU's monitor";
-
-/// QEMU answers at once, except while it loads device state with its main thread.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// A connection to one QEMU's monitor (`-qmp unix:PATH,server=on,wait=off`).
 pub struct Qmp {
     reader: BufReader<Socket>,
     writer: Socket,
+    what: &'static str,
     address: Address,
+    patience: Duration,
 }
 
 impl Qmp {
-    /// Connects and leaves the monitor ready for commands.
+    /// Connects to `what` and leaves the monitor ready for commands; no answer may take longer than
+    /// `patience`. QEMU answers at once, unless its main thread is busy: while the source writes the
+    /// last of its guest, and while the destination loads the devices.
     ///
     /// # Errors
     /// If there is no monitor, or it is taken by another client.
-    pub fn connect(address: &Address) -> Result<Self, Error> {
-        let lost = || Error::lost(MONITOR, "connecting");
-        let writer = Socket::connect(MONITOR, address)?;
-        let socket = writer.try_clone().map_err(lost())?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(lost())?;
-        let mut qmp = Self { reader: BufReader::new(socket), writer, address: address.clone() };
-        let greeting = qmp.line().map_err(|error| {
-            Error::Refused(format!("{error} (a monitor serves one client at a time)"))
+    pub fn connect(
+        what: &'static str,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let writer = Socket::connect(what, address)?;
+        let reader = writer.try_clone().map_err(|source| Error::Connect {
+            what,
+            address: address.clone(),
+            source,
+        })?;
+        let reader = BufReader::new(reader);
+        let mut qmp = Self { reader, writer, what, address: address.clone(), patience };
+        qmp.be_patient(patience)?;
+        let greeting = qmp.read().map_err(|reason| {
+            qmp.lost(format!("{reason} (a monitor serves one client at a time)"))
         })?;
         if greeting.get("QMP").is_none() {
-            return Err(Error::Refused(format!("{address} is no monitor of QEMU")));
+            return Err(qmp.lost("it is no monitor of QEMU".into()));
         }
         qmp.execute("qmp_capabilities", &json!({}))?;
         Ok(qmp)
     }
 
+    /// How long an answer may take from now on.
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub fn be_patient(&mut self, patience: Duration) -> Result<(), Error> {
+        self.patience = patience;
+        let set = self.writer.set_read_timeout(Some(patience));
+        set.map_err(|error| self.lost(error.to_string()))
+    }
+
     /// Runs a command and returns what it returns.
     ///
     /// # Errors
-    /// If QEMU refuses it, with QEMU's words, or is gone.
+    /// [`Error::Refused`] with QEMU's words, or [`Error::Monitor`] if it gives no answer: whether it
+    /// has obeyed is unknown then, and the connection is of no more use.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, Error> {
         let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
         let sent = self.writer.write_all(line.as_bytes());
-        sent.map_err(Error::lost(MONITOR, "sending a command"))?;
+        sent.map_err(|error| self.lost(error.to_string()))?;
         loop {
-            let mut answer = self.line()?;
+            let mut answer = self.read().map_err(|reason| self.lost(reason))?;
             if let Some(value) = answer.get_mut("return") {
                 return Ok(value.take());
             }
@@ -75,16 +93,67 @@ impl Qmp {
         Ok(status["status"].as_str().unwrap_or_default().to_owned())
     }
 
-    fn line(&mut self) -> Result<Value, Error> {
+    /// The next line, or why there is none.
+    fn read(&mut self) -> Result<Value, String> {
         let mut line = String::new();
-        let length = self
-            .reader
-            .read_line(&mut line)
-            .map_err(Error::lost(MONITOR, "waiting for its answer"))?;
+        let length = self.reader.read_line(&mut line).map_err(|error| match error.kind() {
+            // So says a socket whose time is up.
+            ErrorKind::WouldBlock => format!("no answer for {} s", self.patience.as_secs_f64()),
+            _ => error.to_string(),
+        })?;
         if length == 0 {
-            return Err(Error::Closed { what: MONITOR });
+            return Err("it closed the connection".into());
         }
-        serde_json::from_str(&line)
-            .map_err(|error| Error::Refused(format!("{} is no monitor: {error}", self.address)))
+        serde_json::from_str(&line).map_err(|error| format!("it is no monitor of QEMU: {error}"))
+    }
+
+    fn lost(&self, reason: String) -> Error {
+        Error::Monitor { what: self.what, address: self.address.clone(), reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(10);
+
+    /// What is said of a monitor that says these lines, and then nothing.
+    fn said_of(lines: &'static str, patience: Duration) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("monitor");
+        let listener = UnixListener::bind(&path).unwrap();
+        let monitor = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            client.write_all(lines.as_bytes()).unwrap();
+            client
+        });
+        let address = Address::Unix(path);
+        let connected = Qmp::connect("the monitor", &address, patience);
+        let asked = connected.and_then(|mut qmp| {
+            qmp.be_patient(SHORT)?;
+            qmp.run_state()
+        });
+        let said = asked.unwrap_err().to_string();
+        drop(monitor.join());
+        said.replace(&address.to_string(), "PLACE")
+    }
+
+    #[test]
+    fn a_monitor_that_does_not_answer_is_named_with_how_long_it_was_waited_for() {
+        let said = said_of("{\"QMP\": {}}\n{\"return\": {}}\n", LONG);
+        assert_eq!(said, "the monitor at PLACE: no answer for 0.01 s");
+        let said = said_of("", SHORT);
+        let taken = "no answer for 0.01 s (a monitor serves one client at a time)";
+        assert_eq!(said, format!("the monitor at PLACE: {taken}"));
+    }
+
+    #[test]
+    fn what_does_not_greet_as_a_monitor_is_none() {
+        assert_eq!(said_of("{}\n", LONG), "the monitor at PLACE: it is no monitor of QEMU");
+        assert!(said_of("SSH-2.0\n", LONG).contains("it is no monitor of QEMU"));
     }
 }

@@ -14,7 +14,7 @@ use super::args::MigrateArgs;
 use super::proxies::{append, sender};
 use super::to_json;
 use crate::address::Address;
-use crate::drive::{Driver, Outcome, Progress};
+use crate::drive::{Driver, LOADING, Outcome, Progress};
 use crate::error::Error;
 use crate::qmp::Qmp;
 use crate::record::Record;
@@ -25,15 +25,15 @@ use crate::socket::Listener;
 const ACCOUNT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
-    let mut source = Qmp::connect(&arguments.vm)?;
+    let mut source = Qmp::connect("the source QEMU's monitor", &arguments.vm, LOADING)?;
+    let destination = || Qmp::connect("the destination QEMU's monitor", &arguments.to_qmp, LOADING);
     if arguments.resume {
         // A destination whose monitor is gone is what there may be to decide about.
-        let destination = Qmp::connect(&arguments.to_qmp).ok();
-        let outcome = Driver::new(source, destination).finish()?;
+        let outcome = Driver::new(source, destination().ok()).finish()?;
         return Ok(say(outcome));
     }
     let name = source.execute("query-name", &json!({}))?;
-    let mut driver = Driver::new(source, Some(Qmp::connect(&arguments.to_qmp)?));
+    let mut driver = Driver::new(source, Some(destination()?));
     let downtime_limit = Duration::from_millis(arguments.sending.downtime_limit);
     let mut sender = sender(&arguments.sending)?;
     let labels = [

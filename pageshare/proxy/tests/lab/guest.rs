@@ -209,7 +209,10 @@ impl Guest {
             UnixStream::connect(at("console")).ok()
         });
         console.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
-        let qmp = wait_for("QEMU's monitor", || Qmp::connect(&Address::Unix(at("qmp"))).ok());
+        let monitor = Address::Unix(at("qmp"));
+        let qmp = wait_for("QEMU's monitor", || {
+            Qmp::connect("QEMU's monitor", &monitor, Duration::from_secs(30)).ok()
+        });
         let mut guest = Self { child, qmp, console: BufReader::new(console), directory };
         if let Incoming::State(_) = incoming {
             wait_for("the saved state to run", || (guest.state() == "running").then_some(()));
