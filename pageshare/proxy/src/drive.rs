@@ -123,15 +123,16 @@ impl Driver {
 
     /// Makes both sides ready: the destination may not start by itself and awaits the migration
     /// at `incoming` (if it does not await it already), both use the return path, the guest
-    /// may stand still for `downtime_limit`.
+    /// may stand still for `downtime_limit` (or for as long as the source was told to let it).
+    /// Returns that limit.
     ///
     /// # Errors
     /// If a side is not in a state to migrate, or their capabilities differ.
     pub fn prepare(
         &mut self,
         incoming: Option<&str>,
-        downtime_limit: Duration,
-    ) -> Result<(), Error> {
+        downtime_limit: Option<Duration>,
+    ) -> Result<Duration, Error> {
         let source = look(&mut self.source)?;
         let destination = self.destination()?;
         let there = look(destination)?;
@@ -161,14 +162,17 @@ impl Driver {
                 )));
             }
         }
-        // QEMU takes whole milliseconds.
-        let limit = u64::try_from(downtime_limit.as_millis()).unwrap_or(u64::MAX);
-        let parameters = json!({"downtime-limit": limit});
-        self.source.execute("migrate-set-parameters", &parameters)?;
+        if let Some(limit) = downtime_limit {
+            // QEMU takes whole milliseconds.
+            let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            self.source.execute("migrate-set-parameters", &json!({"downtime-limit": ms}))?;
+        }
+        let parameters = self.source.execute("query-migrate-parameters", &json!({}))?;
+        let limit = parameters["downtime-limit"].as_u64().unwrap_or_default();
         if let Some(uri) = incoming {
             self.destination()?.execute("migrate-incoming", &json!({"uri": uri}))?;
         }
-        Ok(())
+        Ok(Duration::from_millis(limit))
     }
 
     /// Has the source begin to migrate to `uri`.

@@ -153,3 +153,14 @@ fn a_migration_that_does_not_begin_leaves_no_socket() {
     assert!(said.contains("awaits no migration"), "{said}");
     assert!(!socket.exists(), "it is left behind");
 }
+
+#[test]
+fn the_downtime_limit_that_an_operator_has_set_stays_as_it_is() {
+    let mut stage = Stage::set();
+    stage.slow(1 << 20);
+    stage.source.execute("migrate-set-parameters", json!({"downtime-limit": 1234}));
+    let (output, said) = end(stage.migrate(&[]));
+    assert!(output.status.success(), "{said}");
+    let parameters = stage.source.execute("query-migrate-parameters", json!({}));
+    assert_eq!(parameters["downtime-limit"], 1234);
+}

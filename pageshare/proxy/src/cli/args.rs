@@ -140,9 +140,10 @@ pub(super) struct SendingArgs {
     /// Threads that compress; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) threads: usize,
-    /// QEMU's downtime-limit, in milliseconds: bounds how much is kept in flight.
-    #[arg(long, value_name = "MS", default_value_t = 300)]
-    pub(super) downtime_limit: u64,
+    /// QEMU's downtime-limit, in milliseconds: bounds how much is kept in flight. `migrate` sets it.
+    /// [default: 300; with `migrate`, what QEMU has]
+    #[arg(long, value_name = "MS")]
+    pub(super) downtime_limit: Option<u64>,
 }
 
 /// A copy of the VM that stays here, for the next time that it comes or goes.

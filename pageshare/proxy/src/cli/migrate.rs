@@ -34,7 +34,6 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     }
     let name = source.execute("query-name", &json!({}))?;
     let mut driver = Driver::new(source, Some(destination()?));
-    let downtime_limit = Duration::from_millis(arguments.sending.downtime_limit);
     let mut sender = sender(&arguments.sending)?;
     let labels = [
         sender.keep.as_mut().map(|keep| &mut keep.label),
@@ -45,7 +44,8 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     }
     let mut place = Place::new(arguments.listen.clone())?;
     let listener = place.listen()?;
-    driver.prepare(arguments.incoming.as_deref(), downtime_limit)?;
+    let limit = arguments.sending.downtime_limit.map(Duration::from_millis);
+    sender.downtime_limit = driver.prepare(arguments.incoming.as_deref(), limit)?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let at_signal = Arc::clone(&stop);

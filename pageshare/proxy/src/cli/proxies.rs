@@ -26,6 +26,9 @@ use crate::send::{self, Candidates, Sender};
 use crate::socket::Listener;
 use crate::sources::SourceSpec;
 
+/// QEMU's own, in milliseconds, unless it is told otherwise.
+const DOWNTIME_LIMIT: u64 = 300;
+
 pub(super) fn send(arguments: &SendArgs) -> Result<ExitCode, Error> {
     let sender = sender(&arguments.sending)?;
     let listener = Arc::new(Listener::bind(&arguments.listen)?);
@@ -74,7 +77,7 @@ pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
         compress: arguments.compress.into(),
         level: arguments.level,
         threads: threads(arguments.threads),
-        downtime_limit: Duration::from_millis(arguments.downtime_limit),
+        downtime_limit: Duration::from_millis(arguments.downtime_limit.unwrap_or(DOWNTIME_LIMIT)),
         window: LARGEST,
         metrics: Metrics::default(),
     })
