@@ -4,101 +4,43 @@
 //! The proxies alone cannot promise that: the destination may have loaded everything, and start,
 //! before the source learns it, and the source may never learn it. So the driver takes the
 //! destination's leave to start by itself (`stop` before the migration does that), and gives it
-//! only when the source says that it has completed. Until then the source may take its guest back.
+//! only when the source says that it has completed. Until then the source may take its guest back,
+//! and does if the destination's monitor is lost: nobody could let the destination run.
 //!
-//! If the driver dies, both guests stand still or the source runs; [`decide`] says, from what both
+//! If the driver dies, both guests stand still or the source runs; [`decide()`] says, from what both
 //! monitors report, what to do, as it does at the end of a migration that the driver survived.
+
+mod decide;
+mod destination;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tracing::warn;
 
+pub use decide::{Action, Loss, Outcome, Seen, There, decide};
+
+use crate::address::Address;
 use crate::error::Error;
 use crate::qmp::Qmp;
+use decide::{can_be_cancelled, takes_its_time};
+use destination::Destination;
 
 /// A destination that has every byte loads its devices well within this; until then it may not
 /// answer.
 pub const LOADING: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
-/// What one monitor says of its guest and of the migration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// QEMU's run state: `running`, `paused`, `postmigrate`, `inmigrate`, ...
-    pub run_state: String,
-    /// Status of the migration: `active`, `completed`, `failed`, ...; empty before the first.
-    pub migration: String,
-}
-
-/// What to do next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Neither side has decided yet: look again.
-    Wait,
-    /// The source has handed its guest over: let the destination run.
-    Start,
-    /// The guest runs at the destination.
-    Arrived,
-    /// The source has its guest; the destination's QEMU is to end.
-    Discard,
-    /// As [`Action::Discard`], and then the source is to run again.
-    TakeBack,
-    /// The guest runs at the source, and there is no other.
-    Stayed,
-    /// What an operator must decide, in words.
-    Ask(&'static str),
-}
-
-/// The one place where it is decided who runs. `destination` is nothing when its QEMU has ended.
-#[must_use]
-pub fn decide(source: &Seen, destination: Option<&Seen>) -> Action {
-    let there = destination.map(|seen| seen.run_state.as_str());
-    match (source.migration.as_str(), source.run_state.as_str()) {
-        ("completed", "running") => Action::Ask(
-            "the source has completed its migration and runs all the same: someone let it; end \
-             the destination if it has not been let run",
-        ),
-        ("completed", _) => match there {
-            Some("running") => Action::Arrived,
-            Some("inmigrate" | "finish-migrate" | "restore-vm") => Action::Wait,
-            Some(_) => Action::Start,
-            None => Action::Ask(
-                "the source has handed its guest over and the destination's monitor does not \
-                 answer. If its QEMU has certainly ended, `cont` at the source's monitor takes \
-                 the guest back, unharmed; if it may still run, that would run it twice",
-            ),
-        },
-        ("" | "none" | "failed" | "cancelled", run_state) => match (run_state, there) {
-            ("running", Some("running")) | (_, Some("running")) => Action::Ask(
-                "the destination runs although the source did not complete its migration: \
-                 someone let it; end one of the two by hand",
-            ),
-            // QEMU itself is about to let its guest run again.
-            ("finish-migrate" | "save-vm", _) => Action::Wait,
-            ("postmigrate", _) => Action::TakeBack,
-            (_, Some(_)) => Action::Discard,
-            (_, None) => Action::Stayed,
-        },
-        _ => Action::Wait,
-    }
-}
-
-/// How a migration ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The guest is at the destination.
-    Arrived,
-    /// The guest is at the source, as before.
-    Stayed,
-}
-
 /// Both monitors.
 pub struct Driver {
     source: Qmp,
-    /// Nothing once its QEMU has ended.
-    destination: Option<Qmp>,
-    /// When the source was first seen to have ended the migration, one way or the other.
-    ended: Option<Instant>,
+    destination: Destination,
+    /// Its operator has paused the guest at the source.
+    paused: bool,
+    /// For which QEMU may let the guest stand still.
+    downtime_limit: Duration,
+    /// The source's migration status, and since when it is that.
+    status: (String, Instant),
 }
 
 /// What QEMU reports of a running migration, in bytes.
@@ -115,10 +57,22 @@ pub struct Progress {
 }
 
 impl Driver {
-    /// Takes both monitors; the destination's may be gone already.
-    #[must_use]
-    pub fn new(source: Qmp, destination: Option<Qmp>) -> Self {
-        Self { source, destination, ended: None }
+    /// Takes the source's monitor, and where to find the destination's, which may be gone already.
+    ///
+    /// # Errors
+    /// If the source does not answer.
+    pub fn new(mut source: Qmp, destination: Address) -> Result<Self, Error> {
+        let parameters = source.execute("query-migrate-parameters", &json!({}))?;
+        let limit = parameters["downtime-limit"].as_u64().unwrap_or_default();
+        let mut driver = Self {
+            source,
+            destination: Destination::new(destination, LOADING),
+            paused: false,
+            downtime_limit: Duration::from_millis(limit),
+            status: (String::new(), Instant::now()),
+        };
+        driver.be_patient()?;
+        Ok(driver)
     }
 
     /// Makes both sides ready: the destination may not start by itself and awaits the migration
@@ -134,8 +88,7 @@ impl Driver {
         downtime_limit: Option<Duration>,
     ) -> Result<Duration, Error> {
         let source = look(&mut self.source)?;
-        let destination = self.destination()?;
-        let there = look(destination)?;
+        let there = self.destination.ask(look)?;
         if there.run_state != "inmigrate" {
             return Err(Error::Refused(format!(
                 "the destination QEMU is `{}` and awaits no migration: start it with -incoming \
@@ -149,12 +102,29 @@ impl Driver {
                 source.run_state
             )));
         }
+        self.paused = source.run_state == "paused";
         // While QEMU awaits a migration, `stop` only takes its leave to start by itself.
-        destination.execute("stop", &json!({}))?;
+        self.destination.execute("stop", &json!({}))?;
+        self.set_capabilities()?;
+        if let Some(limit) = downtime_limit {
+            // QEMU takes whole milliseconds.
+            let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            self.source.execute("migrate-set-parameters", &json!({"downtime-limit": ms}))?;
+            self.downtime_limit = limit;
+            self.be_patient()?;
+        }
+        if let Some(uri) = incoming {
+            self.destination.execute("migrate-incoming", &json!({"uri": uri}))?;
+        }
+        Ok(self.downtime_limit)
+    }
+
+    fn set_capabilities(&mut self) -> Result<(), Error> {
         let on = json!({"capabilities": [{"capability": "return-path", "state": true}]});
-        destination.execute("migrate-set-capabilities", &on)?;
+        self.destination.execute("migrate-set-capabilities", &on)?;
         self.source.execute("migrate-set-capabilities", &on)?;
-        let (here, there) = (capabilities(&mut self.source)?, capabilities(self.destination()?)?);
+        let here = self.source.execute("query-migrate-capabilities", &json!({}))?;
+        let there = self.destination.execute("query-migrate-capabilities", &json!({}))?;
         for name in ["multifd", "xbzrle", "postcopy-ram", "x-ignore-shared", "compress"] {
             if has(&here, name) != has(&there, name) {
                 return Err(Error::Refused(format!(
@@ -162,17 +132,14 @@ impl Driver {
                 )));
             }
         }
-        if let Some(limit) = downtime_limit {
-            // QEMU takes whole milliseconds.
-            let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-            self.source.execute("migrate-set-parameters", &json!({"downtime-limit": ms}))?;
+        if has(&here, "pause-before-switchover") {
+            return Err(Error::Refused(
+                "capability `pause-before-switchover` is on at the source QEMU, and nobody would \
+                 tell it to go on: turn it off"
+                    .into(),
+            ));
         }
-        let parameters = self.source.execute("query-migrate-parameters", &json!({}))?;
-        let limit = parameters["downtime-limit"].as_u64().unwrap_or_default();
-        if let Some(uri) = incoming {
-            self.destination()?.execute("migrate-incoming", &json!({"uri": uri}))?;
-        }
-        Ok(Duration::from_millis(limit))
+        Ok(())
     }
 
     /// Has the source begin to migrate to `uri`.
@@ -183,12 +150,16 @@ impl Driver {
         self.source.execute("migrate", &json!({"uri": uri})).map(drop)
     }
 
-    /// Has the source give up, if it has not completed.
+    /// Has the source give up, if it still has the guest; returns whether it has been told to.
     ///
     /// # Errors
     /// If its monitor is gone.
-    pub fn cancel(&mut self) -> Result<(), Error> {
-        self.source.execute("migrate_cancel", &json!({})).map(drop)
+    pub fn cancel(&mut self) -> Result<bool, Error> {
+        let still = can_be_cancelled(&look(&mut self.source)?.migration);
+        if still {
+            self.source.execute("migrate_cancel", &json!({}))?;
+        }
+        Ok(still)
     }
 
     /// Follows the migration to its end and sees to it that one guest runs.
@@ -209,74 +180,91 @@ impl Driver {
     /// If the source's monitor is gone, or an operator must decide.
     pub fn step(&mut self, report: impl FnOnce(Progress)) -> Result<Option<Outcome>, Error> {
         // The destination first: what the source says after that cannot be older.
-        let there = self.look_at_destination();
+        let there = self.destination.look();
         let info = self.source.execute("query-migrate", &json!({}))?;
         report(progress(&info));
-        let source = Seen {
-            run_state: self.source.run_state()?,
-            migration: info["status"].as_str().unwrap_or_default().to_owned(),
-        };
-        match decide(&source, there.as_ref()) {
-            Action::Wait => self.wait(&source)?,
-            Action::Start => drop(self.destination()?.execute("cont", &json!({}))?),
-            Action::Arrived => return Ok(Some(Outcome::Arrived)),
-            Action::Stayed => return Ok(Some(Outcome::Stayed)),
-            Action::Discard => self.discard(),
-            Action::TakeBack => {
-                self.discard();
-                self.source.execute("cont", &json!({}))?;
+        let source = Seen { run_state: self.source.run_state()?, migration: status(&info) };
+        if can_be_cancelled(&source.migration) {
+            // Its operator may pause it, and let it run again, until it is handed over.
+            match source.run_state.as_str() {
+                "paused" => self.paused = true,
+                "running" | "suspended" => self.paused = false,
+                _ => {}
             }
-            Action::Ask(words) => return Err(Error::Refused(words.to_owned())),
         }
+        match decide(&source, &there, self.paused) {
+            Action::Wait => {}
+            Action::Cancel => self.give_up("the destination's monitor does not come back")?,
+            Action::Start => self.let_run()?,
+            Action::Discard => self.destination.discard(),
+            Action::TakeBack => drop(self.source.execute("cont", &json!({}))?),
+            Action::End(outcome) => return Ok(Some(outcome)),
+            Action::Ask(words) => return Err(Error::Refused(words)),
+        }
+        self.wait(&source.migration)?;
         Ok(None)
     }
 
-    fn wait(&mut self, source: &Seen) -> Result<(), Error> {
-        // A migration may take as long as it likes; what comes behind it may not.
-        if !matches!(source.migration.as_str(), "setup" | "active") {
-            let since = self.ended.get_or_insert_with(Instant::now);
-            if since.elapsed() > LOADING {
+    /// Sleeps until it is worth looking again. A migration may take as long as it likes; what comes
+    /// behind it may not.
+    fn wait(&mut self, status: &str) -> Result<(), Error> {
+        if self.status.0 != status {
+            self.status = (status.to_owned(), Instant::now());
+        }
+        let limit = self.limit();
+        if !takes_its_time(status) && self.status.1.elapsed() > limit {
+            let why = format!("the migration is `{status}` for {} s", limit.as_secs());
+            if !can_be_cancelled(status) {
                 return Err(Error::Refused(format!(
-                    "the migration is `{}` for {} s and its guest does not run yet; look at \
-                     both QEMUs' logs, then `pageshare migrate --resume` goes on",
-                    source.migration,
-                    LOADING.as_secs()
+                    "{why} and its guest does not run yet; look at both QEMUs' logs"
                 )));
             }
+            self.give_up(&why)?;
+            self.status.1 = Instant::now();
         }
         std::thread::sleep(POLL);
         Ok(())
     }
 
-    /// Ends the destination's QEMU, whose guest nobody may run any more.
-    fn discard(&mut self) {
-        if let Some(mut destination) = self.destination.take() {
-            // It ends while it answers, or has ended by itself.
-            let _ = destination.execute("quit", &json!({}));
+    /// Has the source keep its guest. What becomes of that, its status shows.
+    fn give_up(&mut self, why: &str) -> Result<(), Error> {
+        if self.cancel()? {
+            warn!("{why}: the migration is cancelled, so that the guest stays at the source");
+        }
+        Ok(())
+    }
+
+    /// Lets the destination run. If the word is lost on its way, the next look shows whether it does.
+    fn let_run(&mut self) -> Result<(), Error> {
+        match self.destination.execute("cont", &json!({})) {
+            Err(refused @ Error::Refused(_)) => Err(refused),
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    fn look_at_destination(&mut self) -> Option<Seen> {
-        let seen = self.destination.as_mut().and_then(|qmp| look(qmp).ok());
-        if seen.is_none() {
-            self.destination = None;
-        }
-        seen
+    /// How long may take what is not the transfer: the last of the guest's memory, and loading.
+    fn limit(&self) -> Duration {
+        LOADING + self.downtime_limit
     }
 
-    fn destination(&mut self) -> Result<&mut Qmp, Error> {
-        self.destination.as_mut().ok_or(Error::Closed { what: "the destination QEMU's monitor" })
+    fn be_patient(&mut self) -> Result<(), Error> {
+        let limit = self.limit();
+        self.source.be_patient(limit)?;
+        self.destination.be_patient(limit)
     }
 }
 
 fn look(qmp: &mut Qmp) -> Result<Seen, Error> {
     let info = qmp.execute("query-migrate", &json!({}))?;
-    let migration = info["status"].as_str().unwrap_or_default().to_owned();
-    Ok(Seen { run_state: qmp.run_state()?, migration })
+    Ok(Seen { run_state: qmp.run_state()?, migration: status(&info) })
 }
 
-fn capabilities(qmp: &mut Qmp) -> Result<Value, Error> {
-    qmp.execute("query-migrate-capabilities", &json!({}))
+/// The status of the migration away from a QEMU. One that a guest has come to says `completed` of
+/// that until another migration begins, but neither how long it took nor what travelled.
+fn status(info: &Value) -> String {
+    let status = info["status"].as_str().unwrap_or_default();
+    let came = status == "completed" && info["total-time"].is_null() && info["ram"].is_null();
+    if came { String::new() } else { status.to_owned() }
 }
 
 fn has(capabilities: &Value, name: &str) -> bool {
@@ -299,56 +287,12 @@ fn progress(info: &Value) -> Progress {
 mod tests {
     use super::*;
 
-    fn seen(run_state: &str, migration: &str) -> Seen {
-        Seen { run_state: run_state.into(), migration: migration.into() }
-    }
-
-    const RUN_STATES: [&str; 8] = [
-        "running",
-        "paused",
-        "postmigrate",
-        "inmigrate",
-        "finish-migrate",
-        "prelaunch",
-        "internal-error",
-        "shutdown",
-    ];
-    const STATUSES: [&str; 8] =
-        ["", "setup", "active", "device", "completed", "failed", "cancelled", "cancelling"];
-
     #[test]
-    fn the_destination_is_let_run_only_when_the_source_has_completed_and_stands_still() {
-        for here in RUN_STATES {
-            for status in STATUSES {
-                for there in RUN_STATES {
-                    let source = seen(here, status);
-                    if decide(&source, Some(&seen(there, ""))) == Action::Start {
-                        assert_eq!(status, "completed");
-                        assert_ne!(here, "running");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_source_is_let_run_only_when_it_has_failed_and_the_destination_does_not_run() {
-        for here in RUN_STATES {
-            for status in STATUSES {
-                for there in RUN_STATES.map(Some).into_iter().chain([None]) {
-                    let there = there.map(|there| seen(there, ""));
-                    if decide(&seen(here, status), there.as_ref()) == Action::TakeBack {
-                        assert!(matches!(status, "" | "failed" | "cancelled"), "{status}");
-                        assert_ne!(there.map(|there| there.run_state), Some("running".into()));
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_guest_that_was_handed_over_and_lost_is_left_to_the_operator() {
-        let source = seen("postmigrate", "completed");
-        assert!(matches!(decide(&source, None), Action::Ask(_)));
+    fn a_guest_that_has_come_is_not_taken_for_one_that_has_gone() {
+        let came = json!({"status": "completed", "socket-address": []});
+        assert_eq!(status(&came), "");
+        let gone = json!({"status": "completed", "total-time": 900, "ram": {"total": 1}});
+        assert_eq!(status(&gone), "completed");
+        assert_eq!(status(&json!({"status": "failed"})), "failed");
     }
 }

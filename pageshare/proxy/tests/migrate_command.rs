@@ -4,11 +4,13 @@ mod lab;
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Output};
 use std::time::Duration;
 
-use lab::{Fate, Guest, Stage};
+use lab::{Fate, Guest, Incoming, Model, Stage};
+use pageshare::address::Address;
 use serde_json::{Value, json};
 
 fn read(path: &Path) -> Value {
@@ -66,10 +68,7 @@ fn the_guest_stays_when_the_receiver_is_killed() {
     let mut stage = Stage::set();
     stage.slow(40);
     let driver = stage.migrate(&[]);
-    lab::wait_for("bytes to flow", || {
-        let info = stage.source.execute("query-migrate", json!({}));
-        (info["ram"]["transferred"].as_u64() > Some(1 << 20)).then_some(())
-    });
+    stage.wait_for_bytes();
     stage.receiver.kill();
     let output = driver.wait_with_output().expect("our own child");
     assert!(!output.status.success());
@@ -114,6 +113,131 @@ fn the_guest_runs_once_when_the_last_word_is_lost_with_the_driver() {
 }
 
 #[test]
+fn the_guest_stays_when_the_way_to_the_destinations_monitor_breaks() {
+    let mut stage = Stage::set();
+    let tunnel = stage.tunnel();
+    // So that it has not arrived before the driver gives up.
+    stage.slow(1);
+    let driver = stage.migrate(&[]);
+    stage.wait_for_bytes();
+    tunnel.cut();
+    let (output, said) = end(driver);
+    assert!(!output.status.success());
+    assert!(said.contains("the migration is cancelled"), "{said}");
+    assert!(!said.contains("has been ended"), "{said}");
+    assert_eq!(stage.source.state(), "running");
+    assert_eq!(stage.source.checksum(), stage.checksum);
+}
+
+#[test]
+fn the_guest_arrives_when_the_way_to_the_destinations_monitor_breaks_and_comes_back() {
+    let mut stage = Stage::holding();
+    let tunnel = stage.tunnel();
+    stage.slow(1 << 20);
+    let driver = stage.migrate(&[]);
+    stage.wait_for_the_last_word();
+    tunnel.cut();
+    stage.release();
+    // Now nobody but the driver lets it run.
+    assert_eq!(stage.source.migration_end(), "completed");
+    tunnel.mend();
+    let (output, said) = end(driver);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(stage.destination.state(), "running");
+    assert_eq!(stage.destination.checksum(), stage.checksum);
+}
+
+#[test]
+fn a_destination_that_gives_no_answer_is_not_said_to_have_ended() {
+    let mut stage = Stage::set();
+    let silent = stage.directory.path().join("silent");
+    let _accepts_nothing = UnixListener::bind(&silent).expect("a fresh path");
+    stage.to_qmp = Some(Address::Unix(silent));
+    let (fate, said) = stage.resume();
+    assert_eq!(fate, Fate::Stayed, "{said}");
+    assert!(said.contains("the destination's QEMU does not answer"), "{said}");
+    assert!(!said.contains("ended"), "{said}");
+}
+
+#[test]
+fn a_guest_that_its_operator_has_paused_arrives_paused() {
+    let mut stage = Stage::set();
+    stage.slow(1 << 20);
+    stage.source.execute("stop", json!({}));
+    let (output, said) = end(stage.migrate(&[]));
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("paused as it was at the source"), "{said}");
+    assert_eq!(stage.destination.state(), "paused");
+    stage.destination.execute("cont", json!({}));
+    assert_eq!(stage.destination.checksum(), stage.checksum);
+}
+
+#[test]
+fn a_guest_that_its_operator_has_paused_stays_paused_when_its_migration_fails() {
+    let mut stage = Stage::holding();
+    stage.slow(1 << 20);
+    stage.source.execute("stop", json!({}));
+    let driver = stage.migrate(&[]);
+    stage.wait_for_the_last_word();
+    stage.receiver.kill();
+    stage.release();
+    let (output, said) = end(driver);
+    assert!(!output.status.success());
+    assert!(said.contains("as before"), "{said}");
+    assert_ne!(stage.source.state(), "running");
+    stage.source.execute("cont", json!({}));
+    assert_eq!(stage.source.checksum(), stage.checksum);
+}
+
+#[test]
+fn a_machine_that_no_guest_has_come_to_is_not_let_run() {
+    let mut stage = Stage::set();
+    let straight = format!("unix:{}", stage.directory.path().join("straight").display());
+    stage.source.unlimited();
+    stage.destination.listen(&straight);
+    stage.source.migrate(&straight);
+    assert_eq!(stage.source.migration_end(), "completed");
+    // Someone has started the destination again, and not told it to await anything.
+    stage.destination = Guest::start(&Model::installed(), &Incoming::Nowhere);
+    let resumed = stage.command(&["--resume"]).spawn().expect("the program under test starts");
+    let (output, said) = end(resumed);
+    assert!(!output.status.success());
+    assert!(said.contains("`prelaunch`"), "{said}");
+    assert_eq!(stage.destination.state(), "prelaunch");
+}
+
+#[test]
+fn a_migration_that_would_wait_for_an_operator_is_refused() {
+    let mut stage = Stage::set();
+    stage.source.capabilities(&["pause-before-switchover"]);
+    let (output, said) = end(stage.migrate(&[]));
+    assert!(!output.status.success());
+    assert!(said.contains("`pause-before-switchover`"), "{said}");
+    assert_eq!(stage.source.state(), "running");
+}
+
+#[test]
+fn a_migration_that_does_not_begin_leaves_no_socket() {
+    let mut stage = Stage::set();
+    stage.destination = Guest::running();
+    let socket = stage.directory.path().join("out");
+    let (_, said) = end(stage.migrate(&["--listen", &format!("unix:{}", socket.display())]));
+    assert!(said.contains("awaits no migration"), "{said}");
+    assert!(!socket.exists(), "it is left behind");
+}
+
+#[test]
+fn the_downtime_limit_that_an_operator_has_set_stays_as_it_is() {
+    let mut stage = Stage::set();
+    stage.slow(1 << 20);
+    stage.source.execute("migrate-set-parameters", json!({"downtime-limit": 1234}));
+    let (output, said) = end(stage.migrate(&[]));
+    assert!(output.status.success(), "{said}");
+    let parameters = stage.source.execute("query-migrate-parameters", json!({}));
+    assert_eq!(parameters["downtime-limit"], 1234);
+}
+
+#[test]
 fn the_exit_code_says_where_the_guest_is_when_nothing_can_be_written() {
     let mut stage = Stage::set();
     stage.slow(1 << 20);
@@ -142,25 +266,4 @@ fn a_receiver_that_cannot_write_its_record_serves_on() {
     lab::wait_for("the receiver to turn a stranger away", || {
         stage.receiver.log().contains("turned away").then_some(())
     });
-}
-
-#[test]
-fn a_migration_that_does_not_begin_leaves_no_socket() {
-    let mut stage = Stage::set();
-    stage.destination = Guest::running();
-    let socket = stage.directory.path().join("out");
-    let (_, said) = end(stage.migrate(&["--listen", &format!("unix:{}", socket.display())]));
-    assert!(said.contains("awaits no migration"), "{said}");
-    assert!(!socket.exists(), "it is left behind");
-}
-
-#[test]
-fn the_downtime_limit_that_an_operator_has_set_stays_as_it_is() {
-    let mut stage = Stage::set();
-    stage.slow(1 << 20);
-    stage.source.execute("migrate-set-parameters", json!({"downtime-limit": 1234}));
-    let (output, said) = end(stage.migrate(&[]));
-    assert!(output.status.success(), "{said}");
-    let parameters = stage.source.execute("query-migrate-parameters", json!({}));
-    assert_eq!(parameters["downtime-limit"], 1234);
 }

@@ -14,7 +14,7 @@ use super::args::MigrateArgs;
 use super::proxies::{append, sender};
 use super::to_json;
 use crate::address::Address;
-use crate::drive::{Driver, LOADING, Outcome, Progress};
+use crate::drive::{Driver, LOADING, Loss, Outcome, Progress};
 use crate::error::Error;
 use crate::qmp::Qmp;
 use crate::record::Record;
@@ -26,14 +26,11 @@ const ACCOUNT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let mut source = Qmp::connect("the source QEMU's monitor", &arguments.vm, LOADING)?;
-    let destination = || Qmp::connect("the destination QEMU's monitor", &arguments.to_qmp, LOADING);
-    if arguments.resume {
-        // A destination whose monitor is gone is what there may be to decide about.
-        let outcome = Driver::new(source, destination().ok()).finish()?;
-        return Ok(say(outcome));
-    }
     let name = source.execute("query-name", &json!({}))?;
-    let mut driver = Driver::new(source, Some(destination()?));
+    let mut driver = Driver::new(source, arguments.to_qmp.clone())?;
+    if arguments.resume {
+        return driver.finish().map(|outcome| say(&outcome)).map_err(unfinished);
+    }
     let mut sender = sender(&arguments.sending)?;
     let labels = [
         sender.keep.as_mut().map(|keep| &mut keep.label),
@@ -52,38 +49,23 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     ctrlc::set_handler(move || at_signal.store(true, Ordering::SeqCst))
         .map_err(|error| Error::Refused(format!("cannot catch signals: {error}")))?;
     let records = send::serve(sender, Arc::clone(&listener))?;
-    let bar = bar();
-    let mut last = Progress::default();
-    let mut cancelled = false;
-    driver.start(&listener.address().to_string())?;
+    driver.start(&listener.address().to_string()).map_err(|error| match error {
+        Error::Refused(_) => error,
+        unknown => unfinished(unknown),
+    })?;
     let begin = Instant::now();
-    let outcome = loop {
-        let step = driver.step(|progress| {
-            last = progress;
-            bar.set_length(progress.total);
-            bar.set_position(progress.total.saturating_sub(progress.remaining));
-            bar.set_message(format!("round {}", progress.rounds.max(1)));
-        })?;
-        if let Some(outcome) = step {
-            break outcome;
-        }
-        if stop.load(Ordering::SeqCst) && !cancelled {
-            cancelled = true;
-            driver.cancel()?;
-        }
-    };
+    let Followed { outcome, last, cancelled } = follow(&mut driver, &stop).map_err(unfinished)?;
     let seconds = begin.elapsed().as_secs_f64();
-    bar.finish_and_clear();
     drop(place);
     let record = records.recv_timeout(ACCOUNT).ok();
     if let Some(record) = &record {
         // Who has closed our output does not want it.
-        let _ = std::io::stdout().write_all(summary(record, last, seconds).as_bytes());
+        let _ = std::io::stdout().write_all(summary(record, &outcome, last, seconds).as_bytes());
     }
     if let Some(path) = &arguments.record {
         let whole = json!({
             "version": 1,
-            "outcome": if outcome == Outcome::Arrived { "arrived" } else { "stayed" },
+            "outcome": if matches!(outcome, Outcome::Stayed(_)) { "stayed" } else { "arrived" },
             "cancelled": cancelled,
             "seconds": seconds,
             "downtime_ms": last.downtime,
@@ -95,19 +77,75 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
             warn!("{error}");
         }
     }
-    Ok(say(outcome))
+    Ok(say(&outcome))
 }
 
-fn say(outcome: Outcome) -> ExitCode {
+/// A migration that was followed to its end.
+struct Followed {
+    outcome: Outcome,
+    last: Progress,
+    /// By the operator.
+    cancelled: bool,
+}
+
+fn follow(driver: &mut Driver, stop: &AtomicBool) -> Result<Followed, Error> {
+    let bar = bar();
+    let mut last = Progress::default();
+    let mut cancelled = false;
+    let outcome = loop {
+        let step = driver.step(|progress| {
+            last = progress;
+            bar.set_length(progress.total);
+            bar.set_position(progress.total.saturating_sub(progress.remaining));
+            bar.set_message(format!("round {}", progress.rounds.max(1)));
+        })?;
+        if let Some(outcome) = step {
+            break outcome;
+        }
+        if stop.swap(false, Ordering::SeqCst) && !cancelled {
+            cancelled = driver.cancel()?;
+            if !cancelled {
+                warn!("nothing can be cancelled any more: the transfer is over, or is postcopy's");
+            }
+        }
+    };
+    bar.finish_and_clear();
+    Ok(Followed { outcome, last, cancelled })
+}
+
+/// What stopped us after QEMU was told to migrate, and what to do about that.
+fn unfinished(error: Error) -> Error {
+    Error::Refused(format!(
+        "{error}; when that is mended, the same command with --resume finishes what has begun"
+    ))
+}
+
+fn say(outcome: &Outcome) -> ExitCode {
+    info!("the guest {}", fate(outcome));
+    let Outcome::Stayed(destination) = outcome else { return ExitCode::SUCCESS };
+    match destination {
+        Loss::Ended => info!("the destination's QEMU has been ended"),
+        Loss::Refused => info!(
+            "nobody listens at the destination's monitor: its QEMU has ended, unless only the \
+             tunnel that led there has"
+        ),
+        Loss::Silent => {
+            warn!("the destination's QEMU does not answer: end it, and do not let it run");
+        }
+    }
+    ExitCode::FAILURE
+}
+
+/// Where the guest is, and how.
+fn fate(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Arrived => {
-            info!("the guest runs at the destination");
-            ExitCode::SUCCESS
+        Outcome::Arrived { run_state } if run_state == "running" => {
+            "runs at the destination".into()
         }
-        Outcome::Stayed => {
-            info!("the guest is at the source, as before; the destination's QEMU has been ended");
-            ExitCode::FAILURE
+        Outcome::Arrived { run_state } => {
+            format!("is at the destination, {run_state} as it was at the source")
         }
+        Outcome::Stayed(_) => "is at the source, as before".into(),
     }
 }
 
@@ -164,7 +202,7 @@ fn bar() -> ProgressBar {
 }
 
 /// A table for people.
-fn summary(record: &Record, last: Progress, seconds: f64) -> String {
+fn summary(record: &Record, outcome: &Outcome, last: Progress, seconds: f64) -> String {
     #[allow(clippy::cast_precision_loss)] // For people.
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     let sent = (record.wire_sent * 100).checked_div(record.stream_bytes).unwrap_or(100);
@@ -172,6 +210,7 @@ fn summary(record: &Record, last: Progress, seconds: f64) -> String {
     let saved = 100 - i64::try_from(sent).unwrap_or(i64::MAX);
     let downtime = last.downtime.map_or_else(|| "unknown".into(), |ms| format!("{ms} ms"));
     let rows = [
+        ("the guest", fate(outcome)),
         ("time", format!("{seconds:.2} s, {} rounds", last.rounds)),
         ("downtime", format!("{downtime} (as the source QEMU counts it)")),
         ("QEMU's stream", mib(record.stream_bytes)),
@@ -202,7 +241,14 @@ mod tests {
     fn what_cost_more_than_it_spared_is_said_with_its_sign() {
         let mut record = Account::begin("send", [0; 16]).record();
         (record.stream_bytes, record.wire_sent) = (100, 103);
-        let text = summary(&record, Progress::default(), 1.0);
+        let outcome = Outcome::Stayed(Loss::Ended);
+        let text = summary(&record, &outcome, Progress::default(), 1.0);
         assert!(text.contains("(-3 % saved)"), "{text}");
+    }
+
+    #[test]
+    fn a_guest_that_arrived_paused_is_not_said_to_run() {
+        let fate = fate(&Outcome::Arrived { run_state: "paused".into() });
+        assert_eq!(fate, "is at the destination, paused as it was at the source");
     }
 }

@@ -33,6 +33,8 @@ pub enum Incoming<'a> {
     Deferred,
     /// As that, and then it runs by itself.
     DeferredToRun,
+    /// Nowhere: `-S`, so that the empty machine does not run.
+    Nowhere,
 }
 
 /// A QEMU and its guest; killed when dropped.
@@ -195,6 +197,9 @@ impl Guest {
             }
             Incoming::DeferredToRun => {
                 command.args(["-incoming", "defer"]);
+            }
+            Incoming::Nowhere => {
+                command.arg("-S");
             }
         }
         let log = std::fs::File::create(at("log")).expect("the scratch directory is writable");

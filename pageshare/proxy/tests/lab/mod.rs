@@ -12,12 +12,14 @@ mod proxies;
 mod stage;
 pub mod stand_in;
 mod tap;
+mod tunnel;
 mod xorshift;
 
 pub use guest::{Guest, Incoming, Model};
 pub use proxies::{Pair, Proxy, binary};
 pub use stage::{Fate, Stage};
 pub use tap::Tap;
+pub use tunnel::Tunnel;
 pub use xorshift::Xorshift;
 
 use std::path::{Path, PathBuf};

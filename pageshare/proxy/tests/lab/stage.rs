@@ -2,9 +2,10 @@
 
 use std::process::{Child, Command, Stdio};
 
+use pageshare::address::Address;
 use serde_json::json;
 
-use super::{Guest, Proxy, Tap, binary, wait_for};
+use super::{Guest, Proxy, Tap, Tunnel, binary, wait_for};
 
 /// What became of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Stage {
     pub directory: tempfile::TempDir,
     /// Where the receiver listens.
     pub wire: String,
+    /// Where the command finds the destination's monitor, if not at its own place.
+    pub to_qmp: Option<Address>,
     incoming: String,
     tap: Option<Tap>,
 }
@@ -60,16 +63,26 @@ impl Stage {
             Proxy::receiver(directory.path(), &format!("unix:{}", qemu.display()));
         let checksum = source.checksum();
         let incoming = format!("unix:{}", incoming.display());
-        Self { source, destination, receiver, checksum, directory, wire, incoming, tap }
+        let to_qmp = None;
+        Self { source, destination, receiver, checksum, directory, wire, to_qmp, incoming, tap }
+    }
+
+    /// Leads the command to the destination's monitor through a tunnel.
+    pub fn tunnel(&mut self) -> Tunnel {
+        let at = self.directory.path().join("there.qmp");
+        let tunnel = Tunnel::open(at.clone(), self.destination.monitor());
+        self.to_qmp = Some(Address::Unix(at));
+        tunnel
     }
 
     /// `pageshare migrate`, not yet started.
     pub fn command(&self, more: &[&str]) -> Command {
+        let to_qmp = self.to_qmp.clone().unwrap_or_else(|| self.destination.monitor());
         let mut command = Command::new(binary());
         command
             .arg("migrate")
             .arg(self.source.monitor().to_string())
-            .args(["--to-qmp", &self.destination.monitor().to_string()])
+            .args(["--to-qmp", &to_qmp.to_string()])
             .args(["--to", &self.wire, "--insecure"])
             .args(more)
             .env("TMPDIR", self.directory.path())
@@ -83,6 +96,14 @@ impl Stage {
     pub fn migrate(&self, more: &[&str]) -> Child {
         let incoming = ["--incoming", &self.incoming];
         self.command(&[&incoming, more].concat()).spawn().expect("the program under test starts")
+    }
+
+    /// Waits until the guest is on its way.
+    pub fn wait_for_bytes(&mut self) {
+        wait_for("bytes to flow", || {
+            let info = self.source.execute("query-migrate", json!({}));
+            (info["ram"]["transferred"].as_u64() > Some(1 << 20)).then_some(())
+        });
     }
 
     /// Waits until the destination has loaded everything and said so to nobody but the tap.
