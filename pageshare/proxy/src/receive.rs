@@ -12,6 +12,7 @@ mod received;
 mod search;
 mod session;
 mod shelf;
+mod waiting;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};

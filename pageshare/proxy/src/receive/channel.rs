@@ -8,7 +8,7 @@
 //!      └───────── reverse ◀── QEMU (return path)
 //! ```
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::mpsc;
@@ -25,6 +25,7 @@ use super::addresses::Addresses;
 use super::answer::{self, Promises, Question};
 use super::autostart::starts_by_itself;
 use super::session::Session;
+use super::waiting::Waiting;
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::handshake::Agreed;
@@ -76,8 +77,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             accepted: 0,
             credited: 0,
             qemu: None,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            waiting: Waiting::new(agreed.window.into()),
             supplies: HashMap::new(),
             addresses: Addresses::default(),
         };
@@ -138,20 +138,9 @@ struct Take<'a> {
     /// Of those, the ones that the sender has been told of.
     credited: u64,
     qemu: Option<Socket>,
-    /// Segments in order, the first of which lacks what a Supply is to bring.
-    waiting: VecDeque<Stalled>,
-    /// Stream bytes of those.
-    waiting_bytes: u64,
+    waiting: Waiting,
     supplies: HashMap<u32, Vec<u8>>,
     addresses: Addresses,
-}
-
-/// A segment that cannot be expanded yet.
-struct Stalled {
-    body: Vec<u8>,
-    stream_bytes: u64,
-    /// What was promised for it, once it is its turn.
-    held: Option<Held>,
 }
 
 impl Take<'_> {
@@ -298,7 +287,6 @@ impl Take<'_> {
             return Err(WireError::Protocol("order of the segments").into());
         }
         let view = SegmentView::parse(body)?;
-        let stream_bytes = view.stream_bytes() as u64;
         let mut held = None;
         if self.waiting.is_empty() {
             let mut promised = self.promises.take(number);
@@ -316,11 +304,7 @@ impl Take<'_> {
             }
             held = Some(promised);
         }
-        self.waiting_bytes += stream_bytes;
-        if self.waiting_bytes > self.window + LONGEST_SEGMENT as u64 {
-            return Err(WireError::Protocol("more sent than fits the window").into());
-        }
-        self.waiting.push_back(Stalled { body: body.to_vec(), stream_bytes, held });
+        self.waiting.push(body, view.stream_bytes(), held)?;
         Ok(&[])
     }
 
@@ -354,16 +338,15 @@ impl Take<'_> {
     /// Expands the first segment that waits to `out`, if it can be now; whether it could.
     fn resume(&mut self, out: &mut Vec<u8>) -> Result<bool, Error> {
         out.clear();
-        let Some(mut first) = self.waiting.pop_front() else { return Ok(false) };
+        let Some(mut first) = self.waiting.take_first() else { return Ok(false) };
         let mut held = first.held.take().unwrap_or_else(|| self.promises.take(self.next));
         let view = SegmentView::parse(&first.body)?;
         if !self.complete(&view, self.next, &mut held)? {
             first.held = Some(held);
-            self.waiting.push_front(first);
+            self.waiting.put_back(first);
             return Ok(false);
         }
         self.expand(&view, held, out)?;
-        self.waiting_bytes -= first.stream_bytes;
         Ok(true)
     }
 

@@ -51,7 +51,7 @@ impl<'a> SegmentView<'a> {
     /// Takes a body apart.
     ///
     /// # Errors
-    /// If its lengths contradict each other or exceed a segment's.
+    /// If its lengths contradict each other or exceed a segment's, or it stands for nothing.
     pub fn parse(body: &'a [u8]) -> Result<Self, WireError> {
         let malformed = WireError::Protocol("header of a segment");
         let Some((head, rest)) = body.split_first_chunk::<SEGMENT_HEADER_BYTES>() else {
@@ -68,10 +68,13 @@ impl<'a> SegmentView<'a> {
         let Some((ops, payload)) = rest.split_at_checked(ops as usize) else {
             return Err(malformed);
         };
-        let fits = expanded as usize <= LONGEST_SEGMENT
-            && literals <= expanded
-            && (coding == Coding::Zstd || payload.len() == literals as usize);
-        if !fits {
+        let coded = match coding {
+            Coding::Raw => payload.len() == literals as usize,
+            // What a frame does not make shorter travels as it is.
+            Coding::Zstd => payload.len() < literals as usize,
+        };
+        let fits = (1..=LONGEST_SEGMENT).contains(&(expanded as usize)) && literals <= expanded;
+        if !(fits && coded) {
             return Err(malformed);
         }
         Ok(Self { expanded, ops, literals, coding, chain, payload })
