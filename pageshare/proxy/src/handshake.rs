@@ -1,7 +1,5 @@
 //! The two sides of the handshake, over a link.
 
-use std::time::Duration;
-
 use pageshare_index::{HashKey, ScopeKey};
 use pageshare_wire::WireError;
 use pageshare_wire::hello::{
@@ -11,11 +9,8 @@ use pageshare_wire::hello::{
 use tracing::warn;
 
 use crate::error::Error;
-use crate::link::Link;
+use crate::link::{Link, PATIENCE};
 use crate::scope::Scope;
-
-/// A peer that says nothing for this long is not one.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What both sides agreed on.
 #[derive(Debug)]
@@ -63,7 +58,7 @@ pub fn send(
         nonce: random()?,
         scope: scope.map(|scope| scope.name.clone()).unwrap_or_default(),
     };
-    link.reader.limit_wait(Some(PATIENCE))?;
+    link.limit_wait(Some(PATIENCE))?;
     link.writer.write(&[&hello.encode()])?;
     let mut answer = [0; WELCOME_BYTES];
     link.reader.fill(&mut answer)?;
@@ -82,7 +77,7 @@ pub fn send(
     });
     let ours = shared.map(|scope| proof(&scope.key, Side::Sender, &hello, &nonce));
     link.writer.write(&[&Confirm { proof: ours }.encode()])?;
-    link.reader.limit_wait(None)?;
+    link.limit_wait(None)?;
     Ok(Agreed {
         migration,
         channel,
@@ -101,7 +96,7 @@ pub fn receive<'a>(
     window: u32,
     mut scopes: impl Iterator<Item = &'a Scope>,
 ) -> Result<Agreed, Error> {
-    link.reader.limit_wait(Some(PATIENCE))?;
+    link.limit_wait(Some(PATIENCE))?;
     let mut greeting = [0; HELLO_BYTES];
     link.reader.fill(&mut greeting)?;
     let refuse = |reason: &str| {
@@ -134,7 +129,7 @@ pub fn receive<'a>(
         }
         (Some(_), _) => return Err(WireError::Protocol("proof of the scope").into()),
     };
-    link.reader.limit_wait(None)?;
+    link.limit_wait(None)?;
     Ok(Agreed {
         migration: hello.migration,
         channel: hello.channel,

@@ -21,6 +21,9 @@ const PEER: &str = "the other proxy";
 /// Read ahead, for small records. What is longer is read where it is wanted, not copied there.
 const SMALL: usize = 4 << 10;
 
+/// A peer that says nothing for this long, before there are records, is none.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
 /// How long a last word may take.
 const PARTING: Duration = Duration::from_secs(1);
 
@@ -118,6 +121,20 @@ impl Link {
     pub fn checksums(&self) -> bool {
         self.writer.checksums
     }
+
+    /// Lets the handshake fail that waits longer than this for the peer; `None` lifts the limit.
+    ///
+    /// # Errors
+    /// If the connection is gone.
+    pub fn limit_wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        let socket = &self.writer.socket;
+        socket.limit_wait(timeout).map_err(Error::lost(PEER, "setting up the connection"))
+    }
+}
+
+/// A peer that lets a handshake wait.
+fn silent() -> Error {
+    Error::Refused(format!("{PEER} does not answer (is it pageshare?)"))
 }
 
 impl LinkReader {
@@ -148,9 +165,7 @@ impl LinkReader {
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Error> {
         self.inner.read_exact(buffer).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => Error::Closed { what: PEER },
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                Error::Refused(format!("{PEER} does not answer (is it pageshare?)"))
-            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => silent(),
             _ => Error::Lost { what: PEER, doing: "receiving", source: error },
         })
     }
@@ -158,18 +173,6 @@ impl LinkReader {
     /// Bytes of records received since this was asked last.
     pub fn take_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.bytes)
-    }
-
-    /// Lets the handshake fail that takes longer than this; `None` lifts the limit.
-    ///
-    /// # Errors
-    /// If the connection is gone.
-    pub fn limit_wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        let socket = match self.inner.get_ref() {
-            ReadHalf::Plain(socket) => socket,
-            ReadHalf::Tls(reader) => reader.socket(),
-        };
-        socket.set_read_timeout(timeout).map_err(Error::lost(PEER, "setting up the connection"))
     }
 }
 

@@ -67,7 +67,7 @@ impl Metrics {
         let at = listener.address().clone();
         let metrics = self.clone();
         std::thread::spawn(move || {
-            while let Ok(scraper) = listener.accept() {
+            for scraper in listener.incoming() {
                 // A scraper that is gone comes again.
                 let _ = metrics.answer(scraper);
             }
@@ -83,23 +83,21 @@ impl Metrics {
         account
     }
 
-    /// Forgets an account: it was no migration's.
-    pub fn forget(&self, account: &Arc<Account>) {
-        self.state().live.retain(|live| !Arc::ptr_eq(live, account));
-    }
-
-    /// Closes an account.
+    /// Closes an account. Nothing, if it was no migration's: no byte came, and nothing failed.
     #[must_use]
-    pub fn end(&self, account: &Arc<Account>) -> Record {
+    pub fn end(&self, account: &Arc<Account>) -> Option<Record> {
         let record = account.record();
         let mut state = self.state();
         state.live.retain(|live| !Arc::ptr_eq(live, account));
+        if record.stream_bytes == 0 && record.error.is_none() {
+            return None;
+        }
         state.ended += 1;
         state.failed += u64::from(record.error.is_some());
         for (sum, (_, _, value)) in state.sums.iter_mut().zip(ROWS) {
             *sum += value(&record);
         }
-        record
+        Some(record)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

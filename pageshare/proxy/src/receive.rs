@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use pageshare_wire::hello::MigrationId;
-use tracing::error;
+use tracing::warn;
 
 use crate::address::Address;
 use crate::error::Error;
@@ -56,42 +56,31 @@ pub struct Receiver {
 
 type Sessions = Arc<Mutex<HashMap<MigrationId, Arc<Session>>>>;
 
-/// Serves senders in threads of its own. The records of migrations arrive as they end, and why a
-/// connection was turned away before it was a part of one.
+/// Serves senders in threads of its own. The records of migrations arrive as they end.
 #[must_use]
-pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> mpsc::Receiver<Result<Record, Error>> {
+pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> mpsc::Receiver<Record> {
     let receiver = Arc::new(receiver);
     let (ended, records) = mpsc::channel();
     std::thread::spawn(move || {
         let sessions = Sessions::default();
-        loop {
-            match listener.accept() {
-                Ok(socket) => {
-                    let (receiver, sessions) = (Arc::clone(&receiver), Arc::clone(&sessions));
-                    let ended = ended.clone();
-                    std::thread::spawn(move || greet(socket, &receiver, &sessions, &ended));
-                }
-                Err(error) => {
-                    error!("{error}");
-                    return;
-                }
-            }
+        for socket in listener.incoming() {
+            let (receiver, sessions) = (Arc::clone(&receiver), Arc::clone(&sessions));
+            let ended = ended.clone();
+            std::thread::spawn(move || greet(socket, &receiver, &sessions, &ended));
         }
     });
     records
 }
 
-/// One connection from its handshake to its end.
+/// One connection from its handshake to its end. One that is no sender's is turned away, and touches
+/// no migration.
 fn greet(
     socket: Socket,
     receiver: &Arc<Receiver>,
     sessions: &Sessions,
-    ended: &mpsc::Sender<Result<Record, Error>>,
+    ended: &mpsc::Sender<Record>,
 ) {
-    let turn_away = |error: Error| {
-        // Nobody listens any more when the program is about to end.
-        let _ = ended.send(Err(error));
-    };
+    let turn_away = |error: Error| warn!("a connection was turned away: {error}");
     let greeted = || -> Result<_, Error> {
         let mut link = match &receiver.tls {
             Some(tls) => tls.link(socket)?,
@@ -129,6 +118,6 @@ fn greet(
     };
     if last && let Some(record) = session.end() {
         // Nobody listens any more when the program is about to end.
-        let _ = ended.send(Ok(record));
+        let _ = ended.send(record);
     }
 }

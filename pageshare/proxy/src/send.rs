@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use pageshare_wire::adaptive::Policy;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use crate::address::Address;
 use crate::error::Error;
@@ -102,16 +102,24 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
     let (ended, records) = mpsc::channel();
     std::thread::spawn(move || {
         let current: Arc<Mutex<Option<Arc<Migration>>>> = Arc::default();
-        loop {
-            let qemu = match listener.accept() {
-                Ok(qemu) => qemu,
-                Err(error) => {
-                    error!("{error}");
-                    return;
-                }
-            };
+        for qemu in listener.incoming() {
+            // Looked at before it is a channel: what is none shall neither begin a migration nor
+            // meddle with one.
+            let opening = opening(&qemu).unwrap_or(Opening::Gone);
+            if opening == Opening::Gone {
+                debug!("a connection was closed without a word");
+                continue;
+            }
             let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
             let migration = match &*slot {
+                Some(_) if opening == Opening::Main => {
+                    warn!(
+                        "another QEMU was told to migrate here while a migration is running, and \
+                         was turned away; give each VM a `pageshare send` of its own"
+                    );
+                    qemu.shutdown(Shutdown::Both);
+                    continue;
+                }
                 Some(migration) => Arc::clone(migration),
                 None => match Migration::begin(Arc::clone(&sender), workers.clone(), qemu.peer()) {
                     Ok(migration) => Arc::clone(slot.insert(Arc::new(migration))),
@@ -125,21 +133,14 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
             drop(slot);
             let (current, ended) = (Arc::clone(&current), ended.clone());
             std::thread::spawn(move || {
-                // A connection that is gone is not served either.
-                if number > 0 && begins_a_migration(&qemu).unwrap_or(true) {
-                    warn!(
-                        "another QEMU was told to migrate here while a migration is running, and \
-                         was turned away; give each VM a `pageshare send` of its own"
-                    );
-                    qemu.shutdown(Shutdown::Both);
-                } else {
-                    channel::run(qemu, &migration, number);
-                }
+                channel::run(qemu, &migration, number);
                 let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
                 if migration.close_channel() {
                     *slot = None;
-                    // Nobody listens any more when the program is about to end.
-                    let _ = ended.send(migration.end());
+                    if let Some(record) = migration.end() {
+                        // Nobody listens any more when the program is about to end.
+                        let _ = ended.send(record);
+                    }
                 }
             });
         }
@@ -147,13 +148,27 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
     Ok(records)
 }
 
-/// Whether a main channel begins here, as far as its first bytes tell. QEMU writes them at once;
-/// a channel that stays silent is the one that `postcopy-preempt` holds ready.
-fn begins_a_migration(qemu: &Socket) -> io::Result<bool> {
+/// What a connection is, as far as its first bytes tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// A main channel: QEMU writes on it at once.
+    Main,
+    /// Another channel. One that stays silent is held ready for `postcopy-preempt`.
+    Other,
+    /// None: closed before a byte came. Somebody wanted to know whether anybody listens.
+    Gone,
+}
+
+fn opening(qemu: &Socket) -> io::Result<Opening> {
     const PATIENCE: Duration = Duration::from_millis(200);
     let mut first = [0; 4];
     qemu.set_read_timeout(Some(PATIENCE))?;
-    let begins = qemu.peek(&mut first).is_ok_and(|length| &first[..length] == b"QEVM");
+    let seen = qemu.peek(&mut first);
     qemu.set_read_timeout(None)?;
-    Ok(begins)
+    Ok(match seen {
+        Ok(0) => Opening::Gone,
+        Ok(length) if &first[..length] == b"QEVM" => Opening::Main,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Opening::Gone,
+        _ => Opening::Other,
+    })
 }

@@ -11,12 +11,16 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
+use tracing::error;
 
 use crate::address::Address;
 use crate::error::Error;
 
 /// A peer that acknowledges nothing for this long, or accepts nothing, is dead.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
+
+/// How long to wait for what keeps connections from being accepted: a file descriptor becomes free.
+const UNTIL_NEXT: Duration = Duration::from_millis(100);
 
 /// Kernel buffers hold stream bytes too, so they are kept small.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -34,7 +38,7 @@ impl Socket {
     /// Connects to `what` at `address`.
     ///
     /// # Errors
-    /// If nobody accepts there.
+    /// If nobody accepts there, or nobody says so in time.
     pub fn connect(what: &'static str, address: &Address) -> Result<Self, Error> {
         let connected = match address {
             Address::Unix(path) => connect_unix(path).map(Self::Unix),
@@ -93,6 +97,15 @@ impl Socket {
             Self::Unix(socket) => socket.set_write_timeout(timeout),
             Self::Tcp(socket) => socket.set_write_timeout(timeout),
         }
+    }
+
+    /// Lets a read or a write fail that waits longer than this.
+    ///
+    /// # Errors
+    /// If the socket is closed.
+    pub fn limit_wait(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(timeout)?;
+        self.set_write_timeout(timeout)
     }
 
     /// Writes all of these parts, one behind the other; returns whether the kernel's buffer was
@@ -301,11 +314,19 @@ impl Listener {
         }
     }
 
-    /// Waits for the next connection.
-    ///
-    /// # Errors
-    /// If the process has no file descriptor left.
-    pub fn accept(&self) -> Result<Socket, Error> {
+    /// Connections as they come, without an end: what keeps one from being accepted, such as that
+    /// the process has no file descriptor left, is said and waited for.
+    pub fn incoming(&self) -> impl Iterator<Item = Socket> {
+        std::iter::repeat_with(move || self.accept()).filter_map(|accepted| {
+            let failed = |error: &Error| {
+                error!("{error}");
+                std::thread::sleep(UNTIL_NEXT);
+            };
+            accepted.inspect_err(failed).ok()
+        })
+    }
+
+    fn accept(&self) -> Result<Socket, Error> {
         let accepted = match &self.inner {
             Inner::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
             Inner::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),

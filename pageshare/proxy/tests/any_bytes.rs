@@ -55,17 +55,6 @@ fn bytes_that_are_no_stream_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn a_connection_that_closes_at_once_closes_at_both_ends() {
-    let mut pair = Pair::unix(&[], &[]);
-    let mut source = UnixStream::connect(path(&pair.to)).expect("the proxy listens");
-    source.shutdown(Shutdown::Write).expect("a connected socket");
-    let mut returned = Vec::new();
-    source.read_to_end(&mut returned).expect("a half-close");
-    assert!(pair.send.end().success(), "{}", pair.logs());
-    assert!(pair.receive.end().success(), "{}", pair.logs());
-}
-
-#[test]
 fn a_byte_damaged_between_the_proxies_ends_the_migration_and_is_named() {
     let mut pair = Pair::damaged(300_000);
     let destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");

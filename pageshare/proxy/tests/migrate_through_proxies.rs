@@ -152,20 +152,6 @@ fn the_source_keeps_its_guest_when_nobody_receives() {
 }
 
 #[test]
-fn a_receiver_for_one_migration_ends_when_it_turns_a_connection_away() {
-    use std::io::Write;
-    let directory = tempfile::tempdir().expect("a scratch directory");
-    let qemu = format!("unix:{}", directory.path().join("in").display());
-    let (mut receiver, wire) = lab::Proxy::receiver_once(directory.path(), &qemu, &["--insecure"]);
-    let address = wire.strip_prefix("tcp:").expect("TCP");
-    let mut stranger = std::net::TcpStream::connect(address).expect("the receiver listens");
-    stranger.write_all(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n").expect("connected");
-    drop(stranger);
-    assert_eq!(receiver.end().code(), Some(1));
-    assert!(receiver.log().contains("turned away"), "{}", receiver.log());
-}
-
-#[test]
 fn a_destination_that_would_start_by_itself_is_warned_of() {
     let (mut source, mut destination) =
         (Guest::running(), Guest::start(&lab::Model::installed(), &lab::Incoming::DeferredToRun));

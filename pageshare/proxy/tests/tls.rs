@@ -3,11 +3,15 @@
 mod lab;
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lab::Pair;
+use pageshare::address::Address;
+use pageshare::link::TlsFiles;
+use pageshare::socket::Socket;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// Writes a certificate authority and one certificate for each side, as QEMU lays them out.
@@ -150,4 +154,39 @@ fn a_sender_without_tls_is_refused_by_a_receiver_with_it() {
     let mut pair = Pair::secure(&["--insecure"], &tls);
     assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
     assert!(!pair.send.record()["error"].is_null());
+}
+
+#[test]
+fn a_client_that_says_nothing_is_let_go_and_holds_up_nobody() {
+    let pki = tempfile::tempdir().expect("a scratch directory");
+    certificates(pki.path(), "destination.example", "source.example");
+    let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
+    let mut pair = Pair::secure(&[&tls[..], &["--tls-name", "destination.example"]].concat(), &tls);
+    let mute = || {
+        let address = pair.wire.strip_prefix("tcp:").expect("TCP");
+        TcpStream::connect(address).expect("the receiver listens")
+    };
+    let mut first = mute();
+    first.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
+    assert_eq!(first.read(&mut [0]).expect("the receiver's patience ends"), 0);
+    lab::wait_for("the receiver to say why", || {
+        pair.receive.log().contains("does not answer").then_some(())
+    });
+    let second = mute();
+    assert!(through(&pair, &noise()) == Some(noise()), "{}", pair.logs());
+    drop(second);
+    assert!(pair.send.record()["error"].is_null(), "{}", pair.logs());
+    assert!(pair.receive.record()["error"].is_null(), "{}", pair.logs());
+}
+
+#[test]
+fn a_receiver_that_says_nothing_is_given_up_with_a_sentence() {
+    let pki = tempfile::tempdir().expect("a scratch directory");
+    certificates(pki.path(), "destination.example", "source.example");
+    let mute = TcpListener::bind("127.0.0.1:0").expect("the loopback interface");
+    let address = Address::Tcp(mute.local_addr().expect("a bound socket").to_string());
+    let socket = Socket::connect("the receiving proxy", &address).expect("it listens");
+    let client = TlsFiles::in_directory(pki.path(), "client").client().expect("sound certificates");
+    let refused = client.link(socket, "destination.example").err().expect("nobody answers");
+    assert!(refused.to_string().contains("does not answer"), "{refused}");
 }

@@ -263,7 +263,8 @@ pub(super) struct ReceiveArgs {
 /// When to end, and what to leave behind.
 #[derive(Debug, Args)]
 pub(super) struct LifeArgs {
-    /// End after one migration, with exit code 1 if it failed, or when a connection was turned away.
+    /// End after one migration, with exit code 1 if it failed. Connections that are no migration's
+    /// are turned away and do not count.
     #[arg(long)]
     pub(super) once: bool,
     /// Append a JSON record of every migration to this file.

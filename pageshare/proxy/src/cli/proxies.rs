@@ -35,7 +35,7 @@ pub(super) fn send(arguments: &SendArgs) -> Result<ExitCode, Error> {
     info!("waiting for QEMU at {}, sending to {}", listener.address(), sender.peer);
     let metrics = sender.metrics.clone();
     let records = send::serve(sender, Arc::clone(&listener))?;
-    stay(&arguments.life, &metrics, &listener, records.into_iter().map(Ok))
+    stay(&arguments.life, &metrics, &listener, records)
 }
 
 /// A sender as the command line describes it.
@@ -187,7 +187,7 @@ fn stay(
     life: &LifeArgs,
     metrics: &Metrics,
     listener: &Arc<Listener>,
-    ended: impl IntoIterator<Item = Result<Record, Error>>,
+    ended: impl IntoIterator<Item = Record>,
 ) -> Result<ExitCode, Error> {
     if let Some(address) = &life.metrics {
         info!("metrics at {}", metrics.serve(address)?);
@@ -199,18 +199,7 @@ fn stay(
         std::process::exit(130);
     })
     .map_err(|error| Error::Refused(format!("cannot catch signals: {error}")))?;
-    for ended in ended {
-        let record = match ended {
-            Ok(record) => record,
-            Err(error) => {
-                warn!("a connection was turned away: {error}");
-                if life.once {
-                    listener.remove();
-                    return Ok(ExitCode::FAILURE);
-                }
-                continue;
-            }
-        };
+    for record in ended {
         match &record.error {
             None => info!(
                 "migration {} ended: {} stream bytes, {} bytes on the wire, {:.2} s",
@@ -233,7 +222,7 @@ fn stay(
             return Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
     }
-    Err(Error::Refused("the listening socket failed".into()))
+    Err(Error::Refused("the thread that takes connections has failed".into()))
 }
 
 /// Adds a line to a file of records.

@@ -13,7 +13,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use super::{Link, PEER, ReadHalf, WriteHalf};
+use super::{Link, PATIENCE, PEER, ReadHalf, WriteHalf, silent};
 use crate::error::Error;
 use crate::socket::Socket;
 
@@ -179,10 +179,16 @@ impl ServerTls {
     }
 }
 
-/// Runs the handshake to its end.
+/// Runs the handshake to its end. The limit on the peer's silence stays: pageshare's own handshake
+/// follows.
 fn shake(socket: &mut Socket, connection: &mut Connection) -> Result<(), Error> {
+    let limited = socket.limit_wait(Some(PATIENCE));
+    limited.map_err(Error::lost(PEER, "setting up the connection"))?;
     while connection.is_handshaking() {
         connection.complete_io(socket).map_err(|error| {
+            if error.kind() == io::ErrorKind::WouldBlock {
+                return silent();
+            }
             let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
             let advice = cause.map_or("", advice);
             Error::Tls(format!("the handshake with {PEER} failed: {error}{advice}"))
@@ -238,12 +244,6 @@ pub(super) struct TlsReader {
     sealed: Vec<u8>,
     /// Sealed bytes that the session has not taken yet: it takes no more than it can keep open.
     fresh: Range<usize>,
-}
-
-impl TlsReader {
-    pub(super) fn socket(&self) -> &Socket {
-        &self.socket
-    }
 }
 
 impl Read for TlsReader {

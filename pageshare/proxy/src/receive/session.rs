@@ -98,18 +98,15 @@ impl Session {
     }
 
     /// The last channel has closed: a copy of a VM that has arrived is finished. Nothing, if it was
-    /// an estimate.
+    /// no migration: an estimate, or a connection of nobody who had anything to say.
     pub(super) fn end(&self) -> Option<Record> {
-        let so_far = self.account.record();
-        let (silent, broken) = (so_far.stream_bytes == 0, so_far.error.is_some());
-        let estimate = silent && so_far.pages_asked > 0 && !broken;
         self.keeping.end(self.account.has_arrived().then(|| self.received().names().clone()));
-        if estimate {
-            self.receiver.metrics.forget(&self.account);
-            info!("answered an estimate over {} pages", so_far.pages_asked);
-            return None;
+        let record = self.receiver.metrics.end(&self.account);
+        let asked = self.account.record().pages_asked;
+        if record.is_none() && asked > 0 {
+            info!("answered an estimate over {asked} pages");
         }
-        Some(self.receiver.metrics.end(&self.account))
+        record
     }
 
     /// Pages that have just arrived.

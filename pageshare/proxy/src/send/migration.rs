@@ -153,8 +153,9 @@ impl Migration {
         self.open.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// The migration is over: a copy of a VM that has left is finished.
-    pub(super) fn end(&self) -> Record {
+    /// The migration is over: a copy of a VM that has left is finished. Nothing, if it was none: who
+    /// connected had nothing to say.
+    pub(super) fn end(&self) -> Option<Record> {
         debug!("learnt: {:?}", self.gains());
         self.keeping.end(self.account.has_arrived().then(|| locked(&self.blocks).clone()));
         self.sender.metrics.end(&self.account)

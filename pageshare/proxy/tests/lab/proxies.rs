@@ -28,15 +28,6 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A receiver for one migration, listening at the address returned, with these words more.
-    pub fn receiver_once(directory: &Path, qemu: &str, more: &[&str]) -> (Self, String) {
-        let [port] = super::guest::ports();
-        let wire = format!("tcp:127.0.0.1:{port}");
-        let words = [&["--once", "--listen", &wire, "--qemu", qemu], more].concat();
-        let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
-        (Self::start(directory, "receive", &words), wire)
-    }
-
     /// A receiver alone, listening at the address returned, for a QEMU at `qemu`.
     pub fn receiver(directory: &Path, qemu: &str) -> (Self, String) {
         let [port] = super::guest::ports();

@@ -1,0 +1,144 @@
+//! Who connects and is no proxy, or no QEMU, neither counts as a migration nor disturbs one: no QEMU
+//! needed.
+
+mod lab;
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
+use std::time::Duration;
+
+use lab::stand_in::{path, through};
+use lab::{Pair, Proxy};
+use pageshare::address::Address;
+use pageshare::handshake;
+use pageshare::link::Link;
+use pageshare::socket::Socket;
+use pageshare_wire::hello::MigrationId;
+
+const STREAM: &[u8] = &[7; 100_000];
+
+fn connect(pair: &Pair) -> UnixStream {
+    UnixStream::connect(path(&pair.to)).expect("the proxy listens")
+}
+
+/// Closes a connection on which nothing was said; returns once the sender has closed it too.
+fn leave(mut nobody: UnixStream) {
+    nobody.shutdown(Shutdown::Write).expect("a connected socket");
+    nobody.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
+    nobody.read_to_end(&mut Vec::new()).expect("a connection that is closed");
+}
+
+/// Connects to a sender and closes the connection before the sender has had a look at it.
+fn look_in(pair: &Pair) {
+    let signal = |name: &str| {
+        let kill = format!("kill -{name} {}", pair.send.pid());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("sh starts").success());
+    };
+    signal("STOP");
+    let nobody = connect(pair);
+    nobody.shutdown(Shutdown::Write).expect("a connected socket");
+    signal("CONT");
+    leave(nobody);
+}
+
+/// Connects to a receiver as no sender does; returns once it has been turned away, the `nth` one.
+fn knock(pair: &Pair, nth: usize) {
+    let address = pair.wire.strip_prefix("tcp:").expect("TCP");
+    let mut stranger = TcpStream::connect(address).expect("the receiver listens");
+    stranger.write_all(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n").expect("connected");
+    drop(stranger);
+    lab::wait_for("the stranger to be turned away", || {
+        (pair.receive.log().matches("turned away").count() >= nth).then_some(())
+    });
+}
+
+/// Sends [`STREAM`] through the pair, and does something when it has begun to arrive; returns what
+/// arrived.
+fn interrupted(pair: &Pair, meanwhile: impl FnOnce()) -> Vec<u8> {
+    let destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
+    let mut source = connect(pair);
+    let (begin, rest) = STREAM.split_at(100);
+    source.write_all(begin).expect("the proxy takes it");
+    let (mut end, _) = destination.accept().expect("the proxy connects");
+    let mut arrived = vec![0; begin.len()];
+    end.read_exact(&mut arrived).expect("what was sent");
+    meanwhile();
+    source.write_all(rest).expect("the proxy takes it");
+    source.shutdown(Shutdown::Write).expect("a connected socket");
+    end.read_to_end(&mut arrived).expect("a half-close");
+    drop(end);
+    source.read_to_end(&mut Vec::new()).expect("a half-close");
+    arrived
+}
+
+fn assert_sound(mut pair: Pair) {
+    for record in [pair.send.record(), pair.receive.record()] {
+        assert!(record["error"].is_null(), "{record}\n{}", pair.logs());
+    }
+}
+
+#[test]
+fn a_connection_that_closes_without_a_word_is_no_migration() {
+    let pair = Pair::unix(&[], &[]);
+    look_in(&pair);
+    // One that stays for long enough to be taken for a channel.
+    let nobody = connect(&pair);
+    lab::wait_for("a channel", || pair.receive.log().contains("channel 0 open").then_some(()));
+    leave(nobody);
+    lab::wait_for("the end of it", || pair.send.log().contains("learnt").then_some(()));
+    let (arrived, _) = through(&pair, STREAM, &[]);
+    assert!(arrived == STREAM);
+    assert_sound(pair);
+}
+
+#[test]
+fn a_connection_that_closes_without_a_word_is_no_channel_of_a_running_migration() {
+    let pair = Pair::unix(&[], &[]);
+    let arrived = interrupted(&pair, || look_in(&pair));
+    assert!(arrived == STREAM);
+    assert!(!pair.receive.log().contains("channel 1 open"), "{}", pair.logs());
+    assert_sound(pair);
+}
+
+#[test]
+fn a_stranger_neither_ends_a_receiver_for_one_migration_nor_cuts_the_one_that_runs() {
+    let pair = Pair::unix(&[], &[]);
+    knock(&pair, 1);
+    let arrived = interrupted(&pair, || knock(&pair, 2));
+    assert!(arrived == STREAM);
+    assert_sound(pair);
+}
+
+/// Lets a process open files up to this number.
+fn limit_files(pid: u32, files: u32) {
+    let limited = Command::new("prlimit")
+        .args([format!("--pid={pid}"), format!("--nofile={files}:")])
+        .status()
+        .expect("prlimit is there (package util-linux)");
+    assert!(limited.success());
+}
+
+#[test]
+fn a_receiver_without_a_file_descriptor_listens_on_and_accepts_when_it_has_one() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let (receiver, wire) = Proxy::receiver(directory.path(), "unix:/nowhere");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", receiver.pid())).expect("our own child");
+    let open: BTreeSet<u32> = open
+        .map(|entry| entry.expect("readable").file_name())
+        .map(|name| name.to_str().and_then(|name| name.parse().ok()).expect("a number"))
+        .collect();
+    limit_files(receiver.pid(), (0..).find(|file| !open.contains(file)).expect("few are open"));
+    let address: Address = wire.parse().expect("the receiver's own address");
+    let socket = Socket::connect("the receiver", &address).expect("it listens");
+    lab::wait_for("it to say what it lacks", || {
+        receiver.log().contains("Too many open files").then_some(())
+    });
+    limit_files(receiver.pid(), 256);
+    let mut link = Link::plain(socket).expect("a fresh connection");
+    let greeted = handshake::send(&mut link, MigrationId([7; 16]), 0, 1 << 20, None);
+    assert!(greeted.is_ok(), "{}", receiver.log());
+}
