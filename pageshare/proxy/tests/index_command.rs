@@ -1,9 +1,10 @@
-//! `pageshare index --every` outlives what happens to its sources.
+//! `pageshare index` outlives what happens to its sources, and shows nobody what it has found.
 
 mod lab;
 
 use std::fs::{read, remove_file, write};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use pageshare::scope::Scope;
@@ -50,4 +51,38 @@ fn an_index_that_is_kept_outlives_an_image_that_is_away_for_a_while() {
     let key = Scope::load(scope.as_ref()).expect("a scope").key.hash_key();
     let library = Library::load(&at("index"), key.clone()).expect("what was just written");
     assert!(library.copy(key.hash(&[3; PAGE_SIZE]), &mut [0; PAGE_SIZE]));
+}
+
+/// `pageshare index` of one page in a directory, with these words more.
+fn index(directory: &std::path::Path, words: &[&str]) -> std::process::Output {
+    let at = |name: &str| directory.join(name);
+    write(at("image"), [1; PAGE_SIZE]).expect("the scratch directory is writable");
+    Command::new(lab::binary())
+        .args(["index", "--scope", &lab::scope(directory, "test"), "--out"])
+        .arg(at("index"))
+        .arg(format!("--source=image:{}", at("image").display()))
+        .args(words)
+        .output()
+        .expect("pageshare starts")
+}
+
+#[test]
+fn an_index_is_its_owners_alone_whatever_was_left_there() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let left = directory.path().join("index.new");
+    write(&left, "by a process that was killed").expect("the scratch directory is writable");
+    std::fs::set_permissions(&left, PermissionsExt::from_mode(0o644)).expect("our own file");
+    let output = index(directory.path(), &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let written = std::fs::metadata(directory.path().join("index")).expect("an index");
+    assert_eq!(written.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn an_index_is_not_made_anew_without_a_pause() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let output = index(directory.path(), &["--every", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--every") && said.contains("0 is not in 1.."), "{said}");
 }

@@ -287,7 +287,7 @@ pub(super) struct IndexArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) out: PathBuf,
     /// Stay, and index again this many seconds after the last time.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(1..))]
     pub(super) every: Option<u64>,
     /// Threads; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -1,5 +1,8 @@
 //! `pageshare index`.
 
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -34,7 +37,7 @@ fn replace(path: &Path, scanned: &Scanned) -> Result<(), Error> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    let written = std::fs::write(&new, &bytes).and_then(|()| std::fs::rename(&new, path));
+    let written = write_privately(&new, &bytes).and_then(|()| std::fs::rename(&new, path));
     written.map_err(|error| {
         // A full disk has use for the space; if it stays, the next index takes its place.
         let _ = std::fs::remove_file(&new);
@@ -49,4 +52,15 @@ fn replace(path: &Path, scanned: &Scanned) -> Result<(), Error> {
         bytes.len() >> 10
     );
     Ok(())
+}
+
+/// Writes a file that only its owner can read: whoever has the scope's key can test an index for
+/// pages.
+fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    const OWNER: u32 = 0o600;
+    let mut new = OpenOptions::new();
+    let mut file = new.write(true).create(true).truncate(true).mode(OWNER).open(path)?;
+    // What a killed process left there may have another mode.
+    file.set_permissions(Permissions::from_mode(OWNER))?;
+    file.write_all(bytes)
 }
