@@ -1,11 +1,12 @@
 //! What a migration would cost: a sample of the VM's pages is asked for, and the unknown ones
 //! compressed, without sending any.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use pageshare_index::{PAGE_SIZE, PageHash};
+use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
 use pageshare_wire::ask::{Answer, Ask};
 use pageshare_wire::hello::MigrationId;
 use pageshare_wire::record::Kind;
@@ -17,7 +18,7 @@ use crate::error::Error;
 use crate::handshake;
 use crate::link::{Body, Link};
 use crate::send::Sender;
-use crate::sources;
+use crate::sources::{self, Run};
 
 /// Pages asked for, or compressed, at a time: as many as a segment of a migration holds.
 const BATCH: usize = 64;
@@ -57,7 +58,7 @@ pub struct Estimate {
 /// # Errors
 /// If the process may not be read, or the receiver cannot be asked.
 pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<Estimate, Error> {
-    let pages = Pages::read(pid, sample.max(1)).map_err(|error| Error::File {
+    let memory = Memory::open(pid).map_err(|error| Error::File {
         what: "memory of process",
         path: pid.to_string(),
         reason: match error.kind() {
@@ -71,49 +72,78 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
     let mut compressor = Compressor::new(sender.level)
         .map_err(|error| Error::Refused(format!("zstd level {}: {error}", sender.level)))?;
 
-    let (mut found, mut compressed, mut rest) = (0, 0, 0);
-    let (mut hashing, mut compressing) = (0.0, 0.0);
-    for (number, batch) in (0..).zip(pages.sampled.chunks(BATCH * PAGE_SIZE)) {
+    let mut seen = Seen::default();
+    let pages = memory.sample(sample.max(1), |batch| {
+        seen.ask(batch, &mut wire, &agreed.hash_key, &mut compressor)
+    })?;
+    wire.writer.send(Kind::End, 0, &[])?;
+    await_end(&mut wire)?;
+
+    let share =
+        |part: usize, whole: usize| if whole == 0 { 0.0 } else { number(part) / number(whole) };
+    Ok(predict(
+        &Sampled {
+            touched: pages.touched,
+            zero_share: share(pages.zeros, pages.touched),
+            sampled: seen.sampled,
+            found_share: share(seen.found, seen.sampled),
+            compressed_share: share(seen.compressed, seen.rest),
+            hash_seconds_a_page: seen.hashing / number(seen.sampled.max(1)),
+            compress_seconds_a_byte: seen.compressing / number(seen.rest.max(1)),
+        },
+        link,
+        sender.threads,
+    ))
+}
+
+/// What has come of the sample so far.
+#[derive(Default)]
+struct Seen {
+    batches: u32,
+    /// Pages asked for, and those of them that the destination has.
+    sampled: usize,
+    found: usize,
+    /// Bytes of the others, and what they compress to.
+    rest: usize,
+    compressed: usize,
+    /// Seconds.
+    hashing: f64,
+    compressing: f64,
+}
+
+impl Seen {
+    /// Asks for the next pages of the sample, and compresses what is not there.
+    fn ask(
+        &mut self,
+        batch: &[u8],
+        wire: &mut Link,
+        key: &HashKey,
+        compressor: &mut Compressor,
+    ) -> Result<(), Error> {
         let begin = Instant::now();
         let pages: Vec<&[u8; PAGE_SIZE]> = batch.as_chunks().0.iter().collect();
-        let hashes: Vec<PageHash> = agreed.hash_key.hash_pages(&pages);
-        hashing += begin.elapsed().as_secs_f64();
-        let known = ask(&mut wire, number, hashes)?;
-        found += known.count();
+        let hashes: Vec<PageHash> = key.hash_pages(&pages);
+        self.hashing += begin.elapsed().as_secs_f64();
+        self.sampled += pages.len();
+        let known = ask(wire, self.batches, hashes)?;
+        self.batches = self.batches.wrapping_add(1);
+        self.found += known.count();
         let unknown: Vec<u8> = batch
             .chunks(PAGE_SIZE)
             .enumerate()
             .filter(|(index, _)| !known.contains(*index))
             .flat_map(|(_, page)| page.iter().copied())
             .collect();
-        rest += unknown.len();
+        self.rest += unknown.len();
         let begin = Instant::now();
         let mut draft = Draft::new(unknown);
         let length = draft.stream_bytes();
         draft.add(pageshare_stream::Token::Bytes, length, false);
-        let encoded = draft.encode(Vec::new(), &[], &[], Some(&mut compressor));
-        compressing += begin.elapsed().as_secs_f64();
-        compressed += encoded.payload().len();
+        let encoded = draft.encode(Vec::new(), &[], &[], Some(compressor));
+        self.compressing += begin.elapsed().as_secs_f64();
+        self.compressed += encoded.payload().len();
+        Ok(())
     }
-    wire.writer.send(Kind::End, 0, &[])?;
-    await_end(&mut wire)?;
-
-    let share =
-        |part: usize, whole: usize| if whole == 0 { 0.0 } else { number(part) / number(whole) };
-    let sampled = pages.sampled.len() / PAGE_SIZE;
-    Ok(predict(
-        &Sampled {
-            touched: pages.touched,
-            zero_share: share(pages.zeros, pages.touched),
-            sampled,
-            found_share: share(found, sampled),
-            compressed_share: share(compressed, rest),
-            hash_seconds_a_page: hashing / number(sampled.max(1)),
-            compress_seconds_a_byte: compressing / number(rest.max(1)),
-        },
-        link,
-        sender.threads,
-    ))
 }
 
 struct Sampled {
@@ -182,27 +212,42 @@ fn await_end(wire: &mut Link) -> Result<(), Error> {
     }
 }
 
-/// Pages of a process: all counted, some read.
+/// Pages of a process.
+#[derive(Default)]
 struct Pages {
     touched: usize,
     zeros: usize,
-    sampled: Vec<u8>,
 }
 
-impl Pages {
-    fn read(pid: u32, sample: usize) -> io::Result<Self> {
+/// A process's memory, of which no more is held here than a batch.
+struct Memory {
+    file: File,
+    touched: Vec<Run>,
+}
+
+impl Memory {
+    fn open(pid: u32) -> io::Result<Self> {
+        Ok(Self { file: sources::memory(pid)?, touched: sources::touched(pid)? })
+    }
+
+    /// Counts all pages, and takes one in `sample` of those that are not zero, a batch at a time.
+    fn sample(
+        &self,
+        sample: usize,
+        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<Pages, Error> {
         const STRETCH: usize = 256;
-        let memory = sources::memory(pid)?;
-        let mut pages = Self { touched: 0, zeros: 0, sampled: Vec::new() };
+        let mut pages = Pages::default();
         let mut buffer = vec![0; STRETCH * PAGE_SIZE];
+        let mut batch = Vec::with_capacity(BATCH * PAGE_SIZE);
         let mut turn = 0;
-        for run in sources::touched(pid)? {
+        for run in &self.touched {
             let mut at = run.address;
             let end = run.address + u64::from(run.pages) * PAGE_SIZE as u64;
             while at < end {
                 let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
                 // What the guest gives back meanwhile is no longer there.
-                let Ok(length) = memory.read_at(&mut buffer[..wanted], at) else { break };
+                let Ok(length) = self.file.read_at(&mut buffer[..wanted], at) else { break };
                 for page in buffer[..length].chunks_exact(PAGE_SIZE) {
                     pages.touched += 1;
                     if page.iter().all(|byte| *byte == 0) {
@@ -211,11 +256,18 @@ impl Pages {
                     }
                     turn = (turn + 1) % sample;
                     if turn == 0 {
-                        pages.sampled.extend_from_slice(page);
+                        batch.extend_from_slice(page);
+                    }
+                    if batch.len() == BATCH * PAGE_SIZE {
+                        take(&batch)?;
+                        batch.clear();
                     }
                 }
                 at += wanted as u64;
             }
+        }
+        if !batch.is_empty() {
+            take(&batch)?;
         }
         Ok(pages)
     }
@@ -239,6 +291,28 @@ mod tests {
             compressed_share,
             hash_seconds_a_page: 2e-6,
             compress_seconds_a_byte: 3e-9,
+        }
+    }
+
+    #[test]
+    fn a_sample_comes_in_batches_and_leaves_out_no_page() {
+        let mut memory = vec![0_u8; 8 << 20];
+        memory.iter_mut().step_by(PAGE_SIZE).for_each(|byte| *byte = 1);
+        // Nobody but the kernel reads it.
+        std::hint::black_box(&mut memory);
+        let process = Memory::open(std::process::id()).unwrap();
+        for sample in [1, 7] {
+            let mut batches = Vec::new();
+            let take = |batch: &[u8]| {
+                batches.push(batch.len() / PAGE_SIZE);
+                Ok(())
+            };
+            let pages = process.sample(sample, take).unwrap();
+            let content = pages.touched - pages.zeros;
+            assert!(content >= memory.len() / PAGE_SIZE, "{content}");
+            assert_eq!(batches.iter().sum::<usize>(), content / sample);
+            let (_, whole) = batches.split_last().unwrap();
+            assert!(whole.iter().all(|pages| *pages == BATCH), "{batches:?}");
         }
     }
 

@@ -1,19 +1,19 @@
 //! What all migrations of this process have done so far, those under way included, for Prometheus.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::address::Address;
 use crate::error::Error;
 use crate::record::{Account, Record};
 use crate::socket::{Listener, Socket};
 
-/// A scraper that sends its request more slowly is let go.
+/// A scraper that takes longer for its request is let go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Nobody asks for metrics at greater length.
-const LONGEST_REQUEST: usize = 1 << 16;
+const LONGEST_REQUEST: u64 = 1 << 16;
 
 /// A counter: its name without prefix and suffix, what it counts, where a record has it.
 type Row = (&'static str, &'static str, fn(&Record) -> f64);
@@ -104,12 +104,11 @@ impl Metrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, mut scraper: Socket) -> std::io::Result<()> {
-        scraper.set_read_timeout(Some(PATIENCE))?;
-        let mut request = String::new();
-        let mut lines = BufReader::new(scraper.try_clone()?);
+    fn answer(&self, mut scraper: Socket) -> io::Result<()> {
+        let request = Until { socket: scraper.try_clone()?, end: Instant::now() + PATIENCE };
+        let mut request = BufReader::new(request.take(LONGEST_REQUEST));
         // The headers end with an empty line; none of them matters.
-        while lines.read_line(&mut request)? > 2 && request.len() < LONGEST_REQUEST {}
+        while request.read_line(&mut String::new())? > 2 {}
         let text = self.text();
         write!(
             scraper,
@@ -140,6 +139,21 @@ impl Metrics {
     }
 }
 
+/// Reads that have one time limit between them.
+struct Until {
+    socket: Socket,
+    end: Instant,
+}
+
+impl Read for Until {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        // That fails too where nothing is left.
+        self.socket.set_read_timeout(Some(left))?;
+        self.socket.read(buffer)
+    }
+}
+
 fn metric(name: &str, kind: &str, help: &str, value: impl std::fmt::Display) -> String {
     format!(
         "# HELP pageshare_{name} {help}\n# TYPE pageshare_{name} {kind}\npageshare_{name} {value}\n"
@@ -148,7 +162,7 @@ fn metric(name: &str, kind: &str, help: &str, value: impl std::fmt::Display) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
     use crate::record::add;
@@ -181,5 +195,26 @@ mod tests {
         let answer = scrape(&address);
         assert!(answer.contains("\npageshare_stream_bytes_total 1500\n"), "{answer}");
         assert!(answer.contains("\npageshare_migrations_running 0\n"), "{answer}");
+    }
+
+    #[test]
+    fn a_request_without_an_end_is_read_no_further_than_any_may_be_long() {
+        let metrics = Metrics::default();
+        let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut scraper = Socket::connect("the metrics", &address).unwrap();
+        scraper.write_all(&vec![b'a'; LONGEST_REQUEST.try_into().unwrap()]).unwrap();
+        let mut answer = String::new();
+        scraper.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    }
+
+    #[test]
+    fn no_byte_is_waited_for_when_the_time_is_over() {
+        let (scraper, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"ab").unwrap();
+        let mut request = Until { socket: Socket::Unix(scraper), end: Instant::now() + PATIENCE };
+        assert_eq!(request.read(&mut [0]).unwrap(), 1);
+        request.end = Instant::now();
+        assert!(request.read(&mut [0]).is_err());
     }
 }
