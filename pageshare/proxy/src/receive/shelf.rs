@@ -41,8 +41,9 @@ struct Current {
 }
 
 impl Shelf {
-    /// Indexes these sources now; with `refresh`, again that long after each indexing. Copies that
-    /// are `kept` in a directory need no indexing, and are looked at when a migration begins.
+    /// Indexes these sources now; with `refresh`, again that long after each time, unless a
+    /// migration uses the index. Copies that are `kept` in a directory need no indexing, and are
+    /// looked at when a migration begins.
     ///
     /// # Errors
     /// If a source is not there or may not be read.
@@ -134,9 +135,15 @@ impl Shelf {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Indexes the sources again, unless a migration uses the index: it keeps what it began with,
+    /// and has better use for the processors.
     fn rescan(&self) {
         let Origin::Sources { sources, threads } = &self.origin else { return };
         let before = Arc::clone(&self.current().library);
+        // The shelf itself holds one, and this another.
+        if Arc::strong_count(&before) > 2 {
+            return;
+        }
         match rescan(&before, sources, &self.key, *threads) {
             Ok(scanned) => self.current().library = Arc::new(told(scanned)),
             Err(error) => warn!("{error}; going on with the index built before"),
@@ -153,4 +160,28 @@ fn told(scanned: Scanned) -> Library {
 
 fn modified(path: &PathBuf) -> Option<SystemTime> {
     std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use pageshare_index::PAGE_SIZE;
+
+    use super::*;
+
+    #[test]
+    fn sources_are_indexed_again_when_no_migration_uses_the_index() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
+        let (scope, sources) = (ScopeKey([1; 32]), vec![SourceSpec::Image(image.clone())]);
+        std::fs::write(&image, [1; PAGE_SIZE]).unwrap();
+        let shelf = Shelf::scan(sources, None, &scope, 1, None).unwrap();
+        std::fs::write(&image, [[1; PAGE_SIZE], [2; PAGE_SIZE]].concat()).unwrap();
+        let pages = || shelf.library().pages();
+        let shared = shelf.shared();
+        shelf.rescan();
+        assert_eq!(pages(), 1);
+        drop(shared);
+        shelf.rescan();
+        assert_eq!(pages(), 2);
+    }
 }
