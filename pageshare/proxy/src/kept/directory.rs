@@ -1,5 +1,6 @@
 //! What lies in a directory of copies.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -34,6 +35,23 @@ impl Finished {
         self.head.as_ref().is_some_and(|head| Header::is_of(head, key))
             && self.header().is_some_and(|header| header.label == label)
     }
+}
+
+/// Whether a copy has a name that ends so: 16 hexadecimal digits, and the end.
+pub(super) fn is_name(path: &Path, end: &str) -> bool {
+    let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    let digits = stem.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    digits && stem.len() == 16 && path.extension().is_some_and(|it| it == end)
+}
+
+/// Those of the finished copies that a keeper has made, by their names and by how they begin: the
+/// others are not for it to remove.
+pub(super) fn ours(directory: &Path) -> io::Result<Vec<Finished>> {
+    let mut copies = finished(directory)?;
+    copies.retain(|copy| {
+        is_name(&copy.path, FINISHED) && copy.head.as_ref().is_some_and(Header::is_one)
+    });
+    Ok(copies)
 }
 
 /// All finished copies of a directory.

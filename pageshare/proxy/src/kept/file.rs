@@ -184,7 +184,7 @@ pub(super) fn cut(label: &str) -> &str {
 impl Header {
     /// Reads what can be read without the key; the table proves it.
     pub(super) fn decode(head: &[u8; HEADER_BYTES]) -> Result<Self, Refusal> {
-        if head[..4] != MAGIC {
+        if !Self::is_one(head) {
             return Err(Refusal::Magic);
         }
         let version = u16::from_le_bytes([head[4], head[5]]);
@@ -208,6 +208,11 @@ impl Header {
             table: number(80),
             label,
         })
+    }
+
+    /// Whether a finished copy begins so, of whatever version and scope.
+    pub(super) fn is_one(head: &[u8; HEADER_BYTES]) -> bool {
+        head[..4] == MAGIC
     }
 
     /// Whether the header names this scope's key.

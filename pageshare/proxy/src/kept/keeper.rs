@@ -17,7 +17,7 @@ use pageshare_index::{HashKey, PAGE_SIZE, PageHash, ScopeKey};
 use rustix::fs::{FlockOperation, flock};
 use tracing::{info, warn};
 
-use super::directory::{FINISHED, PARTIAL, finished};
+use super::directory::{FINISHED, PARTIAL, is_name, ours};
 use super::file::{Entry, HEADER_BYTES, Header, SLOT_BYTES, Seal, cut};
 use super::now;
 use crate::blocks::BlockNames;
@@ -141,7 +141,7 @@ impl Writer {
             counter: 0,
             others: 0,
         };
-        writer.others = finished(&writer.place.directory)?.iter().map(|copy| copy.bytes).sum();
+        writer.others = ours(&writer.place.directory)?.iter().map(|copy| copy.bytes).sum();
         Ok(writer)
     }
 
@@ -212,7 +212,7 @@ impl Writer {
         // Page and line of the table.
         let mine = (self.entries.len() as u64 + 1) * (SLOT_BYTES as u64 + 32) + 4096;
         while mine + self.others > self.place.quota && self.others > 0 {
-            let Ok(mut copies) = finished(&self.place.directory) else { return false };
+            let Ok(mut copies) = ours(&self.place.directory) else { return false };
             copies.sort_by_key(|copy| copy.modified);
             let Some(oldest) = copies.first() else {
                 self.others = 0;
@@ -236,7 +236,7 @@ impl Writer {
         let (head, table) = self.seal.finish(header, blocks, &self.entries);
         self.file.write_all_at(&table, place(self.entries.len()))?;
         self.file.write_all_at(&head, 0)?;
-        let older = finished(&self.place.directory)?;
+        let older = ours(&self.place.directory)?;
         std::fs::rename(&self.partial, self.partial.with_extension(FINISHED))?;
         for copy in older {
             if !label.is_empty() && copy.is_of(&label, &self.key) {
@@ -252,9 +252,10 @@ fn place(slot: usize) -> u64 {
     (HEADER_BYTES + slot * SLOT_BYTES) as u64
 }
 
-/// Removes what has expired, and what nobody writes any more.
+/// Removes what has expired, and what nobody writes any more. What has another name than a copy is
+/// somebody else's.
 fn clear(directory: &Path) -> io::Result<()> {
-    for copy in finished(directory)? {
+    for copy in ours(directory)? {
         if copy.header().is_some_and(|header| header.expires <= now()) {
             info!("kept copy {} has expired and is removed", copy.path.display());
             let _ = std::fs::remove_file(&copy.path);
@@ -262,7 +263,7 @@ fn clear(directory: &Path) -> io::Result<()> {
     }
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        let abandoned = path.extension().is_some_and(|end| end == PARTIAL)
+        let abandoned = is_name(&path, PARTIAL)
             && File::open(&path)
                 .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
         if abandoned {
@@ -270,4 +271,53 @@ fn clear(directory: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps a page in a directory that has room for one copy of one page.
+    fn keep(directory: &Path, scope: &Scope) {
+        let place = KeepIn {
+            directory: directory.to_owned(),
+            lifetime: Duration::from_secs(3600),
+            quota: 10_000,
+            label: String::new(),
+        };
+        let keeper = Keeper::begin(&place, scope).unwrap();
+        assert!(keeper.keep(KeptPages { pages: vec![(0, 0, None)], contents: vec![1; PAGE_SIZE] }));
+        assert_eq!(keeper.finish([b"pc.ram".to_vec()].into_iter().collect()), 1);
+    }
+
+    #[test]
+    fn nothing_gives_way_or_is_cleared_but_copies() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let scope = Scope::generate("tenant").unwrap();
+        keep(directory.path(), &scope);
+        let mut copy = ours(directory.path()).unwrap().remove(0).path;
+        let content = std::fs::read(&copy).unwrap();
+        // Names of others, and a name of ours on what is none.
+        let foreign: [(&str, &[u8]); 5] = [
+            ("disk.partial", b"something"),
+            ("0123456789abcde.partial", b"something"),
+            ("0123456789ABCDEF.partial", b"something"),
+            ("disk.kept", &content),
+            ("0123456789abcdef.kept", b"something"),
+        ];
+        for (name, bytes) in foreign {
+            std::fs::write(at(name), bytes).unwrap();
+        }
+        std::fs::write(at("fedcba9876543210.partial"), "left by a keeper that was killed").unwrap();
+        for _ in 0..2 {
+            keep(directory.path(), &scope);
+            assert!(!copy.exists(), "the older one gives way");
+            copy = ours(directory.path()).unwrap().remove(0).path;
+        }
+        assert!(!at("fedcba9876543210.partial").exists());
+        for (name, _) in foreign {
+            assert!(at(name).exists(), "{name}");
+        }
+    }
 }
