@@ -134,7 +134,10 @@ impl Socket {
     }
 
     /// Writes what the kernel takes at once.
-    fn write_now(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// If it takes nothing now, or the connection breaks.
+    pub fn write_now(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut nothing = SendAncillaryBuffer::default();
         let written = match self {

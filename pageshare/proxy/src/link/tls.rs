@@ -2,7 +2,7 @@
 //! session stands behind a lock that nobody holds while waiting for the network.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -269,7 +269,25 @@ impl Read for TlsReader {
 pub(super) struct TlsWriter {
     session: Arc<Mutex<Connection>>,
     socket: Socket,
+    /// What the kernel did not take at once.
     sealed: Vec<u8>,
+}
+
+/// Takes what the kernel takes at once.
+struct AtOnce<'a>(&'a Socket);
+
+impl Write for AtOnce<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_now(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write_now(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl TlsWriter {
@@ -288,13 +306,25 @@ impl TlsWriter {
         self.flush().map(drop)
     }
 
+    /// Writes what is sealed. Only what the kernel does not take at once is copied, since the
+    /// session is not held while the kernel is waited for. Returns whether it was.
     fn flush(&mut self) -> io::Result<bool> {
         self.sealed.clear();
         let mut session = locked(&self.session);
+        let mut full = false;
+        while session.wants_write() && !full {
+            match session.write_tls(&mut AtOnce(&self.socket)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => full = true,
+                Err(error) => return Err(error),
+            }
+        }
         while session.wants_write() {
             session.write_tls(&mut self.sealed)?;
         }
         drop(session);
-        self.socket.write_parts(&[&self.sealed])
+        Ok(self.socket.write_parts(&[&self.sealed])? || full)
     }
 }
