@@ -14,11 +14,17 @@ use crate::sources::SourceSpec;
 ///   destination$ pageshare receive --listen tcp:0.0.0.0:4455 --qemu unix:/run/vm-in.sock
 ///   source$      pageshare send    --listen unix:/run/vm-out.sock --to tcp:DESTINATION:4455
 ///
+/// They speak TLS. On both hosts /etc/pki/qemu, or the directory that `--tls-dir` names, holds
+/// ca-cert.pem; at the destination server-cert.pem, which bears the name DESTINATION, and
+/// server-key.pem; at the source client-cert.pem and client-key.pem. The documentation
+/// (docs/pageshare.md, TLS) says how to make them. To try it without, on a network that you trust,
+/// add `--insecure` to both.
+///
 /// Then migrate as always: the destination QEMU with `-S -incoming unix:/run/vm-in.sock`, the
 /// source with `migrate unix:/run/vm-out.sock`, both with the capability `return-path`; `cont` the
 /// destination only when the source says `completed`. `pageshare migrate` does all of that, and
-/// the sender's work too. To share memory with what the destination has, give both proxies a `--scope`,
-/// and the receiver one `--source` or more.
+/// the sender's work too. To share memory with what the destination has, give both proxies a
+/// `--scope`, and the receiver one `--source` or more.
 #[derive(Debug, Parser)]
 #[command(version, verbatim_doc_comment)]
 pub(super) struct Cli {
