@@ -1,6 +1,7 @@
 // What a program may do to a file beside MPI-IO, by calls that a cache below it may not see as
 // what they are: streams, descriptors closed in bulk and their numbers used again, appending,
-// durable writes, lists of asynchronous calls, holes, splices, and paths below an open folder.
+// durable writes, lists of asynchronous calls, holes, splices, paths below an open folder, and
+// writes of which the file system takes only a part.
 //
 //   beside FOLDER
 //
@@ -11,12 +12,14 @@
 #include <fcntl.h>
 #include <mpi.h>
 #include <semaphore.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -56,6 +59,20 @@ class Opened {
   void write(MPI_Offset at, const string& bytes) {
     MPI_File_write_at(file_, at, bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE,
                       MPI_STATUS_IGNORE);
+  }
+
+  // Whether all of it was written. Open MPI 4.1 tells by the count alone.
+  bool writes(MPI_Offset at, const string& bytes) {
+    const int length = static_cast<int>(bytes.size());
+    MPI_Status status;
+    int count = 0;
+    const int result = MPI_File_write_at(file_, at, bytes.data(), length, MPI_BYTE, &status);
+#ifdef OPEN_MPI
+    if (result == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &count);
+#else
+    count = length;
+#endif
+    return result == MPI_SUCCESS && count == length;
   }
 
   string read(MPI_Offset at, int length) {
@@ -317,6 +334,24 @@ void below_a_folder(const string& path) {
   close(folder);
 }
 
+// The first MiB is taken, and more than any store holds is not.
+void partly_refused(const string& path) {
+  constexpr rlim_t kTaken = 1 << 20;
+  constexpr int kMuch = 16 << 20;
+  Opened file(path);
+  if (g_rank == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail
+    rlimit before{};
+    if (getrlimit(RLIMIT_FSIZE, &before) != 0) give_up("getrlimit");
+    const rlimit least{kTaken, before.rlim_max};
+    if (setrlimit(RLIMIT_FSIZE, &least) != 0) give_up("setrlimit");
+    const bool told = !file.writes(0, string(kMuch, 'p'));
+    if (setrlimit(RLIMIT_FSIZE, &before) != 0) give_up("setrlimit");
+    expect(told, "a write of which a part was refused succeeded");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);  // another rank's close would write back meanwhile, and may
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -331,6 +366,7 @@ int main(int argc, char** argv) {
   listed(folder + "/listed");
   holes_and_splices(folder + "/holes");
   below_a_folder(folder + "/below");
+  partly_refused(folder + "/refused");
   checks::end();
   return 0;
 }

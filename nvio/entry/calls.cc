@@ -302,9 +302,11 @@ bool serve_read(MPI_File fh, bool explicit_offset, MPI_Offset offset, void* buf,
 bool serve_write(MPI_File fh, bool explicit_offset, MPI_Offset offset, const void* buf,
                  long long count, MPI_Datatype datatype, MPI_Status* status) {
   return serve(fh, MPI_MODE_WRONLY | MPI_MODE_RDWR, explicit_offset, offset, buf, count, datatype,
-               status, [buf](Handle& handle, std::uint64_t at, std::size_t length) {
-                 return handle.is_async ? handle.file->write_later(at, buf, length)
-                                        : handle.file->write(at, buf, length);
+               status, [buf](Handle& handle, std::uint64_t at, std::size_t length) -> ssize_t {
+                 const ssize_t done = handle.is_async ? handle.file->write_later(at, buf, length)
+                                                      : handle.file->write(at, buf, length);
+                 // Where a part was refused, the MPI writes all of it again, and tells.
+                 return done == static_cast<ssize_t>(length) ? done : -1;
                });
 }
 
