@@ -82,12 +82,8 @@ Session::~Session() { leave(); }
 // The last process takes the folder away, unless a log is left that `nvio recover` must see.
 void Session::leave() {
   for (auto& file : files_) file.reset();
-  bool left_over = false;  // a process was killed and left blocks that nobody wrote back
-  for (std::uint32_t i = 0; segment_ != nullptr && i < segment_->used_files(); ++i) {
-    const FileEntry& entry = segment_->file(i);
-    left_over = left_over || (entry.used.load() != 0 && entry.blocks.load() != 0);
-  }
   const bool joined = segment_ != nullptr;  // else this is not our store to take away
+  const bool left_over = joined && has_left_over();
   segment_.reset();
   if (alive_ < 0) return;
   if (joined && !left_over && flock(alive_, LOCK_EX | LOCK_NB) == 0) {
@@ -95,6 +91,24 @@ void Session::leave() {
   }
   real().close(alive_);
   alive_ = -1;
+}
+
+// Whether a process was killed and left blocks that nobody wrote back.
+bool Session::has_left_over() {
+  for (std::uint32_t i = 0; i < segment_->used_files(); ++i) {
+    const FileEntry& entry = segment_->file(i);
+    if (entry.used.load() != 0 && entry.blocks.load() != 0) return true;
+  }
+  return false;
+}
+
+void Session::give_up_store() {
+  const std::lock_guard guard(mutex_);
+  for (const auto& file : files_) {
+    if (file != nullptr && file->entry().log.epoch != 0) delete_log(file->entry());
+  }
+  flock(alive_, LOCK_UN);
+  if (!has_left_over() && flock(alive_, LOCK_EX | LOCK_NB) == 0) remove_folder();
 }
 
 void Session::abandon() {

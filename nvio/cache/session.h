@@ -60,6 +60,11 @@ class Session {
   // program goes on meanwhile.
   void flush_for_good();
 
+  // Once it has stepped aside for all that this process has open: leaves the store to the job's
+  // other processes, or takes it away after the last one. The object stays as it is, for calls that
+  // are still under way.
+  void give_up_store();
+
   // In a forked child: closes its copy of the lock by which the store is known to be in use.
   void abandon();
 
@@ -72,6 +77,7 @@ class Session {
  private:
   Session() = default;
   bool drop_slot(std::uint32_t slot);
+  bool has_left_over();
   void remove_folder();
   CachedFile* acquire_entry(std::uint32_t index, int fd);
   void leave();

@@ -33,6 +33,7 @@ namespace {
 using checks::expect;
 using checks::g_rank;
 using checks::give_up;
+using checks::seen_from_outside;
 using std::string;
 
 constexpr int kLength = 100000;
@@ -100,18 +101,6 @@ class Opened {
   string path_;
   MPI_File file_ = MPI_FILE_NULL;
 };
-
-// What another program sees in the file.
-string seen_from_outside(const string& path, long from, int length) {
-  const string command = "tail -c +" + std::to_string(from + 1) + " '" + path + "' | head -c " +
-                         std::to_string(length);
-  FILE* stream = popen(command.c_str(), "r");
-  if (stream == nullptr) give_up("popen");
-  string bytes(static_cast<std::size_t>(length), '\0');
-  bytes.resize(std::fread(bytes.data(), 1, bytes.size(), stream));
-  pclose(stream);
-  return bytes;
-}
 
 // Whether `number` works as one end of a pipe that was given it, and the file is as it was.
 void expect_pipe_at(int number, Opened& file, const char* what) {

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 namespace checks {
 
@@ -30,6 +31,18 @@ inline void expect(bool right, const char* what) {
   if (right) return;
   std::printf("%s: rank %d: %s\n", g_program, g_rank, what);
   ++g_wrong;
+}
+
+// What another program sees in the file.
+inline std::string seen_from_outside(const std::string& path, long from, int length) {
+  const std::string command = "tail -c +" + std::to_string(from + 1) + " '" + path +
+                              "' | head -c " + std::to_string(length);
+  FILE* stream = popen(command.c_str(), "r");
+  if (stream == nullptr) give_up("popen");
+  std::string bytes(static_cast<std::size_t>(length), '\0');
+  bytes.resize(std::fread(bytes.data(), 1, bytes.size(), stream));
+  pclose(stream);
+  return bytes;
 }
 
 // Prints "PROGRAM: n differences", of all ranks.

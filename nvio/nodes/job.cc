@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "../cache/cached_file.h"
@@ -113,6 +114,25 @@ void Job::step_aside(const char* path) {
   const std::uint32_t index = session_->find(status);
   if (index == kNone || session_->segment().file(index).deleted.load() != 0) return;
   with_open(path, status, [](JobFile& file) { file.step_aside(); });
+}
+
+bool Job::has_open_files() {
+  const std::lock_guard guard(mutex_);
+  return std::any_of(files_.begin(), files_.end(),
+                     [](const auto& file) { return file != nullptr; });
+}
+
+int Job::leave_files() {
+  const std::lock_guard guard(mutex_);
+  int first = 0;
+  for (const auto& file : files_) {
+    if (file == nullptr) continue;
+    const int error = file->step_aside();
+    // Where another node's manager is gone, what this node caches can still be written.
+    if (error != 0) file->write_back();
+    if (first == 0) first = error;
+  }
+  return first;
 }
 
 }  // namespace nvio

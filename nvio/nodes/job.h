@@ -34,6 +34,11 @@ class Job {
   // Steps aside for the file of this name, if the job has it open and it does not go away anyway.
   void step_aside(const char* path);
 
+  bool has_open_files();
+  // Steps aside for every open file. Returns 0 or the errno value of the first for which it could
+  // not.
+  int leave_files();
+
   // In a forked child: lets go of what keeps the parent's store and managers alive.
   void abandon();
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "../nodes/placement.h"
 #include "real.h"
@@ -156,10 +157,36 @@ void Process::join_if_shared() {
 
 void Process::leave() {
   const std::lock_guard guard(mutex_);
-  if (served_.load() != 0) return;
-  joined_.store(nullptr);
-  job_.reset();
   refused_ = true;
+  if (job_ == nullptr) return;
+  if (!job_->has_open_files()) {
+    joined_.store(nullptr);
+    job_.reset();
+    return;
+  }
+  // A process may end without closing what it has open, and nobody will hear of that.
+  if (const int error = job_->leave_files(); error != 0) {
+    // Who has a file for reading only has written nothing of what is dirty.
+    if (error != EBADF && !settings_.quiet) {
+      std::fprintf(stderr,
+                   "nvio: what is cached of files that are still open could not be written: %s; "
+                   "unless they are closed, it stays in %s for nvio recover\n",
+                   std::strerror(error), job_->session().folder().c_str());
+    }
+    return;
+  }
+  untrack_all();
+  joined_.store(nullptr);
+  // It is not destroyed: another thread may be in a call on one of these descriptors.
+  job_.release()->session().give_up_store();
+}
+
+void Process::untrack_all() {
+  for (int fd = 0; fd < kMaxDescriptors && served_.load() != 0; ++fd) {
+    if (files_[fd].load(std::memory_order_relaxed) == nullptr) continue;
+    __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
+    if (files_[fd].exchange(nullptr) != nullptr) served_.fetch_sub(1);
+  }
 }
 
 // Under the lock: the session must not end while it is written back.
@@ -234,7 +261,7 @@ void Process::track(int fd, JobFile* file) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || (flags & (O_APPEND | O_DSYNC)) != 0) {
     file->step_aside();
-    joined()->release(file);
+    if (Job* job = joined(); job != nullptr) job->release(file);
     return;
   }
   if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
@@ -259,15 +286,19 @@ int Process::closing(int fd) {
   JobFile* file = files_[fd].exchange(nullptr);
   if (file == nullptr) return 0;
   served_.fetch_sub(1);
-  return as_posix(joined()->release(file));
+  Job* job = joined();
+  return job == nullptr ? 0 : as_posix(job->release(file));
 }
 
 void Process::duplicated(int from, int to) {
   if (is_borrowed()) return;
-  JobFile* file = file_of(from);
+  Job* job = joined();
   struct stat status {};
-  if (file == nullptr || to >= kMaxDescriptors || real().fstat(to, &status) != 0) return;
-  if (JobFile* copy = joined()->acquire_if_open(to, status); copy != nullptr) track(to, copy);
+  if (file_of(from) == nullptr || job == nullptr || to >= kMaxDescriptors ||
+      real().fstat(to, &status) != 0) {
+    return;
+  }
+  if (JobFile* copy = job->acquire_if_open(to, status); copy != nullptr) track(to, copy);
 }
 
 JobFile* Process::file_of(int fd) {

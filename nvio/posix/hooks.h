@@ -30,7 +30,7 @@ class Process {
   bool cut_off() const { return cut_off_.load(); }
   // Joins a job on several nodes: its other processes may need this node's manager.
   void join_if_shared();
-  // Leaves the job if no file is open any more; afterwards all I/O is the MPI's.
+  // Leaves the job; afterwards all I/O is the MPI's and the kernel's.
   void leave();
   void flush_for_good();
 
@@ -52,6 +52,7 @@ class Process {
  private:
   Process();
   void track(int fd, JobFile* file);
+  void untrack_all();
   // Whether this is the child of a vfork, whose memory is still its parent's.
   bool is_borrowed() const { return getpid() != process_; }
   // In a fork's child: what serves its parent is not its own, and nothing of it is given back.
