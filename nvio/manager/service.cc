@@ -16,6 +16,16 @@ namespace {
 
 int as_error(ssize_t done) { return done < 0 ? errno : 0; }
 
+// Whether a file that is open here serves who asks for it. Files of two file systems may have the
+// same inode; so one that is asked for by another name must be the one that has this name here.
+bool serves(const ServedFile& served, const OpenRequest& wanted) {
+  if (served.inode != wanted.inode || (wanted.access & ~served.access) != 0) return false;
+  if (served.path == wanted.path) return true;
+  struct stat named {};
+  return real().stat(wanted.path.c_str(), &named) == 0 && named.st_ino == served.inode &&
+         named.st_dev == served.device;
+}
+
 }  // namespace
 
 Service::~Service() {
@@ -136,7 +146,7 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
   if (!wanted) return EPROTO;
   std::unique_lock guard(mutex_);
   const auto known = std::find_if(files_.begin(), files_.end(), [&](const ServedFile& served) {
-    return served.inode == wanted->inode && (wanted->access & ~served.access) == 0;
+    return serves(served, *wanted);
   });
   if (known != files_.end()) {
     ++known->users;
@@ -162,7 +172,7 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
     if (error != 0) return error;
     if (cached == nullptr) return ENFILE;
     const bool is_home = home_of(wanted->inode, session_.nodes()) == session_.settings().node;
-    files_.push_back({cached, wanted->inode, 1, access, is_home});
+    files_.push_back({cached, wanted->path, status.st_dev, wanted->inode, 1, access, is_home});
     file = &files_.back();
   }
   CachedFile& cached = *file->cached;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "../cache/session.h"
@@ -17,6 +18,8 @@ namespace nvio {
 // A file that the manager has open for others.
 struct ServedFile {
   CachedFile* cached = nullptr;
+  std::string path;          // by which it was first asked for
+  std::uint64_t device = 0;  // here: another host numbers its file systems otherwise
   std::uint64_t inode = 0;
   std::uint32_t users = 0;  // numbers that connections hold on it
   std::uint32_t access = 0;
