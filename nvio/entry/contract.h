@@ -15,8 +15,12 @@
 
 namespace nvio {
 
-constexpr std::uint32_t kContractVersion = 3;
+constexpr std::uint32_t kContractVersion = 4;
 constexpr int kMaxDescriptors = 65536;
+
+// What the loader's table says of a descriptor.
+constexpr std::uint8_t kServed = 1;  // by the hooks
+constexpr std::uint8_t kStream = 2;  // the C library's streams use it, by calls that pass no hook
 
 // The C library's own functions, past our interposition. The cache does all its I/O by these, so
 // that it can never call itself.
@@ -67,7 +71,9 @@ using EntryTable = void* const*;
 struct FromLoader {
   std::uint32_t version;
   const RealPosix* real;
-  std::uint8_t* tracked;  // kMaxDescriptors flags: 1 = the hooks serve this descriptor
+  std::uint8_t* tracked;  // kMaxDescriptors marks
+  // One bit for each inode modulo 64: the program may have mapped a file that has it.
+  const std::uint64_t* mapped;
   // The function of this name behind us: the next in symbol order, else the MPI's own.
   void* (*next_symbol)(const char* name);
 };

@@ -10,12 +10,13 @@ namespace nvio {
 // Null until a library for this process's MPI is attached.
 extern const PosixHooks* g_hooks;
 extern std::uint8_t g_tracked[kMaxDescriptors];
+extern std::uint64_t g_mapped;
 // NOLINTEND(bugprone-dynamic-static-initializers)
 
 const RealPosix& real_posix();
 
 inline bool is_tracked(int fd) {
-  return g_hooks != nullptr && fd >= 0 && fd < kMaxDescriptors && g_tracked[fd] != 0;
+  return g_hooks != nullptr && fd >= 0 && fd < kMaxDescriptors && g_tracked[fd] == kServed;
 }
 
 }  // namespace nvio

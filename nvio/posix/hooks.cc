@@ -53,6 +53,13 @@ off_t size_of(int fd) {
   return real().fstat(fd, &status) == 0 ? status.st_size : -1;
 }
 
+// By the inode alone: on some file systems the device is another one in /proc than by stat.
+bool is_mapped(ino_t inode) {
+  std::string maps;
+  return read_text("/proc/self/maps", maps) &&
+         maps.find(" " + std::to_string(inode) + " ") != std::string::npos;
+}
+
 // Whether the job runs on several nodes that cache together.
 bool is_shared(Settings settings) {
   std::string why;
@@ -124,6 +131,7 @@ Process::Process()
 void Process::attach(const FromLoader& loader) {
   set_real(loader.real);
   tracked_ = loader.tracked;
+  mapped_ = loader.mapped;
 }
 
 const PosixHooks& Process::hooks() const { return kHooks; }
@@ -236,8 +244,9 @@ JobFile* Process::track_opened(const std::string& path, const FileSettings& sett
 }
 
 // Descriptors that the program opened before any rank cached the file: what is written through
-// them must not go past the cache either.
-void Process::track_earlier(const struct stat& wanted, const JobFile* file) {
+// them must not go past the cache either. What streams and mappings do cannot be seen.
+void Process::track_earlier(const struct stat& wanted, JobFile* file) {
+  if ((*mapped_ >> (wanted.st_ino % 64) & 1) != 0 && is_mapped(wanted.st_ino)) file->step_aside();
   DIR* listing = opendir("/proc/self/fd");
   if (listing == nullptr) return;
   std::vector<int> descriptors;
@@ -248,6 +257,10 @@ void Process::track_earlier(const struct stat& wanted, const JobFile* file) {
     if (fd >= kMaxDescriptors || file_of(fd) != nullptr || file->owns(fd) ||
         left_open_[fd].load() || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
         status.st_dev != wanted.st_dev) {
+      continue;
+    }
+    if (fd <= STDERR_FILENO || __atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == kStream) {
+      file->step_aside();
       continue;
     }
     if (JobFile* same = job_->acquire_if_open(fd, status); same != nullptr) track(fd, same);
@@ -265,7 +278,7 @@ void Process::track(int fd, JobFile* file) {
     return;
   }
   if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
-  __atomic_store_n(&tracked_[fd], std::uint8_t{1}, __ATOMIC_RELEASE);
+  __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);
 }
 
 void Process::opened(int fd) {
@@ -326,7 +339,8 @@ void Process::become_child() {
 // cached no more.
 void Process::step_aside_as_child(int fd) {
   const std::lock_guard guard(mutex_);
-  if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == 0 || files_[fd].load() != nullptr) return;
+  if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) != kServed) return;
+  if (files_[fd].load() != nullptr) return;
   std::string why;
   if (const auto job = Job::join(settings_, why); job != nullptr) {
     job->step_aside(("/proc/self/fd/" + std::to_string(fd)).c_str());

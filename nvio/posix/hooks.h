@@ -59,7 +59,7 @@ class Process {
   void become_child();
   // A served descriptor that a fork's child inherited, and uses.
   void step_aside_as_child(int fd);
-  void track_earlier(const struct stat& wanted, const JobFile* file);
+  void track_earlier(const struct stat& wanted, JobFile* file);
 
   Settings settings_;
   std::unique_ptr<Job> job_;
@@ -68,6 +68,7 @@ class Process {
   std::atomic<bool> cut_off_{false};
   std::mutex mutex_;  // guards joining and leaving
   std::uint8_t* tracked_ = nullptr;
+  const std::uint64_t* mapped_ = nullptr;  // as FromLoader has them
   // One entry a descriptor, of zeroed pages that are only touched where descriptors are.
   std::atomic<JobFile*>* files_;
   std::atomic<bool>* left_open_;  // by an MPI after its close: nobody uses them

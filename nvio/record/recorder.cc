@@ -156,7 +156,7 @@ int Recorder::track_opened(const std::string& path) {
     number = number_of(status, path);
     if (number < 0) return -1;
     files_[fd].store(static_cast<std::uint16_t>(number));
-    __atomic_store_n(&tracked_[fd], std::uint8_t{1}, __ATOMIC_RELEASE);
+    __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);
   }
   return number;
 }
@@ -198,7 +198,7 @@ void Recorder::closing(int fd) {
 void Recorder::duplicated(int from, int to) {
   if (to >= kMaxDescriptors || is_borrowed()) return;
   files_[to].store(file_of(from));
-  __atomic_store_n(&tracked_[to], std::uint8_t{1}, __ATOMIC_RELEASE);
+  __atomic_store_n(&tracked_[to], kServed, __ATOMIC_RELEASE);
 }
 
 }  // namespace nvio

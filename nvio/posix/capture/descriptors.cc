@@ -17,6 +17,7 @@ namespace nvio {
 namespace {
 
 int noticed(int fd) {
+  unmark_stream(fd);
   if (fd >= 0 && g_hooks != nullptr) {
     const int saved = errno;
     g_hooks->opened(fd);
@@ -40,6 +41,14 @@ int closing_all(unsigned first, unsigned last) {
   return error;
 }
 
+// `copy` stands for the same file as `fd` now.
+int copied(int fd, int copy) {
+  if (copy == fd) return copy;
+  unmark_stream(copy);
+  if (copy >= 0 && is_tracked(fd)) g_hooks->duplicated(fd, copy);
+  return copy;
+}
+
 // What a call that closes returns.
 int told(int result, int error) {
   if (error == 0) return result;
@@ -49,9 +58,6 @@ int told(int result, int error) {
 
 }  // namespace
 }  // namespace nvio
-
-using nvio::g_hooks;
-using nvio::is_tracked;
 
 // The analyser takes a va_list that va_start set for one that nobody did.
 // NOLINTBEGIN(bugprone-reserved-identifier,clang-analyzer-valist.Uninitialized)
@@ -112,29 +118,21 @@ NVIO_EXPORT void closefrom(int first) noexcept {
   nvio::closing_all(static_cast<unsigned>(std::max(first, 0)), UINT_MAX);
   NEXT(closefrom)(first);
 }
-// A stream that was opened before the cache knew its file. What it still has to write goes to the
-// file itself.
+// What a stream still has to write goes to the file itself.
 NVIO_EXPORT int fclose(FILE* stream) {
-  const int fd = g_hooks != nullptr ? fileno(stream) : -1;
+  const int fd = fileno(stream);
+  nvio::unmark_stream(fd);
   const int error = nvio::let_go(fd);
   return nvio::told(NEXT(fclose)(stream), error);
 }
-NVIO_EXPORT int dup(int fd) noexcept {
-  const int copy = NEXT(dup)(fd);
-  if (copy >= 0 && is_tracked(fd)) g_hooks->duplicated(fd, copy);
-  return copy;
-}
+NVIO_EXPORT int dup(int fd) noexcept { return nvio::copied(fd, NEXT(dup)(fd)); }
 NVIO_EXPORT int dup2(int fd, int target) noexcept {
   if (fd != target) nvio::closing(target);
-  const int copy = NEXT(dup2)(fd, target);
-  if (copy >= 0 && copy != fd && is_tracked(fd)) g_hooks->duplicated(fd, copy);
-  return copy;
+  return nvio::copied(fd, NEXT(dup2)(fd, target));
 }
 NVIO_EXPORT int dup3(int fd, int target, int flags) noexcept {
   if (fd != target) nvio::closing(target);
-  const int copy = NEXT(dup3)(fd, target, flags);
-  if (copy >= 0 && is_tracked(fd)) g_hooks->duplicated(fd, copy);
-  return copy;
+  return nvio::copied(fd, NEXT(dup3)(fd, target, flags));
 }
 NVIO_EXPORT int fcntl64(int fd, int command, ...) {
   va_list rest;
@@ -145,10 +143,7 @@ NVIO_EXPORT int fcntl64(int fd, int command, ...) {
     nvio::let_go(fd);
   }
   const int result = NEXT(fcntl64)(fd, command, argument);
-  if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC) && is_tracked(fd)) {
-    g_hooks->duplicated(fd, result);
-  }
-  return result;
+  return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? nvio::copied(fd, result) : result;
 }
 NVIO_EXPORT int fcntl(int fd, int command, ...) {
   va_list rest;

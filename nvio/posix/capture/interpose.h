@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <cerrno>
+#include <cstdio>
 
 #include "../../entry/loader.h"
 
@@ -38,6 +39,23 @@ inline int closing(int fd) { return is_tracked(fd) && g_hooks->closing(fd) != 0 
 inline int let_go(int fd) {
   step_aside(fd);
   return closing(fd);
+}
+
+// Streams are remembered whether their file is cached or not: it may be later.
+inline void mark_stream(FILE* stream) {
+  const int fd = stream != nullptr ? fileno(stream) : -1;
+  if (fd < 0 || fd >= kMaxDescriptors) return;
+  closing(fd);  // its number was another file's, closed past us
+  __atomic_store_n(&g_tracked[fd], kStream, __ATOMIC_RELEASE);
+}
+
+// Not when a descriptor is closed, but when its number is given out again or its stream is closed:
+// the child of a vfork closes what its parent goes on using, and has its memory.
+inline void unmark_stream(int fd) {
+  if (fd < 0 || fd >= kMaxDescriptors) return;
+  std::uint8_t expected = kStream;
+  __atomic_compare_exchange_n(&g_tracked[fd], &expected, std::uint8_t{0}, false, __ATOMIC_RELEASE,
+                              __ATOMIC_RELAXED);
 }
 
 }  // namespace nvio

@@ -3,22 +3,42 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 
 #include "interpose.h"
 #include "path_at.h"
 
+namespace nvio {
+namespace {
+
+FILE* marked(FILE* stream) {
+  mark_stream(stream);
+  return stream;
+}
+
+// A mapping, too, may be older than the cache of its file.
+void note_mapped(int fd) {
+  struct stat64 status {};
+  if (fd < 0 || NEXT(fstat64)(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  __atomic_fetch_or(&g_mapped, std::uint64_t{1} << (status.st_ino % 64), __ATOMIC_RELAXED);
+}
+
+}  // namespace
+}  // namespace nvio
+
 NVIO_EXPORT FILE* fopen64(const char* path, const char* mode) {
   nvio::step_aside(path);
-  return NEXT(fopen64)(path, mode);
+  return nvio::marked(NEXT(fopen64)(path, mode));
 }
 NVIO_EXPORT FILE* fopen(const char* path, const char* mode) { return fopen64(path, mode); }
 NVIO_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
   if (path != nullptr) nvio::step_aside(path);
   nvio::let_go(fileno(stream));
-  return NEXT(freopen64)(path, mode, stream);
+  return nvio::marked(NEXT(freopen64)(path, mode, stream));
 }
 NVIO_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
   return freopen64(path, mode, stream);
@@ -26,11 +46,12 @@ NVIO_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
 // The C library reads, writes and closes a stream's descriptor by calls of its own.
 NVIO_EXPORT FILE* fdopen(int fd, const char* mode) noexcept {
   nvio::let_go(fd);
-  return NEXT(fdopen)(fd, mode);
+  return nvio::marked(NEXT(fdopen)(fd, mode));
 }
 NVIO_EXPORT void* mmap64(void* address, size_t length, int protection, int flags, int fd,
                          off64_t offset) noexcept {
   nvio::step_aside(fd);
+  nvio::note_mapped(fd);
   return NEXT(mmap64)(address, length, protection, flags, fd, offset);
 }
 NVIO_EXPORT void* mmap(void* address, size_t length, int protection, int flags, int fd,
