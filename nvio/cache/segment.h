@@ -125,10 +125,12 @@ struct SegmentHeader {
   std::uint32_t next_log;
   SharedLock files;                       // guards the table of files: taking and freeing entries
   std::atomic<std::uint32_t> fresh_file;  // never used from here on
+  // 1: a process found no room in the table, so no file may be entered any more (session.h).
+  std::atomic<std::uint32_t> overflowed;
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 6;
+constexpr std::uint32_t kSegmentVersion = 7;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

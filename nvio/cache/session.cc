@@ -191,8 +191,9 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
   const std::lock_guard table(header.files);
   const std::uint32_t known = find(status);
   if (known != kNone) return acquire_entry(known, fd);
+  if (has_overflowed()) return nullptr;
   for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
-    if (i == segment_->used_files() && !segment_->add_file()) return nullptr;
+    if (i == segment_->used_files() && !segment_->add_file()) break;
     FileEntry& entry = segment_->file(i);
     if (entry.used.load() != 0) continue;
     entry.references = 0;
@@ -231,6 +232,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.used.store(1, std::memory_order_release);
     return acquire_entry(i, fd);
   }
+  header.overflowed.store(1);
   return nullptr;
 }
 

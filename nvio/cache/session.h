@@ -43,7 +43,10 @@ class Session {
 
   // The file behind an open descriptor, cached from now on; null when it cannot be (not a regular
   // file, table full). `path` must be absolute. Each call must be matched by `release`.
+  // Once the table was full it takes no other file: who was refused goes to the file itself, and
+  // would not see what others cached of it later.
   CachedFile* acquire(int fd, const std::string& path, const FileSettings& settings);
+  bool has_overflowed() { return segment_->header().overflowed.load() != 0; }
   // The same if any process of the job on this node has the file open already.
   CachedFile* acquire_if_open(int fd, const struct stat& status);
   // Gives one handle back; the last one in the job on this node empties the cache of the file.

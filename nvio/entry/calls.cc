@@ -182,7 +182,7 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
   }
   std::vector<int> descriptors;
   JobFile* file = process.track_opened(path_of(filename), settings, descriptors);
-  if (file == nullptr) return result;
+  if (file == nullptr) return process.is_left_out() ? MPI_ERR_IO : result;
   if (settings.prefetch == Prefetch::whole && (amode & MPI_MODE_WRONLY) == 0) {
     int rank = 0;
     int size = 1;

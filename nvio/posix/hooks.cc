@@ -159,6 +159,11 @@ Job* Process::job() {
   return job_.get();
 }
 
+bool Process::is_left_out() const {
+  Job* job = joined();
+  return job != nullptr && job->nodes() > 1 && job->session().has_overflowed();
+}
+
 void Process::join_if_shared() {
   if (is_shared(settings_)) job();
 }

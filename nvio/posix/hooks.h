@@ -28,6 +28,8 @@ class Process {
   Job* joined() const { return joined_.load(std::memory_order_acquire); }
   // Whether joining failed in a job whose other nodes may cache: its files must not be touched.
   bool cut_off() const { return cut_off_.load(); }
+  // Whether other nodes may cache files for which this one has no room.
+  bool is_left_out() const;
   // Joins a job on several nodes: its other processes may need this node's manager.
   void join_if_shared();
   // Leaves the job; afterwards all I/O is the MPI's and the kernel's.

@@ -423,6 +423,31 @@ TEST_F(CachedFileTest, ReportsAWriteBackThatFailsAndKeepsWhatWasSynced) {
   EXPECT_EQ(file_content() == data, true);
 }
 
+// Whoever was refused reads and writes the file itself: nobody may cache it behind its back.
+TEST_F(CachedFileTest, TakesNoOtherFileOnceOneFoundNoRoom) {
+  auto session = join();
+  const auto acquire = [&](std::uint32_t number) {
+    path_ = root_ + "/file" + std::to_string(number);
+    const int fd = open_file();
+    EXPECT_GE(fd, 0);
+    CachedFile* file = session->acquire(fd, path_, settings_.file);
+    ::close(fd);
+    return file;
+  };
+  std::vector<CachedFile*> files;
+  for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
+    files.push_back(acquire(i));
+    ASSERT_NE(files.back(), nullptr) << i;
+  }
+  EXPECT_EQ(acquire(kMaxFiles), nullptr);
+  EXPECT_EQ(session->release(files.back()), 0);
+  files.pop_back();
+  EXPECT_EQ(acquire(kMaxFiles), nullptr) << "it was refused once";
+  files.push_back(acquire(0));
+  EXPECT_EQ(files.back(), files.front()) << "what is in the table is known to all";
+  for (CachedFile* file : files) EXPECT_EQ(session->release(file), 0);
+}
+
 TEST_F(CachedFileTest, SharesOneFileBetweenProcesses) {
   const int fd = open_file();
   auto session = join();
