@@ -5,7 +5,8 @@
 
 `forked`: ranks that fork, vfork and spawn while they have files open. `beside`: what a program may
 do to a file beside MPI-IO. `earlier`: streams and mappings from before. `left`: a descriptor that
-nobody closes. Each says how many differences it found from what the kernel would do.
+nobody closes. `concurrent`: threads and children on one descriptor. Each says how many differences
+it found from what the kernel would do.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
 def main() -> int:
     """Check all arms; 0 when all were right."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", choices=["forked", "beside", "earlier", "left"])
+    parser.add_argument("program", choices=["forked", "beside", "concurrent", "earlier", "left"])
     parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
     parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
     options = parser.parse_args()

@@ -61,6 +61,9 @@ struct PosixHooks {
   // Vectors as one call; null: each of them is a call of its own to read_at or write_at.
   ssize_t (*read_vector)(int fd, const iovec* vectors, int count, off_t offset);
   ssize_t (*write_vector)(int fd, const iovec* vectors, int count, off_t offset);
+  // A number that tells a served file from others, whatever the descriptor; -1 when calls on it go
+  // to the C library for good.
+  int (*file_number)(int fd);
   // Whether asynchronous calls are served, at once; else the cache steps aside.
   bool serves_asynchronous;
 };

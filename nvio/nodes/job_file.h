@@ -48,6 +48,11 @@ class JobFile {
   // Whether write_back by one process does it for all of them.
   bool is_written_back_by_any() const { return nodes_ == 1 && queued_.load() == nullptr; }
   int step_aside();
+  // Whether all calls go to the file itself, for good.
+  bool is_left() const {
+    const FileEntry& entry = cached_.entry();
+    return (nodes_ == 1 ? entry.aside : entry.left).load() != 0;
+  }
   void prefetch(std::uint32_t share, std::uint32_t shares);
 
   CachedFile& cached() { return cached_; }

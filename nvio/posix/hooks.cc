@@ -88,6 +88,11 @@ void step_aside(int fd) {
   if (JobFile* file = Process::the().file_of(fd); file != nullptr) file->step_aside();
 }
 
+int file_number(int fd) {
+  JobFile* file = Process::the().file_of(fd);
+  return file == nullptr || file->is_left() ? -1 : static_cast<int>(file->cached().index());
+}
+
 constexpr PosixHooks kHooks{
     read_at,
     write_at,
@@ -108,6 +113,7 @@ constexpr PosixHooks kHooks{
     },
     nullptr,
     nullptr,
+    file_number,
     true,
 };
 

@@ -92,6 +92,7 @@ constexpr PosixHooks kHooks{
                    total_of(vectors, count),
                    [=] { return real().pwritev(fd, vectors, count, offset); });
     },
+    [](int fd) -> int { return Recorder::the()->file_of(fd); },
     false,
 };
 

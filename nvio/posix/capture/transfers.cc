@@ -1,6 +1,7 @@
 // Reads and writes, at an offset of their own or at the descriptor's.
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -12,10 +13,43 @@
 namespace nvio {
 namespace {
 
+constexpr int kOffsetLocks = 64;
+pthread_mutex_t g_offset_locks[kOffsetLocks];
+
+// Again in a fork's child: whoever held one of them is not there.
+void make_offset_locks() {
+  for (pthread_mutex_t& lock : g_offset_locks) pthread_mutex_init(&lock, nullptr);
+}
+
+// Held while a file is read or written at its descriptors' offsets: as from the kernel, no two
+// threads get the same one.
+class OffsetLock {
+ public:
+  explicit OffsetLock(int file) : lock_(g_offset_locks[file % kOffsetLocks]) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, [] {
+      make_offset_locks();
+      pthread_atfork(nullptr, nullptr, make_offset_locks);
+    });
+    pthread_mutex_lock(&lock_);
+  }
+  ~OffsetLock() { pthread_mutex_unlock(&lock_); }
+  OffsetLock(const OffsetLock&) = delete;
+  OffsetLock& operator=(const OffsetLock&) = delete;
+
+ private:
+  pthread_mutex_t& lock_;
+};
+
 // A transfer at the descriptor's own offset: the kernel keeps the offset, so that dup'ed and
-// inherited descriptors go on sharing it.
-template <typename Transfer>
-ssize_t at_offset(int fd, Transfer&& transfer) {
+// inherited descriptors go on sharing it. Once the file is left to itself, so is this: a forked
+// child, on whose account it may have been, knows no lock of ours.
+template <typename Transfer, typename Plain>
+ssize_t at_offset(int fd, Transfer&& transfer, Plain&& plain) {
+  const int file = g_hooks->file_number(fd);
+  if (file < 0) return plain();
+  const OffsetLock lock(file);
+  if (g_hooks->file_number(fd) < 0) return plain();  // left meanwhile
   const off_t offset = NEXT(lseek64)(fd, 0, SEEK_CUR);
   if (offset < 0) return -1;
   const ssize_t done = transfer(offset);
@@ -88,24 +122,32 @@ NVIO_EXPORT ssize_t pwrite(int fd, const void* buffer, size_t length, off_t offs
   return pwrite64(fd, buffer, length, offset);
 }
 NVIO_EXPORT ssize_t read(int fd, void* buffer, size_t length) {
-  if (!is_tracked(fd)) return NEXT(read)(fd, buffer, length);
-  return at_offset(fd, [=](off_t at) { return g_hooks->read_at(fd, buffer, length, at); });
+  const auto plain = [=] { return NEXT(read)(fd, buffer, length); };
+  if (!is_tracked(fd)) return plain();
+  return at_offset(
+      fd, [=](off_t at) { return g_hooks->read_at(fd, buffer, length, at); }, plain);
 }
 NVIO_EXPORT ssize_t __read_chk(int fd, void* buffer, size_t length, size_t room) {
   if (length > room) abort();
   return read(fd, buffer, length);
 }
 NVIO_EXPORT ssize_t write(int fd, const void* buffer, size_t length) {
-  if (!is_tracked(fd)) return NEXT(write)(fd, buffer, length);
-  return at_offset(fd, [=](off_t at) { return g_hooks->write_at(fd, buffer, length, at); });
+  const auto plain = [=] { return NEXT(write)(fd, buffer, length); };
+  if (!is_tracked(fd)) return plain();
+  return at_offset(
+      fd, [=](off_t at) { return g_hooks->write_at(fd, buffer, length, at); }, plain);
 }
 NVIO_EXPORT ssize_t readv(int fd, const iovec* vectors, int count) {
-  if (!is_tracked(fd)) return NEXT(readv)(fd, vectors, count);
-  return at_offset(fd, [=](off_t at) { return nvio::vector_read(fd, vectors, count, at); });
+  const auto plain = [=] { return NEXT(readv)(fd, vectors, count); };
+  if (!is_tracked(fd)) return plain();
+  return at_offset(
+      fd, [=](off_t at) { return nvio::vector_read(fd, vectors, count, at); }, plain);
 }
 NVIO_EXPORT ssize_t writev(int fd, const iovec* vectors, int count) {
-  if (!is_tracked(fd)) return NEXT(writev)(fd, vectors, count);
-  return at_offset(fd, [=](off_t at) { return nvio::vector_write(fd, vectors, count, at); });
+  const auto plain = [=] { return NEXT(writev)(fd, vectors, count); };
+  if (!is_tracked(fd)) return plain();
+  return at_offset(
+      fd, [=](off_t at) { return nvio::vector_write(fd, vectors, count, at); }, plain);
 }
 NVIO_EXPORT ssize_t preadv64(int fd, const iovec* vectors, int count, off64_t offset) {
   if (is_tracked(fd)) return nvio::vector_read(fd, vectors, count, offset);

@@ -1,0 +1,124 @@
+// What threads and children do to one descriptor at the same time: the kernel gives each read and
+// write at its offset a range of its own.
+//
+//   concurrent FOLDER
+//
+// Rank 0 acts on a file that all ranks have open. Prints "concurrent: 0 differences" when all is as
+// the kernel alone would have it.
+
+#include <fcntl.h>
+#include <mpi.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checks.h"
+#include "opened.h"
+
+namespace {
+
+using checks::expect;
+using checks::g_rank;
+using checks::give_up;
+using checks::Opened;
+using std::string;
+
+constexpr int kWriters = 4;
+constexpr int kRecords = 2000;  // of each writer
+constexpr int kRecord = 100;
+
+bool write_records(int fd, char value, int count) {
+  const string record(kRecord, value);
+  bool all = true;
+  for (int i = 0; i < count; ++i) all = write(fd, record.data(), kRecord) == kRecord && all;
+  return all;
+}
+
+// Whether the first bytes of the file are records of the writers 'A', 'B', and so on, each whole
+// and there as often as it was written.
+bool holds_all(Opened& file, int writers) {
+  const auto length = static_cast<std::size_t>(writers) * kRecords * kRecord;
+  const string bytes = file.read(0, static_cast<int>(length));
+  if (bytes.size() != length) return false;
+  std::vector<int> found(static_cast<std::size_t>(writers));
+  for (std::size_t at = 0; at < length; at += kRecord) {
+    const int writer = bytes[at] - 'A';
+    if (writer < 0 || writer >= writers) return false;
+    if (bytes.substr(at, kRecord) != string(kRecord, bytes[at])) return false;
+    ++found[static_cast<std::size_t>(writer)];
+  }
+  return found == std::vector<int>(static_cast<std::size_t>(writers), kRecords);
+}
+
+void threads(const string& path) {
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int fd = file.descriptor(O_RDWR);
+  const std::array<int, 2> same{fd, dup(fd)};
+  std::vector<std::thread> writers;
+  std::atomic<bool> wrote{true};
+  for (int i = 0; i < kWriters; ++i) {
+    writers.emplace_back([&, i] {
+      const int own = same[static_cast<std::size_t>(i % 2)];
+      if (!write_records(own, static_cast<char>('A' + i), kRecords)) wrote = false;
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  expect(wrote, "a write of one of several threads");
+  expect(holds_all(file, kWriters), "what several threads wrote through one descriptor");
+
+  lseek(fd, 0, SEEK_SET);
+  std::atomic<int> read_in_all{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < kWriters; ++i) {
+    readers.emplace_back([&, i] {
+      string record(kRecord, '\0');
+      const int own = same[static_cast<std::size_t>(i % 2)];
+      while (read(own, record.data(), kRecord) == kRecord) ++read_in_all;
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  expect(read_in_all == kWriters * kRecords, "what several threads read through one descriptor");
+  close(same[1]);
+  close(fd);
+}
+
+void children(const string& path) {
+  Opened file(path);
+  if (g_rank != 0) return;
+  const int fd = file.descriptor(O_RDWR);
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) give_up("pipe");
+  const pid_t child = fork();
+  if (child < 0) give_up("fork");
+  if (child == 0) {
+    const bool all = write_records(fd, 'A', 1) && write(ends[1], "", 1) == 1 &&
+                     write_records(fd, 'A', kRecords - 1);
+    _exit(all ? 0 : 1);
+  }
+  char begun = 0;
+  expect(read(ends[0], &begun, 1) == 1, "a child that writes");
+  expect(write_records(fd, 'B', kRecords), "a parent that writes");
+  int status = 0;
+  expect(waitpid(child, &status, 0) == child && status == 0, "a child that writes ends well");
+  expect(holds_all(file, 2), "what a parent and its child wrote through one descriptor");
+  close(ends[0]);
+  close(ends[1]);
+  close(fd);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  checks::begin("concurrent", &argc, &argv, 2);
+  const string folder = argv[1];
+  threads(folder + "/threads");
+  children(folder + "/children");
+  checks::end();
+  return 0;
+}
