@@ -5,8 +5,8 @@
 
 `forked`: ranks that fork, vfork and spawn while they have files open. `beside`: what a program may
 do to a file beside MPI-IO. `earlier`: streams and mappings from before. `left`: a descriptor that
-nobody closes. `concurrent`: threads and children on one descriptor. Each says how many differences
-it found from what the kernel would do.
+nobody closes. `concurrent`: threads and children on one descriptor, signal handlers. Each says
+how many differences it found from what the kernel would do.
 """
 
 from __future__ import annotations

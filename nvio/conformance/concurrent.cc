@@ -1,5 +1,5 @@
 // What threads and children do to one descriptor at the same time: the kernel gives each read and
-// write at its offset a range of its own.
+// write at its offset a range of its own. And what a signal handler may do, whatever it interrupts.
 //
 //   concurrent FOLDER
 //
@@ -8,11 +8,14 @@
 
 #include <fcntl.h>
 #include <mpi.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <string>
 #include <thread>
 #include <vector>
@@ -112,6 +115,44 @@ void children(const string& path) {
   close(fd);
 }
 
+volatile std::sig_atomic_t g_interrupted = 0;
+const char* g_path = nullptr;
+
+// One of the calls that POSIX allows in a handler. It fails: the file is no folder.
+void try_to_remove(int) {
+  const int saved = errno;
+  unlinkat(AT_FDCWD, g_path, AT_REMOVEDIR);
+  errno = saved;
+  g_interrupted = 1;
+}
+
+void interrupted(const string& path) {
+  constexpr int kRounds = 20;
+  constexpr int kPiece = 64 << 10;
+  constexpr int kPieces = 32;
+  struct sigaction action {};
+  action.sa_handler = try_to_remove;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &action, nullptr);
+  const string bytes(kPiece, 'i');
+  for (int round = 0; round < kRounds; ++round) {
+    Opened file(path + std::to_string(round));
+    if (g_rank == 0) {
+      g_path = file.path();
+      g_interrupted = 0;
+      itimerval soon{};
+      soon.it_value.tv_usec = 500 + 137 * round;
+      if (setitimer(ITIMER_REAL, &soon, nullptr) != 0) give_up("setitimer");
+      int piece = 0;
+      do {
+        file.write(MPI_Offset{piece++ % kPieces} * kPiece, bytes);
+      } while (g_interrupted == 0);
+      expect(file.read(0, kPiece) == bytes, "what was written while a signal came");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -119,6 +160,7 @@ int main(int argc, char** argv) {
   const string folder = argv[1];
   threads(folder + "/threads");
   children(folder + "/children");
+  interrupted(folder + "/interrupted");
   checks::end();
   return 0;
 }

@@ -31,6 +31,13 @@ int mpi_error(int error) {
   }
 }
 
+// Not around a call of the MPI.
+template <typename Act>
+auto inside(Act&& act) {
+  const Inside here;
+  return act();
+}
+
 // Tells the file's error handler of an errno value, as the MPI would have; returns its error class.
 int report_error(MPI_File fh, int error) {
   if (error == 0) return MPI_SUCCESS;
@@ -118,8 +125,9 @@ bool serve(MPI_File fh, int access, bool explicit_offset, MPI_Offset offset, con
   if (!explicit_offset) pointer.lock();
   const MPI_Offset at = byte_offset(fh, *handle, explicit_offset, offset, bytes);
   if (at < 0) return false;
-  const ssize_t done =
-      transfer(*handle, static_cast<std::uint64_t>(at), static_cast<std::size_t>(bytes));
+  const ssize_t done = inside([&] {
+    return transfer(*handle, static_cast<std::uint64_t>(at), static_cast<std::size_t>(bytes));
+  });
   // Errors, and ends of file inside an element, are the MPI's to tell: it does the same again.
   // And MPIs differ in where a read across the end of file leaves the individual pointer.
   if (done < 0 || done % size != 0 || (!explicit_offset && done != bytes)) return false;
@@ -169,7 +177,7 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
   }
   Process& process = Process::the();
   const FileSettings settings = settings_of(info);
-  if (!settings.enabled || process.job() == nullptr) {
+  if (!settings.enabled || inside([&] { return process.job(); }) == nullptr) {
     const int opened = next(comm, filename, amode, info, fh);
     // The MPI keeps its handle: closing it would be a collective call that others do not make.
     return settings.enabled && process.cut_off() && opened == MPI_SUCCESS ? MPI_ERR_IO : opened;
@@ -181,14 +189,17 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
     return result;
   }
   std::vector<int> descriptors;
-  JobFile* file = process.track_opened(path_of(filename), settings, descriptors);
+  JobFile* file =
+      inside([&] { return process.track_opened(path_of(filename), settings, descriptors); });
   if (file == nullptr) return process.is_left_out() ? MPI_ERR_IO : result;
   if (settings.prefetch == Prefetch::whole && (amode & MPI_MODE_WRONLY) == 0) {
     int rank = 0;
     int size = 1;
     mpi_functions().comm_rank(comm, &rank);
     mpi_functions().comm_size(comm, &size);
-    file->prefetch(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
+    inside([&] {
+      file->prefetch(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
+    });
   }
   auto handle = std::make_unique<Handle>();
   handle->file = file;
@@ -206,18 +217,23 @@ int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
   const std::unique_ptr<Handle> handle = take_handle(*fh);
   if (handle == nullptr) return next(fh);
   // A file that goes away with this close need not be written first.
-  if ((handle->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) handle->file->cached().discard();
+  if ((handle->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) {
+    inside([&] { handle->file->cached().discard(); });
+  }
   // MPICH waits for all ranks and then closes its descriptor. What is written back only then is
   // written once; but it must be done before any rank is through where each does a part of its own.
   const bool later =
       mpi_functions().has_handler_of_no_file && handle->file->is_written_back_by_any();
   const HandlerOfClosed handler(*fh);
-  int reported = later ? MPI_SUCCESS : report_error(*fh, handle->file->write_back());
+  const auto write_back = [&] { return inside([&] { return handle->file->write_back(); }); };
+  int reported = later ? MPI_SUCCESS : report_error(*fh, write_back());
   const int result = next(fh);
-  if (later) reported = handler.report(handle->file->write_back());
+  if (later) reported = handler.report(write_back());
   // Our own handle goes last: until then the pointer stays good, and no descriptor's is another's.
-  Process::the().forget_descriptors(handle->descriptors, handle->file);
-  const int last = Process::the().joined()->release(handle->file);
+  const int last = inside([&] {
+    Process::the().forget_descriptors(handle->descriptors, handle->file);
+    return Process::the().joined()->release(handle->file);
+  });
   if (reported == MPI_SUCCESS && last != 0) reported = mpi_error(last);
   return result != MPI_SUCCESS ? result : reported;
 }
@@ -259,7 +275,8 @@ int on_File_sync(int (*next)(MPI_File), MPI_File fh) {
     return record_sync(*recorder, next, fh);
   }
   Handle* handle = find_handle(fh);
-  const int reported = handle == nullptr ? MPI_SUCCESS : report_error(fh, handle->file->sync());
+  const int error = handle == nullptr ? 0 : inside([&] { return handle->file->sync(); });
+  const int reported = report_error(fh, error);
   const int result = next(fh);
   return result != MPI_SUCCESS ? result : reported;
 }
@@ -274,20 +291,24 @@ int on_Finalize(int (*next)()) {
     print_report(job->counters());
   }
   const int result = next();
-  process.leave();
+  inside([&] { process.leave(); });
   return result;
 }
 
 int on_Init(int (*next)(int*, char***), int* argc, char*** argv) {
   const int result = next(argc, argv);
-  if (result == MPI_SUCCESS && Recorder::the() == nullptr) Process::the().join_if_shared();
+  if (result == MPI_SUCCESS && Recorder::the() == nullptr) {
+    inside([] { Process::the().join_if_shared(); });
+  }
   return result;
 }
 
 int on_Init_thread(int (*next)(int*, char***, int, int*), int* argc, char*** argv, int required,
                    int* provided) {
   const int result = next(argc, argv, required, provided);
-  if (result == MPI_SUCCESS && Recorder::the() == nullptr) Process::the().join_if_shared();
+  if (result == MPI_SUCCESS && Recorder::the() == nullptr) {
+    inside([] { Process::the().join_if_shared(); });
+  }
   return result;
 }
 

@@ -77,6 +77,9 @@ struct FromLoader {
   std::uint8_t* tracked;  // kMaxDescriptors marks
   // One bit for each inode modulo 64: the program may have mapped a file that has it.
   const std::uint64_t* mapped;
+  // How often the calling thread is inside nvio; while it is, its calls go to the C library at
+  // once.
+  int* (*inside)();
   // The function of this name behind us: the next in symbol order, else the MPI's own.
   void* (*next_symbol)(const char* name);
 };

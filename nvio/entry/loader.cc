@@ -26,6 +26,7 @@ namespace nvio {
 const PosixHooks* g_hooks = nullptr;
 std::uint8_t g_tracked[kMaxDescriptors];
 std::uint64_t g_mapped = 0;
+constinit thread_local int g_inside = 0;
 
 namespace {
 
@@ -139,7 +140,8 @@ bool attach(FromLibrary* library) {
     return false;
   }
   auto function = reinterpret_cast<AttachFunction>(dlsym(handle, kAttachSymbol));
-  const FromLoader ours{kContractVersion, &real_posix(), g_tracked, &g_mapped, &next_symbol};
+  const FromLoader ours{kContractVersion,         &real_posix(), g_tracked, &g_mapped,
+                        [] { return &g_inside; }, &next_symbol};
   if (function == nullptr || !function(&ours, library) || library->version != kContractVersion) {
     say("the library beside libnvio.so is of another version; the program's I/O goes on without "
         "nvio: ",

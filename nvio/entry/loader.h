@@ -11,12 +11,28 @@ namespace nvio {
 extern const PosixHooks* g_hooks;
 extern std::uint8_t g_tracked[kMaxDescriptors];
 extern std::uint64_t g_mapped;
+// How often this thread is inside nvio. A signal handler may have interrupted it with a lock held,
+// so what is called then goes to the C library at once. Initial-exec: what a preloaded library has
+// of its own for each thread is there from the start.
+extern constinit thread_local int g_inside __attribute__((tls_model("initial-exec")));
 // NOLINTEND(bugprone-dynamic-static-initializers)
 
 const RealPosix& real_posix();
 
+inline bool is_served() { return g_hooks != nullptr && g_inside == 0; }
+
 inline bool is_tracked(int fd) {
-  return g_hooks != nullptr && fd >= 0 && fd < kMaxDescriptors && g_tracked[fd] == kServed;
+  return is_served() && fd >= 0 && fd < kMaxDescriptors && g_tracked[fd] == kServed;
 }
+
+// The hooks, for one call: the thread is inside nvio as long as this lives.
+class Hooks {
+ public:
+  Hooks() { ++g_inside; }
+  ~Hooks() { --g_inside; }
+  Hooks(const Hooks&) = delete;
+  Hooks& operator=(const Hooks&) = delete;
+  const PosixHooks* operator->() const { return g_hooks; }
+};
 
 }  // namespace nvio

@@ -19,6 +19,7 @@ namespace {
 
 thread_local bool g_remember = false;
 thread_local std::vector<int> g_opened;
+int* (*g_inside)() = nullptr;  // the loader's
 
 // A table with an entry a descriptor, never freed: the process's one.
 template <typename Entry>
@@ -119,6 +120,8 @@ constexpr PosixHooks kHooks{
 
 }  // namespace
 
+Inside::Inside() : depth_(*g_inside()) { ++depth_; }
+
 Process& Process::the() {
   static Process* process = new Process;
   return *process;
@@ -138,6 +141,7 @@ void Process::attach(const FromLoader& loader) {
   set_real(loader.real);
   tracked_ = loader.tracked;
   mapped_ = loader.mapped;
+  g_inside = loader.inside;
 }
 
 const PosixHooks& Process::hooks() const { return kHooks; }

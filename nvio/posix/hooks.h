@@ -13,6 +13,19 @@
 
 namespace nvio {
 
+// While one lives, its thread is inside nvio: for what an entry of MPI-IO does itself, but never
+// around a call of the MPI, whose POSIX calls are to be served.
+class Inside {
+ public:
+  Inside();
+  ~Inside() { --depth_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  int& depth_;
+};
+
 class Process {
  public:
   // Never destroyed: calls may come in until the process is gone.

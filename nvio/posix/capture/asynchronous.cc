@@ -18,18 +18,18 @@ bool notifies(const sigevent& event) {
 // aio_return and aio_suspend only look there: a call served at once needs no table of ours.
 bool serve_aio(aiocb* block, int opcode) {
   if (!is_tracked(block->aio_fildes)) return false;
-  if (!g_hooks->serves_asynchronous || notifies(block->aio_sigevent)) {
-    g_hooks->step_aside(block->aio_fildes);
+  if (!Hooks()->serves_asynchronous || notifies(block->aio_sigevent)) {
+    Hooks()->step_aside(block->aio_fildes);
     return false;
   }
   ssize_t done = 0;
   void* buffer = const_cast<void*>(block->aio_buf);
   if (opcode == LIO_READ) {
-    done = g_hooks->read_at(block->aio_fildes, buffer, block->aio_nbytes, block->aio_offset);
+    done = Hooks()->read_at(block->aio_fildes, buffer, block->aio_nbytes, block->aio_offset);
   } else if (opcode == LIO_WRITE) {
-    done = g_hooks->write_at(block->aio_fildes, buffer, block->aio_nbytes, block->aio_offset);
+    done = Hooks()->write_at(block->aio_fildes, buffer, block->aio_nbytes, block->aio_offset);
   } else {
-    done = g_hooks->sync(block->aio_fildes);
+    done = Hooks()->sync(block->aio_fildes);
   }
   block->__error_code = done < 0 ? errno : 0;
   block->__return_value = done;

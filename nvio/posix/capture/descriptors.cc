@@ -18,9 +18,9 @@ namespace {
 
 int noticed(int fd) {
   unmark_stream(fd);
-  if (fd >= 0 && g_hooks != nullptr) {
+  if (fd >= 0 && is_served()) {
     const int saved = errno;
-    g_hooks->opened(fd);
+    Hooks()->opened(fd);
     errno = saved;
   }
   return fd;
@@ -33,7 +33,7 @@ mode_t mode_argument(int flags, va_list rest) {
 
 // The same for all descriptors from `first` to `last`.
 int closing_all(unsigned first, unsigned last) {
-  if (g_hooks == nullptr) return 0;
+  if (!is_served()) return 0;
   int error = 0;
   for (unsigned number = first; number <= last && number < kMaxDescriptors; ++number) {
     if (const int each = closing(static_cast<int>(number)); each != 0) error = each;
@@ -45,7 +45,7 @@ int closing_all(unsigned first, unsigned last) {
 int copied(int fd, int copy) {
   if (copy == fd) return copy;
   unmark_stream(copy);
-  if (copy >= 0 && is_tracked(fd)) g_hooks->duplicated(fd, copy);
+  if (copy >= 0 && is_tracked(fd)) Hooks()->duplicated(fd, copy);
   return copy;
 }
 

@@ -24,15 +24,15 @@ namespace nvio {
 
 // What comes cannot be served: the cache writes back and stays out of the file.
 inline void step_aside(int fd) {
-  if (is_tracked(fd)) g_hooks->step_aside(fd);
+  if (is_tracked(fd)) Hooks()->step_aside(fd);
 }
 inline void step_aside(const char* path) {
-  if (g_hooks != nullptr) g_hooks->step_aside_path(path);
+  if (is_served()) Hooks()->step_aside_path(path);
 }
 
 // The descriptor is about to be closed: 0, or an error number when what the cache held could not be
 // written back.
-inline int closing(int fd) { return is_tracked(fd) && g_hooks->closing(fd) != 0 ? errno : 0; }
+inline int closing(int fd) { return is_tracked(fd) && Hooks()->closing(fd) != 0 ? errno : 0; }
 
 // What comes through this descriptor from now on cannot be seen: it is no longer ours either, so
 // that whatever has its number next is not taken for it. Returns what `closing` does.

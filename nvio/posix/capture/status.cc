@@ -12,9 +12,9 @@ namespace nvio {
 namespace {
 
 int corrected(int result, struct stat* status) {
-  if (result == 0 && g_hooks != nullptr && S_ISREG(status->st_mode)) {
+  if (result == 0 && is_served() && S_ISREG(status->st_mode)) {
     const int saved = errno;
-    g_hooks->correct_size(status);
+    Hooks()->correct_size(status);
     errno = saved;
   }
   return result;
@@ -23,12 +23,12 @@ int corrected(int result, struct stat* status) {
 }  // namespace
 }  // namespace nvio
 
-using nvio::g_hooks;
+using nvio::Hooks;
 using nvio::is_tracked;
 
 NVIO_EXPORT off64_t lseek64(int fd, off64_t offset, int whence) noexcept {
   if (is_tracked(fd) && whence == SEEK_END) {
-    const off64_t target = g_hooks->size(fd) + offset;
+    const off64_t target = Hooks()->size(fd) + offset;
     return NEXT(lseek64)(fd, target, SEEK_SET);
   }
   if (whence == SEEK_DATA || whence == SEEK_HOLE) nvio::step_aside(fd);  // it knows no holes
@@ -38,7 +38,7 @@ NVIO_EXPORT off_t lseek(int fd, off_t offset, int whence) noexcept {
   return lseek64(fd, offset, whence);
 }
 NVIO_EXPORT int ftruncate64(int fd, off64_t length) noexcept {
-  return is_tracked(fd) ? g_hooks->truncate(fd, length) : NEXT(ftruncate64)(fd, length);
+  return is_tracked(fd) ? Hooks()->truncate(fd, length) : NEXT(ftruncate64)(fd, length);
 }
 NVIO_EXPORT int ftruncate(int fd, off_t length) noexcept { return ftruncate64(fd, length); }
 NVIO_EXPORT int fallocate64(int fd, int mode, off64_t offset, off64_t length) {
@@ -55,9 +55,9 @@ NVIO_EXPORT int posix_fallocate64(int fd, off64_t offset, off64_t length) {
 NVIO_EXPORT int posix_fallocate(int fd, off_t offset, off_t length) {
   return posix_fallocate64(fd, offset, length);
 }
-NVIO_EXPORT int fsync(int fd) { return is_tracked(fd) ? g_hooks->sync(fd) : NEXT(fsync)(fd); }
+NVIO_EXPORT int fsync(int fd) { return is_tracked(fd) ? Hooks()->sync(fd) : NEXT(fsync)(fd); }
 NVIO_EXPORT int fdatasync(int fd) {
-  return is_tracked(fd) ? g_hooks->sync(fd) : NEXT(fdatasync)(fd);
+  return is_tracked(fd) ? Hooks()->sync(fd) : NEXT(fdatasync)(fd);
 }
 NVIO_EXPORT int fstat64(int fd, struct stat64* status) noexcept {
   return nvio::corrected(NEXT(fstat64)(fd, status), reinterpret_cast<struct stat*>(status));
@@ -100,7 +100,7 @@ NVIO_EXPORT int __lxstat(int, const char* path, struct stat* status) { return ls
 NVIO_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
                       struct statx* status) noexcept {
   const int result = NEXT(statx)(folder, path, flags, mask, status);
-  if (result == 0 && g_hooks != nullptr && (mask & STATX_SIZE) != 0) {
+  if (result == 0 && nvio::is_served() && (mask & STATX_SIZE) != 0) {
     struct stat plain {};
     if (NEXT(fstatat64)(folder, path, reinterpret_cast<struct stat64*>(&plain), flags & 0xffff) ==
         0) {

@@ -46,10 +46,11 @@ class OffsetLock {
 // child, on whose account it may have been, knows no lock of ours.
 template <typename Transfer, typename Plain>
 ssize_t at_offset(int fd, Transfer&& transfer, Plain&& plain) {
-  const int file = g_hooks->file_number(fd);
+  const Hooks hooks;
+  const int file = hooks->file_number(fd);
   if (file < 0) return plain();
   const OffsetLock lock(file);
-  if (g_hooks->file_number(fd) < 0) return plain();  // left meanwhile
+  if (hooks->file_number(fd) < 0) return plain();  // left meanwhile
   const off_t offset = NEXT(lseek64)(fd, 0, SEEK_CUR);
   if (offset < 0) return -1;
   const ssize_t done = transfer(offset);
@@ -75,16 +76,16 @@ ssize_t each_vector(const iovec* vectors, int count, off_t offset, One&& one) {
 }
 
 ssize_t vector_read(int fd, const iovec* vectors, int count, off_t offset) {
-  if (g_hooks->read_vector != nullptr) return g_hooks->read_vector(fd, vectors, count, offset);
+  if (Hooks()->read_vector != nullptr) return Hooks()->read_vector(fd, vectors, count, offset);
   return each_vector(vectors, count, offset, [fd](void* base, std::size_t length, off_t at) {
-    return g_hooks->read_at(fd, base, length, at);
+    return Hooks()->read_at(fd, base, length, at);
   });
 }
 
 ssize_t vector_write(int fd, const iovec* vectors, int count, off_t offset) {
-  if (g_hooks->write_vector != nullptr) return g_hooks->write_vector(fd, vectors, count, offset);
+  if (Hooks()->write_vector != nullptr) return Hooks()->write_vector(fd, vectors, count, offset);
   return each_vector(vectors, count, offset, [fd](void* base, std::size_t length, off_t at) {
-    return g_hooks->write_at(fd, base, length, at);
+    return Hooks()->write_at(fd, base, length, at);
   });
 }
 
@@ -92,7 +93,7 @@ ssize_t vector_write(int fd, const iovec* vectors, int count, off_t offset) {
 }  // namespace nvio
 
 using nvio::at_offset;
-using nvio::g_hooks;
+using nvio::Hooks;
 using nvio::is_tracked;
 
 // The C library's own names for some variants are reserved to it, and are just what must be
@@ -100,7 +101,7 @@ using nvio::is_tracked;
 // NOLINTBEGIN(bugprone-reserved-identifier)
 
 NVIO_EXPORT ssize_t pread64(int fd, void* buffer, size_t length, off64_t offset) {
-  if (is_tracked(fd)) return g_hooks->read_at(fd, buffer, length, offset);
+  if (is_tracked(fd)) return Hooks()->read_at(fd, buffer, length, offset);
   return NEXT(pread64)(fd, buffer, length, offset);
 }
 NVIO_EXPORT ssize_t pread(int fd, void* buffer, size_t length, off_t offset) {
@@ -115,7 +116,7 @@ NVIO_EXPORT ssize_t __pread_chk(int fd, void* buffer, size_t length, off_t offse
   return __pread64_chk(fd, buffer, length, offset, room);
 }
 NVIO_EXPORT ssize_t pwrite64(int fd, const void* buffer, size_t length, off64_t offset) {
-  if (is_tracked(fd)) return g_hooks->write_at(fd, buffer, length, offset);
+  if (is_tracked(fd)) return Hooks()->write_at(fd, buffer, length, offset);
   return NEXT(pwrite64)(fd, buffer, length, offset);
 }
 NVIO_EXPORT ssize_t pwrite(int fd, const void* buffer, size_t length, off_t offset) {
@@ -125,7 +126,7 @@ NVIO_EXPORT ssize_t read(int fd, void* buffer, size_t length) {
   const auto plain = [=] { return NEXT(read)(fd, buffer, length); };
   if (!is_tracked(fd)) return plain();
   return at_offset(
-      fd, [=](off_t at) { return g_hooks->read_at(fd, buffer, length, at); }, plain);
+      fd, [=](off_t at) { return Hooks()->read_at(fd, buffer, length, at); }, plain);
 }
 NVIO_EXPORT ssize_t __read_chk(int fd, void* buffer, size_t length, size_t room) {
   if (length > room) abort();
@@ -135,7 +136,7 @@ NVIO_EXPORT ssize_t write(int fd, const void* buffer, size_t length) {
   const auto plain = [=] { return NEXT(write)(fd, buffer, length); };
   if (!is_tracked(fd)) return plain();
   return at_offset(
-      fd, [=](off_t at) { return g_hooks->write_at(fd, buffer, length, at); }, plain);
+      fd, [=](off_t at) { return Hooks()->write_at(fd, buffer, length, at); }, plain);
 }
 NVIO_EXPORT ssize_t readv(int fd, const iovec* vectors, int count) {
   const auto plain = [=] { return NEXT(readv)(fd, vectors, count); };
