@@ -28,7 +28,8 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
     nvio = {
         "NVIO_ADMIT": "always",
         "NVIO_CAPACITY": "4M",
-        "NVIO_STATS": "1",
+        "NVIO_STATS": "on",
+        "NVIO_DISABLE": "off",
         "NVIO_NODES": str(nodes),
         "NVIO_SESSION": session,
     }

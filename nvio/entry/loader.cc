@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 // Where this library begins and ends in memory; the names are the linker's.
 // NOLINTBEGIN(bugprone-reserved-identifier)
@@ -52,13 +53,18 @@ enum Level { kMpi = 0, kPmpi = 1 };
 AnyEntry g_entries[2][kEntries];
 bool g_bound = false;
 
-bool is_quiet() {
-  const char* value = getenv("NVIO_QUIET");
-  return value != nullptr && *value != '\0' && *value != '0';
+// In the words of settings/settings.cc, which complains of any other.
+bool is_on(const char* variable) {
+  const char* value = getenv(variable);
+  if (value == nullptr) return false;
+  for (const char* word : {"1", "on", "yes", "true"}) {
+    if (std::strcmp(value, word) == 0) return true;
+  }
+  return false;
 }
 
 void say(const char* what, const char* detail) {
-  if (!is_quiet()) std::fprintf(stderr, "nvio: %s%s\n", what, detail);
+  if (!is_on("NVIO_QUIET")) std::fprintf(stderr, "nvio: %s%s\n", what, detail);
 }
 
 // The MPI library this process holds, wherever it is in the link order: Python opens it
@@ -118,8 +124,7 @@ const char* abi_of_process() {
 }
 
 bool attach(FromLibrary* library) {
-  const char* disabled = getenv("NVIO_DISABLE");
-  if (disabled != nullptr && *disabled != '\0' && *disabled != '0') return false;
+  if (is_on("NVIO_DISABLE")) return false;
   const char* abi = abi_of_process();
   if (abi == nullptr) {
     say("this program's MPI is neither MPICH's nor Open MPI's ABI; its I/O goes on without nvio",

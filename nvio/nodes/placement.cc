@@ -41,7 +41,7 @@ bool place_process(Settings& settings, std::string& why) {
     }
     return true;
   }
-  if (is_one_node_job(why)) {
+  if (is_one_node_job(settings, why)) {
     settings.nodes = 1;
     settings.node = 0;
     return true;

@@ -129,6 +129,7 @@ Process& Process::the() {
 
 Process::Process()
     : settings_(read_settings_of_process()),
+      refused_(settings_.disabled),
       files_(zeroed<std::atomic<JobFile*>>()),
       left_open_(zeroed<std::atomic<bool>>()) {
   pthread_atfork(nullptr, nullptr, [] { the().become_child(); });

@@ -79,7 +79,7 @@ class Process {
   Settings settings_;
   std::unique_ptr<Job> job_;
   std::atomic<Job*> joined_{nullptr};
-  bool refused_ = false;
+  bool refused_;  // no job is to be joined, or not again
   std::atomic<bool> cut_off_{false};
   std::mutex mutex_;  // guards joining and leaving
   std::uint8_t* tracked_ = nullptr;

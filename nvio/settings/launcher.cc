@@ -53,7 +53,7 @@ std::string store_folder(const Settings& settings, std::uint32_t node) {
   return settings.nodes > 1 ? folder + ".node" + std::to_string(node) : folder;
 }
 
-bool is_one_node_job(std::string& why) {
+bool is_one_node_job(const Settings& settings, std::string& why) {
   struct Launcher {
     const char* all;    // ranks (or nodes) of the job
     const char* local;  // of them, on this node; null: `all` counts nodes
@@ -70,7 +70,7 @@ bool is_one_node_job(std::string& why) {
     return false;
   }
   if (environment("PMI_RANK") == nullptr && environment("PMIX_RANK") == nullptr) return true;
-  if (const char* told = environment("NVIO_ONE_NODE"); told != nullptr && *told == '1') return true;
+  if (settings.one_node) return true;
   why =
       "this launcher does not tell whether the job runs on one node; if it does, set "
       "NVIO_ONE_NODE=1";

@@ -17,6 +17,6 @@ std::string session_name(const Settings& settings);
 
 // Whether all ranks of the job run on this node, by what its launcher says; if not, why nvio takes
 // no part. Ranks of several nodes would each cache the same file, and not see each other's writes.
-bool is_one_node_job(std::string& why);
+bool is_one_node_job(const Settings& settings, std::string& why);
 
 }  // namespace nvio

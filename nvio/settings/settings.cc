@@ -145,6 +145,8 @@ constexpr ProcessRow kProcessRows[] = {
        s.address = v;
        return !v.empty();
      }},
+    {"disable", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.disabled); }},
+    {"one_node", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.one_node); }},
     {"stats", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.statistics); }},
     {"quiet", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.quiet); }},
 };

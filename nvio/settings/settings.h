@@ -46,6 +46,8 @@ struct Settings {
   std::uint64_t capacity = 0;  // bytes; 0: a quarter of what the store's file system has free
   std::string session;         // the job's name; empty: found from the launcher
   bool flush_at_sigterm = true;
+  bool disabled = false;  // everything is passed on
+  bool one_node = false;  // where the launcher does not tell
   // Nodes of the job (nodes/placement.h): 0 until known, then this process is on node `node`.
   std::uint32_t nodes = 0;
   std::optional<std::uint32_t> node;

@@ -343,6 +343,21 @@ TEST(WriteQueue, TellsTheFirstErrorOnceAndKeepsTheOrder) {
   EXPECT_FALSE(queue.add(0, std::string(101, 'x').data(), 101)) << "more than there is room for";
 }
 
+TEST(Placement, BelievesWhoSaysThatThereIsOneNode) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_NODES"}) {
+    unsetenv(name);
+  }
+  setenv("PMI_RANK", "0", 1);
+  Settings settings;
+  std::string why;
+  EXPECT_FALSE(place_process(settings, why));
+  EXPECT_NE(why.find("NVIO_ONE_NODE"), std::string::npos) << why;
+  settings.one_node = true;
+  EXPECT_TRUE(place_process(settings, why)) << why;
+  EXPECT_EQ(settings.nodes, 1U);
+  unsetenv("PMI_RANK");
+}
+
 TEST(Placement, KeepsEachStripeAtOneNode) {
   for (std::uint64_t stripe = 64 << 10; stripe <= 9 << 20; stripe += 64 << 10) {
     const std::uint64_t unit = unit_of(stripe);

@@ -30,6 +30,17 @@ TEST(Settings, ComplainsOfWhatItDoesNotKnowAndKeepsTheDefault) {
   EXPECT_EQ(settings.file.admit, Admit::automatic);
 }
 
+TEST(Settings, SwitchesAreTheSameWordsInEveryPlace) {
+  const Settings off = read_settings(
+      from({{"NVIO_DISABLE", "off"}, {"NVIO_ONE_NODE", "no"}, {"NVIO_QUIET", "false"}}), "");
+  EXPECT_TRUE(off.complaints.empty());
+  EXPECT_FALSE(off.disabled || off.one_node || off.quiet);
+  const Settings on = read_settings(from({}), "disable = on\none_node = yes\nquiet = true\n");
+  EXPECT_TRUE(on.complaints.empty());
+  EXPECT_TRUE(on.disabled && on.one_node && on.quiet);
+  EXPECT_EQ(read_settings(from({{"NVIO_DISABLE", "perhaps"}}), "").complaints.size(), 1U);
+}
+
 TEST(Settings, RefusesASessionNameThatLeavesItsFolder) {
   const Settings settings = read_settings(from({{"NVIO_SESSION", "../../etc"}}), "");
   EXPECT_EQ(settings.session, "");
