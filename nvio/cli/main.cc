@@ -60,7 +60,8 @@ int main_throwing(int argc, char** argv) {
   run_command->add_option("--capacity", run.capacity, "Size of the store on each node, e.g. 4GiB");
   run_command
       ->add_option("--set", run.settings,
-                   "Any setting, NAME=VALUE as in the guide (admit=always); repeatable")
+                   "A setting, NAME=VALUE (admit=always), of docs/nvio.md; repeatable. Names: " +
+                       nvio::names_to_set())
       ->allow_extra_args(false);
   run_command->add_flag("--stats", run.statistics, "Each process tells at its end what was cached");
   run_command->footer("Example: nvio run --store /scratch/local --stats -- mpirun -n 4 ./app");

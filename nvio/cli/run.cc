@@ -10,21 +10,39 @@
 #include <cstdlib>
 #include <thread>
 
+#include "../posix/real.h"
 #include "../recovery/recover.h"
 #include "../settings/launcher.h"
+#include "../settings/settings.h"
 #include "launch.h"
 
 namespace nvio {
 namespace {
 
-bool set_setting(const std::string& pair) {
+// The session is this run's own, and where settings are read from is one, too.
+std::vector<std::string> known_names() {
+  std::vector<std::string> names = setting_names();
+  std::erase(names, "session");
+  names.emplace_back("config");
+  return names;
+}
+
+// Puts NAME=VALUE into the environment; on failure returns a sentence.
+std::string set_setting(const std::string& pair) {
   const std::size_t equals = pair.find('=');
-  if (equals == std::string::npos || equals == 0) return false;
-  std::string name = "NVIO_";
-  for (const char c : pair.substr(0, equals)) {
-    name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (equals == std::string::npos || equals == 0) {
+    return "--set wants NAME=VALUE, not \"" + pair + "\"";
   }
-  return setenv(name.c_str(), pair.substr(equals + 1).c_str(), 1) == 0;
+  const std::string name = pair.substr(0, equals);
+  const std::vector<std::string> known = known_names();
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    return "there is no setting \"" + name + "\" for --set; there are " + names_to_set();
+  }
+  std::string variable = "NVIO_";
+  for (const char c : name) {
+    variable += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return setenv(variable.c_str(), pair.substr(equals + 1).c_str(), 1) == 0 ? "" : failed(variable);
 }
 
 // Processes of a job that was killed, and the managers of its nodes, may take a moment to go.
@@ -52,12 +70,18 @@ int finish_store(const std::string& folder) {
 
 }  // namespace
 
+std::string names_to_set() {
+  std::string all;
+  for (const std::string& name : known_names()) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
 int run(const RunOptions& options) {
   const std::string library = find_library();
   if (library.empty()) return 1;
   for (const std::string& pair : options.settings) {
-    if (!set_setting(pair)) {
-      std::fprintf(stderr, "nvio run: --set wants NAME=VALUE, not \"%s\"\n", pair.c_str());
+    if (const std::string problem = set_setting(pair); !problem.empty()) {
+      std::fprintf(stderr, "nvio run: %s\n", problem.c_str());
       return 2;
     }
   }

@@ -14,6 +14,9 @@ struct RunOptions {
   std::vector<std::string> command;
 };
 
+// What `--set` may name, with commas between.
+std::string names_to_set();
+
 // Runs the command to its end and returns its exit status (128 + signal when it was killed).
 // SIGINT and SIGTERM go on to it. What a killed job left in its store is written to its files.
 int run(const RunOptions& options);

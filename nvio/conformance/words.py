@@ -21,6 +21,8 @@ WRONG = {
     ("inspect",): (2, "store is required"),
     ("run", "--bogus", "--", "true"): (2, "--bogus"),
     ("run",): (2, "stands after --"),
+    ("run", "--set", "prefetc=whole", "--", "true"): (2, "prefetch, "),
+    ("run", "--set", "prefetch=most", "--", "true"): (2, "is no value for prefetch"),
     ("run", "--", "/nowhere/program"): (127, "/nowhere/program"),
     ("inspect", "/nowhere"): (1, "no store at /nowhere"),
     ("inspect", "/proc/version"): (1, "/proc/version is not a folder"),

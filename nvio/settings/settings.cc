@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <limits>
@@ -181,17 +182,19 @@ void apply(Settings& settings, const Lookup& lookup, const std::string& where) {
   }
 }
 
-bool is_known(std::string_view key) {
-  for (const auto& row : kProcessRows) {
-    if (key == row.name) return true;
-  }
-  for (const auto& row : kFileRows) {
-    if (key == row.name) return true;
-  }
-  return false;
+bool is_known(const std::string& key) {
+  const std::vector<std::string> names = setting_names();
+  return std::find(names.begin(), names.end(), key) != names.end();
 }
 
 }  // namespace
+
+std::vector<std::string> setting_names() {
+  std::vector<std::string> names;
+  for (const auto& row : kFileRows) names.emplace_back(row.name);
+  for (const auto& row : kProcessRows) names.emplace_back(row.name);
+  return names;
+}
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   text = trimmed(text);

@@ -66,6 +66,9 @@ using Lookup = std::function<std::optional<std::string>(const std::string& name)
 Settings read_settings(const Lookup& environment, std::string_view config_text);
 Settings read_settings_of_process();
 
+// The names of all settings, as they stand in the configuration file.
+std::vector<std::string> setting_names();
+
 // Applies the hints of one MPI_Info over `base`: nvio_*, and MPI's `striping_unit`. Hints not
 // understood are ignored, as MPI says.
 FileSettings apply_hints(FileSettings base, const Lookup& hint);
