@@ -50,7 +50,7 @@ bool place_process(Settings& settings, std::string& why) {
   const auto node = number("SLURM_NODEID");
   if (!nodes || !node || *node >= *nodes || *nodes > kMaxNodes) return false;
   if (settings.rendezvous.empty()) {
-    why += "; on several nodes set NVIO_RENDEZVOUS to a folder that all of them see";
+    why += "; on several nodes NVIO_RENDEZVOUS must name a folder that all of them see";
     return false;
   }
   settings.nodes = *nodes;

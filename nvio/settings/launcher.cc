@@ -66,7 +66,9 @@ bool is_one_node_job(const Settings& settings, std::string& why) {
     const char* local = launcher.local != nullptr ? environment(launcher.local) : "1";
     if (all == nullptr || local == nullptr) continue;
     if (std::atol(all) == std::atol(local)) return true;
-    why = "the job runs on several nodes, which this version of nvio does not cache for";
+    why = std::string("the job runs on several nodes, and ") +
+          (settings.rendezvous.empty() ? "NVIO_RENDEZVOUS is" : "NVIO_NODES and NVIO_NODE are") +
+          " not set";
     return false;
   }
   if (environment("PMI_RANK") == nullptr && environment("PMIX_RANK") == nullptr) return true;

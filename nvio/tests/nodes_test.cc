@@ -358,6 +358,20 @@ TEST(Placement, BelievesWhoSaysThatThereIsOneNode) {
   unsetenv("PMI_RANK");
 }
 
+TEST(Placement, SaysWhatSeveralNodesNeed) {
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+  Settings settings;
+  std::string why;
+  EXPECT_FALSE(place_process(settings, why));
+  EXPECT_NE(why.find("NVIO_RENDEZVOUS is not set"), std::string::npos) << why;
+  settings.rendezvous = "/meet";
+  EXPECT_FALSE(place_process(settings, why));
+  EXPECT_NE(why.find("NVIO_NODES and NVIO_NODE are not set"), std::string::npos) << why;
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+}
+
 TEST(Placement, KeepsEachStripeAtOneNode) {
   for (std::uint64_t stripe = 64 << 10; stripe <= 9 << 20; stripe += 64 << 10) {
     const std::uint64_t unit = unit_of(stripe);
