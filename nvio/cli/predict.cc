@@ -45,8 +45,9 @@ int calibrate_command(const CalibrateOptions& options, const std::string& output
     std::fprintf(stderr, "nvio calibrate: cannot write %s\n", output.c_str());
     return 1;
   }
-  std::fprintf(stderr, "nvio calibrate: %s, store %s: written to %s\n",
-               calibration.file_system.c_str(), calibration.store.c_str(), output.c_str());
+  std::fprintf(
+      stderr, "nvio calibrate: %s, store %s: written to %s; next: nvio predict TRACE -c %s\n",
+      calibration.file_system.c_str(), calibration.store.c_str(), output.c_str(), output.c_str());
   return 0;
 }
 

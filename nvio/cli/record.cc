@@ -37,8 +37,11 @@ int record(const RecordOptions& options) {
                  options.folder.c_str(), kJobFile);
     return status != 0 ? status : 1;
   }
-  std::fprintf(stderr, "nvio record: %.2f s; next: nvio predict %s --calibration FILE\n",
-               passed.count(), options.folder.c_str());
+  std::fprintf(
+      stderr,
+      "nvio record: %.2f s; next: nvio calibrate DIR, where DIR is the folder of the job's "
+      "files, then nvio predict %s\n",
+      passed.count(), options.folder.c_str());
   return status;
 }
 

@@ -39,10 +39,10 @@ class Case:
         words = [program, str(self.folder / name), operation, order, str(PIECE), str(SIZE), "1"]
         return self.launch.command(words)
 
-    def record(self, trace: str, command: list[str]) -> None:
-        """Run a command under `nvio record`."""
+    def record(self, trace: str, command: list[str]) -> str:
+        """Run a command under `nvio record`, and return what was printed."""
         nvio = [str(self.launch.build / "nvio"), "record", "--output", str(self.folder / trace)]
-        run([*nvio, "--", *command], self.launch.environment(None), TIMEOUT_S)
+        return run([*nvio, "--", *command], self.launch.environment(None), TIMEOUT_S)
 
     def predict(self, trace: str) -> subprocess.CompletedProcess[str]:
         """What `nvio predict` says."""
@@ -64,7 +64,8 @@ def expect(condition: bool, what: str) -> None:
 def check(case: Case) -> None:
     """All that the docstring says."""
     run(case.grid("plain", "write", "strided"), case.launch.environment(None), TIMEOUT_S)
-    case.record("writes", case.grid("recorded", "write", "strided"))
+    told = case.record("writes", case.grid("recorded", "write", "strided"))
+    expect("next: nvio calibrate DIR" in told, f"a step is left out: {told}")
     same = (case.folder / "plain").read_bytes() == (case.folder / "recorded").read_bytes()
     expect(same, "a recorded program wrote other bytes than a plain one")
     case.record("reads", case.grid("plain", "read", "random"))
