@@ -96,6 +96,21 @@ TEST_F(Cli, PowerWritesVerifiesAndRecords) {
             in("g3.wm") + ": walks of length 3, 60 vertices from 1, cells of 2 bytes, row-major\n");
 }
 
+TEST_F(Cli, VerifyTakesNoResultForTheGraph) {
+  walks("generate " + in("g.wm") + " --vertices 20 --probability 0.2");
+  walks("paths " + in("g.wm") + " -o " + in("lengths.wm"));
+  walks("power " + in("g.wm") + " -p 2 -o " + in("g2.wm"));
+  const Outcome swapped = walks("verify " + in("lengths.wm") + " " + in("g.wm"));
+  EXPECT_EQ(swapped.code, 1) << swapped.text;
+  EXPECT_EQ(swapped.text, "walks: " + in("lengths.wm") +
+                              " holds lengths, not a graph: the graph is named first, then the "
+                              "result\n");
+  const Outcome power = walks("verify " + in("g2.wm") + " " + in("lengths.wm"));
+  EXPECT_EQ(power.code, 1) << power.text;
+  EXPECT_NE(power.text.find("holds power 2"), std::string::npos) << power.text;
+  EXPECT_EQ(walks("verify " + in("g.wm") + " " + in("lengths.wm")).code, 0);
+}
+
 TEST_F(Cli, MatrixMarketGoesThereAndBack) {
   walks("convert " + kData + "/paper.txt -o " + in("a.wm"));
   walks("convert " + in("a.wm") + " --to-market -o " + in("a.mtx"));

@@ -109,17 +109,25 @@ Verdict gather(const Team& team, Verdict mine) {
 Verdict verify(Team& team, MatrixFile& graph, MatrixFile& result, std::uint64_t rows,
                const Access& access) {
   const Header& header = result.header();
-  if (header.n != graph.header().n) {
+  const Header& of = graph.header();
+  if (of.kind != Kind::kWalks || of.power == 0) {
+    throw AgreedError(graph.path() +
+                      " holds lengths, not a graph: the graph is named first, then the result");
+  }
+  if (header.n != of.n) {
     throw AgreedError(result.path() + " has " + std::to_string(header.n) + " vertices, " +
-                      graph.path() + " has " + std::to_string(graph.header().n));
+                      graph.path() + " has " + std::to_string(of.n));
   }
   const bool lengths = header.kind == Kind::kLengths;
-  if (!lengths && header.power % graph.header().power != 0) {
-    throw AgreedError(result.path() + " holds power " + std::to_string(header.power) + ", which " +
-                      graph.path() + ", power " + std::to_string(graph.header().power) +
-                      ", does not divide");
+  if (lengths && of.power != 1) {
+    throw AgreedError(graph.path() + " holds power " + std::to_string(of.power) + ", and " +
+                      result.path() + " lengths, which are those of a graph");
   }
-  const std::uint64_t exponent = lengths ? 0 : header.power / graph.header().power;
+  if (!lengths && header.power % of.power != 0) {
+    throw AgreedError(result.path() + " holds power " + std::to_string(header.power) + ", which " +
+                      graph.path() + ", power " + std::to_string(of.power) + ", does not divide");
+  }
+  const std::uint64_t exponent = lengths ? 0 : header.power / of.power;
   const std::uint64_t longest = header.power == 0 ? ~std::uint64_t{0} : header.power;
   const std::uint64_t cap = header.saturated ? largest(header.cell) : ~std::uint64_t{0};
   const std::int64_t n = result.n();
