@@ -52,7 +52,7 @@ std::uint64_t walks_between(Team& team, MatrixFile& matrix, std::uint64_t expone
       std::clamp<std::int64_t>(std::min(access.memory, std::int64_t{64} << 20) / width, 1, n);
   std::vector<std::uint64_t> vector(static_cast<std::size_t>(n));
   vector[static_cast<std::size_t>(from)] = 1;
-  team.begin("walks of length " + std::to_string(exponent * matrix.header().power));
+  team.begin("walks of length " + std::to_string(power_of(matrix, exponent)));
   for (std::uint64_t step = 0; step < exponent; ++step) {
     std::vector<std::uint64_t> sums(static_cast<std::size_t>(col1 - col0));
     for (std::int64_t row = 0; row < n; row += rows) {

@@ -215,6 +215,16 @@ TEST(Questions, GiveThePapersExampleValues) {
             bytes_of(std::string(WALKS_TESTDATA) + "/paper-power3.wm"));
 }
 
+TEST(Power, ThatExceeds64BitsIsRefused) {
+  const std::string path = folder + "/graph.wm";
+  Weighted(3, 1, 1, 1).save(path, 0);
+  MatrixFile file = MatrixFile::open(*team, path);
+  file.set_power(std::uint64_t{1} << 63);
+  EXPECT_THROW(raise(*team, file, {.exponent = 2}, {}, folder + "/high.wm"), AgreedError);
+  EXPECT_THROW(walks_between(*team, file, 2, 0, 1, {}), AgreedError);
+  EXPECT_EQ(power_of(file, 1), std::uint64_t{1} << 63);
+}
+
 TEST(Verify, FindsASingleWrongCell) {
   const Weighted graph(15, 1, 2, 8);
   const std::string input = folder + "/graph.wm";

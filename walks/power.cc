@@ -38,13 +38,20 @@ std::vector<std::uint64_t> schedule_of(std::uint64_t exponent, Schedule schedule
   return exponents;
 }
 
+std::uint64_t power_of(const MatrixFile& input, std::uint64_t exponent) {
+  std::uint64_t power = 0;
+  if (!__builtin_mul_overflow(input.header().power, exponent, &power)) return power;
+  throw AgreedError(input.path() + " holds power " + std::to_string(input.header().power) +
+                    "; the power " + std::to_string(exponent) + " of that exceeds 64 bits");
+}
+
 std::vector<ProductRecord> raise(Team& team, MatrixFile& input, const PowerRequest& request,
                                  const Access& access, const std::string& output) {
   Header header = input.header();
   header.cell = request.cell;
   header.tile = request.tile;
   const std::uint64_t base = input.header().power;
-  header.power = base * request.exponent;
+  header.power = power_of(input, request.exponent);
 
   const bool scratch_closes = access.handover == Handover::sync;  // else it must survive a close
   DoomedFile partial(output + ".partial", team.leads());

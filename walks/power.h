@@ -42,6 +42,9 @@ struct ProductRecord {
 // product with itself) or increased by 1 (by a product with the input).
 [[nodiscard]] std::vector<std::uint64_t> schedule_of(std::uint64_t exponent, Schedule schedule);
 
+// The power that the matrix holds, times the exponent. AgreedError if it exceeds 64 bits.
+[[nodiscard]] std::uint64_t power_of(const MatrixFile& input, std::uint64_t exponent);
+
 // Collective. Writes input^exponent to `output`, whole or not at all; beside it lie `.partial` and
 // `.scratch0`, `.scratch1` meanwhile. A cell that does not fit is an AgreedError that names the
 // power, the cell and its value, unless saturation is asked for: then every cell is the smaller of
