@@ -101,8 +101,13 @@ void add_access(CLI::App* app, Options& options) {
 
 void add_verify(CLI::App* app, Options& options) {
   app->add_flag("--verify", options.verify, "Then compare the result with an exact reference");
-  app->add_option("--verify-rows", options.verify_rows,
-                  "Compare only so many rows, spread over the matrix (default: all)");
+  app->add_option_function<std::uint64_t>(
+      "--verify-rows",
+      [&options](std::uint64_t rows) {
+        options.verify_rows = rows;
+        options.verify = true;
+      },
+      "The same, but compare only so many rows, spread over the matrix (default: all)");
 }
 
 void add_ends(CLI::App* app, Options& options, bool required) {
@@ -209,7 +214,8 @@ void declare(CLI::App& app, Options& options) {
   sub = command(Command::verify, "verify", "Compare a power or lengths with an exact reference");
   add_graph(sub, options);
   sub->add_option("RESULT", options.result, "Matrix that power or paths wrote")->required();
-  sub->add_option("--rows", options.verify_rows, "Compare only so many rows (default: all)");
+  sub->add_option("--rows,--verify-rows", options.verify_rows,
+                  "Compare only so many rows, spread over the matrix (default: all)");
   add_text(sub, options);
   add_access(sub, options);
 

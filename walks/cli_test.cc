@@ -96,6 +96,14 @@ TEST_F(Cli, PowerWritesVerifiesAndRecords) {
             in("g3.wm") + ": walks of length 3, 60 vertices from 1, cells of 2 bytes, row-major\n");
 }
 
+TEST_F(Cli, VerifyRowsAsksForVerification) {
+  walks("generate " + in("g.wm") + " --vertices 20 --probability 0.2");
+  const Outcome power = walks("power " + in("g.wm") + " -p 2 --verify-rows 5 -o " + in("g2.wm"));
+  EXPECT_NE(power.text.find("verified: 5 rows equal"), std::string::npos) << power.text;
+  const Outcome verify = walks("verify " + in("g.wm") + " " + in("g2.wm") + " --verify-rows 6");
+  EXPECT_NE(verify.text.find("verified: 6 rows equal"), std::string::npos) << verify.text;
+}
+
 TEST_F(Cli, VerifyTakesNoResultForTheGraph) {
   walks("generate " + in("g.wm") + " --vertices 20 --probability 0.2");
   walks("paths " + in("g.wm") + " -o " + in("lengths.wm"));
