@@ -67,6 +67,17 @@ TEST_F(Cli, WrongUseIsOneSentenceAndCodeTwo) {
   EXPECT_EQ(bogus.text.find("walks: there is no command 'bogus'\n"), 0U) << bogus.text;
 }
 
+TEST_F(Cli, RefusesTheLauncherOfAnotherMpi) {
+  const bool open = std::string(std::getenv("WALKS_BINARY")).ends_with("openmpi");
+  const std::string variable = open ? "PMI_SIZE" : "OMPI_COMM_WORLD_SIZE";
+  const std::string make = "generate " + in("g.wm") + " --vertices 20";
+  const Outcome foreign = walks(make, "env " + variable + "=4");
+  EXPECT_EQ(foreign.code, 2);
+  EXPECT_NE(foreign.text.find("another MPI than this program"), std::string::npos) << foreign.text;
+  EXPECT_FALSE(std::filesystem::exists(in("g.wm")));
+  EXPECT_EQ(walks(make, "env " + variable + "=1").code, 0);
+}
+
 TEST_F(Cli, AnswersThePapersQuestionsFromText) {
   EXPECT_EQ(walks("between " + kData + "/paper.txt -p 2 --from 4 --to 3").text,
             "2 walks of length 2 from 4 to 3\n");

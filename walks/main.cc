@@ -13,6 +13,38 @@ namespace {
 
 using namespace walks;
 
+#ifdef OPEN_MPI
+constexpr const char* kMpi = "Open MPI";
+#else
+constexpr const char* kMpi = "MPICH";
+#endif
+
+// Whether a launcher that started several processes knows nothing of this program's MPI: each of
+// them is alone then, and would do the whole work over the others' files. Says so, once.
+bool has_foreign_launcher() {
+  struct Launcher {
+    const char* size;
+    const char* rank;
+  };
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size > 1) return false;
+  for (const Launcher& launcher : {Launcher{"PMI_SIZE", "PMI_RANK"},
+                                   Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}}) {
+    const char* const started = std::getenv(launcher.size);
+    if (started == nullptr || std::atol(started) <= 1) continue;
+    const char* const rank = std::getenv(launcher.rank);
+    if (rank == nullptr || std::atol(rank) == 0) {
+      std::fprintf(stderr,
+                   "walks: the launcher started %s processes (%s), and each is alone: it is of "
+                   "another MPI than this program, which needs %s's\n",
+                   started, launcher.size, kMpi);
+    }
+    return true;
+  }
+  return false;
+}
+
 int work(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   Team team;
@@ -49,7 +81,7 @@ int main(int argc, char** argv) {
   try {
     const Parsed parsed = parse(argc, argv);
     if (parsed.options) {
-      code = work(*parsed.options);
+      code = has_foreign_launcher() ? 2 : work(*parsed.options);
     } else {
       int rank = 0;
       MPI_Comm_rank(MPI_COMM_WORLD, &rank);
