@@ -146,8 +146,7 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
   return nullptr;
 }
 
-std::unique_ptr<Segment> Segment::open_existing(const std::string& path, std::string& why) {
-  const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
+std::unique_ptr<Segment> Segment::open_existing(int fd, const std::string& path, std::string& why) {
   if (fd < 0) {
     why = failed("cannot open " + path);
     return nullptr;

@@ -139,8 +139,9 @@ class Segment {
   // its capacity. On failure returns null and a sentence in `why`.
   static std::unique_ptr<Segment> open_or_create(const std::string& path, std::uint64_t capacity,
                                                  std::string& why);
-  // For recovery and inspection: read-only, never waits, refuses what is not a whole segment.
-  static std::unique_ptr<Segment> open_existing(const std::string& path, std::string& why);
+  // For recovery and inspection: read-only, never waits, refuses what is not a whole segment. `fd`
+  // is that of the file at `path`, and is taken over; -1: it could not be opened, as errno says.
+  static std::unique_ptr<Segment> open_existing(int fd, const std::string& path, std::string& why);
 
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;

@@ -1,6 +1,5 @@
 #include "recover.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -13,33 +12,15 @@
 
 #include "../cache/segment.h"
 #include "../posix/real.h"
+#include "store_folder.h"
 
 namespace nvio {
 namespace {
 
-std::string path_in(const std::string& folder, const std::string& name) {
-  std::string path = folder;
-  return path.append("/").append(name);
-}
-
-std::vector<std::string> logs_in(const std::string& folder) {
-  std::vector<std::string> logs;
-  DIR* listing = opendir(folder.c_str());
-  if (listing == nullptr) return logs;
-  while (const dirent* entry = readdir(listing)) {
-    const std::string name = entry->d_name;
-    if (name.size() > 5 && name.ends_with(".redo")) logs.push_back(path_in(folder, name));
-  }
-  closedir(listing);
-  std::sort(logs.begin(), logs.end());
-  return logs;
-}
-
 // A lock on the store's folder that running processes of the job exclude.
 class StoreLock {
  public:
-  explicit StoreLock(const std::string& folder)
-      : fd_(real().open((folder + "/alive").c_str(), O_RDWR | O_CLOEXEC)) {
+  explicit StoreLock(const StoreFolder& folder) : fd_(folder.open("alive", O_RDWR)) {
     held_ = fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0;
     busy_ = fd_ >= 0 && !held_;
   }
@@ -55,19 +36,6 @@ class StoreLock {
   bool held_ = false;
   bool busy_ = false;
 };
-
-// Root (an epilog) acts as the store's owner: what stands in the store decides which paths are
-// written, and nobody may reach others' files that way.
-bool become_owner(const struct stat& status, std::string& why) {
-  if (geteuid() != 0 || status.st_uid == 0) {
-    if (geteuid() == 0 || status.st_uid == geteuid()) return true;
-    why = "the store belongs to user " + std::to_string(status.st_uid) + ", not to you";
-    return false;
-  }
-  if (setegid(status.st_gid) == 0 && seteuid(status.st_uid) == 0) return true;
-  why = failed("cannot act as the store's owner");
-  return false;
-}
 
 // Opens the file that was cached, if it is still the one; else -1 and a sentence.
 int open_target(const FileIdentity& file, std::string& why) {
@@ -144,10 +112,11 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
   }
 }
 
-RecoveredFile recover_log(const std::string& path, const RecoverOptions& options) {
+RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
+                          const RecoverOptions& options) {
   RecoveredFile file;
-  file.path = path;
-  const std::vector<std::byte> bytes = read_whole(path, file.problem);
+  file.path = folder.path_of(name);
+  const std::vector<std::byte> bytes = folder.read(name, file.problem);
   if (!file.problem.empty()) return file;
   const ParsedLog log = read_log(bytes);
   if (!log.usable) {
@@ -179,22 +148,6 @@ bool RecoverReport::good() const {
          });
 }
 
-std::vector<std::byte> read_whole(const std::string& path, std::string& why) {
-  const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  struct stat status {};
-  if (fd < 0 || real().fstat(fd, &status) != 0) {
-    why = failed("cannot open " + path);
-    if (fd >= 0) real().close(fd);
-    return {};
-  }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
-  const ssize_t got = read_fully(fd, bytes.data(), bytes.size(), 0);
-  if (got < 0) why = failed("cannot read " + path);
-  bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  real().close(fd);
-  return bytes;
-}
-
 int replay(const ParsedLog& log, int fd) {
   for (const RedoStep& step : log.steps) {
     if (write_fully(fd, step.data.data(), step.data.size(), static_cast<off_t>(step.offset)) < 0) {
@@ -211,40 +164,27 @@ int replay(const ParsedLog& log, int fd) {
   return real().fsync(fd) == 0 ? 0 : errno;
 }
 
-std::string why_no_store(const std::string& folder) {
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0) return failed("there is no store at " + folder);
-  if (!S_ISDIR(status.st_mode)) return folder + " is not a folder";
-  for (const char* of_store : {"/segment", "/alive"}) {
-    if (lstat((folder + of_store).c_str(), &status) == 0) return {};
-  }
-  if (!logs_in(folder).empty()) return {};
-  return folder + " is no store of nvio: it holds neither a segment nor a log";
-}
+std::string why_no_store(const std::string& path) { return StoreFolder(path).why_no_store(); }
 
-RecoverReport recover(const std::string& folder, const RecoverOptions& options) {
+RecoverReport recover(const std::string& path, const RecoverOptions& options) {
   RecoverReport report;
-  struct stat status {};
+  const StoreFolder folder(path);
   // Whose it is comes first: what another user's folder holds may not be looked at.
-  if (lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
-      !become_owner(status, report.problem)) {
-    return report;
-  }
-  report.problem = why_no_store(folder);
+  if (folder.is_open() && !folder.become_owner(report.problem)) return report;
+  report.problem = folder.why_no_store();
   if (!report.problem.empty()) return report;
-  const std::vector<std::string> logs = logs_in(folder);
-  const std::string segment_path = folder + "/segment";
-  const bool has_segment = lstat(segment_path.c_str(), &status) == 0;
   const StoreLock lock(folder);
   if (lock.busy()) {
-    report.problem = "the job of " + folder + " is still running; its store is left alone";
+    report.problem = "the job of " + path + " is still running; its store is left alone";
     return report;
   }
-  for (const std::string& path : logs) report.files.push_back(recover_log(path, options));
+  const std::vector<std::string> logs = folder.logs();
+  for (const std::string& name : logs) report.files.push_back(recover_log(folder, name, options));
 
-  if (has_segment) {
+  if (folder.has("segment")) {
     std::string why;
-    const auto segment = Segment::open_existing(segment_path, why);
+    const auto segment =
+        Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);
     if (segment == nullptr) {
       report.remarks.push_back(why);
     } else if (options.latest && boot_identifier() != segment->header().boot_id) {
@@ -255,13 +195,10 @@ RecoverReport recover(const std::string& folder, const RecoverOptions& options) 
     }
   }
   if (!report.good() || options.dry_run || options.keep) return report;
-  for (const std::string& path : logs) real().unlink(path.c_str());
-  real().unlink(segment_path.c_str());
-  real().unlink((folder + "/alive").c_str());
-  for (const char* of_manager : {"/manager", "/manager.lock"}) {
-    real().unlink((folder + of_manager).c_str());
-  }
-  report.removed = rmdir(folder.c_str()) == 0;
+  for (const std::string& name : logs) folder.remove(name);
+  // A manager that was killed leaves the last two.
+  for (const char* name : {"segment", "alive", "manager", "manager.lock"}) folder.remove(name);
+  report.removed = rmdir(path.c_str()) == 0;
   return report;
 }
 
@@ -288,10 +225,12 @@ std::string describe(const RecoverReport& report, bool planned) {
   return text;
 }
 
-std::string inspect(const std::string& folder) {
-  std::string text = "store " + folder + "\n";
+std::string inspect(const std::string& path) {
+  const StoreFolder folder(path);
+  std::string text = "store " + path + "\n";
   std::string why;
-  if (const auto segment = Segment::open_existing(folder + "/segment", why)) {
+  if (const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
+                                                  folder.path_of("segment"), why)) {
     const SegmentHeader& header = segment->header();
     text += "  working memory: " + std::to_string(header.slots) + " blocks of 64 KiB, " +
             std::to_string(header.fresh_slot) + " used so far; made in " +
@@ -306,10 +245,10 @@ std::string inspect(const std::string& folder) {
   } else {
     text += "  " + why + "\n";
   }
-  for (const std::string& path : logs_in(folder)) {
-    text += "  log " + path.substr(folder.size() + 1) + ": ";
+  for (const std::string& name : folder.logs()) {
+    text += "  log " + name + ": ";
     std::string problem;
-    const std::vector<std::byte> bytes = read_whole(path, problem);
+    const std::vector<std::byte> bytes = folder.read(name, problem);
     const ParsedLog log = problem.empty() ? read_log(bytes) : ParsedLog{};
     if (!log.usable) {
       text += (problem.empty() ? log.why : problem) + "\n";

@@ -45,9 +45,6 @@ std::string describe(const RecoverReport& report, bool planned);
 // Replays one parsed log onto an open file. Returns an errno value.
 int replay(const ParsedLog& log, int fd);
 
-// A file's content, for reading a log; empty with a sentence in `why` on failure.
-std::vector<std::byte> read_whole(const std::string& path, std::string& why);
-
 // Why there is no store at a folder, in a sentence; empty if there is one.
 std::string why_no_store(const std::string& folder);
 

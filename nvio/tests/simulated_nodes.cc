@@ -264,6 +264,7 @@ std::vector<std::string> SimulatedNodes::stop(const std::vector<Fate>& fates,
     if (fates[node] == Fate::lost) continue;
     stores.push_back(folder + "/node" + std::to_string(node));
     fs::create_directories(stores.back());
+    fs::permissions(stores.back(), fs::perms::owner_all);
     const std::ofstream alive(stores.back() + "/alive");
     const std::string own = store_folder(settings_, node) + "/";
     for (const auto& [path, medium] : logs_) {

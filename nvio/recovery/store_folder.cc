@@ -1,0 +1,118 @@
+#include "store_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "../posix/real.h"
+
+namespace nvio {
+namespace {
+
+// The groups that the system gives a user, and no others. The store's own group is none to go by:
+// a folder takes it over from the one that it lies in.
+bool take_groups_of(uid_t user) {
+  constexpr gid_t kNoGroup = 65534;
+  std::array<char, 16384> text{};
+  passwd entry{};
+  passwd* known = nullptr;
+  if (getpwuid_r(user, &entry, text.data(), text.size(), &known) != 0 || known == nullptr) {
+    return setgroups(0, nullptr) == 0 && setegid(kNoGroup) == 0;
+  }
+  return initgroups(known->pw_name, known->pw_gid) == 0 && setegid(known->pw_gid) == 0;
+}
+
+}  // namespace
+
+StoreFolder::StoreFolder(std::string path)
+    : path_(std::move(path)),
+      fd_(real().open(path_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {
+  if (fd_ < 0 || real().fstat(fd_, &status_) != 0) error_ = errno;
+}
+
+StoreFolder::~StoreFolder() {
+  if (fd_ >= 0) real().close(fd_);
+}
+
+std::string StoreFolder::why_no_store() const {
+  if (error_ == ENOTDIR) return path_ + " is not a folder";
+  if (error_ != 0) {
+    errno = error_;
+    return failed("there is no store at " + path_);
+  }
+  if (has("segment") || has("alive") || !logs().empty()) return {};
+  return path_ + " is no store of nvio: it holds neither a segment nor a log";
+}
+
+bool StoreFolder::become_owner(std::string& why) const {
+  const bool is_root = geteuid() == 0;
+  if (!is_root && status_.st_uid != geteuid()) {
+    why = "the store belongs to user " + std::to_string(status_.st_uid) + ", not to you";
+    return false;
+  }
+  if ((status_.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    why = path_ + " can be written to by others than its owner, so nothing in it is trusted";
+    return false;
+  }
+  if (!is_root || status_.st_uid == 0) return true;
+  // Groups first: only root can change them.
+  if (take_groups_of(status_.st_uid) && seteuid(status_.st_uid) == 0) return true;
+  why = failed("cannot act as the store's owner");
+  return false;
+}
+
+// By the descriptor, and so never by what the folder's name leads to by now.
+std::string StoreFolder::inside(const std::string& name) const {
+  return "/proc/self/fd/" + std::to_string(fd_) + "/" + name;
+}
+
+std::vector<std::string> StoreFolder::logs() const {
+  std::vector<std::string> names;
+  DIR* listing = opendir(inside(".").c_str());
+  if (listing == nullptr) return names;
+  while (const dirent* entry = readdir(listing)) {
+    std::string name = entry->d_name;
+    if (name.size() > 5 && name.ends_with(".redo")) names.push_back(std::move(name));
+  }
+  closedir(listing);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string StoreFolder::path_of(const std::string& name) const { return path_ + "/" + name; }
+
+bool StoreFolder::has(const std::string& name) const {
+  struct stat status {};
+  return lstat(inside(name).c_str(), &status) == 0;
+}
+
+int StoreFolder::open(const std::string& name, int flags) const {
+  return real().open(inside(name).c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
+}
+
+std::vector<std::byte> StoreFolder::read(const std::string& name, std::string& why) const {
+  const int fd = open(name, O_RDONLY);
+  struct stat status {};
+  if (fd < 0 || real().fstat(fd, &status) != 0) {
+    why = failed("cannot open " + path_of(name));
+    if (fd >= 0) real().close(fd);
+    return {};
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
+  const ssize_t got = read_fully(fd, bytes.data(), bytes.size(), 0);
+  if (got < 0) why = failed("cannot read " + path_of(name));
+  bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  real().close(fd);
+  return bytes;
+}
+
+void StoreFolder::remove(const std::string& name) const { real().unlink(inside(name).c_str()); }
+
+}  // namespace nvio

@@ -1,0 +1,49 @@
+// A store's folder as recovery works on it: held open from the first look, so that what was judged
+// is what is worked on, whatever is put under its name meanwhile.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace nvio {
+
+class StoreFolder {
+ public:
+  // Whether there is a folder at `path` is told by is_open() and why_no_store().
+  explicit StoreFolder(std::string path);
+  StoreFolder(const StoreFolder&) = delete;
+  StoreFolder& operator=(const StoreFolder&) = delete;
+  ~StoreFolder();
+
+  bool is_open() const { return error_ == 0; }
+  // Why there is no store at the path, in a sentence; empty if there is one.
+  std::string why_no_store() const;
+  // From here on root (an epilog) acts as the store's owner: what stands in the store decides which
+  // paths are written, and nobody may reach others' files that way. False, with a sentence, when it
+  // cannot, when this is another user's store, or when others than its owner could have written it.
+  bool become_owner(std::string& why) const;
+
+  // Names of its redo logs, sorted.
+  std::vector<std::string> logs() const;
+  // Where something lies in the folder, for people.
+  std::string path_of(const std::string& name) const;
+  bool has(const std::string& name) const;
+  // A descriptor, or -1 with errno. Links are not followed.
+  int open(const std::string& name, int flags) const;
+  // The whole content; empty with a sentence in `why` on failure.
+  std::vector<std::byte> read(const std::string& name, std::string& why) const;
+  void remove(const std::string& name) const;
+
+ private:
+  std::string inside(const std::string& name) const;
+
+  std::string path_;
+  int fd_;
+  struct stat status_ {};
+  int error_ = 0;  // errno of opening it
+};
+
+}  // namespace nvio

@@ -1,0 +1,76 @@
+// A file, and a store of its own for the processes that cache it; both go with the test.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "../cache/cached_file.h"
+
+namespace nvio {
+
+namespace fs = std::filesystem;
+
+class CachedFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/nvio-test-XXXXXX";
+    root_ = mkdtemp(name);
+    fs::create_directory(root_ + "/store");
+    settings_.store = root_ + "/store";
+    settings_.session = "test";
+    settings_.capacity = 2 << 20;
+    settings_.file.admit = Admit::always;
+    path_ = root_ + "/file";
+  }
+
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::unique_ptr<Session> join() {
+    std::string why;
+    auto session = Session::join(settings_, why);
+    EXPECT_NE(session, nullptr) << why;
+    return session;
+  }
+
+  int open_file(int flags = O_RDWR | O_CREAT) { return ::open(path_.c_str(), flags, 0600); }
+
+  // Calls act(file) in a process of its own, the session's only one, which is killed right after.
+  template <typename Act>
+  void be_killed_after(int fd, Act&& act) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::string why;
+      const auto session = Session::join(settings_, why);
+      CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
+      if (file == nullptr) _exit(3);
+      act(*file);
+      kill(getpid(), SIGKILL);
+    }
+    waitpid(child, nullptr, 0);
+  }
+
+  std::string file_content() {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string folder() const {
+    return settings_.store + "/nvio-" + std::to_string(geteuid()) + "-test";
+  }
+
+  std::string root_;
+  std::string path_;
+  Settings settings_;
+};
+
+}  // namespace nvio

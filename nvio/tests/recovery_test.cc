@@ -1,0 +1,66 @@
+// Recovery: whose stores it touches, as whom, and what it makes of damaged or doubtful ones.
+#include <grp.h>
+#include <sys/stat.h>
+
+#include "../recovery/recover.h"
+#include "cached_file_fixture.h"
+
+namespace nvio {
+namespace {
+
+class RecoveryTest : public CachedFileTest {};
+
+TEST_F(RecoveryTest, RefusesAStoreThatOthersThanItsOwnerCanWriteInto) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "synced", 6);
+    file.sync();
+  });
+  for (const fs::perms others : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(folder(), fs::perms::owner_all | others);
+    const RecoverReport report = recover(folder(), {});
+    EXPECT_NE(report.problem.find("others than its owner"), std::string::npos) << report.problem;
+  }
+  EXPECT_EQ(file_content(), "");
+  fs::permissions(folder(), fs::perms::owner_all);
+  EXPECT_TRUE(recover(folder(), {}).good());
+  EXPECT_EQ(file_content(), "synced");
+  ::close(fd);
+}
+
+// A store says itself which paths are written: its owner must not get at what root's groups may
+// write.
+TEST_F(RecoveryTest, ActsAsTheStoresOwnerWithoutRootsGroups) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root acts for others";
+  constexpr uid_t kNobody = 65534;
+  const fs::perms enter = fs::perms::others_read | fs::perms::others_exec;
+  for (const std::string& way : {root_, settings_.store}) {
+    fs::permissions(way, fs::perms::owner_all | enter);
+  }
+  const int fd = open_file();
+  ASSERT_EQ(fchmod(fd, 0660), 0);  // root's, and its group's
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "synced", 6);
+    file.sync();
+  });
+  ASSERT_EQ(chown(folder().c_str(), kNobody, kNobody), 0);
+  for (const auto& entry : fs::directory_iterator(folder())) {
+    ASSERT_EQ(chown(entry.path().c_str(), kNobody, kNobody), 0);
+  }
+  const std::string store = folder();
+  const pid_t child = fork();
+  if (child == 0) {
+    const gid_t of_root = 0;
+    if (setgroups(1, &of_root) != 0) _exit(2);
+    const RecoverReport report = recover(store, {});
+    _exit(report.problem.empty() && report.files.size() == 1 && !report.good() ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(file_content(), "");
+  ::close(fd);
+}
+
+}  // namespace
+}  // namespace nvio
