@@ -51,14 +51,16 @@ class CachedFile {
   int checkpoint();
   // Writes back, forgets, and leaves every later call to the file itself.
   int step_aside();
-  void forget();
+  // Drops blocks of the file: all, or those whose bytes are in it.
+  enum class Forget : std::uint8_t { all, written };
+  void forget(Forget what);
   // Fetches this process's share of the file (the paper's whole prefetch).
   void prefetch(std::uint32_t share, std::uint32_t shares);
   // Fetches one MiB; false when the store is full.
   bool prefetch_group(std::uint64_t group_index);
   // The file goes away when it is closed: nothing is written back, and nothing to be rebuilt.
   void discard();
-  // What the last handle in the job does: nothing that was synced may be lost.
+  // What the last handle in the job does. What cannot be written stays, also in the redo log.
   int finish();
 
   FileEntry& entry() { return entry_; }

@@ -180,7 +180,7 @@ int CachedFile::step_aside() {
       entry_.mode.store(kActive);
       return error != 0 ? error : EBUSY;
     }
-    forget();
+    forget(Forget::written);
   }
   entry_.aside.store(1);
   return 0;
@@ -204,10 +204,12 @@ int CachedFile::finish() {
     } else {
       error = write_back();
     }
-    // The file system refused: what is left can still be rebuilt by `nvio recover`.
+    // The file system refused: what is left can still be rebuilt by `nvio recover`. It stays here,
+    // too, so that the file holds it when it is opened again, and the close that writes it deletes
+    // the log: else these records would be replayed over newer bytes.
     if (error != 0) log_changes();
   }
-  forget();
+  forget(error == 0 ? Forget::all : Forget::written);
   log_medium_.reset();
   if (has_log && error == 0) session_.delete_log(entry_);
   return error;

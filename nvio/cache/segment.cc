@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -212,6 +213,11 @@ bool Segment::add_file() {
   entry.lock.initialise();
   fresh.fetch_add(1);
   return true;
+}
+
+bool Segment::holds_unwritten() const {
+  return std::any_of(files_, files_ + used_files(),
+                     [](const FileEntry& entry) { return entry.holds_unwritten(); });
 }
 
 std::uint32_t Segment::find_group(const Bucket& bucket, std::uint32_t file, std::uint64_t index) {

@@ -82,6 +82,11 @@ struct FileEntry {
   std::uint64_t stripe;             // bytes (stripe.h); 0: not known
   std::atomic<std::uint32_t> left;  // 1: no node caches any of the file any more
   PassiveWriters passive_writers[kPassiveLines];
+
+  // Whether the store may hold bytes of the file that the file itself lacks.
+  bool holds_unwritten() const {
+    return used.load() != 0 && (blocks.load() != 0 || log.tail > kFirstRecord);
+  }
 };
 
 struct Bucket {
@@ -177,6 +182,8 @@ class Segment {
   std::uint32_t used_files() const {
     return header_const().fresh_file.load(std::memory_order_acquire);
   }
+  // Whether that is so of any file.
+  bool holds_unwritten() const;
 
  private:
   static constexpr std::size_t kBitmapWords = kBlockSize / 64;

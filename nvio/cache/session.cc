@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <vector>
+#include <utility>
 
 #include "../posix/real.h"
 #include "../settings/launcher.h"
 #include "cached_file.h"
 #include "capacity.h"
+#include "raise_to.h"
 #include "slots.h"
 #include "stripe.h"
 
@@ -79,11 +80,13 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
 
 Session::~Session() { leave(); }
 
-// The last process takes the folder away, unless a log is left that `nvio recover` must see.
+// The last process takes the folder away, unless something is left for `nvio recover`: of a process
+// that was killed, or of a file that could not be written.
 void Session::leave() {
   for (auto& file : files_) file.reset();
+  unwritten_.clear();
   const bool joined = segment_ != nullptr;  // else this is not our store to take away
-  const bool left_over = joined && has_left_over();
+  const bool left_over = joined && segment_->holds_unwritten();
   segment_.reset();
   if (alive_ < 0) return;
   if (joined && !left_over && flock(alive_, LOCK_EX | LOCK_NB) == 0) {
@@ -93,22 +96,13 @@ void Session::leave() {
   alive_ = -1;
 }
 
-// Whether a process was killed and left blocks that nobody wrote back.
-bool Session::has_left_over() {
-  for (std::uint32_t i = 0; i < segment_->used_files(); ++i) {
-    const FileEntry& entry = segment_->file(i);
-    if (entry.used.load() != 0 && entry.blocks.load() != 0) return true;
-  }
-  return false;
-}
-
 void Session::give_up_store() {
   const std::lock_guard guard(mutex_);
   for (const auto& file : files_) {
     if (file != nullptr && file->entry().log.epoch != 0) delete_log(file->entry());
   }
   flock(alive_, LOCK_UN);
-  if (!has_left_over() && flock(alive_, LOCK_EX | LOCK_NB) == 0) remove_folder();
+  if (!segment_->holds_unwritten() && flock(alive_, LOCK_EX | LOCK_NB) == 0) remove_folder();
 }
 
 void Session::abandon() {
@@ -153,7 +147,7 @@ void Session::flush_for_good() {
   constexpr int kRounds = 100;
   for (int i = 0; i < kRounds; ++i) {
     if (flock(alive_, LOCK_EX | LOCK_NB) == 0) {
-      remove_folder();
+      if (!segment_->holds_unwritten()) remove_folder();
       return;
     }
     constexpr useconds_t kPause = 10000;
@@ -172,12 +166,19 @@ std::uint32_t Session::find(const struct stat& status) {
   return kNone;
 }
 
-CachedFile* Session::acquire_entry(std::uint32_t index, int fd) {
+CachedFile* Session::acquire_entry(std::uint32_t index, int fd, const struct stat& status) {
   if (files_[index] == nullptr) {
     files_[index] = std::make_unique<CachedFile>(*this, index);
-    ++segment_->file(index).references;
+    FileEntry& entry = segment_->file(index);
+    if (entry.references++ == 0) {
+      // Kept since a close that could not write it: others may have made it longer since.
+      const auto size = static_cast<std::uint64_t>(status.st_size);
+      raise_to(entry.size, size);
+      raise_to(entry.real_size, size);
+    }
   }
   files_[index]->lend(fd);
+  std::erase_if(unwritten_, [index](const auto& kept) { return kept->index() == index; });
   ++handles_[index];
   return files_[index].get();
 }
@@ -190,7 +191,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
   SegmentHeader& header = segment_->header();
   const std::lock_guard table(header.files);
   const std::uint32_t known = find(status);
-  if (known != kNone) return acquire_entry(known, fd);
+  if (known != kNone) return acquire_entry(known, fd, status);
   if (has_overflowed()) return nullptr;
   for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
     if (i == segment_->used_files() && !segment_->add_file()) break;
@@ -219,7 +220,11 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.fetching.store(0);
     entry.misses.clear();
     entry.log = LogPosition{};
-    entry.log_number = ++header.next_log;
+    // What a file of the folder holds already may be all that is left of something: its number is
+    // taken.
+    do {
+      entry.log_number = ++header.next_log;
+    } while (access(log_path(entry).c_str(), F_OK) == 0);
     entry.admit = static_cast<std::uint8_t>(settings.admit);
     entry.sync = static_cast<std::uint8_t>(settings.sync);
     entry.close = static_cast<std::uint8_t>(settings.close);
@@ -230,7 +235,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.stripe = nodes() > 1 ? stripe_of(fd, status, settings) : 0;
     entry.left.store(0);
     entry.used.store(1, std::memory_order_release);
-    return acquire_entry(i, fd);
+    return acquire_entry(i, fd, status);
   }
   header.overflowed.store(1);
   return nullptr;
@@ -241,7 +246,7 @@ CachedFile* Session::acquire_if_open(int fd, const struct stat& status) {
   const std::lock_guard guard(mutex_);
   const std::lock_guard table(segment_->header().files);
   const std::uint32_t index = find(status);
-  return index == kNone ? nullptr : acquire_entry(index, fd);
+  return index == kNone ? nullptr : acquire_entry(index, fd, status);
 }
 
 int Session::release(CachedFile* file) {
@@ -254,8 +259,13 @@ int Session::release(CachedFile* file) {
   {
     const std::lock_guard table(segment_->header().files);
     if (--entry.references == 0) {
-      if (const int last = file->finish(); error == 0) error = last;
-      entry.used.store(0, std::memory_order_release);
+      const int last = file->finish();
+      if (error == 0) error = last;
+      if (last != 0 && entry.holds_unwritten()) {
+        unwritten_.push_back(std::move(files_[index]));
+      } else {
+        entry.used.store(0, std::memory_order_release);
+      }
     }
   }
   files_[index].reset();
@@ -344,7 +354,7 @@ bool Session::make_room() {
 }
 
 std::unique_ptr<Medium> Session::open_log(const FileEntry& entry, std::string& why) {
-  const std::string path = folder_ + "/" + std::to_string(entry.log_number) + ".redo";
+  const std::string path = log_path(entry);
   switch (settings_.kind) {
     case StoreKind::pmem:
       return open_pmem_medium(path, why);
@@ -357,8 +367,10 @@ std::unique_ptr<Medium> Session::open_log(const FileEntry& entry, std::string& w
   return open_tmpfs_medium(path, why);
 }
 
-void Session::delete_log(const FileEntry& entry) {
-  real().unlink((folder_ + "/" + std::to_string(entry.log_number) + ".redo").c_str());
+void Session::delete_log(const FileEntry& entry) { real().unlink(log_path(entry).c_str()); }
+
+std::string Session::log_path(const FileEntry& entry) const {
+  return folder_ + "/" + std::to_string(entry.log_number) + ".redo";
 }
 
 }  // namespace nvio

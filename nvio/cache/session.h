@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "../settings/settings.h"
 #include "../store/medium.h"
@@ -50,7 +51,8 @@ class Session {
   // The same if any process of the job on this node has the file open already.
   CachedFile* acquire_if_open(int fd, const struct stat& status);
   // Gives one handle back; the last one in the job on this node empties the cache of the file.
-  // Returns 0 or the errno value of a write-back that failed.
+  // Returns 0 or the errno value of a write-back that failed; what could not be written is there
+  // again when the file is opened again.
   int release(CachedFile* file);
 
   // The table's entry for this file, or kNone.
@@ -80,9 +82,9 @@ class Session {
  private:
   Session() = default;
   bool drop_slot(std::uint32_t slot);
-  bool has_left_over();
   void remove_folder();
-  CachedFile* acquire_entry(std::uint32_t index, int fd);
+  CachedFile* acquire_entry(std::uint32_t index, int fd, const struct stat& status);
+  std::string log_path(const FileEntry& entry) const;
   void leave();
 
   Settings settings_;
@@ -94,6 +96,9 @@ class Session {
   std::mutex mutex_;  // guards the tables below
   std::array<std::unique_ptr<CachedFile>, kMaxFiles> files_;
   std::array<std::uint32_t, kMaxFiles> handles_{};
+  // Files that nobody has open, whose last close could not write them. As long as a descriptor is
+  // there, no other file can get the inode's number, by which the table knows them.
+  std::vector<std::unique_ptr<CachedFile>> unwritten_;
 };
 
 }  // namespace nvio

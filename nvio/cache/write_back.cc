@@ -118,13 +118,13 @@ int CachedFile::write_back() {
   return write_back_all();
 }
 
-void CachedFile::forget() {
-  each_group(false, [this](Bucket& bucket, std::uint32_t group) {
+void CachedFile::forget(Forget what) {
+  each_group(false, [this, what](Bucket& bucket, std::uint32_t group) {
     bool empty = true;
     for (auto& slot : segment_.group(group).slot) {
       if (slot == kNone) continue;
       const Slot& state = segment_.slot(slot);
-      const bool needed = entry_.references != 0 && entry_.deleted.load() == 0 &&
+      const bool needed = what == Forget::written && entry_.deleted.load() == 0 &&
                           (state.dirty_pages != 0 || has_records(state));
       if (needed) {
         empty = false;

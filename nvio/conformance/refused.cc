@@ -1,12 +1,15 @@
 // A program whose file system refuses what it wrote only when the cache writes it back, at close.
 //
-//   refused FILE
+//   refused FILE [again]
 //
-// Prints "refused: told" when the close returned an error and called the file's error handler.
+// Prints "refused: told" when the close returned an error and called the file's error handler. With
+// `again` the file system then takes all, and the file is opened, read, written to and closed
+// again.
 
 #include <mpi.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <vector>
@@ -14,9 +17,27 @@
 namespace {
 
 constexpr int kPlace = 1 << 20;
+constexpr int kLength = 4096;
 int g_called = 0;
 
 void count_call(MPI_File*, int*, ...) { ++g_called; }  // NOLINT(cert-dcl50-cpp): as MPI wants it
+
+// What could not be written is there, what is written now comes over it, and a close that the file
+// system takes is no error. Returns how much was otherwise.
+int wrong_when_opened_again(const char* path, MPI_Offset place) {
+  MPI_File file;
+  if (MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR, MPI_INFO_NULL, &file) != MPI_SUCCESS) {
+    MPI_Abort(MPI_COMM_WORLD, 5);
+  }
+  std::vector<char> bytes(kLength);
+  MPI_File_read_at(file, place, bytes.data(), kLength, MPI_BYTE, MPI_STATUS_IGNORE);
+  int wrong = bytes != std::vector<char>(kLength, 'x');
+  std::fill(bytes.begin(), bytes.end(), 'y');
+  wrong += MPI_File_write_at(file, place, bytes.data(), kLength / 2, MPI_BYTE, MPI_STATUS_IGNORE) !=
+           MPI_SUCCESS;
+  wrong += MPI_File_close(&file) != MPI_SUCCESS;
+  return wrong;
+}
 
 }  // namespace
 
@@ -24,7 +45,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (argc != 2) MPI_Abort(MPI_COMM_WORLD, 2);
+  if (argc != 2 && argc != 3) MPI_Abort(MPI_COMM_WORLD, 2);
   std::signal(SIGXFSZ, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail
   MPI_Errhandler handler;
   MPI_File_create_errhandler(count_call, &handler);
@@ -34,19 +55,25 @@ int main(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, 3);
   }
   MPI_File_set_errhandler(file, handler);
-  const std::vector<char> bytes(4096, 'x');
+  const std::vector<char> bytes(kLength, 'x');
   const MPI_Offset place = kPlace + MPI_Offset{rank} * kPlace;
-  int wrong = MPI_File_write_at(file, place, bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE,
-                                MPI_STATUS_IGNORE) != MPI_SUCCESS;
+  int wrong = MPI_File_write_at(file, place, bytes.data(), kLength, MPI_BYTE, MPI_STATUS_IGNORE) !=
+              MPI_SUCCESS;
   MPI_Barrier(MPI_COMM_WORLD);
   // The file may not be written where the bytes belong; the store's log is shorter.
-  const rlimit least{kPlace, kPlace};
+  rlimit usual{};
+  getrlimit(RLIMIT_FSIZE, &usual);
+  const rlimit least{kPlace, usual.rlim_max};
   if (setrlimit(RLIMIT_FSIZE, &least) != 0) MPI_Abort(MPI_COMM_WORLD, 4);
   int error_class = MPI_SUCCESS;
   MPI_Error_class(MPI_File_close(&file), &error_class);
   wrong += error_class != MPI_ERR_IO;
   wrong += g_called != 1;
   MPI_Errhandler_free(&handler);
+  if (argc == 3) {
+    if (setrlimit(RLIMIT_FSIZE, &usual) != 0) MPI_Abort(MPI_COMM_WORLD, 4);
+    wrong += wrong_when_opened_again(argv[1], place);
+  }
   int all = 0;
   MPI_Reduce(&wrong, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
   if (rank == 0) std::printf("refused: %s\n", all == 0 ? "told" : "not told");

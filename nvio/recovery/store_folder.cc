@@ -82,7 +82,10 @@ std::vector<std::string> StoreFolder::logs() const {
     if (name.size() > 5 && name.ends_with(".redo")) names.push_back(std::move(name));
   }
   closedir(listing);
-  std::sort(names.begin(), names.end());
+  // 10.redo comes after 2.redo.
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  });
   return names;
 }
 

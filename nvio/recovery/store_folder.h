@@ -26,7 +26,7 @@ class StoreFolder {
   // cannot, when this is another user's store, or when others than its owner could have written it.
   bool become_owner(std::string& why) const;
 
-  // Names of its redo logs, sorted.
+  // Names of its redo logs, in the order of their numbers: the later one holds what is newer.
   std::vector<std::string> logs() const;
   // Where something lies in the folder, for people.
   std::string path_of(const std::string& name) const;

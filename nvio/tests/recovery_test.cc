@@ -2,7 +2,9 @@
 #include <grp.h>
 #include <sys/stat.h>
 
+#include "../recovery/log_writer.h"
 #include "../recovery/recover.h"
+#include "../store/medium.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {
@@ -60,6 +62,29 @@ TEST_F(RecoveryTest, ActsAsTheStoresOwnerWithoutRootsGroups) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(file_content(), "");
   ::close(fd);
+}
+
+// Two logs of one file: the later one's bytes are the newer ones.
+TEST_F(RecoveryTest, ReplaysLogsInTheOrderOfTheirNumbers) {
+  const int fd = open_file();
+  struct stat status {};
+  ASSERT_EQ(fstat(fd, &status), 0);
+  ::close(fd);
+  fs::create_directory(folder());
+  fs::permissions(folder(), fs::perms::owner_all);
+  for (const int number : {2, 10}) {
+    const std::string text = "log " + std::to_string(number);
+    std::string why;
+    const auto medium = open_file_medium(folder() + "/" + std::to_string(number) + ".redo", why);
+    ASSERT_NE(medium, nullptr) << why;
+    LogPosition position;
+    LogWriter writer(*medium, position);
+    ASSERT_EQ(writer.start({status.st_dev, status.st_ino, path_, false}), 0);
+    ASSERT_EQ(writer.extent(0, text.data(), text.size()), 0);
+    ASSERT_EQ(writer.commit(text.size()), 0);
+  }
+  EXPECT_TRUE(recover(folder(), {}).good());
+  EXPECT_EQ(file_content(), "log 10");
 }
 
 }  // namespace

@@ -1,0 +1,106 @@
+// What a close could not write, and what a killed run left: it is there when it is looked for, it
+// is not written over, and never comes over what was written since.
+#include <sys/resource.h>
+
+#include <cerrno>
+
+#include "cached_file_fixture.h"
+
+namespace nvio {
+namespace {
+
+constexpr std::size_t kLength = 1000;
+constexpr std::uint64_t kPlace = 1 << 20;
+
+// While it lives no file can be written beyond so many bytes, as if its file system were full; the
+// store's log is shorter.
+class FullFileSystem {
+ public:
+  explicit FullFileSystem(rlim_t bytes = kPlace) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit small = before_;
+    small.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~FullFileSystem() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FullFileSystem(const FullFileSystem&) = delete;
+  FullFileSystem& operator=(const FullFileSystem&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+class LeftOverTest : public CachedFileTest {
+ protected:
+  CachedFile* open_in(Session& session) {
+    const int fd = open_file();
+    CachedFile* file = session.acquire(fd, path_, settings_.file);
+    EXPECT_NE(file, nullptr);
+    ::close(fd);
+    return file;
+  }
+
+  static void put(CachedFile& file, const std::string& bytes) {
+    EXPECT_EQ(file.write(kPlace, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  }
+
+  std::string at_place() { return file_content().substr(kPlace); }
+};
+
+TEST_F(LeftOverTest, AFileOpenedAgainHoldsWhatItsCloseCouldNotWrite) {
+  auto session = join();
+  CachedFile* file = open_in(*session);
+  const std::string before(kLength, 'b');
+  put(*file, before);
+  {
+    const FullFileSystem full;
+    EXPECT_EQ(session->release(file), EFBIG);
+  }
+  EXPECT_TRUE(fs::exists(folder() + "/1.redo")) << "what a crash now would leave for recovery";
+  file = open_in(*session);
+  std::string got(kLength, ' ');
+  EXPECT_EQ(file->read(kPlace, got.data(), kLength), static_cast<ssize_t>(kLength));
+  EXPECT_EQ(got, before);
+  const std::string after(kLength / 2, 'a');
+  put(*file, after);
+  EXPECT_EQ(session->release(file), 0);
+  EXPECT_FALSE(fs::exists(folder() + "/1.redo")) << "recovery would write over what is newer";
+  session.reset();
+  EXPECT_FALSE(fs::exists(folder()));
+  EXPECT_EQ(at_place(), after + before.substr(after.size()));
+}
+
+// Another rank may be the one that opens it again; and closing in vain again loses nothing.
+TEST_F(LeftOverTest, WhatNoCloseCouldWriteIsWrittenByTheFirstThatCan) {
+  auto first = join();
+  auto second = join();
+  CachedFile* file = open_in(*first);
+  put(*file, std::string(kLength, 'u'));
+  {
+    const FullFileSystem full;
+    EXPECT_EQ(first->release(file), EFBIG);
+    EXPECT_EQ(second->release(open_in(*second)), EFBIG);
+  }
+  EXPECT_EQ(second->release(open_in(*second)), 0);
+  first.reset();
+  second.reset();
+  EXPECT_FALSE(fs::exists(folder()));
+  EXPECT_EQ(at_place(), std::string(kLength, 'u'));
+}
+
+TEST_F(LeftOverTest, ALogThatIsThereAlreadyIsNotWrittenTo) {
+  auto session = join();
+  std::ofstream(folder() + "/1.redo") << "of another file";
+  CachedFile* file = open_in(*session);
+  put(*file, "synced");
+  EXPECT_EQ(file->sync(), 0);
+  EXPECT_TRUE(fs::exists(folder() + "/2.redo"));
+  std::ifstream log(folder() + "/1.redo");
+  const std::string content{std::istreambuf_iterator<char>(log), {}};
+  EXPECT_EQ(content, "of another file");
+  EXPECT_EQ(session->release(file), 0);
+}
+
+}  // namespace
+}  // namespace nvio
