@@ -99,6 +99,10 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
         why = path + " is from before the machine restarted; recover it first: nvio recover DIR";
         return nullptr;
       }
+      if (header.orphaned.load() != 0) {
+        why = path + " is of a killed run; recover it first: nvio recover --latest DIR";
+        return nullptr;
+      }
       segment->lay_out(Layout(header.slots, header.groups, header.buckets));
       return segment;
     }

@@ -13,11 +13,23 @@
 #include "../settings/launcher.h"
 #include "cached_file.h"
 #include "capacity.h"
+#include "left_over.h"
 #include "raise_to.h"
 #include "slots.h"
 #include "stripe.h"
 
 namespace nvio {
+namespace {
+
+// Whether the name still leads to the file behind the descriptor.
+bool is_named(int fd, const std::string& path) {
+  struct stat opened {};
+  struct stat named {};
+  return real().fstat(fd, &opened) == 0 && real().stat(path.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino;
+}
+
+}  // namespace
 
 std::unique_ptr<Session> Session::join(const Settings& settings, std::string& why) {
   std::unique_ptr<Session> session(new Session);
@@ -46,10 +58,14 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
     const std::string alive = folder + "/alive";
     const int fd = real().open(alive.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) continue;
-    struct stat opened {};
-    struct stat named {};
-    if (flock(fd, LOCK_SH) == 0 && real().fstat(fd, &opened) == 0 &&
-        real().stat(alive.c_str(), &named) == 0 && opened.st_ino == named.st_ino) {
+    // Who gets the lock alone comes to a store that nobody uses. The others wait meanwhile, and it
+    // is never given back before all of what was found is settled, or marked.
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(fd, alive) &&
+        !settle_left_over(folder, settings.nodes, session->remark_, why)) {
+      real().close(fd);
+      return nullptr;
+    }
+    if (flock(fd, LOCK_SH) == 0 && is_named(fd, alive)) {
       session->alive_ = fd;
       break;
     }

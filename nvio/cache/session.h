@@ -41,6 +41,8 @@ class Session {
   Ledger& ledger() { return ledger_; }
   std::uint32_t nodes() const { return settings_.nodes; }
   const std::string& folder() const { return folder_; }
+  // A sentence for the user about how the session began; mostly empty.
+  const std::string& remark() const { return remark_; }
 
   // The file behind an open descriptor, cached from now on; null when it cannot be (not a regular
   // file, table full). `path` must be absolute. Each call must be matched by `release`.
@@ -89,6 +91,7 @@ class Session {
 
   Settings settings_;
   std::string folder_;
+  std::string remark_;
   int alive_ = -1;
   std::unique_ptr<Segment> segment_;
   Counters counters_;

@@ -163,6 +163,9 @@ Job* Process::job() {
       }
     }
     joined_.store(job_.get(), std::memory_order_release);
+    if (job_ != nullptr && !settings_.quiet && !job_->session().remark().empty()) {
+      std::fprintf(stderr, "nvio: %s\n", job_->session().remark().c_str());
+    }
     if (job_ != nullptr && settings_.flush_at_sigterm) {
       flush_at_termination([] { the().flush_for_good(); });
     }

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
+#include <optional>
 
 #include "../cache/segment.h"
 #include "../posix/real.h"
@@ -173,8 +173,9 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
   if (folder.is_open() && !folder.become_owner(report.problem)) return report;
   report.problem = folder.why_no_store();
   if (!report.problem.empty()) return report;
-  const StoreLock lock(folder);
-  if (lock.busy()) {
+  std::optional<StoreLock> lock;
+  if (!options.locked) lock.emplace(folder);
+  if (lock && lock->busy()) {
     report.problem = "the job of " + path + " is still running; its store is left alone";
     return report;
   }

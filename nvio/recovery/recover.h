@@ -15,6 +15,7 @@ struct RecoverOptions {
   bool latest = false;
   bool dry_run = false;  // say what would be done, change nothing
   bool keep = false;     // leave the store's folder as it is afterwards
+  bool locked = false;   // the caller holds the lock that excludes running processes of the job
 };
 
 // What was done to one file.

@@ -1,5 +1,6 @@
 // What a close could not write, and what a killed run left: it is there when it is looked for, it
 // is not written over, and never comes over what was written since.
+#include <sys/file.h>
 #include <sys/resource.h>
 
 #include <cerrno>
@@ -100,6 +101,68 @@ TEST_F(LeftOverTest, ALogThatIsThereAlreadyIsNotWrittenTo) {
   const std::string content{std::istreambuf_iterator<char>(log), {}};
   EXPECT_EQ(content, "of another file");
   EXPECT_EQ(session->release(file), 0);
+}
+
+TEST_F(LeftOverTest, ANewRunBeginsWithWhatAKilledOneWroteInItsFiles) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) { put(file, "of the killed run"); });
+  auto session = join();
+  EXPECT_EQ(at_place(), "of the killed run");
+  EXPECT_NE(session->remark(), "");
+  struct stat status {};
+  ASSERT_EQ(fstat(fd, &status), 0);
+  ::close(fd);
+  EXPECT_EQ(session->find(status), kNone) << "the table is the dead run's";
+  CachedFile* file = open_in(*session);
+  put(*file, "of the new");
+  EXPECT_EQ(session->release(file), 0);
+  session.reset();
+  EXPECT_FALSE(fs::exists(folder()));
+  EXPECT_EQ(at_place(), "of the newled run");
+}
+
+TEST_F(LeftOverTest, OfAKilledRunThatWroteNothingNothingIsServed) {
+  std::ofstream(path_) << "as it was";
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile&) {});
+  auto session = join();
+  EXPECT_EQ(session->remark(), "");
+  struct stat status {};
+  ASSERT_EQ(fstat(fd, &status), 0);
+  EXPECT_EQ(session->find(status), kNone);
+  ::close(fd);
+}
+
+TEST_F(LeftOverTest, WhatCannotBeWrittenToItsFileIsRefusedToAllWhoCome) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) { put(file, "of the killed run"); });
+  ::close(fd);
+  std::ofstream(path_ + ".new") << "somebody else's";
+  fs::rename(path_ + ".new", path_);
+  std::string why;
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("nvio recover"), std::string::npos) << why;
+  // Who waited for the lock shares it with others who did.
+  const int alive = ::open((folder() + "/alive").c_str(), O_RDWR);
+  ASSERT_EQ(flock(alive, LOCK_SH), 0);
+  why.clear();
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("nvio recover"), std::string::npos) << why;
+  ::close(alive);
+  EXPECT_TRUE(fs::exists(folder() + "/segment"));
+  EXPECT_EQ(file_content(), "somebody else's");
+}
+
+TEST_F(LeftOverTest, OnSeveralNodesAKilledRunIsRefused) {
+  settings_.nodes = 2;
+  settings_.node = 0;
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) { put(file, "of the killed run"); });
+  ::close(fd);
+  std::string why;
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("nvio recover"), std::string::npos) << why;
+  EXPECT_EQ(file_content(), "");
 }
 
 }  // namespace
