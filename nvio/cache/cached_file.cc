@@ -43,6 +43,7 @@ CachedFile::CachedFile(Session& session, std::uint32_t index)
 
 CachedFile::~CachedFile() {
   if (fetch_fd_.load() >= 0) real().close(fetch_fd_.load());
+  if (write_back_fd_.load() >= 0) real().close(write_back_fd_.load());
   if (read_fd_ >= 0) real().close(read_fd_);
   if (write_fd_ >= 0 && write_fd_ != read_fd_) real().close(write_fd_);
 }

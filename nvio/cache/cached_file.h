@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <mutex>
 #include <optional>
 
@@ -25,7 +26,8 @@ class CachedFile {
 
   // Whether this is one of the descriptors that we keep for ourselves.
   bool owns(int fd) const {
-    return fd == read_fd_ || fd == write_fd_ || fd == fetch_fd_.load(std::memory_order_relaxed);
+    return fd == read_fd_ || fd == write_fd_ || fd == fetch_fd_.load(std::memory_order_relaxed) ||
+           fd == write_back_fd_.load(std::memory_order_relaxed);
   }
 
   // Lends a descriptor of the file: its access mode decides what this process can do with it.
@@ -45,7 +47,8 @@ class CachedFile {
 
   // MPI_File_sync: all written so far is visible to the job and survives as the store does.
   int sync();
-  // All written so far is in the file (visible; not yet durable there).
+  // All written so far is in the file (visible; not yet durable there). A process that may only
+  // read it leaves that to those who wrote, or to the last who has it open.
   int write_back();
   // The same, durable; the redo log is empty afterwards.
   int checkpoint();
@@ -115,6 +118,7 @@ class CachedFile {
   // How many bytes of a range lie in pages that hold dirty ones.
   std::uint64_t dirty_within(std::uint64_t offset, std::uint64_t length);
   int fetch_descriptor();
+  int write_back_descriptor();
   ssize_t write_passive(std::uint64_t offset, const char* buffer, std::size_t length);
   bool write_direct(std::uint64_t offset, const char* buffer, std::size_t length);
   void grow(std::uint64_t end);
@@ -141,6 +145,10 @@ class CachedFile {
   int write_fd_ = -1;
   std::once_flag fetch_fd_opened_;
   std::atomic<int> fetch_fd_{-1};  // goes past the kernel's cache
+  std::once_flag write_back_fd_opened_;
+  // Where the program opened the file for reading only: never used for its own writes. When it
+  // cannot be had, minus the errno value.
+  std::atomic<int> write_back_fd_{-EBADF};
   ReadPattern pattern_;
   WritePattern write_pattern_;
   std::atomic<std::uint32_t> read_calls_{0};

@@ -26,7 +26,8 @@ bool CachedFile::open_log() {
 }
 
 int CachedFile::durable_in_file() {
-  const int fd = write_fd_ >= 0 ? write_fd_ : read_fd_;
+  int fd = write_fd_ >= 0 ? write_fd_ : write_back_fd_.load();
+  if (fd < 0) fd = read_fd_;
   entry_.direct_writes.store(0);
   if (real().fsync(fd) == 0) return 0;
   const int error = errno;
@@ -202,7 +203,7 @@ int CachedFile::finish() {
     if (durable || has_log_records()) {
       error = checkpoint_locked();
     } else {
-      error = write_back();
+      error = write_back_all();
     }
     // The file system refused: what is left can still be rebuilt by `nvio recover`. It stays here,
     // too, so that the file holds it when it is opened again, and the close that writes it deletes

@@ -1,6 +1,9 @@
 // From the cache to the file: what is dirty, as few and as long writes as it pays to make.
+#include <fcntl.h>
+
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "../posix/real.h"
@@ -58,6 +61,18 @@ bool write_run(Segment& segment, const Group& group, const Run& run, int fd) {
 
 }  // namespace
 
+// What others of the job wrote is written by whoever steps aside or closes last, also where the
+// program opened the file for reading only. Below 0: minus the errno value.
+int CachedFile::write_back_descriptor() {
+  if (write_fd_ >= 0) return write_fd_;
+  std::call_once(write_back_fd_opened_, [this] {
+    const std::string self = "/proc/self/fd/" + std::to_string(read_fd_);
+    const int fd = real().open(self.c_str(), O_WRONLY | O_CLOEXEC);
+    write_back_fd_.store(fd >= 0 ? fd : -errno);
+  });
+  return write_back_fd_.load();
+}
+
 // Many small runs cost a call each; reading the whole span, laying the runs over it and writing it
 // costs two long transfers. The latter is safe because a MiB belongs to one node, and nobody else
 // of the job can write into it while its lock is held.
@@ -65,7 +80,8 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
   const Group& group = segment_.group(group_index);
   const std::vector<Run> runs = dirty_runs(segment_, group);
   if (runs.empty()) return 0;
-  if (write_fd_ < 0) return EBADF;
+  const int fd = write_back_descriptor();
+  if (fd < 0) return -fd;
   const Run span{runs.front().begin, runs.back().end};
   const std::uint64_t base = group.index * kGroupSize;
 
@@ -88,13 +104,12 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
     if (got >= 0) {
       std::memset(whole.data() + got, 0, length - static_cast<std::uint64_t>(got));
       for (const Run& run : runs) gather(segment_, group, run, &whole[run.begin - span.begin]);
-      done =
-          write_fully(write_fd_, whole.data(), length, static_cast<off_t>(base + span.begin)) >= 0;
+      done = write_fully(fd, whole.data(), length, static_cast<off_t>(base + span.begin)) >= 0;
     } else {
       done = false;
     }
   } else {
-    for (const Run& run : runs) done = done && write_run(segment_, group, run, write_fd_);
+    for (const Run& run : runs) done = done && write_run(segment_, group, run, fd);
   }
   // Set before the bytes count as clean: a sync in between must know that the file was written.
   const int error = errno;

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <mpi.h>
 #include <semaphore.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -202,6 +203,35 @@ void holes_and_splices(const string& path) {
   close(fd);
 }
 
+// What one rank wrote, another maps that may only read the file.
+void mapped_by_a_reader(const string& path) {
+  MPI_File file = MPI_FILE_NULL;
+  const string bytes(kLength, 'm');
+  const auto open_alone = [&](int mode) {
+    if (MPI_File_open(MPI_COMM_SELF, path.c_str(), mode, MPI_INFO_NULL, &file) != MPI_SUCCESS)
+      give_up(path.c_str());
+  };
+  if (g_rank == 0) {
+    open_alone(MPI_MODE_RDWR | MPI_MODE_CREATE);
+    MPI_File_write_at(file, 0, bytes.data(), kLength, MPI_BYTE, MPI_STATUS_IGNORE);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (g_rank == 1) {
+    open_alone(MPI_MODE_RDONLY);
+    const int fd = ::open(path.c_str(), O_RDONLY);
+    struct stat status {};
+    expect(fstat(fd, &status) == 0 && status.st_size == kLength, "the size to be mapped");
+    void* mapped = mmap(nullptr, kLength, PROT_READ, MAP_SHARED, fd, 0);
+    expect(mapped != MAP_FAILED && seen_from_outside(path, 0, kLength) == bytes &&
+               std::memcmp(mapped, bytes.data(), kLength) == 0,
+           "what a reader mapped");
+    if (mapped != MAP_FAILED) munmap(mapped, kLength);
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (file != MPI_FILE_NULL) MPI_File_close(&file);
+}
+
 void below_a_folder(const string& path) {
   const auto slash = path.rfind('/');
   const string name = path.substr(slash + 1);
@@ -294,6 +324,7 @@ int main(int argc, char** argv) {
   durable(folder + "/durable");
   listed(folder + "/listed");
   holes_and_splices(folder + "/holes");
+  mapped_by_a_reader(folder + "/mapped");
   below_a_folder(folder + "/below");
   partly_refused(folder + "/refused");
   checks::end();

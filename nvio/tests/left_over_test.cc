@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "../recovery/recover.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {
@@ -34,8 +35,8 @@ class FullFileSystem {
 
 class LeftOverTest : public CachedFileTest {
  protected:
-  CachedFile* open_in(Session& session) {
-    const int fd = open_file();
+  CachedFile* open_in(Session& session, int flags = O_RDWR | O_CREAT) {
+    const int fd = open_file(flags);
     CachedFile* file = session.acquire(fd, path_, settings_.file);
     EXPECT_NE(file, nullptr);
     ::close(fd);
@@ -101,6 +102,37 @@ TEST_F(LeftOverTest, ALogThatIsThereAlreadyIsNotWrittenTo) {
   const std::string content{std::istreambuf_iterator<char>(log), {}};
   EXPECT_EQ(content, "of another file");
   EXPECT_EQ(session->release(file), 0);
+}
+
+TEST_F(LeftOverTest, AReaderThatStepsAsideWritesWhatOthersWrote) {
+  auto writer = join();
+  auto reader = join();
+  CachedFile* written = open_in(*writer);
+  put(*written, "of the writer");
+  CachedFile* read = open_in(*reader, O_RDONLY);
+  EXPECT_EQ(read->step_aside(), 0);
+  EXPECT_EQ(at_place(), "of the writer");
+  EXPECT_EQ(read->write(kPlace, "reader's", 8), -1) << "it was opened for reading only";
+  EXPECT_EQ(reader->release(read), 0);
+  EXPECT_EQ(writer->release(written), 0);
+}
+
+TEST_F(LeftOverTest, AReaderThatClosesLastLosesNothingThatTheWriterCouldNotWrite) {
+  auto writer = join();
+  auto reader = join();
+  CachedFile* written = open_in(*writer);
+  put(*written, "of the writer");
+  CachedFile* read = open_in(*reader, O_RDONLY);
+  {
+    const FullFileSystem full;
+    EXPECT_EQ(writer->release(written), EFBIG);
+    EXPECT_EQ(reader->release(read), EFBIG);
+  }
+  writer.reset();
+  reader.reset();
+  const RecoverReport report = recover(folder(), {});
+  EXPECT_TRUE(report.good()) << report.problem << describe(report, false);
+  EXPECT_EQ(at_place(), "of the writer");
 }
 
 TEST_F(LeftOverTest, ANewRunBeginsWithWhatAKilledOneWroteInItsFiles) {
