@@ -2,14 +2,18 @@
 //
 //   refused FILE [again]
 //
-// Prints "refused: told" when the close returned an error and called the file's error handler. With
-// `again` the file system then takes all, and the file is opened, read, written to and closed
-// again.
+// Prints "refused: told" when the close returned an error and called the file's error handler, and
+// calls that would have gone past the cache had failed. With `again` the file system takes all
+// then, and the file is opened, read, written to and closed again.
 
+#include <fcntl.h>
 #include <mpi.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <vector>
@@ -21,6 +25,16 @@ constexpr int kLength = 4096;
 int g_called = 0;
 
 void count_call(MPI_File*, int*, ...) { ++g_called; }  // NOLINT(cert-dcl50-cpp): as MPI wants it
+
+// A file that does not hold what was written may neither be mapped nor cut. Returns how much was
+// otherwise.
+int wrong_past_the_cache(const char* path) {
+  int wrong = open(path, O_WRONLY | O_TRUNC) >= 0 || errno != EFBIG;
+  const int fd = open(path, O_RDWR);
+  wrong += mmap(nullptr, kLength, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED || errno != EFBIG;
+  close(fd);
+  return wrong;
+}
 
 // What could not be written is there, what is written now comes over it, and a close that the file
 // system takes is no error. Returns how much was otherwise.
@@ -65,6 +79,7 @@ int main(int argc, char** argv) {
   getrlimit(RLIMIT_FSIZE, &usual);
   const rlimit least{kPlace, usual.rlim_max};
   if (setrlimit(RLIMIT_FSIZE, &least) != 0) MPI_Abort(MPI_COMM_WORLD, 4);
+  wrong += wrong_past_the_cache(argv[1]);
   int error_class = MPI_SUCCESS;
   MPI_Error_class(MPI_File_close(&file), &error_class);
   wrong += error_class != MPI_ERR_IO;

@@ -54,8 +54,9 @@ struct PosixHooks {
   int (*closing)(int fd);
   void (*duplicated)(int from, int to);
   // A call that is not served is about to use the file: write back, forget, and stay out of it.
-  void (*step_aside)(int fd);
-  void (*step_aside_path)(const char* path);
+  // Returns 0, or -1 with errno when that cannot be: what the file holds is not what was written.
+  int (*step_aside)(int fd);
+  int (*step_aside_path)(const char* path);
   // The size of a file as the job sees it; leaves `status` alone when the file is not tracked.
   void (*correct_size)(struct stat* status);
   // Vectors as one call; null: each of them is a call of its own to read_at or write_at.

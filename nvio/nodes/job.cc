@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "../cache/cached_file.h"
@@ -79,19 +80,23 @@ int Job::release(JobFile* file) {
 }
 
 template <typename Act>
-void Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
-  int fd = real().open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) fd = real().open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
+int Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
+  int fd = -1;
+  for (const int access : {O_RDWR, O_RDONLY, O_WRONLY}) {
+    if (fd < 0) fd = real().open(path, access | O_CLOEXEC);
+  }
+  if (fd < 0) return errno;
+  int error = 0;
   struct stat status {};
   if (real().fstat(fd, &status) == 0 && status.st_dev == wanted.st_dev &&
       status.st_ino == wanted.st_ino) {
     if (JobFile* file = acquire_if_open(fd, status); file != nullptr) {
-      act(*file);
+      error = act(*file);
       release(file);
     }
   }
   real().close(fd);
+  return error;
 }
 
 void Job::correct_size(struct stat* status) {
@@ -104,16 +109,18 @@ void Job::correct_size(struct stat* status) {
   const FileEntry& entry = session_->segment().file(index);
   if (entry.left.load() != 0) return;
   const std::string path(entry.path, strnlen(entry.path, kMaxPath));
-  with_open(path.c_str(), *status,
-            [&](JobFile& file) { status->st_size = static_cast<off_t>(file.size()); });
+  with_open(path.c_str(), *status, [&](JobFile& file) {
+    status->st_size = static_cast<off_t>(file.size());
+    return 0;
+  });
 }
 
-void Job::step_aside(const char* path) {
+int Job::step_aside(const char* path) {
   struct stat status {};
-  if (real().stat(path, &status) != 0) return;
+  if (real().stat(path, &status) != 0) return 0;  // the call itself will tell
   const std::uint32_t index = session_->find(status);
-  if (index == kNone || session_->segment().file(index).deleted.load() != 0) return;
-  with_open(path, status, [](JobFile& file) { file.step_aside(); });
+  if (index == kNone || session_->segment().file(index).deleted.load() != 0) return 0;
+  return with_open(path, status, [](JobFile& file) { return file.step_aside(); });
 }
 
 bool Job::has_open_files() {

@@ -32,7 +32,8 @@ class Job {
   int release(JobFile* file);
   void correct_size(struct stat* status);
   // Steps aside for the file of this name, if the job has it open and it does not go away anyway.
-  void step_aside(const char* path);
+  // Returns 0 or an errno value.
+  int step_aside(const char* path);
 
   bool has_open_files();
   // Steps aside for every open file. Returns 0 or the errno value of the first for which it could
@@ -45,9 +46,10 @@ class Job {
  private:
   explicit Job(const Settings& settings) : settings_(settings) {}
   JobFile* enter(CachedFile* cached, const FileSettings& settings);
-  // Calls act(file) if the job has `wanted` open and `path` still leads to it.
+  // Calls act(file) if the job has `wanted` open and `path` still leads to it. Returns what that
+  // does: 0 or an errno value.
   template <typename Act>
-  void with_open(const char* path, const struct stat& wanted, Act&& act);
+  int with_open(const char* path, const struct stat& wanted, Act&& act);
 
   Settings settings_;
   std::unique_ptr<Session> session_;

@@ -85,8 +85,9 @@ int sync(int fd) {
   return file == nullptr ? real().fsync(fd) : as_posix(file->sync());
 }
 
-void step_aside(int fd) {
-  if (JobFile* file = Process::the().file_of(fd); file != nullptr) file->step_aside();
+int step_aside(int fd) {
+  JobFile* file = Process::the().file_of(fd);
+  return file == nullptr ? 0 : as_posix(file->step_aside());
 }
 
 int file_number(int fd) {
@@ -105,7 +106,8 @@ constexpr PosixHooks kHooks{
     [](int from, int to) { Process::the().duplicated(from, to); },
     step_aside,
     [](const char* path) {
-      if (Job* job = Process::the().joined(); job != nullptr) job->step_aside(path);
+      Job* job = Process::the().joined();
+      return job == nullptr ? 0 : as_posix(job->step_aside(path));
     },
     [](struct stat* status) {
       if (Job* job = Process::the().joined(); job != nullptr) {
@@ -292,7 +294,12 @@ void Process::track(int fd, JobFile* file) {
   // waits for the file system at each write: both are the kernel's to do.
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || (flags & (O_APPEND | O_DSYNC)) != 0) {
-    file->step_aside();
+    if (const int error = file->step_aside(); error != 0 && !settings_.quiet) {
+      std::fprintf(stderr,
+                   "nvio: cannot write back a file that is opened to append or to write durably: "
+                   "%s; what was written before may replace what is written so\n",
+                   std::strerror(error));
+    }
     if (Job* job = joined(); job != nullptr) job->release(file);
     return;
   }
@@ -361,9 +368,13 @@ void Process::step_aside_as_child(int fd) {
   if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) != kServed) return;
   if (files_[fd].load() != nullptr) return;
   std::string why;
-  if (const auto job = Job::join(settings_, why); job != nullptr) {
-    job->step_aside(("/proc/self/fd/" + std::to_string(fd)).c_str());
-  } else if (!settings_.quiet) {
+  int error = 0;
+  const auto job = Job::join(settings_, why);
+  if (job != nullptr) {
+    error = job->step_aside(("/proc/self/fd/" + std::to_string(fd)).c_str());
+    if (error != 0) why = std::string("cannot write back what is cached: ") + std::strerror(error);
+  }
+  if ((job == nullptr || error != 0) && !settings_.quiet) {
     std::fprintf(stderr, "nvio: %s; this forked process may read old bytes of its parent's file\n",
                  why.c_str());
   }

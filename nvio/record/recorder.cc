@@ -50,9 +50,10 @@ std::uint64_t total_of(const iovec* vectors, int count) {
   return total;
 }
 
-void note_aside(int fd) {
+int note_aside(int fd) {
   Recorder& recorder = *Recorder::the();
   recorder.note(TraceKind::aside, recorder.file_of(fd), recorder.now());
+  return 0;
 }
 
 constexpr PosixHooks kHooks{
@@ -80,7 +81,7 @@ constexpr PosixHooks kHooks{
     },
     [](int from, int to) { Recorder::the()->duplicated(from, to); },
     note_aside,
-    [](const char*) {},
+    [](const char*) { return 0; },
     [](struct stat*) {},
     [](int fd, const iovec* vectors, int count, off_t offset) {
       return noted(TraceKind::read, fd, static_cast<std::uint64_t>(offset),

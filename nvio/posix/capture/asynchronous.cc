@@ -14,13 +14,18 @@ bool notifies(const sigevent& event) {
          (event.sigev_notify != SIGEV_SIGNAL || event.sigev_signo != 0);
 }
 
+constexpr int kNotServed = 1;
+
 // glibc keeps an asynchronous call's outcome in the control block itself, and aio_error,
 // aio_return and aio_suspend only look there: a call served at once needs no table of ours.
-bool serve_aio(aiocb* block, int opcode) {
-  if (!is_tracked(block->aio_fildes)) return false;
+// Returns what the call is to return, or kNotServed.
+int serve_aio(aiocb* block, int opcode) {
+  if (!is_tracked(block->aio_fildes)) return kNotServed;
   if (!Hooks()->serves_asynchronous || notifies(block->aio_sigevent)) {
-    Hooks()->step_aside(block->aio_fildes);
-    return false;
+    if (Hooks()->step_aside(block->aio_fildes) == 0) return kNotServed;
+    block->__error_code = errno;
+    block->__return_value = -1;
+    return -1;
   }
   ssize_t done = 0;
   void* buffer = const_cast<void*>(block->aio_buf);
@@ -33,7 +38,7 @@ bool serve_aio(aiocb* block, int opcode) {
   }
   block->__error_code = done < 0 ? errno : 0;
   block->__return_value = done;
-  return true;
+  return 0;
 }
 
 }  // namespace
@@ -42,16 +47,18 @@ bool serve_aio(aiocb* block, int opcode) {
 using nvio::is_tracked;
 
 NVIO_EXPORT int aio_read64(aiocb64* block) {
-  return nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_READ) ? 0 : NEXT(aio_read64)(block);
+  const int served = nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_READ);
+  return served != nvio::kNotServed ? served : NEXT(aio_read64)(block);
 }
 NVIO_EXPORT int aio_read(aiocb* block) { return aio_read64(reinterpret_cast<aiocb64*>(block)); }
 NVIO_EXPORT int aio_write64(aiocb64* block) {
-  return nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_WRITE) ? 0 : NEXT(aio_write64)(block);
+  const int served = nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_WRITE);
+  return served != nvio::kNotServed ? served : NEXT(aio_write64)(block);
 }
 NVIO_EXPORT int aio_write(aiocb* block) { return aio_write64(reinterpret_cast<aiocb64*>(block)); }
 NVIO_EXPORT int aio_fsync64(int operation, aiocb64* block) {
-  if (nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_NOP)) return 0;
-  return NEXT(aio_fsync64)(operation, block);
+  const int served = nvio::serve_aio(reinterpret_cast<aiocb*>(block), LIO_NOP);
+  return served != nvio::kNotServed ? served : NEXT(aio_fsync64)(operation, block);
 }
 NVIO_EXPORT int aio_fsync(int operation, aiocb* block) {
   return aio_fsync64(operation, reinterpret_cast<aiocb64*>(block));
@@ -63,7 +70,7 @@ NVIO_EXPORT int lio_listio64(int mode, aiocb64* const list[], int count, sigeven
   for (int i = 0; i < count; ++i) {
     if (list[i] == nullptr) continue;
     any = any || is_tracked(list[i]->aio_fildes);
-    if (notifies) nvio::step_aside(list[i]->aio_fildes);
+    if (notifies && nvio::step_aside(list[i]->aio_fildes) != 0) return -1;
   }
   if (!any || notifies) return NEXT(lio_listio64)(mode, list, count, event);
   // The entries of other files go to the C library one by one, and are waited for together.

@@ -68,7 +68,9 @@ NVIO_EXPORT int openat64(int folder, const char* path, int flags, ...) {
   const mode_t mode = nvio::mode_argument(flags, rest);
   va_end(rest);
   // O_TRUNC empties the file under the cache's feet: what the cache holds must go first.
-  if ((flags & O_TRUNC) != 0) nvio::step_aside(nvio::PathAt(folder, path).c_str());
+  if ((flags & O_TRUNC) != 0 && nvio::step_aside(nvio::PathAt(folder, path).c_str()) != 0) {
+    return -1;
+  }
   return nvio::noticed(NEXT(openat64)(folder, path, flags, mode));
 }
 NVIO_EXPORT int openat(int folder, const char* path, int flags, ...) {
@@ -140,6 +142,7 @@ NVIO_EXPORT int fcntl64(int fd, int command, ...) {
   void* argument = va_arg(rest, void*);
   va_end(rest);
   if (command == F_SETFL && (reinterpret_cast<std::intptr_t>(argument) & O_APPEND) != 0) {
+    if (nvio::step_aside(fd) != 0) return -1;
     nvio::let_go(fd);
   }
   const int result = NEXT(fcntl64)(fd, command, argument);

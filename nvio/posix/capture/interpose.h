@@ -22,23 +22,22 @@
 
 namespace nvio {
 
-// What comes cannot be served: the cache writes back and stays out of the file.
-inline void step_aside(int fd) {
-  if (is_tracked(fd)) Hooks()->step_aside(fd);
-}
-inline void step_aside(const char* path) {
-  if (is_served()) Hooks()->step_aside_path(path);
-}
+// What comes cannot be served: the cache writes back and stays out of the file. -1 with errno when
+// it cannot: a call that went to the file then would find old bytes, or write what older ones
+// replace later, and so must fail.
+inline int step_aside(int fd) { return is_tracked(fd) ? Hooks()->step_aside(fd) : 0; }
+inline int step_aside(const char* path) { return is_served() ? Hooks()->step_aside_path(path) : 0; }
 
 // The descriptor is about to be closed: 0, or an error number when what the cache held could not be
 // written back.
 inline int closing(int fd) { return is_tracked(fd) && Hooks()->closing(fd) != 0 ? errno : 0; }
 
 // What comes through this descriptor from now on cannot be seen: it is no longer ours either, so
-// that whatever has its number next is not taken for it. Returns what `closing` does.
+// that whatever has its number next is not taken for it. Returns as `closing` does.
 inline int let_go(int fd) {
-  step_aside(fd);
-  return closing(fd);
+  const int error = step_aside(fd) != 0 ? errno : 0;
+  const int closed = closing(fd);
+  return error != 0 ? error : closed;
 }
 
 // Streams are remembered whether their file is cached or not: it may be later.

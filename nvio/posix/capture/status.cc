@@ -31,7 +31,8 @@ NVIO_EXPORT off64_t lseek64(int fd, off64_t offset, int whence) noexcept {
     const off64_t target = Hooks()->size(fd) + offset;
     return NEXT(lseek64)(fd, target, SEEK_SET);
   }
-  if (whence == SEEK_DATA || whence == SEEK_HOLE) nvio::step_aside(fd);  // it knows no holes
+  // The cache knows no holes.
+  if ((whence == SEEK_DATA || whence == SEEK_HOLE) && nvio::step_aside(fd) != 0) return -1;
   return NEXT(lseek64)(fd, offset, whence);
 }
 NVIO_EXPORT off_t lseek(int fd, off_t offset, int whence) noexcept {
@@ -42,14 +43,14 @@ NVIO_EXPORT int ftruncate64(int fd, off64_t length) noexcept {
 }
 NVIO_EXPORT int ftruncate(int fd, off_t length) noexcept { return ftruncate64(fd, length); }
 NVIO_EXPORT int fallocate64(int fd, int mode, off64_t offset, off64_t length) {
-  nvio::step_aside(fd);
+  if (nvio::step_aside(fd) != 0) return -1;
   return NEXT(fallocate64)(fd, mode, offset, length);
 }
 NVIO_EXPORT int fallocate(int fd, int mode, off_t offset, off_t length) {
   return fallocate64(fd, mode, offset, length);
 }
 NVIO_EXPORT int posix_fallocate64(int fd, off64_t offset, off64_t length) {
-  nvio::step_aside(fd);
+  if (nvio::step_aside(fd) != 0) return errno;
   return NEXT(posix_fallocate64)(fd, offset, length);
 }
 NVIO_EXPORT int posix_fallocate(int fd, off_t offset, off_t length) {

@@ -175,7 +175,7 @@ NVIO_EXPORT ssize_t pwritev64v2(int fd, const iovec* vectors, int count, off64_t
                                 int flags) {
   // To append, and to be durable at return, is more than a transfer.
   if ((flags & (RWF_APPEND | RWF_DSYNC | RWF_SYNC)) != 0) {
-    nvio::step_aside(fd);
+    if (nvio::step_aside(fd) != 0) return -1;
     return NEXT(pwritev64v2)(fd, vectors, count, offset, flags);
   }
   if (!is_tracked(fd)) return NEXT(pwritev64v2)(fd, vectors, count, offset, flags);

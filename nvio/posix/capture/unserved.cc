@@ -31,12 +31,13 @@ void note_mapped(int fd) {
 }  // namespace nvio
 
 NVIO_EXPORT FILE* fopen64(const char* path, const char* mode) {
-  nvio::step_aside(path);
+  if (nvio::step_aside(path) != 0) return nullptr;
   return nvio::marked(NEXT(fopen64)(path, mode));
 }
 NVIO_EXPORT FILE* fopen(const char* path, const char* mode) { return fopen64(path, mode); }
 NVIO_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
-  if (path != nullptr) nvio::step_aside(path);
+  if (path != nullptr && nvio::step_aside(path) != 0) return nullptr;
+  if (nvio::step_aside(fileno(stream)) != 0) return nullptr;
   nvio::let_go(fileno(stream));
   return nvio::marked(NEXT(freopen64)(path, mode, stream));
 }
@@ -45,12 +46,13 @@ NVIO_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
 }
 // The C library reads, writes and closes a stream's descriptor by calls of its own.
 NVIO_EXPORT FILE* fdopen(int fd, const char* mode) noexcept {
+  if (nvio::step_aside(fd) != 0) return nullptr;
   nvio::let_go(fd);
   return nvio::marked(NEXT(fdopen)(fd, mode));
 }
 NVIO_EXPORT void* mmap64(void* address, size_t length, int protection, int flags, int fd,
                          off64_t offset) noexcept {
-  nvio::step_aside(fd);
+  if (nvio::step_aside(fd) != 0) return MAP_FAILED;
   nvio::note_mapped(fd);
   return NEXT(mmap64)(address, length, protection, flags, fd, offset);
 }
@@ -59,8 +61,7 @@ NVIO_EXPORT void* mmap(void* address, size_t length, int protection, int flags, 
   return mmap64(address, length, protection, flags, fd, offset);
 }
 NVIO_EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
-  nvio::step_aside(in);
-  nvio::step_aside(out);
+  if (nvio::step_aside(in) != 0 || nvio::step_aside(out) != 0) return -1;
   return NEXT(sendfile64)(out, in, offset, count);
 }
 NVIO_EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
@@ -68,25 +69,24 @@ NVIO_EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexc
 }
 NVIO_EXPORT ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_offset, size_t length,
                            unsigned flags) {
-  nvio::step_aside(in);
-  nvio::step_aside(out);
+  if (nvio::step_aside(in) != 0 || nvio::step_aside(out) != 0) return -1;
   return NEXT(splice)(in, in_offset, out, out_offset, length, flags);
 }
 NVIO_EXPORT ssize_t copy_file_range(int in, off64_t* in_offset, int out, off64_t* out_offset,
                                     size_t length, unsigned flags) {
-  nvio::step_aside(in);
-  nvio::step_aside(out);
+  if (nvio::step_aside(in) != 0 || nvio::step_aside(out) != 0) return -1;
   return NEXT(copy_file_range)(in, in_offset, out, out_offset, length, flags);
 }
 NVIO_EXPORT int truncate64(const char* path, off64_t length) noexcept {
-  nvio::step_aside(path);
+  if (nvio::step_aside(path) != 0) return -1;
   return NEXT(truncate64)(path, length);
 }
 NVIO_EXPORT int truncate(const char* path, off_t length) noexcept {
   return truncate64(path, length);
 }
 // A name that goes may be all that a crash leaves to find the file by, and whether the call will
-// succeed nobody knows: nothing of the file is only in the store any more when it is tried.
+// succeed nobody knows: nothing of the file is only in the store any more when it is tried. Where
+// that cannot be, a file is deleted all the same: it may be how the program makes room.
 NVIO_EXPORT int unlink(const char* path) noexcept {
   nvio::step_aside(path);
   return NEXT(unlink)(path);
@@ -100,14 +100,15 @@ NVIO_EXPORT int remove(const char* path) noexcept {
   return NEXT(remove)(path);
 }
 NVIO_EXPORT int rename(const char* from, const char* to) noexcept {
-  nvio::step_aside(from);
-  nvio::step_aside(to);
+  if (nvio::step_aside(from) != 0 || nvio::step_aside(to) != 0) return -1;
   return NEXT(rename)(from, to);
 }
 NVIO_EXPORT int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                           unsigned flags) noexcept {
-  nvio::step_aside(nvio::PathAt(from_folder, from).c_str());
-  nvio::step_aside(nvio::PathAt(to_folder, to).c_str());
+  if (nvio::step_aside(nvio::PathAt(from_folder, from).c_str()) != 0 ||
+      nvio::step_aside(nvio::PathAt(to_folder, to).c_str()) != 0) {
+    return -1;
+  }
   return NEXT(renameat2)(from_folder, from, to_folder, to, flags);
 }
 NVIO_EXPORT int renameat(int from_folder, const char* from, int to_folder,
