@@ -305,8 +305,9 @@ CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* bu
       if (slot != kNone) {
         segment_.slot(slot).place = static_cast<std::uint8_t>(piece.place);
         segment_.slot(slot).group.store(group, std::memory_order_relaxed);
-        segment_.group(group).slot[piece.place] = slot;
+        // Counted first: a process that is killed in between must not leave a block uncounted.
         entry_.blocks.fetch_add(1);
+        segment_.group(group).slot[piece.place] = slot;
         // Whoever steps aside says so and then counts the blocks; we count ours and then look. So
         // one of us sees the other, and no byte stays in a cache that everybody has left.
         if (entry_.mode.load() != kActive) {

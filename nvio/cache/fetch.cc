@@ -47,8 +47,8 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
     taken[count_taken++] = slot;
     segment_.slot(slot).place = static_cast<std::uint8_t>(place);
     segment_.slot(slot).group.store(group, std::memory_order_relaxed);
-    segment_.group(group).slot[place] = slot;
     entry_.blocks.fetch_add(1, std::memory_order_relaxed);
+    segment_.group(group).slot[place] = slot;
   }
   const auto give_back = [&] {
     for (std::uint64_t i = 0; i < count_taken; ++i) {

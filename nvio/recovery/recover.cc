@@ -75,6 +75,8 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
         const std::uint32_t slot = group.slot[place];
         if (slot >= segment.used_slots()) continue;
         const Slot& state = segment.slot(slot);
+        // A group that was taken and not yet filled in names slots of others.
+        if (state.group.load() != i || state.place != place) continue;
         const auto logged = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
         const auto pages = static_cast<std::uint16_t>(state.dirty_pages | logged);
         if (pages == 0) continue;
