@@ -125,6 +125,8 @@ class CachedFile {
   int sync_locked();
   int checkpoint_locked();
   int write_back_all();
+  // Of bytes that were truncated nothing is left in the cache.
+  void forget_beyond(std::uint64_t size);
   int log_changes();
   bool has_log_records() const;
   bool open_log();

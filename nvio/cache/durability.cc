@@ -150,23 +150,28 @@ int CachedFile::truncate(std::uint64_t size) {
   if (has_log_records()) {
     if (const int error = checkpoint_locked()) return error;
   }
-  if (entry_.aside.load() == 0) {
-    each_group(false, [&](Bucket&, std::uint32_t group_index) {
-      const Group& group = segment_.group(group_index);
-      for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
-        const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
-        if (group.slot[place] == kNone || base + kBlockSize <= size) continue;
-        cut(segment_, group.slot[place], size > base ? size - base : 0);
-      }
-      return 0;
-    });
-  }
+  forget_beyond(size);
   if (real().ftruncate(write_fd_, static_cast<off_t>(size)) != 0) return errno;
   entry_.size.store(size);
   entry_.real_size.store(size);
   entry_.confirmed.store(size);
   entry_.direct_writes.store(1);
+  // Whoever fetched in between read what the file still had there.
+  forget_beyond(size);
   return 0;
+}
+
+void CachedFile::forget_beyond(std::uint64_t size) {
+  if (entry_.aside.load() != 0) return;
+  each_group(false, [&](Bucket&, std::uint32_t group_index) {
+    const Group& group = segment_.group(group_index);
+    for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
+      const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
+      if (group.slot[place] == kNone || base + kBlockSize <= size) continue;
+      cut(segment_, group.slot[place], size > base ? size - base : 0);
+    }
+    return 0;
+  });
 }
 
 int CachedFile::step_aside() {

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <random>
 
+#include "../posix/real.h"
 #include "../recovery/recover.h"
 #include "cached_file_fixture.h"
 
@@ -392,6 +393,35 @@ TEST_F(CachedFileTest, TakesNoOtherFileOnceOneFoundNoRoom) {
   files.push_back(acquire(0));
   EXPECT_EQ(files.back(), files.front()) << "what is in the table is known to all";
   for (CachedFile* file : files) EXPECT_EQ(session->release(file), 0);
+}
+
+// Another rank reads behind the new end, just before the file is cut there.
+TEST_F(CachedFileTest, ServesNoOldBytesThatAreFetchedWhileTheFileIsCut) {
+  std::ofstream(path_, std::ios::binary) << std::string(300000, 'o');
+  const int fd = open_file();
+  auto session = join();
+  auto others = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  static CachedFile* reader = nullptr;
+  reader = others->acquire(fd, path_, settings_.file);
+  const RealPosix& plain = real();
+  RealPosix wrapped = plain;
+  wrapped.ftruncate = [](int cut, off_t size) {
+    char byte = 0;
+    EXPECT_EQ(reader->read(200000, &byte, 1), 1);
+    EXPECT_EQ(byte, 'o');
+    return ::ftruncate(cut, size);
+  };
+  set_real(&wrapped);
+  EXPECT_EQ(file->truncate(10), 0);
+  set_real(&plain);
+  EXPECT_EQ(file->write(250000, "n", 1), 1);
+  char byte = 'x';
+  EXPECT_EQ(file->read(200000, &byte, 1), 1);
+  EXPECT_EQ(byte, '\0');
+  others->release(reader);
+  session->release(file);
+  ::close(fd);
 }
 
 TEST_F(CachedFileTest, SharesOneFileBetweenProcesses) {
