@@ -63,6 +63,8 @@ class CachedFile {
   bool prefetch_group(std::uint64_t group_index);
   // The file goes away when it is closed: nothing is written back, and nothing to be rebuilt.
   void discard();
+  // Whether the file that the entry is about has been deleted.
+  bool has_no_name() const;
   // What the last handle in the job does. What cannot be written stays, also in the redo log.
   int finish();
 

@@ -18,6 +18,12 @@ std::optional<std::uint64_t> CachedFile::size_in_file() const {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+bool CachedFile::has_no_name() const {
+  struct stat status {};
+  return real().fstat(read_fd_ >= 0 ? read_fd_ : write_fd_, &status) == 0 && status.st_nlink == 0 &&
+         status.st_ino == entry_.inode && status.st_dev == entry_.device;
+}
+
 std::uint64_t CachedFile::size() const {
   if (nothing_cached()) {
     // Nothing of the file is cached: what the file system says holds, also for what others wrote.

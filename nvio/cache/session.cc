@@ -100,7 +100,14 @@ Session::~Session() { leave(); }
 // that was killed, or of a file that could not be written.
 void Session::leave() {
   for (auto& file : files_) file.reset();
-  unwritten_.clear();
+  if (!unwritten_.empty()) {
+    const std::lock_guard table(segment_->header().files);
+    for (const auto& file : unwritten_) {
+      const FileEntry& entry = file->entry();
+      if (entry.used.load() != 0 && entry.references == 0) drop_if_deleted(*file);
+    }
+    unwritten_.clear();
+  }
   const bool joined = segment_ != nullptr;  // else this is not our store to take away
   const bool left_over = joined && segment_->holds_unwritten();
   segment_.reset();
@@ -277,15 +284,24 @@ int Session::release(CachedFile* file) {
     if (--entry.references == 0) {
       const int last = file->finish();
       if (error == 0) error = last;
-      if (last != 0 && entry.holds_unwritten()) {
-        unwritten_.push_back(std::move(files_[index]));
-      } else {
+      if (last == 0 || !entry.holds_unwritten()) {
         entry.used.store(0, std::memory_order_release);
+      } else if (!drop_if_deleted(*file)) {
+        unwritten_.push_back(std::move(files_[index]));
       }
     }
   }
   files_[index].reset();
   return error;
+}
+
+// Nobody has the file open, and nobody can open it again. The lock of the table must be held.
+bool Session::drop_if_deleted(CachedFile& file) {
+  if (!file.has_no_name()) return false;
+  file.discard();
+  file.finish();
+  file.entry().used.store(0, std::memory_order_release);
+  return true;
 }
 
 void Session::correct_size(struct stat* status) {

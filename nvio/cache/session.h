@@ -84,6 +84,7 @@ class Session {
  private:
   Session() = default;
   bool drop_slot(std::uint32_t slot);
+  bool drop_if_deleted(CachedFile& file);
   void remove_folder();
   CachedFile* acquire_entry(std::uint32_t index, int fd, const struct stat& status);
   std::string log_path(const FileEntry& entry) const;

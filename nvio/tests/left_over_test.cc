@@ -91,6 +91,22 @@ TEST_F(LeftOverTest, WhatNoCloseCouldWriteIsWrittenByTheFirstThatCan) {
   EXPECT_EQ(at_place(), std::string(kLength, 'u'));
 }
 
+TEST_F(LeftOverTest, WhatCouldNotBeWrittenGoesWithItsFile) {
+  for (const bool before_the_close : {true, false}) {
+    auto session = join();
+    CachedFile* file = open_in(*session);
+    put(*file, "of a file that goes");
+    if (before_the_close) fs::remove(path_);
+    {
+      const FullFileSystem full;
+      EXPECT_EQ(session->release(file), EFBIG);
+    }
+    fs::remove(path_);
+    session.reset();
+    EXPECT_FALSE(fs::exists(folder())) << "a store from which nothing can be recovered";
+  }
+}
+
 TEST_F(LeftOverTest, ALogThatIsThereAlreadyIsNotWrittenTo) {
   auto session = join();
   std::ofstream(folder() + "/1.redo") << "of another file";
