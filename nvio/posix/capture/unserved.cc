@@ -1,7 +1,6 @@
 // Calls that are not served: the cache writes back and steps aside for the file first.
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,13 +17,6 @@ namespace {
 FILE* marked(FILE* stream) {
   mark_stream(stream);
   return stream;
-}
-
-// A mapping, too, may be older than the cache of its file.
-void note_mapped(int fd) {
-  struct stat64 status {};
-  if (fd < 0 || NEXT(fstat64)(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
-  __atomic_fetch_or(&g_mapped, std::uint64_t{1} << (status.st_ino % 64), __ATOMIC_RELAXED);
 }
 
 }  // namespace
@@ -49,16 +41,6 @@ NVIO_EXPORT FILE* fdopen(int fd, const char* mode) noexcept {
   if (nvio::step_aside(fd) != 0) return nullptr;
   nvio::let_go(fd);
   return nvio::marked(NEXT(fdopen)(fd, mode));
-}
-NVIO_EXPORT void* mmap64(void* address, size_t length, int protection, int flags, int fd,
-                         off64_t offset) noexcept {
-  if (nvio::step_aside(fd) != 0) return MAP_FAILED;
-  nvio::note_mapped(fd);
-  return NEXT(mmap64)(address, length, protection, flags, fd, offset);
-}
-NVIO_EXPORT void* mmap(void* address, size_t length, int protection, int flags, int fd,
-                       off_t offset) noexcept {
-  return mmap64(address, length, protection, flags, fd, offset);
 }
 NVIO_EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
   if (nvio::step_aside(in) != 0 || nvio::step_aside(out) != 0) return -1;
