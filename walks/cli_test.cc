@@ -68,7 +68,9 @@ TEST_F(Cli, WrongUseIsOneSentenceAndCodeTwo) {
 }
 
 TEST_F(Cli, RefusesTheLauncherOfAnotherMpi) {
-  const bool open = std::string(std::getenv("WALKS_BINARY")).ends_with("openmpi");
+  const char* binary = std::getenv("WALKS_BINARY");
+  ASSERT_NE(binary, nullptr);
+  const bool open = std::string(binary).ends_with("openmpi");
   const std::string variable = open ? "PMI_SIZE" : "OMPI_COMM_WORLD_SIZE";
   const std::string make = "generate " + in("g.wm") + " --vertices 20";
   const Outcome foreign = walks(make, "env " + variable + "=4");

@@ -132,7 +132,7 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> fresh_file;  // never used from here on
   // 1: a process found no room in the table, so no file may be entered any more (session.h).
   std::atomic<std::uint32_t> overflowed;
-  std::atomic<std::uint32_t> orphaned;    // 1: of a killed run; to be recovered, not to be joined
+  std::atomic<std::uint32_t> orphaned;  // 1: of a killed run; to be recovered, not to be joined
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};

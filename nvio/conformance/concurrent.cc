@@ -64,6 +64,7 @@ void threads(const string& path) {
   const int fd = file.descriptor(O_RDWR);
   const std::array<int, 2> same{fd, dup(fd)};
   std::vector<std::thread> writers;
+  writers.reserve(kWriters);
   std::atomic<bool> wrote{true};
   for (int i = 0; i < kWriters; ++i) {
     writers.emplace_back([&, i] {
@@ -78,6 +79,7 @@ void threads(const string& path) {
   lseek(fd, 0, SEEK_SET);
   std::atomic<int> read_in_all{0};
   std::vector<std::thread> readers;
+  readers.reserve(kWriters);
   for (int i = 0; i < kWriters; ++i) {
     readers.emplace_back([&, i] {
       string record(kRecord, '\0');
