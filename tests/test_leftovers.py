@@ -3,12 +3,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tare import command, leftovers
 from tare.command import Command, start_time
 from tare.errors import TareError
 from tare.leftovers import Kind, Registry, clean
@@ -19,6 +21,7 @@ def dead_run(root: Path, code: str, **values: object) -> str:
     """Run code with an open `registry` in a process that is then killed; return the run's id."""
     head = f"""
 import sys
+import time
 from pathlib import Path
 from tare.leftovers import Registry
 root = Path({str(root)!r})
@@ -85,19 +88,59 @@ def test_a_living_run_is_not_touched(tmp_path: Path) -> None:
         assert folder.exists()
 
 
-def test_processes_of_a_dead_run_are_killed_wherever_they_went(tmp_path: Path) -> None:
-    # A session of its own, and no tie: what a program that detaches itself would be.
+def dead_runs_process(folder: Path) -> int:
+    """In a session of its own, without a tie: what a program that detaches itself would be."""
     code = """
 from tare.command import Command
 from tare.process import run
 run(Command(("sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $! > " + pidfile)), 20)
 """
-    pidfile = tmp_path / "pid"
-    dead_run(tmp_path / "root", code, pidfile=str(pidfile))
-    pid = int(pidfile.read_text())
+    pidfile = folder / "pid"
+    dead_run(folder / "root", code, pidfile=str(pidfile))
+    return int(pidfile.read_text())
+
+
+def test_processes_of_a_dead_run_are_killed_wherever_they_went(tmp_path: Path) -> None:
+    pid = dead_runs_process(tmp_path)
     assert start_time(pid) is not None
     assert any(f"process {pid}" in line for line in clean(tmp_path / "root"))
     assert state_of(pid) in (None, "Z")
+
+
+def test_a_process_on_its_way_to_its_program_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock is free by then, and it shows nothing yet of who started it."""
+    pid = dead_runs_process(tmp_path)
+    read, looks = Path.read_bytes, [True, True, False]
+    monkeypatch.setattr(
+        Path,
+        "read_bytes",
+        lambda path: b"" if str(path) == f"/proc/{pid}/environ" and looks else read(path),
+    )
+    monkeypatch.setattr(
+        leftovers, "is_within_exec", lambda one: one == pid and bool(looks) and looks.pop(0)
+    )
+    assert any(f"process {pid}" in line for line in clean(tmp_path / "root"))
+    assert looks == []
+    assert state_of(pid) in (None, "Z")
+
+
+def test_who_shows_no_environment_for_a_moment_and_who_never_will(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not command.is_within_exec(os.getpid())
+    assert not command.is_within_exec(2)  # kthreadd
+    with subprocess.Popen(["true"]) as ended:
+        while state_of(ended.pid) != "Z":
+            time.sleep(0.001)
+        assert not command.is_within_exec(ended.pid)
+    # The kernel's fields from the third on, of one that was caught in the act.
+    flags, environment = 9 - 3, 50 - 3
+    fields = [b"R", *[b"1"] * 49]
+    fields[flags], fields[environment] = b"4194304", b"0"
+    monkeypatch.setattr(command, "_stat", lambda _: fields)
+    assert command.is_within_exec(7)
 
 
 def state_of(pid: int) -> str | None:

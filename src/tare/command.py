@@ -14,10 +14,21 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-__all__ = ["OWNER_VARIABLE", "PATH", "Command", "missing_packages", "owner_mark", "start_time"]
+__all__ = [
+    "OWNER_VARIABLE",
+    "PATH",
+    "Command",
+    "is_within_exec",
+    "missing_packages",
+    "owner_mark",
+    "start_time",
+]
 
 OWNER_VARIABLE = "TARE_OWNER"
 """Environment variable of every process that Tare starts; see `owner_mark`."""
+
+_NO_PROGRAM = 0x00200000 | 0x00000004
+"""Flags of a kernel thread and of a process that ends (PF_KTHREAD, PF_EXITING)."""
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for, whatever the caller's own PATH says."""
@@ -113,9 +124,28 @@ def start_time(pid: int) -> int | None:
     With the pid it names a process for good: a recycled pid has another start time. Source:
     proc(5), /proc/PID/stat field 22.
     """
+    fields = _stat(pid)
+    return None if fields is None else int(fields[22 - 3])
+
+
+def is_within_exec(pid: int) -> bool:
+    """Whether a process has let go of one program, and does not show the next one's environment.
+
+    Descriptors that close on exec are closed by then. Kernel threads and processes that end show
+    none either, and never will. Source: proc(5), /proc/PID/stat fields 3, 9 and 50.
+    """
+    fields = _stat(pid)
+    if fields is None:
+        return False
+    state, flags, environment = fields[0], int(fields[9 - 3]), int(fields[50 - 3])
+    return environment == 0 and state not in (b"Z", b"X") and not flags & _NO_PROGRAM
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of /proc/PID/stat from the third on, or None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The second field is the name in parentheses and may hold anything, parentheses too.
-    return int(stat[stat.rindex(b")") + 2 :].split()[19])
+    return stat[stat.rindex(b")") + 2 :].split()

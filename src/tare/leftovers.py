@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import get_args
 
-from tare.command import OWNER_VARIABLE, owner_mark, start_time
+from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, start_time
 from tare.errors import TareError, UnavailableError
 from tare.undo import Entry, Kind, is_name, kill, undo
 
@@ -251,10 +251,7 @@ def _kill_marked(mark: str) -> list[int]:
     wanted = f"{OWNER_VARIABLE}={mark}".encode()
 
     def is_marked(pid: int) -> bool:
-        try:
-            return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            return False
+        return wanted in _environment(pid).split(b"\0")
 
     killed: list[int] = []
     # Again until none is found: one of them may have forked while we looked.
@@ -265,6 +262,24 @@ def _kill_marked(mark: str) -> list[int]:
             break
         killed += found
     return killed
+
+
+def _environment(pid: int) -> bytes:
+    """What a process was given; empty where it cannot be told.
+
+    One that is on its way to its program shows nothing for a moment, and may make something after
+    we have looked for it: it is waited for.
+    """
+    shown = Path(f"/proc/{pid}/environ")
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    try:
+        while not (found := shown.read_bytes()):
+            if not is_within_exec(pid) or time.monotonic() > deadline:
+                return shown.read_bytes()  # it may have got there since we read
+            time.sleep(_LOOK_AGAIN_S)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
+    return found
 
 
 @contextmanager
