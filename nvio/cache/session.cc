@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "../posix/real.h"
+#include "../recovery/store_folder.h"
 #include "../settings/launcher.h"
 #include "cached_file.h"
 #include "capacity.h"
@@ -133,13 +134,10 @@ void Session::abandon() {
   alive_ = -1;
 }
 
-// rmdir fails, as it should, while there is a log in the folder.
+// rmdir fails, as it should, while there is a log in the folder. A living manager would hold the
+// folder's lock, so what there is of one is of one that was killed.
 void Session::remove_folder() {
-  real().unlink((folder_ + "/segment").c_str());
-  real().unlink((folder_ + "/alive").c_str());
-  // A manager that was killed leaves these; a living one would hold the folder's lock.
-  real().unlink((folder_ + "/manager").c_str());
-  real().unlink((folder_ + "/manager.lock").c_str());
+  for (const char* name : kStoreFiles) real().unlink((folder_ + "/" + name).c_str());
   rmdir(folder_.c_str());
 }
 

@@ -199,8 +199,7 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
   }
   if (!report.good() || options.dry_run || options.keep) return report;
   for (const std::string& name : logs) folder.remove(name);
-  // A manager that was killed leaves the last two.
-  for (const char* name : {"segment", "alive", "manager", "manager.lock"}) folder.remove(name);
+  for (const char* name : kStoreFiles) folder.remove(name);
   report.removed = rmdir(path.c_str()) == 0;
   return report;
 }

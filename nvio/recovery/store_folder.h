@@ -10,6 +10,10 @@
 
 namespace nvio {
 
+// What lies in a store's folder beside its redo logs. A manager that was killed leaves the last
+// two.
+inline constexpr const char* kStoreFiles[] = {"segment", "alive", "manager", "manager.lock"};
+
 class StoreFolder {
  public:
   // Whether there is a folder at `path` is told by is_open() and why_no_store().

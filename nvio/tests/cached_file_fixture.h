@@ -13,6 +13,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "../cache/cached_file.h"
 
@@ -44,7 +45,8 @@ class CachedFileTest : public ::testing::Test {
 
   int open_file(int flags = O_RDWR | O_CREAT) { return ::open(path_.c_str(), flags, 0600); }
 
-  // Calls act(file) in a process of its own, the session's only one, which is killed right after.
+  // Calls act(file) or act(file, session) in a process of its own, the session's only one, which is
+  // killed right after.
   template <typename Act>
   void be_killed_after(int fd, Act&& act) {
     const pid_t child = fork();
@@ -53,7 +55,11 @@ class CachedFileTest : public ::testing::Test {
       const auto session = Session::join(settings_, why);
       CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
       if (file == nullptr) _exit(3);
-      act(*file);
+      if constexpr (std::is_invocable_v<Act, CachedFile&, Session&>) {
+        act(*file, *session);
+      } else {
+        act(*file);
+      }
       kill(getpid(), SIGKILL);
     }
     waitpid(child, nullptr, 0);

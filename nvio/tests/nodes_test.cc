@@ -17,25 +17,17 @@
 #include "../nodes/job.h"
 #include "../nodes/placement.h"
 #include "../nodes/rendezvous.h"
+#include "cached_file_fixture.h"
 
 namespace nvio {
 namespace {
 
-namespace fs = std::filesystem;
-
-class NodesTest : public ::testing::Test {
+class NodesTest : public CachedFileTest {
  protected:
   void SetUp() override {
-    char name[] = "/tmp/nvio-nodes-XXXXXX";
-    root_ = mkdtemp(name);
-    fs::create_directory(root_ + "/store");
-    settings_.store = root_ + "/store";
-    settings_.session = "test";
-    settings_.capacity = 2 << 20;
-    settings_.file.admit = Admit::always;
+    CachedFileTest::SetUp();
     settings_.nodes = 3;
     settings_.quiet = true;
-    path_ = root_ + "/file";
   }
 
   void TearDown() override {
@@ -46,7 +38,7 @@ class NodesTest : public ::testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     EXPECT_TRUE(fs::is_empty(settings_.store)) << "a manager or its store outlives the job";
-    fs::remove_all(root_);
+    CachedFileTest::TearDown();
   }
 
   void join_all() {
@@ -71,11 +63,6 @@ class NodesTest : public ::testing::Test {
     int error = 0;
     for (std::size_t i = 0; i < files.size(); ++i) error |= jobs_[i]->release(files[i]);
     return error;
-  }
-
-  std::string file_content() {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
   }
 
   // Random operations by random nodes against one array of bytes.
@@ -134,9 +121,6 @@ class NodesTest : public ::testing::Test {
     return fd;
   }
 
-  std::string root_;
-  std::string path_;
-  Settings settings_;
   std::vector<std::unique_ptr<Job>> jobs_;
 };
 

@@ -90,18 +90,11 @@ TEST_F(RecoveryTest, ReplaysLogsInTheOrderOfTheirNumbers) {
 // A process takes a group of the table, and is killed before it says of which file and MiB it is.
 TEST_F(RecoveryTest, TakesNoBlockForThatOfAGroupThatWasOnlyTaken) {
   const int fd = open_file();
-  const pid_t child = fork();
-  if (child == 0) {
-    std::string why;
-    const auto session = Session::join(settings_, why);
-    CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path_, settings_.file);
-    if (file == nullptr) _exit(3);
-    file->write(0, "first", 5);
-    file->write(kGroupSize, "second", 6);
-    session->segment().header().fresh_group++;
-    kill(getpid(), SIGKILL);
-  }
-  waitpid(child, nullptr, 0);
+  be_killed_after(fd, [](CachedFile& file, Session& session) {
+    file.write(0, "first", 5);
+    file.write(kGroupSize, "second", 6);
+    session.segment().header().fresh_group++;
+  });
   ::close(fd);
   RecoverOptions options;
   options.latest = true;
