@@ -161,8 +161,10 @@ class _Run:
             return
         plot = tuple(visit.plot.items())
         environment = self.workload.environment(visit.plot)
+        # Its level says which machine it is, where there are several of a kind.
+        name = visit.plot.get("environment", environment.name)
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
-            why = f"{environment.name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
+            why = f"{name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
             self._fail(block, visit, missing, why)
             return
         self._tell(block, f"setting up {environment.name}")
@@ -183,7 +185,7 @@ class _Run:
                     self._trial(self._plan.cell(cell), site, inside, common)
         except TrialError as error:
             # The environment itself failed: to start, or beneath a trial.
-            _LOG.warning("%s: %s", environment.name, error)
+            _LOG.warning("%s: %s", name, error)
             self._setup_failures[plot] += 1
             left = [cell for cell in missing if (block, cell) not in self._done]
             self._fail(block, visit, left, str(error))
