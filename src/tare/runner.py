@@ -161,8 +161,7 @@ class _Run:
             return
         plot = tuple(visit.plot.items())
         environment = self.workload.environment(visit.plot)
-        # Its level says which machine it is, where there are several of a kind.
-        name = visit.plot.get("environment", environment.name)
+        name = _place(environment, visit)
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
             why = f"{name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
             self._fail(block, visit, missing, why)
@@ -359,7 +358,7 @@ def preflight(plan: Plan, workload: Workload) -> list[Absent]:
     places: Counter[str] = Counter()
     for visit in plan.blocks[0]:
         environment = workload.environment(visit.plot)
-        place = visit.plot.get("environment", environment.name)
+        place = _place(environment, visit)
         places[place] += 1
         if why := _lacking(environment, workload, visit):
             reasons.setdefault(place, {}).setdefault(why, []).append(visit)
@@ -380,6 +379,11 @@ def preflight(plan: Plan, workload: Workload) -> list[Absent]:
             "`tare doctor` shows what each needs",
         )
     return absent
+
+
+def _place(environment: Environment, visit: Visit) -> str:
+    """Where it is measured: the level says which machine, where there are several of a kind."""
+    return visit.plot.get("environment", environment.name)
 
 
 def _lacking(environment: Environment, workload: Workload, visit: Visit) -> str | None:
