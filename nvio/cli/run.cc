@@ -8,8 +8,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
+#include "../nodes/rendezvous.h"
 #include "../posix/real.h"
 #include "../recovery/recover.h"
 #include "../settings/launcher.h"
@@ -68,6 +70,23 @@ int finish_store(const std::string& folder) {
   return report.good() ? 0 : 1;
 }
 
+// The stores that the job of this session has left on this machine. Of which nodes they are, a job
+// may have heard from its MPI alone.
+std::vector<std::string> own_stores(const Settings& settings) {
+  Settings one_node = settings;
+  one_node.nodes = 1;
+  const std::filesystem::path whole = store_folder(one_node, 0);
+  std::vector<std::string> found;
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(whole.parent_path(), unreadable)) {
+    const std::string name = entry.path().filename();
+    if (name == whole.filename() || name.starts_with(whole.filename().string() + ".node")) {
+      found.push_back(entry.path());
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string names_to_set() {
@@ -100,10 +119,11 @@ int run(const RunOptions& options) {
   if (!settings.complaints.empty()) return 2;
   const int result = launch(library, options.command);
   int finished = 0;
-  for (std::uint32_t node = 0; node < std::max(settings.nodes, 1U); ++node) {
-    const int one = finish_store(store_folder(settings, node));
+  for (const std::string& folder : own_stores(settings)) {
+    const int one = finish_store(folder);
     if (finished == 0) finished = one;
   }
+  remove_rendezvous(settings);
   return result != 0 ? result : finished;
 }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -197,6 +198,12 @@ def stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path]:
     return [found for memory in memories for found in memory.glob(f"nvio-*-{session}*")]
 
 
+def session_of(settings: dict[str, str], seed: int) -> str:
+    """How a program's session is called, or how its name begins where the launcher gives it."""
+    is_unnamed = settings.get("NVIO_SESSION") == ""
+    return "launcher-" if is_unnamed else f"compare-{os.getpid()}-{seed}"
+
+
 def left_stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path]:
     """What is still there of a session's stores; managers take a moment to see that all is over."""
     deadline = time.monotonic() + 20
@@ -236,7 +243,11 @@ def arguments() -> argparse.Namespace:
         help="a setting of nvio, NVIO_...; may be repeated",
     )
     parser.add_argument(
-        "--mca", action="append", default=[], metavar="NAME=VALUE", help="a parameter of Open MPI"
+        "--launch",
+        type=shlex.split,
+        default=[],
+        metavar="WORDS",
+        help="more for the MPI's launcher",
     )
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one run")
     parser.add_argument("--data", type=Path, help="folder for the files (default: a temporary one)")
@@ -278,7 +289,7 @@ def compare(
     remote = 0
     try:
         for seed in seeds:
-            session = f"compare-{os.getpid()}-{seed}"
+            session = session_of(settings, seed)
             nvio = {"NVIO_STATS": "1", "NVIO_SESSION": session, **settings}
             arm = partial(history, launch, seed, steps, folder, timeout=timeout)
             try:
@@ -315,7 +326,7 @@ def compare(
         f"{len(seeds)} programs, {without_oracle} without an oracle, {failures} failures, "
         f"{served} pieces served from the store, {remote} of them at another node"
     )
-    if "NVIO_NODES" in settings and served and not remote:
+    if settings.keys() & {"NVIO_NODES", "NVIO_RENDEZVOUS"} and served and not remote:
         say("no node served another one")
         failures += 1
     return 1 if failures or without_oracle > len(seeds) // 4 else 0
@@ -325,8 +336,7 @@ def main() -> int:
     """Compare all programs asked for; 0 when all were equal."""
     options = arguments()
     leave_on_sigterm()
-    extra = [word for pair in options.mca for word in ("--mca", *pair.split("=", 1))]
-    launch = Launch(options.mpi, options.build.resolve(), options.ranks, tuple(extra))
+    launch = Launch(options.mpi, options.build.resolve(), options.ranks, tuple(options.launch))
     settings = dict(pair.split("=", 1) for pair in options.set)
     if options.nodes > 1:
         settings["NVIO_NODES"] = str(options.nodes)

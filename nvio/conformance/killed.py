@@ -2,13 +2,14 @@
 """Kill -9 a rank or manager of a real MPI program under nvio, recover its stores, check each cell.
 
     killed.py --build DIR --mpi mpich|openmpi --kills 5 [--nodes 2] [--set NVIO_X=VALUE ...]
-    killed.py --build DIR --mpi mpich|openmpi --kills 5 --terminate
+    killed.py --build DIR --mpi mpich|openmpi --kills 5 --ending terminated|finished
 
 With several (simulated) nodes every other victim is one of their managers.
 
 A cell must hold the round of its last synced write, or a later round that was written to it.
-Recovery runs twice: the second time must change nothing. With --terminate all ranks get SIGTERM,
-as from a batch system, and the file must be so without any recovery, and no store be left.
+Recovery runs twice: the second time must change nothing. How a job ends otherwise: terminated, all
+ranks get SIGTERM, as from a batch system; finished, it is killed under `nvio run`. Then the file
+must be so by itself, and no store be left.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import contextlib
 import os
 import random
+import shlex
 import shutil
 import signal
 import struct
@@ -25,12 +27,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 
 from compare import LAUNCHERS, Launch, RunError, say
 
 CELL_BYTES = 1024
 WRITES_A_ROUND = 16
+
+
+class Ending(Enum):
+    """What happens to the job, or after it."""
+
+    RECOVERED = "recovered"
+    TERMINATED = "terminated"
+    FINISHED = "finished"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 def draws(seed: int, rank: int) -> Iterator[int]:
@@ -187,9 +201,9 @@ def one_kill(
     folder: Path,
     nodes: int,
     *,
-    terminate: bool,
+    ending: Ending,
 ) -> None:
-    """One program, one kill, two recoveries; raises RunError when something is wrong."""
+    """One program and how it ends; raises RunError when something is wrong."""
     chance = random.Random(seed)  # noqa: S311 - a repeatable test, no secret
     cells = 2000
     store = folder / "store"
@@ -197,14 +211,16 @@ def one_kill(
     nvio = {"NVIO_STORE": str(store), "NVIO_SESSION": "kill", "NVIO_ADMIT": "always"}
     # Open MPI terminates the ranks that are left: what they would write back is not to be mistaken
     # for what recovery does.
-    nvio |= {"NVIO_SIGTERM": "on" if terminate else "off"}
+    nvio |= {"NVIO_SIGTERM": "on" if ending is Ending.TERMINATED else "off"}
     nvio |= {"NVIO_CAPACITY": "4M", **settings}
     if nodes > 1:
         nvio["NVIO_NODES"] = str(nodes)
     program = str((launch.build / f"killed-{launch.mpi}").resolve())
     progress = folder / "progress"
+    wrapper = [str(launch.build / "nvio"), "run", "--"] if ending is Ending.FINISHED else []
+    command = launch.command([program, str(folder / "file"), str(progress), str(cells), str(seed)])
     job = subprocess.Popen(
-        launch.command([program, str(folder / "file"), str(progress), str(cells), str(seed)]),
+        [*wrapper, *command],
         env=launch.environment(nvio),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -213,7 +229,7 @@ def one_kill(
     )
     try:
         run_until(job, progress, launch.ranks, chance.randint(1, 40))
-        if terminate:
+        if ending is Ending.TERMINATED:
             terminate_all_ranks(launch, job, program)
         else:
             managers = managers_of(store) if seed % 2 == 1 else []
@@ -224,10 +240,13 @@ def one_kill(
             job.wait()
     see_managers_end(store)
     sessions = sorted(store.iterdir())
-    if terminate:
+    if ending is not Ending.RECOVERED:
         content = (folder / "file").read_bytes()
         if sessions:
-            raise RunError("the terminated job left its store")
+            raise RunError(f"the {ending} job left its store {sessions[0]}")
+        meeting = settings.get("NVIO_RENDEZVOUS")
+        if meeting and (met := list(Path(meeting).glob("nvio-*-run-*"))):
+            raise RunError(f"the {ending} job left {met[0]}, where its nodes met")
     else:
         if len(sessions) != nodes:
             raise RunError(f"{len(sessions)} stores are left of {nodes}")
@@ -248,15 +267,24 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1, help="simulated nodes (default 1)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first kill")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--terminate", action="store_true", help="SIGTERM to all, no recovery")
+    parser.add_argument(
+        "--ending", type=Ending, choices=list(Ending), default=Ending.RECOVERED, help="see above"
+    )
+    parser.add_argument(
+        "--launch",
+        type=shlex.split,
+        default=[],
+        metavar="WORDS",
+        help="more for the MPI's launcher",
+    )
     options = parser.parse_args()
-    launch = Launch(options.mpi, options.build.resolve(), 4)
+    launch = Launch(options.mpi, options.build.resolve(), 4, tuple(options.launch))
     settings = dict(pair.split("=", 1) for pair in options.set)
     failures = 0
     for seed in range(options.first, options.first + options.kills):
         folder = Path(tempfile.mkdtemp(prefix="nvio-killed-"))
         try:
-            one_kill(launch, seed, settings, folder, options.nodes, terminate=options.terminate)
+            one_kill(launch, seed, settings, folder, options.nodes, ending=options.ending)
         except RunError as problem:
             say(f"kill {seed}: {problem}")
             failures += 1

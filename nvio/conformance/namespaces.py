@@ -7,7 +7,8 @@
 
 A host is a process with a network, a name, a /dev/shm and System V memory of its own: its ranks
 and its manager reach the other host's by the wire or not at all. The file lies in a folder that
-both see. Open MPI starts the ranks, with an agent in the place of ssh (Debian's MPICH 4.0.2, with
+both see, and so does the folder in which nvio's nodes meet; of which nodes there are only Open
+MPI tells. It starts the ranks, with an agent in the place of ssh (Debian's MPICH 4.0.2, with
 UCX over TCP, does not come out of MPI_Finalize when ranks have different hosts). The hosts are
 held by processes that the kernel ends with this one, and with them goes all that makes the hosts.
 """
@@ -33,8 +34,6 @@ SKIPPED = 77
 WIRE = "wire0"
 # Of what a host has for itself; `unshare` and `nsenter` name it alike.
 OWN = ("--net", "--uts", "--ipc", "--mount")
-# The ranks of a host are told which one it is, as nvio asks of launchers that do not say.
-AT_HOST = 'name=$(uname -n); export NVIO_NODE="${name#node}" NVIO_ADDRESS="$name"; exec "$@"'
 OVER_THE_WIRE = (
     *("--mca", "oob_tcp_if_include", WIRE, "--mca", "btl_tcp_if_include", WIRE),
     *("--mca", "pml", "ob1", "--mca", "btl", "self,tcp"),
@@ -153,8 +152,7 @@ class OnHosts(Launch):
         each = self.ranks // len(self.hosts)
         slots = ",".join(f"{host.address}:{each}" for host in self.hosts)
         where = ["--mca", "plm_rsh_agent", str(self.agent), "--host", slots, *OVER_THE_WIRE]
-        told = ["sh", "-c", AT_HOST, "sh", *program]
-        return self.hosts[0].at(*LAUNCHERS[self.mpi], *where, "-n", str(self.ranks), *told)
+        return self.hosts[0].at(*LAUNCHERS[self.mpi], *where, "-n", str(self.ranks), *program)
 
 
 def arguments() -> argparse.Namespace:
@@ -184,7 +182,6 @@ def main() -> int:
         meeting.mkdir()
         launch = OnHosts(MPI, options.build.resolve(), RANKS, (), tuple(hosts), agent)
         settings = {
-            "NVIO_NODES": str(len(hosts)),
             "NVIO_RENDEZVOUS": str(meeting),
             "NVIO_ADMIT": "always",
             "NVIO_CAPACITY": "2M",

@@ -6,6 +6,8 @@
 #include "../posix/hooks.h"
 #include "../posix/real.h"
 #include "../record/calls.h"
+#include "../settings/launcher.h"
+#include "ask_mpi.h"
 #include "mpi_functions.h"
 #include "report.h"
 
@@ -140,6 +142,18 @@ bool serve(MPI_File fh, int access, bool explicit_offset, MPI_Offset offset, con
     mpi_functions().status_set_cancelled(status, 0);
   }
   return true;
+}
+
+// The MPI was initialised, with this result.
+int initialised(int result) {
+  if (result != MPI_SUCCESS || Recorder::the() != nullptr) return result;
+  Process& process = Process::the();
+  if (process.is_to_ask()) {
+    const auto place = ask_mpi(session_name(process.settings()), process.settings().quiet);
+    if (place) process.place(*place);
+  }
+  inside([&] { process.join_if_shared(); });
+  return result;
 }
 
 }  // namespace
@@ -296,20 +310,12 @@ int on_Finalize(int (*next)()) {
 }
 
 int on_Init(int (*next)(int*, char***), int* argc, char*** argv) {
-  const int result = next(argc, argv);
-  if (result == MPI_SUCCESS && Recorder::the() == nullptr) {
-    inside([] { Process::the().join_if_shared(); });
-  }
-  return result;
+  return initialised(next(argc, argv));
 }
 
 int on_Init_thread(int (*next)(int*, char***, int, int*), int* argc, char*** argv, int required,
                    int* provided) {
-  const int result = next(argc, argv, required, provided);
-  if (result == MPI_SUCCESS && Recorder::the() == nullptr) {
-    inside([] { Process::the().join_if_shared(); });
-  }
-  return result;
+  return initialised(next(argc, argv, required, provided));
 }
 
 bool serve_read(MPI_File fh, bool explicit_offset, MPI_Offset offset, void* buf, long long count,

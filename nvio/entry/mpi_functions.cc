@@ -32,15 +32,28 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find(g_functions.info_get, "PMPI_Info_get");
   find(g_functions.comm_rank, "PMPI_Comm_rank");
   find(g_functions.comm_size, "PMPI_Comm_size");
+  find(g_functions.comm_split, "PMPI_Comm_split");
+  find(g_functions.comm_split_type, "PMPI_Comm_split_type");
+  find(g_functions.comm_free, "PMPI_Comm_free");
+  find(g_functions.bcast, "PMPI_Bcast");
+  find(g_functions.ibarrier, "PMPI_Ibarrier");
+  find(g_functions.test, "PMPI_Test");
 #ifdef OPEN_MPI
   // A predefined handle is the address of a variable of the library, which we do not link. The
   // program may hold its own copy of that variable (a copy relocation), which is then the one.
-  void* null_info = dlsym(RTLD_DEFAULT, "ompi_mpi_info_null");
-  if (null_info == nullptr) null_info = next_symbol("ompi_mpi_info_null");
-  g_functions.info_null = static_cast<MPI_Info>(null_info);
-  found = found && g_functions.info_null != nullptr;
+  const auto find_handle = [&](auto& handle, const char* name) {
+    void* variable = dlsym(RTLD_DEFAULT, name);
+    if (variable == nullptr) variable = next_symbol(name);
+    handle = static_cast<std::remove_reference_t<decltype(handle)>>(variable);
+    found = found && handle != nullptr;
+  };
+  find_handle(g_functions.info_null, "ompi_mpi_info_null");
+  find_handle(g_functions.comm_world, "ompi_mpi_comm_world");
+  find_handle(g_functions.byte, "ompi_mpi_byte");
 #else
   g_functions.info_null = MPI_INFO_NULL;
+  g_functions.comm_world = MPI_COMM_WORLD;
+  g_functions.byte = MPI_BYTE;
   g_functions.file_null = MPI_FILE_NULL;
   g_functions.has_handler_of_no_file = true;
 #endif

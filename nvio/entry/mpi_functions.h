@@ -23,6 +23,14 @@ struct MpiFunctions {
   int (*info_get)(MPI_Info, const char*, int, char*, int*);
   int (*comm_rank)(MPI_Comm, int*);
   int (*comm_size)(MPI_Comm, int*);
+  int (*comm_split)(MPI_Comm, int, int, MPI_Comm*);
+  int (*comm_split_type)(MPI_Comm, int, int, MPI_Info, MPI_Comm*);
+  int (*comm_free)(MPI_Comm*);
+  int (*bcast)(void*, int, MPI_Datatype, int, MPI_Comm);
+  int (*ibarrier)(MPI_Comm, MPI_Request*);
+  int (*test)(MPI_Request*, int*, MPI_Status*);
+  MPI_Comm comm_world;
+  MPI_Datatype byte;
   MPI_Info info_null;
   MPI_File file_null;
   bool has_handler_of_no_file;  // file_call_errhandler takes file_null

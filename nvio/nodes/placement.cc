@@ -34,6 +34,11 @@ bool place_process(Settings& settings, std::string& why) {
       const std::uint64_t all = std::max<std::uint64_t>(ranks.value_or(1), 1);
       settings.node = static_cast<std::uint32_t>(rank.value_or(0) % all * settings.nodes / all);
     }
+    if (settings.nodes > kMaxNodes) {
+      why = "the job runs on " + std::to_string(settings.nodes) + " nodes, and nvio on " +
+            std::to_string(kMaxNodes) + " at most";
+      return false;
+    }
     if (*settings.node >= settings.nodes) {
       why = "NVIO_NODE is " + std::to_string(*settings.node) +
             ", of NVIO_NODES=" + std::to_string(settings.nodes) + " that are counted from 0";

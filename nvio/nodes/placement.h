@@ -8,10 +8,18 @@
 
 namespace nvio {
 
-// Fills in `nodes` and `node` of the settings: what the user says (NVIO_NODES, NVIO_NODE) or the
-// launcher (Slurm; Hydra and Open MPI's mpirun for one node). With NVIO_NODES alone the ranks are
-// grouped, as if the machine were several. False, with a sentence, when nvio must take no part:
-// ranks whose caches do not see each other would read old bytes.
+// Where a process is: on which node of how many, and how the job is called on all of them.
+struct JobPlace {
+  std::uint32_t nodes;
+  std::uint32_t node;
+  std::string session;
+};
+
+// Fills in `nodes` and `node` of the settings: what the user (NVIO_NODES, NVIO_NODE) or the MPI
+// (entry/ask_mpi.h) has said, or the launcher (Slurm; Hydra and Open MPI's mpirun for one node).
+// With NVIO_NODES alone the ranks are grouped, as if the machine were several. False, with a
+// sentence, when nvio must take no part: ranks whose caches do not see each other would read old
+// bytes.
 bool place_process(Settings& settings, std::string& why);
 
 // How the groups (1 MiB) of a file belong to nodes.

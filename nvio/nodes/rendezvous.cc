@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "../posix/real.h"
 #include "../settings/launcher.h"
@@ -135,6 +136,17 @@ void withdraw_address(const Settings& settings, std::uint32_t node) {
     if (!published_address(settings, other).empty()) return;
   }
   real().unlink((folder + "/secret").c_str());
+  rmdir(folder.c_str());
+}
+
+void remove_rendezvous(const Settings& settings) {
+  const std::string folder = rendezvous_folder(settings);
+  if (folder.empty()) return;
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
+    const std::string name = entry.path().filename();
+    if (name == "secret" || name.starts_with("node.")) real().unlink(entry.path().c_str());
+  }
   rmdir(folder.c_str());
 }
 

@@ -29,5 +29,7 @@ bool publish_address(const Settings& settings, std::uint32_t node, const std::st
                      std::string& why);
 // Takes the node's address away, and with the last one the folder.
 void withdraw_address(const Settings& settings, std::uint32_t node);
+// Removes the folder of a job that has ended: killed managers take nothing away.
+void remove_rendezvous(const Settings& settings);
 
 }  // namespace nvio

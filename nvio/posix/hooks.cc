@@ -180,6 +180,12 @@ bool Process::is_left_out() const {
   return job != nullptr && job->nodes() > 1 && job->session().has_overflowed();
 }
 
+void Process::place(const JobPlace& place) {
+  settings_.nodes = place.nodes;
+  settings_.node = place.node;
+  settings_.session = place.session;
+}
+
 void Process::join_if_shared() {
   if (is_shared(settings_)) job();
 }

@@ -10,6 +10,7 @@
 
 #include "../entry/contract.h"
 #include "../nodes/job.h"
+#include "../nodes/placement.h"
 
 namespace nvio {
 
@@ -43,6 +44,11 @@ class Process {
   bool cut_off() const { return cut_off_.load(); }
   // Whether other nodes may cache files for which this one has no room.
   bool is_left_out() const;
+  // Whether its node is to be asked of the MPI: the job's machines are several, or may be, and
+  // which is which nobody has said.
+  bool is_to_ask() const { return !settings_.rendezvous.empty() && settings_.nodes == 0; }
+  // What the MPI said; before the job is joined.
+  void place(const JobPlace& place);
   // Joins a job on several nodes: its other processes may need this node's manager.
   void join_if_shared();
   // Leaves the job; afterwards all I/O is the MPI's and the kernel's.
