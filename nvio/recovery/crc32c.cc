@@ -4,6 +4,7 @@
 #include <cstring>
 
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <nmmintrin.h>
 #endif
 
@@ -38,6 +39,16 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const unsigned ch
   for (; length > 0; ++bytes, --length) small = _mm_crc32_u8(small, *bytes);
   return ~small;
 }
+
+// Not __builtin_cpu_supports: it asks the processor some ten times as the library is opened, in
+// every process, and where a hypervisor answers that is a tenth of the first open of a file.
+bool has_crc32() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_SSE4_2) != 0;
+}
 #endif
 
 }  // namespace
@@ -51,7 +62,7 @@ std::uint32_t crc32c_by_table(const void* data, std::size_t length, std::uint32_
 
 std::uint32_t crc32c(const void* data, std::size_t length, std::uint32_t crc) {
 #ifdef __x86_64__
-  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+  static const bool has_instruction = has_crc32();
   if (has_instruction) return by_instruction(static_cast<const unsigned char*>(data), length, crc);
 #endif
   return crc32c_by_table(data, length, crc);
