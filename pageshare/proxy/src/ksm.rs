@@ -21,7 +21,7 @@ const MERGED: u64 = 1 << 21;
 /// Looks at the memory of one QEMU process.
 pub struct Ksm {
     memory: GuestMemory,
-    pagemap: File,
+    pagemap: Ahead,
     flags: File,
 }
 
@@ -40,7 +40,7 @@ impl Ksm {
         Ok(Self {
             memory: GuestMemory::open(pid)
                 .map_err(|error| unusable(&format!("/proc/{pid}/mem"), &error))?,
-            pagemap: open(format!("/proc/{pid}/pagemap"))?,
+            pagemap: Ahead::new(open(format!("/proc/{pid}/pagemap"))?),
             flags: open("/proc/kpageflags".into())?,
         })
     }
@@ -58,9 +58,41 @@ impl Ksm {
     pub fn merged(&mut self, block: &[u8], offset: u64, content: &[u8]) -> bool {
         let address = self.memory.place(block, offset, |there| there == content);
         address.is_some_and(|address| {
-            let entry = word(&self.pagemap, address / PAGE_SIZE as u64);
+            let entry = self.pagemap.word(address / PAGE_SIZE as u64);
             entry & PRESENT != 0 && word(&self.flags, entry & FRAME) & MERGED != 0
         })
+    }
+}
+
+/// Words of a file of the kernel's, some of them read ahead: pages are looked at in the order of
+/// their addresses. Each is used once; by the next time it may have changed.
+struct Ahead {
+    file: File,
+    words: Vec<u64>,
+    /// The number of the first of `words`, and of the next that has not been used.
+    first: u64,
+    next: u64,
+}
+
+impl Ahead {
+    const WORDS: usize = 64;
+
+    fn new(file: File) -> Self {
+        Self { file, words: Vec::new(), first: 0, next: 0 }
+    }
+
+    /// The `number`th word; zero where there is none.
+    fn word(&mut self, number: u64) -> u64 {
+        if number < self.next || number - self.first >= self.words.len() as u64 {
+            let mut bytes = [0; 8 * Self::WORDS];
+            let length = self.file.read_at(&mut bytes, number.wrapping_mul(8)).unwrap_or(0);
+            let words = bytes[..length].as_chunks().0.iter();
+            self.words = words.map(|word| u64::from_ne_bytes(*word)).collect();
+            self.first = number;
+        }
+        self.next = number + 1;
+        let index = usize::try_from(number - self.first).ok();
+        index.and_then(|index| self.words.get(index)).copied().unwrap_or(0)
     }
 }
 
@@ -70,5 +102,28 @@ fn word(file: &File, number: u64) -> u64 {
     match file.read_exact_at(&mut bytes, number.wrapping_mul(8)) {
         Ok(()) => u64::from_ne_bytes(bytes),
         Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_read_ahead_are_those_of_the_file_and_are_not_used_twice() {
+        let file = tempfile::tempfile().unwrap();
+        let write = |add: u64| {
+            let bytes: Vec<u8> = (0_u64..200).flat_map(|i| (i + add).to_ne_bytes()).collect();
+            file.write_all_at(&bytes, 0).unwrap();
+        };
+        write(0);
+        let mut ahead = Ahead::new(file.try_clone().unwrap());
+        for number in (0..200).chain([3, 150, 151, 7]) {
+            assert_eq!(ahead.word(number), number);
+        }
+        assert_eq!(ahead.word(200), 0, "past the end");
+        assert_eq!(ahead.word(20), 20);
+        write(1000);
+        assert_eq!(ahead.word(20), 1020, "looked at again");
     }
 }
