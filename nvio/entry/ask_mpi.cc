@@ -20,25 +20,32 @@ struct Told {
 };
 
 // Waits until every process of the job is here. One that nvio was not preloaded into never comes,
-// and the user would look at a job that stands still for no reason to be seen.
-void meet(const MpiFunctions& mpi, bool quiet) {
+// and the user would look at a job that stands still for no reason to be seen. By messages (a
+// dissemination barrier), for a collective call would meet that process's next one.
+void meet(const MpiFunctions& mpi, int ranks, bool quiet) {
   constexpr std::chrono::seconds kToSay{10};
+  constexpr int kTag = 32000;  // one that programs hardly use; every MPI has it
   int rank = 0;
   mpi.comm_rank(mpi.comm_world, &rank);
   bool said = quiet || (rank & (rank - 1)) != 0;  // of thousands, a dozen say it
-  MPI_Request request;
-  if (mpi.ibarrier(mpi.comm_world, &request) != MPI_SUCCESS) return;
   const auto began = Clock::now();
-  int done = 0;
-  while (mpi.test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
-    if (!said && Clock::now() - began > kToSay) {
-      std::fprintf(stderr,
-                   "nvio: still waiting for ranks of this job to say on which node they are: are "
-                   "LD_PRELOAD and NVIO_RENDEZVOUS set for all of them (Open MPI: mpirun -x "
-                   "LD_PRELOAD -x NVIO_RENDEZVOUS)?\n");
-      said = true;
+  for (int step = 1; step < ranks; step *= 2) {
+    char here = 0;
+    char there = 0;
+    MPI_Request request;
+    mpi.irecv(&there, 1, mpi.byte, (rank + ranks - step) % ranks, kTag, mpi.comm_world, &request);
+    mpi.send(&here, 1, mpi.byte, (rank + step) % ranks, kTag, mpi.comm_world);
+    int done = 0;
+    while (mpi.test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
+      if (!said && Clock::now() - began > kToSay) {
+        std::fprintf(stderr,
+                     "nvio: still waiting for ranks of this job to say on which node they are: are "
+                     "LD_PRELOAD and NVIO_RENDEZVOUS set for all of them (Open MPI: mpirun -x "
+                     "LD_PRELOAD -x NVIO_RENDEZVOUS)?\n");
+        said = true;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 
@@ -49,7 +56,7 @@ std::optional<JobPlace> ask_mpi(const std::string& session, bool quiet) {
   int ranks = 1;
   mpi.comm_size(mpi.comm_world, &ranks);
   if (ranks == 1) return std::nullopt;
-  meet(mpi, quiet);
+  meet(mpi, ranks, quiet);
   MPI_Comm here;
   mpi.comm_split_type(mpi.comm_world, MPI_COMM_TYPE_SHARED, 0, mpi.info_null, &here);
   int rank_here = 0;

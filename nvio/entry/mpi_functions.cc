@@ -36,7 +36,8 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find(g_functions.comm_split_type, "PMPI_Comm_split_type");
   find(g_functions.comm_free, "PMPI_Comm_free");
   find(g_functions.bcast, "PMPI_Bcast");
-  find(g_functions.ibarrier, "PMPI_Ibarrier");
+  find(g_functions.send, "PMPI_Send");
+  find(g_functions.irecv, "PMPI_Irecv");
   find(g_functions.test, "PMPI_Test");
 #ifdef OPEN_MPI
   // A predefined handle is the address of a variable of the library, which we do not link. The

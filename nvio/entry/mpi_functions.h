@@ -27,7 +27,8 @@ struct MpiFunctions {
   int (*comm_split_type)(MPI_Comm, int, int, MPI_Info, MPI_Comm*);
   int (*comm_free)(MPI_Comm*);
   int (*bcast)(void*, int, MPI_Datatype, int, MPI_Comm);
-  int (*ibarrier)(MPI_Comm, MPI_Request*);
+  int (*send)(const void*, int, MPI_Datatype, int, int, MPI_Comm);
+  int (*irecv)(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
   int (*test)(MPI_Request*, int*, MPI_Status*);
   MPI_Comm comm_world;
   MPI_Datatype byte;
