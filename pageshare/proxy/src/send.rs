@@ -46,8 +46,8 @@ pub struct Sender {
     pub ksm_pid: Option<u32>,
     /// Refer to KSM's candidates before the receiver has answered.
     pub at_once: bool,
-    /// Bytes of pages sent more than once that are remembered, so that changes can travel as
-    /// differences; 0 for no differences.
+    /// Bytes of pages sent that are remembered, so that changes can travel as differences; 0 for
+    /// no differences.
     pub delta_bytes: usize,
     /// Where to keep a copy of the VM for its return; needs a scope.
     pub keep: Option<KeepIn>,

@@ -125,8 +125,8 @@ pub(super) struct SendingArgs {
     /// follows. Spares a round trip where links are long.
     #[arg(long)]
     pub(super) at_once: bool,
-    /// MiB of pages sent more than once that are remembered, so that a page that the guest changes
-    /// again travels as the difference; 0 for never.
+    /// MiB of pages sent that are remembered, so that a page that the guest has changed since
+    /// travels as the difference; 0 for never.
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     pub(super) delta_cache: usize,
     /// Directory with the copy that this VM left here, or that was kept when it came here (see

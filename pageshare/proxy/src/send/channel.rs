@@ -182,7 +182,7 @@ impl Listen<'_> {
         match waiting.then {
             Then::Encode { draft, whole, hashes, addresses, done } => {
                 if let Some(mut versions) = self.migration.versions() {
-                    versions.note(&addresses, &hashes, &draft.contents(), &answer.known);
+                    versions.note_unknown(&addresses, &hashes, &draft.contents(), &answer.known);
                 }
                 let pages = Pages::Answered(answer, waiting.bases);
                 self.migration.encode(draft, hashes, pages, whole, done);

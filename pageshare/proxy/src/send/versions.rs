@@ -11,17 +11,16 @@ pub(super) type Address = (u32, u64);
 
 /// A bounded number of pages, by address.
 ///
-/// A page is kept from the second time on that it is sent, as in QEMU's XBZRLE: what a guest writes
-/// once it is likely to write again, and most pages are sent once. Copying those as well took the
-/// first pass a tenth of this process's time, and spared a fortieth of the bytes. Where there is no
-/// room, a page takes the place of the one that has been there longest. What the destination has
-/// anyway is not kept.
+/// While there is room, every page sent that the destination did not have is kept; what others have
+/// too is seldom written. After that a page gets in only when it is sent again, in the place of the
+/// one that has been there longest: what a guest writes once it is likely to write again, and the
+/// first pass over its memory must not drive that out.
 pub(super) struct Versions {
     slots: HashMap<Address, usize>,
     pages: Vec<(Address, PageHash)>,
     contents: Vec<u8>,
-    /// Pages sent before, one bit each, by block.
-    sent: HashMap<u32, Vec<u64>>,
+    /// Pages noted before, one bit each, by block: only then is a page one that is sent again.
+    noted: HashMap<u32, Vec<u64>>,
     next: usize,
     capacity: usize,
 }
@@ -32,7 +31,7 @@ impl Versions {
             slots: HashMap::new(),
             pages: Vec::new(),
             contents: Vec::new(),
-            sent: HashMap::new(),
+            noted: HashMap::new(),
             next: 0,
             capacity: bytes / PAGE_SIZE,
         }
@@ -45,7 +44,7 @@ impl Versions {
     }
 
     /// Pages are being sent with these hashes and contents, of which the destination has `known`.
-    pub(super) fn note(
+    pub(super) fn note_unknown(
         &mut self,
         pages: &[Address],
         hashes: &[PageHash],
@@ -53,21 +52,21 @@ impl Versions {
         known: &PageSet,
     ) {
         for (page, ((at, hash), content)) in pages.iter().zip(hashes).zip(contents).enumerate() {
-            let again = self.sent_before(*at);
-            if again && !known.contains(page) {
-                self.keep(*at, *hash, content);
+            if !known.contains(page) {
+                self.note(*at, *hash, content);
             }
         }
     }
 
-    fn keep(&mut self, at: Address, hash: PageHash, content: &[u8; PAGE_SIZE]) {
+    fn note(&mut self, at: Address, hash: PageHash, content: &[u8; PAGE_SIZE]) {
+        let again = self.noted_before(at);
         if let Some(slot) = self.slots.get(&at) {
             self.put(*slot, at, hash, content);
         } else if self.pages.len() < self.capacity {
             self.slots.insert(at, self.pages.len());
             self.pages.push((at, hash));
             self.contents.extend_from_slice(content);
-        } else if self.capacity > 0 {
+        } else if again && self.capacity > 0 {
             let slot = self.next;
             self.next = (slot + 1) % self.capacity;
             self.slots.remove(&self.pages[slot].0);
@@ -81,8 +80,8 @@ impl Versions {
         self.contents[slot * PAGE_SIZE..][..PAGE_SIZE].copy_from_slice(content);
     }
 
-    /// Whether the page was sent before; it is now.
-    fn sent_before(&mut self, (block, offset): Address) -> bool {
+    /// Whether the page was noted before; notes it.
+    fn noted_before(&mut self, (block, offset): Address) -> bool {
         /// A block of 64 TiB.
         const LARGEST: u64 = 1 << 46;
         if offset >= LARGEST {
@@ -90,7 +89,7 @@ impl Versions {
         }
         let page = offset / PAGE_SIZE as u64;
         let (word, bit) = (usize::try_from(page / 64).unwrap_or(0), 1 << (page % 64));
-        let bits = self.sent.entry(block).or_default();
+        let bits = self.noted.entry(block).or_default();
         if bits.len() <= word {
             bits.resize(word + 1, 0);
         }
@@ -112,45 +111,34 @@ mod tests {
         PageHash([byte; 16])
     }
 
-    fn note(versions: &mut Versions, offset: u64, byte: u8) {
-        versions.note(&[(0, offset)], &[hash(byte)], &[&page(byte)], &PageSet::empty(1));
-    }
-
-    fn held(versions: &Versions, offset: u64) -> Option<(PageHash, u8)> {
-        versions.earlier((0, offset)).map(|(hash, content)| (hash, content[0]))
-    }
-
     #[test]
-    fn a_page_is_kept_once_it_is_sent_again_in_the_place_of_the_longest_kept() {
+    fn a_page_sent_again_drives_out_the_longest_kept_and_a_new_one_does_not() {
         let mut versions = Versions::with_room_for(2 * PAGE_SIZE);
         for (offset, byte) in [(0, 1), (4096, 2), (8192, 3)] {
-            note(&mut versions, offset, byte);
-            assert_eq!(held(&versions, offset), None, "most pages are sent once");
+            versions.note((0, offset), hash(byte), &page(byte));
         }
-        for (offset, byte) in [(0, 4), (4096, 5), (4096, 6)] {
-            note(&mut versions, offset, byte);
-            assert_eq!(held(&versions, offset), Some((hash(byte), byte)));
-        }
-        note(&mut versions, 8192, 7);
-        assert_eq!(held(&versions, 8192), Some((hash(7), 7)));
-        assert_eq!(held(&versions, 0), None, "there was no more room");
-        assert_eq!(held(&versions, 4096), Some((hash(6), 6)));
+        let held = |versions: &Versions, offset: u64| {
+            versions.earlier((0, offset)).map(|(hash, content)| (hash, content[0]))
+        };
+        assert_eq!(held(&versions, 0), Some((hash(1), 1)));
+        assert_eq!(held(&versions, 8192), None, "there was no room");
+        versions.note((0, 8192), hash(4), &page(4));
+        assert_eq!(held(&versions, 8192), Some((hash(4), 4)));
+        assert_eq!(held(&versions, 0), None);
+        versions.note((0, 4096), hash(5), &page(5));
+        assert_eq!(held(&versions, 4096), Some((hash(5), 5)), "a newer version takes its place");
         assert_eq!(held(&versions, 4096 << 20), None);
     }
 
     #[test]
-    fn what_the_destination_has_is_not_kept_but_was_sent() {
+    fn what_the_destination_has_is_not_kept() {
         let mut versions = Versions::with_room_for(4 * PAGE_SIZE);
         let mut known = PageSet::empty(2);
         known.insert(0);
         let pages = [page(1), page(2)];
         let contents: Vec<_> = pages.iter().collect();
-        for _ in 0..2 {
-            versions.note(&[(0, 0), (0, 4096)], &[hash(1), hash(2)], &contents, &known);
-        }
-        assert_eq!(held(&versions, 0), None);
-        assert_eq!(held(&versions, 4096), Some((hash(2), 2)));
-        note(&mut versions, 0, 3);
-        assert_eq!(held(&versions, 0), Some((hash(3), 3)));
+        versions.note_unknown(&[(0, 0), (0, 4096)], &[hash(1), hash(2)], &contents, &known);
+        assert!(versions.earlier((0, 0)).is_none());
+        assert!(versions.earlier((0, 4096)).is_some_and(|(found, _)| found == hash(2)));
     }
 }
