@@ -9,14 +9,13 @@ when a binding's program fails, writes another file, or was not served by nvio.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch, RunError, run, say
+from compare import Launch, RunError, command_line, run, say
 
 BINDINGS = {"mpif.h": "MPIF_H", "use mpi": "MPI", "use mpi_f08": "MPI_F08"}
 
@@ -65,9 +64,7 @@ def check_binding(launch: Launch, program: Path, folder: Path) -> int:
 
 def main() -> int:
     """Check all bindings; 0 when all are as with plain MPI."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser = command_line(__doc__)
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 4)
     failures = 0

@@ -11,13 +11,12 @@ how many differences it found from what the kernel would do.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch, RunError, left_stores, run, say
+from compare import Launch, RunError, command_line, left_stores, run, say
 
 TIMEOUT_S = 60
 
@@ -46,10 +45,8 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
 
 def main() -> int:
     """Check all arms; 0 when all were right."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line(__doc__)
     parser.add_argument("program", choices=["forked", "beside", "concurrent", "earlier", "left"])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 2)
     for nodes, arm in enumerate(("plain MPI", "nvio", "nvio on two nodes")):

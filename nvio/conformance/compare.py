@@ -226,15 +226,17 @@ def first_difference(plain: Lines, cached: Lines) -> str | None:
     return None
 
 
-def arguments() -> argparse.Namespace:
-    """The command line, parsed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def command_line(doc: str) -> argparse.ArgumentParser:
+    """What every script here is told, which begins its text with what it does."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
     parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
-    parser.add_argument("--seeds", default="0:10", help="FIRST:STOP (default 0:10)")
-    parser.add_argument("--steps", type=int, default=30, help="phases of a program (default 30)")
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--nodes", type=int, default=1, help="simulated nodes (default 1)")
+    return parser
+
+
+def command_line_of_jobs(doc: str) -> argparse.ArgumentParser:
+    """The same of a script whose jobs can be set and launched otherwise."""
+    parser = command_line(doc)
     parser.add_argument(
         "--set",
         action="append",
@@ -249,6 +251,16 @@ def arguments() -> argparse.Namespace:
         metavar="WORDS",
         help="more for the MPI's launcher",
     )
+    return parser
+
+
+def arguments() -> argparse.Namespace:
+    """The command line, parsed."""
+    parser = command_line_of_jobs(__doc__)
+    parser.add_argument("--seeds", default="0:10", help="FIRST:STOP (default 0:10)")
+    parser.add_argument("--steps", type=int, default=30, help="phases of a program (default 30)")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--nodes", type=int, default=1, help="simulated nodes (default 1)")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one run")
     parser.add_argument("--data", type=Path, help="folder for the files (default: a temporary one)")
     return parser.parse_args()

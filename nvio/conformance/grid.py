@@ -10,14 +10,13 @@ progress settings (libyield.so for MPICH).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import sys
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch, RunError, run, say
+from compare import Launch, RunError, command_line, run, say
 
 # operation, order, bytes of a piece, how often the file's bytes are touched
 CELLS = [
@@ -92,9 +91,7 @@ def measure(launch: Launch, path: Path, size: int, repeat: int, nvio: dict[str, 
 
 def main() -> int:
     """Measure; 0 when every run ended well."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where the file is made")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--mib", type=int, default=128, help="size of the file (default 128)")

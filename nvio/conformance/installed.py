@@ -10,7 +10,6 @@ the job had synced, and leaves no store.
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch, RunError, say
+from compare import Launch, RunError, command_line, say
 from killed import allowed_rounds, check, ranks_of, read_progress, run_until
 
 JOB = "4711"
@@ -108,9 +107,7 @@ def run_killed_job(launch: Launch, job: SlurmJob, folder: Path) -> None:
 
 def main() -> int:
     """Install, run, kill, clean up; 0 when all was as it should be."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser = command_line(__doc__)
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 4)
     with tempfile.TemporaryDirectory(prefix="nvio-installed-") as name:

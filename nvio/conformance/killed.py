@@ -14,11 +14,9 @@ must be so by itself, and no store be left.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
-import shlex
 import shutil
 import signal
 import struct
@@ -30,7 +28,7 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch, RunError, say
+from compare import Launch, RunError, command_line_of_jobs, say
 
 CELL_BYTES = 1024
 WRITES_A_ROUND = 16
@@ -260,22 +258,12 @@ def one_kill(
 
 def main() -> int:
     """Kill as often as asked; 0 when nothing that was synced was lost."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser = command_line_of_jobs(__doc__)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--nodes", type=int, default=1, help="simulated nodes (default 1)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first kill")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
         "--ending", type=Ending, choices=list(Ending), default=Ending.RECOVERED, help="see above"
-    )
-    parser.add_argument(
-        "--launch",
-        type=shlex.split,
-        default=[],
-        metavar="WORDS",
-        help="more for the MPI's launcher",
     )
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 4, tuple(options.launch))

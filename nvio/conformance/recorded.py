@@ -9,7 +9,6 @@ a prediction must be in order, and there must be none where a trace is torn or m
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch, RunError, run, say
+from compare import Launch, RunError, command_line, run, say
 
 RANKS = 2
 PIECE = 4096
@@ -99,9 +98,7 @@ def check(case: Case) -> None:
 
 def main() -> int:
     """Check; 0 when all is as it should be."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser = command_line(__doc__)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nvio-recorded-") as name:
         case = Case(Launch(options.mpi, options.build.resolve(), RANKS), Path(name))

@@ -11,7 +11,6 @@ newer ones.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -19,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch, RunError, left_stores, run, say, stores
+from compare import Launch, RunError, command_line, left_stores, run, say, stores
 
 TIMEOUT_S = 60
 RANKS = 2
@@ -62,9 +61,7 @@ def check_opened_again(launch: Launch, session: str, path: Path) -> None:
 
 def main() -> int:
     """Check; 0 when all was right."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser = command_line(__doc__)
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), RANKS)
     session = f"refused-{os.getpid()}"

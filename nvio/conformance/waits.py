@@ -8,12 +8,10 @@ They cannot go on: that rank's reads would not see what the others cache.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
-from pathlib import Path
 
-from compare import LAUNCHERS, HangError, Launch, RunError, run, say
+from compare import HangError, Launch, RunError, command_line, run, say
 
 TIMEOUT_S = 20
 """Twice as long as nvio waits before it says so."""
@@ -25,9 +23,7 @@ SAID = "still waiting for ranks of this job"
 
 def main() -> int:
     """Start the job and end it; 0 when the rank that waits has said so."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
+    parser = command_line(__doc__)
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 2)
     with tempfile.TemporaryDirectory(prefix="nvio-waits-") as folder:
