@@ -329,6 +329,8 @@ CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* bu
     if (slot != kNone && (admit || must_cache)) {
       if (!write_run(at)) return Outcome::not_served;
       direct_from = piece.next;
+      // While the lock is held: a sync logs no byte beyond the size, and takes it for logged.
+      grow(piece.next);
       std::memcpy(place, buffer + (at - offset), piece.stop - piece.begin);
       mark_dirty(segment_, slot, piece.begin, piece.stop);
       segment_.slot(slot).touched_pages |= pages_touched(piece.begin, piece.stop);

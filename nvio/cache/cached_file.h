@@ -132,6 +132,8 @@ class CachedFile {
   int log_changes();
   bool has_log_records() const;
   bool open_log();
+  int start_log();
+  void publish(const LogPosition& position);
   int durable_in_file();
   FileIdentity identity() const;
   // Calls visit(group) under its bucket's lock for each group of this file. With `share`, groups

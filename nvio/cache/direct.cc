@@ -89,7 +89,7 @@ bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::siz
   count(counters_.writes_direct);
   const bool done = write_fully(write_fd_, buffer, length, static_cast<off_t>(offset)) >= 0;
   // Not written again and again: all ranks read the line that it lies on.
-  if (entry_.direct_writes.load() == 0) entry_.direct_writes.store(1);
+  if (entry_.direct_writes.load() != kWritten) entry_.direct_writes.store(kWritten);
   if (done) raise_to(entry_.real_size, offset + length);
   return done;
 }

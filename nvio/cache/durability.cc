@@ -14,7 +14,8 @@ FileIdentity CachedFile::identity() const {
 }
 
 bool CachedFile::has_log_records() const {
-  return entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord;
+  return entry_.log_in_doubt.load() != 0 ||
+         (entry_.log.epoch != 0 && entry_.log.tail > kFirstRecord);
 }
 
 bool CachedFile::open_log() {
@@ -28,11 +29,36 @@ bool CachedFile::open_log() {
 int CachedFile::durable_in_file() {
   int fd = write_fd_ >= 0 ? write_fd_ : write_back_fd_.load();
   if (fd < 0) fd = read_fd_;
-  entry_.direct_writes.store(0);
-  if (real().fsync(fd) == 0) return 0;
+  entry_.direct_writes.store(kBeingSynced);
+  if (real().fsync(fd) == 0) {
+    std::uint32_t expected = kBeingSynced;
+    entry_.direct_writes.compare_exchange_strong(expected, kDurable);
+    return 0;
+  }
   const int error = errno;
-  entry_.direct_writes.store(1);
+  entry_.direct_writes.store(kWritten);
   return error;
+}
+
+// The fences keep the compiler from moving the stores: a killed process has made those before the
+// place where it was killed, and no others.
+void CachedFile::publish(const LogPosition& position) {
+  entry_.log_in_doubt.store(1);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  entry_.log = position;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  entry_.log_in_doubt.store(0);
+}
+
+// Begins the log's next epoch. Killed between the new superblock and its publication, a process
+// would leave the others adding records of the old epoch, which no recovery reads. Started again
+// from the same position, it writes the same superblock.
+int CachedFile::start_log() {
+  LogPosition position = entry_.log;
+  if (position.epoch != 0) entry_.log_in_doubt.store(1);
+  if (const int error = LogWriter(*log_medium_, position).start(identity())) return error;
+  publish(position);
+  return 0;
 }
 
 int CachedFile::sync() {
@@ -51,19 +77,18 @@ int CachedFile::sync_locked() {
   if (entry_.log.tail > most) return checkpoint_locked();
   // A store that has no room for the log, or cannot be written, leaves the plain way.
   if (log_changes() != 0) return checkpoint_locked();
-  return entry_.direct_writes.load() != 0 ? durable_in_file() : 0;
+  return entry_.direct_writes.load() != kDurable ? durable_in_file() : 0;
 }
 
 // Appends what changed since the last commit. The position is published only after the commit, so
 // a process that dies here leaves the log as it was.
 int CachedFile::log_changes() {
-  if (!open_log()) return EIO;
+  if (entry_.log_in_doubt.load() != 0 || !open_log()) return EIO;
+  if (entry_.log.epoch == 0) {
+    if (const int error = start_log()) return error;
+  }
   LogPosition position = entry_.log;
   LogWriter writer(*log_medium_, position);
-  if (position.epoch == 0) {
-    if (const int error = writer.start(identity())) return error;
-    entry_.log = position;
-  }
   std::uint64_t bytes = 0;
   const std::uint64_t first = position.sequence;
   const int failed = each_group(false, [&](Bucket&, std::uint32_t group_index) {
@@ -74,6 +99,8 @@ int CachedFile::log_changes() {
       Slot& state = segment_.slot(slot);
       const auto changed = static_cast<std::uint16_t>(state.unlogged_pages | state.logging_pages);
       if (changed == 0) continue;
+      // A sync that was killed may have committed what it was logging.
+      const auto logged = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
       state.logging_pages = changed;
       state.unlogged_pages = 0;
       const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
@@ -81,7 +108,7 @@ int CachedFile::log_changes() {
       for (std::uint64_t page = 0; page < kGroupBlocks; ++page) {
         if ((changed >> page & 1) == 0) continue;
         // A page with older records is logged in full: it may have been written back meanwhile.
-        const bool again = (state.logged_pages >> page & 1) != 0;
+        const bool again = (logged >> page & 1) != 0;
         const Bits bits = again ? segment_.valid(slot) : segment_.dirty(slot);
         bits.each_run(page * kPageSize, (page + 1) * kPageSize, [&](std::size_t a, std::size_t b) {
           // Zeros behind the end are valid, too: logged, they would make the file longer.
@@ -99,7 +126,7 @@ int CachedFile::log_changes() {
   if (failed != 0) return failed;
   if (position.sequence != first) {
     if (const int error = writer.commit(entry_.size.load())) return error;
-    entry_.log = position;
+    publish(position);
   }
   count(counters_.logged_bytes, bytes);
   return each_group(false, [&](Bucket&, std::uint32_t group) {
@@ -121,16 +148,14 @@ int CachedFile::checkpoint() {
 int CachedFile::checkpoint_locked() {
   count(counters_.checkpoints);
   const bool has_log = has_log_records() && open_log();
-  if (has_log) {
+  if (has_log && entry_.log_in_doubt.load() == 0) {
     LogPosition position = entry_.log;
     LogWriter(*log_medium_, position).mark(LogState::flushing, identity());
   }
   if (const int error = write_back_all()) return error;
   if (const int error = durable_in_file()) return error;
   if (!has_log) return 0;
-  LogPosition position = entry_.log;
-  if (const int error = LogWriter(*log_medium_, position).start(identity())) return error;
-  entry_.log = position;
+  if (const int error = start_log()) return error;
   return each_group(false, [&](Bucket&, std::uint32_t group) {
     for (const std::uint32_t slot : segment_.group(group).slot) {
       if (slot == kNone) continue;
@@ -155,7 +180,7 @@ int CachedFile::truncate(std::uint64_t size) {
   entry_.size.store(size);
   entry_.real_size.store(size);
   entry_.confirmed.store(size);
-  entry_.direct_writes.store(1);
+  entry_.direct_writes.store(kWritten);
   // Whoever fetched in between read what the file still had there.
   forget_beyond(size);
   return 0;

@@ -1,5 +1,6 @@
 // A value of the shared tables that is changed under a lock, but also looked at without it: by
-// whoever searches for a candidate, and checks again under the lock what was found.
+// whoever searches for a candidate, and checks again under the lock what was found. Stores keep
+// their order (release): the process may be killed after any of them, and the lock be taken over.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@ class Peekable {
 
   operator Value() const { return value_.load(std::memory_order_relaxed); }
   Peekable& operator=(Value value) {
-    value_.store(value, std::memory_order_relaxed);
+    value_.store(value, std::memory_order_release);
     return *this;
   }
   // Not one step: the lock is held, or a lost update does no harm.

@@ -45,6 +45,10 @@ struct alignas(64) PassiveWriters {
 };
 constexpr std::uint32_t kPassiveLines = 64;
 
+// Whether the real file was written since its last fsync. Who writes it says so afterwards; who
+// is killed in the fsync leaves it to be done again.
+enum DirectWrites : std::uint32_t { kDurable = 0, kWritten = 1, kBeingSynced = 2 };
+
 // A file that some process of the job on this node has open. Guarded by `lock` unless atomic.
 struct FileEntry {
   SharedLock lock;
@@ -58,7 +62,7 @@ struct FileEntry {
   // Counts blocks that left the cache: a read that went round the cache meanwhile starts again.
   std::atomic<std::uint64_t> evictions;
   std::atomic<std::uint32_t> blocks;         // blocks cached
-  std::atomic<std::uint32_t> direct_writes;  // 1: the real file was written since its last fsync
+  std::atomic<std::uint32_t> direct_writes;  // a DirectWrites
   std::atomic<std::uint32_t> mode;           // a Mode
   std::atomic<std::uint32_t> aside;          // 1: stay out of this file for good
   std::atomic<std::uint32_t> deleted;        // 1: it goes away when it is closed
@@ -70,8 +74,11 @@ struct FileEntry {
   std::atomic<float> fetch_seconds;     // of a MiB; 0: none was fetched yet
   std::atomic<std::uint32_t> fetching;  // fetches under way
   MissCounts misses;
-  // Redo log (recovery/): where the next record goes, and in which epoch.
+  // Redo log (recovery/): where the next record goes, and in which epoch. In doubt (1) while that
+  // is changed, here or in the log: of a process that was killed meanwhile it stays so, and the
+  // next one makes the file durable and begins the log anew.
   LogPosition log;
+  std::atomic<std::uint32_t> log_in_doubt;
   std::uint32_t log_number;  // its name: NUMBER.redo
   std::uint8_t admit, sync, close, prefetch;
   std::uint64_t bypass_size;
@@ -136,7 +143,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 7;
+constexpr std::uint32_t kSegmentVersion = 8;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

@@ -227,7 +227,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.size.store(size);
     entry.real_size.store(size);
     entry.blocks.store(0);
-    entry.direct_writes.store(1);  // who knows what was written before we looked
+    entry.direct_writes.store(kWritten);  // who knows what was written before we looked
     entry.mode.store(settings.admit == Admit::always ? kActive : kPassive);
     for (auto& line : entry.passive_writers) line.count.store(0);
     entry.aside.store(0);
@@ -241,6 +241,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.fetching.store(0);
     entry.misses.clear();
     entry.log = LogPosition{};
+    entry.log_in_doubt.store(0);
     // What a file of the folder holds already may be all that is left of something: its number is
     // taken.
     do {

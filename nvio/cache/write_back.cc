@@ -113,7 +113,7 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
   }
   // Set before the bytes count as clean: a sync in between must know that the file was written.
   const int error = errno;
-  entry_.direct_writes.store(1);
+  entry_.direct_writes.store(kWritten);
   if (!done) return error != 0 ? error : EIO;
   raise_to(entry_.real_size, base + span.end);
   for (const std::uint32_t slot : group.slot) {

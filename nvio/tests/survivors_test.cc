@@ -1,0 +1,290 @@
+// A process of a node is killed at any moment of a sync or a checkpoint, or is merely slow; what
+// the others sync then must be there after a crash of all of them.
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "../recovery/recover.h"
+#include "cached_file_fixture.h"
+
+namespace nvio {
+namespace {
+
+class SurvivorsTest : public CachedFileTest {
+ protected:
+  std::string recovered() {
+    const RecoverReport report = recover(folder(), {});
+    EXPECT_TRUE(report.good()) << describe(report, false);
+    return file_content();
+  }
+};
+
+bool any_block_is_dirty(Segment& segment) {
+  for (std::uint32_t slot = 0; slot < segment.used_slots(); ++slot) {
+    if (segment.slot(slot).dirty_pages != 0) return true;
+  }
+  return false;
+}
+
+// A write across two MiBs that makes the file longer: half of it is in the cache when somebody
+// syncs. The writer's own sync must not take that half for logged.
+TEST_F(SurvivorsTest, ASyncAmidstAWriteThatMakesTheFileLongerLosesNothingOfIt) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file, Session& session) {
+    Bucket& second = session.segment().bucket_of(file.index(), 1);
+    second.lock.lock();
+    std::thread writer([&] { file.write(kGroupSize - 4, "12345678", 8); });
+    while (!any_block_is_dirty(session.segment())) sched_yield();
+    file.sync();
+    second.lock.unlock();
+    writer.join();
+    file.sync();
+  });
+  EXPECT_TRUE(recovered() == std::string(kGroupSize - 4, '\0') + "12345678");
+  ::close(fd);
+}
+
+constexpr std::uint64_t kCell = 1024;  // bytes: four lie in a page
+
+void fill(CachedFile& file, std::uint64_t cell, char letter) {
+  const std::string bytes(kCell, letter);
+  ASSERT_EQ(file.write(cell * kCell, bytes.data(), kCell), static_cast<ssize_t>(kCell));
+}
+
+// Runs act(file) in a child and kills that at its `stops`th entry to or return from a system call,
+// or the given number of instructions later. False: it came to its end before.
+template <typename Act>
+bool kill_amidst(const Settings& settings, const std::string& path, int stops, int instructions,
+                 Act&& act) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string why;
+    const auto session = Session::join(settings, why);
+    const int fd = ::open(path.c_str(), O_RDWR);
+    CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path, settings.file);
+    if (file == nullptr || ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(3);
+    raise(SIGSTOP);
+    act(*file);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSTOPPED(status));
+  const auto go_on = [&](auto request) {
+    if (!WIFSTOPPED(status) || ptrace(request, child, nullptr, nullptr) != 0) return;
+    waitpid(child, &status, 0);
+  };
+  ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_EXITKILL);
+  for (int i = 0; i < stops; ++i) go_on(PTRACE_SYSCALL);
+  for (int i = 0; i < instructions; ++i) go_on(PTRACE_SINGLESTEP);
+  if (!WIFSTOPPED(status)) {
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    return false;
+  }
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return true;
+}
+
+// What the victim does: a sync that logs a page of its own and one it shares, and a checkpoint.
+void write_sync_and_checkpoint(CachedFile& victim) {
+  fill(victim, 2, 'v');
+  fill(victim, 8, 'v');
+  fill(victim, 9, 'v');
+  victim.sync();
+  fill(victim, 3, 'v');
+  victim.checkpoint();
+}
+
+TEST_F(SurvivorsTest, LoseNothingTheySyncAfterOneOfThemWasKilledAnywhere) {
+  // Every other stop is a return from a system call, after which what the others share is changed:
+  // there the instructions that follow are gone through as well, two by two.
+  constexpr int kInstructions = 120;
+  int kills = 0;
+  for (int stops = 0; !fs::exists(root_ + "/ended"); ++stops) {
+    const int most = stops % 2 == 1 ? kInstructions : 0;
+    for (int instructions = 0; instructions <= most; instructions += 2) {
+      fs::remove(path_);
+      const int fd = open_file();
+      be_killed_after(fd, [&](CachedFile& file) {
+        for (std::uint64_t cell = 0; cell < 8; ++cell) fill(file, cell, 'a');
+        file.sync();
+        if (!kill_amidst(settings_, path_, stops, instructions, write_sync_and_checkpoint)) {
+          std::ofstream(root_ + "/ended");
+          return;
+        }
+        // One page changes, is written back and synced; another is synced only.
+        fill(file, 8, 's');
+        file.write_back();
+        fill(file, 1, 's');
+        file.sync();
+        fill(file, 5, 's');
+        file.sync();
+      });
+      ::close(fd);
+      if (fs::exists(root_ + "/ended")) break;
+      const std::string content = recovered();
+      std::string cells;
+      for (std::uint64_t cell = 0; cell * kCell < content.size(); ++cell) {
+        cells += content[cell * kCell];
+      }
+      ASSERT_GE(cells.size(), 9U);
+      EXPECT_EQ(cells.substr(0, 2), "as");
+      EXPECT_NE(std::string("av").find(cells[2]), std::string::npos);
+      EXPECT_NE(std::string("av").find(cells[3]), std::string::npos);
+      EXPECT_EQ(cells.substr(4, 5), "asaas") << cells << " " << stops << "+" << instructions;
+      if (HasFailure()) return;
+      ++kills;
+    }
+  }
+  EXPECT_GT(kills, 0);
+}
+
+// Only who has seen the fsync succeed may say that the file needs none.
+TEST_F(SurvivorsTest, MakeDurableAgainWhatAKilledOneWasAt) {
+  const auto session = join();
+  const int fd = open_file();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  ASSERT_NE(file, nullptr);
+  void* shared =
+      mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto& is_synced = *static_cast<std::atomic<bool>*>(shared);
+  bool killed = true;
+  for (int stops = 0; killed; ++stops) {
+    fill(*file, 0, 'a');
+    ASSERT_EQ(file->write_back(), 0);
+    is_synced = false;
+    killed = kill_amidst(settings_, path_, stops, 0, [&](CachedFile& victim) {
+      victim.sync();
+      is_synced = true;
+    });
+    EXPECT_EQ(file->entry().direct_writes.load() == kDurable, is_synced.load()) << stops;
+  }
+  EXPECT_TRUE(is_synced);
+  munmap(shared, sizeof(bool));
+  session->release(file);
+  ::close(fd);
+}
+
+// A process's random writes to cells of its own, with syncs, write-backs and reads among them, in a
+// store smaller than the file. Another process can draw the same numbers again.
+class History {
+ public:
+  static constexpr std::uint64_t kCells = 4096;
+
+  // Two players share every page: one has the even cells, the other the odd ones.
+  History(std::uint64_t seed, std::uint64_t player) : random_(seed * 2 + player), player_(player) {}
+
+  // One step. `file`: none when a step is only to be known. False: a read was wrong.
+  bool step(CachedFile* file) {
+    ++steps;
+    const std::uint64_t what = random_() % 64;
+    const std::uint64_t cell = random_() % (kCells / 2) * 2 + player_;
+    const std::uint64_t offset = cell * kCell;
+    std::vector<std::uint32_t> words(kCell / sizeof steps, steps);
+    if (what < 4) {
+      return file == nullptr || file->sync() == 0;
+    }
+    if (what < 6) {
+      return file == nullptr || file->write_back() == 0;
+    }
+    if (what == 6 && random_() % 16 == 0) {
+      return file == nullptr || file->step_aside() == 0;
+    }
+    if (what < 20) {
+      if (file == nullptr || last[cell] == 0) return true;
+      const auto got = file->read(offset, words.data(), kCell);
+      return got == static_cast<ssize_t>(kCell) &&
+             words == std::vector<std::uint32_t>(words.size(), last[cell]);
+    }
+    last[cell] = steps;
+    return file == nullptr ||
+           file->write(offset, words.data(), kCell) == static_cast<ssize_t>(kCell);
+  }
+
+  std::uint32_t steps = 0;
+  std::map<std::uint64_t, std::uint32_t> last;  // the step that wrote a cell
+
+ private:
+  std::mt19937_64 random_;
+  std::uint64_t player_;
+};
+
+// What a process that will be killed tells of itself, in memory that others see.
+struct Told {
+  std::atomic<std::uint32_t> synced;  // steps before the last sync that succeeded
+  std::atomic<bool> read_wrong;
+};
+
+void play(CachedFile& file, History& history, int steps, Told& told) {
+  for (int i = 0; i < steps; ++i) {
+    if (!history.step(&file)) told.read_wrong = true;
+    if (i % 16 == 15 && file.sync() == 0) told.synced = history.steps;
+  }
+}
+
+// Each cell holds what it held at its player's last sync, or what that wrote later.
+void check(const std::string& content, std::uint64_t seed, std::uint64_t player, const Told& told) {
+  EXPECT_FALSE(told.read_wrong) << "player " << player << " of " << seed;
+  History history(seed, player);
+  while (history.steps < told.synced) history.step(nullptr);
+  const auto synced = history.last;
+  std::set<std::pair<std::uint64_t, std::uint32_t>> later;
+  for (int i = 0; i < 2000; ++i) {
+    history.step(nullptr);
+    for (const auto& [cell, step] : history.last) {
+      if (step == history.steps) later.emplace(cell, step);
+    }
+  }
+  for (const auto& [cell, step] : synced) {
+    const std::string bytes = content.substr(cell * kCell, kCell);
+    std::vector<std::uint32_t> words(kCell / sizeof step);
+    ASSERT_EQ(bytes.size(), kCell);
+    std::memcpy(words.data(), bytes.data(), kCell);
+    for (const std::uint32_t word : words) {
+      ASSERT_TRUE(word == step || later.count({cell, word}) != 0)
+          << "seed " << seed << ": cell " << cell << " holds " << word << ", synced " << step;
+    }
+  }
+}
+
+TEST_F(SurvivorsTest, HoldWhatEachLastSyncedUnderRandomHistories) {
+  constexpr std::size_t kShared = 2 * sizeof(Told);
+  void* shared = mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  Told* told = static_cast<Told*>(shared);
+  settings_.capacity = 1 << 20;
+  for (std::uint64_t seed = 0; seed < 60 && !HasFailure(); ++seed) {
+    fs::remove(path_);
+    new (shared) Told[2]{};
+    std::mt19937_64 random(seed);
+    const int fd = open_file();
+    be_killed_after(fd, [&](CachedFile& file) {
+      History history(seed, 0);
+      play(file, history, 400, told[0]);
+      const int stops = static_cast<int>(random() % 600);
+      const int instructions = static_cast<int>(random() % 200);
+      kill_amidst(settings_, path_, stops, instructions, [&](CachedFile& victim) {
+        History own(seed, 1);
+        play(victim, own, 1000, told[1]);
+      });
+      play(file, history, 200, told[0]);
+    });
+    ::close(fd);
+    const std::string content = recovered();
+    for (const std::uint64_t player : {0, 1}) check(content, seed, player, told[player]);
+  }
+  munmap(shared, kShared);
+}
+
+}  // namespace
+}  // namespace nvio
