@@ -142,3 +142,14 @@ def test_where_every_trial_failed_no_more_blocks_are_asked_for(tmp_path):
     failed = records.make(tmp_path / "failed", records.Recipe(blocks=12, failing=failing))
     said = remarks.outcome(analysis.analyse(failed))
     assert said.endswith("nothing can be compared: too few of their trials succeeded.")
+
+
+def test_a_row_says_what_tells_it_from_the_others_and_not_what_all_share():
+    cells = [Cell(id=arm, levels={"arm": arm, "guest": "web"}) for arm in ("plain", "pageshare")]
+    subject = "The migration of the web guest"
+    names = wording.Names(
+        [View(cell) for cell in cells], {"arm": "plain"}, {cell.id: subject for cell in cells}
+    )
+    place = names.place(cells[1])
+    assert place.series == subject
+    assert place.full == "arm pageshare"

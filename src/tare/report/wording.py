@@ -57,11 +57,14 @@ class Place:
     """What travels, such as "Cyclone DDS"; one colour and shape each."""
     panel: str
     """The other varied levels; empty where there are none."""
+    tells: bool = True
+    """Whether the series tells this cell from others."""
 
     @property
     def full(self) -> str:
-        """All three in one line."""
-        return ", ".join(part for part in (self.environment, self.series, self.panel) if part)
+        """What tells the cell from others, in one line."""
+        series = self.series if self.tells else ""
+        return ", ".join(part for part in (self.environment, series, self.panel) if part)
 
 
 class Names:
@@ -104,9 +107,11 @@ class Names:
 
     def place(self, cell: Cell) -> Place:
         """Where a cell stands."""
+        named = self._listed(cell, self._series)
         # Where no level names the series, what is measured does.
-        series = self._listed(cell, self._series) or self._subjects.get(cell.id, "")
-        return Place(self.main(cell)[0], series, self._listed(cell, self._panel))
+        series = named or self._subjects.get(cell.id, "")
+        panel = self._listed(cell, self._panel)
+        return Place(self.main(cell)[0], series, panel, tells=bool(named))
 
     def main(self, cell: Cell) -> tuple[str, str]:
         """The baseline's factor as a heading, and as an adverbial phrase."""
