@@ -118,7 +118,7 @@ TEST_F(SurvivorsTest, LoseNothingTheySyncAfterOneOfThemWasKilledAnywhere) {
         for (std::uint64_t cell = 0; cell < 8; ++cell) fill(file, cell, 'a');
         file.sync();
         if (!kill_amidst(settings_, path_, stops, instructions, write_sync_and_checkpoint)) {
-          std::ofstream(root_ + "/ended");
+          const std::ofstream ended(root_ + "/ended");
           return;
         }
         // One page changes, is written back and synced; another is synced only.
