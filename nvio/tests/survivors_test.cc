@@ -263,7 +263,7 @@ TEST_F(SurvivorsTest, HoldWhatEachLastSyncedUnderRandomHistories) {
   ASSERT_NE(shared, MAP_FAILED);
   Told* told = static_cast<Told*>(shared);
   settings_.capacity = 1 << 20;
-  for (std::uint64_t seed = 0; seed < 60 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 40 && !HasFailure(); ++seed) {
     fs::remove(path_);
     new (shared) Told[2]{};
     std::mt19937_64 random(seed);
