@@ -52,7 +52,8 @@ void CachedFile::publish(const LogPosition& position) {
 
 // Begins the log's next epoch. Killed between the new superblock and its publication, a process
 // would leave the others adding records of the old epoch, which no recovery reads. Started again
-// from the same position, it writes the same superblock.
+// from the same position, it writes the same superblock. Before the first epoch there is no record
+// to lose, and a store that has no room for a log goes without.
 int CachedFile::start_log() {
   LogPosition position = entry_.log;
   if (position.epoch != 0) entry_.log_in_doubt.store(1);

@@ -3,13 +3,14 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <new>
 #include <random>
-#include <set>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "../recovery/recover.h"
@@ -17,6 +18,25 @@
 
 namespace nvio {
 namespace {
+
+// A value that the test and its children see.
+template <typename Value>
+class Shared {
+ public:
+  Shared() {
+    void* memory =
+        mmap(nullptr, sizeof(Value), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    value_ = new (memory) Value{};
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() { munmap(value_, sizeof(Value)); }
+  Value& operator*() { return *value_; }
+
+ private:
+  Value* value_;
+};
 
 class SurvivorsTest : public CachedFileTest {
  protected:
@@ -109,7 +129,8 @@ TEST_F(SurvivorsTest, LoseNothingTheySyncAfterOneOfThemWasKilledAnywhere) {
   // there the instructions that follow are gone through as well, two by two.
   constexpr int kInstructions = 120;
   int kills = 0;
-  for (int stops = 0; !fs::exists(root_ + "/ended"); ++stops) {
+  Shared<std::atomic<bool>> ended;
+  for (int stops = 0; !*ended; ++stops) {
     const int most = stops % 2 == 1 ? kInstructions : 0;
     for (int instructions = 0; instructions <= most; instructions += 2) {
       fs::remove(path_);
@@ -118,7 +139,7 @@ TEST_F(SurvivorsTest, LoseNothingTheySyncAfterOneOfThemWasKilledAnywhere) {
         for (std::uint64_t cell = 0; cell < 8; ++cell) fill(file, cell, 'a');
         file.sync();
         if (!kill_amidst(settings_, path_, stops, instructions, write_sync_and_checkpoint)) {
-          const std::ofstream ended(root_ + "/ended");
+          *ended = true;
           return;
         }
         // One page changes, is written back and synced; another is synced only.
@@ -130,7 +151,7 @@ TEST_F(SurvivorsTest, LoseNothingTheySyncAfterOneOfThemWasKilledAnywhere) {
         file.sync();
       });
       ::close(fd);
-      if (fs::exists(root_ + "/ended")) break;
+      if (*ended) break;
       const std::string content = recovered();
       std::string cells;
       for (std::uint64_t cell = 0; cell * kCell < content.size(); ++cell) {
@@ -154,10 +175,8 @@ TEST_F(SurvivorsTest, MakeDurableAgainWhatAKilledOneWasAt) {
   const int fd = open_file();
   CachedFile* file = session->acquire(fd, path_, settings_.file);
   ASSERT_NE(file, nullptr);
-  void* shared =
-      mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(shared, MAP_FAILED);
-  auto& is_synced = *static_cast<std::atomic<bool>*>(shared);
+  Shared<std::atomic<bool>> shared;
+  auto& is_synced = *shared;
   bool killed = true;
   for (int stops = 0; killed; ++stops) {
     fill(*file, 0, 'a');
@@ -170,7 +189,6 @@ TEST_F(SurvivorsTest, MakeDurableAgainWhatAKilledOneWasAt) {
     EXPECT_EQ(file->entry().direct_writes.load() == kDurable, is_synced.load()) << stops;
   }
   EXPECT_TRUE(is_synced);
-  munmap(shared, sizeof(bool));
   session->release(file);
   ::close(fd);
 }
@@ -179,7 +197,11 @@ TEST_F(SurvivorsTest, MakeDurableAgainWhatAKilledOneWasAt) {
 // store smaller than the file. Another process can draw the same numbers again.
 class History {
  public:
-  static constexpr std::uint64_t kCells = 4096;
+  static constexpr std::uint64_t kCells = 256;
+  // Four cells are a page, and every page lies in a block of its own.
+  static std::uint64_t offset_of(std::uint64_t cell) {
+    return cell / 4 * kBlockSize + cell % 4 * kCell;
+  }
 
   // Two players share every page: one has the even cells, the other the odd ones.
   History(std::uint64_t seed, std::uint64_t player) : random_(seed * 2 + player), player_(player) {}
@@ -189,7 +211,7 @@ class History {
     ++steps;
     const std::uint64_t what = random_() % 64;
     const std::uint64_t cell = random_() % (kCells / 2) * 2 + player_;
-    const std::uint64_t offset = cell * kCell;
+    const std::uint64_t offset = offset_of(cell);
     std::vector<std::uint32_t> words(kCell / sizeof steps, steps);
     if (what < 4) {
       return file == nullptr || file->sync() == 0;
@@ -201,18 +223,18 @@ class History {
       return file == nullptr || file->step_aside() == 0;
     }
     if (what < 20) {
-      if (file == nullptr || last[cell] == 0) return true;
+      if (file == nullptr || writes[cell].empty()) return true;
       const auto got = file->read(offset, words.data(), kCell);
       return got == static_cast<ssize_t>(kCell) &&
-             words == std::vector<std::uint32_t>(words.size(), last[cell]);
+             words == std::vector<std::uint32_t>(words.size(), writes[cell].back());
     }
-    last[cell] = steps;
+    writes[cell].push_back(steps);
     return file == nullptr ||
            file->write(offset, words.data(), kCell) == static_cast<ssize_t>(kCell);
   }
 
   std::uint32_t steps = 0;
-  std::map<std::uint64_t, std::uint32_t> last;  // the step that wrote a cell
+  std::map<std::uint64_t, std::vector<std::uint32_t>> writes;  // of a cell: the steps, ascending
 
  private:
   std::mt19937_64 random_;
@@ -236,36 +258,28 @@ void play(CachedFile& file, History& history, int steps, Told& told) {
 void check(const std::string& content, std::uint64_t seed, std::uint64_t player, const Told& told) {
   EXPECT_FALSE(told.read_wrong) << "player " << player << " of " << seed;
   History history(seed, player);
-  while (history.steps < told.synced) history.step(nullptr);
-  const auto synced = history.last;
-  std::set<std::pair<std::uint64_t, std::uint32_t>> later;
-  for (int i = 0; i < 2000; ++i) {
-    history.step(nullptr);
-    for (const auto& [cell, step] : history.last) {
-      if (step == history.steps) later.emplace(cell, step);
-    }
-  }
-  for (const auto& [cell, step] : synced) {
-    const std::string bytes = content.substr(cell * kCell, kCell);
-    std::vector<std::uint32_t> words(kCell / sizeof step);
-    ASSERT_EQ(bytes.size(), kCell);
-    std::memcpy(words.data(), bytes.data(), kCell);
+  while (history.steps < told.synced + 2000) history.step(nullptr);
+  for (const auto& [cell, writes] : history.writes) {
+    const auto later = std::upper_bound(writes.begin(), writes.end(), told.synced);
+    if (later == writes.begin()) continue;
+    std::vector<std::uint32_t> words(kCell / sizeof(std::uint32_t));
+    const std::uint64_t offset = History::offset_of(cell);
+    ASSERT_GE(content.size(), offset + kCell);
+    std::memcpy(words.data(), content.data() + offset, kCell);
     for (const std::uint32_t word : words) {
-      ASSERT_TRUE(word == step || later.count({cell, word}) != 0)
-          << "seed " << seed << ": cell " << cell << " holds " << word << ", synced " << step;
+      ASSERT_NE(std::find(later - 1, writes.end(), word), writes.end())
+          << "seed " << seed << ": cell " << cell << " holds " << word << ", synced "
+          << *(later - 1);
     }
   }
 }
 
 TEST_F(SurvivorsTest, HoldWhatEachLastSyncedUnderRandomHistories) {
-  constexpr std::size_t kShared = 2 * sizeof(Told);
-  void* shared = mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(shared, MAP_FAILED);
-  Told* told = static_cast<Told*>(shared);
   settings_.capacity = 1 << 20;
   for (std::uint64_t seed = 0; seed < 40 && !HasFailure(); ++seed) {
     fs::remove(path_);
-    new (shared) Told[2]{};
+    Shared<std::array<Told, 2>> shared;
+    std::array<Told, 2>& told = *shared;
     std::mt19937_64 random(seed);
     const int fd = open_file();
     be_killed_after(fd, [&](CachedFile& file) {
@@ -283,7 +297,6 @@ TEST_F(SurvivorsTest, HoldWhatEachLastSyncedUnderRandomHistories) {
     const std::string content = recovered();
     for (const std::uint64_t player : {0, 1}) check(content, seed, player, told[player]);
   }
-  munmap(shared, kShared);
 }
 
 }  // namespace
