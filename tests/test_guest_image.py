@@ -168,15 +168,32 @@ def test_images_that_nobody_uses_are_forgotten(tmp_path: Path) -> None:
     assert not unused.checksum.exists()
 
 
+DEPENDS = {
+    "virtio_pci": "virtio_ring,virtio",
+    "virtio_net": "virtio,net-failover",
+    "net-failover": "failover",
+    "virtio_ring": "virtio",
+    "nfsv4": "sunrpc",
+    "auth_rpcgss": "sunrpc",
+}
+"""What some modules of the kernel below say that they need."""
+
+LOADED = [
+    "virtio", "virtio_ring", "virtio_pci", "failover", "net-failover", "virtio_net", "virtio_blk",
+    "virtio_console", "loop",
+]  # fmt: skip
+"""The modules of its guests, each after what it needs."""
+
+
 def a_kernel(cache: Path, suffix: str = ".ko", leave_out: str = "", lib: str = "lib") -> Path:
     """Lay out a kernel package as Debian does, with small files for the large ones."""
     root = cache / "guests" / "kernels" / "linux-image-6.1.0-1-cloud-amd64_6.1.9-1_amd64"
     modules = root / lib / "modules/6.1.0-1-cloud-amd64"
     files = {root / "boot/vmlinuz-6.1.0-1-cloud-amd64": b"kernel"}
-    for name in (*MODULES, *NFS_MODULES):
-        if name != leave_out:
-            content = lzma.compress(name.encode()) if suffix.endswith(".xz") else name.encode()
-            files[modules / f"kernel/drivers/{name}{suffix}"] = content
+    for name in {*LOADED, *MODULES, *NFS_MODULES, "sunrpc"} - {leave_out}:
+        content = f"ELF\0name={name}\0depends={DEPENDS.get(name, '')}\0".encode()
+        content = lzma.compress(content) if suffix.endswith(".xz") else content
+        files[modules / f"kernel/drivers/{name}{suffix}"] = content
     files[modules / "modules.builtin"] = b"kernel/lib/something.ko\n"
     sums = []
     for path, content in files.items():
@@ -190,15 +207,24 @@ def a_kernel(cache: Path, suffix: str = ".ko", leave_out: str = "", lib: str = "
 
 
 @pytest.mark.parametrize(("suffix", "lib"), [(".ko", "lib"), (".ko.xz", "usr/lib")])
-def test_a_cached_kernel_knows_its_release_and_modules(
+def test_a_cached_kernel_knows_its_release_and_modules_after_what_they_need(
     tmp_path: Path, suffix: str, lib: str
 ) -> None:
     a_kernel(tmp_path, suffix, lib=lib)
     kernel = Kernel.fetch(tmp_path)
     assert kernel.release == "6.1.0-1-cloud-amd64"
     assert kernel.version == "6.1.9-1"
-    assert [path.name.split(".")[0] for path in kernel.modules] == list(MODULES)
-    assert [path.name.split(".")[0] for path in kernel.nfs_modules] == list(NFS_MODULES)
+    assert [path.name.split(".")[0] for path in kernel.modules] == LOADED
+    nfs = [path.name.split(".")[0] for path in kernel.nfs_modules]
+    assert nfs == ["sunrpc", "auth_rpcgss", "nfsv4"]
+
+
+def test_a_module_that_another_needs_may_be_built_into_the_kernel(tmp_path: Path) -> None:
+    root = a_kernel(tmp_path, leave_out="net-failover")
+    listing = root / "lib/modules/6.1.0-1-cloud-amd64/modules.builtin"
+    listing.write_text("kernel/net/net-failover.ko\n")
+    names = [path.name.split(".")[0] for path in Kernel.fetch(tmp_path).modules]
+    assert names == [name for name in LOADED if name not in ("failover", "net-failover")]
 
 
 def test_a_damaged_kernel_is_removed_from_the_cache(tmp_path: Path) -> None:
@@ -208,9 +234,31 @@ def test_a_damaged_kernel_is_removed_from_the_cache(tmp_path: Path) -> None:
     assert not root.exists()
 
 
-def test_a_kernel_without_a_module_that_guests_need_is_none(tmp_path: Path) -> None:
-    a_kernel(tmp_path, leave_out="virtio_net")
-    assert Kernel.cached(tmp_path) is None
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [
+        ("lib/modules/6.1.0-1-cloud-amd64/kernel/drivers/failover.ko", "has no module failover"),
+        ("boot/vmlinuz-6.1.0-1-cloud-amd64", "holds 0 kernels"),
+        ("DEBIAN/md5sums", "md5sums"),
+    ],
+)
+def test_a_kernel_that_guests_cannot_boot_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, reason: str
+) -> None:
+    root = a_kernel(tmp_path / "made")
+    (root / lost).unlink()
+    control = "Package: linux-image\nVersion: 6.1.9-1\nArchitecture: amd64\nMaintainer: T <t@t>\n"
+    (root / "DEBIAN/control").write_text(f"{control}Description: a kernel\n")
+
+    def download(directory: Path) -> Path:
+        package = directory / f"{root.name}.deb"
+        subprocess.run(["dpkg-deb", "--build", root, package], check=True, capture_output=True)
+        return package
+
+    monkeypatch.setattr("tare.guests.kernel._download", download)
+    with pytest.raises(UnavailableError, match=reason):
+        Kernel.fetch(tmp_path)
+    assert not list((tmp_path / "guests/kernels").iterdir())
 
 
 def test_an_image_names_what_is_not_built(tmp_path: Path) -> None:
@@ -234,7 +282,7 @@ def test_an_image_has_programs_libraries_modules_and_agent(tmp_path: Path) -> No
     assert "programs/echo/echo-true" in names
     assert not any("echo_test" in name for name in names)
     assert [name for name in names if name.startswith("modules/")] == [
-        f"modules/{number:02}-{name}.ko" for number, name in enumerate(MODULES)
+        f"modules/{number:02}-{name}.ko" for number, name in enumerate(LOADED)
     ]
     for wanted in ("init", "bin/busybox", "usr/sbin/qemu-ga", "lib64/ld-linux-x86-64.so.2"):
         assert wanted in names

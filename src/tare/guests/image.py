@@ -8,7 +8,6 @@ and packed without times, owners or inode numbers, so that the same inputs give 
 from __future__ import annotations
 
 import hashlib
-import lzma
 import os
 import re
 import shutil
@@ -24,7 +23,7 @@ from tare import process
 from tare.command import PATH, Command
 from tare.errors import UnavailableError
 from tare.guests.cache import workspace
-from tare.guests.kernel import Kernel
+from tare.guests.kernel import Kernel, module_content
 
 __all__ = ["NFS", "PROGRAMS", "Entry", "Image", "libraries_in"]
 
@@ -203,7 +202,7 @@ def _contents(kernel: Kernel, programs: Path) -> list[Entry]:
     for folder, modules in (("modules", kernel.modules), (NFS, kernel.nfs_modules)):
         for number, module in enumerate(modules):
             name = module.name.removesuffix(".xz")
-            entries.append(Entry(f"{folder}/{number:02}-{name}", content=_module(module)))
+            entries.append(Entry(f"{folder}/{number:02}-{name}", content=module_content(module)))
     entries += [Entry(f"programs/{path.relative_to(programs)}", path) for path in ours]
     libraries = {*libraries_in(_ldd([*ours, _AGENT])), _LATE_LIBRARY}
     return entries + [_in_place(path) for path in (_AGENT, *libraries)]
@@ -222,12 +221,6 @@ def _ldd(programs: Sequence[Path]) -> str:
     # Exit code 1: one of them is static, which is fine.
     command = Command(("ldd", *map(str, programs)))
     return process.run(command, 30, accept=(0, 1)).stdout
-
-
-def _module(path: Path) -> bytes:
-    content = path.read_bytes()
-    # Debian compresses modules from trixie on; busybox's insmod reads plain ones only.
-    return lzma.decompress(content) if path.suffix == ".xz" else content
 
 
 def _stage(entries: Sequence[Entry], root: Path) -> None:

@@ -8,6 +8,8 @@ stays, so that runs of one cache boot the same one.
 from __future__ import annotations
 
 import hashlib
+import lzma
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,28 +20,14 @@ from tare.command import Command
 from tare.errors import UnavailableError
 from tare.guests.cache import workspace
 
-__all__ = ["METAPACKAGE", "MODULES", "NFS_MODULES", "Kernel"]
+__all__ = ["METAPACKAGE", "MODULES", "NFS_MODULES", "Kernel", "module_content"]
 
 METAPACKAGE = "linux-image-cloud-amd64"
-MODULES = (
-    "virtio_ring",
-    "virtio",
-    "virtio_pci_legacy_dev",
-    "virtio_pci_modern_dev",
-    "virtio_pci",
-    "failover",
-    "net_failover",
-    "virtio_net",
-    "virtio_blk",
-    "virtio_console",
-    "loop",
-)
-"""What a guest loads, each after what it needs: the image has no depmod."""
+MODULES = ("virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "loop")
+"""What a guest loads, besides what these depend on."""
 
-NFS_MODULES = (
-    "sunrpc", "auth_rpcgss", "grace", "lockd", "netfs", "fscache", "dns_resolver", "nfs", "nfsv4",
-)  # fmt: skip
-"""What a guest loads when it is asked for a device over NFS, in this order."""
+NFS_MODULES = ("auth_rpcgss", "nfsv4")
+"""What a guest loads besides when it is asked for a device over NFS."""
 
 _DOWNLOAD_TIMEOUT_S = 300
 _EXTRACT_TIMEOUT_S = 60
@@ -69,7 +57,9 @@ class Kernel:
 
     @property
     def modules(self) -> tuple[Path, ...]:
-        """The files of `MODULES`, in that order; those built into the kernel are left out.
+        """The files of `MODULES`, each after what it depends on: the image has no depmod.
+
+        Those built into the kernel are left out.
 
         Raises:
             UnavailableError: the package lacks one.
@@ -85,26 +75,33 @@ class Kernel:
         # Below /usr from trixie on.
         candidates = [self.root / lib / "modules" / self.release for lib in ("lib", "usr/lib")]
         directory = next((path for path in candidates if path.is_dir()), candidates[0])
-        found = {path.name.split(".ko")[0]: path for path in directory.rglob("*.ko*")}
-        builtin = {
-            Path(line).name.split(".ko")[0]
-            for line in (directory / "modules.builtin").read_text().splitlines()
-        }
-        missing = [name for name in names if name not in found and name not in builtin]
-        if missing:
-            raise UnavailableError(f"the kernel in {self.root} has no module {', '.join(missing)}")
-        return tuple(found[name] for name in names if name in found)
+        found = {_name(path): path for path in directory.rglob("*.ko*")}
+        listing = (directory / "modules.builtin").read_text()
+        builtin = {_name(Path(line)) for line in listing.splitlines()}
+        ordered: dict[str, Path] = {}
+
+        def add(name: str) -> None:
+            if name in ordered or name in builtin:
+                return
+            if name not in found:
+                raise UnavailableError(f"the kernel {self.release} has no module {name}")
+            for needed in _depends(found[name]):
+                add(needed)
+            ordered[name] = found[name]
+
+        for name in names:
+            add(name)
+        return tuple(ordered.values())
 
     @classmethod
     def cached(cls, cache: Path) -> Kernel | None:
-        """Return the kernel that is in the cache, or None; a damaged one is removed."""
+        """Return the kernel that is in the cache, or None; one with a fault is removed."""
         for root in sorted(
             _directory(cache).glob("linux-image-*/"), key=lambda path: path.name, reverse=True
         ):
-            kernels = list(root.glob("boot/vmlinuz-*"))
-            if len(kernels) == 1:
-                kernel = cls(root, kernels[0].name.removeprefix("vmlinuz-"))
-                if kernel.intact():
+            with suppress(UnavailableError):
+                kernel = cls._unpacked(root)
+                if kernel.fault() is None:
                     return kernel
             shutil.rmtree(root, ignore_errors=True)
         return None
@@ -114,7 +111,7 @@ class Kernel:
         """Return the kernel in the cache, downloaded (27 MB) if it is not there.
 
         Raises:
-            UnavailableError: it cannot be downloaded.
+            UnavailableError: it cannot be downloaded, or guests cannot boot what was.
         """
         if (kernel := cls.cached(cache)) is not None:
             return kernel
@@ -124,18 +121,38 @@ class Kernel:
             root = scratch / package.stem
             extract = ("dpkg-deb", "--raw-extract", str(package), str(root))
             process.run(Command(extract), _EXTRACT_TIMEOUT_S)
-            # Whoever comes second finds the same kernel in place.
-            with suppress(OSError):
-                root.rename(directory / root.name)
-        kernel = cls.cached(cache)
-        if kernel is None:
-            raise UnavailableError(
-                f"the kernel package that was unpacked in {directory} is damaged", "try again"
-            )
+            kernel = cls._unpacked(root)
+            if (fault := kernel.fault()) is not None:
+                raise UnavailableError(
+                    f"guests cannot boot {package.name}, just downloaded: {fault}",
+                    "try again; if it says the same, this release's kernel is none that Tare knows",
+                )
+            kernel = cls(directory / root.name, kernel.release)
+            try:
+                root.rename(kernel.root)
+            except OSError:
+                # Whoever comes second finds the same kernel in place.
+                if kernel.fault() is not None:
+                    raise
         return kernel
 
-    def intact(self) -> bool:
-        """Whether kernel and modules are what the package's own md5sums say."""
+    @classmethod
+    def _unpacked(cls, root: Path) -> Kernel:
+        """Return the kernel of an unpacked package.
+
+        Raises:
+            UnavailableError: it holds none, or several.
+        """
+        kernels = list(root.glob("boot/vmlinuz-*"))
+        if len(kernels) != 1:
+            raise UnavailableError(f"{root} holds {len(kernels)} kernels in boot/, not one")
+        return cls(root, kernels[0].name.removeprefix("vmlinuz-"))
+
+    def fault(self) -> str | None:
+        """Say why no guest can boot from it, or return None: a file is not what md5sums say.
+
+        Or a module is missing, or the package's lists cannot be read.
+        """
         try:
             lines = (self.root / "DEBIAN" / "md5sums").read_text().splitlines()
             wanted = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
@@ -143,11 +160,31 @@ class Kernel:
                 with path.open("rb") as file:
                     # Guards against a damaged disk, as dpkg itself does; not a matter of security.
                     digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
-                if wanted.get(str(path.relative_to(self.root))) != digest.hexdigest():
-                    return False
-        except (OSError, ValueError, UnavailableError):
-            return False
-        return True
+                name = str(path.relative_to(self.root))
+                if wanted.get(name) != digest.hexdigest():
+                    return f"{name} is not what the package's own md5sums say"
+        except (OSError, ValueError, lzma.LZMAError, UnavailableError) as error:
+            return str(error)
+        return None
+
+
+def module_content(path: Path) -> bytes:
+    """Return a module as insmod of busybox reads it: plain."""
+    content = path.read_bytes()
+    # Debian compresses modules from trixie on.
+    return lzma.decompress(content) if path.suffix == ".xz" else content
+
+
+def _name(path: Path) -> str:
+    """Name a module as the kernel does: its file may be called with hyphens."""
+    return path.name.split(".ko")[0].replace("-", "_")
+
+
+def _depends(path: Path) -> list[str]:
+    """Read what a module says of itself, in its section .modinfo."""
+    found = re.search(rb"\0depends=([\w,-]*)\0", module_content(path))
+    names = found[1].decode().replace("-", "_") if found else ""
+    return [name for name in names.split(",") if name]
 
 
 def _directory(cache: Path) -> Path:
