@@ -63,6 +63,9 @@ class CachedFile {
   bool prefetch_group(std::uint64_t group_index);
   // The file goes away when it is closed: nothing is written back, and nothing to be rebuilt.
   void discard();
+  // Looks again at what tells the file from others, where that may change: on an overlay with the
+  // first opening for writing, without handle and birth with every entry of its folder.
+  void renew_mark();
   // Whether the file that the entry is about has been deleted.
   bool has_no_name() const;
   // What the last handle in the job does. What cannot be written stays, also in the redo log.

@@ -1,6 +1,7 @@
 // What survives: sync, checkpoint, truncation, stepping aside, and the end of a file's stay.
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 
 #include "../posix/real.h"
@@ -10,7 +11,15 @@
 namespace nvio {
 
 FileIdentity CachedFile::identity() const {
-  return {entry_.device, entry_.inode, entry_.path, entry_.deleted.load() != 0};
+  return {entry_.device, entry_.inode, entry_.path, entry_.deleted.load() != 0, entry_.mark};
+}
+
+void CachedFile::renew_mark() {
+  if (entry_.mark.handle_length != 0 || write_fd_ < 0) return;
+  const FileMark now = mark_of(write_fd_, entry_.path);
+  if (std::memcmp(&now, &entry_.mark, sizeof now) == 0) return;
+  const std::lock_guard guard(entry_.lock);
+  entry_.mark = now;
 }
 
 bool CachedFile::has_log_records() const {
@@ -56,6 +65,7 @@ void CachedFile::publish(const LogPosition& position) {
 // to lose, and a store that has no room for a log goes without.
 int CachedFile::start_log() {
   LogPosition position = entry_.log;
+  if (!entry_.mark.tells_apart() && write_fd_ >= 0) entry_.mark = mark_of(write_fd_, entry_.path);
   if (position.epoch != 0) entry_.log_in_doubt.store(1);
   if (const int error = LogWriter(*log_medium_, position).start(identity())) return error;
   publish(position);

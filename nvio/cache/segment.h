@@ -56,7 +56,9 @@ struct FileEntry {
   std::uint32_t references;  // processes' handles on it
   std::uint64_t device;
   std::uint64_t inode;
-  char path[kMaxPath];              // as opened, absolute; for recovery
+  FileMark mark;
+  std::atomic<std::uint32_t> superseded;  // 1: the inode's number is another file's by now
+  char path[kMaxPath];                    // as opened, absolute; for recovery
   std::atomic<std::uint64_t> size;  // bytes, as the job sees it: the real file's may lag behind
   std::atomic<std::uint64_t> real_size;  // the real file holds nothing of ours beyond this
   // Counts blocks that left the cache: a read that went round the cache meanwhile starts again.
@@ -143,7 +145,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 8;
+constexpr std::uint32_t kSegmentVersion = 9;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

@@ -180,10 +180,20 @@ std::uint32_t Session::find(const struct stat& status) {
   for (std::uint32_t i = 0; i < segment_->used_files(); ++i) {
     const FileEntry& entry = segment_->file(i);
     if (entry.used.load(std::memory_order_acquire) != 0 && entry.inode == status.st_ino &&
-        entry.device == status.st_dev) {
+        entry.device == status.st_dev && entry.superseded.load() == 0) {
       return i;
     }
   }
+  return kNone;
+}
+
+// The entry of the file behind the descriptor, or kNone. A process that was killed lets go of its
+// file, but not of its entry: by now the inode's number may be another file's. The lock of the
+// table must be held.
+std::uint32_t Session::find_open(int fd, const struct stat& status) {
+  const std::uint32_t known = find(status);
+  if (known == kNone || !is_surely_another(segment_->file(known).mark, fd)) return known;
+  segment_->file(known).superseded.store(1);
   return kNone;
 }
 
@@ -199,6 +209,7 @@ CachedFile* Session::acquire_entry(std::uint32_t index, int fd, const struct sta
     }
   }
   files_[index]->lend(fd);
+  files_[index]->renew_mark();
   std::erase_if(unwritten_, [index](const auto& kept) { return kept->index() == index; });
   ++handles_[index];
   return files_[index].get();
@@ -211,7 +222,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
   const std::lock_guard guard(mutex_);
   SegmentHeader& header = segment_->header();
   const std::lock_guard table(header.files);
-  const std::uint32_t known = find(status);
+  const std::uint32_t known = find_open(fd, status);
   if (known != kNone) return acquire_entry(known, fd, status);
   if (has_overflowed()) return nullptr;
   for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
@@ -221,6 +232,8 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.references = 0;
     entry.device = status.st_dev;
     entry.inode = status.st_ino;
+    entry.mark = mark_of(fd, path);
+    entry.superseded.store(0);
     std::memset(entry.path, 0, sizeof entry.path);
     std::memcpy(entry.path, path.data(), path.size());
     const auto size = static_cast<std::uint64_t>(status.st_size);
@@ -267,7 +280,7 @@ CachedFile* Session::acquire_if_open(int fd, const struct stat& status) {
   if (find(status) == kNone) return nullptr;
   const std::lock_guard guard(mutex_);
   const std::lock_guard table(segment_->header().files);
-  const std::uint32_t index = find(status);
+  const std::uint32_t index = find_open(fd, status);
   return index == kNone ? nullptr : acquire_entry(index, fd, status);
 }
 

@@ -86,6 +86,7 @@ class Session {
   bool drop_slot(std::uint32_t slot);
   bool drop_if_deleted(CachedFile& file);
   void remove_folder();
+  std::uint32_t find_open(int fd, const struct stat& status);
   CachedFile* acquire_entry(std::uint32_t index, int fd, const struct stat& status);
   std::string log_path(const FileEntry& entry) const;
   void leave();

@@ -79,6 +79,13 @@ int main_throwing(int argc, char** argv) {
                             "Also write what came after the last sync, if the machine is still up");
   recover_command->add_flag("--dry-run", options.dry_run, "Say what would be done, change nothing");
   recover_command->add_flag("--keep", options.keep, "Leave the store in place afterwards");
+  recover_command->add_option(
+      "--to", options.to,
+      "Folder for what cannot go to its file, since that is gone or another "
+      "one has its name: new files, with holes where the store has nothing");
+  recover_command->add_flag("--force", options.force,
+                            "Write to a file of which its file system does not tell whether it is "
+                            "still the one that was cached");
 
   CLI::App* inspect_command =
       app.add_subcommand("inspect", "Describe a store's folder; changes nothing");

@@ -5,13 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "file_mark.h"
+
 namespace nvio {
 
 static_assert(std::endian::native == std::endian::little,
               "the redo log is written as it stands in memory: port log_format.h first");
 
 constexpr char kLogMagic[8] = {'n', 'v', 'i', 'o', 'r', 'e', 'd', 'o'};
-constexpr std::uint32_t kLogVersion = 2;
+constexpr std::uint32_t kLogVersion = 3;
 constexpr std::uint64_t kSuperblockSize = 4096;  // two of them, at 0 and 4096
 constexpr std::uint64_t kFirstRecord = 2 * kSuperblockSize;
 constexpr std::uint32_t kRecordMagic = 0x4352564e;  // "NVRC"
@@ -29,11 +31,12 @@ struct Superblock {
   std::uint64_t epoch;   // records of other epochs are from before, and void
   std::uint64_t device;  // of the file the log is for
   std::uint64_t inode;
-  std::uint32_t flags;                                           // kFileDeleted
-  std::uint32_t path_length;                                     // bytes of `path`
-  char path[1024];                                               // absolute; no terminating zero
-  char unused[4096 - 8 - 4 - 4 - 8 - 8 - 8 - 4 - 4 - 1024 - 4];  // zeros
-  std::uint32_t checksum;                                        // CRC32C of all before
+  std::uint32_t flags;        // kFileDeleted
+  std::uint32_t path_length;  // bytes of `path`
+  char path[1024];            // absolute; no terminating zero
+  FileMark mark;
+  char unused[4096 - 8 - 4 - 4 - 8 - 8 - 8 - 4 - 4 - 1024 - 160 - 4];  // zeros
+  std::uint32_t checksum;                                              // CRC32C of all before
 };
 static_assert(sizeof(Superblock) == kSuperblockSize);
 

@@ -74,14 +74,16 @@ ParsedLog read_log(std::span<const std::byte> bytes) {
   }
   if (best->version != kLogVersion) {
     log.why = "written in version " + std::to_string(best->version) +
-              " of the format; this nvio reads version " + std::to_string(kLogVersion);
+              " of the format, by another nvio; this one reads version " +
+              std::to_string(kLogVersion) +
+              ": recover the store with the nvio that the job ran with";
     return log;
   }
   log.usable = true;
   log.state = best->state;
   log.epoch = best->epoch;
   log.file = {best->device, best->inode, std::string(best->path, best->path_length),
-              (best->flags & kFileDeleted) != 0};
+              (best->flags & kFileDeleted) != 0, best->mark};
 
   std::vector<RedoStep> pending;
   std::uint64_t at = kFirstRecord;

@@ -25,6 +25,7 @@ Superblock LogWriter::superblock(LogState state, const FileIdentity& file) const
   block.flags = file.deleted ? kFileDeleted : 0;
   block.path_length = static_cast<std::uint32_t>(std::min(file.path.size(), sizeof block.path));
   std::memcpy(block.path, file.path.data(), block.path_length);
+  block.mark = file.mark;
   block.checksum = crc32c(&block, offsetof(Superblock, checksum));
   return block;
 }

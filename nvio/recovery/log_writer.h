@@ -26,6 +26,7 @@ struct FileIdentity {
   std::uint64_t inode = 0;
   std::string path;  // absolute
   bool deleted = false;
+  FileMark mark{};
 };
 
 class LogWriter {

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 
 #include "../cache/segment.h"
 #include "../posix/real.h"
 #include "store_folder.h"
+#include "target.h"
 
 namespace nvio {
 namespace {
@@ -37,29 +37,51 @@ class StoreLock {
   bool busy_ = false;
 };
 
-// Opens the file that was cached, if it is still the one; else -1 and a sentence.
-int open_target(const FileIdentity& file, std::string& why) {
-  const int fd = real().open(file.path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) {
-    why = failed("cannot open it");
-    return -1;
+// Calls visit(offset, data, length) for each run of bytes of a file that is only in the working
+// memory, or there in its last state.
+template <typename Visit>
+void each_latest(Segment& segment, std::uint32_t file, Visit&& visit) {
+  const std::uint64_t size = segment.file(file).size.load();
+  for (std::uint32_t i = 0; i < segment.used_groups(); ++i) {
+    const Group& group = segment.group(i);
+    if (group.file != file) continue;
+    for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
+      const std::uint32_t slot = group.slot[place];
+      if (slot >= segment.used_slots()) continue;
+      const Slot& state = segment.slot(slot);
+      // A group that was taken and not yet filled in names slots of others.
+      if (state.group.load() != i || state.place != place) continue;
+      const auto logged = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
+      const auto pages = static_cast<std::uint16_t>(state.dirty_pages | logged);
+      const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
+      for (std::uint64_t page = 0; page < kBlockSize / kPageSize; ++page) {
+        if ((pages >> page & 1) == 0) continue;
+        // The log, just replayed, may be older than what was written back of its pages.
+        const Bits bits = (logged >> page & 1) != 0 ? segment.valid(slot) : segment.dirty(slot);
+        bits.each_run(page * kPageSize, (page + 1) * kPageSize,
+                      [&](std::size_t from, std::size_t to) {
+                        const std::uint64_t offset = base + from;
+                        if (offset >= size) return;
+                        visit(offset, segment.block(slot) + from,
+                              std::min<std::uint64_t>(to - from, size - offset));
+                      });
+      }
+    }
   }
-  struct stat status {};
-  if (real().fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_ino == file.inode) {
-    return fd;
-  }
-  why = "there is another file of this name now; it is left alone";
-  real().close(fd);
-  return -1;
 }
 
-// The dirty bytes of the working memory, written to their files. `targets`: path to report line.
-void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport& report) {
+void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport& report,
+                  std::vector<std::string>& made) {
   for (std::uint32_t index = 0; index < segment.used_files(); ++index) {
     const FileEntry& entry = segment.file(index);
     if (entry.used.load() == 0 || entry.deleted.load() != 0) continue;
     const FileIdentity file{entry.device, entry.inode,
-                            std::string(entry.path, strnlen(entry.path, kMaxPath)), false};
+                            std::string(entry.path, strnlen(entry.path, kMaxPath)), false,
+                            entry.mark};
+    std::uint64_t bytes = 0;
+    each_latest(segment, index,
+                [&](std::uint64_t, const char*, std::size_t length) { bytes += length; });
+    if (bytes == 0) continue;
     auto line = std::find_if(report.files.begin(), report.files.end(),
                              [&](const RecoveredFile& known) { return known.path == file.path; });
     if (line == report.files.end()) {
@@ -67,55 +89,18 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
       line = report.files.end() - 1;
       line->path = file.path;
     }
-    int fd = -1;
-    for (std::uint32_t i = 0; i < segment.used_groups(); ++i) {
-      const Group& group = segment.group(i);
-      if (group.file != index) continue;
-      for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
-        const std::uint32_t slot = group.slot[place];
-        if (slot >= segment.used_slots()) continue;
-        const Slot& state = segment.slot(slot);
-        // A group that was taken and not yet filled in names slots of others.
-        if (state.group.load() != i || state.place != place) continue;
-        const auto logged = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
-        const auto pages = static_cast<std::uint16_t>(state.dirty_pages | logged);
-        if (pages == 0) continue;
-        if (fd < 0 && line->problem.empty()) fd = open_target(file, line->problem);
-        if (fd < 0) continue;
-        const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
-        for (std::uint64_t page = 0; page < kBlockSize / kPageSize; ++page) {
-          if ((pages >> page & 1) == 0) continue;
-          // The log, just replayed, may be older than what was written back of its pages.
-          const Bits bits = (logged >> page & 1) != 0 ? segment.valid(slot) : segment.dirty(slot);
-          bits.each_run(
-              page * kPageSize, (page + 1) * kPageSize, [&](std::size_t from, std::size_t to) {
-                const std::uint64_t offset = base + from;
-                const std::uint64_t size = entry.size.load();
-                if (offset >= size) return;
-                const std::size_t length = std::min<std::uint64_t>(to - from, size - offset);
-                if (!options.dry_run && write_fully(fd, segment.block(slot) + from, length,
-                                                    static_cast<off_t>(offset)) < 0) {
-                  line->problem = failed("cannot write it");
-                }
-                line->latest_bytes += length;
-              });
-        }
-      }
-    }
-    if (fd >= 0) {
-      if (!options.dry_run && real().fsync(fd) != 0 && line->problem.empty()) {
-        line->problem = failed("cannot make it durable");
-      }
-      real().close(fd);
-    }
-    if (line->latest_bytes == 0 && line->syncs == 0 && line->problem.empty()) {
-      report.files.erase(line);
-    }
+    line->latest_bytes += bytes;
+    if (!line->problem.empty()) continue;
+    Target target(file, options, *line, made);
+    each_latest(segment, index, [&](std::uint64_t offset, const char* data, std::size_t length) {
+      target.write(offset, data, length);
+    });
+    target.finish(0);
   }
 }
 
 RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
-                          const RecoverOptions& options) {
+                          const RecoverOptions& options, std::vector<std::string>& made) {
   RecoveredFile file;
   file.path = folder.path_of(name);
   const std::vector<std::byte> bytes = folder.read(name, file.problem);
@@ -130,15 +115,11 @@ RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
   file.synced_bytes = log.bytes;
   file.was_flushing = log.state == LogState::flushing;
   if (log.syncs == 0 || log.file.deleted) return file;
-  const int fd = open_target(log.file, file.problem);
-  if (fd < 0) return file;
-  if (!options.dry_run) {
-    if (const int error = replay(log, fd); error != 0) {
-      errno = error;
-      file.problem = failed("cannot write it");
-    }
+  Target target(log.file, options, file, made);
+  for (const RedoStep& step : log.steps) {
+    target.write(step.offset, step.data.data(), step.data.size());
   }
-  real().close(fd);
+  target.finish(log.file_size);
   return file;
 }
 
@@ -148,22 +129,6 @@ bool RecoverReport::good() const {
   return problem.empty() && std::all_of(files.begin(), files.end(), [](const RecoveredFile& file) {
            return file.problem.empty();
          });
-}
-
-int replay(const ParsedLog& log, int fd) {
-  for (const RedoStep& step : log.steps) {
-    if (write_fully(fd, step.data.data(), step.data.size(), static_cast<off_t>(step.offset)) < 0) {
-      return errno;
-    }
-  }
-  struct stat status {};
-  if (real().fstat(fd, &status) != 0) return errno;
-  // Bytes at the end that were never written are a hole that the size alone makes.
-  if (static_cast<std::uint64_t>(status.st_size) < log.file_size &&
-      real().ftruncate(fd, static_cast<off_t>(log.file_size)) != 0) {
-    return errno;
-  }
-  return real().fsync(fd) == 0 ? 0 : errno;
 }
 
 std::string why_no_store(const std::string& path) { return StoreFolder(path).why_no_store(); }
@@ -182,7 +147,10 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
     return report;
   }
   const std::vector<std::string> logs = folder.logs();
-  for (const std::string& name : logs) report.files.push_back(recover_log(folder, name, options));
+  std::vector<std::string> made;
+  for (const std::string& name : logs) {
+    report.files.push_back(recover_log(folder, name, options, made));
+  }
 
   if (folder.has("segment")) {
     std::string why;
@@ -194,7 +162,7 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
       report.remarks.push_back(
           "the machine restarted since: what was written after the last sync is not trusted");
     } else if (options.latest) {
-      write_latest(*segment, options, report);
+      write_latest(*segment, options, report, made);
     }
   }
   if (!report.good() || options.dry_run || options.keep) return report;
@@ -206,24 +174,26 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
 
 std::string describe(const RecoverReport& report, bool planned) {
   std::string text;
-  const char* verb = planned ? "would replay " : "replayed ";
   for (const RecoveredFile& file : report.files) {
+    const bool refused = !file.problem.empty();
     text += file.path + ": ";
-    if (!file.problem.empty()) {
-      text += "NOT rebuilt: " + file.problem + "\n";
-      continue;
-    }
-    text += verb + std::to_string(file.syncs) + " syncs, " + std::to_string(file.synced_bytes) +
-            " bytes";
+    if (refused) text += "NOT rebuilt: " + file.problem + "; not replayed: ";
+    if (!refused) text += planned ? "would replay " : "replayed ";
+    text += std::to_string(file.syncs) + " syncs, " + std::to_string(file.synced_bytes) + " bytes";
     if (file.latest_bytes != 0) {
       text += "; and " + std::to_string(file.latest_bytes) + " bytes written after the last sync";
     }
     if (file.was_flushing) text += "; a write-back was under way";
+    if (!refused && !file.instead.empty())
+      text += "; into " + file.instead + ", the file is left alone";
     text += "\n";
   }
   for (const std::string& remark : report.remarks) text += "note: " + remark + "\n";
   if (report.files.empty()) text += "nothing was left to rebuild\n";
-  if (!report.good()) text += "the store stays until every file could be rebuilt\n";
+  if (!report.good())
+    text +=
+        "the store stays until every file could be rebuilt (--to FOLDER: what has no "
+        "file to go to is written there)\n";
   return text;
 }
 

@@ -15,12 +15,17 @@ struct RecoverOptions {
   bool latest = false;
   bool dry_run = false;  // say what would be done, change nothing
   bool keep = false;     // leave the store's folder as it is afterwards
-  bool locked = false;   // the caller holds the lock that excludes running processes of the job
+  bool force = false;  // write where it is in doubt whether a file is still the one that was cached
+  // Where what cannot go to its file is written: TO/PATH, holes where the store has nothing. Empty:
+  // nowhere.
+  std::string to;
+  bool locked = false;  // the caller holds the lock that excludes running processes of the job
 };
 
 // What was done to one file.
 struct RecoveredFile {
   std::string path;
+  std::string instead;             // where it was written, not being the file of this path
   std::uint64_t syncs = 0;         // completed syncs that were replayed
   std::uint64_t synced_bytes = 0;  // payload of their records
   std::uint64_t latest_bytes = 0;  // of the working memory, with `latest`
@@ -42,9 +47,6 @@ RecoverReport recover(const std::string& folder, const RecoverOptions& options);
 
 // The report for people, a line a file. `planned`: in the words of a dry run.
 std::string describe(const RecoverReport& report, bool planned);
-
-// Replays one parsed log onto an open file. Returns an errno value.
-int replay(const ParsedLog& log, int fd);
 
 // Why there is no store at a folder, in a sentence; empty if there is one.
 std::string why_no_store(const std::string& folder);

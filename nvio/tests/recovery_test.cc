@@ -69,6 +69,7 @@ TEST_F(RecoveryTest, ReplaysLogsInTheOrderOfTheirNumbers) {
   const int fd = open_file();
   struct stat status {};
   ASSERT_EQ(fstat(fd, &status), 0);
+  const FileMark mark = mark_of(fd, path_);
   ::close(fd);
   fs::create_directory(folder());
   fs::permissions(folder(), fs::perms::owner_all);
@@ -79,7 +80,7 @@ TEST_F(RecoveryTest, ReplaysLogsInTheOrderOfTheirNumbers) {
     ASSERT_NE(medium, nullptr) << why;
     LogPosition position;
     LogWriter writer(*medium, position);
-    ASSERT_EQ(writer.start({status.st_dev, status.st_ino, path_, false}), 0);
+    ASSERT_EQ(writer.start({status.st_dev, status.st_ino, path_, false, mark}), 0);
     ASSERT_EQ(writer.extent(0, text.data(), text.size()), 0);
     ASSERT_EQ(writer.commit(text.size()), 0);
   }
@@ -101,6 +102,124 @@ TEST_F(RecoveryTest, TakesNoBlockForThatOfAGroupThatWasOnlyTaken) {
   const RecoverReport report = recover(folder(), options);
   EXPECT_TRUE(report.good()) << describe(report, false);
   EXPECT_TRUE(file_content() == "first" + std::string(kGroupSize - 5, '\0') + "second");
+}
+
+// A new file of the old one's name that the file system gave the old one's inode, as ext4 does at
+// once.
+class ReusedInodeTest : public RecoveryTest {
+ protected:
+  void be_replaced(int fd, const std::string& content) {
+    struct stat before {};
+    ASSERT_EQ(fstat(fd, &before), 0);
+    ::close(fd);
+    fs::remove(path_);
+    for (int i = 0; i < 100; ++i) {
+      std::ofstream(path_) << content;
+      struct stat now {};
+      ASSERT_EQ(stat(path_.c_str(), &now), 0);
+      if (now.st_ino == before.st_ino) return;
+      fs::rename(path_, root_ + "/other" + std::to_string(i));
+    }
+    std::ofstream(path_) << content;
+  }
+};
+
+TEST_F(ReusedInodeTest, NothingIsReplayedIntoANewFileOfTheSameInode) {
+  for (const bool latest : {false, true}) {
+    const int fd = open_file();
+    be_killed_after(fd, [latest](CachedFile& file) {
+      file.write(0, "of the old file", 15);
+      if (!latest) file.sync();
+    });
+    be_replaced(fd, "new");
+    RecoverOptions options;
+    options.latest = latest;
+    const RecoverReport report = recover(folder(), options);
+    EXPECT_FALSE(report.good());
+    EXPECT_NE(describe(report, false).find("another file of this name"), std::string::npos);
+    EXPECT_NE(describe(report, false).find("15 bytes"), std::string::npos) << "what is not written";
+    EXPECT_EQ(file_content(), "new");
+    options.to = root_ + "/saved" + (latest ? "-latest" : "");
+    EXPECT_TRUE(recover(folder(), options).good());
+    EXPECT_EQ(file_content(), "new");
+    std::ifstream saved(options.to + path_);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(saved), {}), "of the old file");
+    EXPECT_FALSE(fs::exists(folder()));
+    fs::remove(path_);
+  }
+}
+
+// The table of a job whose other processes live on.
+TEST_F(ReusedInodeTest, NothingOfAKilledProcesssFileIsServedInItsPlace) {
+  const auto survivor = join();
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) { file.write(0, "of the old file", 15); });
+  be_replaced(fd, "new");
+  const int fresh = open_file();
+  CachedFile* file = survivor->acquire(fresh, path_, settings_.file);
+  ::close(fresh);
+  ASSERT_NE(file, nullptr);
+  std::string got(15, ' ');
+  EXPECT_EQ(file->read(0, got.data(), got.size()), 3);
+  EXPECT_EQ(file->write(3, "er", 2), 2);
+  EXPECT_EQ(survivor->release(file), 0);
+  EXPECT_EQ(file_content(), "newer");
+}
+
+TEST_F(RecoveryTest, WhatIsForcedIsNotWhatIsKnownToBeAnother) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "synced", 6);
+    file.sync();
+  });
+  ::close(fd);
+  std::ofstream(path_ + ".new") << "new";
+  fs::rename(path_ + ".new", path_);
+  RecoverOptions options;
+  options.force = true;
+  EXPECT_FALSE(recover(folder(), options).good());
+  EXPECT_EQ(file_content(), "new");
+}
+
+TEST_F(RecoveryTest, WhatIsSavedElsewhereReplacesNothing) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "synced", 6);
+    file.sync();
+  });
+  ::close(fd);
+  fs::rename(path_, path_ + ".moved");
+  std::ofstream(path_) << "new";
+  RecoverOptions options;
+  options.to = "/";
+  EXPECT_FALSE(recover(folder(), options).good());
+  EXPECT_EQ(file_content(), "new");
+}
+
+TEST(FileMark, HandleAndBirthMustBothAgreeAndAFolderThatNothingChangedDoesForThem) {
+  FileMark one{};
+  one.birth = 5;
+  one.handle_type = 1;
+  one.handle_length = 8;
+  one.handle[7] = std::byte{1};
+  EXPECT_EQ(is_same_file(one, one), Same::yes);
+  FileMark other = one;
+  other.handle[7] = std::byte{2};
+  EXPECT_EQ(is_same_file(one, other), Same::no);
+  other = one;
+  other.birth = 6;
+  EXPECT_EQ(is_same_file(one, other), Same::no);
+  other.birth = 0;
+  EXPECT_EQ(is_same_file(one, other), Same::yes);
+  EXPECT_EQ(is_same_file(FileMark{}, FileMark{}), Same::in_doubt);
+  FileMark beside{};
+  beside.folder = 2;
+  beside.folder_changed = 7;
+  EXPECT_EQ(is_same_file(beside, beside), Same::yes);
+  EXPECT_EQ(is_same_file(beside, one), Same::in_doubt);
+  other = beside;
+  ++other.folder_changed;
+  EXPECT_EQ(is_same_file(beside, other), Same::in_doubt);
 }
 
 }  // namespace

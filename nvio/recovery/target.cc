@@ -1,0 +1,93 @@
+#include "target.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "../posix/real.h"
+
+namespace nvio {
+
+Target::Target(const FileIdentity& file, const RecoverOptions& options, RecoveredFile& line,
+               std::vector<std::string>& made)
+    : file_(file), options_(options), line_(line) {
+  std::string why;
+  fd_ = open_itself(why);
+  if (fd_ < 0 && !options_.to.empty()) {
+    line_.instead = options_.to + file_.path;
+    if (!options_.dry_run) fd_ = open_instead(made, why);
+    if (fd_ >= 0 || options_.dry_run) why.clear();
+  }
+  line_.problem = why;
+}
+
+Target::~Target() {
+  if (fd_ >= 0) real().close(fd_);
+}
+
+int Target::open_itself(std::string& why) const {
+  const int fd = real().open(file_.path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    why = failed("cannot open it");
+    return -1;
+  }
+  struct stat status {};
+  Same same = Same::no;
+  if (real().fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_ino == file_.inode) {
+    same = is_same_file(file_.mark, mark_of(fd, file_.path));
+  }
+  if (same == Same::yes || (same == Same::in_doubt && options_.force)) return fd;
+  why = same == Same::no
+            ? "there is another file of this name now; it is left alone"
+            : "whether this is still the file that was cached cannot be told on its file system "
+              "once something was made or removed beside it; it is left alone (if it is: --force)";
+  real().close(fd);
+  return -1;
+}
+
+// What lies there already is not ours, unless this recovery made it.
+int Target::open_instead(std::vector<std::string>& made, std::string& why) const {
+  const std::string& path = line_.instead;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  const bool is_ours = std::find(made.begin(), made.end(), path) != made.end();
+  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (is_ours ? 0 : O_CREAT | O_EXCL);
+  const int fd = real().open(path.c_str(), flags, 0600);
+  if (fd < 0) why += failed("; cannot make " + path);
+  if (fd >= 0 && !is_ours) made.push_back(path);
+  return fd;
+}
+
+void Target::write(std::uint64_t offset, const void* data, std::size_t length) {
+  constexpr std::size_t kMost = 1 << 20;
+  if (fd_ < 0 || options_.dry_run) return;
+  if (offset != from_ + pending_.size() || pending_.size() + length > kMost) write_out();
+  if (pending_.empty()) from_ = offset;
+  const auto* bytes = static_cast<const char*>(data);
+  pending_.insert(pending_.end(), bytes, bytes + length);
+}
+
+void Target::write_out() {
+  if (!pending_.empty() && line_.problem.empty() &&
+      write_fully(fd_, pending_.data(), pending_.size(), static_cast<off_t>(from_)) < 0) {
+    line_.problem = failed("cannot write it");
+  }
+  pending_.clear();
+}
+
+void Target::finish(std::uint64_t size) {
+  if (fd_ < 0 || options_.dry_run) return;
+  write_out();
+  struct stat status {};
+  // Bytes at the end that were never written are a hole that the size alone makes.
+  const bool done = real().fstat(fd_, &status) == 0 &&
+                    (static_cast<std::uint64_t>(status.st_size) >= size ||
+                     real().ftruncate(fd_, static_cast<off_t>(size)) == 0) &&
+                    real().fsync(fd_) == 0;
+  if (!done && line_.problem.empty()) line_.problem = failed("cannot make it durable");
+}
+
+}  // namespace nvio

@@ -1,0 +1,41 @@
+// Where recovery writes the bytes of one file: to the file itself, if it is still the one that was
+// cached; else, where the user named a folder for that, to a new file there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "recover.h"
+
+namespace nvio {
+
+class Target {
+ public:
+  // Opens it. Where it cannot be had, `line` says why, and nothing is written. `made`: the new
+  // files of this recovery so far.
+  Target(const FileIdentity& file, const RecoverOptions& options, RecoveredFile& line,
+         std::vector<std::string>& made);
+  ~Target();
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
+
+  // What adjoins goes in one call, up to 1 MiB. Bytes of length 0 are none.
+  void write(std::uint64_t offset, const void* data, std::size_t length);
+  // At the end: the file is `size` bytes long at least, and durable.
+  void finish(std::uint64_t size);
+
+ private:
+  int open_itself(std::string& why) const;
+  int open_instead(std::vector<std::string>& made, std::string& why) const;
+  void write_out();
+
+  const FileIdentity& file_;
+  const RecoverOptions& options_;
+  RecoveredFile& line_;
+  int fd_ = -1;
+  std::uint64_t from_ = 0;
+  std::vector<char> pending_;
+};
+
+}  // namespace nvio
