@@ -10,6 +10,7 @@ import pytest
 
 from tare import claims
 from tare.claims import Workshop
+from tare.stats.bounds import Kept
 
 RESULT: dict[str, Any] = {
     "wanted": 3, "done": 3, "failed": 0, "holds": True,
@@ -41,12 +42,14 @@ def test_a_whole_campaign_holds_and_each_of_its_parts_was_told(tmp_path: Path) -
     assert json.dumps(found.as_json())
 
 
-@pytest.mark.parametrize(("status", "holds"), [(1, False), (3, None)])
-def test_failures_and_missing_parts_are_results(
-    tmp_path: Path, status: int, holds: bool | None
+@pytest.mark.parametrize(
+    ("status", "holds", "verdict"), [(1, False, Kept.FAILS), (3, None, Kept.UNDECIDED)]
+)
+def test_a_failure_breaks_the_claim_and_missing_parts_leave_it_undecided(
+    tmp_path: Path, status: int, holds: bool | None, verdict: Kept
 ) -> None:
     found = claims.by_id("C1").check(workshop(tmp_path, [], status, holds=holds, done=2))
-    assert not found.holds
+    assert found.verdict is verdict
     assert "2 of 3 parts done" in found.figure
 
 

@@ -11,15 +11,16 @@ import pytest
 from tare.cell import Cell
 from tare.claims import Workshop, migration
 from tare.claims.migration import (
-    _Bound,
     _counted,
     _extra_cpu,
     _idle,
     _judge,
     _judge_downtime,
+    _Limit,
     _Trials,
 )
 from tare.record import Trial
+from tare.stats.bounds import Kept
 
 BLOCKS = 8
 
@@ -53,38 +54,43 @@ def result(**arms: dict[str, float]) -> _Trials:
 
 def test_a_bound_holds_where_the_whole_interval_keeps_it():
     found = result(plain={"wire": 100.0}, pageshare={"wire": 10.0})
-    kept = _Bound("wire", "pageshare", "plain", 0.12, {"guest": "web"})
-    broken = _Bound("wire", "pageshare", "plain", 0.0999, {"guest": "web"})
-    assert _judge(found, (kept,))[0]
-    holds, lines, data = _judge(found, (kept, broken))
-    assert not holds
-    assert "(wanted 0.0999)" in lines[1]
-    assert data["web pageshare / plain, wire"]["blocks"] == BLOCKS
+    kept = _Limit("wire", "pageshare", "plain", 0.12, {"guest": "web"})
+    broken = _Limit("wire", "pageshare", "plain", 0.0999, {"guest": "web"})
+    assert _judge(found, (kept,)).result().holds
+    judged = _judge(found, (kept, broken)).result()
+    assert judged.verdict is not Kept.HOLDS
+    assert "(wanted at most 0.0999" in judged.figure
+    assert judged.data["bounds"]["web pageshare / plain, wire"]["blocks"] == BLOCKS
 
 
 def test_an_arm_that_was_never_measured_keeps_no_bound():
     found = result(plain={"wire": 100.0}, pageshare={})
-    bound = _Bound("wire", "pageshare", "plain", 1000.0, {"guest": "web"})
-    assert not _judge(found, (bound,))[0]
+    bound = _Limit("wire", "pageshare", "plain", 1000.0, {"guest": "web"})
+    judged = _judge(found, (bound,)).result()
+    assert judged.verdict is Kept.UNDECIDED
+    assert "0 blocks give no interval" in judged.figure
 
 
 def test_the_longest_standstill_counts_against_plains_or_the_limit():
     ms = 1e6
     short = result(plain={"downtime": 100 * ms}, pageshare={"downtime": 330 * ms})
-    assert _judge_downtime(short, "web")[0]
+    assert _judge_downtime(short, "web").result().holds
     long = result(plain={"downtime": 100 * ms}, pageshare={"downtime": 360 * ms})
-    assert not _judge_downtime(long, "web")[0]
+    assert _judge_downtime(long, "web").result().verdict is Kept.FAILS
     slow_before = result(plain={"downtime": 400 * ms}, pageshare={"downtime": 420 * ms})
-    assert _judge_downtime(slow_before, "web")[0]
+    assert _judge_downtime(slow_before, "web").result().holds
 
 
 def test_processor_time_beyond_plain_is_of_a_gib():
     found = result(
         plain={"cpu": 1e9, "wire": float(2**30)}, pageshare={"cpu": 2e9, "wire": float(2**30)}
     )
-    high, said = _extra_cpu(found, {"guest": "web"})
-    assert high == pytest.approx(1.0, rel=0.1)
-    assert "s/GiB beyond plain" in said
+    assert _extra_cpu(found, {"guest": "web"}).found.high == pytest.approx(1.0, rel=0.1)
+
+
+def test_processor_time_of_memory_that_was_not_moved_is_undecided():
+    found = result(plain={"cpu": 1e9}, pageshare={"cpu": 2e9})
+    assert _extra_cpu(found, {"guest": "web"}).kept is Kept.UNDECIDED
 
 
 def test_what_senders_counted_is_summed_and_absent_trials_left_out():
@@ -115,7 +121,7 @@ def test_what_guests_left_of_their_host_is_said_beside_times():
     for done in found.of(arm="plain", guest="web"):
         assert done is not None
         done.settings["guests_cpu_share"] = {"migrates": 0.25, "stays": 0.125, "peer": 0.9}
-    holds, lines, data = _idle(found, "web")
-    assert holds
-    assert lines == ["web guests leave idle at the source 0.62"]
-    assert data["web guests leave idle at the source"] == [0.625] * BLOCKS
+    beside = _idle(found, "web")
+    assert beside.counted
+    assert beside.lines == ["web guests leave idle at the source 0.62"]
+    assert beside.data["web guests leave idle at the source"] == [0.625] * BLOCKS

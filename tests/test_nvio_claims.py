@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from tare import process
+from tare.cell import Cell
 from tare.claims import Workshop, by_id
 from tare.claims.run_times import Outcome, judge
-from tare.claims.small_pieces import gain, reaches
+from tare.claims.small_pieces import gain, not_slower
 from tare.stats import paired_ratio
+from tare.stats.bounds import Bound, Kept
 
 
 class Asked:
@@ -19,6 +21,7 @@ class Asked:
 
     def __init__(self, ours: list[float], plain: list[float]) -> None:
         self.ratio = paired_ratio(ours, plain)
+        self.cell = Cell(id="nvio/write", levels={})
 
 
 def test_a_gain_is_the_ratio_the_other_way_round() -> None:
@@ -27,8 +30,17 @@ def test_a_gain_is_the_ratio_the_other_way_round() -> None:
     assert found.low is not None
     assert found.high is not None
     assert found.low < 4.0 < found.high
-    assert reaches(found, 3.5)
-    assert not reaches(found, 4.0)  # the estimate alone is not enough
+    assert Bound("gain", found, least=3.5).kept is Kept.HOLDS
+    assert Bound("gain", found, least=4.0).kept is Kept.UNDECIDED  # the estimate is not enough
+
+
+def test_what_was_not_found_slower_is_not_shown_to_be_no_slower() -> None:
+    noisy = Asked([0.8, 1.3, 1.1, 0.9, 1.25, 0.85, 1.2, 1.0], [1.0] * 8)
+    assert not_slower(noisy).kept is Kept.UNDECIDED  # type: ignore[arg-type]
+    close = Asked([1.0, 1.01, 0.99, 1.02, 0.98, 1.01, 1.0, 0.99], [1.0] * 8)
+    assert not_slower(close).kept is Kept.HOLDS  # type: ignore[arg-type]
+    absent = Asked([1.0], [1.0])
+    assert not_slower(absent).kept is Kept.UNDECIDED  # type: ignore[arg-type]
 
 
 def bench(vnni: bool, product_s: float, planes: tuple[int, int] = (1, 1)) -> str:

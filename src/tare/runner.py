@@ -66,6 +66,7 @@ def run(
     programs: Path,
     cache: Path,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    blocks: int | None = None,
 ) -> Outcome:
     """Run a plan to its end, or from where it stopped.
 
@@ -74,6 +75,7 @@ def run(
         programs: the build directory.
         cache: kept between runs (guest images).
         on_progress: called before every trial and at the end.
+        blocks: run so many in all, however wide the intervals are; to the plan's own end if None.
 
     Raises:
         TareError: it cannot go on: the disk is full, another run writes here, KVM has come or gone.
@@ -95,6 +97,7 @@ def run(
             writer=writer,
             registry=registry,
             scratch=scratch,
+            blocks=blocks,
         ).to_the_end()
 
 
@@ -111,6 +114,7 @@ class _Run:
     writer: Writer
     registry: leftovers.Registry
     scratch: Path
+    blocks: int | None
 
     def __post_init__(self) -> None:
         self._plan: Plan = self.record.plan
@@ -119,7 +123,7 @@ class _Run:
         for trial in self._done.values():
             self._keep_accelerator(trial)
         self._setup_failures: Counter[tuple[tuple[str, str], ...]] = Counter()
-        self._expected_blocks = self._plan.min_blocks
+        self._expected_blocks = self.blocks or self._plan.min_blocks
         self._pace = _Pace(self._plan.block_seconds(self.workload))
         self._counting_left = self._plan.causes_seconds(self.workload)
 
@@ -149,9 +153,9 @@ class _Run:
         return decide(
             analysis.half_widths(self.record),
             blocks=blocks,
-            min_blocks=self._plan.min_blocks,
-            max_blocks=len(self._plan.blocks),
-            target_percent=self.experiment.blocks.until_percent,
+            min_blocks=self.blocks or self._plan.min_blocks,
+            max_blocks=self.blocks or len(self._plan.blocks),
+            target_percent=None if self.blocks else self.experiment.blocks.until_percent,
         )
 
     def _visit(self, block: int, visit: Visit) -> None:

@@ -109,10 +109,14 @@ class Analysis:
         return next(view for view in self.cells if view.cell.id == cell_id)
 
 
-def analyse(record: Record) -> Analysis:
+def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     """Analyse a result, finished or not.
 
     Linear in samples and trials; memory is that of the largest session.
+
+    Args:
+        record: a result.
+        confidence: of the comparisons, the closing accounts and what operations explain.
 
     Raises:
         UsageError: a file of the result is damaged; the message names it.
@@ -130,6 +134,7 @@ def analyse(record: Record) -> Analysis:
         descriptive=DESCRIPTIVE if workload.response_times else tuple(workload.statistics),
         above_below=above_below(declared),
         timed=workload.response_times and declared.unit == "ns",
+        confidence=confidence,
     )
     pairs = tuple(q for q in answered if q.comparison.kind == "a/a")
     questions = tuple(q for q in answered if q.comparison.kind == "effect")
@@ -146,10 +151,10 @@ def analyse(record: Record) -> Analysis:
     budgets = split_by_contrast(experiment, plan, sessions)
     # Accounts are of a request: without requests there is nothing to share them out among.
     asked = [c for c in plan.cells if c.replica == 1] if workload.response_times else []
-    found = (account_for(cell, sessions) for cell in asked)
+    found = (account_for(cell, sessions, confidence) for cell in asked)
     accounts = {account.cell.id: account for account in found if account is not None}
     counted = record.causes()
-    explained = (causes_for(cell, sessions, counted) for cell in asked)
+    explained = (causes_for(cell, sessions, counted, confidence) for cell in asked)
     return Analysis(
         folder=record.folder,
         experiment=experiment,

@@ -54,7 +54,7 @@ class CellAccount:
     """Bytes sent and received by the environment's interface, for each request."""
 
 
-def account_for(cell: Cell, sessions: Sessions) -> CellAccount | None:
+def account_for(cell: Cell, sessions: Sessions, confidence: float = 0.95) -> CellAccount | None:
     """Add up one cell's accounts; None where no trial has one."""
     trials = {b: t for b, t in sessions.trials_of(cell.id).items() if t.status == "ok"}
     if not any(trial.client or trial.server for trial in trials.values()):
@@ -88,7 +88,9 @@ def account_for(cell: Cell, sessions: Sessions) -> CellAccount | None:
         guest["waiting"] = across(_positive(per_request(_sum_of("guest", lambda t: t.wait_ns))))
     return CellAccount(
         cell=cell,
-        closing=closing_account(lines, sessions.column(cell.id, "mean")) if lines else None,
+        closing=closing_account(lines, sessions.column(cell.id, "mean"), confidence)
+        if lines
+        else None,
         by_block={name: tuple(column) for name, column in lines.items()},
         closes=_closes(cell, roles, trials.values()),
         waits=waits,

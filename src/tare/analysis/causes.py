@@ -36,7 +36,7 @@ class CellCauses:
 
 
 def causes_for(
-    cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]
+    cell: Cell, sessions: Sessions, counted: Sequence[CauseSession], confidence: float = 0.95
 ) -> CellCauses | None:
     """Explain one cell's mean response; None where too few counting sessions came to an end."""
     operations = operations_of(cell, sessions, counted)
@@ -49,7 +49,7 @@ def causes_for(
     inflation = None
     if counting:
         inflation = (sum(counting) / len(counting)) / (sum(present) / len(present))
-    return CellCauses(cell, explain(operations, responses), inflation, len(usable))
+    return CellCauses(cell, explain(operations, responses, confidence), inflation, len(usable))
 
 
 def operations_of(

@@ -47,6 +47,7 @@ def ask(
     descriptive: Iterable[str] = DESCRIPTIVE,
     above_below: tuple[Verdict, Verdict] = (Verdict.SLOWER, Verdict.FASTER),
     timed: bool = True,
+    confidence: float = 0.95,
 ) -> tuple[Question, ...]:
     """Answer every comparison of a plan, in its order; A/A pairs included.
 
@@ -58,8 +59,9 @@ def ask(
         descriptive: statistics whose ratios are given beside, without a verdict.
         above_below: what a ratio above 1 means, and one below.
         timed: whether the statistic is a time that the calibrated instrument took.
+        confidence: of every interval.
     """
-    ratios = {c.id: _ratio(sessions, c, statistic) for c in plan.comparisons}
+    ratios = {c.id: _ratio(sessions, c, statistic, confidence) for c in plan.comparisons}
     floors = {
         c.id: instrument_floor((sessions, c.cell), (sessions, c.against)) if timed else None
         for c in plan.comparisons
@@ -79,7 +81,7 @@ def ask(
             against=cells[comparison.against],
             ratio=ratios[comparison.id],
             judgement=judgements.get(comparison.id),
-            others={name: _ratio(sessions, comparison, name) for name in descriptive},
+            others={name: _ratio(sessions, comparison, name, confidence) for name in descriptive},
             instrument_floor_ns=floors[comparison.id],
         )
         for comparison in plan.comparisons
@@ -111,8 +113,11 @@ def half_widths(plan: Plan, sessions: Sessions, statistic: str) -> dict[str, flo
     return {c.id: _ratio(sessions, c, statistic).half_width_percent for c in plan.watched}
 
 
-def _ratio(sessions: Sessions, comparison: Comparison, statistic: str) -> Ratio:
+def _ratio(
+    sessions: Sessions, comparison: Comparison, statistic: str, confidence: float = 0.95
+) -> Ratio:
     return paired_ratio(
         sessions.column(comparison.cell, statistic),
         sessions.column(comparison.against, statistic),
+        confidence,
     )

@@ -15,6 +15,7 @@ from tare import leftovers, process
 from tare.claims import Claim, Result, Workshop
 from tare.command import OWNER_VARIABLE, Command, start_time
 from tare.record import Record
+from tare.stats.bounds import Kept
 
 KILLS = 20
 _EXPERIMENT = """\
@@ -132,7 +133,7 @@ def _check(workshop: Workshop) -> Result:
         f" {totals['repeated']} repeated, {totals['failed']} failed, {totals['left']} things left"
     )
     holds = lost == totals["repeated"] == totals["failed"] == totals["left"] == 0
-    return Result(holds, figure, dict(totals))
+    return Result(Kept.counted(holds), figure, dict(totals))
 
 
 CLAIMS = (

@@ -5,22 +5,19 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tare.claims import Claim, Result, Workshop, shown
+from tare.claims import Claim, Result, Workshop, conclude, shown
 from tare.claims.shipped import run_shipped
-from tare.stats.verdict import Verdict
+from tare.stats.bounds import Bound
+
+_LEAST, _MOST = 0.97, 1.03
 
 
 def _check_container(workshop: Workshop) -> Result:
     with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
         found = run_shipped(workshop, "container-equivalence.yaml", Path(folder))
-    verdicts = {q.comparison.id: q.judgement.verdict for q in found.questions if q.judgement}
-    data = {
-        q.comparison.id: {"ratio": shown(q.ratio.ratio), "verdict": verdicts[q.comparison.id].value}
-        for q in found.questions
-    }
-    figure = "; ".join(f"{name}: {v['ratio']} {v['verdict']}" for name, v in data.items())
-    holds = all(verdict is Verdict.EQUIVALENT for verdict in verdicts.values())
-    return Result(holds, figure, data)
+    bounds = [Bound(q.comparison.id, q.ratio.ratio, _LEAST, _MOST) for q in found.questions]
+    figure = "; ".join(f"{bound.name}: {shown(bound.found)}" for bound in bounds)
+    return conclude(bounds, figure, {})
 
 
 CLAIMS = (
@@ -31,5 +28,6 @@ CLAIMS = (
         "both intervals within 0.97 to 1.03",
         _check_container,
         experiments=("container-equivalence.yaml",),
+        grows=True,
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from tare.claims.shipped import run_text
 from tare.claims.site import cell_of, site_for
 from tare.command import owner_mark
 from tare.environments import Inside, Site
+from tare.errors import TrialError
+from tare.stats.bounds import Kept, all_kept
 from tare.workloads import registry
 
 _MOST = 0.01
@@ -34,21 +36,22 @@ _TRACERS = ("perf", "strace", "bpftrace", "ltrace")
 def _check(workshop: Workshop) -> Result:
     require_sshd()
     found: dict[str, Any] = {}
+    absent: dict[str, str] = {}
     for name in (*environments.NAMES, environments.FAR):
-        if environments.by_name()[name].availability().available:
-            workshop.say(name)
-            with (
-                tempfile.TemporaryDirectory(prefix="tare-claim-") as folder,
-                site_for(workshop, name, Path(folder)) as (level, site),
-            ):
-                found[name] = _cost(level, site)
+        here = environments.by_name()[name].availability()
+        if not here.available:
+            absent[name] = here.detail
+            continue
+        workshop.say(name)
+        with (
+            tempfile.TemporaryDirectory(prefix="tare-claim-") as folder,
+            site_for(workshop, name, Path(folder)) as (level, site),
+        ):
+            found[name] = _cost(level, site)
     workshop.say("counting operations")
     with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
         inflation = _inflation(workshop, Path(folder))
-    holds = bool(inflation) and all(
-        not seen["tracers"] and seen["clock over response"] < _MOST and seen["worst probe"] < _MOST
-        for seen in found.values()
-    )
+    verdict = _verdict(found.values(), inflation, absent)
     figure = "; ".join(
         f"{name}: clock {seen['clock over response']:.2%} of a UDP response, worst probe"
         f" {seen['worst probe']:.2%}"
@@ -59,7 +62,23 @@ def _check(workshop: Workshop) -> Result:
     figure += "; counting sessions took " + ", ".join(
         f"{value:.2f} times as long ({cell})" for cell, value in inflation.items()
     )
-    return Result(holds, figure, {**found, "inflation": inflation})
+    figure += "".join(f"; not tried, {name}: {why}" for name, why in absent.items())
+    return Result(verdict, figure, {**found, "inflation": inflation, "absent": absent})
+
+
+def _verdict(
+    found: Iterable[dict[str, Any]], inflation: dict[str, float], absent: dict[str, str]
+) -> Kept:
+    """An environment that is not here, like an inflation that was not seen, decides nothing."""
+    kept = [
+        Kept.counted(
+            not seen["tracers"]
+            and seen["clock over response"] < _MOST
+            and seen["worst probe"] < _MOST
+        )
+        for seen in found
+    ]
+    return all_kept([*kept, *(Kept.UNDECIDED for one in (absent, not inflation) if one)])
 
 
 def _cost(level: str, site: Site) -> dict[str, Any]:
@@ -77,7 +96,9 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
         asked = registry.by_name()["request-reply"]
         cell = cell_of("request-reply", environment=level, transport="udp", scheduling="other")
         asked.measure(cell, _SESSION, site, inside, samples, watching)
-        mean = analysis.summarise_session(samples).value("mean") or 0.0
+        mean = analysis.summarise_session(samples).value("mean")
+        if mean is None:
+            raise TrialError(f"the clock in {level} is too coarse for a UDP response")
         probes = _probes(level, site, inside)
     return {
         # Each response is stamped when it was sent and when it came back.
@@ -86,7 +107,7 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
         "mean response ns": mean,
         "clock ns": [calibration.client.read_ns, calibration.inside.read_ns],
         "timer late ns": [calibration.client.timer_late_ns, calibration.inside.timer_late_ns],
-        "worst probe": max(probes["shares"].values(), default=0.0),
+        "worst probe": max(probes["shares"].values()),
         "refused": probes["refused"],
         "tracers": tracers,
     }
@@ -96,6 +117,8 @@ def _probes(level: str, site: Site, inside: Inside) -> dict[str, Any]:
     found = registry.by_name()["overhead"].measure(
         cell_of("overhead", environment=level), {}, site, inside, site.scratch / "none.parquet"
     )
+    if not found.settings["clock's share"]:
+        raise TrialError(f"no probe gave a value in {level}")
     return {"shares": found.settings["clock's share"], "refused": found.settings["refused"]}
 
 

@@ -12,6 +12,7 @@ from tare.claims.shipped import run_shipped
 from tare.errors import UsageError
 from tare.published import papers
 from tare.record import Record
+from tare.stats.bounds import Kept
 
 _REPEATABLE = 0.93
 _WITHOUT = 2
@@ -52,7 +53,7 @@ def _check_every_cell(workshop: Workshop) -> Result:
         f"{len(data)} of {wanted} cells have an interval, median half-width {width}; the host's"
         f" {_WITHOUT} over NFS are not measured"
     )
-    return Result(len(data) == wanted, figure, data)
+    return Result(Kept.counted(len(data) == wanted), figure, data)
 
 
 def _check_repeat(workshop: Workshop) -> Result:
@@ -84,7 +85,7 @@ def _check_repeat(workshop: Workshop) -> Result:
         f"the interval of repeat over original contains 1 in {containing} of {cells} cells"
         f" ({share:.0%}), median half-width {width}"
     )
-    return Result(share >= _REPEATABLE, figure, data)
+    return Result(Kept.counted(share >= _REPEATABLE), figure, data)
 
 
 CLAIMS = (

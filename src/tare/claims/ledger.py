@@ -11,6 +11,7 @@ from typing import Any
 
 from tare.claims import Claim, Result
 from tare.errors import TareError
+from tare.stats.bounds import Kept
 
 _BEGIN = "<!-- results: drawn by `tare claim table --write` from claims/*.json -->"
 _END = "<!-- end of results -->"
@@ -64,9 +65,17 @@ def _last(home: Path, claim: Claim) -> str:
     if not path.is_file():
         return "pending"
     entry: dict[str, Any] = json.loads(path.read_bytes())
-    mark = "holds" if entry["holds"] else "**does not hold**"
+    verdict = _verdict(entry)
+    mark = verdict if verdict == Kept.HOLDS else f"**{verdict}**"
+    if why := entry.get("pending"):
+        mark = f"**pending** ({why}; then judged: {verdict})"
     origin = ", ".join([*_at(entry["commit"]), entry["when"]])
     return f"{mark} ({origin}): {entry['figure']}"
+
+
+def _verdict(entry: dict[str, Any]) -> str:
+    """The verdict of an entry; older ones told only whether it holds."""
+    return str(entry.get("verdict") or Kept.counted(entry["holds"]))
 
 
 def _at(commit: str | None) -> list[str]:

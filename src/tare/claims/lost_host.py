@@ -14,6 +14,7 @@ from tare.claims import Claim, Result, Workshop
 from tare.claims.far_machine import at_home
 from tare.claims.shipped import run_text
 from tare.hosts import Hosts
+from tare.stats.bounds import Kept
 
 _BLOCKS = 4
 _AFTER = 2
@@ -47,7 +48,7 @@ def _check(workshop: Workshop) -> Result:
         f" measured and {seen['there failed']} absent, report drawn"
         for how, seen in found.items()
     )
-    return Result(holds, figure, found)
+    return Result(Kept.counted(holds), figure, found)
 
 
 def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[str, Any]:

@@ -1,31 +1,33 @@
 """D1 to D6 and D9: what migrating through pageshare saves and costs, by the experiments that ship.
 
-A bound holds where the whole 95 % interval keeps it, not the estimate alone.
+A bound holds where the whole interval keeps it, not the estimate alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from tare.analysis import Analysis
-from tare.claims import Claim, Result, Workshop, shown
+from tare.claims import Claim, Result, Workshop, conclude, shown
 from tare.claims.shipped import run_shipped
 from tare.record import Trial
 from tare.stats import Ratio, paired_ratio
+from tare.stats.bounds import Bound, Kept
 
 _TESTBED = "page-sharing-migration.yaml"
 _SLACK_NS = 50e6
 """What a downtime may exceed the larger of plain's and the limit by."""
 _LIMIT_NS = 300e6
 _GIB = 2**30
+_EXTRA_S = 1.2
 
 
 @dataclass(frozen=True)
-class _Bound:
+class _Limit:
     """One arm's statistic over another's, and the most that it may be."""
 
     statistic: str
@@ -39,7 +41,8 @@ class _Bound:
 class _Trials:
     """The trials of a result, by the levels of their cells."""
 
-    def __init__(self, found: Analysis) -> None:
+    def __init__(self, found: Analysis, confidence: float = 0.95) -> None:
+        self._confidence = confidence
         self._cells = [cell for cell in found.plan.cells if cell.replica == 1]
         self._trials = found.trials
         self._blocks = range(len(found.plan.blocks))
@@ -64,7 +67,30 @@ class _Trials:
         return paired_ratio(
             self.column(statistic, arm=arm, **levels),
             self.column(statistic, arm=against, **levels),
+            self._confidence,
         )
+
+
+@dataclass
+class _Found:
+    """What is judged, said and kept, of one part of a claim or of several."""
+
+    bounds: list[Bound]
+    lines: list[str]
+    data: dict[str, Any]
+    counted: bool = True
+    """Whether everything is kept that has no interval."""
+
+    def __add__(self, other: _Found) -> _Found:
+        return _Found(
+            self.bounds + other.bounds,
+            self.lines + other.lines,
+            self.data | other.data,
+            self.counted and other.counted,
+        )
+
+    def result(self) -> Result:
+        return conclude(self.bounds, "; ".join(self.lines), self.data, counted=self.counted)
 
 
 def _run(workshop: Workshop, name: str) -> Analysis:
@@ -74,53 +100,48 @@ def _run(workshop: Workshop, name: str) -> Analysis:
     return workshop.analyses[name]
 
 
-def _judge(trials: _Trials, bounds: tuple[_Bound, ...]) -> tuple[bool, list[str], dict[str, Any]]:
-    """Whether all bounds hold, with a line and the data of each."""
-    holds, lines, data = True, [], {}
-    for bound in bounds:
-        ratio = trials.ratio(bound.statistic, bound.arm, bound.against, bound.levels)
-        end = ratio.ratio.high
-        kept = end is not None and end <= bound.most
-        holds = holds and kept
-        where = " ".join((*bound.levels.values(), bound.arm))
-        name = f"{where} / {bound.against}, {bound.statistic}"
-        lines.append(f"{name} {shown(ratio.ratio)}{'' if kept else f' (wanted {bound.most:g})'}")
-        data[name] = {
-            "ratio": shown(ratio.ratio),
-            "most": bound.most,
-            "values": [ratio.a.estimate, ratio.b.estimate],
-            "blocks": ratio.n_used,
-        }
-    return holds, lines, data
+def _trials(workshop: Workshop, name: str) -> _Trials:
+    return _Trials(_run(workshop, name), workshop.confidence)
 
 
-def _checked(experiment: str, *bounds: _Bound) -> Callable[[Workshop], Result]:
+def _judge(trials: _Trials, limits: tuple[_Limit, ...]) -> _Found:
+    """A bound, a line and the data of each limit."""
+    found = _Found([], [], {})
+    for limit in limits:
+        ratio = trials.ratio(limit.statistic, limit.arm, limit.against, limit.levels)
+        where = " ".join((*limit.levels.values(), limit.arm))
+        name = f"{where} / {limit.against}, {limit.statistic}"
+        found.bounds.append(Bound(name, ratio.ratio, most=limit.most))
+        found.lines.append(f"{name} {shown(ratio.ratio)}")
+        found.data[name] = {"values": [ratio.a.estimate, ratio.b.estimate]}
+    return found
+
+
+def _checked(experiment: str, *limits: _Limit) -> Callable[[Workshop], Result]:
     def check(workshop: Workshop) -> Result:
-        holds, lines, data = _judge(_Trials(_run(workshop, experiment)), bounds)
-        return Result(holds, "; ".join(lines), data)
+        return _judge(_trials(workshop, experiment), limits).result()
 
     return check
 
 
-def _bytes(guest: str, plain: float, zstd: float) -> tuple[_Bound, _Bound]:
+def _bytes(guest: str, plain: float, zstd: float) -> tuple[_Limit, _Limit]:
     levels = {"guest": guest}
     return (
-        _Bound("wire", "pageshare", "plain", plain, levels),
-        _Bound("wire", "pageshare", "multifd+zstd", zstd, levels),
+        _Limit("wire", "pageshare", "plain", plain, levels),
+        _Limit("wire", "pageshare", "multifd+zstd", zstd, levels),
     )
 
 
-def _times(plain: float, zstd: float, **levels: str) -> tuple[_Bound, _Bound]:
+def _times(plain: float, zstd: float, **levels: str) -> tuple[_Limit, _Limit]:
     return (
-        _Bound("time", "pageshare", "plain", plain, levels),
-        _Bound("time", "pageshare", "multifd+zstd", zstd, levels),
+        _Limit("time", "pageshare", "plain", plain, levels),
+        _Limit("time", "pageshare", "multifd+zstd", zstd, levels),
     )
 
 
 def _check_time(workshop: Workshop) -> Result:
     """D2: on the testbed, where half a core is idle, and with guests that leave nothing idle."""
-    idle = _Trials(_run(workshop, _TESTBED))
-    busy = _Trials(_run(workshop, "migration-saturated.yaml"))
+    idle, busy = _trials(workshop, _TESTBED), _trials(workshop, "migration-saturated.yaml")
     parts = [
         _judge(idle, _times(0.40, 0.75, guest=guest)) for guest in ("web", "memcached", "compile")
     ]
@@ -128,14 +149,10 @@ def _check_time(workshop: Workshop) -> Result:
     for trials, guests in ((idle, ("web", "memcached", "compile")), (busy, ("spin",))):
         parts += [_judge_downtime(trials, guest) for guest in guests]
         parts += [_idle(trials, guest) for guest in guests]
-    return Result(
-        all(holds for holds, _, _ in parts),
-        "; ".join(line for _, lines, _ in parts for line in lines),
-        {key: value for _, _, data in parts for key, value in data.items()},
-    )
+    return sum(parts, _Found([], [], {})).result()
 
 
-def _idle(trials: _Trials, guest: str) -> tuple[bool, list[str], dict[str, Any]]:
+def _idle(trials: _Trials, guest: str) -> _Found:
     """What the guests at the source left of its processor during plain pre-copy, one a host.
 
     That half of it is idle is D2's condition, and nothing that pageshare could miss.
@@ -147,57 +164,60 @@ def _idle(trials: _Trials, guest: str) -> tuple[bool, list[str], dict[str, Any]]
     ]
     name = f"{guest} guests leave idle at the source"
     lines = [f"{name} {sum(shares) / len(shares):.2f}"] if shares else []
-    return True, lines, {name: shares}
+    return _Found([], lines, {name: shares})
 
 
-def _judge_downtime(trials: _Trials, guest: str) -> tuple[bool, list[str], dict[str, Any]]:
+def _judge_downtime(trials: _Trials, guest: str) -> _Found:
     """The longest standstill through pageshare against the longest without, or the limit."""
-    ours = [v for v in trials.column("downtime", arm="pageshare", guest=guest) if v]
-    plain = [v for v in trials.column("downtime", arm="plain", guest=guest) if v]
+    ours = [v for v in trials.column("downtime", arm="pageshare", guest=guest) if v is not None]
+    plain = [v for v in trials.column("downtime", arm="plain", guest=guest) if v is not None]
     longest, allowed = max(ours, default=None), max((*plain, _LIMIT_NS)) + _SLACK_NS
     name = f"{guest} longest downtime"
     data = {name: {"pageshare_ns": ours, "plain_ns": plain, "allowed_ns": allowed}}
     if longest is None:
-        return False, [f"{name} was not measured"], data
+        return _Found([], [f"{name} was not measured"], data, counted=False)
     said = f"{name} {longest / 1e6:.0f} ms (allowed {allowed / 1e6:.0f})"
-    return longest <= allowed, [said], data
+    return _Found([], [said], data, counted=longest <= allowed)
 
 
 def _check_cpu(workshop: Workshop) -> Result:
     """D4: processor time; the index is warm, and its cost stands beside."""
-    trials = _Trials(_run(workshop, "migration-processor-time.yaml"))
+    trials = _trials(workshop, "migration-processor-time.yaml")
     guests = ("web", "memcached", "compile")
-    bounds = tuple(
-        bound
+    limits = tuple(
+        limit
         for guest in guests
-        for bound in (
-            _Bound("cpu", "pageshare", "multifd+zstd", 0.85, {"guest": guest}),
-            _Bound("cpu", "references", "plain", 1.5, {"guest": guest}),
+        for limit in (
+            _Limit("cpu", "pageshare", "multifd+zstd", 0.85, {"guest": guest}),
+            _Limit("cpu", "references", "plain", 1.5, {"guest": guest}),
         )
     )
-    holds, lines, data = _judge(trials, bounds)
-    extra, more = _extra_cpu(trials, {"guest": "random"})
-    lines.append(more)
-    indexed = [v for v in trials.column("index_cpu", arm="pageshare", guest="web") if v]
+    found = _judge(trials, limits)
+    extra = _extra_cpu(trials, {"guest": "random"})
+    found.bounds.append(extra)
+    found.lines.append(f"{extra.name} beyond plain {shown(extra.found, 2)}")
+    indexed = [v for v in trials.column("index_cpu", arm="pageshare", guest="web") if v is not None]
     if indexed:
-        lines.append(f"beside it, the index took {sum(indexed) / len(indexed) / 1e9:.2f} s (web)")
-    return Result(holds and extra is not None and extra <= 1.2, "; ".join(lines), data)
+        index_s = sum(indexed) / len(indexed) / 1e9
+        found.lines.append(f"beside it, the index took {index_s:.2f} s (web)")
+    return found.result()
 
 
-def _extra_cpu(trials: _Trials, where: Mapping[str, str]) -> tuple[float | None, str]:
-    """CPU seconds a GiB that pageshare takes beyond plain, at the upper end, and a line."""
-    ratio = trials.ratio("cpu", "pageshare", "plain", where)
+def _extra_cpu(trials: _Trials, where: Mapping[str, str]) -> Bound:
+    """CPU seconds a GiB that pageshare takes beyond plain."""
+    took = trials.ratio("cpu", "pageshare", "plain", where).difference
     moved = [v for v in trials.column("wire", arm="plain", **where) if v]
-    if ratio.difference.high is None or ratio.difference.estimate is None or not moved:
-        return None, "unshareable memory was not measured"
-    gib = sum(moved) / len(moved) / _GIB
-    estimate, high = ratio.difference.estimate / 1e9 / gib, ratio.difference.high / 1e9 / gib
-    return high, f"unshareable memory: {estimate:.2f} s/GiB beyond plain, at most {high:.2f}"
+    name = "unshareable memory, s/GiB"
+    if not moved or took.estimate is None or took.low is None or took.high is None:
+        return Bound(name, replace(took, low=None, high=None), most=_EXTRA_S, ratio=False)
+    ns = 1e9 * sum(moved) / len(moved) / _GIB
+    a_gib = replace(took, estimate=took.estimate / ns, low=took.low / ns, high=took.high / ns)
+    return Bound(name, a_gib, most=_EXTRA_S, ratio=False)
 
 
 def _check_ablation(workshop: Workshop) -> Result:
     """D9: of the pages that the destination has, how many KSM's verdict names, and the reverse."""
-    trials = _Trials(_run(workshop, "migration-ablation.yaml"))
+    trials = _trials(workshop, "migration-ablation.yaml")
     lines, data, complete = [], {}, True
     for guest in ("web", "micro 64.7 %"):
         every = _counted(trials.of(arm=_ALL, guest=guest))
@@ -221,7 +241,8 @@ def _check_ablation(workshop: Workshop) -> Result:
             "ksm": chosen,
             "cpu_over_all": shown(cpu),
         }
-    return Result(complete and bool(data), "; ".join(lines) or "nothing was measured", data)
+    verdict = Kept.counted(complete and bool(data))
+    return Result(verdict, "; ".join(lines) or "nothing was measured", data)
 
 
 _ALL = "all beside ksm"
@@ -250,6 +271,7 @@ CLAIMS = (
             *_bytes("memcached", 0.15, 0.45),
         ),
         experiments=("page-sharing-migration.yaml",),
+        grows=True,
     ),
     Claim(
         "D2",
@@ -259,6 +281,7 @@ CLAIMS = (
         " most max(plain's, 300 ms) + 50 ms",
         _check_time,
         experiments=("page-sharing-migration.yaml", "migration-saturated.yaml"),
+        grows=True,
     ),
     Claim(
         "D3",
@@ -266,10 +289,11 @@ CLAIMS = (
         "at most 0.18 x plain's bytes and 0.30 x its time (paper: 0.192 and 0.555)",
         _checked(
             "migration-micro-benchmark.yaml",
-            _Bound("wire", "pageshare", "plain", 0.18, {"guest": "micro 82.8 %"}),
-            _Bound("time", "pageshare", "plain", 0.30, {"guest": "micro 82.8 %"}),
+            _Limit("wire", "pageshare", "plain", 0.18, {"guest": "micro 82.8 %"}),
+            _Limit("time", "pageshare", "plain", 0.30, {"guest": "micro 82.8 %"}),
         ),
         experiments=("migration-micro-benchmark.yaml",),
+        grows=True,
     ),
     Claim(
         "D4",
@@ -279,6 +303,7 @@ CLAIMS = (
         " most plain + 1.2 s/GiB",
         _check_cpu,
         experiments=("migration-processor-time.yaml",),
+        grows=True,
     ),
     Claim(
         "D5",
@@ -288,15 +313,16 @@ CLAIMS = (
         " its time, shareable memory at most 1.30 x",
         _checked(
             _WORSE,
-            _Bound("time", "pageshare", "plain", 1.05, _SLOW),
-            _Bound("wire", "pageshare", "plain", 1.005, _SLOW),
-            _Bound("time", "pageshare", "plain", 1.25, {**_SLOW, "wire": "10000 Mbit/s"}),
-            _Bound(
+            _Limit("time", "pageshare", "plain", 1.05, _SLOW),
+            _Limit("wire", "pageshare", "plain", 1.005, _SLOW),
+            _Limit("time", "pageshare", "plain", 1.25, {**_SLOW, "wire": "10000 Mbit/s"}),
+            _Limit(
                 "time", "pageshare", "plain", 1.30,
                 {"guest": "micro 82.8 %", "wire": "10000 Mbit/s"},
             ),
         ),
         experiments=("migration-never-worse.yaml",),
+        grows=True,
     ),
     Claim(
         "D6",
@@ -305,10 +331,11 @@ CLAIMS = (
         "at most 0.10 x plain's bytes",
         _checked(
             "migration-return.yaml",
-            _Bound("wire", "return trip", "plain", 0.10, {"guest": "web"}),
-            _Bound("wire", "return trip", "plain", 0.10, {"guest": "memcached"}),
+            _Limit("wire", "return trip", "plain", 0.10, {"guest": "web"}),
+            _Limit("wire", "return trip", "plain", 0.10, {"guest": "memcached"}),
         ),
         experiments=("migration-return.yaml",),
+        grows=True,
     ),
     Claim(
         "D9",

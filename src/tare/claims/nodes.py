@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from tare import process
-from tare.claims import Claim, Result, Workshop
+from tare.claims import Claim, Result, Workshop, conclude
 from tare.command import Command
+from tare.stats import Interval, Method
+from tare.stats.bounds import Bound
 
 _HERE_US = 1.0
 _OVER_ECHO = 1.3
@@ -32,12 +34,16 @@ def _check(workshop: Workshop) -> Result:
         for name, ratio in over.items()
     )
     figure += f"; an idle manager takes {idle:.2%} of a core"
-    holds = (
-        local <= _HERE_US
-        and all(ratio["high"] <= _OVER_ECHO for ratio in over.values())
-        and idle < _IDLE
-    )
-    return Result(holds, figure, data)
+    bounds = [
+        Bound(f"{name} over a bare echo", _interval(ratio), most=_OVER_ECHO)
+        for name, ratio in over.items()
+    ]
+    return conclude(bounds, figure, data, counted=local <= _HERE_US and idle < _IDLE)
+
+
+def _interval(ratio: dict[str, float]) -> Interval:
+    ends = (ratio["median"], ratio["low"], ratio["high"])
+    return Interval(*ends, 0.95, Method.T, int(ratio["rounds"]))
 
 
 CLAIMS = (

@@ -6,17 +6,17 @@ import tempfile
 from pathlib import Path
 
 from tare.analysis import Analysis, Question
-from tare.claims import Claim, Result, Workshop, shown
+from tare.claims import Claim, Result, Workshop, conclude, power, shown
 from tare.claims.shipped import run_shipped
-from tare.claims.small_pieces import gain, reaches
+from tare.claims.small_pieces import gain, not_slower
 from tare.stats import Interval, paired_ratio
+from tare.stats.bounds import Bound
 
 _LEAST = {
     ("nvio", "rows", "4000"): 3.0,
     ("nvio", "rows", "8000"): 2.5,
     ("nvio", "views", "4000"): 1.15,
 }
-_SLOWER = 1.05
 _NOT_SLOWER = [("nvio", pattern, "4000") for pattern in ("block", "collective")]
 
 
@@ -25,17 +25,15 @@ def _check(workshop: Workshop) -> Result:
         found = run_shipped(workshop, "walks-patterns.yaml", Path(folder))
     asked = {_about(q): q for q in found.questions}
     gains = {key: gain(question) for key, question in asked.items()}
-    ratios = {key: asked[key].ratio.ratio for key in _NOT_SLOWER}
-    holds = all(reaches(gains[key], least) for key, least in _LEAST.items()) and all(
-        ratio.low is not None and ratio.low <= _SLOWER for ratio in ratios.values()
-    )
+    same = [not_slower(asked[key]) for key in _NOT_SLOWER]
+    grown = [Bound(f"{key[1]} {key[2]}, gain", gains[key], least) for key, least in _LEAST.items()]
     pattern, beside = _against_fastest_plain(found)
     figure = ", ".join(
         f"{pattern} {n} ({cache}): {shown(one, 2)} times"
         for (cache, pattern, n), one in gains.items()
     )
     figure += f"; rows under nvio against the fastest plain pattern ({pattern}):"
-    figure += f" {shown(beside, 2)} times"
+    figure += f" {shown(beside, 2)} times; block and collective: {power(same)}"
     data = {
         q.comparison.id: {
             "ratio": shown(q.ratio.ratio),
@@ -44,7 +42,7 @@ def _check(workshop: Workshop) -> Result:
         }
         for q in found.questions
     }
-    return Result(holds, figure, data)
+    return conclude([*grown, *same], figure, data)
 
 
 def _about(question: Question) -> tuple[str, str, str]:
@@ -79,8 +77,10 @@ CLAIMS = (
         "Raising a matrix to a power out of a file on GlusterFS is faster under nvio by how small"
         " the program's pieces are, close included; block-wise access loses nothing.",
         "row by row at least 3 x at n = 4000 and 2.5 x at 8000; views at least 1.15 x; block and"
-        " collective not wholly above 1.05 of plain's time (views with hints beside)",
+        " collective with the whole interval at most 1.05 of plain's time (views with hints"
+        " beside)",
         _check,
         experiments=("walks-patterns.yaml",),
+        grows=True,
     ),
 )

@@ -10,6 +10,7 @@ from tare.claims import Claim, Result, Workshop
 from tare.claims.shipped import run_shipped
 from tare.predict import Checked, Foretold
 from tare.record import Record
+from tare.stats.bounds import Kept
 from tare.stats.forecast import Score
 
 _MEDIAN_ERROR = 0.35
@@ -47,7 +48,7 @@ def judge(start: Record, truth: Record) -> Result:
         f" 90 % intervals cover {ours.covered or 0.0:.0%} of {ours.n} DDS medians; log-additive:"
         f" {simple.median_error:.0%}, {simple.within_two:.0%}"
     )
-    return Result(holds, figure, _data(checked, foretold, ours, simple))
+    return Result(Kept.counted(holds), figure, _data(checked, foretold, ours, simple))
 
 
 def _data(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tare import process
-from tare.claims import Claim, Result, Workshop, shown
+from tare.claims import Claim, Result, Workshop, conclude, shown
 from tare.command import Command
 from tare.stats import Ratio, paired_ratio
+from tare.stats.bounds import Bound, Kept
 
 _SIZE = 2000
 _REPEATS = 12
@@ -29,12 +30,9 @@ class _Case:
     speed: Ratio
 
     @property
-    def least(self) -> float:
-        return _ONE_PLANE if self.planes == (1, 1) else _MORE_PLANES
-
-    @property
-    def holds(self) -> bool:
-        return self.speed.ratio.low is not None and self.speed.ratio.low >= self.least
+    def bound(self) -> Bound:
+        least = _ONE_PLANE if self.planes == (1, 1) else _MORE_PLANES
+        return Bound(self.name, self.speed.ratio, least=least)
 
     @property
     def name(self) -> str:
@@ -51,7 +49,7 @@ def _check(workshop: Workshop) -> Result:
         workshop.say(f"products of {_SIZE} x {_SIZE}, {_REPEATS} times each case, {kind}")
         said[isa] = _bench(workshop, isa)
     if said[_WITHOUT_VNNI]["vnni"]:
-        return Result(False, "oneDNN could not be kept from VNNI", {})
+        return Result(Kept.UNDECIDED, "oneDNN could not be kept from VNNI", {})
     cases = [_case(case) for case in said[None]["cases"]]
     # The product checked itself in each case, or the program would have failed.
     widths = sorted({width for case in cases for width in case.cells})
@@ -64,7 +62,7 @@ def _check(workshop: Workshop) -> Result:
         "VNNI": said[None]["vnni"],
         "threads": said[None]["threads"],
     }
-    return Result(all(case.holds for case in cases), figure, data)
+    return conclude((case.bound for case in cases), figure, data)
 
 
 def _bench(workshop: Workshop, isa: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tare.claims.far_machine import require_sshd
 from tare.claims.site import site_for
 from tare.command import owner_mark
 from tare.environments import Site
+from tare.stats.bounds import Kept, all_kept
 
 ROUNDS = 100
 _SETTLED = 20
@@ -89,9 +90,8 @@ def _check(workshop: Workshop) -> Result:
             continue
         with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
             found[name] = enter_and_leave(workshop, name, ROUNDS, Path(folder))
-    holds = not absent and all(
-        not rounds.left and rounds.growth <= _GROWTH for rounds in found.values()
-    )
+    kept = [Kept.counted(not r.left and r.growth <= _GROWTH) for r in found.values()]
+    verdict = all_kept([*kept, *(Kept.UNDECIDED for _ in absent)])
     figure = "; ".join(
         f"{name} {rounds.entered} times, {len(rounds.left)} left, memory {rounds.growth:+.1%}"
         for name, rounds in found.items()
@@ -100,7 +100,8 @@ def _check(workshop: Workshop) -> Result:
         name: {"rounds": r.entered, "left": list(r.left), "memory_kb": list(r.memory_kb)}
         for name, r in found.items()
     }
-    return Result(holds, figure, {**data, "absent": absent})
+    figure += "".join(f"; not tried, {name}: {why}" for name, why in absent.items())
+    return Result(verdict, figure, {**data, "absent": absent})
 
 
 CLAIMS = (

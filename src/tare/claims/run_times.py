@@ -25,6 +25,7 @@ from tare.command import Command
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.filesystems import Mounted
+from tare.stats.bounds import Kept
 from tare.workloads.mpi_io_job import Cache, Job, run
 
 _ERROR = 0.20
@@ -156,7 +157,7 @@ def judge(outcomes: list[Outcome], refused: dict[str, str]) -> Result:
         }
         for outcome in outcomes
     }
-    return Result(holds, figure, {"workloads": data, "refused": refused})
+    return Result(Kept.counted(holds), figure, {"workloads": data, "refused": refused})
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tare import analysis, experiment, machine, plan, runner
 from tare.claims import Workshop
+from tare.errors import UsageError
 from tare.record import Record
+from tare.stats.bounds import LOOKS
 from tare.workloads import registry
 
 __all__ = ["run_shipped", "run_text"]
@@ -16,26 +19,48 @@ Tell = Callable[[runner.Progress], None]
 
 
 def run_shipped(workshop: Workshop, name: str, folder: Path) -> analysis.Analysis:
-    """Run `experiments/NAME` to its end below a folder, and analyse it."""
+    """Run `experiments/NAME` to its end below a folder, and analyse it.
+
+    Where blocks are added to what an earlier look measured, that look's folder is gone on with.
+    """
     path = workshop.home / "experiments" / name
     text = path.read_text(encoding="utf-8")
-    return analysis.analyse(run_text(workshop, text, folder / path.stem))
+    within = folder if workshop.look is None else workshop.look.folder
+    record = run_text(workshop, text, within / path.stem)
+    return analysis.analyse(record, workshop.confidence)
 
 
 def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None = None) -> Record:
-    """Run the text of an experiment file to its end, into a folder that is not there yet.
+    """Run the text of an experiment file to its end, or to this look's number of blocks.
 
     Args:
         workshop: what the claim may use.
         text: of the experiment file.
-        folder: of the result; errors call the experiment by its name.
+        folder: of the result, not there yet but for a later look; errors call the experiment by
+            its name.
         also_tell: told of every trial before it begins, as the user is.
+
+    Raises:
+        UsageError: an earlier look was of another machine, or of other programs.
     """
     asked = experiment.parse(text, f"{folder.name}.yaml")
     workload = registry.by_name()[asked.workload]
-    record = Record.create(
-        folder, text, plan.make(asked, workload), machine.fingerprint(workshop.programs)
-    )
+    here, look = machine.fingerprint(workshop.programs), workshop.look
+    blocks = None
+    if look is not None:
+        # All looks are planned at once: an order that is drawn further is the same order.
+        blocks = look.blocks(asked.blocks.min)
+        most = replace(look, number=LOOKS).blocks(asked.blocks.min)
+        asked = asked.model_copy(update={"blocks": asked.blocks.model_copy(update={"max": most})})
+    if look is not None and (folder / "plan.json").is_file():
+        record = Record(folder)
+        if changed := machine.changed(record.fingerprint, here):
+            raise UsageError(
+                f"no blocks can be added to {folder}: since it began, {', '.join(changed)} changed",
+                f"remove {look.folder}, and begin again",
+            )
+    else:
+        record = Record.create(folder, text, plan.make(asked, workload), here)
 
     def tell(progress: runner.Progress) -> None:
         left = progress.seconds_left
@@ -43,5 +68,5 @@ def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None
         if also_tell is not None:
             also_tell(progress)
 
-    runner.run(record, asked, workload, workshop.programs, workshop.cache, tell)
+    runner.run(record, asked, workload, workshop.programs, workshop.cache, tell, blocks=blocks)
     return record

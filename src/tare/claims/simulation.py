@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tare.claims import Claim, Result, Workshop, shown
+from tare.claims import Claim, Result, Workshop, conclude, shown
 from tare.claims.shipped import run_shipped
+from tare.stats import Interval, Method
+from tare.stats.bounds import Bound
+from tare.stats.proportion import Proportion
 from tare.stats.simulate import Sessions, coverage, false_positive_rate
 from tare.stats.verdict import Verdict
 
@@ -23,40 +26,51 @@ _SETTINGS = {
 
 def _check_false_positives(workshop: Workshop) -> Result:
     data: dict[str, dict[str, float | None]] = {}
+    bounds = []
     for name, sessions in _SETTINGS.items():
         for blocks in _BLOCKS:
             workshop.say(f"10 000 A/A comparisons, {name} sessions, {blocks} blocks")
             found = false_positive_rate(sessions, blocks, families=10_000, alpha=_ALPHA)
-            data[f"{name}, {blocks} blocks"] = {"rate": found.share, "upper": found.high}
-    worst = max(data, key=lambda setting: data[setting]["upper"] or 1.0)
-    upper = data[worst]["upper"] or 1.0
+            bounds.append(_bound(f"{name}, {blocks} blocks", found, None, _ALPHA + 0.01))
+            data[bounds[-1].name] = {"rate": found.share, "upper": found.high}
+    worst = max(bounds, key=lambda bound: bound.found.high or 0.0)
     with TemporaryDirectory(prefix="tare-claim-") as folder:
         noise = run_shipped(workshop, "a-a.yaml", Path(folder)).noise
     real = noise.false_positives
     data["real pairs"] = {"found different": real.count, "of": real.of, "upper": real.high}
     figure = (
-        f"worst upper bound {upper:.4f} ({worst}), nominal {_ALPHA}; of {real.of} real pairs,"
-        f" {real.count} were found different"
+        f"worst upper bound {worst.found.high:.4f} ({worst.name}), nominal {_ALPHA};"
+        f" of {real.of} real pairs, {real.count} were found different"
     )
-    return Result(upper <= _ALPHA + 0.01, figure, data)
+    return conclude(bounds, figure, data)
+
+
+def _bound(name: str, found: Proportion, least: float | None, most: float) -> Bound:
+    """Of a rate, by the exact interval of its simulation."""
+    seen = Interval(found.share, found.low, found.high, found.confidence, Method.T, found.of)
+    return Bound(name, seen, least, most, ratio=False)
 
 
 def _check_coverage(workshop: Workshop) -> Result:
-    data: dict[str, float] = {}
+    bounds = []
     for name, sessions in _SETTINGS.items():
         for blocks in _BLOCKS:
             for effect in _EFFECTS:
                 workshop.say(f"effect {effect}, {name} sessions, {blocks} blocks")
                 covered = coverage(sessions, blocks, effect=effect)
-                data[f"{name}, {blocks} blocks, x {effect}"] = covered.share or 0.0
-    low, high = min(data.values()), max(data.values())
+                what = f"{name}, {blocks} blocks, x {effect}"
+                bounds.append(_bound(what, covered, 0.93, 0.98))
+    shares = [bound.found.estimate or 0.0 for bound in bounds]
     with TemporaryDirectory(prefix="tare-claim-") as folder:
         found = run_shipped(workshop, "injected-effect.yaml", Path(folder))
     real = {q.comparison.id: (q.ratio.ratio, q.judgement) for q in found.questions}
-    seen = all(judgement and judgement.verdict is Verdict.SLOWER for _, judgement in real.values())
-    figure = f"intervals cover {100 * low:.1f} to {100 * high:.1f} times in 100; +5 % of work: "
+    seen = bool(real) and all(
+        judgement and judgement.verdict is Verdict.SLOWER for _, judgement in real.values()
+    )
+    figure = f"intervals cover {100 * min(shares):.1f} to {100 * max(shares):.1f} times in 100;"
+    figure += " +5 % of work: "
     figure += ", ".join(f"{name} {shown(ratio)}" for name, (ratio, _) in real.items())
-    return Result(low >= 0.93 and high <= 0.98 and seen, figure, data)
+    return conclude(bounds, figure, {}, counted=seen)
 
 
 CLAIMS = (

@@ -8,6 +8,7 @@ import sys
 from tare import process
 from tare.claims import Claim, Result, Workshop
 from tare.command import Command
+from tare.stats.bounds import Kept
 
 
 def _check(workshop: Workshop) -> Result:
@@ -32,7 +33,7 @@ def _check(workshop: Workshop) -> Result:
         and peak <= 2**30
         and data["exponent"] <= 1.1
     )
-    return Result(holds, figure, data)
+    return Result(Kept.counted(holds), figure, data)
 
 
 CLAIMS = (

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,10 @@ from rich.markup import escape
 
 from tare.cli import places, printing
 from tare.cli.arguments import FLAG, Json
-from tare.errors import Exit, TareError
+from tare.errors import Exit, TareError, UsageError
+
+_KEPT = Path("results/claims")
+"""Where what was measured is kept, so that blocks can be added to it."""
 
 
 def list_(json_: Json = False) -> None:
@@ -64,17 +68,37 @@ def check(
             "--record", metavar=FLAG, help="Keep each result in claims/ID.json and CLAIMS.md."
         ),
     ] = False,
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            metavar=FLAG,
+            help="Add blocks where the interval straddles the bound, in results/claims/ID.",
+        ),
+    ] = False,
+    at_most: Annotated[
+        str | None,
+        typer.Option(
+            help="With --until-decided: blocks of an experiment (four times its least if absent),"
+            " or a time such as 2h."
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Run the experiments behind claims; exits with 0 only if all of them hold.
 
-    Claims that rest on the same experiment share its run.
+    Claims that rest on the same experiment share its run. Where none fails, but one is undecided,
+    it exits with 5.
     """
     from tare import claims, leftovers, machine  # noqa: PLC0415
-    from tare.claims import ledger  # noqa: PLC0415
+    from tare.claims import ledger, looks  # noqa: PLC0415
     from tare.doctor import require_root  # noqa: PLC0415
+    from tare.stats.bounds import Kept, all_kept  # noqa: PLC0415
 
     asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.every()
+    if at_most is not None and not until_decided:
+        raise UsageError("--at-most bounds what --until-decided adds; give both")
+    most = looks.Most.of(at_most) if until_decided else None
     require_root()
     commit = machine.commit()  # now: a check takes long enough for the next commit
     programs = places.programs()
@@ -86,7 +110,11 @@ def check(
         for claim in asked:
             tell(f"{claim.id}: {claim.sentence}")
             try:
-                result = claim.check(workshop)
+                result = (
+                    claim.check(workshop)
+                    if most is None
+                    else looks.decide(claim, workshop, most, _KEPT / claim.id)
+                )
             except TareError as error:  # the others can be checked all the same
                 failed.append(claim.id)
                 printing.say("[red]not checked:[/]", claim.id)
@@ -97,13 +125,17 @@ def check(
                 ledger.keep(places.home(), claim, result, commit)
                 ledger.write(places.home(), claims.every())
             if not json_:
-                mark = "[green]holds[/]" if result.holds else "[red]does not hold[/]"
+                colour = {"holds": "green", "undecided": "yellow"}.get(result.verdict, "red")
+                mark = f"[{colour}]{result.verdict}[/]"
                 line = f"{claim.id} {mark}: {escape(result.figure)}"
                 printing.out.print(line, highlight=False, soft_wrap=True)
     if json_:
         printing.show_json([{"id": name, **result.as_json()} for name, result in found.items()])
-    if failed or not all(result.holds for result in found.values()):
+    verdict = all_kept(result.verdict for result in found.values())
+    if failed or verdict is Kept.FAILS:
         raise typer.Exit(Exit.FAILED)
+    if verdict is Kept.UNDECIDED:
+        raise typer.Exit(Exit.UNDECIDED)
 
 
 @contextmanager

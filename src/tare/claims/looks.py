@@ -1,0 +1,77 @@
+"""Adds blocks to what a claim measured until it decides, and keeps the chance of an error.
+
+How often it is judged, and at how many blocks, is fixed before the first look and kept beside what
+was measured, so that a later call goes on with the same looks (`stats/bounds.py` says why).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tare import units
+from tare.claims import Claim, Look, Result, Workshop
+from tare.errors import UsageError
+from tare.stats.bounds import LOOKS, Kept
+
+__all__ = ["Most", "decide"]
+
+
+@dataclass(frozen=True)
+class Most:
+    """Where adding blocks ends at the latest."""
+
+    blocks: int | None
+    """Of each experiment; four times those of the first look where None."""
+    seconds: float
+    """No look begins that is not expected to end within it."""
+
+    @classmethod
+    def of(cls, said: str | None) -> Most:
+        """Read "40" as blocks and "2h" as a time; None bounds neither.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        if said is None or said.isdecimal():
+            return cls(None if said is None else int(said), math.inf)
+        return cls(None, units.duration(said, "a number of blocks, or a time such as 2h") / 1e9)
+
+
+def decide(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> Result:
+    """Judge a claim, and where that decides nothing add blocks and judge it again.
+
+    Args:
+        claim: what is asked.
+        workshop: of the check.
+        most: where it ends, decided or not.
+        folder: keeps what was measured; a call that finds it goes on with it.
+
+    Raises:
+        UsageError: no blocks can be added, or an earlier call fixed its looks otherwise.
+    """
+    if not claim.grows:
+        raise UsageError(
+            f"no blocks can be added to what {claim.id} measures",
+            "check it without --until-decided",
+        )
+    planned = json.dumps({"looks": LOOKS, "blocks at most": most.blocks})
+    plan = folder / "looks.json"
+    if plan.exists() and plan.read_text() != planned:
+        raise UsageError(
+            f"the looks at {claim.id} were fixed before the first: {plan.read_text()}",
+            f"give the same --at-most, or remove {folder} and begin again",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    plan.write_text(planned)
+    began = time.monotonic()
+    for number in range(1, LOOKS + 1):
+        start = time.monotonic()
+        result = claim.check(replace(workshop, look=Look(number, most.blocks, folder), analyses={}))
+        took = time.monotonic() - start
+        if result.verdict is not Kept.UNDECIDED or start + 2 * took - began > most.seconds:
+            break
+    return replace(result, data={**result.data, "looks": [number, LOOKS]})

@@ -1,0 +1,142 @@
+"""What a check says of its bounds, how blocks are added, and what the ledger keeps of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tare import claims, cli, doctor
+from tare.claims import Claim, Result, Workshop, conclude, instrument, ledger, looks
+from tare.cli import places
+from tare.errors import UsageError
+from tare.stats import Interval, Method, paired_ratio
+from tare.stats.bounds import LOOKS, Bound, Kept, look_confidence
+
+NOWHERE = Path("/nowhere")
+WORKSHOP = Workshop(NOWHERE, NOWHERE, NOWHERE, lambda _: None)
+ONCE = looks.Most.of(None)
+
+
+def bound(low: float, high: float) -> Bound:
+    centre = (low * high) ** 0.5
+    return Bound("ours / theirs", Interval(centre, low, high, 0.95, Method.T, 12), most=1.05)
+
+
+def test_an_interval_across_the_bound_is_undecided_and_the_blocks_that_would_decide_are_named():
+    found = conclude([bound(0.931, 1.066)], "0.996", {})
+    assert found.verdict is Kept.UNDECIDED
+    more = bound(0.931, 1.066).blocks_more
+    assert more is not None
+    assert found.figure == (
+        f"0.996; undecided: ours / theirs (wanted at most 1.05; some {more} blocks more would"
+        " decide)"
+    )
+    assert found.data["bounds"]["ours / theirs"]["verdict"] == "undecided"
+
+
+def test_a_broken_bound_outweighs_an_undecided_one_and_a_count_that_fails_does_too():
+    assert conclude([bound(1.1, 1.2), bound(0.9, 1.1)], "", {}).verdict is Kept.FAILS
+    assert conclude([bound(0.9, 1.1)], "", {}, counted=False).verdict is Kept.FAILS
+    assert conclude([bound(0.9, 1.0)], "", {}).verdict is Kept.HOLDS
+
+
+class Growing:
+    """A claim whose figure lies as far below its bound as one asks, and is measured by blocks."""
+
+    def __init__(self, truth: float) -> None:
+        self._drawn = truth * np.exp(0.1 * np.random.default_rng(1).standard_normal(64))
+        self.blocks: list[int] = []
+        self.confidences: list[float] = []
+
+    def check(self, workshop: Workshop) -> Result:
+        blocks = 8 if workshop.look is None else workshop.look.blocks(8)
+        self.blocks.append(blocks)
+        self.confidences.append(workshop.confidence)
+        ratio = paired_ratio(self._drawn[:blocks], np.ones(blocks), workshop.confidence).ratio
+        return conclude([Bound("time", ratio, most=1.05)], "time", {})
+
+    @property
+    def claim(self) -> Claim:
+        return Claim("A1", "It is no slower.", "at most 1.05", self.check, grows=True)
+
+
+def test_blocks_are_added_to_the_same_result_until_it_decides(tmp_path: Path):
+    growing = Growing(0.99)
+    assert growing.check(WORKSHOP).verdict is Kept.UNDECIDED
+    found = looks.decide(growing.claim, WORKSHOP, ONCE, tmp_path / "A1")
+    assert found.verdict is Kept.HOLDS
+    assert growing.blocks[1:] == [8, 16, 24, 32][: len(growing.blocks) - 1]
+    assert growing.confidences[1:] == [look_confidence(0.95)] * (len(growing.blocks) - 1)
+    assert found.data["looks"] == [len(growing.blocks) - 1, LOOKS]
+
+
+def test_what_never_decides_ends_at_the_most_that_was_stated(tmp_path: Path):
+    growing = Growing(1.05)
+    found = looks.decide(growing.claim, WORKSHOP, looks.Most.of("20"), tmp_path / "A1")
+    assert found.verdict is Kept.UNDECIDED
+    assert growing.blocks == [8, 12, 16, 20]
+
+
+def test_no_look_begins_for_which_there_is_no_time(tmp_path: Path):
+    growing = Growing(1.05)
+    looks.decide(growing.claim, WORKSHOP, looks.Most.of("0 s"), tmp_path / "A1")
+    assert growing.blocks == [8]
+
+
+def test_looks_that_were_fixed_are_not_fixed_anew(tmp_path: Path):
+    growing = Growing(1.05)
+    looks.decide(growing.claim, WORKSHOP, looks.Most.of("20"), tmp_path / "A1")
+    with pytest.raises(UsageError, match="fixed before the first"):
+        looks.decide(growing.claim, WORKSHOP, looks.Most.of("80"), tmp_path / "A1")
+    looks.decide(growing.claim, WORKSHOP, looks.Most.of("20"), tmp_path / "A1")  # the same go on
+
+
+def test_blocks_are_not_added_where_there_are_none(tmp_path: Path):
+    with pytest.raises(UsageError, match="no blocks can be added to what C1 measures"):
+        looks.decide(claims.by_id("C1"), WORKSHOP, ONCE, tmp_path / "C1")
+
+
+@pytest.mark.parametrize(("low", "high", "code"), [(0.9, 1.0, 0), (1.1, 1.2, 1), (0.9, 1.1, 5)])
+def test_an_undecided_claim_has_an_exit_code_of_its_own(
+    low: float, high: float, code: int, monkeypatch: pytest.MonkeyPatch
+):
+    claim = replace(claims.by_id("A1"), check=lambda _: conclude([bound(low, high)], "x", {}))
+    monkeypatch.setattr(claims, "by_id", lambda _: claim)
+    monkeypatch.setattr(doctor, "require_root", lambda: None)
+    monkeypatch.setattr(places, "programs", lambda: NOWHERE)
+    found = CliRunner().invoke(cli.app, ["claim", "check", "A1"])
+    assert found.exit_code == code, found.output
+    verdict = {0: "holds", 1: "does not hold", 5: "undecided"}[code]
+    assert f"\nA1 {verdict}: x" in found.output
+
+
+def test_an_environment_that_is_not_here_leaves_a_claim_on_every_one_undecided():
+    sound = {"tracers": [], "clock over response": 0.001, "worst probe": 0.001}
+    counting = {"native/udp": 2.0}
+    assert instrument._verdict([sound], counting, {}) is Kept.HOLDS
+    assert instrument._verdict([sound], counting, {"uml": "no kernel"}) is Kept.UNDECIDED
+    assert instrument._verdict([sound], {}, {}) is Kept.UNDECIDED
+    slow = {**sound, "worst probe": 0.02}
+    assert instrument._verdict([sound, slow], counting, {"uml": "-"}) is Kept.FAILS
+
+
+def drawn(home: Path, **entry: object) -> str:
+    (home / "claims").mkdir(exist_ok=True)
+    common = {"id": "A1", "when": "2026-11-20", "commit": None, "figure": "0.98"}
+    (home / "claims/A1.json").write_text(json.dumps({**common, **entry}))
+    return ledger.table(home, [claims.by_id("A1")]).splitlines()[-1].removesuffix(" |")
+
+
+def test_the_table_reads_results_from_before_there_was_a_third_verdict(tmp_path: Path):
+    assert drawn(tmp_path, holds=True).endswith("| holds (2026-11-20): 0.98")
+    assert drawn(tmp_path, holds=False).endswith("| **does not hold** (2026-11-20): 0.98")
+    assert drawn(tmp_path, verdict="undecided").endswith("| **undecided** (2026-11-20): 0.98")
+    why = "its interval was another"
+    assert "**pending** (its interval was another; then judged: holds)" in drawn(
+        tmp_path, holds=True, pending=why
+    )
