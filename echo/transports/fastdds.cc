@@ -1,9 +1,4 @@
 // eProsima Fast DDS through its C++ API, with the type that fastddsgen made of idl/Echo.idl.
-#include <EchoPubSubTypes.h>
-#include <fastdds/rtps/transport/UDPv4TransportDescriptor.h>
-#include <fastrtps/config.h>
-#include <fastrtps/utils/IPLocator.h>
-#include <fastrtps/xmlparser/XMLProfileManager.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 
@@ -21,6 +16,7 @@
 
 #include "clock.h"
 #include "dds.h"
+#include "fastdds_api.h"
 #include "qos.h"
 #include "socket.h"
 #include "transport.h"
@@ -28,12 +24,12 @@
 namespace tare::echo {
 namespace {
 
-namespace dds = eprosima::fastdds::dds;
-namespace rtps = eprosima::fastdds::rtps;
-using eprosima::fastrtps::Duration_t;
-using eprosima::fastrtps::rtps::IPLocator;
-using eprosima::fastrtps::rtps::Locator_t;
-using eprosima::fastrtps::types::ReturnCode_t;
+namespace dds = fast::dds;
+namespace rtps = fast::rtps;
+using fast::Duration_t;
+using fast::IPLocator;
+using fast::Locator_t;
+using fast::Succeeded;
 using DdsMessage = tare::idl::Message;
 
 std::string NumericHost(const sockaddr* address, socklen_t length) {
@@ -101,8 +97,7 @@ void SetQos(Qos& qos) {
   qos.latency_budget().duration = Duration_t(0, 0);
   qos.destination_order().kind = dds::BY_RECEPTION_TIMESTAMP_DESTINATIONORDER_QOS;
   qos.ownership().kind = dds::SHARED_OWNERSHIP_QOS;
-  qos.endpoint().history_memory_policy =
-      eprosima::fastrtps::rtps::PREALLOCATED_WITH_REALLOC_MEMORY_MODE;
+  qos.endpoint().history_memory_policy = fast::PREALLOCATED_WITH_REALLOC_MEMORY_MODE;
   qos.data_sharing().off();
 }
 
@@ -117,9 +112,7 @@ class Node {
  public:
   Node(const Endpoint& endpoint, const char* write_topic, const char* read_topic) {
     static const bool configured = [] {
-      eprosima::fastrtps::LibrarySettingsAttributes settings;
-      settings.intraprocess_delivery = eprosima::fastrtps::INTRAPROCESS_OFF;
-      eprosima::fastrtps::xmlparser::XMLProfileManager::library_settings(settings);
+      fast::TurnOffIntraprocessDelivery();
       return true;
     }();
     static_cast<void>(configured);
@@ -177,15 +170,15 @@ class Node {
     const int64_t timeout = timeout_ns < 0 ? 0 : timeout_ns;
     const Duration_t duration(static_cast<int32_t>(timeout / 1'000'000'000),
                               static_cast<uint32_t>(timeout % 1'000'000'000));
-    return waitset_.wait(active_, duration) == ReturnCode_t::RETCODE_OK;
+    return Succeeded(waitset_.wait(active_, duration));
   }
 
-  bool Write(DdsMessage& message) { return writer_->write(&message); }
+  bool Write(DdsMessage& message) { return Succeeded(writer_->write(&message)); }
 
   /// Calls `use` with each message that is there. The message's buffer is kept and filled again.
   template <typename Use>
   void Take(Use&& use) {
-    while (reader_->take_next_sample(&message_, &info_) == ReturnCode_t::RETCODE_OK) {
+    while (Succeeded(reader_->take_next_sample(&message_, &info_))) {
       if (info_.valid_data) use(message_);
     }
   }
@@ -271,7 +264,7 @@ const Traits& TransportTraits() {
 
 nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
   return {{"qos", DescribeQos()},
-          {"stack", {{"name", "Fast DDS"}, {"version", FASTRTPS_VERSION_STR}}},
+          {"stack", {{"name", "Fast DDS"}, {"version", ECHO_FASTDDS_VERSION}}},
           {"configuration",
            {{"transports", {"UDPv4"}},
             {"shared_memory", false},
