@@ -63,7 +63,7 @@ native: setup
 	@cargo build --quiet --release --workspace --locked
 
 .PHONY: setup
-setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/uml-newer $(STAMPS)/venv $(STAMPS)/guest-kernel ## install what is needed (Debian packages, virtual environment)
+setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/uml-newer $(STAMPS)/sshd $(STAMPS)/venv $(STAMPS)/guest-kernel ## install what is needed (Debian packages, virtual environment)
 
 $(STAMPS)/packages: setup/packages $(wildcard setup/apt/*.txt)
 	@mkdir -p $(@D)
@@ -72,6 +72,10 @@ $(STAMPS)/packages: setup/packages $(wildcard setup/apt/*.txt)
 
 $(STAMPS)/qemu-newer: setup/qemu-newer setup/unpack $(STAMPS)/packages
 	@setup/qemu-newer build/qemu-newer
+	@touch $@
+
+$(STAMPS)/sshd: setup/sshd setup/unpack $(STAMPS)/packages
+	@setup/sshd build/sshd
 	@touch $@
 
 $(STAMPS)/uml-newer: setup/uml-newer setup/unpack $(STAMPS)/packages

@@ -73,7 +73,8 @@ def site(
 def far(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarMachine]:
     """The server's host, as a machine that is reached by ssh alone."""
     hosts = site.hosts
-    with far_machine(tmp_path, hosts.client_ns, hosts.server_ns, hosts.server_address) as machine:
+    far_side = (hosts.client_ns, hosts.server_ns, hosts.server_address)
+    with far_machine(tmp_path, PROGRAMS, *far_side) as machine:
         monkeypatch.setenv("HOME", str(machine.home))
         monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
         yield machine

@@ -11,10 +11,10 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from needs import needs_root
+from needs import PROGRAMS, needs_root
 from tare import environments
 from tare.cell import Cell
-from tare.claims.far_machine import SSHD, far_machine
+from tare.claims.far_machine import far_machine
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.workloads import Measurement, registry
@@ -44,11 +44,11 @@ def entered(
     with ExitStack() as stack:
         level = name
         if name.startswith("ssh"):
-            if not Path(SSHD).exists():
-                pytest.skip("openssh-server is not installed")
             hosts = site.hosts
             far = stack.enter_context(
-                far_machine(folder, hosts.client_ns, hosts.server_ns, hosts.server_address)
+                far_machine(
+                    folder, PROGRAMS, hosts.client_ns, hosts.server_ns, hosts.server_address
+                )
             )
             monkeypatch.setenv("HOME", str(far.home))
             monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)

@@ -16,7 +16,7 @@ import reach
 from needs import PROGRAMS, needs_root
 from tare import accounting, environments
 from tare.claims import traces
-from tare.claims.far_machine import PORT, SSHD, FarMachine
+from tare.claims.far_machine import PORT, FarMachine
 from tare.command import start_time
 from tare.environments import Site
 from tare.environments.ssh import Ssh
@@ -27,11 +27,7 @@ from tare.leftovers import Registry, clean
 from tare.placement import Placement
 from tare.record import Record
 
-pytestmark = [
-    pytest.mark.system,
-    needs_root,
-    pytest.mark.skipif(not Path(SSHD).exists(), reason="openssh-server is not installed"),
-]
+pytestmark = [pytest.mark.system, needs_root]
 
 SERVE = ("echo/echo-udp", "serve", "--port", "7400", "--bind")
 

@@ -18,16 +18,12 @@ from test_ssh import SERVE
 from needs import PROGRAMS, needs_root
 from tare import accounting, environments
 from tare.accounting import Account
-from tare.claims.far_machine import SSHD, FarMachine
+from tare.claims.far_machine import FarMachine
 from tare.environments import Environment, Inside, Site, far_container, far_guest
 from tare.errors import TrialError
 from tare.leftovers import clean
 
-pytestmark = [
-    pytest.mark.system,
-    needs_root,
-    pytest.mark.skipif(not Path(SSHD).exists(), reason="openssh-server is not installed"),
-]
+pytestmark = [pytest.mark.system, needs_root]
 
 CACHE = platformdirs.user_cache_path("tare")
 

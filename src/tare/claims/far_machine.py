@@ -22,9 +22,9 @@ from tare.errors import TrialError, UnavailableError
 from tare.far import Target
 from tare.hosts import Hosts
 
-__all__ = ["PORT", "SSHD", "FarMachine", "at_home", "far_machine", "require_sshd"]
+__all__ = ["INSTALLED", "PORT", "FarMachine", "at_home", "far_machine", "require_sshd"]
 
-SSHD = "/usr/sbin/sshd"
+INSTALLED = Path("/usr/sbin/sshd")
 PORT = 2222
 _TIMEOUT_S = 30.0
 
@@ -58,27 +58,32 @@ class FarMachine:
         return found
 
 
-def require_sshd() -> None:
-    """Ask for an sshd before anything is measured.
+def require_sshd(programs: Path) -> Path:
+    """Return the sshd that was unpacked in the build directory, or else the installed one.
 
     Raises:
         UnavailableError: there is none.
     """
-    if not Path(SSHD).exists():
-        raise UnavailableError(
-            f"{SSHD} is missing, which stands for a far machine here",
-            "install openssh-server; its own service is not needed",
-        )
+    unpacked = programs / "sshd" / "root" / "usr" / "sbin" / "sshd"
+    for path in (unpacked, INSTALLED):
+        if path.exists():
+            return path
+    raise UnavailableError(
+        f"{unpacked} is missing, which stands for a far machine here",
+        "unpack it: make setup",
+    )
 
 
 @contextmanager
-def far_machine(folder: Path, near_ns: str, far_ns: str, address: str) -> Iterator[FarMachine]:
+def far_machine(
+    folder: Path, programs: Path, near_ns: str, far_ns: str, address: str
+) -> Iterator[FarMachine]:
     """Run an sshd in `far_ns`, and let the user whose home is in `folder` in.
 
     Raises:
         UnavailableError: this machine has no sshd.
     """
-    require_sshd()
+    program = require_sshd(programs)
     home = folder / "home"
     (home / ".ssh").mkdir(parents=True, mode=0o700)
     host_key, user_key = folder / "host_key", home / ".ssh" / "id_ed25519"
@@ -98,10 +103,15 @@ def far_machine(folder: Path, near_ns: str, far_ns: str, address: str) -> Iterat
         "AuthorizedKeysFile": folder / "authorized", "StrictModes": "no", "UsePAM": "no",
         "PermitRootLogin": "yes", "SetEnv": f"TMPDIR={temporary}",
     }  # fmt: skip
-    argv = (SSHD, "-D", "-e", "-f", "/dev/null")
+    for name, part in (("SshdSessionPath", "sshd-session"), ("SshdAuthPath", "sshd-auth")):
+        # Parts of OpenSSH 10, which otherwise looks where they would be installed.
+        if (path := program.parents[1] / "lib" / "openssh" / part).exists():
+            settings[name] = path
+    argv = (str(program), "-D", "-e", "-f", "/dev/null")
     options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
     try:
-        with process.start(Command((*argv, *options), netns=far_ns)) as sshd:
+        command = Command((*argv, *options), netns=far_ns, env=_with_its_user(folder, program))
+        with process.start(command) as sshd:
             _await_listening(near_ns, address)
             yield FarMachine(Target(address, "root", PORT, near_ns), home, temporary, sshd)
             if sshd.alive():
@@ -112,11 +122,29 @@ def far_machine(folder: Path, near_ns: str, far_ns: str, address: str) -> Iterat
             separation.rmdir()
 
 
+def _with_its_user(folder: Path, program: Path) -> dict[str, str]:
+    """Return the variables by which sshd alone sees a user `sshd`: its sessions get none of them.
+
+    As that user it talks to those who are not let in yet. An installed package has made one.
+    """
+    if program == INSTALLED:
+        return {}
+    (wrapper,) = program.parents[1].glob("lib/*/libnss_wrapper.so")
+    users = folder / "passwd"
+    users.write_text(f"{Path('/etc/passwd').read_text()}sshd:x:65534:65534::/run/sshd:/bin/false\n")
+    return {
+        "LD_PRELOAD": str(wrapper),
+        "NSS_WRAPPER_PASSWD": str(users),
+        "NSS_WRAPPER_GROUP": "/etc/group",
+    }
+
+
 @contextmanager
-def at_home(folder: Path, hosts: Hosts) -> Iterator[FarMachine]:
+def at_home(folder: Path, programs: Path, hosts: Hosts) -> Iterator[FarMachine]:
     """Make the server's host a far machine, whose user this process is meanwhile, by $HOME."""
     usual = {key: os.environ.get(key) for key in ("HOME", "SSH_AUTH_SOCK")}
-    with far_machine(folder, hosts.client_ns, hosts.server_ns, hosts.server_address) as far:
+    far_side = (hosts.client_ns, hosts.server_ns, hosts.server_address)
+    with far_machine(folder, programs, *far_side) as far:
         os.environ["HOME"] = str(far.home)
         os.environ.pop("SSH_AUTH_SOCK", None)
         try:

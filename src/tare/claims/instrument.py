@@ -34,7 +34,7 @@ _TRACERS = ("perf", "strace", "bpftrace", "ltrace")
 
 
 def _check(workshop: Workshop) -> Result:
-    require_sshd()
+    require_sshd(workshop.programs)
     found: dict[str, Any] = {}
     absent: dict[str, str] = {}
     for name in (*environments.NAMES, environments.FAR):

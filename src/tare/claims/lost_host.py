@@ -56,7 +56,7 @@ def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[st
     with (
         leftovers.Registry(folder / "leftovers") as owed,
         Hosts(owed) as hosts,
-        at_home(folder, hosts) as far,
+        at_home(folder, workshop.programs, hosts) as far,
     ):
         level = environments.level(f"{environments.FAR} {far.target}")
         text = _EXPERIMENT.format(far=level, blocks=_BLOCKS)

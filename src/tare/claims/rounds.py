@@ -80,7 +80,7 @@ def _resident_kb() -> int:
 
 
 def _check(workshop: Workshop) -> Result:
-    require_sshd()
+    require_sshd(workshop.programs)
     found: dict[str, Rounds] = {}
     absent: dict[str, str] = {}
     for name in (*environments.NAMES, environments.FAR):

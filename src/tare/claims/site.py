@@ -32,7 +32,10 @@ def site_for(workshop: Workshop, environment: str, folder: Path) -> Iterator[tup
     """
     with leftovers.Registry(folder / "leftovers") as owed, Hosts(owed) as hosts:
         scratch = Path(tempfile.gettempdir()) / f"tare-{owed.run_id}"
-        with owed.owing("directory", str(scratch)), _level(environment, hosts, folder) as level:
+        with (
+            owed.owing("directory", str(scratch)),
+            _level(environment, workshop, hosts, folder) as level,
+        ):
             scratch.mkdir()
             yield (
                 level,
@@ -48,11 +51,11 @@ def site_for(workshop: Workshop, environment: str, folder: Path) -> Iterator[tup
 
 
 @contextmanager
-def _level(environment: str, hosts: Hosts, folder: Path) -> Iterator[str]:
+def _level(environment: str, workshop: Workshop, hosts: Hosts, folder: Path) -> Iterator[str]:
     if environment != environments.FAR:
         yield environment
         return
-    with at_home(folder, hosts) as far:
+    with at_home(folder, workshop.programs, hosts) as far:
         yield f"{environments.FAR} {far.target}"
 
 
