@@ -119,7 +119,13 @@ def _kill_inmates(directory: Path) -> None:
     """Kill a cgroup's processes; none that left it meanwhile, or has the pid of one that ended."""
 
     def inmates() -> list[int]:
-        return [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
+        try:
+            return [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
+        except OSError as error:
+            # Whoever made it may remove it at the same time, as runc does.
+            if error.errno not in (errno.ENOENT, errno.ENODEV):
+                raise
+            return []
 
     kill(inmates(), lambda pid: pid in inmates())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from needs import needs_root
+from needs import HEARING, needs_root
 from tare import leftovers
 from tare.claims.crash import killed_run
 from tare.command import Command
@@ -81,18 +81,22 @@ def test_kill_9_loses_no_trial_and_repeats_none(tmp_path):
     assert found["failed"] == found["repeated"] == found["left"] == 0
 
 
+def await_a_trial(run, out):
+    deadline = time.monotonic() + 60
+    while not (out / "trials.ndjson").exists() or not Record(out).trials():
+        assert time.monotonic() < deadline, "no trial within a minute"
+        assert run.poll() is None, run.stderr
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_and_its_like_clean_up_and_say_how_to_go_on(small, tmp_path, number):
     out = tmp_path / "result"
     victim = subprocess.Popen(
-        [sys.executable, "-m", "tare", "run", str(small), "--out", str(out)],
+        [*HEARING, sys.executable, "-m", "tare", "run", str(small), "--out", str(out)],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not (out / "trials.ndjson").exists() or not Record(out).trials():
-        assert time.monotonic() < deadline, "no trial within a minute"
-        assert victim.poll() is None, victim.stderr
-        time.sleep(0.05)
+    await_a_trial(victim, out)
     os.kill(victim.pid, number)
     _, err = victim.communicate(timeout=60)
     assert victim.returncode == Exit.INTERRUPTED, err
@@ -104,6 +108,17 @@ def test_ctrl_c_and_its_like_clean_up_and_say_how_to_go_on(small, tmp_path, numb
     assert before <= len(Record(out).trials()) == len(Record(out).plan.cells) * 2
     (resumption,) = Record(out).resumptions()
     assert resumption.fingerprint == Record(out).fingerprint
+
+
+def test_a_run_under_nohup_outlives_a_hangup(small, tmp_path):
+    out = tmp_path / "result"
+    deaf = ["env", "--ignore-signal=HUP", sys.executable, "-m", "tare", "run", str(small)]
+    with subprocess.Popen([*deaf, "--out", str(out)], cwd=tmp_path, stderr=subprocess.PIPE) as run:
+        await_a_trial(run, out)
+        run.send_signal(signal.SIGHUP)
+        _, err = run.communicate(timeout=120)
+    assert run.returncode == 0, err
+    assert len(Record(out).trials()) == len(Record(out).plan.cells) * 2
 
 
 def test_a_run_is_not_resumed_with_other_programs(small, tmp_path):

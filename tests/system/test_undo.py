@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from needs import needs_root
+from needs import HEARING, needs_root
 from tare.command import Command
 from tare.errors import TareError
 from tare.leftovers import clean
@@ -137,6 +137,20 @@ def test_a_cgroup_that_does_not_bear_our_name_is_left_alone(tmp_path: Path) -> N
         cgroup.rmdir()
 
 
+def test_a_cgroup_that_goes_just_when_it_is_looked_at_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cgroup = cgroup_named("tare")
+    cgroup.mkdir()
+
+    def gone_once_listed(path: Path, topdown: bool) -> list[tuple[str, list[str], list[str]]]:
+        cgroup.rmdir()
+        return [(str(path), [], [])]
+
+    monkeypatch.setattr("tare.undo.os.walk", gone_once_listed)
+    assert undo(Entry("cgroup", str(cgroup)))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_would_end_a_run_waits_until_its_things_are_undone(
     tmp_path: Path, number: int
@@ -161,7 +175,7 @@ def test_what_would_end_a_run_waits_until_its_things_are_undone(
         "    print('interrupted')\n"
     )
     found = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
+        [*HEARING, sys.executable, "-c", code, str(tmp_path)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert found.stdout == "interrupted\n", found.stderr
