@@ -121,6 +121,12 @@ static: setup ## build one static binary of pageshare, and migrate a guest with 
 	! ldd $(STATIC) 2>/dev/null | grep '=>'
 	PAGESHARE_BINARY=$(CURDIR)/$(STATIC) cargo test --quiet -p pageshare --test migrate_command the_guest_arrives
 
+RELEASE ?= trixie
+
+.PHONY: fresh
+fresh: $(STAMPS)/packages ## make run and make test on a new machine of Debian's RELEASE (RELEASE=bookworm; an hour, as root)
+	setup/fresh $(RELEASE)
+
 .PHONY: schema
 schema: setup ## write the JSON Schema of experiment files
 	$(BIN)/tare schema > experiments/schema.json

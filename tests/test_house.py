@@ -90,7 +90,9 @@ def test_every_package_that_is_installed_has_its_reason():
     for path in (HOME / "setup/apt").glob("*.txt"):
         for line in path.read_text().splitlines():
             if line and not line.startswith("#"):
-                assert re.fullmatch(r"[a-z0-9.+-]+ +# .+", line), f"{path.name}: {line}"
+                assert re.fullmatch(r"[a-z0-9.+-]+( \| [a-z0-9.+-]+)? +# .+", line), (
+                    f"{path.name}: {line}"
+                )
 
 
 def test_the_makefile_explains_each_target():

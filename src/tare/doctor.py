@@ -18,7 +18,8 @@ _TRANSPORTS = {
     "udp": _BUILD,
     "tcp": _BUILD,
     "cyclonedds": "install cyclonedds-dev, then `make build`",
-    "fastdds": "install libfastrtps-dev, libfastcdr-dev and fastddsgen, then `make build`",
+    "fastdds": "install libfastdds-dev (Debian 12: libfastrtps-dev), libfastcdr-dev and fastddsgen,"
+    " then `make build`",
     "zeromq": "install libzmq3-dev, then `make build`",
     "connext": "RTI Connext needs your own installation and licence: configure with"
     " `cmake -S . -B build -DRTI_CONNEXT_DIR=/path/to/rti_connext_dds-X.Y.Z`, set"

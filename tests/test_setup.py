@@ -1,0 +1,56 @@
+"""What set-up asks Debian for: the real script, beside stand-ins for what would install."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from needs import needs_root
+
+SETUP = Path(__file__).parents[1] / "setup"
+
+
+def asked_for(installed: set[str], folder: Path) -> list[str]:
+    """Run setup/packages where some packages are installed; return what apt-get is to satisfy."""
+    listing = "".join(f"ii  {name}\\n" for name in sorted(installed))
+    stand_ins = {
+        "dpkg-query": f"printf '{listing}'",
+        "apt-get": f'printf "%s\\n" "$@" >>{folder}/asked',
+        "rustc": "echo rustc 1.99.0",
+        "systemctl": "",
+    }
+    for name, line in stand_ins.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    subprocess.run([SETUP / "packages"], env=environment, check=True, timeout=60)
+    asked = folder / "asked"
+    return asked.read_text().splitlines()[-1].split(", ") if asked.exists() else []
+
+
+def listed() -> set[str]:
+    lines = [line for path in (SETUP / "apt").iterdir() for line in path.read_text().splitlines()]
+    return {line.partition("#")[0].strip() for line in lines} - {""}
+
+
+@needs_root
+@pytest.mark.parametrize("has", ["libfastdds-dev", "libfastrtps-dev"])
+def test_one_of_two_names_is_enough_and_nothing_installed_is_asked_for(
+    has: str, tmp_path: Path
+) -> None:
+    single = {line for line in listed() if "|" not in line}
+    assert asked_for({*single, has}, tmp_path) == []
+    assert asked_for(single - {"cpio"} | {has}, tmp_path) == ["cpio"]
+
+
+@needs_root
+def test_where_neither_name_is_installed_apt_is_asked_for_either(tmp_path: Path) -> None:
+    single = {line for line in listed() if "|" not in line}
+    assert asked_for(single, tmp_path) == ["libfastdds-dev | libfastrtps-dev"]
+
+
+def test_no_list_names_a_compiler_of_one_release() -> None:
+    numbered = [line for line in listed() if re.search(r"-\d+(-|$)|\d\.\d", line)]
+    assert numbered == []
