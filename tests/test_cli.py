@@ -68,6 +68,29 @@ def test_a_budget_says_what_it_cut(tmp_path):
     assert json.loads(found.stdout)["cuts"]
 
 
+def test_what_would_take_weeks_is_refused_unless_a_budget_says_that_it_is_meant(tmp_path):
+    path = tmp_path / "long.yaml"
+    path.write_text(
+        "title: t\nfactors: {transport: [udp, tcp]}\nbaseline: {transport: udp}\n"
+        "session: {requests: 2147483648}\n"
+    )
+    found = tare("run", str(path), "--dry-run")
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, "the least that is asked for takes about 4")
+    assert tare("run", str(path), "--dry-run", "--budget", "9000 h").returncode == 0
+
+
+def test_what_a_plan_cannot_answer_is_refused_with_its_file(tmp_path):
+    path = tmp_path / "bare.yaml"
+    path.write_text(
+        "title: t\nfactors: {transport: [udp, tcp]}\nbaseline: {transport: udp}\n"
+        "exclude: [{transport: udp}]\n"
+    )
+    found = tare("run", str(path), "--dry-run")
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, f"{path}: baseline: no cell is left with transport: udp")
+
+
 def test_an_impossible_budget_is_refused_with_what_it_would_take():
     found = tare("run", str(HOME / "experiments/quickstart.yaml"), "--dry-run", "--budget", "5s")
     assert found.returncode == Exit.USAGE

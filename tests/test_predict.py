@@ -164,7 +164,7 @@ factors:
 exclude:
   - {environment: uml, transport: cyclonedds}
 baseline: {environment: native}
-family: {environment: native}
+family: none
 a_a: [{environment: native, transport: udp}]
 blocks: {min: 2, max: 2}
 """

@@ -16,7 +16,7 @@ factors: {environment: [native, container], transport: [udp, cyclonedds]}
 baseline: {environment: native}
 blocks: {min: 8, max: 10, until: %s}
 """
-NOTHING_JUDGED = "family: {transport: tcp}\n"
+NOTHING_JUDGED = "family: none\n"
 
 
 def decided(record, blocks):

@@ -7,34 +7,30 @@ left to the model (`experiment.Experiment`).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tare import units
+from tare.document import Problem, Steps, shown
 from tare.errors import UsageError
 from tare.workloads import Factor, Workload, registry
 
-Path = tuple[str | int, ...]
-"""Keys and indices from the document's root to a node."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing wrong in an experiment file."""
-
-    path: Path
-    message: str
+_MOST_COMBINATIONS = 10_000
+_LONGEST_LEVEL = 2_000
+_LONGEST_GUESSED = 100
 
 
 def canonical(
-    document: Mapping[str, Any], known: Iterable[str]
+    document: Mapping[str, Any], known: Iterable[str], *, recorded: bool = False
 ) -> tuple[list[Problem], dict[str, Any]]:
     """Bring every level into canonical form.
 
     Args:
         document: the file's content.
         known: names of the fields that an experiment has.
+        recorded: it was run already: levels are read, and not asked whether anything comes of them.
 
     Returns:
         What is wrong, and the content with canonical levels (of no use where something is).
@@ -43,16 +39,17 @@ def canonical(
     name = document.get("workload", "request-reply")
     workload = kinds.get(name) if isinstance(name, str) else None
     if workload is None:
-        found = Problem(("workload",), f"{name!r} is no workload: choose {', '.join(kinds)}")
-        return [found], {}
-    return _Canonical(document, workload).all(frozenset(known))
+        found = f"{shown(name)} is no workload{_meant(name, kinds)}: choose {', '.join(kinds)}"
+        return [Problem(("workload",), found)], {}
+    return _Canonical(document, workload, recorded=recorded).all(frozenset(known))
 
 
 class _Canonical:
     """One document on its way to canonical form."""
 
-    def __init__(self, document: Mapping[str, Any], workload: Workload) -> None:
+    def __init__(self, document: Mapping[str, Any], workload: Workload, *, recorded: bool) -> None:
         self._document = document
+        self._recorded = recorded
         self._workload = workload
         self._problems: list[Problem] = []
         self._result = dict(document)
@@ -61,23 +58,25 @@ class _Canonical:
     def all(self, known: frozenset[str]) -> tuple[list[Problem], dict[str, Any]]:
         for key in self._document:
             if key not in known:
-                self._say((key,), f"unknown field{_meant(key, known)}")
+                self._say((key,), f"unknown field{_meant(key, known) or ': remove it'}")
         self._levels()
         for field in ("baseline", "floor"):
             self._one_cell(field)
-        if self._has("family"):
-            self._result["family"] = self._factors.many(self._document["family"], ("family",))
+        if self._has("family") and self._document["family"] != "none":
+            self._result["family"] = self._rule(self._document["family"], ("family",))
         for field in ("exclude", "a_a"):
             self._rules(field)
         self._session()
         self._quantities()
         self._statistic()
+        if not self._problems and not self._recorded:
+            self._combinations()
         return self._problems, self._result
 
     def _has(self, field: str) -> bool:
         return self._document.get(field) is not None
 
-    def _say(self, path: Path, message: str) -> None:
+    def _say(self, path: Steps, message: str) -> None:
         self._problems.append(Problem(path, message))
 
     def _levels(self) -> None:
@@ -95,22 +94,69 @@ class _Canonical:
             return
         chosen = self._factors.single(self._document[field], (field,))
         self._result[field] = chosen
-        factors = self._result.get("factors")
         for key, level in chosen.items():
-            row = self._workload.factors[key]
-            levels = factors.get(key) if isinstance(factors, dict) else None
-            if level not in (levels or (row.level(row.default),)):
-                allowed = ", ".join(levels or (row.level(row.default),))
-                self._say((field, key), f"{level!r} is not among the levels: {allowed}")
+            self._among(level, key, (field, key))
+
+    def _among(self, level: str, key: str, path: Steps) -> None:
+        levels = self._levels_of(key)
+        if level not in levels:
+            meant = _meant(level, levels)
+            self._say(path, f"{level!r} is not among the levels: {', '.join(levels)}{meant}")
+
+    def _levels_of(self, key: str) -> Sequence[str]:
+        """The levels that a factor has, by default its only one."""
+        factors = self._result.get("factors")
+        row = self._workload.factors[key]
+        found = factors.get(key) if isinstance(factors, dict) else None
+        return found or (row.level(row.default),)
+
+    def _rule(self, node: object, path: Steps) -> dict[str, tuple[str, ...]]:
+        """A rule with a level that no cell has would silently match nothing."""
+        found = self._factors.many(node, path)
+        if not self._recorded and not self._problems:
+            for key, levels in found.items():
+                listed = len(levels) > 1
+                for i, level in enumerate(levels):
+                    self._among(level, key, (*path, key, i) if listed else (*path, key))
+        return found
 
     def _rules(self, field: str) -> None:
         if not self._has(field):
             return
         rules = self._document[field]
         if not isinstance(rules, list):
-            self._say((field,), "is a list of mappings, one '- {...}' a rule")
+            said = f"has to be a list of mappings, one '- {{...}}' a rule, not {shown(rules)}"
+            self._say((field,), said)
             return
-        self._result[field] = [self._factors.many(r, (field, i)) for i, r in enumerate(rules)]
+        self._result[field] = [self._rule(r, (field, i)) for i, r in enumerate(rules)]
+
+    def _combinations(self) -> None:
+        """Go through the cross product for what cannot be, and for factors that nothing has."""
+        factors = self._workload.factors
+        levels = {name: self._levels_of(name) for name in factors}
+        if (count := math.prod(map(len, levels.values()))) > _MOST_COMBINATIONS:
+            most = f"the most are {_MOST_COMBINATIONS}: name fewer levels"
+            self._say(("factors",), f"make {count} combinations, and {most}")
+            return
+        excluded: Sequence[Mapping[str, Sequence[str]]] = self._result.get("exclude") or ()
+        without_use = set(self._result.get("factors") or ())
+        found: dict[Problem, None] = {}
+        some_left = False
+        for combination in itertools.product(*levels.values()):
+            every = dict(zip(factors, combination, strict=True))
+            if any(all(every[k] in allowed for k, allowed in rule.items()) for rule in excluded):
+                continue
+            some_left = True
+            without_use -= self._workload.applicable(every)
+            if refused := self._workload.refused(every, levels):
+                factor, why = refused
+                at = (levels[factor].index(every[factor]),)
+                written = self._document.get("factors", {})
+                many = isinstance(written.get(factor), list)
+                found[Problem(("factors", factor, *(at if many else ())), why)] = None
+        self._problems += found
+        for name in sorted(without_use) if some_left else ():
+            self._say(("factors", name), "means nothing for any of the cells: remove it")
 
     def _session(self) -> None:
         rows = self._workload.session_settings
@@ -138,7 +184,8 @@ class _Canonical:
         statistic = self._document.get("statistic", next(iter(known)))
         self._result["statistic"] = statistic
         if not isinstance(statistic, str) or statistic not in known:
-            self._say(("statistic",), f"{statistic!r}: choose {', '.join(known)}")
+            meant = _meant(statistic, known)
+            self._say(("statistic",), f"{shown(statistic)}{meant}: choose {', '.join(known)}")
 
 
 class _Rows:
@@ -149,7 +196,7 @@ class _Rows:
         self._rows = rows
         self._problems = problems
 
-    def many(self, node: object, path: Path) -> dict[str, tuple[str, ...]]:
+    def many(self, node: object, path: Steps) -> dict[str, tuple[str, ...]]:
         """Factor -> one level or a list of them."""
         return {
             key: tuple(
@@ -159,15 +206,15 @@ class _Rows:
             for key, value in self._items(node, path)
         }
 
-    def single(self, node: object, path: Path) -> dict[str, str]:
+    def single(self, node: object, path: Steps) -> dict[str, str]:
         """Factor -> exactly one level."""
         return {
             key: self._level(key, value, (*path, key)) for key, value in self._items(node, path)
         }
 
-    def _items(self, node: object, path: Path) -> Iterable[tuple[str, Any]]:
+    def _items(self, node: object, path: Steps) -> Iterable[tuple[str, Any]]:
         if not isinstance(node, dict):
-            self._problems.append(Problem(path, f"is a mapping, not {type(node).__name__}"))
+            self._problems.append(Problem(path, f"has to be a mapping, not {shown(node)}"))
             return
         for key, value in node.items():
             if key not in self._rows:
@@ -179,22 +226,39 @@ class _Rows:
             else:
                 yield key, value
 
-    def _level(self, key: str, value: object, path: Path) -> str:
-        self._problems += _problem_of(self._rows[key].level, value, path)
+    def _level(self, key: str, value: object, path: Steps) -> str:
+        text = _written(value)
+        if text is None:
+            quote = "; put it into quotes if it is a word" if value is None else ""
+            said = f"has to be one level, not {shown(value)}{quote}"
+            self._problems.append(Problem(path, said))
+            return ""
+        self._problems += _problem_of(self._rows[key].level, text, path)
         try:
-            return self._rows[key].level(value)
+            return self._rows[key].level(text)
         except UsageError:
-            return str(value)
+            return text
 
 
-def _problem_of(parse: Callable[[object], object], value: object, path: Path) -> list[Problem]:
+def _written(value: object) -> str | None:
+    """A scalar as a person would write it; None where it is none, or no level is so long."""
+    if value is None or isinstance(value, dict | list | tuple | set):
+        return None
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return text if len(text) <= _LONGEST_LEVEL else None
+
+
+def _problem_of(parse: Callable[[object], object], value: object, path: Steps) -> list[Problem]:
+    text = _written(value)
+    if text is None:
+        return [Problem(path, f"has to be one quantity, not {shown(value)}")]
     try:
-        parse(value)
+        parse(text)
     except UsageError as error:
         return [Problem(path, error.what)]
     return []
 
 
 def _meant(word: object, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(word), list(known), n=1)
+    near = difflib.get_close_matches(str(word)[:_LONGEST_GUESSED], list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -47,7 +47,7 @@ def results(folder: Path) -> Iterator[Row]:
     for path in sorted(p.parent for p in found):
         try:
             record = Record(path)
-            title = experiment.load(record.experiment_path).title
+            title = experiment.load(record.experiment_path, recorded=True).title
             plan, trials = record.plan, record.trials()
         except UsageError as error:
             yield Row("result", path, "", error.what.splitlines()[0])

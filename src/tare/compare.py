@@ -93,7 +93,7 @@ def compare(a: Record, b: Record, *, across_machines: bool = False) -> Compariso
     """
     unlike = machine.unlike(a.fingerprint, b.fingerprint)
     _refuse_other_machine(a, b, unlike, across_machines)
-    experiment = experiments.load(b.experiment_path)
+    experiment = experiments.load(b.experiment_path, recorded=True)
     statistic, margin = experiment.statistic, experiment.margin_share
     plan_a, plan_b = a.plan, b.plan
     cells_a = {_identity(cell): cell for cell in plan_a.cells if cell.replica == 1}

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from tare import units
-from tare.canonical import Problem, canonical
+from tare import document, units
+from tare.canonical import canonical
 from tare.errors import UsageError
-
-_SIZE_LIMIT = 1 << 20
 
 
 class Blocks(BaseModel):
@@ -74,8 +69,10 @@ class Experiment(BaseModel):
     exclude: tuple[Rule, ...] = Field(default=(), description="Combinations that are left out.")
     baseline: Levels = Field(description="What every cell is compared with.")
     floor: Levels | None = Field(default=None, description="The cheapest stack, for the budget.")
-    family: Rule | None = Field(
-        default=None, description="The comparisons that are judged together; all where absent."
+    family: Rule | Literal["none"] | None = Field(
+        default=None,
+        description="The comparisons that are judged together; all where absent, and 'none' where"
+        " nothing is to be judged.",
     )
     a_a: tuple[Rule, ...] | None = Field(
         default=None,
@@ -111,80 +108,32 @@ class Experiment(BaseModel):
         return units.fraction(self.margin)
 
 
-def load(path: Path) -> Experiment:
-    """Read and validate an experiment file.
+def load(path: Path, *, recorded: bool = False) -> Experiment:
+    """Read and validate an experiment file; see `parse`.
 
     Raises:
         UsageError: it cannot be read, or something in it is wrong; every problem is named.
     """
-    try:
-        if path.stat().st_size > _SIZE_LIMIT:
-            raise UsageError(f"{path} is larger than 1 MiB: not an experiment file")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", "`tare list` shows the experiments that ship"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path} is not a text file: {error.reason} at byte {error.start}"
-        ) from error
-    return parse(text, str(path))
+    return parse(document.read(path), str(path), recorded=recorded)
 
 
-def parse(text: str, name: str) -> Experiment:
-    """Validate the text of an experiment file; `name` is what errors call it.
+def parse(text: str, name: str, *, recorded: bool = False) -> Experiment:
+    """Validate the text of an experiment file.
+
+    Args:
+        text: of the file.
+        name: what errors call it.
+        recorded: it was run already, perhaps by a Tare that let pass what today is refused because
+            nothing would come of it.
 
     Raises:
         UsageError: something in it is wrong; every problem is named with its line.
     """
-    try:
-        document = YAML(typ="rt", pure=True).load(text)
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UsageError(f"{name}:{line}: not valid YAML: {error.problem}") from error
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from error
-    if not isinstance(document, CommentedMap):
-        raise UsageError(
-            f"{name}:1: an experiment is a mapping with 'title', 'factors' and 'baseline'",
-            "start from experiments/example.yaml",
-        )
-    problems, content = canonical(document, Experiment.model_fields)
+    written = document.parse(text, name)
+    problems, content = canonical(written, Experiment.model_fields, recorded=recorded)
     if not problems:
         try:
             return Experiment.model_validate(content)
         except ValidationError as error:
-            problems = [_from_pydantic(item) for item in error.errors()]
-    shown = "\n".join(
-        f"{name}:{_line(document, p.path)}: {_where(p.path)}{p.message}" for p in problems
-    )
-    raise UsageError(shown, "`tare schema` prints what is allowed")
-
-
-def _from_pydantic(item: Any) -> Problem:
-    path = tuple(item["loc"])
-    if item["type"] == "missing":
-        return Problem(path, "is required")
-    found = item.get("input")
-    shown = f" (found {found!r})" if isinstance(found, str | int | float | bool) else ""
-    return Problem(path, item["msg"].removeprefix("Value error, ") + shown)
-
-
-def _line(document: CommentedMap, path: tuple[str | int, ...]) -> int:
-    """Line of the deepest node along a path that the document has."""
-    node: Any = document
-    line = 1
-    for step in path:
-        if isinstance(node, CommentedMap) and step in node:
-            line = node.lc.key(step)[0] + 1
-        elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):
-            line = node.lc.item(step)[0] + 1
-        else:
-            break
-        node = node[step]
-    return line
-
-
-def _where(path: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, path)) + ": " if path else ""
+            problems = [document.worded(item) for item in error.errors()]
+    raise document.refusal(written, name, problems)

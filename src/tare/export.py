@@ -89,7 +89,7 @@ def rows(record: Record) -> list[dict[str, Any]]:
     cells = {cell.id: cell for cell in plan.cells}
     factors = list(dict.fromkeys(name for cell in plan.cells for name in cell.levels))
     found = {(block, cell): s for cell in cells for block, s in sessions.of(cell).items()}
-    workload = registry.by_name()[experiments.load(record.experiment_path).workload]
+    workload = registry.by_name()[experiments.load(record.experiment_path, recorded=True).workload]
 
     def measured(trial: Trial) -> dict[str, Any]:
         if workload.response_times:

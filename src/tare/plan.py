@@ -140,7 +140,8 @@ def make(experiment: Experiment, workload: Workload, seed: int | None = None) ->
         seed: of the order; the experiment's own, or a fresh one, where None.
 
     Raises:
-        UsageError: no cell is left, or the family cannot be resolved by the blocks declared.
+        UsageError: no cell is left, or none to compare with, or the family is empty or cannot be
+            resolved by the blocks declared.
     """
     if seed is None:
         seed = (
@@ -153,6 +154,7 @@ def make(experiment: Experiment, workload: Workload, seed: int | None = None) ->
     cells = (*originals, *replicas)
     effects = _effects(experiment, originals)
     comparisons = (*effects, *_a_a(originals, replicas))
+    _refuse_unanswerable(experiment, originals, effects)
     _refuse_unresolvable(experiment, sum(c.family for c in comparisons))
     apart = _between_plots(workload, originals, effects)
     shuffle = random.Random(seed)  # noqa: S311 - an order, not a secret
@@ -208,7 +210,7 @@ def _replicas(
     else:
         ranked = sorted(cells, key=lambda c: workload.setup_seconds(c.levels))
         floor = experiment.floor or {}
-        on_floor = [c for c in ranked if all(c.levels.get(k) == v for k, v in floor.items())]
+        on_floor = [c for c in ranked if _has(c, floor)]
         candidates = on_floor or ranked
         chosen = [candidates[0]] if len(candidates) == 1 else [candidates[0], candidates[-1]]
     return tuple(Cell(id=f"{c.id}#2", levels=c.levels, replica=2) for c in chosen)
@@ -217,17 +219,15 @@ def _replicas(
 def _effects(experiment: Experiment, cells: Sequence[Cell]) -> tuple[Comparison, ...]:
     """Every cell against the one that differs from it in the baseline's factors alone."""
     base = experiment.baseline
-    baselines = [
-        cell
-        for cell in cells
-        if all(cell.levels.get(name) == level for name, level in base.items())
-    ]
+    baselines = [cell for cell in cells if _has(cell, base)]
     found = []
     for cell in cells:
         against = _counterpart(cell, baselines, base)
         if against is None or against is cell:
             continue
-        family = experiment.family is None or _matches(cell.levels, experiment.family)
+        family = experiment.family is None or (
+            experiment.family != "none" and _matches(cell.levels, experiment.family)
+        )
         found.append(
             Comparison(
                 id=f"{cell.id} over {against.id}",
@@ -300,6 +300,29 @@ def _block(
         visits.append(Visit(plot=dict(plot), cells=tuple(order)))
     shuffle.shuffle(visits)
     return tuple(visits)
+
+
+def _refuse_unanswerable(
+    experiment: Experiment, cells: Sequence[Cell], effects: Sequence[Comparison]
+) -> None:
+    """Refuse what the exclusions left without an answer."""
+    asked = {"baseline": experiment.baseline, "floor": experiment.floor or {}}
+    for field, levels in asked.items():
+        if not any(_has(cell, levels) for cell in cells):
+            shown = ", ".join(f"{name}: {level}" for name, level in levels.items())
+            raise UsageError(
+                f"{field}: no cell is left with {shown}", "exclude less, or name other levels"
+            )
+    if isinstance(experiment.family, Mapping) and not any(c.family for c in effects):
+        shown = ", ".join(f"{n}: {' or '.join(which)}" for n, which in experiment.family.items())
+        raise UsageError(
+            f"family: no comparison is of a cell with {shown}, and nothing would be judged",
+            "name levels that are not the baseline's, or write `family: none`",
+        )
+
+
+def _has(cell: Cell, levels: Mapping[str, str]) -> bool:
+    return all(cell.levels.get(name) == level for name, level in levels.items())
 
 
 def _refuse_unresolvable(experiment: Experiment, comparisons: int) -> None:

@@ -15,8 +15,10 @@ from tare.workloads import Factor, Workload, registry
 
 __all__ = ["json_schema"]
 
-_LEVELS = ("factors", "family")
-"""Fields that map a factor to one level or several."""
+_LEVELS = "factors"
+"""The field that maps a factor to one level or several."""
+_FAMILY = "family"
+"""The field that does so too, or is the word `none`."""
 _RULES = ("exclude", "a_a")
 """Lists of such mappings."""
 _ONE_LEVEL = ("baseline", "floor")
@@ -30,9 +32,10 @@ def json_schema() -> dict[str, Any]:
     fields = experiment["properties"]
     kinds = registry.by_name()
     fields["workload"]["enum"] = list(kinds)
-    for name in (*_LEVELS, *_RULES, *_ONE_LEVEL, "session"):
+    for name in (_LEVELS, _FAMILY, *_RULES, *_ONE_LEVEL, "session"):
         # The branches say what they hold.
-        kind = "array" if name in _RULES else "object"
+        kind: Any = "array" if name in _RULES else "object"
+        kind = ["object", "string"] if name == _FAMILY else kind
         fields[name] = {"type": kind, "description": fields[name].get("description", "")}
     for workload in kinds.values():
         rows = workload.factors.values()
@@ -55,7 +58,8 @@ def _branch(workload: Workload, field: Mapping[str, Any]) -> dict[str, Any]:
         condition["required"] = ["workload"]
     levels = {"$ref": f"#/$defs/{workload.name}-levels"}
     properties: dict[str, Any] = {
-        **dict.fromkeys(_LEVELS, levels),
+        _LEVELS: levels,
+        _FAMILY: {"anyOf": [{"const": "none"}, levels]},
         **{name: {"items": levels} for name in _RULES},
         **{name: {"$ref": f"#/$defs/{workload.name}-level"} for name in _ONE_LEVEL},
         "session": _mapping(workload.session_settings.values(), many=False),

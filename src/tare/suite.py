@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
+from tare import document
 from tare.errors import TareError, UsageError
 from tare.record import Record
 
@@ -58,22 +57,19 @@ def load(path: Path) -> Suite | None:
         UsageError: it is a suite, and something in it is wrong.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = document.read(path)
         if "parts" not in text:
             return None  # as most files are: a suite is not worth a second parsing of each
-        document = YAML(typ="safe", pure=True).load(text)
-    except (OSError, YAMLError, ValueError, RecursionError):
+        written = document.parse(text, str(path))
+    except UsageError:
         return None  # what is wrong with it is for the experiment's reader to say
-    if not isinstance(document, Mapping) or "parts" not in document:
+    if "parts" not in written:
         return None
     try:
-        found = Suite.model_validate(document)
+        found = Suite.model_validate(written)
     except ValidationError as error:
-        problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise UsageError(
-            f"{path}: not a suite: {'; '.join(problems)}",
-            "a suite has a title and 'parts', a list of experiment files beside it",
-        ) from error
+        problems = [document.worded(item) for item in error.errors()]
+        raise document.refusal(written, str(path), problems) from error
     names = list(found.files(path))
     if len(names) < len(found.parts):
         raise UsageError(f"{path}: two parts have one name", "give their files different names")

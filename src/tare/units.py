@@ -21,6 +21,11 @@ _QUANTITY = re.compile(
 )
 
 
+_LONGEST = 60
+"""Characters of a quantity: the pattern takes a time that is quadratic in them."""
+WEEK_NS = 7 * 24 * 3600 * 10**9
+
+
 _DEFINITIONS = """
 nano- = 1e-9 = n-
 micro- = 1e-6 = µ- = μ- = u-
@@ -53,9 +58,9 @@ def _registry() -> pint.UnitRegistry[float]:
 
 
 def _magnitude(text: object, unit: str, examples: str) -> float:
-    match = _QUANTITY.fullmatch(str(text))
+    match = _QUANTITY.fullmatch(str(text)) if len(str(text)) <= _LONGEST else None
     if match is None:
-        raise UsageError(f"cannot read {str(text)!r}: write {examples}")
+        raise UsageError(f"cannot read {str(text)[:_LONGEST]!r}: write {examples}")
     written = {"/s": "1/s", "m": "minute"}.get(match["unit"], match["unit"])
     registry = _registry()
     import pint  # noqa: PLC0415 - see _registry
@@ -87,8 +92,10 @@ def duration(text: object, examples: str = "a duration such as '100 us' or '10 m
 
 
 def deadline(text: object) -> int:
-    """Nanoseconds of a duration above 0."""
+    """Nanoseconds of a duration above 0, up to a week."""
     found = duration(text)
+    if found > WEEK_NS:
+        raise UsageError(f"{str(text)!r} is more than a week: write a duration such as '10 ms'")
     if found == 0:
         raise UsageError(f"{str(text)!r} leaves no time at all: write a duration such as '10 ms'")
     return found

@@ -121,7 +121,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     Raises:
         UsageError: a file of the result is damaged; the message names it.
     """
-    plan, experiment = record.plan, experiments.load(record.experiment_path)
+    plan, experiment = record.plan, experiments.load(record.experiment_path, recorded=True)
     fingerprint = record.fingerprint
     workload = registry.by_name()[experiment.workload]
     sessions = Sessions(record, experiment.deadlines_ns)
@@ -208,7 +208,7 @@ def half_widths(record: Record) -> dict[str, float | None]:
     Returns:
         Comparison id -> half-width, None where there is no interval yet.
     """
-    experiment = experiments.load(record.experiment_path)
+    experiment = experiments.load(record.experiment_path, recorded=True)
     sessions = Sessions(record, experiment.deadlines_ns)
     return _half_widths(record.plan, sessions, experiment.statistic)
 

@@ -141,7 +141,7 @@ def explain(record: Record, cell_id: str, against_id: str | None = None) -> Expl
     Raises:
         UsageError: there is no such cell, or nothing that it is compared with.
     """
-    plan, experiment = record.plan, experiments.load(record.experiment_path)
+    plan, experiment = record.plan, experiments.load(record.experiment_path, recorded=True)
     workload = registry.by_name()[experiment.workload]
     cells = {cell.id: cell for cell in plan.cells}
     if against_id is None:

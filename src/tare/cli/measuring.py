@@ -88,12 +88,12 @@ def ready() -> Path:
     return programs
 
 
-def load(path: Path) -> tuple[Experiment, Workload]:
-    """Read an experiment file; return it and its workload."""
+def load(path: Path, *, recorded: bool = False) -> tuple[Experiment, Workload]:
+    """Read an experiment file, of a result where `recorded`; return it and its workload."""
     from tare import experiment  # noqa: PLC0415
     from tare.workloads import registry  # noqa: PLC0415
 
-    found = experiment.load(path)
+    found = experiment.load(path, recorded=recorded)
     return found, registry.by_name()[found.workload]
 
 

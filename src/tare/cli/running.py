@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -138,17 +139,34 @@ def _plans(
                 raise
             absent[name] = error.what
             printing.say(f"[yellow]without {name}:[/]", error.what)
+        except UsageError as error:
+            raise UsageError(f"{file}: {error.what}", error.remedy) from error
     if not plans:
         raise UnavailableError(
             "no part of this suite can run here", "`tare doctor` shows what each needs"
         )
-    if budget_s is not None:
+    if budget_s is None:
+        _refuse_without_end(plans)
+    else:
         share = budget_s / (sum(part.seconds for part in plans.values()) or 1.0)
         plans = {
             name: replace(part, plan=cuts.fit(part.plan, part.workload, part.seconds * share))
             for name, part in plans.items()
         }
     return plans, absent
+
+
+def _refuse_without_end(plans: dict[str, _Planned]) -> None:
+    """Refuse what takes so long that nobody can mean it, unless a budget says so."""
+    from tare import units  # noqa: PLC0415 - so that --help is fast
+
+    seconds = sum(part.seconds for part in plans.values())
+    if seconds > units.WEEK_NS / 1e9:
+        raise UsageError(
+            f"the least that is asked for takes about {seconds / 86_400:.3g} days",
+            "ask for fewer requests, blocks or levels; or say that you mean it: --budget"
+            f" '{math.ceil(seconds / 3600)} h'",
+        )
 
 
 def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
@@ -177,7 +195,7 @@ def _measure(folder: Path, programs: Path, *, as_json: bool) -> None:
     for name, record in _records(folder).items():
         if name:
             printing.say("[bold]part[/]", name)
-        experiment, workload = measuring.load(record.experiment_path)
+        experiment, workload = measuring.load(record.experiment_path, recorded=True)
         outcome = measuring.measure(
             record, experiment, workload, programs, whole=folder, quiet=as_json
         )

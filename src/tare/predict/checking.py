@@ -54,7 +54,7 @@ def check(predictions: Iterable[Prediction], truth: Record) -> list[Checked]:
     Raises:
         UsageError: it measured none of them.
     """
-    if experiments.load(truth.experiment_path).workload != "request-reply":
+    if experiments.load(truth.experiment_path, recorded=True).workload != "request-reply":
         raise UsageError(f"{truth.folder} measured no responses", "give a request-reply result")
     measured = measured_in(truth)
     found = [

@@ -69,7 +69,7 @@ def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
     Raises:
         UsageError: the result holds no request-reply, or nothing was measured on the host.
     """
-    experiment = experiments.load(record.experiment_path)
+    experiment = experiments.load(record.experiment_path, recorded=True)
     if experiment.workload != "request-reply":
         raise UsageError(
             f"{record.folder} measured {experiment.workload}; responses alone are predicted",

@@ -6,7 +6,7 @@ rows, and the JSON Schema that editors use is exported from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -122,6 +122,20 @@ class Workload(Protocol):
 
         A factor that does not apply is left out of the cell, so that cells that differ in it
         alone are one cell (ICMP knows no reception mode).
+        """
+        ...
+
+    def refused(
+        self, levels: Mapping[str, str], asked: Mapping[str, Sequence[str]]
+    ) -> tuple[str, str] | None:
+        """Say why no cell can be what these levels ask for together, wherever it is run.
+
+        Args:
+            levels: one of every factor.
+            asked: all the levels of every factor.
+
+        Returns:
+            The factor that has to change, and a sentence on its level; None where all is well.
         """
         ...
 

@@ -62,8 +62,15 @@ _FACTORS = (
         "direct",
         "Through the page cache of where fio runs, or past it (O_DIRECT).",
     ),
-    rows.size("block", "4 KiB", "Size of fio's requests.", "4 KiB", "1 MiB"),
-    rows.count("depth", "1", "fio's requests under way at once; above 1 with direct I/O only."),
+    rows.size(
+        "block", "4 KiB", "Size of fio's requests.", "4 KiB", "1 MiB", least=512, most=SIZE_BYTES
+    ),
+    rows.count(
+        "depth",
+        "1",
+        "fio's requests under way at once; above 1 with direct I/O only.",
+        most=65_536,
+    ),
     rows.PLACEMENT,
     *rows.GUEST,
 )
@@ -76,7 +83,7 @@ class Disk(rows.InEnvironment):
     factors: Mapping[str, Factor] = {row.name: row for row in _FACTORS}
     plot_factors = rows.PLOT | {"device"}
     session_settings: Mapping[str, Factor] = {
-        "seconds": rows.count("seconds", "2", "How long fio runs, in whole seconds.")
+        "seconds": rows.count("seconds", "2", "How long fio runs, in whole seconds.", most=86_400)
     }
     statistics: Mapping[str, Statistic] = {
         "rate": Statistic("bytes read or written a second", "B/s", "higher"),

@@ -63,11 +63,11 @@ _FACTORS = (
         f"Beneath: {', '.join(filesystems.NAMES)}, or 'folder /path' on one that is there.",
         examples=(*filesystems.NAMES, "folder /lustre/me"),
     ),
-    rows.count("ranks", "4", "MPI processes."),
+    rows.count("ranks", "4", "MPI processes.", most=4096),
     choice("mpi", ("mpich", "openmpi"), "mpich", "Which MPI, where a program is built for both."),
     rows.LINK,
-    rows.count("vertices", "2000", "walks: side of the matrix.", least=2),
-    rows.count("power", "2", "walks: which power.", least=2),
+    rows.count("vertices", "2000", "walks: side of the matrix.", least=2, most=1_000_000),
+    rows.count("power", "2", "walks: which power.", least=2, most=1000),
     choice(
         "pattern",
         ("rows", "views", "block", "collective", "shift"),
@@ -78,7 +78,7 @@ _FACTORS = (
     choice("result", ("kept", "discarded"), "kept", "walks: discarded is deleted on close."),
     choice("operation", ("write", "read"), "write", "What is done with the pieces."),
     choice("order", ("random", "strided", "sequential"), "random", "grid: which piece comes next."),
-    rows.size("piece", "4 KiB", "Bytes of one call.", "4 KiB", "1 MiB"),
+    rows.size("piece", "4 KiB", "Bytes of one call.", "4 KiB", "1 MiB", most=1 << 30),
     rows.size("size", "32 MiB", "Bytes of the file, or of all files.", "32 MiB", "1 GiB"),
     Factor(
         "touches",
@@ -97,7 +97,9 @@ _FACTORS = (
         " durable.",
     ),
 )
-_SETTINGS = (rows.duration("timeout", "10 min", "A job that takes longer has failed.", "10 min"),)
+_SETTINGS = (
+    rows.duration("timeout", "10 min", "A job that takes longer has failed.", "10 min", least=1),
+)
 
 # For the plan's estimate only: the progress bar corrects itself by what it sees.
 _TRIAL_S = 1.5

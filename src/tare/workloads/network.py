@@ -79,7 +79,9 @@ class Network(rows.InEnvironment):
     name = "network"
     factors: Mapping[str, Factor] = {row.name: row for row in _FACTORS}
     session_settings: Mapping[str, Factor] = {
-        "seconds": rows.count("seconds", "3", "How long each side sends, in whole seconds.")
+        "seconds": rows.count(
+            "seconds", "3", "How long each side sends, in whole seconds.", most=86_400
+        )
     }
     statistics: Mapping[str, Statistic] = {
         "guest": Statistic("throughput of the guest's sender", "B/s", "higher"),

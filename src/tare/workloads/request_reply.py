@@ -6,7 +6,7 @@ fresh processes for every session. Round trips are whole, from the intended send
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,17 @@ TRANSPORTS: Mapping[str, str] = {
     "null": "no transport",
 }
 """Level -> its name in words."""
+
+# What the programs take (echo/).
+_MOST_BYTES = 1 << 26
+_MOST_IN_A_PACKET = 65_483
+"""Bytes of an array in one IPv4 packet: below the headers of IP, of UDP or ICMP, and of echo."""
+_PACKETS = ("icmp", "udp")
+_MOST_CLIENTS = 1024
+_MOST_REQUESTS = 1 << 31
+_FASTEST = 1e6
+"""Requests a second of a client in open loop: a send alone takes a microsecond."""
+
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
 _AGENT_SLACK_S = 30.0
@@ -57,6 +68,8 @@ def _parse_mode(written: object) -> float | None:
     found = units.frequency(rate)
     if found == 0:
         raise UsageError(f"{text!r} would never send: give a rate above 0")
+    if found > _FASTEST:
+        raise UsageError(f"{text!r} would send more often than a clock tells: give 1 MHz or less")
     return found
 
 
@@ -68,7 +81,7 @@ _FACTORS = (
         "udp",
         "What carries request and reply.",
     ),
-    rows.size("payload", "64 B", "Size of the array, both ways."),
+    rows.size("payload", "64 B", "Size of the array, both ways.", most=_MOST_BYTES),
     rows.duration("server_work", "0 us", "How long the server computes on each request.", "100 us"),
     choice("reception", ("listener", "waitset"), "listener", "How a DDS hands data over."),
     rows.PLACEMENT,
@@ -82,7 +95,7 @@ _FACTORS = (
         " (response time from the intended send); the rate is of each client.",
         examples=("closed", "open 1000/s"),
     ),
-    rows.count("clients", "1", "Independent requesters."),
+    rows.count("clients", "1", "Independent requesters.", most=_MOST_CLIENTS),
     Factor(
         "interference",
         Interference.parse,
@@ -96,9 +109,20 @@ _FACTORS = (
 )
 
 _SETTINGS = (
-    rows.count("requests", "2000", "Requests of each client that are measured in a session."),
-    rows.count("warmup", "200", "Requests of each client before measuring.", least=0),
-    rows.duration("timeout", "1 s", "An unanswered request is lost after this.", "1 s"),
+    rows.count(
+        "requests",
+        "2000",
+        "Requests of each client that are measured in a session.",
+        most=_MOST_REQUESTS,
+    ),
+    rows.count(
+        "warmup",
+        "200",
+        "Requests of each client before measuring.",
+        least=0,
+        most=_MOST_REQUESTS,
+    ),
+    rows.duration("timeout", "1 s", "An unanswered request is lost after this.", "1 s", least=1),
 )
 
 # What a trial costs beside its requests, and what a request costs, in seconds: only for the plan's
@@ -135,6 +159,26 @@ class RequestReply(rows.InEnvironment):
         if levels["transport"] == "icmp":  # answered in the kernel: nobody works
             names.discard("server_work")
         return frozenset(names)
+
+    def refused(
+        self, levels: Mapping[str, str], asked: Mapping[str, Sequence[str]]
+    ) -> tuple[str, str] | None:
+        """What a packet cannot carry; and work that no server does, beside others that do it."""
+        transport = levels["transport"]
+        if transport in _PACKETS and units.size(levels["payload"]) > _MOST_IN_A_PACKET:
+            return (
+                "payload",
+                f"{levels['payload']!r} is more than {TRANSPORTS[transport]} carries in one packet:"
+                f" give at most {_MOST_IN_A_PACKET} B, or exclude it with transport {transport}",
+            )
+        work = asked["server_work"]
+        if transport == "icmp" and units.exact_duration(0) not in work:
+            return (
+                "server_work",
+                f"{levels['server_work']!r} would be left out with transport icmp, which the kernel"
+                " answers: exclude it there, or add '0 us'",
+            )
+        return None
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""

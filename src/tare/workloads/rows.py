@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tare import environments, placement, units
@@ -27,28 +27,58 @@ __all__ = [
 ]
 
 
-def size(name: str, default: str, help: str, *examples: str) -> Factor:  # noqa: A002
-    """A factor whose levels are sizes in bytes."""
-    return Factor(
-        name, units.size, units.exact_size, default, help, examples=examples or ("64 B", "512 B")
-    )
-
-
-def duration(name: str, default: str, help: str, *examples: str) -> Factor:  # noqa: A002
-    """A factor whose levels are times."""
-    return Factor(name, units.duration, units.exact_duration, default, help, examples=examples)
-
-
-def count(name: str, default: str, help: str, least: int = 1) -> Factor:  # noqa: A002
-    """A factor whose levels are whole numbers."""
+def _within(
+    read: Callable[[object], int], show: Callable[[int], str], least: int, most: int
+) -> Callable[[object], int]:
+    """Read a quantity, and refuse it outside of some bounds."""
 
     def parse(written: object) -> int:
+        found = read(written)
+        if not least <= found <= most:
+            raise UsageError(
+                f"{str(written)!r} is out of range: give {show(least)} to {show(most)}"
+            )
+        return found
+
+    return parse
+
+
+def size(
+    name: str,
+    default: str,
+    help: str,  # noqa: A002
+    *examples: str,
+    least: int = 1,
+    most: int = 1 << 50,
+) -> Factor:
+    """A factor whose levels are sizes in bytes."""
+    parse = _within(units.size, units.exact_size, least, most)
+    shown = examples or ("64 B", "512 B")
+    return Factor(name, parse, units.exact_size, default, help, examples=shown)
+
+
+def duration(
+    name: str,
+    default: str,
+    help: str,  # noqa: A002
+    *examples: str,
+    least: int = 0,
+) -> Factor:
+    """A factor whose levels are times, in ns, up to a week."""
+    parse = _within(units.duration, units.exact_duration, least, units.WEEK_NS)
+    return Factor(name, parse, units.exact_duration, default, help, examples=examples)
+
+
+def count(name: str, default: str, help: str, *, most: int, least: int = 1) -> Factor:  # noqa: A002
+    """A factor whose levels are whole numbers."""
+
+    def read(written: object) -> int:
         text = str(written).replace("_", "").replace(" ", "")
-        if not text.isdecimal() or int(text) < least:
-            raise UsageError(f"{written!r} is not a whole number of at least {least}")
+        if not text.isdecimal() or len(text) > len(str(most)):
+            raise UsageError(f"{written!r} is not a whole number from {least} to {most}")
         return int(text)
 
-    return Factor(name, parse, str, default, help)
+    return Factor(name, _within(read, str, least, most), str, default, help)
 
 
 def environment(what: str) -> Factor:
@@ -81,6 +111,10 @@ SCHEDULING = choice(
 )
 
 
+_FASTEST = 10**13
+"""Bits a second."""
+
+
 def link_rate(written: object) -> int | None:
     """Bits a second of a link, or None without a limit."""
     if written == "unlimited":
@@ -88,6 +122,8 @@ def link_rate(written: object) -> int | None:
     rate = units.bit_rate(written)
     if rate == 0:
         raise UsageError(f"{written!r} would never deliver: give a rate above 0, or 'unlimited'")
+    if rate > _FASTEST:
+        raise UsageError(f"{written!r} is faster than any wire: write 'unlimited'")
     return rate
 
 
@@ -103,8 +139,8 @@ def link(name: str, default: str, help: str, *examples: str) -> Factor:  # noqa:
 LINK = link("link", "unlimited", "Rate of the link between the hosts.", "unlimited", "100 Mbit/s")
 
 GUEST = (
-    count("vcpus", "1", "Virtual processors of a QEMU guest."),
-    size("memory", "512 MiB", "Memory of a QEMU guest.", "512 MiB", "2 GiB"),
+    count("vcpus", "1", "Virtual processors of a QEMU guest.", most=255),
+    size("memory", "512 MiB", "Memory of a QEMU guest.", "512 MiB", "2 GiB", least=1 << 20),
     choice("machine", ("q35", "pc"), "q35", "Machine type of a QEMU guest."),
     choice(
         "accelerator",
@@ -130,6 +166,14 @@ class InEnvironment:
         if environments.is_guest_of_qemu(levels["environment"]):
             return frozenset(self.factors)
         return frozenset(self.factors) - {row.name for row in GUEST}
+
+    def refused(
+        self,
+        levels: Mapping[str, str],  # noqa: ARG002
+        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
+    ) -> tuple[str, str] | None:
+        """Nothing: levels that can be had by themselves can be had together."""
+        return None
 
     def setup_seconds(self, plot: Mapping[str, str]) -> float:
         """Expected duration of setting an environment up, with its calibration."""

@@ -116,7 +116,9 @@ class Stressing(rows.InEnvironment):
     """
 
     session_settings: Mapping[str, Factor] = {
-        "seconds": rows.count("seconds", "1", "How long each method runs, in whole seconds.")
+        "seconds": rows.count(
+            "seconds", "1", "How long each method runs, in whole seconds.", most=86_400
+        )
     }
     response_times = False
 
@@ -127,7 +129,7 @@ class Stressing(rows.InEnvironment):
         declared = (
             rows.environment("Where the programs run"),
             choice("class", names, names[0], "What they do."),
-            rows.count("workers", "1", "Processes that do it at once."),
+            rows.count("workers", "1", "Processes that do it at once.", most=4096),
             choice(
                 "mode",
                 ("alone", "concurrent"),

@@ -17,6 +17,7 @@ __all__ = ["FACTORS", "PLOT", "SETTINGS", "load", "processors", "words"]
 _MICRO = re.compile(r"micro ([0-9]+(?:\.[0-9])?) ?%")
 _WORKS = ("idle", "web", "memcached", "compile", "spin", "random")
 _PRESSED = ("web", "memcached")
+_MOST_RATE = 1e5
 _SYSTEM_BYTES = 192 << 20
 """Left to the system where a guest's memory is filled on purpose."""
 
@@ -38,6 +39,10 @@ def _frequency(written: object) -> float:
     rate = units.frequency(written)
     if rate == 0:
         raise UsageError(f"{written!r} would never ask: give a rate above 0, or an idle guest")
+    if rate > _MOST_RATE:
+        raise UsageError(
+            f"{written!r} is more than the load can ask: give {_MOST_RATE:g}/s or less"
+        )
     return rate
 
 
@@ -108,15 +113,15 @@ FACTORS = (
         "Requests a second to each guest that is asked anything, in open loop.",
         examples=("20/s",),
     ),
-    Factor(
+    shared.size(
         "dirty",
-        units.size,
-        units.exact_size,
         "0 B",
         "Memory that the guests rewrite each second, on a schedule, within 64 MiB.",
-        examples=("0 B", "30 MiB"),
+        "0 B",
+        "30 MiB",
+        least=0,
     ),
-    shared.size("memory", "512 MiB", "Memory of each guest.", "512 MiB", "2 GiB"),
+    shared.size("memory", "512 MiB", "Memory of each guest.", "512 MiB", "2 GiB", least=1 << 20),
 )
 PLOT = frozenset(
     {"testbed", "guest", "processors", "peer", "rate", "dirty", "memory"}
@@ -129,7 +134,7 @@ SETTINGS = (
         "Load on the guests before each trial; what the guests beside it are compared with.",
     ),
     shared.duration("away", "10 s", "How long a guest that returns has been away, under its load."),
-    shared.duration("timeout", "120 s", "A migration that takes longer is cancelled."),
+    shared.duration("timeout", "120 s", "A migration that takes longer is cancelled.", least=1),
     shared.duration("downtime_limit", "300 ms", "For how long the guest may stand still."),
 )
 

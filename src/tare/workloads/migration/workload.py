@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -84,6 +84,17 @@ class Migration:
         if rows.load(levels["guest"]) is None:
             names.discard("rate")
         return frozenset(names)
+
+    def refused(
+        self,
+        levels: Mapping[str, str],
+        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
+    ) -> tuple[str, str] | None:
+        """Work of the tiny guests, which have neither a disk nor a network nor programs."""
+        if levels["testbed"] == "tiny" and levels["guest"] != "idle":
+            why = "is more than a kernel with a shell can do: exclude it with testbed tiny"
+            return "guest", f"{levels['guest']!r} {why}, or take 'idle'"
+        return None
 
     def link_rate(self, _plot: Mapping[str, str]) -> int | None:
         """The bridge, over which the load comes, is never limited; the wire is the testbed's."""
