@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tare import command, doctor
+from tare import causes, command, doctor
 from tare.environments import CAPABILITIES
 
 
@@ -45,3 +45,17 @@ def test_it_speaks_of_all_that_an_experiment_can_ask_for(tmp_path: Path) -> None
     assert {"migration", "mpi-io", "glusterfs", "throttled", "pageshare", "nvio"} <= named
     unbuilt = next(f for f in doctor.examine(tmp_path) if f.name == "program nvio")
     assert (unbuilt.available, unbuilt.remedy) == (False, "build it: `make build`")
+
+
+def test_what_counts_operations_is_looked_for_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finding() -> doctor.Finding:
+        return next(f for f in doctor.examine(tmp_path) if f.name == "operations counted")
+
+    assert finding().available
+    monkeypatch.setattr(causes, "PATH", str(tmp_path))
+    assert (finding().detail, finding().remedy) == (
+        "not installed: linux-perf",
+        "apt-get install linux-perf",
+    )

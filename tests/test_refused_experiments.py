@@ -136,6 +136,23 @@ def test_work_that_a_transport_would_leave_out_is_refused_unless_some_cell_does_
     experiment.parse(work + "exclude: [{transport: icmp}]", "x.yaml")
 
 
+def test_a_grid_of_which_no_rank_has_a_piece_is_refused():
+    text = (
+        "title: t\nworkload: mpi-io\nfactors: {program: grid, cache: [plain, nvio], size: 1 MiB,"
+        "\n  piece: [4 KiB, 1 MiB]}\nbaseline: {cache: plain}\n"
+    )
+    (line,) = refused(text)
+    assert line.startswith("x.yaml:4: factors.piece.1: '1 MiB' is more than one of 4 ranks has")
+
+
+def test_a_tiny_guest_that_is_to_work_is_refused():
+    text = (
+        "title: t\nworkload: migration\nfactors: {testbed: tiny, guest: [idle, web],"
+        " arm: [plain, pageshare]}\nbaseline: {arm: plain}\n"
+    )
+    assert refused(text)[0].startswith("x.yaml:3: factors.guest.1: 'web' is more than a kernel")
+
+
 def test_a_factor_that_means_nothing_for_any_cell_is_refused():
     (line,) = refused(GOOD.replace("  payload", "  reception: [waitset]\n  payload"))
     assert line == "x.yaml:5: factors.reception: means nothing for any of the cells: remove it"

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from tare import process, uprobes
 from tare.command import PATH, Command
 from tare.errors import TrialError, UnavailableError
+from tare.process import ProcessError
 from tare.stepwise import Stepwise
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ _TAP = "tare-tap"
 _TAP_ADDRESS = "10.78.0.1"
 _BEHIND_TAP = "10.78.0.2"
 
+_STAT = ("perf", "stat")
 _CLOCK = "clock readings"
 _EVENTS = {
     "calls": ("raw_syscalls:sys_enter",),
@@ -82,12 +84,15 @@ def require_perf() -> None:
         UnavailableError: perf is not installed, or tracepoints are closed to this user.
     """
     if shutil.which("perf", path=PATH) is None:
-        raise UnavailableError("perf is not installed", "apt-get install linux-perf")
-    if not os.access("/sys/kernel/tracing/events/sched", os.R_OK):
+        raise UnavailableError("not installed: linux-perf", "apt-get install linux-perf")
+    try:
+        # It also mounts what holds the tracepoints, where nobody has yet (see uprobes.py).
+        process.run(Command((*_STAT, "--event", *_EVENTS["switches"], "--", "true")), _TIMEOUT_S)
+    except ProcessError as error:
         raise UnavailableError(
-            "the kernel's tracepoints cannot be read below /sys/kernel/tracing",
+            f"perf cannot count the kernel's tracepoints: {error.what}",
             "run as root, on a kernel with tracefs; or leave out 'causes'",
-        )
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -260,7 +265,7 @@ class _Watch(Stepwise):
         events = ",".join(event for kind in counted.values() for event in kind)
         self._command = Command(
             (
-                "perf", "stat", "--field-separator", ",", "--output", str(self._out),
+                *_STAT, "--field-separator", ",", "--output", str(self._out),
                 "--event", events, "--tid", ",".join(map(str, threads)),
                 "--delay", "-1", "--control", f"fifo:{self._control},{self._answer}",
             )

@@ -16,7 +16,7 @@ from tare.stats.family import family_resolvable
 if TYPE_CHECKING:
     from tare.workloads import Workload
 
-__all__ = ["Absent", "fit", "leave_out", "without"]
+__all__ = ["Absent", "fit", "leave_out", "without", "without_causes"]
 
 
 def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
@@ -124,6 +124,12 @@ def without(plan: Plan, absent: Sequence[Absent]) -> Plan:
             "cuts": (*plan.cuts, *sentences),
         }
     )
+
+
+def without_causes(plan: Plan, why: str) -> Plan:
+    """Go on without sessions in which operations are counted, saying so."""
+    said = f"operations are not counted: {why}"
+    return plan.model_copy(update={"causes": 0, "cuts": (*plan.cuts, said)})
 
 
 def _has_effects(comparisons: Sequence[Comparison]) -> bool:

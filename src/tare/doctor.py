@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tare import environments, filesystems
+from tare import causes, environments, filesystems
 from tare.command import missing_packages
 from tare.errors import UnavailableError
+from tare.packages import PROGRAMS
 
 _BUILD = "build it: `make build`"
 _TRANSPORTS = {
@@ -25,26 +26,6 @@ _TRANSPORTS = {
     " `cmake -S . -B build -DRTI_CONNEXT_DIR=/path/to/rti_connext_dds-X.Y.Z`, set"
     " RTI_LICENSE_FILE, then `make build`",
 }
-
-
-_PROGRAMS: dict[str, dict[str, str]] = {
-    "cpu": {"stress-ng": "stress-ng", "sysbench": "sysbench"},
-    "memory": {"stress-ng": "stress-ng", "sysbench": "sysbench"},
-    "disk": {"hdparm": "hdparm", "fio": "fio", "losetup": "mount"},
-    "disk over NFS": {
-        "ganesha.nfsd": "nfs-ganesha",
-        "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so": "nfs-ganesha-vfs",
-    },
-    "network": {"iperf3": "iperf3", "nc.openbsd": "netcat-openbsd"},
-    "migration": {
-        "qemu-system-x86_64": "qemu-system-x86",
-        "mmdebstrap": "mmdebstrap",
-        "mke2fs": "e2fsprogs",
-        "qemu-img": "qemu-utils",
-    },
-    "mpi-io": {"mpiexec.mpich": "mpich", "mpirun.openmpi": "openmpi-bin"},
-}
-"""Workload -> the programs that it runs, each with its Debian package."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +74,7 @@ def examine(programs: Path) -> list[Finding]:
         *_environments(),
         *_transports(programs),
         *_workloads(),
+        _counting(),
         *_file_systems(),
         *_remedies(programs),
     ]
@@ -161,7 +143,7 @@ def _remedies(programs: Path) -> list[Finding]:
 
 def _workloads() -> list[Finding]:
     found = []
-    for name, programs in _PROGRAMS.items():
+    for name, programs in PROGRAMS.items():
         part, names = f"workload {name}", ", ".join(Path(program).name for program in programs)
         if missing := missing_packages(programs):
             lacking = Finding(
@@ -171,6 +153,15 @@ def _workloads() -> list[Finding]:
         else:
             found.append(Finding(part, True, names))
     return found
+
+
+def _counting() -> Finding:
+    """What the sessions of `causes` need, and with them `tare predict` and `tare explain`."""
+    try:
+        causes.require_perf()
+    except UnavailableError as error:
+        return Finding("operations counted", False, error.what, error.remedy)
+    return Finding("operations counted", True, "perf, and the kernel's tracepoints")
 
 
 def _transports(programs: Path) -> list[Finding]:

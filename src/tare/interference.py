@@ -21,10 +21,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from tare import accounting, process, units
+from tare import accounting, packages, process, units
 from tare.command import Command
 from tare.environments.on_host import OnHostServer
 from tare.errors import TrialError, UsageError
+from tare.packages import PROGRAMS
 
 if TYPE_CHECKING:
     from tare.environments import Inside, Site
@@ -93,6 +94,13 @@ class Interference:
         elif self.kind == "network":
             level = _exact_rate(self.level)
         return f"{self.where} {self.kind} {level}"
+
+    def lacking(self) -> str | None:
+        """Say which program it is by, and that is not here, and how to get it."""
+        tools = {"cpu": "stress-ng", "memory": "stress-ng", "network": "iperf3", "disk": "fio"}
+        if self.kind is None:
+            return None
+        return packages.lacking({tools[self.kind]: PROGRAMS["interference"][tools[self.kind]]})
 
     @contextmanager
     def running(self, site: Site, inside: Inside) -> Iterator[None]:

@@ -20,9 +20,8 @@ from typing import Any
 
 from tare import analysis, causes, clocks, leftovers, machine
 from tare.cell import Cell
-from tare.cuts import Absent
-from tare.environments import Environment, Inside, Site
-from tare.errors import TareError, TrialError, UnavailableError
+from tare.environments import Inside, Site, place
+from tare.errors import TareError, TrialError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
 from tare.plan import Plan, Visit
@@ -165,7 +164,7 @@ class _Run:
             return
         plot = tuple(visit.plot.items())
         environment = self.workload.environment(visit.plot)
-        name = _place(environment, visit)
+        name = place(environment, visit.plot)
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
             why = f"{name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
             self._fail(block, visit, missing, why)
@@ -350,60 +349,3 @@ class _Pace:
         if seconds > 1.0:  # a block that was on record already takes no time
             self._seen.append(seconds)
             self.seconds_a_block = sum(self._seen) / len(self._seen)
-
-
-def preflight(plan: Plan, workload: Workload) -> list[Absent]:
-    """Name what of a plan cannot run here, with the reason; the rest goes on.
-
-    Raises:
-        UnavailableError: nothing of it can.
-    """
-    reasons: dict[str, dict[str, list[Visit]]] = {}
-    places: Counter[str] = Counter()
-    for visit in plan.blocks[0]:
-        environment = workload.environment(visit.plot)
-        place = _place(environment, visit)
-        places[place] += 1
-        if why := _lacking(environment, workload, visit):
-            reasons.setdefault(place, {}).setdefault(why, []).append(visit)
-    absent = []
-    for place, by_reason in reasons.items():
-        for why, visits in by_reason.items():
-            # Where only some of a place's plots cannot be had, its options are what is missing.
-            whole = len(visits) == places[place]
-            # Both arms of an A/A pair may have a setting up of their own in one plot.
-            some = dict.fromkeys(_of_plot(visit, plan) for visit in visits)
-            what = place if whole else " or ".join(some)
-            cells = frozenset(cell for visit in visits for cell in visit.cells)
-            absent.append(Absent(what, why, cells))
-    if sum(len(one.cells) for one in absent) == len(plan.cells):
-        raise UnavailableError(
-            "no environment of this experiment can run here: "
-            + "; ".join(f"{one.what}: {one.why}" for one in absent),
-            "`tare doctor` shows what each needs",
-        )
-    return absent
-
-
-def _place(environment: Environment, visit: Visit) -> str:
-    """Where it is measured: the level says which machine, where there are several of a kind."""
-    return visit.plot.get("environment", environment.name)
-
-
-def _lacking(environment: Environment, workload: Workload, visit: Visit) -> str | None:
-    """Say what a plot needs that this machine has not; None where it has all."""
-    found = environment.availability()
-    if not found.available:
-        return f"{found.detail}. {found.remedy}" if found.remedy else found.detail
-    try:
-        workload.placement(visit.plot)
-    except UnavailableError as error:
-        return error.what
-    return None
-
-
-def _of_plot(visit: Visit, plan: Plan) -> str:
-    """Name a plot by what tells it from others of the plan."""
-    others = [other.plot for other in plan.blocks[0]]
-    levels = visit.plot.items()
-    return " ".join(v for n, v in levels if any(other.get(n) != v for other in others))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tare import analysis, experiment, machine, plan, runner
+from tare import analysis, experiment, machine, plan, preflight, runner
 from tare.claims import Workshop
-from tare.errors import UsageError
+from tare.errors import UnavailableError, UsageError
 from tare.record import Record
 from tare.stats.bounds import LOOKS
 from tare.workloads import registry
@@ -30,6 +30,15 @@ def run_shipped(workshop: Workshop, name: str, folder: Path) -> analysis.Analysi
     return analysis.analyse(record, workshop.confidence)
 
 
+def _refuse_parts(whole: plan.Plan, possible: plan.Plan) -> None:
+    """A claim is not checked on a part of what it speaks of."""
+    if cuts := possible.cuts[len(whole.cuts) :]:
+        raise UnavailableError(
+            f"this machine cannot measure all of it: {'; '.join(cuts)}",
+            "`tare doctor` shows what each needs",
+        )
+
+
 def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None = None) -> Record:
     """Run the text of an experiment file to its end, or to this look's number of blocks.
 
@@ -42,6 +51,7 @@ def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None
 
     Raises:
         UsageError: an earlier look was of another machine, or of other programs.
+        UnavailableError: this machine cannot run all of it.
     """
     asked = experiment.parse(text, f"{folder.name}.yaml")
     workload = registry.by_name()[asked.workload]
@@ -60,7 +70,9 @@ def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None
                 f"remove {look.folder}, and begin again",
             )
     else:
-        record = Record.create(folder, text, plan.make(asked, workload), here)
+        whole = plan.make(asked, workload)
+        _refuse_parts(whole, preflight.possible(whole, workload, workshop.programs, connect=True))
+        record = Record.create(folder, text, whole, here)
 
     def tell(progress: runner.Progress) -> None:
         left = progress.seconds_left

@@ -105,13 +105,13 @@ def lay_out(
     Raises:
         TareError: nothing of it can run here, where it must.
     """
-    from tare import cuts, runner  # noqa: PLC0415
+    from tare import cuts, preflight  # noqa: PLC0415
     from tare import plan as planning  # noqa: PLC0415
     from tare.doctor import missing_transports  # noqa: PLC0415
 
     plan = planning.make(experiment, workload, seed)
     try:
-        plan = cuts.without(plan, runner.preflight(plan, workload))
+        plan = preflight.possible(plan, workload, places.build(), connect=must_run)
         transports = {c.levels["transport"] for c in plan.cells if "transport" in c.levels}
         plan = cuts.leave_out(plan, "transport", missing_transports(places.build(), transports))
     except TareError as error:

@@ -52,7 +52,7 @@ def run(
     if file is None:
         raise UsageError("give either an experiment file or --resume FOLDER")
     _refuse_result(file)
-    from tare import machine, units  # noqa: PLC0415 - so that --help is fast
+    from tare import machine, preflight, units  # noqa: PLC0415 - so that --help is fast
     from tare import suite as suites  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
 
@@ -65,6 +65,8 @@ def run(
         return
     folder = out or Path("results") / f"{file.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     programs = measuring.ready()
+    for part in plans.values():
+        preflight.refuse_without_room(part.plan, part.workload, folder)
     fingerprint = machine.fingerprint(programs)
     for name, part in plans.items():
         text = part.file.read_text(encoding="utf-8")

@@ -206,6 +206,16 @@ def for_plot(plot: Mapping[str, str]) -> Environment:
     return by_name()[kind].with_options(plot)
 
 
+def place(environment: Environment, plot: Mapping[str, str]) -> str:
+    """Where a plot is measured: the level says which machine, where there are several of a kind."""
+    return plot.get("environment", environment.name)
+
+
+def is_far(level: str) -> bool:
+    """Whether a canonical level is on another machine."""
+    return level.startswith(FAR)
+
+
 def is_guest_of_qemu(level: str) -> bool:
     """Whether what a QEMU guest is made of means something for a canonical level."""
     place = level.partition(" from ")[0]

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from tare.command import PATH
 from tare.environments import Availability, Inside, Site, far_container, far_guest
-from tare.environments.on_far import InsideFar
+from tare.environments.on_far import ASK_TIMEOUT_S, InsideFar
 from tare.environments.qemu import Qemu
 from tare.environments.scratch_disk import Device, device_of
-from tare.errors import UsageError
+from tare.errors import TrialError, UsageError
+from tare.guests.machine import PROGRAM
 
 if TYPE_CHECKING:
     from tare.far import Target
@@ -109,6 +110,25 @@ class Ssh:
                 " behind it, what that machine holds"
             )
         return Availability(True, detail, remedy, can=can, cannot={"disk": _NO_DISK})
+
+    def unreachable(self) -> str | None:
+        """Connect once; say why that machine cannot be used, None where it can."""
+        from tare.far import Connection  # noqa: PLC0415 - as above
+
+        if self.target is None:
+            return None
+        try:
+            with Connection(self.target) as connection:
+                if self.holding is None:
+                    return None
+                program = {"container": "runc", "qemu": PROGRAM}[self.holding]
+                look = ["env", f"PATH={PATH}", "sh", "-c", f"command -v {program}"]
+                found = connection.run(look, ASK_TIMEOUT_S)
+        except TrialError as error:
+            return f"{error.what}; {error.remedy}" if error.remedy else error.what
+        if found.code != 0:
+            return f"{self.target} has no {program}. Install it there"
+        return None
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:

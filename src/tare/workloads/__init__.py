@@ -96,6 +96,16 @@ class Measurement:
     """Of the measured part, where there is one."""
 
 
+@dataclass(frozen=True)
+class Room:
+    """Disk that a trial takes."""
+
+    kept_bytes: int = 0
+    """At most, in the result."""
+    scratch_bytes: int = 0
+    """Among temporary files, while it runs."""
+
+
 class Workload(Protocol):
     """A kind of measurement."""
 
@@ -161,6 +171,22 @@ class Workload(Protocol):
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial, for the plan's estimate."""
+        ...
+
+    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+        """Say what a cell needs that its environment cannot do or this machine has not.
+
+        Args:
+            levels: the cell's.
+            programs: the build directory.
+
+        Returns:
+            What is lacking and what to do, in sentences; None where nothing is. Cheap: a plan asks.
+        """
+        ...
+
+    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:
+        """Tell how much disk a trial takes."""
         ...
 
     def measure(

@@ -14,12 +14,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tare import units
+from tare import packages, units
 from tare.environments.scratch_disk import SIZE_BYTES
 from tare.errors import TrialError
+from tare.packages import PROGRAMS
 from tare.workloads import (
     Factor,
     Measurement,
+    Room,
     Statistic,
     Watching,
     choice,
@@ -106,6 +108,23 @@ class Disk(rows.InEnvironment):
         elif levels["io"] == "buffered":
             names.discard("depth")
         return frozenset(names)
+
+    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+        """A container may not drop the page cache before, as hdparm does."""
+        if levels["operation"] == "buffered" and levels["environment"] == "container":
+            return (
+                "hdparm may not drop the page cache in a container. Take `operation: read` there,"
+                " with `io: direct`"
+            )
+        program = "hdparm" if levels["operation"] in _HDPARM else "fio"
+        needed = {name: PROGRAMS["disk"][name] for name in (program, "losetup")}
+        if levels["device"] == "nfs":
+            needed |= PROGRAMS["disk over NFS"]
+        return super().lacking(levels, programs) or packages.lacking(needed)
+
+    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:  # noqa: ARG002
+        """The scratch disk, which is filled."""
+        return Room(scratch_bytes=SIZE_BYTES)
 
     def setup_seconds(self, plot: Mapping[str, str]) -> float:
         """Expected duration of setting an environment up, its disk filled."""

@@ -24,6 +24,7 @@ _RECORD = np.dtype(
         ("received_ns", "<i8"),
     ]
 )
+RECORD_BYTES = _RECORD.itemsize
 LOST = -1
 """`received_ns` of a request that was never answered."""
 

@@ -12,17 +12,17 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import filesystems, units
+from tare import filesystems, packages, units
 from tare.errors import TareError, TrialError, UsageError
 from tare.filesystems.environment import InsideFileSystem, OnFileSystem, empty
 from tare.placement import Placement
-from tare.workloads import Factor, Measurement, Statistic, Watching, choice, rows, unwatched
-from tare.workloads.mpi_io_job import PLAIN, Cache, Job, run
+from tare.workloads import Factor, Measurement, Room, Statistic, Watching, choice, rows, unwatched
+from tare.workloads.mpi_io_job import LAUNCHERS, PLAIN, Cache, Job, run
 from tare.workloads.mpi_io_programs import PROGRAMS, Place
 
 if TYPE_CHECKING:
@@ -143,6 +143,39 @@ class MpiIo(rows.InEnvironment):
         if levels["mpi"] in program.mpis and len(program.mpis) > 1:
             names.add("mpi")
         return frozenset(names)
+
+    def refused(
+        self,
+        levels: Mapping[str, str],
+        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
+    ) -> tuple[str, str] | None:
+        """A grid in which a rank's share is less than a piece: nobody would read or write."""
+        share = units.size(levels["size"]) // int(levels["ranks"])
+        if levels["program"] == "grid" and units.size(levels["piece"]) > share:
+            return (
+                "piece",
+                f"{levels['piece']!r} is more than one of {levels['ranks']} ranks has of"
+                f" {levels['size']}: give smaller pieces, or exclude it there",
+            )
+        return None
+
+    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+        """The launcher, the program, and what nvio says of its settings."""
+        program = PROGRAMS[levels["program"]]
+        mpi = levels.get("mpi", min(program.mpis))
+        launcher = LAUNCHERS[mpi][0]
+        return (
+            packages.lacking({launcher: packages.PROGRAMS["mpi-io"][launcher]})
+            or rows.unbuilt(*(programs / path for path in program.built(mpi)))
+            or Cache.parse(levels["cache"]).lacking(programs)
+        )
+
+    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:  # noqa: ARG002
+        """What is read and what is written, and a copy of the input."""
+        levels = cell.levels
+        if "size" in levels:
+            return Room(scratch_bytes=2 * units.size(levels["size"]))
+        return Room(scratch_bytes=3 * int(levels["vertices"]) ** 2)
 
     def environment(self, plot: Mapping[str, str]) -> Environment:
         """The file system that a plot names."""

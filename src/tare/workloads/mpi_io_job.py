@@ -18,13 +18,14 @@ from tare import process
 from tare.command import Command
 from tare.errors import TrialError, UsageError
 
-__all__ = ["PLAIN", "Cache", "Finished", "Job", "run"]
+__all__ = ["LAUNCHERS", "PLAIN", "Cache", "Finished", "Job", "run"]
 
 PLAIN = "plain"
-_LAUNCHERS: Mapping[str, tuple[str, ...]] = {
+LAUNCHERS: Mapping[str, tuple[str, ...]] = {
     "mpich": ("mpiexec.mpich",),
     "openmpi": ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"),
 }
+_ASK_S = 30.0
 _SETTING = re.compile(r"[a-z_]+=[^\s=]+")
 _COUNT = re.compile(r"^ {2}(?P<name>[a-z_]+) +(?P<count>\d+)(?:\s|$)", re.MULTILINE)
 _PRESENT = "nvio: process"
@@ -62,6 +63,26 @@ class Cache:
             return PLAIN
         return " ".join(["nvio", *(f"{name}={value}" for name, value in self.settings)])
 
+    def lacking(self, programs: Path) -> str | None:
+        """Ask nvio whether it knows these settings; say what it says where it does not."""
+        if self.settings is None:
+            return None
+        nvio = programs / "nvio/nvio"
+        if not nvio.exists():
+            return f"not built: {nvio}. Run `make build`"
+        try:
+            said = process.run(Command((str(nvio), "run", *self.sets(), "--", "true")), _ASK_S)
+        except TrialError as error:
+            return f"nvio does not take {self}: {error.what}. `nvio run --help` lists its settings"
+        if refused := said.stderr.strip():
+            return f"nvio does not take {self}: {refused}"
+        return None
+
+    def sets(self) -> tuple[str, ...]:
+        """The settings as arguments of `nvio run`."""
+        pairs = (f"{name}={value}" for name, value in self.settings or ())
+        return tuple(word for pair in pairs for word in ("--set", pair))
+
     def setting(self, name: str, default: str) -> str:
         """One of nvio's settings; its default where it is not set, or there is no nvio."""
         return dict(self.settings or ()).get(name, default)
@@ -83,11 +104,9 @@ class Job:
     def command(self) -> Command:
         """The whole command line, launcher and wrapper included."""
         nvio = self.programs / "nvio"
-        argv: Sequence[str] = (*_LAUNCHERS[self.mpi], "-n", str(self.ranks), *self.argv)
+        argv: Sequence[str] = (*LAUNCHERS[self.mpi], "-n", str(self.ranks), *self.argv)
         if self.cache.settings is not None:
-            pairs = (f"{name}={value}" for name, value in self.cache.settings)
-            sets = (word for pair in pairs for word in ("--set", pair))
-            argv = (str(nvio / "nvio"), "run", "--stats", *sets, "--", *argv)
+            argv = (str(nvio / "nvio"), "run", "--stats", *self.cache.sets(), "--", *argv)
         preload = {"LD_PRELOAD": str(nvio / "libyield.so")} if self.mpi == "mpich" else {}
         return Command((*self.before, *argv), env=preload)
 

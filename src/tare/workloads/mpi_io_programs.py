@@ -47,6 +47,10 @@ class Program(Protocol):
     mpis: frozenset[str]
     """MPIs that it is built for here."""
 
+    def built(self, mpi: str) -> tuple[str, ...]:
+        """Its own files below the build directory."""
+        ...
+
     def bring(self, levels: Levels, place: Place, folder: Path) -> None:
         """Put the files that it reads into a folder. Not measured."""
         ...
@@ -82,6 +86,10 @@ class Walks:
 
     factors = frozenset({"vertices", "power", "pattern", "handover", "result"})
     mpis = frozenset({"mpich", "openmpi"})
+
+    def built(self, mpi: str) -> tuple[str, ...]:
+        """The program, and MPICH's, which makes the graph."""
+        return (f"walks/walks-{mpi}", "walks/walks-mpich")
 
     def bring(self, levels: Levels, place: Place, folder: Path) -> None:
         """Make the graph: edges with probability 2 %, as in the paper."""
@@ -160,6 +168,10 @@ class Grid:
     factors = frozenset({"operation", "order", "piece", "size", "touches", "files", "close"})
     mpis = frozenset({"mpich", "openmpi"})
 
+    def built(self, mpi: str) -> tuple[str, ...]:
+        """The program."""
+        return (f"nvio/grid-{mpi}",)
+
     def bring(self, levels: Levels, place: Place, folder: Path) -> None:
         """Make what is read: bytes that no compression takes away."""
         if levels["operation"] != "read":
@@ -220,6 +232,10 @@ class Slab:
     library: str
     factors = frozenset({"operation", "piece", "size", "close"})
     mpis = frozenset({"openmpi"})
+
+    def built(self, mpi: str) -> tuple[str, ...]:  # noqa: ARG002
+        """The program or script."""
+        return (f"nvio/programs/{self.words[-1]}",)
 
     def bring(self, levels: Levels, place: Place, folder: Path) -> None:
         """Have the program write what it is to read, by plain MPI-IO."""

@@ -16,10 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tare import environments, process
+from tare import environments, packages, process
 from tare.command import Command
 from tare.environments.on_host import OnHostServer, beside
 from tare.errors import TrialError
+from tare.packages import PROGRAMS
 from tare.stats.fairness import jain_index
 from tare.workloads import (
     Factor,
@@ -100,6 +101,19 @@ class Network(rows.InEnvironment):
         """What sentences about a cell speak of."""
         return f"Throughput of TCP to {cell.levels['to']} ({cell.levels['tool']})"
 
+    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+        """What sends; and whom a guest on another machine cannot send to."""
+        where = levels["environment"]
+        guest = environments.is_far(where) and environments.is_guest_of_qemu(where)
+        if levels["to"] == "host" and guest:
+            return (
+                "a guest on another machine has that machine's address for itself, and cannot"
+                " send to it. Take `to: localhost` or `to: remote` there"
+            )
+        program = "iperf3" if levels["tool"] == "iperf3" else "nc.openbsd"
+        needed = {program: PROGRAMS["network"][program]}
+        return super().lacking(levels, programs) or packages.lacking(needed)
+
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
         turns = 2 if cell.levels["mode"] == "alone" else 1
@@ -124,12 +138,6 @@ class Network(rows.InEnvironment):
         if levels["environment"].startswith(environments.FAR):
             # No host of ours is beside it there, and another machine sends by itself.
             parties = ("guest",)
-            if levels["to"] == "host" and environments.is_guest_of_qemu(levels["environment"]):
-                raise TrialError(
-                    "a guest on another machine has that machine's address for itself, and cannot"
-                    " send to it",
-                    "take `to: localhost` or `to: remote` there",
-                )
         together = levels["mode"] == "concurrent" and len(parties) == 2
         turns = (parties,) if together else tuple((party,) for party in parties)
         found: dict[Party, _Sent] = {}

@@ -88,6 +88,10 @@ class Overhead(rows.InEnvironment):
         """What sentences about a cell speak of."""
         return "An elementary operation"
 
+    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+        """The probe."""
+        return super().lacking(levels, programs) or rows.unbuilt(programs / "probe/probe")
+
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:  # noqa: ARG002
         """Expected duration of a trial: the probes, and one more setting up."""
         return 2.0 + environments.setup_seconds(cell.levels)

@@ -11,13 +11,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import accounting, process, units
+from tare import accounting, environments, process, units
 from tare.environments import DOMAINS, PORT
 from tare.errors import TareError, TrialError, UsageError
 from tare.interference import Interference
 from tare.workloads import (
     Factor,
     Measurement,
+    Room,
     Statistic,
     Watching,
     choice,
@@ -179,6 +180,21 @@ class RequestReply(rows.InEnvironment):
                 " answers: exclude it there, or add '0 us'",
             )
         return None
+
+    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+        """What disturbs."""
+        disturbs = Interference.parse(levels["interference"])
+        if environments.is_far(levels["environment"]) and str(disturbs).startswith("host network"):
+            return (
+                "what goes from client to host disturbs no other machine. Take `inside network`"
+                " there"
+            )
+        return super().lacking(levels, programs) or disturbs.lacking()
+
+    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:
+        """A record a request; what is kept is smaller, by how much only the times tell."""
+        size = int(session["requests"]) * int(cell.levels["clients"]) * echo_samples.RECORD_BYTES
+        return Room(kept_bytes=size, scratch_bytes=size)
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""

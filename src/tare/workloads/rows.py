@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tare import environments, placement, units
 from tare.environments import Environment
 from tare.errors import UsageError
 from tare.placement import Placement
-from tare.workloads import Factor, choice
+from tare.workloads import Factor, Room, choice
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tare.cell import Cell
 
 __all__ = [
     "GUEST",
@@ -24,6 +31,7 @@ __all__ = [
     "link",
     "link_rate",
     "size",
+    "unbuilt",
 ]
 
 
@@ -155,6 +163,12 @@ PLOT = frozenset({"environment", "placement", "scheduling", "link", *(row.name f
 """Rows of this file that need an environment to be set up anew."""
 
 
+def unbuilt(*paths: Path) -> str | None:
+    """Say which programs of ours are not built; None where all are."""
+    missing = [str(path) for path in paths if not os.access(path, os.R_OK)]
+    return f"not built: {', '.join(missing)}. Run `make build`" if missing else None
+
+
 class InEnvironment:
     """What workloads share that are measured in an environment, and declare it by these rows."""
 
@@ -174,6 +188,32 @@ class InEnvironment:
     ) -> tuple[str, str] | None:
         """Nothing: levels that can be had by themselves can be had together."""
         return None
+
+    def lacking(
+        self,
+        levels: Mapping[str, str],
+        programs: Path,  # noqa: ARG002
+    ) -> str | None:
+        """What is not to be had there: memory of this machine's, a limit on a wire not ours."""
+        memory = units.size(levels.get("memory", "0 B"))
+        here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if levels.get("environment") == "qemu" and memory > here:
+            return (
+                f"a guest of {levels['memory']} is larger than this machine's"
+                f" {here / (1 << 30):.3g} GiB. Give it less memory"
+            )
+        far = environments.is_far(levels.get("environment", ""))
+        if far and levels.get("link", LINK.default) != LINK.default:
+            return "the link to another machine cannot be limited. Leave `link` unlimited there"
+        return None
+
+    def room(
+        self,
+        cell: Cell,  # noqa: ARG002
+        session: Mapping[str, Any],  # noqa: ARG002
+    ) -> Room:
+        """Next to none: a trial is some numbers."""
+        return Room()
 
     def setup_seconds(self, plot: Mapping[str, str]) -> float:
         """Expected duration of setting an environment up, with its calibration."""

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tare import environments
+from tare import environments, packages
 from tare.errors import TrialError
+from tare.packages import PROGRAMS
 from tare.stats.fairness import jain_index
 from tare.workloads import Factor, Measurement, Statistic, Unit, Watching, choice, rows, unwatched
 from tare.workloads.at_once import LEAST_RUNS, Counted, at_once
@@ -161,6 +162,15 @@ class Stressing(rows.InEnvironment):
         """What sentences about a cell speak of."""
         return self._of(cell).subject
 
+    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+        """What computes; and a host of ours beside what is on another machine."""
+        if levels["mode"] == "concurrent" and environments.is_far(levels["environment"]):
+            return (
+                "no host of ours is beside an environment on another machine. Take `mode: alone`"
+                " there, or run Tare on that machine"
+            )
+        return super().lacking(levels, programs) or packages.lacking(PROGRAMS[self.name])
+
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
         methods, seconds = len(self._of(cell).methods), int(session["seconds"])
@@ -181,16 +191,11 @@ class Stressing(rows.InEnvironment):
         """Run every method of the class, one after another.
 
         Raises:
-            TrialError: a program failed, or printed no rate; there is no host to run beside.
+            TrialError: a program failed, or printed no rate.
         """
         methods = self._of(cell).methods
         workers, seconds = int(cell.levels["workers"]), int(session["seconds"])
         together = cell.levels["mode"] == "concurrent"
-        if together and cell.levels["environment"].startswith(environments.FAR):
-            raise TrialError(
-                "no host of ours is beside an environment on another machine",
-                "take `mode: alone` there, or run Tare on that machine",
-            )
         rates: dict[str, float] = {}
         overlaps: dict[str, Mapping[str, float]] = {}
         for name, method in methods.items():

@@ -10,13 +10,18 @@ from pathlib import Path
 from tare.errors import TrialError
 from tare.leftovers import Registry
 
-__all__ = ["merging"]
+__all__ = ["available", "merging"]
 
 _ROOT = Path("/sys/kernel/mm/ksm")
 _SETTINGS = {"pages_to_scan": "1000", "sleep_millisecs": "20", "run": "1"}
 """At this pace nearly all that can be merged of small guests is, within 12 s."""
 _SCANS = 2
 _TIMEOUT_S = 90.0
+
+
+def available() -> bool:
+    """Whether this kernel has it."""
+    return _ROOT.is_dir()
 
 
 @contextmanager
@@ -30,7 +35,7 @@ def merging(registry: Registry, pid: int) -> Iterator[None]:
     Raises:
         TrialError: this kernel has no KSM, or it merged nothing.
     """
-    if not _ROOT.is_dir():
+    if not available():
         raise TrialError("this kernel has no KSM", "leave the arm `ksm` out")
     with ExitStack() as stack:
         for name, value in _SETTINGS.items():

@@ -9,9 +9,9 @@ from tare.errors import UnavailableError
 from tare.guests import Image
 from tare.guests.image import Entry
 
-__all__ = ["pack"]
+__all__ = ["BUSYBOX", "pack"]
 
-_BUSYBOX = Path("/bin/busybox")
+BUSYBOX = Path("/bin/busybox")
 _ALIKE_BYTES = 16 << 20
 """What every guest has."""
 _INIT = """#!/bin/busybox sh
@@ -31,12 +31,10 @@ def pack(cache: Path) -> Image:
     Raises:
         UnavailableError: busybox is not installed.
     """
-    if not _BUSYBOX.exists():
-        raise UnavailableError(
-            f"{_BUSYBOX} is missing", "install the Debian package busybox-static"
-        )
+    if not BUSYBOX.exists():
+        raise UnavailableError(f"{BUSYBOX} is missing", "install the Debian package busybox-static")
     entries = (
-        Entry("bin/busybox", _BUSYBOX),
+        Entry("bin/busybox", BUSYBOX),
         Entry("init", content=_INIT.encode()),
         Entry("alike", content=_alike()),
     )

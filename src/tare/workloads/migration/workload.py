@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tare import units
 from tare.errors import TareError, TrialError
 from tare.placement import Placement
-from tare.workloads import Factor, Measurement, Statistic, Watching, unwatched
-from tare.workloads.migration import arms, certificates, ksm, rows, usage
+from tare.workloads import Factor, Measurement, Room, Statistic, Watching, unwatched
+from tare.workloads.migration import arms, certificates, ksm, requirements, rows, usage
 from tare.workloads.migration.arms import Arm
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.guest import Guest
@@ -95,6 +95,14 @@ class Migration:
             why = "is more than a kernel with a shell can do: exclude it with testbed tiny"
             return "guest", f"{levels['guest']!r} {why}, or take 'idle'"
         return None
+
+    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+        """What the guests are made of, and what the arm needs; see `requirements`."""
+        return requirements.lacking(levels, programs)
+
+    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:  # noqa: ARG002
+        """Next to none: guests write to layers in memory, and a trial is some numbers."""
+        return Room()
 
     def link_rate(self, _plot: Mapping[str, str]) -> int | None:
         """The bridge, over which the load comes, is never limited; the wire is the testbed's."""

@@ -1,0 +1,163 @@
+"""What of a plan cannot run here, looked for before the first trial: each with its reason.
+
+The run goes on without it (`cuts.without`), and says so; where nothing is left to compare, it does
+not begin.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tare import causes, cuts
+from tare.cuts import Absent
+from tare.environments import place
+from tare.environments.ssh import Ssh
+from tare.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from tare.environments import Environment
+    from tare.plan import Plan, Visit
+    from tare.workloads import Workload
+
+__all__ = ["absent", "possible", "refuse_without_room"]
+
+_NAMED = 3
+"""Cells of one reason that are named one by one."""
+
+
+def possible(plan: Plan, workload: Workload, programs: Path, *, connect: bool) -> Plan:
+    """Leave out of a plan what cannot run here, and say so.
+
+    Args:
+        plan: the whole.
+        workload: that it is of.
+        programs: the build directory.
+        connect: see whether other machines let us in; else that is left to the run.
+
+    Raises:
+        UnavailableError: nothing is left that could be compared.
+    """
+    plan = cuts.without(plan, absent(plan, workload, programs, connect=connect))
+    if not plan.causes:
+        return plan
+    try:
+        causes.require_perf()
+    except UnavailableError as error:
+        return cuts.without_causes(plan, _sentence(error))
+    return plan
+
+
+def absent(
+    plan: Plan, workload: Workload, programs: Path, *, connect: bool = False
+) -> list[Absent]:
+    """Name what of a plan cannot run here, with the reason; see `possible`.
+
+    Raises:
+        UnavailableError: nothing of it can.
+    """
+    found = [*_places(plan, workload, connect=connect)]
+    gone = frozenset().union(*(one.cells for one in found))
+    found += _cells(plan, workload, programs, gone)
+    if sum(len(one.cells) for one in found) == len(plan.cells):
+        raise UnavailableError(
+            "nothing of this experiment can run here: "
+            + "; ".join(f"{one.what}: {one.why}" for one in found),
+            "`tare doctor` shows what each needs",
+        )
+    return found
+
+
+def refuse_without_room(plan: Plan, workload: Workload, folder: Path) -> None:
+    """See that what a run keeps, and what it needs meanwhile, has room.
+
+    Raises:
+        UnavailableError: there is less than the fewest blocks need.
+    """
+    rooms = [workload.room(cell, plan.session) for cell in plan.cells]
+    kept = plan.min_blocks * sum(room.kept_bytes for room in rooms)
+    meanwhile = max((room.scratch_bytes for room in rooms), default=0)
+    for where, needed, what in (
+        (folder, kept, f"the samples of {plan.min_blocks} blocks"),
+        (Path(tempfile.gettempdir()), meanwhile, "the files of a trial"),
+    ):
+        there = next(path for path in (where, *where.absolute().parents) if path.is_dir())
+        free = shutil.disk_usage(there).free
+        if needed > free:
+            raise UnavailableError(
+                f"{what} take up to {needed / 1e9:.3g} GB; {there} has {free / 1e9:.3g} GB left",
+                "make room, or ask for less; --out and TMPDIR name other places",
+            )
+
+
+def _places(plan: Plan, workload: Workload, *, connect: bool) -> Iterator[Absent]:
+    """What is wrong with an environment as a whole, or with some of its plots."""
+    reasons: dict[str, dict[str, list[Visit]]] = {}
+    places: Counter[str] = Counter()
+    reached: dict[str, str | None] = {}
+    for visit in plan.blocks[0]:
+        environment = workload.environment(visit.plot)
+        where = place(environment, visit.plot)
+        places[where] += 1
+        why = _lacking(environment, workload, visit)
+        if why is None and connect and isinstance(environment, Ssh):
+            if where not in reached:
+                reached[where] = environment.unreachable()
+            why = reached[where]
+        if why:
+            reasons.setdefault(where, {}).setdefault(why, []).append(visit)
+    for where, by_reason in reasons.items():
+        for why, visits in by_reason.items():
+            # Where only some of a place's plots cannot be had, its options are what is missing.
+            whole = len(visits) == places[where]
+            # Both arms of an A/A pair may have a setting up of their own in one plot.
+            some = dict.fromkeys(_of_plot(visit, plan) for visit in visits)
+            what = where if whole else " or ".join(some)
+            yield Absent(what, why, frozenset(cell for visit in visits for cell in visit.cells))
+
+
+def _lacking(environment: Environment, workload: Workload, visit: Visit) -> str | None:
+    """Say what a plot needs that this machine has not; None where it has all."""
+    found = environment.availability()
+    if not found.available:
+        return f"{found.detail}. {found.remedy}" if found.remedy else found.detail
+    try:
+        workload.placement(visit.plot)
+    except UnavailableError as error:
+        return _sentence(error)
+    return None
+
+
+def _cells(
+    plan: Plan, workload: Workload, programs: Path, gone: frozenset[str]
+) -> Iterator[Absent]:
+    """What is wrong with single cells in an environment that is there."""
+    reasons: dict[str, list[str]] = {}
+    known: dict[tuple[tuple[str, str], ...], str | None] = {}
+    for cell in plan.cells:
+        if cell.id in gone:
+            continue
+        key = tuple(cell.levels.items())
+        if key not in known:
+            known[key] = workload.lacking(cell.levels, programs)
+        if why := known[key]:
+            reasons.setdefault(why, []).append(cell.id)
+    for why, cells in reasons.items():
+        named = [cell for cell in cells if plan.cell(cell).replica == 1]
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        yield Absent(", ".join(named[:_NAMED]) + more, why, frozenset(cells))
+
+
+def _of_plot(visit: Visit, plan: Plan) -> str:
+    """Name a plot by what tells it from others of the plan."""
+    others = [other.plot for other in plan.blocks[0]]
+    levels: Mapping[str, str] = visit.plot
+    return " ".join(v for n, v in levels.items() if any(other.get(n) != v for other in others))
+
+
+def _sentence(error: UnavailableError) -> str:
+    return f"{error.what}; {error.remedy}" if error.remedy else error.what
