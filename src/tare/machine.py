@@ -35,7 +35,7 @@ _PACKAGES = (
     "libddsc0*", "cyclonedds-dev", "libfastrtps[0-9]*", "libfastdds[0-9]*", "libfastrtps-dev",
     "libfastdds-dev", "libfastcdr[0-9]*", "libzmq5",
     # what others wrote to measure with
-    "stress-ng", "sysbench", "iperf3", "netcat-openbsd", "fio", "hdparm",
+    "stress-ng", "sysbench", "iperf3", "netcat-openbsd", "fio", "hdparm", "linux-perf",
     "nfs-ganesha", "nfs-ganesha-vfs",
     # MPI programs, their libraries and file systems
     "mpich", "libmpich[0-9]*", "libucx[0-9]*", "openmpi-bin", "libopenmpi[0-9]*", "libdnnl[0-9]*",

@@ -25,7 +25,7 @@ SMALL = """\
 title: A small question
 factors: {environment: [native, container], transport: [udp, icmp]}
 baseline: {environment: native}
-family: {transport: tcp} # nothing is judged, so two blocks may do
+family: none # so two blocks may do
 blocks: {min: 2, max: 2}
 session: {requests: 300, warmup: 30, timeout: 1 s}
 """

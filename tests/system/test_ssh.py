@@ -216,7 +216,7 @@ EXPERIMENT = """\
 title: Here and there
 factors: {{environment: [native, {far}], transport: [udp]}}
 baseline: {{environment: native}}
-family: {{transport: tcp}} # nothing is judged, so three blocks may do
+family: none # so three blocks may do
 blocks: {{min: 3, max: 3}}
 session: {{requests: 300, warmup: 30, timeout: 1 s}}
 """
