@@ -54,6 +54,13 @@ fn run(command: Command) -> Result<ExitCode, Error> {
             } else {
                 print!("{}", inspection.text());
             }
+            if !inspection.is_stream() {
+                return Err(Error::Refused(format!(
+                    "{}: nothing of a migration is in it: one channel is wanted, from its first \
+                     byte on, as QEMU writes it",
+                    stream.display()
+                )));
+            }
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -4,14 +4,16 @@
 //! The proxies alone cannot promise that: the destination may have loaded everything, and start,
 //! before the source learns it, and the source may never learn it. So the driver takes the
 //! destination's leave to start by itself (`stop` before the migration does that), and gives it
-//! only when the source says that it has completed. Until then the source may take its guest back,
-//! and does if the destination's monitor is lost: nobody could let the destination run.
+//! only when the source says that it has handed its guest over: it has completed, or postcopy has
+//! begun. Until then the source may take its guest back, and does if the destination's monitor is
+//! lost: nobody could let the destination run.
 //!
 //! If the driver dies, both guests stand still or the source runs; [`decide()`] says, from what both
 //! monitors report, what to do, as it does at the end of a migration that the driver survived.
 
 mod decide;
 mod destination;
+mod mark;
 
 use std::time::{Duration, Instant};
 
@@ -23,20 +25,25 @@ pub use decide::{Action, Loss, Outcome, Seen, There, decide};
 use crate::address::Address;
 use crate::error::Error;
 use crate::qmp::Qmp;
-use decide::{can_be_cancelled, takes_its_time};
+use decide::{can_be_cancelled, has_switched, takes_its_time};
 use destination::Destination;
+use mark::{Machine, Mark};
 
 /// A destination that has every byte loads its devices well within this; until then it may not
 /// answer.
 pub const LOADING: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
+/// While the guest runs nowhere.
+const SHORT_POLL: Duration = Duration::from_millis(2);
 
 /// Both monitors.
 pub struct Driver {
     source: Qmp,
     destination: Destination,
-    /// Its operator has paused the guest at the source.
+    /// Its operator has paused the guest.
     paused: bool,
+    /// Postcopy has begun, and the guest has run at the destination.
+    ran_there: bool,
     /// For which QEMU may let the guest stand still.
     downtime_limit: Duration,
     /// The source's migration status, and since when it is that.
@@ -68,6 +75,7 @@ impl Driver {
             source,
             destination: Destination::new(destination, LOADING),
             paused: false,
+            ran_there: false,
             downtime_limit: Duration::from_millis(limit),
             status: (String::new(), Instant::now()),
         };
@@ -102,9 +110,9 @@ impl Driver {
                 source.run_state
             )));
         }
+        let machine = Machine::of(&mut self.source)?;
+        machine.may_go_to(&self.destination.ask(Machine::of)?)?;
         self.paused = source.run_state == "paused";
-        // While QEMU awaits a migration, `stop` only takes its leave to start by itself.
-        self.destination.execute("stop", &json!({}))?;
         self.set_capabilities()?;
         if let Some(limit) = downtime_limit {
             // QEMU takes whole milliseconds.
@@ -113,6 +121,12 @@ impl Driver {
             self.downtime_limit = limit;
             self.be_patient()?;
         }
+        let mark = Mark::draw()?;
+        self.destination.ask(|qmp| mark.leave_in(qmp))?;
+        mark.leave_in(&mut self.source)?;
+        self.destination.is_known_by(mark);
+        // While QEMU awaits a migration, `stop` only takes its leave to start by itself.
+        self.destination.execute("stop", &json!({}))?;
         if let Some(uri) = incoming {
             self.destination.execute("migrate-incoming", &json!({"uri": uri}))?;
         }
@@ -162,11 +176,29 @@ impl Driver {
         Ok(still)
     }
 
-    /// Follows the migration to its end and sees to it that one guest runs.
+    /// Finishes what a driver left that was killed, and sees to it that one guest runs.
     ///
     /// # Errors
-    /// As [`Driver::step`].
-    pub fn finish(&mut self) -> Result<Outcome, Error> {
+    /// If no driver has begun anything at the source, or another QEMU than it began with is at the
+    /// destination's address; and as [`Driver::step`].
+    pub fn resume(&mut self) -> Result<Outcome, Error> {
+        let source = look(&mut self.source)?;
+        let gone = source.migration == "completed" && source.run_state == "postmigrate";
+        let mark = match Mark::of(&mut self.source)? {
+            Some(mark) if mark != Mark::arrived() => mark,
+            Some(_) if gone => return Ok(Outcome::Arrived { run_state: String::new() }),
+            _ => {
+                return Err(Error::Refused(
+                    "there is nothing to resume: `pageshare migrate` has not begun to migrate the \
+                     guest of the source QEMU, or has finished that. Nothing was done to either QEMU"
+                        .into(),
+                ));
+            }
+        };
+        self.destination.is_known_by(mark);
+        if let Err(stranger @ Error::Refused(_)) = self.destination.ask(look) {
+            return Err(stranger);
+        }
         loop {
             if let Some(outcome) = self.step(|_| {})? {
                 return Ok(outcome);
@@ -192,22 +224,49 @@ impl Driver {
                 _ => {}
             }
         }
+        if let (true, There::Seen(seen)) = (has_switched(&source.migration), &there) {
+            // And then the one at the destination may.
+            match seen.run_state.as_str() {
+                "running" | "suspended" => (self.ran_there, self.paused) = (true, false),
+                "paused" if self.ran_there => self.paused = true,
+                _ => {}
+            }
+        }
         match decide(&source, &there, self.paused) {
             Action::Wait => {}
             Action::Cancel => self.give_up("the destination's monitor does not come back")?,
             Action::Start => self.let_run()?,
             Action::Discard => self.destination.discard(),
             Action::TakeBack => drop(self.source.execute("cont", &json!({}))?),
-            Action::End(outcome) => return Ok(Some(outcome)),
+            Action::End(outcome) => {
+                self.forget(&outcome);
+                return Ok(Some(outcome));
+            }
             Action::Ask(words) => return Err(Error::Refused(words)),
         }
-        self.wait(&source.migration)?;
+        self.wait(&source)?;
         Ok(None)
+    }
+
+    /// Nothing is left to be resumed.
+    fn forget(&mut self, outcome: &Outcome) {
+        // Whoever is gone needs no mark taken away.
+        match outcome {
+            // It may yet be reached and told to end.
+            Outcome::Stayed(Loss::Silent) => return,
+            Outcome::Stayed(_) => {}
+            Outcome::Arrived { .. } => {
+                drop(self.destination.ask(Mark::remove_from));
+                return drop(Mark::arrived().leave_in(&mut self.source));
+            }
+        }
+        drop(Mark::remove_from(&mut self.source));
     }
 
     /// Sleeps until it is worth looking again. A migration may take as long as it likes; what comes
     /// behind it may not.
-    fn wait(&mut self, status: &str) -> Result<(), Error> {
+    fn wait(&mut self, source: &Seen) -> Result<(), Error> {
+        let status = source.migration.as_str();
         if self.status.0 != status {
             self.status = (status.to_owned(), Instant::now());
         }
@@ -222,7 +281,8 @@ impl Driver {
             self.give_up(&why)?;
             self.status.1 = Instant::now();
         }
-        std::thread::sleep(POLL);
+        let left = matches!(source.run_state.as_str(), "finish-migrate" | "postmigrate");
+        std::thread::sleep(if left && !self.ran_there { SHORT_POLL } else { POLL });
         Ok(())
     }
 

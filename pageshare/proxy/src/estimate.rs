@@ -8,16 +8,14 @@ use std::time::Instant;
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
 use pageshare_wire::ask::{Answer, Ask};
-use pageshare_wire::hello::MigrationId;
 use pageshare_wire::record::Kind;
 use pageshare_wire::segment::Draft;
 use pageshare_wire::{Compressor, PageSet, WireError};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::handshake;
 use crate::link::{Body, Link};
-use crate::send::Sender;
+use crate::send::{self, Sender};
 use crate::sources::{self, Run};
 
 /// Pages asked for, or compressed, at a time: as many as a segment of a migration holds.
@@ -66,9 +64,7 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
             _ => format!("{error} (run as root or as the user that owns it)"),
         },
     })?;
-    let mut wire = sender.connect()?;
-    let id = MigrationId(handshake::random()?);
-    let agreed = handshake::send(&mut wire, id, 0, sender.window, sender.scope.as_ref())?;
+    let (mut wire, agreed) = sender.ask_only(sender.scope.as_ref())?;
     let mut compressor = Compressor::new(sender.level)
         .map_err(|error| Error::Refused(format!("zstd level {}: {error}", sender.level)))?;
 
@@ -76,8 +72,7 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
     let pages = memory.sample(sample.max(1), |batch| {
         seen.ask(batch, &mut wire, &agreed.hash_key, &mut compressor)
     })?;
-    wire.writer.send(Kind::End, 0, &[])?;
-    await_end(&mut wire)?;
+    send::end_questions(&mut wire)?;
 
     let share =
         |part: usize, whole: usize| if whole == 0 { 0.0 } else { number(part) / number(whole) };
@@ -204,14 +199,6 @@ fn ask(wire: &mut Link, number: u32, hashes: Vec<PageHash>) -> Result<PageSet, E
 }
 
 /// Waits for the receiver's End: to go before would look to it like a migration that broke.
-fn await_end(wire: &mut Link) -> Result<(), Error> {
-    match wire.reader.receive(&mut Body::default())? {
-        Some(header) if header.kind == Kind::ReverseEnd => Ok(()),
-        Some(_) => Err(WireError::Protocol("no end to an estimate's questions").into()),
-        None => Err(Error::Closed { what: "the receiving proxy" }),
-    }
-}
-
 /// Pages of a process.
 #[derive(Default)]
 struct Pages {

@@ -29,6 +29,7 @@ pub struct GuestMemory {
 /// Where one block may lie.
 #[derive(Debug, Default)]
 struct Places {
+    bytes: u64,
     addresses: Vec<u64>,
     misses: u32,
 }
@@ -53,13 +54,16 @@ impl GuestMemory {
             .map(|block| {
                 let places = mappings.iter().flat_map(|(from, to)| places(*from, *to, block.bytes));
                 let addresses = places.take(MOST_PLACES).collect();
-                (block.name.clone().into_bytes(), Places { addresses, misses: 0 })
+                (
+                    block.name.clone().into_bytes(),
+                    Places { bytes: block.bytes, addresses, misses: 0 },
+                )
             })
             .collect();
         Ok(())
     }
 
-    /// The address of a page of a block, if it is certain where the block lies. `fits` says of a
+    /// The address of a page of a block, if the block has it and it is certain where the block lies. `fits` says of a
     /// content whether it is that page's; it may be wrong about a page that has just been written.
     pub fn place(
         &mut self,
@@ -68,6 +72,10 @@ impl GuestMemory {
         mut fits: impl FnMut(&[u8; PAGE_SIZE]) -> bool,
     ) -> Option<u64> {
         let places = self.blocks.get_mut(block)?;
+        // An offset comes from the other host.
+        if offset.checked_add(PAGE_SIZE as u64)? > places.bytes {
+            return None;
+        }
         if places.addresses.len() > 1 {
             let mut there = [0; PAGE_SIZE];
             let holds = |address: &u64| {
@@ -125,5 +133,9 @@ mod tests {
         let mut copy = [0; PAGE_SIZE];
         assert!(guest.read(first + 3 * 4096, &mut copy) && wanted(&copy));
         assert_eq!(guest.place(b"other", 0, |_| true), None);
+        // What lies behind the block in the process is not the guest's.
+        for beyond in [8 << 20, (8 << 20) - 1, u64::MAX - 4095, u64::MAX] {
+            assert_eq!(guest.place(b"ram", beyond, |_| true), None, "{beyond}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use pageshare_stream::{ChannelKind, PAGE_SIZE, Parser, Step, Token};
+use pageshare_stream::{ChannelKind, PAGE_SIZE, Parser, Step, Token, Verbatim};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -27,8 +27,12 @@ pub struct Inspection {
     pub zero_pages: u64,
     /// Bytes of neither, up to where parsing stopped.
     pub structure_bytes: u64,
+    /// Bytes that were passed on although pages may be in them.
+    pub verbatim_bytes: u64,
     /// Where parsing stopped and why.
     pub verbatim: Option<(u64, String)>,
+    /// From where on QEMU has compressed pages itself.
+    pub compressed: Option<(u64, String)>,
 }
 
 /// Reads a channel to its end.
@@ -75,6 +79,7 @@ fn count(channel: &mut impl Read) -> std::io::Result<Inspection> {
             break;
         }
     }
+    let said = |it: &Verbatim| (it.at, it.why.to_string());
     Ok(Inspection {
         kind: match parser.kind() {
             ChannelKind::Main => "main",
@@ -87,11 +92,20 @@ fn count(channel: &mut impl Read) -> std::io::Result<Inspection> {
         pages,
         zero_pages,
         structure_bytes: structure,
-        verbatim: parser.verbatim().map(|verbatim| (verbatim.at, verbatim.why.to_string())),
+        verbatim_bytes: parser.unread(),
+        verbatim: parser.verbatim().map(said),
+        compressed: parser.compressed().map(said),
     })
 }
 
 impl Inspection {
+    /// Whether anything of a migration was found.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        let whole = self.verbatim.is_none() && self.kind != "other";
+        whole || !self.blocks.is_empty() || self.pages + self.zero_pages > 0
+    }
+
     /// For people.
     #[must_use]
     pub fn text(&self) -> String {
@@ -111,6 +125,9 @@ impl Inspection {
         line("pages", &self.pages.to_string());
         line("zero pages", &self.zero_pages.to_string());
         line("structure", &format!("{} bytes", self.structure_bytes));
+        if let Some((at, why)) = &self.compressed {
+            line("unread", &format!("{} bytes, the first at {at}: {why}", self.verbatim_bytes));
+        }
         if let Some((at, why)) = &self.verbatim {
             line("verbatim", &format!("from byte {at} on ({} bytes): {why}", self.bytes - at));
         }

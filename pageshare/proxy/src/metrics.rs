@@ -1,5 +1,7 @@
 //! What all migrations of this process have done so far, those under way included, for Prometheus.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,6 +10,9 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::record::{Account, Record};
 use crate::socket::{Listener, Socket};
+
+/// Where they are.
+const PATH: &str = "/metrics";
 
 /// A scraper that takes longer for its request is let go.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,8 +24,13 @@ const LONGEST_REQUEST: u64 = 1 << 16;
 type Row = (&'static str, &'static str, fn(&Record) -> f64);
 
 #[allow(clippy::cast_precision_loss)] // As Prometheus itself counts.
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     ("stream_bytes", "Bytes of QEMU's streams.", |it| it.stream_bytes as f64),
+    (
+        "verbatim_bytes",
+        "Bytes of them that were passed on although pages may be in them: nothing of them is saved.",
+        |it| it.verbatim_bytes as f64,
+    ),
     (
         "stream_accepted_bytes",
         "Bytes of them that the destination QEMU took, at the sender.",
@@ -44,20 +54,44 @@ const ROWS: [Row; 18] = [
     ("migration_seconds", "Time that migrations took.", |it| it.seconds),
 ];
 
-/// Sums over the migrations that have ended, and the accounts of those under way.
-#[derive(Debug, Default)]
-struct State {
+/// Sums over one VM's migrations.
+#[derive(Debug, Clone, Default)]
+struct Tally {
+    running: u64,
     ended: u64,
     failed: u64,
     sums: [f64; ROWS.len()],
+}
+
+impl Tally {
+    fn add(&mut self, record: &Record) {
+        for (sum, (_, _, value)) in self.sums.iter_mut().zip(ROWS) {
+            *sum += value(record);
+        }
+    }
+}
+
+/// What has ended, by the VM's name, and the accounts of what is under way.
+#[derive(Debug, Default)]
+struct State {
+    ended: BTreeMap<String, Tally>,
     live: Vec<Arc<Account>>,
 }
 
 /// The counters, served as text over HTTP.
 #[derive(Clone, Default)]
-pub struct Metrics(Arc<Mutex<State>>);
+pub struct Metrics {
+    vm: String,
+    state: Arc<Mutex<State>>,
+}
 
 impl Metrics {
+    /// Of this VM's migrations; of whatever QEMU says that it is if the name is empty.
+    #[must_use]
+    pub fn of(vm: &str) -> Self {
+        Self { vm: vm.to_owned(), state: Arc::default() }
+    }
+
     /// Serves scrapers at `address` in a thread of its own; returns where.
     ///
     /// # Errors
@@ -79,6 +113,9 @@ impl Metrics {
     #[must_use]
     pub fn begin(&self, role: &'static str, migration: [u8; 16]) -> Arc<Account> {
         let account = Arc::new(Account::begin(role, migration));
+        if !self.vm.is_empty() {
+            account.is_of(&self.vm);
+        }
         self.state().live.push(Arc::clone(&account));
         account
     }
@@ -92,48 +129,60 @@ impl Metrics {
         if record.stream_bytes == 0 && record.error.is_none() {
             return None;
         }
-        state.ended += 1;
-        state.failed += u64::from(record.error.is_some());
-        for (sum, (_, _, value)) in state.sums.iter_mut().zip(ROWS) {
-            *sum += value(&record);
-        }
+        let tally = state.ended.entry(record.vm.clone().unwrap_or_default()).or_default();
+        tally.ended += 1;
+        tally.failed += u64::from(record.error.is_some());
+        tally.add(&record);
         Some(record)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer(&self, mut scraper: Socket) -> io::Result<()> {
         let request = Until { socket: scraper.try_clone()?, end: Instant::now() + PATIENCE };
         let mut request = BufReader::new(request.take(LONGEST_REQUEST));
+        let mut line = String::new();
+        request.read_line(&mut line)?;
         // The headers end with an empty line; none of them matters.
         while request.read_line(&mut String::new())? > 2 {}
-        let text = self.text();
+        let path = line.strip_prefix("GET ").and_then(|line| line.split([' ', '?']).next());
+        let (status, text) = match path {
+            Some(PATH) => ("200 OK", self.text()),
+            _ => ("404 Not Found", format!("GET {PATH} has the metrics\n")),
+        };
         write!(
             scraper,
-            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
             text.len()
         )
     }
 
+    #[allow(clippy::cast_precision_loss)] // As above.
     fn text(&self) -> String {
-        let (ended, failed, mut sums, live) = {
+        let (mut vms, live) = {
             let state = self.state();
             let live: Vec<Record> = state.live.iter().map(|account| account.record()).collect();
-            (state.ended, state.failed, state.sums, live)
+            (state.ended.clone(), live)
         };
         for record in &live {
-            for (sum, (_, _, value)) in sums.iter_mut().zip(ROWS) {
-                *sum += value(record);
-            }
+            let tally = vms.entry(record.vm.clone().unwrap_or_default()).or_default();
+            tally.running += 1;
+            tally.add(record);
         }
-        let mut text = metric("migrations_running", "gauge", "Migrations under way.", live.len());
-        text += &metric("migrations_total", "counter", "Migrations that have ended.", ended);
-        text += &metric("migrations_failed_total", "counter", "Those of them that broke.", failed);
-        for (sum, (name, help, _)) in sums.into_iter().zip(ROWS) {
-            text += &metric(&format!("{name}_total"), "counter", help, sum);
+        if vms.is_empty() {
+            vms.entry(self.vm.clone()).or_default();
+        }
+        let mut text = metric("migrations_running", "gauge", "Migrations under way.", &vms, |it| {
+            it.running as f64
+        });
+        let (ended, broken) = ("Migrations that have ended.", "Those of them that broke.");
+        text += &metric("migrations_total", "counter", ended, &vms, |it| it.ended as f64);
+        text += &metric("migrations_failed_total", "counter", broken, &vms, |it| it.failed as f64);
+        for (at, (name, help, _)) in ROWS.into_iter().enumerate() {
+            text += &metric(&format!("{name}_total"), "counter", help, &vms, |it| it.sums[at]);
         }
         text
     }
@@ -154,10 +203,21 @@ impl Read for Until {
     }
 }
 
-fn metric(name: &str, kind: &str, help: &str, value: impl std::fmt::Display) -> String {
-    format!(
-        "# HELP pageshare_{name} {help}\n# TYPE pageshare_{name} {kind}\npageshare_{name} {value}\n"
-    )
+/// A line for each VM, under one heading.
+fn metric(
+    name: &str,
+    kind: &str,
+    help: &str,
+    vms: &BTreeMap<String, Tally>,
+    value: impl Fn(&Tally) -> f64,
+) -> String {
+    let mut text = format!("# HELP pageshare_{name} {help}\n# TYPE pageshare_{name} {kind}\n");
+    for (vm, tally) in vms {
+        let vm = vm.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "pageshare_{name}{{vm=\"{vm}\"}} {}", value(tally));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -167,45 +227,72 @@ mod tests {
     use super::*;
     use crate::record::add;
 
-    fn scrape(address: &Address) -> String {
+    fn ask(address: &Address, request: &[u8]) -> String {
         let mut scraper = Socket::connect("the metrics", address).unwrap();
-        scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+        scraper.write_all(request).unwrap();
         let mut answer = String::new();
         scraper.read_to_string(&mut answer).unwrap();
         answer
     }
 
+    fn scrape(address: &Address) -> String {
+        ask(address, b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+    }
+
     #[test]
-    fn a_scraper_reads_what_has_ended_and_what_is_under_way() {
+    fn a_scraper_reads_what_has_ended_and_what_is_under_way_by_the_vms_names() {
         let metrics = Metrics::default();
         let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
         let ended = metrics.begin("send", [0; 16]);
+        ended.is_of("web1");
         add(&ended.stream_bytes, 1000);
         ended.broke("the link was cut");
         let _ = metrics.end(&ended);
         let running = metrics.begin("send", [1; 16]);
+        running.is_of("web1");
         add(&running.stream_bytes, 500);
+        let other = metrics.begin("send", [2; 16]);
+        other.is_of("a \"b\"");
+        add(&other.stream_bytes, 7);
 
         let answer = scrape(&address);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-        assert!(answer.contains("\npageshare_stream_bytes_total 1500\n"), "{answer}");
-        assert!(answer.contains("\npageshare_migrations_failed_total 1\n"), "{answer}");
-        assert!(answer.contains("\npageshare_migrations_running 1\n"), "{answer}");
+        let says = |answer: &str, line: &str| {
+            assert!(answer.contains(&format!("\npageshare_{line}\n")), "{line} in {answer}");
+        };
+        says(&answer, "stream_bytes_total{vm=\"web1\"} 1500");
+        says(&answer, "stream_bytes_total{vm=\"a \\\"b\\\"\"} 7");
+        says(&answer, "migrations_failed_total{vm=\"web1\"} 1");
+        says(&answer, "migrations_running{vm=\"web1\"} 1");
         let _ = metrics.end(&running);
         let answer = scrape(&address);
-        assert!(answer.contains("\npageshare_stream_bytes_total 1500\n"), "{answer}");
-        assert!(answer.contains("\npageshare_migrations_running 0\n"), "{answer}");
+        says(&answer, "stream_bytes_total{vm=\"web1\"} 1500");
+        says(&answer, "migrations_running{vm=\"web1\"} 0");
+    }
+
+    #[test]
+    fn a_vm_whose_name_was_given_is_there_before_it_migrates() {
+        let metrics = Metrics::of("web1");
+        let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        assert!(scrape(&address).contains("\npageshare_migrations_total{vm=\"web1\"} 0\n"));
+    }
+
+    #[test]
+    fn nothing_else_than_the_metrics_is_answered() {
+        let address = Metrics::default().serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        for request in ["GET / HTTP/1.1", "GET /metrics2 HTTP/1.1", "POST /metrics HTTP/1.1", ""] {
+            let answer = ask(&address, format!("{request}\r\n\r\n").as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 404 Not Found"), "{request}: {answer}");
+        }
+        let answer = ask(&address, b"GET /metrics?name=x HTTP/1.1\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     }
 
     #[test]
     fn a_request_without_an_end_is_read_no_further_than_any_may_be_long() {
-        let metrics = Metrics::default();
-        let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
-        let mut scraper = Socket::connect("the metrics", &address).unwrap();
-        scraper.write_all(&vec![b'a'; LONGEST_REQUEST.try_into().unwrap()]).unwrap();
-        let mut answer = String::new();
-        scraper.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        let address = Metrics::default().serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let answer = ask(&address, &vec![b'a'; LONGEST_REQUEST.try_into().unwrap()]);
+        assert!(answer.starts_with("HTTP/1.1 404 Not Found"), "{answer}");
     }
 
     #[test]

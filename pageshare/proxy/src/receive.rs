@@ -6,7 +6,6 @@
 
 mod addresses;
 mod answer;
-mod autostart;
 mod channel;
 mod received;
 mod search;

@@ -1,7 +1,7 @@
 //! The account of one migration at one proxy: counters while it runs, JSON when it is over.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use pageshare_stream::ReturnPath;
@@ -15,10 +15,13 @@ use crate::link::{LinkReader, LinkWriter};
 pub struct Account {
     role: &'static str,
     migration: [u8; 16],
+    vm: OnceLock<String>,
     began: Instant,
     began_unix: f64,
     /// Bytes of QEMU's streams, all channels, source to destination.
     pub stream_bytes: AtomicU64,
+    /// Of those, bytes that were passed on although pages may be in them.
+    pub verbatim_bytes: AtomicU64,
     /// Bytes of records sent between the proxies, without TLS's, TCP's and IP's own.
     pub wire_sent: AtomicU64,
     /// Bytes of records received from the other proxy.
@@ -83,6 +86,8 @@ pub struct VerbatimChannel {
     pub channel: u32,
     /// Offset in its stream.
     pub at: u64,
+    /// Whether pages may be in what follows, so that savings are lost.
+    pub hides_pages: bool,
     /// Why.
     pub why: String,
 }
@@ -96,12 +101,16 @@ pub struct Record {
     pub role: &'static str,
     /// Random id, the same at both proxies.
     pub migration: String,
+    /// The VM's name, if it is known.
+    pub vm: Option<String>,
     /// Seconds since 1970 when the first channel opened.
     pub began: f64,
     /// Seconds from then until the last channel closed.
     pub seconds: f64,
     /// See [`Account`].
     pub stream_bytes: u64,
+    /// See [`Account`].
+    pub verbatim_bytes: u64,
     /// See [`Account`].
     pub wire_sent: u64,
     /// See [`Account`].
@@ -171,9 +180,11 @@ impl Account {
         Self {
             role,
             migration,
+            vm: OnceLock::new(),
             began: Instant::now(),
             began_unix: since_epoch.as_secs_f64(),
             stream_bytes: zero(),
+            verbatim_bytes: zero(),
             wire_sent: zero(),
             wire_received: zero(),
             zero_pages: zero(),
@@ -205,9 +216,21 @@ impl Account {
         }
     }
 
+    /// The migration is of the VM with this name, if it is not known to be of another.
+    pub fn is_of(&self, vm: &str) {
+        self.vm.get_or_init(|| vm.to_owned());
+    }
+
     /// Notes where a channel stopped being parsed.
     pub fn verbatim(&self, channel: VerbatimChannel) {
         self.verbatim.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
+    }
+
+    /// Whether a channel has been passed on since postcopy began: others may follow that carry
+    /// nothing but pages.
+    pub fn is_in_postcopy(&self) -> bool {
+        let channels = self.verbatim.lock().unwrap_or_else(PoisonError::into_inner);
+        channels.iter().any(|channel| channel.why.starts_with("postcopy"))
     }
 
     /// Notes what broke the migration; the first cause stands.
@@ -254,9 +277,11 @@ impl Account {
             version: 1,
             role: self.role,
             migration: self.migration.iter().map(|byte| format!("{byte:02x}")).collect(),
+            vm: self.vm.get().cloned(),
             began: self.began_unix,
             seconds: self.seconds(),
             stream_bytes: get(&self.stream_bytes),
+            verbatim_bytes: get(&self.verbatim_bytes),
             wire_sent: get(&self.wire_sent),
             wire_received: get(&self.wire_received),
             zero_pages: get(&self.zero_pages),

@@ -15,13 +15,17 @@ use std::net::Shutdown;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
+use pageshare_wire::WireError;
 use pageshare_wire::adaptive::Policy;
+use pageshare_wire::hello::MigrationId;
+use pageshare_wire::record::Kind;
 use tracing::{debug, error, warn};
 
 use crate::address::Address;
 use crate::error::Error;
+use crate::handshake::{self, Agreed};
 use crate::kept::{KeepIn, KeptIn};
-use crate::link::{ClientTls, Link};
+use crate::link::{Body, ClientTls, Link};
 use crate::metrics::Metrics;
 use crate::record::Record;
 use crate::scope::Scope;
@@ -92,6 +96,41 @@ impl Sender {
     }
 }
 
+impl Sender {
+    /// Connects to the receiver for a migration of which nothing will come: what may be asked is
+    /// answered, and no QEMU notices.
+    ///
+    /// # Errors
+    /// If it cannot be reached, or is none that would take a migration.
+    pub fn ask_only(&self, scope: Option<&Scope>) -> Result<(Link, Agreed), Error> {
+        let mut link = self.connect()?;
+        let id = MigrationId(handshake::random()?);
+        let agreed = handshake::send(&mut link, id, 0, self.window, scope)?;
+        Ok((link, agreed))
+    }
+
+    /// Makes sure that a migration would reach the receiver: its address, both certificates.
+    ///
+    /// # Errors
+    /// As [`Sender::ask_only`].
+    pub fn greet(&self) -> Result<(), Error> {
+        end_questions(&mut self.ask_only(None)?.0)
+    }
+}
+
+/// Ends what [`Sender::ask_only`] has begun.
+///
+/// # Errors
+/// If the receiver does not take it so.
+pub fn end_questions(link: &mut Link) -> Result<(), Error> {
+    link.writer.send(Kind::End, 0, &[])?;
+    match link.reader.receive(&mut Body::default())? {
+        Some(header) if header.kind == Kind::ReverseEnd => Ok(()),
+        Some(_) => Err(WireError::Protocol("no end to a sender's questions").into()),
+        None => Err(Error::Closed { what: "the receiving proxy" }),
+    }
+}
+
 /// Serves QEMU's connections in threads of its own. The records of migrations arrive as they end.
 ///
 /// # Errors
@@ -134,13 +173,18 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
             let (current, ended) = (Arc::clone(&current), ended.clone());
             std::thread::spawn(move || {
                 channel::run(qemu, &migration, number);
-                let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
-                if migration.close_channel() {
-                    *slot = None;
-                    if let Some(record) = migration.end() {
-                        // Nobody listens any more when the program is about to end.
-                        let _ = ended.send(record);
+                let last = {
+                    let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
+                    let last = migration.close_channel();
+                    if last {
+                        *slot = None;
                     }
+                    last
+                };
+                // Its kept copy may take a while to reach the disk, and another migration may begin.
+                if last && let Some(record) = migration.end() {
+                    // Nobody listens any more when the program is about to end.
+                    let _ = ended.send(record);
                 }
             });
         }

@@ -281,7 +281,18 @@ impl Listener {
     /// # Errors
     /// If the address is taken or not ours.
     pub fn bind(address: &Address) -> Result<Self, Error> {
-        let failed = |source| Error::Listen { address: address.clone(), source };
+        let failed = |source: io::Error| {
+            let source = match source.kind() {
+                io::ErrorKind::AddrInUse => io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    format!(
+                        "{source}: a program that was started before waits there; use it or end it"
+                    ),
+                ),
+                _ => source,
+            };
+            Error::Listen { address: address.clone(), source }
+        };
         let inner = match address {
             Address::Unix(path) => {
                 let stale = path.symlink_metadata().is_ok_and(|it| it.file_type().is_socket())

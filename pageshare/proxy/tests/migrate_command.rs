@@ -150,6 +150,7 @@ fn the_guest_arrives_when_the_way_to_the_destinations_monitor_breaks_and_comes_b
 #[test]
 fn a_destination_that_gives_no_answer_is_not_said_to_have_ended() {
     let mut stage = Stage::set();
+    abandoned(&mut stage);
     let silent = stage.directory.path().join("silent");
     let _accepts_nothing = UnixListener::bind(&silent).expect("a fresh path");
     stage.to_qmp = Some(Address::Unix(silent));
@@ -166,7 +167,7 @@ fn a_guest_that_its_operator_has_paused_arrives_paused() {
     stage.source.execute("stop", json!({}));
     let (output, said) = end(stage.migrate(&[]));
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("paused as it was at the source"), "{said}");
+    assert!(said.contains("paused as its operator left it"), "{said}");
     assert_eq!(stage.destination.state(), "paused");
     stage.destination.execute("cont", json!({}));
     assert_eq!(stage.destination.checksum(), stage.checksum);
@@ -189,21 +190,182 @@ fn a_guest_that_its_operator_has_paused_stays_paused_when_its_migration_fails() 
     assert_eq!(stage.source.checksum(), stage.checksum);
 }
 
+/// A migration that has failed, and whose driver was killed before that.
+fn abandoned(stage: &mut Stage) {
+    stage.slow(1);
+    let mut driver = stage.migrate(&[]);
+    stage.wait_for_bytes();
+    driver.kill().expect("our own child");
+    driver.wait().expect("our own child");
+    stage.receiver.kill();
+    assert_eq!(stage.source.migration_end(), "failed");
+}
+
+/// A migration that has completed, and whose driver was killed before it could let the guest run.
+fn completed(stage: &mut Stage) {
+    let tunnel = stage.tunnel();
+    stage.slow(1 << 20);
+    let mut driver = stage.migrate(&[]);
+    stage.wait_for_the_last_word();
+    tunnel.cut();
+    stage.release();
+    assert_eq!(stage.source.migration_end(), "completed");
+    driver.kill().expect("our own child");
+    driver.wait().expect("our own child");
+    stage.to_qmp = None;
+}
+
+/// Another guest, which its operator has paused: as good as one that has arrived and may not run.
+fn stranger() -> Guest {
+    let mut stranger = Guest::running();
+    stranger.execute("stop", json!({}));
+    stranger
+}
+
 #[test]
-fn a_machine_that_no_guest_has_come_to_is_not_let_run() {
+fn a_machine_that_was_started_in_the_destinations_place_is_not_let_run() {
+    let mut stage = Stage::holding();
+    completed(&mut stage);
+    // Someone has started the destination again, and not told it to await anything.
+    stage.destination = Guest::start(&Model::installed(), &Incoming::Nowhere);
+    let (fate, said) = stage.resume();
+    assert_eq!(fate, Fate::Lost, "{said}");
+    assert!(said.contains("is not the one that this migration goes to"), "{said}");
+    assert_eq!(stage.destination.state(), "prelaunch");
+}
+
+#[test]
+fn nothing_is_resumed_and_nobody_ended_where_nothing_has_begun() {
     let mut stage = Stage::set();
+    stage.destination = stranger();
+    let (fate, said) = stage.resume();
+    assert_eq!(fate, Fate::Stayed, "{said}");
+    assert!(said.contains("there is nothing to resume"), "{said}");
+    assert_eq!(stage.destination.state(), "paused");
+}
+
+#[test]
+fn a_stranger_at_the_destinations_address_is_neither_ended_nor_let_run() {
+    for (mut stage, leave, fate) in [
+        (Stage::set(), abandoned as fn(&mut Stage), Fate::Stayed),
+        (Stage::holding(), completed, Fate::Arrived),
+    ] {
+        leave(&mut stage);
+        let mut stranger = stranger();
+        stage.to_qmp = Some(stranger.monitor());
+        let (_, said) = stage.resume();
+        assert!(said.contains("is not the one that this migration goes to"), "{said}");
+        assert_eq!(stranger.state(), "paused");
+        stage.to_qmp = None;
+        let (resumed, said) = stage.resume();
+        assert_eq!(resumed, fate, "{said}");
+        // Once more, and nothing happens.
+        let (resumed, said) = stage.resume();
+        assert_eq!(resumed, fate, "{said}");
+        assert!(
+            said.contains("nothing to resume")
+                || said.contains("has gone to the destination already"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_destination_that_awaits_another_machine_is_left_as_it_is() {
+    let mut stage = Stage::set();
+    let uuid = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let other = Model::installed().with_uuid(uuid);
+    stage.destination = Guest::start(&other, &Incoming::DeferredToRun);
+    let (output, said) = end(stage.migrate(&[]));
+    assert!(!output.status.success());
+    assert!(said.contains("awaits another machine") && said.contains(uuid), "{said}");
+    assert_eq!(stage.destination.state(), "inmigrate");
+    // Its leave to start by itself is not taken either.
     let straight = format!("unix:{}", stage.directory.path().join("straight").display());
     stage.source.unlimited();
     stage.destination.listen(&straight);
     stage.source.migrate(&straight);
     assert_eq!(stage.source.migration_end(), "completed");
-    // Someone has started the destination again, and not told it to await anything.
-    stage.destination = Guest::start(&Model::installed(), &Incoming::Nowhere);
-    let resumed = stage.command(&["--resume"]).spawn().expect("the program under test starts");
-    let (output, said) = end(resumed);
+    lab::wait_for("it to run", || (stage.destination.state() == "running").then_some(()));
+}
+
+#[test]
+fn a_migration_whose_receiver_cannot_be_reached_touches_neither_machine() {
+    let mut stage = Stage::set();
+    stage.receiver.kill();
+    let (output, said) = end(stage.migrate(&[]));
     assert!(!output.status.success());
-    assert!(said.contains("`prelaunch`"), "{said}");
-    assert_eq!(stage.destination.state(), "prelaunch");
+    assert!(said.contains("cannot connect to the receiving proxy"), "{said}");
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(stage.source.state(), "running");
+    assert!(stage.source.execute("query-migrate", json!({}))["ram"].is_null());
+    assert_eq!(stage.destination.state(), "inmigrate");
+}
+
+#[test]
+fn the_guest_runs_at_the_destination_while_its_pages_are_still_to_come() {
+    let mut stage = Stage::set();
+    for guest in [&mut stage.source, &mut stage.destination] {
+        guest.capabilities(&["postcopy-ram"]);
+    }
+    let slow = json!({"max-bandwidth": 4 << 20, "max-postcopy-bandwidth": 1 << 20});
+    stage.source.execute("migrate-set-parameters", slow);
+    let driver = stage.migrate(&[]);
+    stage.wait_for_bytes();
+    stage.source.execute("migrate-start-postcopy", json!({}));
+    lab::wait_for("the guest to go first", || {
+        (stage.destination.state() == "running").then_some(())
+    });
+    assert_eq!(stage.destination.command("ping", "PONG"), "");
+    assert_eq!(stage.source.migration_status(), "postcopy-active");
+    // From now on its operator at the destination may pause it.
+    stage.destination.execute("stop", json!({}));
+    let fast = json!({"max-postcopy-bandwidth": 1_u64 << 40});
+    stage.source.execute("migrate-set-parameters", fast);
+    let (output, said) = end(driver);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("paused as its operator left it"), "{said}");
+    stage.destination.execute("cont", json!({}));
+    assert_eq!(stage.destination.checksum(), stage.checksum);
+}
+
+/// Has both QEMUs do something to the stream that hides its pages; what is said of that must name it.
+fn arrives_and_says_what_hid_its_pages(set: impl Fn(&mut Guest, &str), named: &str) {
+    let mut stage = Stage::set();
+    set(&mut stage.source, "client");
+    set(&mut stage.destination, "server");
+    stage.slow(1 << 20);
+    let path = stage.directory.path().join("record.json");
+    let (output, said) = end(stage.migrate(&["--record", path.to_str().expect("a plain path")]));
+    assert!(output.status.success(), "{said}");
+    assert_eq!(stage.destination.checksum(), stage.checksum);
+    let table = String::from_utf8_lossy(&output.stdout);
+    let row =
+        table.lines().find(|row| row.starts_with("passed unread")).expect("a row in the table");
+    for words in [row, &said, &stage.receiver.log()] {
+        assert!(words.contains(named), "{words}");
+    }
+    let bytes = read(&path)["proxy"]["verbatim_bytes"].as_u64();
+    assert!(bytes > Some(8 << 20), "{bytes:?}");
+}
+
+#[test]
+fn a_stream_that_qemu_encrypts_itself_arrives_and_is_said_to_save_nothing() {
+    let encrypt = |guest: &mut Guest, side: &str| {
+        let credentials = json!({"qom-type": "tls-creds-anon", "id": "tls", "endpoint": side});
+        guest.execute("object-add", credentials);
+        guest.execute("migrate-set-parameters", json!({"tls-creds": "tls"}));
+    };
+    arrives_and_says_what_hid_its_pages(encrypt, "tls-creds");
+}
+
+#[test]
+fn pages_that_qemu_compresses_itself_arrive_and_are_said_to_save_nothing() {
+    let compress = |guest: &mut Guest, _: &str| {
+        guest.capabilities(&["multifd"]);
+        guest.execute("migrate-set-parameters", json!({"multifd-compression": "zstd"}));
+    };
+    arrives_and_says_what_hid_its_pages(compress, "multifd-compression");
 }
 
 #[test]

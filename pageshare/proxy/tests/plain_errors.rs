@@ -1,5 +1,7 @@
 //! What a command that fails says, and to whom: a sentence for people, an object for programs.
 
+mod lab;
+
 use std::process::Command;
 
 use pageshare::scope::Scope;
@@ -30,6 +32,22 @@ fn an_error_is_json_where_the_log_is() {
     let said = said(&["--log-format", "json", "inspect", "/nowhere"]);
     let line: serde_json::Value = serde_json::from_str(&said).expect("one JSON object");
     assert_eq!(line["level"], "ERROR");
+}
+
+#[test]
+fn what_is_no_stream_is_refused_by_inspect() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let file = directory.path().join("bytes");
+    let path = file.to_str().expect("a plain path");
+    let mut random = lab::Xorshift(7);
+    let noise: Vec<u8> = (0..4096).flat_map(|_| random.draw().to_le_bytes()).collect();
+    for bytes in [&noise[..], b"", b"QEVM", &[b"QEVM\0\0\0\x03", &noise[..]].concat()] {
+        std::fs::write(&file, bytes).expect("the scratch directory is writable");
+        for arguments in [&["inspect", path][..], &["inspect", path, "--json"]] {
+            let said = said(arguments);
+            assert!(said.contains("nothing of a migration is in it"), "{said}");
+        }
+    }
 }
 
 #[test]

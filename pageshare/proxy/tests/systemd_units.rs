@@ -56,6 +56,22 @@ fn systemd_takes_the_units() {
 }
 
 #[test]
+fn a_unit_may_do_little_but_what_it_is_for() {
+    // In tenths, as `--threshold` takes it. What is left: root and the right to trace, for others'
+    // memory, and the receiver's network.
+    for (name, most) in [("pageshare-index.service", "15"), ("pageshare-receive@.service", "25")] {
+        let unit = units().into_iter().find(|unit| unit.ends_with(name)).expect("the unit");
+        let analysed = Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--no-pager", "--threshold", most])
+            .arg(unit)
+            .output()
+            .expect("systemd-analyze is a part of Debian's systemd");
+        let said = String::from_utf8_lossy(&analysed.stdout);
+        assert!(analysed.status.success(), "{said}");
+    }
+}
+
+#[test]
 fn this_program_takes_what_the_units_say() {
     for unit in units() {
         let words = command(&unit);

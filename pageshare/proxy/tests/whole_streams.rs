@@ -169,6 +169,18 @@ fn the_newer_qemu_tells_when_it_switches_over() {
 }
 
 #[test]
+fn pages_behind_virtio_mem_are_seen_in_the_newer_qemu() {
+    let Some(model) = Model::newer() else { return };
+    let model = model.with_virtio_mem();
+    let mut way = Way::between(&model, &model, &["return-path"]);
+    way.migrate();
+    let sent = way.arrive(1);
+    assert_eq!(why(&sent), AFTER_RAM);
+    assert_eq!(sent["verbatim_bytes"], 0, "{sent}");
+    assert!(sent["pages_asked"].as_u64() > Some(1000), "{sent}");
+}
+
+#[test]
 fn a_guest_goes_from_the_installed_qemu_to_the_newer_one() {
     let Some(newer) = Model::newer() else { return };
     let installed = Model::installed();

@@ -21,6 +21,7 @@ mod parser;
 pub mod reference;
 mod return_path;
 mod token;
+mod virtio_mem;
 mod why;
 mod word;
 

@@ -1,13 +1,16 @@
-//! The main channel: header, configuration, commands, and the `ram` sections.
+//! The main channel: header, configuration, commands, the `ram` sections, and what virtio-mem writes
+//! before them.
 //!
 //! ```text
 //! Preamble -> Sections -> Ram -> Footer -> Sections ... -> (RAM's end) -> verbatim
+//!                      -> State -> Footer
 //! ```
 //!
 //! Each state takes one whole item off the input and changes only when it has all of it.
 
 use crate::cursor::{Cursor, text};
 use crate::token::{Parsed, Stop, Token, WORD_AND_PAGE};
+use crate::virtio_mem;
 use crate::why::Why;
 use crate::word::{PAGE_SIZE, RamWord};
 
@@ -32,7 +35,9 @@ enum At {
     },
     /// Content of a page whose word named its block.
     Content,
-    /// After a RAM section: perhaps its footer.
+    /// So many bytes of a device's state.
+    State(u64),
+    /// After a section: perhaps its footer.
     Footer,
     /// After the footer of RAM's last section.
     RamDone,
@@ -41,6 +46,8 @@ enum At {
 pub(crate) struct MainChannel {
     at: At,
     ram: Option<u32>,
+    /// Number of the section that is being read.
+    section: u32,
     /// The section being read is RAM's last.
     last: bool,
     ignore_shared: bool,
@@ -50,6 +57,8 @@ pub(crate) struct MainChannel {
     /// Name of the block that the last page belongs to, and the page's offset in it.
     block: Vec<u8>,
     offset: u64,
+    /// The item returned last was a page that QEMU has compressed.
+    compressed: bool,
 }
 
 const CONFIGURATION: u8 = 0x07;
@@ -75,6 +84,7 @@ impl MainChannel {
         Self {
             at: At::Preamble,
             ram: None,
+            section: 0,
             last: false,
             ignore_shared: false,
             postcopy: false,
@@ -82,7 +92,12 @@ impl MainChannel {
             machine: None,
             block: Vec::new(),
             offset: 0,
+            compressed: false,
         }
+    }
+
+    pub(crate) fn has_compressed(&self) -> bool {
+        self.compressed
     }
 
     pub(crate) fn blocks(&self) -> &[RamBlock] {
@@ -103,6 +118,7 @@ impl MainChannel {
     }
 
     pub(crate) fn step(&mut self, input: &[u8]) -> Parsed {
+        self.compressed = false;
         match self.at {
             At::Preamble => self.preamble(input),
             At::Sections => self.section(input),
@@ -112,6 +128,13 @@ impl MainChannel {
                 Cursor::new(input).take(PAGE_SIZE)?;
                 self.at = At::Ram;
                 Ok((Token::Content, PAGE_SIZE))
+            }
+            At::State(left) => {
+                let length =
+                    usize::try_from(left).map_or(input.len(), |left| left.min(input.len()));
+                let rest = left - length as u64;
+                self.at = if rest == 0 { At::Footer } else { At::State(rest) };
+                Ok((Token::Bytes, length))
             }
             At::Footer => self.footer(input),
             At::RamDone => Err(Why::AfterRam.into()),
@@ -141,11 +164,18 @@ impl MainChannel {
             }
             SUBSECTION => self.subsection(&mut cursor)?,
             COMMAND => self.command(&mut cursor)?,
-            START | FULL => {
+            kind @ (START | FULL) => {
                 let id = cursor.u32()?;
                 let name = cursor.name()?;
                 let _instance = cursor.u32()?;
                 let version = cursor.u32()?;
+                if kind == FULL && virtio_mem::is_early(name, version) {
+                    let bits = virtio_mem::bitmap_bytes(&mut cursor)?;
+                    let bits = bits.ok_or_else(|| Why::Section(text(name)))?;
+                    self.section = id;
+                    self.at = if bits == 0 { At::Footer } else { At::State(bits) };
+                    return Ok((Token::Bytes, cursor.position()));
+                }
                 if name != b"ram" {
                     return Err(Why::Section(text(name)).into());
                 }
@@ -153,6 +183,7 @@ impl MainChannel {
                     return Err(Why::RamVersion(version).into());
                 }
                 self.ram = Some(id);
+                self.section = id;
                 self.at = At::Ram;
             }
             kind @ (PART | END) => {
@@ -160,6 +191,7 @@ impl MainChannel {
                 if self.ram != Some(id) {
                     return Err(Why::SectionId(id).into());
                 }
+                self.section = id;
                 self.last = kind == END;
                 self.at = At::Ram;
             }
@@ -269,6 +301,7 @@ impl MainChannel {
                 if let Some(name) = name {
                     self.name_block(name);
                 }
+                self.compressed = true;
             }
             RamWord::MEM_SIZE if named => {
                 self.blocks.clear();
@@ -329,7 +362,7 @@ impl MainChannel {
             return self.step(input);
         }
         let id = cursor.u32()?;
-        if self.ram != Some(id) {
+        if self.section != id {
             return Err(Why::SectionId(id).into());
         }
         self.at = after;

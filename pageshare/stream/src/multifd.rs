@@ -22,6 +22,8 @@ pub(crate) struct Multifd {
     block: Vec<u8>,
     offsets: Vec<u64>,
     returned: usize,
+    /// What was returned last was pages that QEMU has compressed.
+    compressed: bool,
 }
 
 const HELLO: usize = 64;
@@ -46,7 +48,17 @@ impl Multifd {
     pub(crate) const MAGIC: [u8; 4] = [0x11, 0x22, 0x33, 0x44];
 
     pub(crate) fn new() -> Self {
-        Self { at: At::Hello, block: Vec::new(), offsets: Vec::new(), returned: 0 }
+        Self {
+            at: At::Hello,
+            block: Vec::new(),
+            offsets: Vec::new(),
+            returned: 0,
+            compressed: false,
+        }
+    }
+
+    pub(crate) fn has_compressed(&self) -> bool {
+        self.compressed
     }
 
     /// Block and offset of the page returned last.
@@ -56,6 +68,7 @@ impl Multifd {
     }
 
     pub(crate) fn step(&mut self, input: &[u8]) -> Parsed {
+        self.compressed = matches!(self.at, At::Opaque(_));
         match self.at {
             At::Hello => {
                 let mut cursor = Cursor::new(input);

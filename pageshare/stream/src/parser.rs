@@ -41,12 +41,17 @@ enum State {
     Verbatim,
 }
 
+/// A TLS record that carries a handshake, and the major version that all of them claim.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
+
 /// Parses one channel of a migration. Feed it the channel's bytes in pieces of any size.
 pub struct Parser {
     state: State,
     kind: ChannelKind,
     offset: u64,
     verbatim: Option<Verbatim>,
+    compressed: Option<Verbatim>,
+    unread: u64,
     blocks: Vec<RamBlock>,
     machine: Option<String>,
 }
@@ -69,6 +74,8 @@ impl Parser {
             kind: ChannelKind::Unknown,
             offset: 0,
             verbatim: None,
+            compressed: None,
+            unread: 0,
             blocks: Vec::new(),
             machine: None,
         }
@@ -87,6 +94,7 @@ impl Parser {
         };
         match parsed {
             Ok((token, length)) => {
+                self.count_unread(length);
                 self.offset += length as u64;
                 Step::Token { token, length }
             }
@@ -114,6 +122,18 @@ impl Parser {
     #[must_use]
     pub fn verbatim(&self) -> Option<&Verbatim> {
         self.verbatim.as_ref()
+    }
+
+    /// From where on the channel carries pages that QEMU has compressed, if it does.
+    #[must_use]
+    pub fn compressed(&self) -> Option<&Verbatim> {
+        self.compressed.as_ref()
+    }
+
+    /// Bytes taken so far in which pages may be that nobody sees.
+    #[must_use]
+    pub fn unread(&self) -> u64 {
+        self.unread
     }
 
     /// What this channel is.
@@ -165,7 +185,8 @@ impl Parser {
             (ChannelKind::Multifd, State::Multifd(Multifd::new()))
         } else {
             self.kind = ChannelKind::Other;
-            return self.give_up(Why::Magic, input);
+            let tls = input.starts_with(&TLS_HANDSHAKE);
+            return self.give_up(if tls { Why::Tls } else { Why::Magic }, input);
         };
         if input.len() < 4 {
             return Step::More;
@@ -181,7 +202,25 @@ impl Parser {
         }
         self.verbatim.get_or_insert(Verbatim { at: self.offset, why });
         self.state = State::Verbatim;
+        self.count_unread(input.len());
         self.offset += input.len() as u64;
         Step::Token { token: Token::Bytes, length: input.len() }
+    }
+
+    /// Looks at what was taken last.
+    fn count_unread(&mut self, length: usize) {
+        let compressed = match &self.state {
+            State::Main(channel) => channel.has_compressed(),
+            State::Multifd(channel) => channel.has_compressed(),
+            State::Start | State::Verbatim => false,
+        };
+        if compressed {
+            let why = Why::Compressed;
+            self.compressed.get_or_insert(Verbatim { at: self.offset, why });
+        }
+        let hidden = self.verbatim.as_ref().is_some_and(|verbatim| verbatim.why.hides_pages());
+        if compressed || hidden {
+            self.unread += length as u64;
+        }
     }
 }

@@ -120,15 +120,27 @@ fn main_channel(tape: &mut Tape<'_>) -> Option<()> {
             }
             1..=4 => {
                 let id = tape.number(4)?;
+                let mut early = false;
                 if kind == 1 || kind == 4 {
-                    (tape.name()? == b"ram").then_some(())?;
+                    let name = tape.name()?;
                     tape.number(4)?;
-                    (tape.number(4)? == 4).then_some(())?;
-                    ram = Some(id);
+                    let version = tape.number(4)?;
+                    early = kind == 4
+                        && version == 1
+                        && (name == b"virtio-mem-device-early"
+                            || name.ends_with(b"/virtio-mem-device-early"));
+                    if !early {
+                        (name == b"ram" && version == 4).then_some(())?;
+                        ram = Some(id);
+                    }
                 }
-                (ram == Some(id)).then_some(())?;
-                tape.bytes();
-                ram_section(tape, ignore_shared, postcopy)?;
+                if early {
+                    virtio_mem(tape)?;
+                } else {
+                    (ram == Some(id)).then_some(())?;
+                    tape.bytes();
+                    ram_section(tape, ignore_shared, postcopy)?;
+                }
                 if tape.channel.get(tape.at) == Some(&0x7e) {
                     tape.number(1)?;
                     (tape.number(4)? == id).then_some(())?;
@@ -142,6 +154,23 @@ fn main_channel(tape: &mut Tape<'_>) -> Option<()> {
         }
         tape.bytes();
     }
+    Some(())
+}
+
+fn virtio_mem(tape: &mut Tape<'_>) -> Option<()> {
+    let (_, region, block) = (tape.number(8)?, tape.number(8)?, tape.number(8)?);
+    let (_, plugged) = (tape.number(4)?, tape.number(8)?);
+    (block >= 1 << 20 && block.is_power_of_two()).then_some(())?;
+    (region <= 1 << 52 && region % block == 0 && plugged <= region).then_some(())?;
+    tape.bytes();
+    for _ in 0..(region / block).div_ceil(64) * 8 {
+        // Bits that the channel's end has cut off.
+        if tape.done() {
+            break;
+        }
+        tape.number(1)?;
+    }
+    tape.bytes();
     Some(())
 }
 

@@ -33,8 +33,19 @@ pub enum Why {
         length: u16,
     },
     /// The channel begins with neither of QEMU's magic numbers.
-    #[error("neither QEMU's main channel nor a multifd channel (a TLS channel, perhaps)")]
+    #[error("neither QEMU's main channel nor a multifd channel")]
     Magic,
+    /// The channel begins as TLS does.
+    #[error(
+        "QEMU encrypts the stream itself: turn its tls-creds off, the proxies have TLS of their own"
+    )]
+    Tls,
+    /// Pages in a form that only QEMU reads.
+    #[error(
+        "QEMU compresses pages itself: set multifd-compression to none, or turn the capability \
+         compress off, and the proxies find and compress them"
+    )]
+    Compressed,
     /// A stream version other than 3, or a multifd version other than 1.
     #[error("unknown version {0}")]
     Version(u32),
@@ -84,4 +95,12 @@ pub enum Why {
     /// The channel ended inside an item.
     #[error("the channel ended inside an item")]
     Truncated,
+}
+
+impl Why {
+    /// Whether what is passed on may hold pages.
+    #[must_use]
+    pub fn hides_pages(&self) -> bool {
+        !matches!(self, Self::AfterRam | Self::Truncated)
+    }
 }

@@ -139,6 +139,27 @@ fn channel(items: &[Item], ignore_shared: bool) -> Vec<u8> {
     out
 }
 
+/// What a virtio-mem device of so many blocks of 2 MiB writes before RAM.
+fn virtio_mem(blocks: u64) -> Vec<u8> {
+    const BLOCK: u64 = 2 << 20;
+    let mut out =
+        b"\x04\0\0\0\x2a\x240000:00:04.0/virtio-mem-device-early\0\0\0\0\0\0\0\x01".to_vec();
+    out.extend([0x1_4000_0000, blocks * BLOCK, BLOCK].into_iter().flat_map(u64::to_be_bytes));
+    out.extend([0; 4]);
+    out.extend((blocks / 2 * BLOCK).to_be_bytes());
+    out.resize(out.len() + usize::try_from(blocks.div_ceil(64) * 8).expect("few"), 0x7e);
+    out.extend(b"\x7e\0\0\0\x2a");
+    out
+}
+
+/// With that between the configuration and RAM.
+fn channel_with_virtio_mem(items: &[Item], blocks: u64) -> Vec<u8> {
+    let mut channel = channel(items, false);
+    let at = channel.windows(4).position(|bytes| bytes == b"\x03ram").expect("a RAM section") - 5;
+    channel.splice(at..at, virtio_mem(blocks));
+    channel
+}
+
 fn packet(flags: u32, normal: u32, bytes: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0x11, 0x22, 0x33, 0x44, 0, 0, 0, 1];
     for field in [flags, 128, normal, bytes] {
@@ -169,6 +190,17 @@ proptest! {
     fn well_formed_streams(items in prop::collection::vec(item(), 0..25), shared: bool,
                            pieces in pieces()) {
         same_as_reference(&channel(&items, shared), &pieces);
+    }
+
+    #[test]
+    fn streams_with_virtio_mem(items in prop::collection::vec(item(), 0..4), blocks in 0_u64..200,
+                               at in any::<prop::sample::Index>(), flip: u8, pieces in pieces()) {
+        let mut channel = channel_with_virtio_mem(&items, blocks);
+        same_as_reference(&channel, &pieces);
+        let at = at.index(channel.len());
+        same_as_reference(&channel[..at], &pieces);
+        channel[at] ^= flip;
+        same_as_reference(&channel, &pieces);
     }
 
     #[test]
@@ -241,4 +273,38 @@ fn a_multifd_page_knows_its_block_and_offset() {
         at += length;
     }
     assert_eq!(pages, [(b"pc.ram".to_vec(), 0), (b"pc.ram".to_vec(), 0x7000)]);
+}
+
+#[test]
+fn pages_behind_virtio_mem_are_seen_however_large_it_is() {
+    let items = [Item::Page { page: 3, named: true, content: 1 }];
+    // A terabyte and a half: more bits than any item may be long.
+    for blocks in [0, 1, 64, 65, 3 << 18] {
+        let (tokens, _) = parse_in_pieces(&channel_with_virtio_mem(&items, blocks), &[1 << 16]);
+        assert!(tokens.iter().any(|(token, _)| *token == Token::Content), "{blocks}");
+    }
+}
+
+/// What a channel is passed on for unread, and how many of its bytes.
+fn unread(channel: &[u8]) -> (String, u64) {
+    let mut parser = Parser::new();
+    let mut at = 0;
+    while let Step::Token { length, .. } = parser.step(&channel[at..]) {
+        at += length;
+    }
+    parser.finish(&channel[at..]);
+    let verbatim = parser.verbatim().filter(|verbatim| verbatim.why.hides_pages());
+    let why = parser.compressed().or(verbatim).map(|it| it.why.to_string());
+    (why.unwrap_or_default(), parser.unread())
+}
+
+#[test]
+fn what_hides_pages_is_counted_with_its_reason_and_a_guests_devices_are_not() {
+    assert_eq!(unread(&channel(&[], false)), (String::new(), 0));
+    let (why, bytes) = unread(b"\x16\x03\x01\x02\0 and so on");
+    assert!(why.contains("tls-creds") && bytes == 15, "{why}, {bytes}");
+    let (why, bytes) = unread(&multifd(&[(4, 2, 900, 900), (0, 1, 4096, 4096), (4, 1, 50, 50)]));
+    assert!(why.contains("multifd-compression") && bytes == 950, "{why}, {bytes}");
+    let (why, bytes) = unread(&channel(&[Item::Command(4, vec![0; 8]), Item::Flush], false));
+    assert!(why.contains("postcopy") && bytes > 8, "{why}, {bytes}");
 }

@@ -167,7 +167,8 @@ pub(super) struct KeepArgs {
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub(super) keep_quota: u64,
     /// The VM's name: a newer copy of the same VM replaces the older, and `send --kept` looks for
-    /// it. `migrate` asks QEMU.
+    /// it; metrics bear it. `migrate` asks QEMU; without it metrics bear the name that the QEMU at the
+    /// other end of a Unix socket was started with.
     #[arg(long, value_name = "NAME", default_value = "")]
     pub(super) keep_name: String,
 }

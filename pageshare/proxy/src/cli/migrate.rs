@@ -1,5 +1,6 @@
 //! `pageshare migrate`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let name = source.execute("query-name", &json!({}))?;
     let mut driver = Driver::new(source, arguments.to_qmp.clone())?;
     if arguments.resume {
-        return driver.finish().map(|outcome| say(&outcome)).map_err(unfinished);
+        return driver.resume().map(|outcome| say(&outcome));
     }
     let mut sender = sender(&arguments.sending)?;
     let labels = [
@@ -39,6 +40,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     for label in labels.into_iter().flatten().filter(|label| label.is_empty()) {
         name["name"].as_str().unwrap_or_default().clone_into(label);
     }
+    sender.greet()?;
     let mut place = Place::new(arguments.listen.clone())?;
     let listener = place.listen()?;
     let limit = arguments.sending.downtime_limit.map(Duration::from_millis);
@@ -142,8 +144,11 @@ fn fate(outcome: &Outcome) -> String {
         Outcome::Arrived { run_state } if run_state == "running" => {
             "runs at the destination".into()
         }
+        Outcome::Arrived { run_state } if run_state.is_empty() => {
+            "has gone to the destination already".into()
+        }
         Outcome::Arrived { run_state } => {
-            format!("is at the destination, {run_state} as it was at the source")
+            format!("is at the destination, {run_state} as its operator left it")
         }
         Outcome::Stayed(_) => "is at the source, as before".into(),
     }
@@ -201,7 +206,7 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// A table for people.
+/// A table for people. What did not happen is not in it.
 fn summary(record: &Record, outcome: &Outcome, last: Progress, seconds: f64) -> String {
     #[allow(clippy::cast_precision_loss)] // For people.
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
@@ -209,26 +214,45 @@ fn summary(record: &Record, outcome: &Outcome, last: Progress, seconds: f64) -> 
     // What cannot be shared or compressed costs a little more than it is.
     let saved = 100 - i64::try_from(sent).unwrap_or(i64::MAX);
     let downtime = last.downtime.map_or_else(|| "unknown".into(), |ms| format!("{ms} ms"));
-    let rows = [
-        ("the guest", fate(outcome)),
-        ("time", format!("{seconds:.2} s, {} rounds", last.rounds)),
-        ("downtime", format!("{downtime} (as the source QEMU counts it)")),
-        ("QEMU's stream", mib(record.stream_bytes)),
-        ("sent", format!("{} ({saved} % saved)", mib(record.wire_sent))),
-        ("received", mib(record.wire_received)),
-        ("pages", format!("{}, and {} zero", record.pages, record.zero_pages)),
-        ("found there", format!("{} of {} asked", record.pages_referenced, record.pages_asked)),
-        (
-            "differences",
-            format!(
-                "{} pages ({} to the kept copy), {} spared",
-                record.pages_delta,
-                record.pages_delta_kept,
-                mib(record.delta_saved)
+    let mut rows = vec![("the guest", fate(outcome))];
+    rows.extend(record.error.clone().map(|error| ("what broke", error)));
+    rows.push(("time", format!("{seconds:.2} s, {} rounds", last.rounds)));
+    if let Outcome::Arrived { .. } = outcome {
+        rows.push(("downtime", format!("{downtime} (as the source QEMU counts it)")));
+    }
+    if record.stream_bytes > 0 {
+        rows.extend([
+            ("QEMU's stream", mib(record.stream_bytes)),
+            ("sent", format!("{} ({saved} % saved)", mib(record.wire_sent))),
+        ]);
+        if record.verbatim_bytes > 0 {
+            let why: Vec<&str> = record
+                .verbatim
+                .iter()
+                .filter(|channel| channel.hides_pages)
+                .map(|channel| channel.why.as_str())
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
+            let bytes = mib(record.verbatim_bytes);
+            rows.push(("passed unread", format!("{bytes}, not saved: {}", why.join("; "))));
+        }
+        rows.extend([
+            ("received", mib(record.wire_received)),
+            ("pages", format!("{}, and {} zero", record.pages, record.zero_pages)),
+            ("found there", format!("{} of {} asked", record.pages_referenced, record.pages_asked)),
+            (
+                "differences",
+                format!(
+                    "{} pages ({} to the kept copy), {} spared",
+                    record.pages_delta,
+                    record.pages_delta_kept,
+                    mib(record.delta_saved)
+                ),
             ),
-        ),
-        ("kept here", format!("{} pages, for the return", record.pages_kept)),
-    ];
+            ("kept here", format!("{} pages, for the return", record.pages_kept)),
+        ]);
+    }
     rows.iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
 }
 
@@ -247,8 +271,20 @@ mod tests {
     }
 
     #[test]
+    fn a_migration_that_moved_nothing_shows_its_reason_and_no_zeros() {
+        let account = Account::begin("send", [0; 16]);
+        account.broke("cannot connect");
+        let outcome = Outcome::Stayed(Loss::Ended);
+        let text = summary(&account.record(), &outcome, Progress::default(), 1.0);
+        assert!(text.contains("cannot connect"), "{text}");
+        for absent in ["sent", "pages", "downtime", "MiB"] {
+            assert!(!text.contains(absent), "{text}");
+        }
+    }
+
+    #[test]
     fn a_guest_that_arrived_paused_is_not_said_to_run() {
         let fate = fate(&Outcome::Arrived { run_state: "paused".into() });
-        assert_eq!(fate, "is at the destination, paused as it was at the source");
+        assert_eq!(fate, "is at the destination, paused as its operator left it");
     }
 }

@@ -29,6 +29,9 @@ use crate::sources::SourceSpec;
 /// QEMU's own, in milliseconds, unless it is told otherwise.
 const DOWNTIME_LIMIT: u64 = 300;
 
+/// Whether whoever is not root may catch page faults, as postcopy's destination does.
+const USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
+
 pub(super) fn send(arguments: &SendArgs) -> Result<ExitCode, Error> {
     let sender = sender(&arguments.sending)?;
     let listener = Arc::new(Listener::bind(&arguments.listen)?);
@@ -79,7 +82,7 @@ pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
         threads: threads(arguments.threads),
         downtime_limit: Duration::from_millis(arguments.downtime_limit.unwrap_or(DOWNTIME_LIMIT)),
         window: LARGEST,
-        metrics: Metrics::default(),
+        metrics: Metrics::of(&arguments.keep.keep_name),
     })
 }
 
@@ -101,7 +104,7 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
         Some(files.server(arguments.peer.clone())?)
     };
     let shelves = shelves(&arguments)?;
-    let metrics = Metrics::default();
+    let metrics = Metrics::of(&arguments.keep.keep_name);
     let receiver = Receiver {
         qemu: arguments.qemu,
         tls,
@@ -113,6 +116,11 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
         metrics: metrics.clone(),
     };
     let listener = Arc::new(Listener::bind(&arguments.listen)?);
+    if std::fs::read_to_string(USERFAULTFD).is_ok_and(|allowed| allowed.trim() == "0") {
+        info!(
+            "{USERFAULTFD} is 0: a QEMU that is not root's may refuse postcopy here, until it is 1"
+        );
+    }
     info!("waiting for senders at {}, QEMU is at {}", listener.address(), receiver.qemu);
     let records = receive::serve(receiver, Arc::clone(&listener));
     stay(&arguments.life, &metrics, &listener, records)

@@ -40,7 +40,7 @@ pub enum Loss {
 pub enum Outcome {
     /// The guest is at the destination.
     Arrived {
-        /// `running`, or how it stood at the source.
+        /// `running`, or how its operator left it; empty where that was a while ago.
         run_state: String,
     },
     /// The guest is at the source, as before; and what is known of the destination.
@@ -54,7 +54,8 @@ pub enum Action {
     Wait,
     /// Nobody could let the destination run: the source is to give up while it still can.
     Cancel,
-    /// The source has handed its guest over: let the destination run.
+    /// The source has handed its guest over, at its end or as postcopy begins: let the destination
+    /// run.
     Start,
     /// The source has its guest; the destination's QEMU is to end.
     Discard,
@@ -81,6 +82,11 @@ pub fn decide(source: &Seen, there: &There, paused: bool) -> Action {
             There::Lost { long: true, .. } => Action::Cancel,
             There::Lost { .. } | There::Seen(_) => Action::Wait,
         },
+        (status, _) if has_switched(status) => match there {
+            // As QEMU leaves a guest whose pages are still to come and that may not start by itself.
+            There::Seen(seen) if seen.run_state == "paused" && !paused => Action::Start,
+            There::Lost { .. } | There::Seen(_) => Action::Wait,
+        },
         _ => Action::Wait,
     }
 }
@@ -89,6 +95,15 @@ pub fn decide(source: &Seen, there: &There, paused: bool) -> Action {
 /// destination may have let it run, and QEMU (9.0) would give up all the same.
 pub(super) fn can_be_cancelled(status: &str) -> bool {
     matches!(status, "setup" | "wait-unplug" | "active" | "pre-switchover" | "device")
+}
+
+/// Whether the guest is the destination's and its pages are still to come: the source cannot run it
+/// any more.
+pub(super) fn has_switched(status: &str) -> bool {
+    matches!(
+        status,
+        "postcopy-active" | "postcopy-paused" | "postcopy-recover-setup" | "postcopy-recover"
+    )
 }
 
 /// Whether a migration of this status may go on for as long as it likes: guest or operator decide.
@@ -215,15 +230,25 @@ mod tests {
     }
 
     #[test]
-    fn only_an_arrived_guest_is_let_run_and_only_when_the_source_has_completed_and_stands_still() {
+    fn only_an_arrived_guest_is_let_run_and_only_when_the_source_can_run_it_no_more() {
         for_all(|source, at_destination, paused, action| {
             if action == Action::Start {
-                assert_eq!(source.migration, "completed");
-                assert_ne!(source.run_state, "running");
+                let status = source.migration.as_str();
+                let over = status == "completed" && source.run_state != "running";
+                assert!(over || status.starts_with("postcopy-"), "{source:?}");
                 assert_eq!(*at_destination, there("paused"));
                 assert!(!paused);
             }
         });
+    }
+
+    #[test]
+    fn a_guest_whose_pages_are_still_to_come_is_let_run() {
+        let source = seen("finish-migrate", "postcopy-active");
+        assert_eq!(decide(&source, &there("inmigrate"), false), Action::Wait);
+        assert_eq!(decide(&source, &there("paused"), false), Action::Start);
+        assert_eq!(decide(&source, &there("paused"), true), Action::Wait);
+        assert_eq!(decide(&source, &there("running"), false), Action::Wait);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use super::decide::{Loss, Seen, There};
 use super::look;
+use super::mark::Mark;
 use crate::address::Address;
 use crate::error::Error;
 use crate::qmp::Qmp;
@@ -20,19 +21,26 @@ pub(super) struct Destination {
     /// Nothing while the connection is lost, and before the first.
     qmp: Option<Qmp>,
     patience: Duration,
+    /// What a QEMU must bear to be told anything over a new connection, once that is agreed.
+    mark: Option<Mark>,
     /// What is known while it cannot be asked, and since when.
     lost: Option<(Loss, Instant)>,
 }
 
 impl Destination {
     pub(super) fn new(address: Address, patience: Duration) -> Self {
-        Self { address, qmp: None, patience, lost: None }
+        Self { address, qmp: None, patience, mark: None, lost: None }
     }
 
     /// How long an answer may take from now on.
     pub(super) fn be_patient(&mut self, patience: Duration) -> Result<(), Error> {
         self.patience = patience;
         self.qmp.as_mut().map_or(Ok(()), |qmp| qmp.be_patient(patience))
+    }
+
+    /// From now on no other QEMU than the one with this mark is asked or told anything.
+    pub(super) fn is_known_by(&mut self, mark: Mark) {
+        self.mark = Some(mark);
     }
 
     /// Runs a command, as [`Qmp::execute`].
@@ -85,6 +93,16 @@ impl Destination {
 
     fn connect(&self) -> Result<Qmp, Error> {
         let mut qmp = Qmp::connect("the destination QEMU's monitor", &self.address, GONE)?;
+        if let Some(mark) = &self.mark
+            && Mark::of(&mut qmp)?.as_ref() != Some(mark)
+        {
+            let (address, name) = (&self.address, qmp.execute("query-name", &json!({}))?);
+            let name = name["name"].as_str().map(|name| format!(" (`{name}`)")).unwrap_or_default();
+            return Err(Error::Refused(format!(
+                "the QEMU{name} whose monitor is at {address} is not the one that this migration goes \
+                 to, and nothing is done to it"
+            )));
+        }
         qmp.be_patient(self.patience)?;
         Ok(qmp)
     }

@@ -6,6 +6,7 @@ use pageshare_wire::segment::Placed;
 
 use super::session::Session;
 use crate::kept::KeptPages;
+use crate::unread::Unread;
 
 /// Follows one channel's stream.
 #[derive(Default)]
@@ -14,9 +15,15 @@ pub(super) struct Addresses {
     /// Bytes of an item that the last segment has left incomplete.
     rest: Vec<u8>,
     learned: bool,
+    channel: u32,
+    unread: Unread,
 }
 
 impl Addresses {
+    pub(super) fn of_channel(channel: u32) -> Self {
+        Self { channel, ..Self::default() }
+    }
+
     /// `out` is the stream's next bytes, in which these pages were asked for.
     pub(super) fn follow(&mut self, out: &[u8], placed: &[Placed], session: &Session) {
         let before = self.rest.len();
@@ -54,6 +61,7 @@ impl Addresses {
             at += length;
         }
         drop(received);
+        self.unread.look(&self.parser, self.channel, &session.account);
         session.keeping.keep(keep);
         self.rest = stream[at..].to_vec();
     }

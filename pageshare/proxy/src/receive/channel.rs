@@ -23,9 +23,9 @@ use tracing::{debug, warn};
 
 use super::addresses::Addresses;
 use super::answer::{self, Promises, Question};
-use super::autostart::starts_by_itself;
 use super::session::Session;
 use super::waiting::Waiting;
+use crate::command_line::{self, starts_by_itself};
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::handshake::Agreed;
@@ -79,7 +79,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             qemu: None,
             waiting: Waiting::new(agreed.window.into()),
             supplies: HashMap::new(),
-            addresses: Addresses::default(),
+            addresses: Addresses::of_channel(agreed.channel),
         };
         let start_reverse = |mut qemu: Socket| {
             let (link, fail) = (&writer, &fail);
@@ -389,6 +389,9 @@ fn connect(session: &Session, fuse: &Fuse) -> Result<(Socket, Socket), Error> {
     let (other, fused) = (clone()?, clone()?);
     fuse.protect(fused);
     let pid = session.receiver.qemu_pid.or_else(|| qemu.peer().filter(|pid| is_qemu(*pid)));
+    if let Some(name) = pid.and_then(command_line::name) {
+        session.account.is_of(&name);
+    }
     if let Some(pid) = pid
         && session.first_to_reach_qemu()
         && starts_by_itself(pid)

@@ -23,8 +23,9 @@ use crate::fuse::Fuse;
 use crate::kept::KeptPages;
 use crate::link::LinkWriter;
 use crate::processor::thread_time;
-use crate::record::{VerbatimChannel, add};
+use crate::record::add;
 use crate::socket::Socket;
+use crate::unread::Unread;
 
 /// The window, and those who wait for room in it.
 pub(super) struct Credit {
@@ -140,6 +141,7 @@ impl Ingest<'_> {
         let mut rest = Vec::new();
         let mut sequence = 0;
         let mut blocks = Blocks::default();
+        let mut unread = Unread::default();
         loop {
             self.credit.wait_for_room(self.fuse);
             if self.fuse.has_blown() {
@@ -163,6 +165,7 @@ impl Ingest<'_> {
                 break;
             }
             let Cut { pages, whole } = self.cut(&mut parser, &mut draft, &mut blocks);
+            unread.look(&parser, self.channel, &self.migration.account);
             if self.channel > 0 && parser.kind() == ChannelKind::Main {
                 let words = "another QEMU began to migrate here while a migration was running";
                 return Err(Error::Refused(words.into()));
@@ -173,13 +176,7 @@ impl Ingest<'_> {
                 sequence = sequence.wrapping_add(1);
             }
         }
-        if let Some(verbatim) = parser.verbatim() {
-            self.migration.account.verbatim(VerbatimChannel {
-                channel: self.channel,
-                at: verbatim.at,
-                why: verbatim.why.to_string(),
-            });
-        }
+        unread.look(&parser, self.channel, &self.migration.account);
         self.outlet.end(sequence);
         Ok(())
     }

@@ -16,6 +16,7 @@ use super::workers::{Done, Job, Pages, Workers};
 use super::{Candidates, Sender};
 use crate::blocks::BlockNames;
 use crate::buffers::Buffers;
+use crate::command_line;
 use crate::error::Error;
 use crate::handshake;
 use crate::kept::{Earlier, Keeping};
@@ -68,6 +69,9 @@ impl Migration {
             (sender.delta_bytes > 0).then(|| Versions::with_room_for(sender.delta_bytes));
         let id = MigrationId(handshake::random()?);
         let account = sender.metrics.begin("send", id.0);
+        if let Some(name) = pid.filter(|pid| is_qemu(*pid)).and_then(command_line::name) {
+            account.is_of(&name);
+        }
         let (place, scope) = (sender.keep.as_ref(), sender.scope.as_ref());
         Ok(Self {
             keeping: Keeping::begin(place, scope, Arc::clone(&account)),

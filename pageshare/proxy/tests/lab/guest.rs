@@ -51,6 +51,9 @@ pub struct Model {
     qemu: PathBuf,
     machine: &'static str,
     memory: Memory,
+    /// Has a virtio-mem device, nothing of which is plugged.
+    virtio_mem: bool,
+    uuid: Option<&'static str>,
 }
 
 /// What the guest's memory is.
@@ -67,7 +70,13 @@ impl Model {
     /// Debian's own QEMU.
     pub fn installed() -> Self {
         let qemu = super::required("/usr/bin/qemu-system-x86_64", "qemu-system-x86");
-        Self { qemu, machine: "pc-i440fx-7.2", memory: Memory::Anonymous }
+        Self {
+            qemu,
+            machine: "pc-i440fx-7.2",
+            memory: Memory::Anonymous,
+            virtio_mem: false,
+            uuid: None,
+        }
     }
 
     /// The newest one to be had, which `setup/qemu-newer` unpacks; says so if it is not there.
@@ -78,12 +87,28 @@ impl Model {
             eprintln!("skipped: no newer QEMU in build/qemu-newer (make setup unpacks it)");
             return None;
         }
-        Some(Self { qemu, machine: "pc-i440fx-10.0", memory: Memory::Anonymous })
+        Some(Self {
+            qemu,
+            machine: "pc-i440fx-10.0",
+            memory: Memory::Anonymous,
+            virtio_mem: false,
+            uuid: None,
+        })
     }
 
     /// The same QEMU with the other one's machine.
     pub fn with_machine_of(self, other: &Self) -> Self {
         Self { machine: other.machine, ..self }
+    }
+
+    /// Of the machine with this UUID.
+    pub fn with_uuid(self, uuid: &'static str) -> Self {
+        Self { uuid: Some(uuid), ..self }
+    }
+
+    /// With a virtio-mem device.
+    pub fn with_virtio_mem(self) -> Self {
+        Self { virtio_mem: true, ..self }
     }
 
     /// With the guest's memory in a memory file.
@@ -173,7 +198,7 @@ impl Guest {
         command
             // An unpacked QEMU has its data beside it, but for the firmware.
             .args(["-L", "/usr/share/seabios"])
-            .args(["-accel", "tcg", "-m", MEMORY, "-nodefaults"])
+            .args(["-accel", "tcg", "-nodefaults"])
             .args(["-display", "none", "-vga", "none"])
             .arg("-qmp")
             .arg(format!("unix:{},server=on,wait=off", at("qmp").display()))
@@ -182,6 +207,14 @@ impl Guest {
             .arg("-chardev")
             .arg(format!("socket,id=c,path={},server=on,wait=off", at("console").display()))
             .args(["-serial", "chardev:c"]);
+        command.args(model.uuid.iter().flat_map(|uuid| ["-uuid", *uuid]));
+        if model.virtio_mem {
+            command.args(["-m", &format!("{MEMORY},maxmem=1G")]);
+            command.args(["-object", "memory-backend-ram,id=more,size=256M"]);
+            command.args(["-device", "virtio-mem-pci,memdev=more"]);
+        } else {
+            command.args(["-m", MEMORY]);
+        }
         match incoming {
             Incoming::Boot => {
                 let initrd = at("initrd");

@@ -1,0 +1,62 @@
+//! What a QEMU was started with, as far as anybody else can see.
+//!
+//! What its monitor was told since cannot be seen: `stop` has the effect of `-S`.
+
+/// Whether process `pid`, a QEMU, lets a guest that has come to it run by itself: it was started
+/// without `-S`. One that is gone or not ours was not.
+pub(crate) fn starts_by_itself(pid: u32) -> bool {
+    let line = words(pid);
+    !line.is_empty() && !line.iter().any(|word| matches!(word.as_str(), "-S" | "--S"))
+}
+
+/// The name that process `pid`, a QEMU, was given.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    name_in(&words(pid))
+}
+
+fn words(pid: u32) -> Vec<String> {
+    split(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default())
+}
+
+/// As /proc has it: every word ends with a zero byte.
+fn split(line: &[u8]) -> Vec<String> {
+    let words = line.strip_suffix(&[0]).unwrap_or(line);
+    let words = words.split(|byte| *byte == 0).filter(|_| !line.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+fn name_in(words: &[String]) -> Option<String> {
+    let at = words.iter().rposition(|word| matches!(word.as_str(), "-name" | "--name"))?;
+    let mut options = words.get(at + 1)?.split(',');
+    let first = options.next()?;
+    let guest = std::iter::once(first).chain(options).find_map(|it| it.strip_prefix("guest="));
+    guest.or((!first.contains('=')).then_some(first)).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_word_counts() {
+        let words = split(b"qemu-system-x86_64\0-S\0-name\0web1\0");
+        assert_eq!(words, ["qemu-system-x86_64", "-S", "-name", "web1"]);
+        assert!(split(b"").is_empty());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_warns_nobody() {
+        assert!(!starts_by_itself(u32::MAX));
+        assert!(starts_by_itself(std::process::id()));
+    }
+
+    #[test]
+    fn a_guest_is_named_in_either_of_qemus_ways() {
+        let named = |word: &str| name_in(&["qemu", "-name", word].map(str::to_owned));
+        assert_eq!(named("web1").as_deref(), Some("web1"));
+        assert_eq!(named("web1,debug-threads=on").as_deref(), Some("web1"));
+        assert_eq!(named("debug-threads=on,guest=web1").as_deref(), Some("web1"));
+        assert_eq!(named("debug-threads=on"), None);
+        assert_eq!(name_in(&["qemu".into()]), None);
+    }
+}
