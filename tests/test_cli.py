@@ -71,7 +71,7 @@ def test_a_budget_says_what_it_cut(tmp_path):
 def test_what_would_take_weeks_is_refused_unless_a_budget_says_that_it_is_meant(tmp_path):
     path = tmp_path / "long.yaml"
     path.write_text(
-        "title: t\nfactors: {transport: [udp, tcp]}\nbaseline: {transport: udp}\n"
+        "title: t\nfactors: {transport: [udp, icmp]}\nbaseline: {transport: udp}\n"
         "session: {requests: 2147483648}\n"
     )
     found = tare("run", str(path), "--dry-run")
@@ -83,7 +83,7 @@ def test_what_would_take_weeks_is_refused_unless_a_budget_says_that_it_is_meant(
 def test_what_a_plan_cannot_answer_is_refused_with_its_file(tmp_path):
     path = tmp_path / "bare.yaml"
     path.write_text(
-        "title: t\nfactors: {transport: [udp, tcp]}\nbaseline: {transport: udp}\n"
+        "title: t\nfactors: {transport: [udp, icmp]}\nbaseline: {transport: udp}\n"
         "exclude: [{transport: udp}]\n"
     )
     found = tare("run", str(path), "--dry-run")
@@ -113,10 +113,19 @@ def test_what_is_no_result_is_named(tmp_path):
 
 
 def test_compare_fails_on_a_slower_result_and_only_then(tmp_path):
-    a = records.make(tmp_path / "a")
-    b = records.make(tmp_path / "b", records.Recipe(seed=2, scale={"native/udp": 1.5}))
-    assert tare("compare", str(a.folder), str(b.folder), "--fail-on", "slower").returncode == 1
-    assert tare("compare", str(b.folder), str(a.folder), "--fail-on", "slower").returncode == 0
+    a, b = tmp_path / "a", tmp_path / "b"
+    text = "title: t\nfactors: {transport: [udp, icmp]}\nbaseline: {transport: udp}\n"
+    for run in range(4):
+        records.make(a / str(run), records.Recipe(seed=run, requests=100), text)
+        slower = records.Recipe(seed=10 + run, requests=100, scale={"udp": 1.5})
+        records.make(b / str(run), slower, text)
+    assert tare("compare", str(a), str(b), "--fail-on", "slower").returncode == 1
+    assert tare("compare", str(b), str(a), "--fail-on", "slower").returncode == 0
+    one = tare("compare", str(a / "0"), str(b / "0"), "--fail-on", "slower", "--json")
+    assert one.returncode == 5
+    assert "no verdict" in one.stderr
+    assert json.loads(one.stdout)["runs"] == [1, 1]
+    assert tare("compare", str(a / "0"), str(b / "0")).returncode == 0
 
 
 def test_export_writes_a_table(tmp_path):

@@ -9,7 +9,8 @@ import rich
 import records
 from tare import compare
 from tare.errors import UsageError
-from tare.stats import Verdict
+from tare.stats import Verdict, holm, proportion
+from tare.stats.unpaired import unpaired_ratio, would_be_found
 
 TEXT = """\
 title: Two transports
@@ -32,54 +33,152 @@ def earlier(tmp_path_factory):
     return make(tmp_path_factory.mktemp("a") / "r", 1)
 
 
+def runs(folder, first_seed, **recipe):
+    """As many runs of one version as a verdict needs."""
+    for number in range(compare.FEWEST_RUNS):
+        make(folder / str(number), first_seed + number, **recipe)
+    return compare.runs_of(folder)
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory):
+    return runs(tmp_path_factory.mktemp("before"), 1)
+
+
 def verdicts(found):
     return {cell.cell: cell.judgement.verdict for cell in found.cells}
 
 
-def test_a_slower_cell_is_found_and_the_others_are_not(earlier, tmp_path):
-    found = compare.compare(earlier, make(tmp_path / "b", 2, scale={"udp": 1.1}))
+def test_a_slower_cell_is_found_and_the_others_are_not(before, tmp_path):
+    found = compare.compare(before, runs(tmp_path, 11, scale={"udp": 1.1}))
     assert verdicts(found) == {"udp": Verdict.SLOWER, "cyclonedds": Verdict.EQUIVALENT}
     ratio = next(cell.ratio.ratio for cell in found.cells if cell.cell == "udp")
     assert ratio.low < 1.1 < ratio.high
+    assert found.runs == (compare.FEWEST_RUNS, compare.FEWEST_RUNS)
+    assert all(1.0 < cell.finds < 1.1 for cell in found.cells)
     assert compare.fails(found, "slower")
     assert compare.fails(found, "different")
     assert not compare.fails(found, "faster")
 
 
+def test_one_run_a_side_gives_no_verdict_however_far_apart_they_are(earlier, tmp_path, capsys):
+    """Two runs of one version differ too, and by how much one run of each does not show."""
+    found = compare.compare([earlier], [make(tmp_path / "b", 2, scale={"udp": 1.3})])
+    assert set(verdicts(found).values()) == {Verdict.INCONCLUSIVE}
+    assert not found.judged
+    assert not compare.fails(found, "different")
+    rich.print(compare.table(found))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no verdict: 1 run against 1" in said
+    assert f"until it has {compare.FEWEST_RUNS} or more" in said
+
+
+def test_fewer_runs_than_a_verdict_needs_give_none(before, tmp_path):
+    fewer = runs(tmp_path, 11, scale={"udp": 1.3})[:-1]
+    assert not compare.compare(before, fewer).judged
+    assert not compare.compare(fewer, before).judged
+
+
+def test_equal_versions_whose_runs_differ_are_not_found_different(tmp_path):
+    """Each run 5 % off in its own way: by sessions all of these would be different for certain."""
+    rng = np.random.default_rng(5)
+    sides = []
+    for side in ("a", "b"):
+        for number in range(compare.FEWEST_RUNS):
+            scale = {"udp": np.exp(0.05 * rng.standard_normal())}
+            make(tmp_path / side / str(number), int(rng.integers(1000)), scale=scale)
+        sides.append(compare.runs_of(tmp_path / side))
+    assert verdicts(compare.compare(*sides))["udp"] is Verdict.INCONCLUSIVE
+
+
+def false_verdicts(runs_a, runs_b, *, by_run, families=1000):
+    """Families of four cells of equal versions in which a difference is found, at 8 sessions."""
+    rng = np.random.default_rng(6)
+    found = 0
+    for _ in range(families):
+        sides = []
+        for count in (runs_a, runs_b):
+            # What a run differs by is 3 %, as its sessions do; one cell starts in two modes.
+            run = 0.03 * rng.standard_normal((4, count))
+            run[0] += 0.3 * (rng.random(count) < 0.3)
+            sessions = run[:, :, None] + 0.03 * rng.standard_normal((4, count, 8))
+            sides.append(sessions.mean(axis=2) if by_run else sessions.reshape(4, -1))
+        ratios = [
+            unpaired_ratio(np.exp(a), np.exp(b), cautious=by_run)
+            for a, b in zip(*sides, strict=True)
+        ]
+        found += any(p <= 0.05 for p in holm([ratio.p for ratio in ratios]))
+    return proportion(found, families, 0.99999)
+
+
+@pytest.mark.parametrize(("a", "b"), [(4, 4), (6, 6), (4, 10)])
+def test_runs_of_equal_versions_are_found_different_no_more_often_than_declared(a, b):
+    assert min(a, b) >= compare.FEWEST_RUNS
+    assert false_verdicts(a, b, by_run=True).low <= 0.05
+
+
+def test_sessions_taken_for_runs_would_find_equal_versions_different_far_more_often():
+    """What made `compare` fail equal versions: one run a side, sessions as the unit."""
+    assert false_verdicts(1, 1, by_run=False, families=500).low > 0.12
+
+
+def test_the_ratio_that_is_said_to_be_found_is_found_as_often_as_said():
+    rng, found, tries = np.random.default_rng(7), 0, 2000
+    sides = np.exp(0.03 * rng.standard_normal((2, 200)))
+    error = np.sqrt(2 / 5) * 0.03
+    stated = []
+    for _ in range(tries):
+        a, b = np.exp(0.03 * rng.standard_normal((2, 5)))
+        stated.append(would_be_found(a, b, 0.05))
+        found += unpaired_ratio(a * np.exp(2.306 * error + 0.889 * error), b).p <= 0.05
+    assert 0.72 <= found / tries <= 0.88
+    assert np.median(stated) == pytest.approx(np.exp((2.306 + 0.889) * error), rel=0.02)
+    assert would_be_found(*sides, 0.05) < np.median(stated)
+
+
 @pytest.mark.parametrize("coarse", ["earlier", "later"])
-def test_what_either_instrument_cannot_tell_is_refused(tmp_path, coarse):
-    """0.7 us slower, where one of the two results was taken with a floor of 5 us."""
-    made = {
-        "earlier": make(tmp_path / "a", 1),
-        "later": make(tmp_path / "b", 2, scale={"udp": 1.1}),
-    }
-    path = made[coarse].folder / "trials.ndjson"
-    text = path.read_text()
-    assert '"floor_ns":60.0' in text
-    path.write_text(text.replace('"floor_ns":60.0', '"floor_ns":5000.0'))
-    found = compare.compare(made["earlier"], made["later"])
+def test_what_either_instrument_cannot_tell_is_refused(before, tmp_path, coarse):
+    """0.7 us slower, where one of the runs was taken with a floor of 5 us."""
+    after = runs(tmp_path / "b", 11, scale={"udp": 1.1})
+    again = runs(tmp_path / "a", 1)
+    for run in {"earlier": again, "later": after}[coarse]:
+        path = run.folder / "trials.ndjson"
+        text = path.read_text()
+        assert '"floor_ns":60.0' in text
+        path.write_text(text.replace('"floor_ns":60.0', '"floor_ns":5000.0'))
+    found = compare.compare(again, after)
     assert set(verdicts(found).values()) == {Verdict.BELOW_INSTRUMENT}
     assert not compare.fails(found, "different")
 
 
-def test_the_same_thing_twice_does_not_fail(earlier, tmp_path):
-    found = compare.compare(earlier, make(tmp_path / "b", 3))
-    assert not compare.fails(found, "different")
+def test_a_run_on_another_machine_among_others_is_refused(before, tmp_path):
+    after = runs(tmp_path / "b", 11)
+    other = {**records.FINGERPRINT, "cpu": {"model": "Another processor"}}
+    stranger = make(tmp_path / "b" / "stranger", 20, fingerprint=other)
+    with pytest.raises(UsageError, match="Another processor"):
+        compare.compare(before, [*after, stranger])
+
+
+def test_a_side_is_a_result_or_a_folder_of_results(earlier, before, tmp_path):
+    assert [run.folder for run in compare.runs_of(earlier.folder)] == [earlier.folder]
+    assert len(compare.runs_of(before[0].folder.parent)) == compare.FEWEST_RUNS
+    with pytest.raises(UsageError, match="is not a result"):
+        compare.runs_of(tmp_path)
 
 
 def test_another_machine_is_refused_unless_asked_for(earlier, tmp_path):
     other = {**records.FINGERPRINT, "cpu": {"model": "Another processor"}}
     later = make(tmp_path / "b", 2, fingerprint=other)
     with pytest.raises(UsageError, match="Another processor") as caught:
-        compare.compare(earlier, later)
+        compare.compare([earlier], [later])
     assert "--across-machines" in caught.value.remedy
-    found = compare.compare(earlier, later, across_machines=True)
+    found = compare.compare([earlier], [later], across_machines=True)
     assert found.machines["cpu.model"] == ("Test processor", "Another processor")
 
 
 def test_another_kernel_is_shown_and_not_refused(earlier, tmp_path):
     other = {**records.FINGERPRINT, "kernel": {"release": "6.9", "clock_source": "tsc"}}
-    found = compare.compare(earlier, make(tmp_path / "b", 2, fingerprint=other))
+    found = compare.compare([earlier], [make(tmp_path / "b", 2, fingerprint=other)])
     assert found.machines == {"kernel.release": ("6.1.0-test", "6.9")}
 
 
@@ -91,23 +190,23 @@ def test_guests_under_another_accelerator_are_refused_unless_asked_for(tmp_path)
     tcg = records.make(tmp_path / "tcg", records.Recipe(requests=100), GUESTS)
     kvm = records.make(tmp_path / "kvm", under_kvm, GUESTS)
     with pytest.raises(UsageError, match=r"qemu: TCG and KVM") as caught:
-        compare.compare(tcg, kvm)
+        compare.compare([tcg], [kvm])
     assert "--across-machines" in caught.value.remedy
-    found = compare.compare(tcg, kvm, across_machines=True)
+    found = compare.compare([tcg], [kvm], across_machines=True)
     assert found.accelerators == {"qemu": ("tcg", "kvm")}
-    assert compare.compare(kvm, kvm).accelerators == {}
+    assert compare.compare([kvm], [kvm]).accelerators == {}
 
 
 def test_a_cell_that_mixes_accelerators_is_not_even_like_itself(tmp_path):
     recipe = records.Recipe(requests=100, accelerator=lambda block, _: "tcg" if block else "kvm")
     mixed = records.make(tmp_path / "r", recipe, GUESTS)
     with pytest.raises(UsageError, match=r"qemu: KVM\+TCG and KVM\+TCG"):
-        compare.compare(mixed, mixed)
+        compare.compare([mixed], [mixed])
 
 
 def test_what_one_result_alone_tells_is_named_in_one_line(earlier, tmp_path, capsys):
     other = {**records.FINGERPRINT, "programs": {"echo/echo-udp": "00", "nvio/nvio": "11"}}
-    found = compare.compare(earlier, make(tmp_path / "b", 2, fingerprint=other))
+    found = compare.compare([earlier], [make(tmp_path / "b", 2, fingerprint=other)])
     rich.print(compare.table(found))
     said = " ".join(capsys.readouterr().out.split())
     assert "fingerprint: only the later result tells programs.nvio/nvio" in said
@@ -117,18 +216,18 @@ def test_results_without_a_common_cell_are_refused(earlier, tmp_path):
     text = TEXT.replace("[udp, cyclonedds]", "[fastdds]")
     other = records.make(tmp_path / "b", records.Recipe(requests=100), text)
     with pytest.raises(UsageError, match="no cell in common"):
-        compare.compare(earlier, other)
+        compare.compare([earlier], [other])
 
 
 def test_cells_of_one_result_only_are_named(earlier, tmp_path):
     text = TEXT.replace("[udp, cyclonedds]", "[udp, fastdds]")
     other = records.make(tmp_path / "b", records.Recipe(requests=100), text)
-    found = compare.compare(earlier, other)
+    found = compare.compare([earlier], [other])
     assert (found.only_earlier, found.only_later) == (("cyclonedds",), ("fastdds",))
 
 
 def test_one_session_a_side_gives_no_interval_and_no_verdict():
-    found = compare.unpaired_ratio(np.array([2.0]), np.array([1.0]))
+    found = unpaired_ratio(np.array([2.0]), np.array([1.0]))
     assert found.ratio.estimate == 2.0
     assert not found.ratio.resolved
     assert found.p == 1.0
@@ -139,16 +238,16 @@ def test_welch_intervals_cover_as_often_as_they_say():
     rounds, covered = 2000, 0
     for _ in range(rounds):
         a, b = np.exp(rng.normal(0.05, 0.03, 8)), np.exp(rng.normal(0.0, 0.06, 12))
-        interval = compare.unpaired_ratio(a, b).ratio
+        interval = unpaired_ratio(a, b).ratio
         covered += interval.low <= np.exp(0.05) <= interval.high
     assert 0.935 <= covered / rounds <= 0.965
 
 
 def test_a_comparison_can_be_printed_and_written_as_json(earlier, tmp_path, capsys):
-    found = compare.compare(earlier, make(tmp_path / "b", 2))
+    found = compare.compare([earlier], [make(tmp_path / "b", 2)])
     assert json.loads(json.dumps(compare.as_json(found)))["statistic"] == "p50"
     rich.print(compare.table(found))
-    assert "Unpaired" in capsys.readouterr().out
+    assert "no verdict" in capsys.readouterr().out
 
 
 def test_a_hash_is_told_by_its_first_digits():

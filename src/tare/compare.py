@@ -1,20 +1,18 @@
-"""Two results, cell by cell: what does the later one take over the earlier one?
+"""Runs of two versions, cell by cell: what does the later one take over the earlier one?
 
-Within a run, cells are paired by block. Two runs share no block, so their sessions are compared as
-two independent samples: Welch's interval for the difference of mean logarithms (Welch 1947,
-Biometrika 34:28), Holm's adjustment over all cells that both have.
-
-What the interval does not hold: how much one and the same thing differs from run to run (another
-day, another boot). Two runs of the same version show it; where it matters, interleave the versions
-in one run instead.
+Within a run, cells are paired by block. Two runs share no block, and one and the same thing differs
+from run to run (another day, another boot), which no number of sessions of one run shows. So a
+verdict needs several runs a side: a run is then one value, the mean logarithm of its sessions, and
+Welch's test holds the runs of both sides against each other (Welch 1947, Biometrika 34:28), with
+Holm's adjustment over all cells. Of one run a side, the sessions' interval is a description.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +21,9 @@ from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-from scipy import stats
 
 from tare import experiment as experiments
-from tare import machine
+from tare import machine, suite
 from tare.analysis.questions import above_below, instrument_floor
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
@@ -34,14 +31,27 @@ from tare.errors import UsageError
 from tare.plan import ALPHA
 from tare.record import Record
 from tare.report.wording import quantity_text, ratio_text
-from tare.stats import Interval, Judgement, Method, Ratio, Verdict, holm, judge, mean_interval
+from tare.stats import Judgement, Ratio, Verdict, holm, judge
+from tare.stats.unpaired import unpaired_ratio, would_be_found
 from tare.workloads import Unit, registry
 
-__all__ = ["CellComparison", "Comparison", "as_json", "compare", "fails", "table", "unpaired_ratio"]
+__all__ = [
+    "FEWEST_RUNS",
+    "CellComparison",
+    "Comparison",
+    "as_json",
+    "compare",
+    "fails",
+    "no_verdict",
+    "runs_of",
+    "table",
+]
+
+FEWEST_RUNS = 4
+"""Runs a side for a verdict: with fewer, Welch's test errs too often where runs have modes."""
 
 _IDENTITY = ("cpu.model", "cpu.online", "cpu.usable", "cpu.virtual", "memory_bytes")
 """What makes it another machine. All else may be what the comparison is about."""
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -51,17 +61,22 @@ class CellComparison:
     cell: str
     """Its id in the later result."""
     ratio: Ratio
-    """Later over earlier, unpaired: `a` is the later result, `b` the earlier. `n_used` is the
-    number of sessions of the smaller side."""
+    """Later over earlier, unpaired: `a` is the later side, `b` the earlier. `n_used` is the number
+    of runs of the smaller side; of sessions, where a side has but one run."""
     judgement: Judgement
+    finds: float | None
+    """The smallest ratio above 1 that so many runs would find 80 times in 100, at this spread from
+    run to run and this number of cells; None without a verdict."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two results."""
+    """Two results, or two sets of them."""
 
     earlier: str
     later: str
+    runs: tuple[int, int]
+    """Runs of the earlier and of the later side."""
     statistic: str
     """What a session is summarised by."""
     unit: Unit
@@ -78,101 +93,127 @@ class Comparison:
     only_earlier: tuple[str, ...]
     only_later: tuple[str, ...]
 
+    @property
+    def judged(self) -> bool:
+        """Whether the runs are enough to tell a difference from how much runs differ anyway."""
+        return min(self.runs) >= FEWEST_RUNS
 
-def compare(a: Record, b: Record, *, across_machines: bool = False) -> Comparison:
-    """Compare result b with result a.
+
+def runs_of(folder: Path) -> list[Record]:
+    """The runs of a side: a result, or every result that a folder holds.
+
+    Raises:
+        UsageError: it is neither, or a suite's result.
+    """
+    inside = sorted(path.parent for path in folder.glob("*/plan.json"))
+    if (folder / "plan.json").is_file() or suite.is_result(folder) or not inside:
+        return [Record(folder)]
+    return [Record(path) for path in inside]
+
+
+def compare(
+    a: Sequence[Record], b: Sequence[Record], *, across_machines: bool = False
+) -> Comparison:
+    """Compare the runs b with the runs a.
 
     Args:
-        a: the earlier result, the baseline.
-        b: the later one. Its margin and statistic count.
+        a: the earlier runs, the baseline; at least one.
+        b: the later ones. Margin and statistic of the first of them count.
         across_machines: compare even though they come from different machines, or their guests ran
             under different accelerators.
 
     Raises:
         UsageError: the machines or the accelerators differ, or no cell is in both.
     """
-    unlike = machine.unlike(a.fingerprint, b.fingerprint)
-    _refuse_other_machine(a, b, unlike, across_machines)
-    experiment = experiments.load(b.experiment_path, recorded=True)
+    for other in (*a[1:], *b):
+        _refuse_other_machine(a[0], other, across_machines)
+    experiment = experiments.load(b[0].experiment_path, recorded=True)
     statistic, margin = experiment.statistic, experiment.margin_share
-    plan_a, plan_b = a.plan, b.plan
-    cells_a = {_identity(cell): cell for cell in plan_a.cells if cell.replica == 1}
-    cells_b = {_identity(cell): cell for cell in plan_b.cells if cell.replica == 1}
-    common = [key for key in cells_b if key in cells_a]
+    before, after = [_Run(record) for record in a], [_Run(record) for record in b]
+    common = [k for k in after[0].cells if all(k in run.cells for run in (*before, *after))]
     if not common:
         raise UsageError(
-            f"{a.folder} and {b.folder} have no cell in common",
-            "compare two results of one experiment",
+            f"{a[0].folder} and {b[0].folder} have no cell in common",
+            "compare results of one experiment",
         )
-    before, after = Sessions(a), Sessions(b)
-    pairs = [(cells_a[key], cells_b[key]) for key in common]
-    accelerators = _unlike_accelerators(before, after, pairs)
+    accelerators = _unlike_accelerators(before, after, common)
     if accelerators and not across_machines:
-        raise _other_accelerator(a, b, accelerators)
-    ratios = [
-        unpaired_ratio(
-            _values(after, cells_b[key].id, statistic), _values(before, cells_a[key].id, statistic)
-        )
-        for key in common
-    ]
+        raise _other_accelerator(a[0], b[0], accelerators)
+    judged = min(len(a), len(b)) >= FEWEST_RUNS
+    values = [(_values(after, key, statistic), _values(before, key, statistic)) for key in common]
+    ratios = [unpaired_ratio(*sides, cautious=judged) for sides in values]
     adjusted = holm([ratio.p for ratio in ratios])
     workload = registry.by_name()[experiment.workload]
     declared = workload.statistics[statistic]
     timed = workload.response_times and declared.unit == "ns"
     words = above_below(declared)
 
-    def floor(key: tuple[tuple[str, str], ...]) -> float | None:
-        ends = (after, cells_b[key].id), (before, cells_a[key].id)
-        return instrument_floor(*ends) if timed else None
+    def judgement(key: _Key, ratio: Ratio, p: float) -> Judgement:
+        if not judged:
+            return Judgement(Verdict.INCONCLUSIVE, _TOO_FEW, 1.0)
+        ends = ((run.sessions, run.cells[key].id) for run in (*before, *after))
+        floor = instrument_floor(*ends) if timed else None
+        return judge(ratio, p, alpha=ALPHA, margin=margin, floor=floor, above_below=words)
 
+    earlier, later = (
+        {k: c for run in side for k, c in run.cells.items()} for side in (before, after)
+    )
     return Comparison(
-        earlier=str(a.folder),
-        later=str(b.folder),
+        earlier=_side(a),
+        later=_side(b),
+        runs=(len(a), len(b)),
         statistic=statistic,
         unit=declared.unit,
         margin=margin,
-        machines=unlike,
-        settings=machine.unlike(plan_a.session, plan_b.session),
+        machines=machine.unlike(a[0].fingerprint, b[0].fingerprint),
+        settings=machine.unlike(a[0].plan.session, b[0].plan.session),
         accelerators=accelerators,
         cells=tuple(
             CellComparison(
-                cells_b[key].id,
+                after[0].cells[key].id,
                 ratio,
-                judge(ratio, p, alpha=ALPHA, margin=margin, floor=floor(key), above_below=words),
+                judgement(key, ratio, p),
+                would_be_found(*sides, ALPHA / len(common)) if judged else None,
             )
-            for key, ratio, p in zip(common, ratios, adjusted, strict=True)
+            for key, ratio, p, sides in zip(common, ratios, adjusted, values, strict=True)
         ),
-        only_earlier=tuple(cell.id for key, cell in cells_a.items() if key not in cells_b),
-        only_later=tuple(cell.id for key, cell in cells_b.items() if key not in cells_a),
+        only_earlier=tuple(cell.id for key, cell in earlier.items() if key not in common),
+        only_later=tuple(cell.id for key, cell in later.items() if key not in common),
     )
 
 
-def unpaired_ratio(
-    a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], confidence: float = _CONFIDENCE
-) -> Ratio:
-    """Compare two independent sets of sessions.
+_Key = tuple[tuple[str, str], ...]
+_TOO_FEW = f"a verdict needs {FEWEST_RUNS} runs a side, which show how much runs differ"
 
-    Assumes sessions that are independent and whose logarithms are about normal; their spreads may
-    differ. Below two sessions a side, or without any spread, there is no interval and p is 1.
 
-    Args:
-        a: the numerator's sessions, shape (sessions,), positive.
-        b: the denominator's, shape (other sessions,), same unit.
-        confidence: nominal coverage of each interval.
-    """
-    logs = np.log(a), np.log(b)
-    difference, p = _welch(*logs, confidence)
-    return Ratio(
-        ratio=_exponential(difference),
-        difference=_welch(a, b, confidence)[0],
-        a=_exponential(mean_interval(logs[0], confidence, Method.T)),
-        b=_exponential(mean_interval(logs[1], confidence, Method.T)),
-        p=p,
-        sd_log=None,
-        n_used=min(a.size, b.size),
-        n_dropped=0,
-        paired=False,
-    )
+class _Run:
+    """One run: its sessions, and its cells by their levels."""
+
+    def __init__(self, record: Record) -> None:
+        self.sessions = Sessions(record)
+        self.cells: dict[_Key, Cell] = {
+            tuple(sorted(cell.levels.items())): cell
+            for cell in record.plan.cells
+            if cell.replica == 1
+        }
+
+
+def _side(runs: Sequence[Record]) -> str:
+    return str(runs[0].folder if len(runs) == 1 else runs[0].folder.parent)
+
+
+def _values(side: Sequence[_Run], key: _Key, statistic: str) -> npt.NDArray[np.float64]:
+    """One value a run, the geometric mean of its sessions; of one run alone, its sessions."""
+    runs = [
+        np.array(
+            [v for v in run.sessions.column(run.cells[key].id, statistic) if v is not None],
+            dtype=np.float64,
+        )
+        for run in side
+    ]
+    if len(runs) == 1:
+        return runs[0]
+    return np.array([np.exp(np.log(run).mean()) for run in runs if run.size], dtype=np.float64)
 
 
 def fails(found: Comparison, on: str) -> bool:
@@ -199,7 +240,8 @@ def as_json(found: Comparison) -> dict[str, Any]:
 def table(found: Comparison) -> RenderableType:
     """The comparison for a terminal."""
     rows = Table(box=None, pad_edge=False)
-    for heading in ("verdict", "cell", "ratio [95 %]", "later", "earlier", "p (Holm)"):
+    headings = ("verdict", "cell", "ratio [95 %]", "later", "earlier", "p (Holm)", "finds")
+    for heading in headings:
         left = heading in ("verdict", "cell")
         rows.add_column(
             heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
@@ -212,21 +254,20 @@ def table(found: Comparison) -> RenderableType:
             Verdict.EQUIVALENT: "cyan",
         }
         rows.add_row(
-            Text(verdict, style.get(verdict, "yellow")),
+            Text(verdict if found.judged else "none", style.get(verdict, "yellow")),
             Text(cell.cell),
             Text(ratio_text(cell.ratio.ratio)),
             Text(quantity_text(cell.ratio.a, found.unit).bare),
             Text(quantity_text(cell.ratio.b, found.unit).bare),
-            Text(f"{cell.judgement.adjusted_p:.2g}"),
+            Text(f"{cell.judgement.adjusted_p:.2g}" if found.judged else ""),
+            Text("" if cell.finds is None else f"{cell.finds:.2f}"),
         )
     lines: list[RenderableType] = [
         Text(f"{found.later} over {found.earlier}, {found.statistic} of a session", "bold"),
         rows,
-        Text(
-            "Unpaired (Welch on logarithms, Holm over all cells): what one and the same thing"
-            " differs by from run to run is not in the intervals.",
-            "dim",
-        ),
+        Text(_JUDGED.format(*found.runs), "dim")
+        if found.judged
+        else Text(no_verdict(found), "yellow"),
     ]
     for what, differences in (
         ("accelerator", found.accelerators),
@@ -238,6 +279,22 @@ def table(found: Comparison) -> RenderableType:
         if cells:
             lines.append(Text(f"only in the {where} result: {', '.join(cells)}", "yellow"))
     return Group(*lines)
+
+
+_JUDGED = (
+    "{} runs against {}, each one value (Welch on logarithms, Holm over all cells). finds: the"
+    " smallest ratio that so many runs would find 80 times in 100; a smaller loss may pass."
+)
+
+
+def no_verdict(found: Comparison) -> str:
+    """Say why there is no verdict, and what would give one."""
+    return (
+        f"no verdict: {found.runs[0]} run against {found.runs[1]} does not show how much one and"
+        " the same thing differs from run to run, and the intervals, of sessions, do not hold it;"
+        f" repeat each side's run until it has {FEWEST_RUNS} or more, each with --out SIDE/1,"
+        " SIDE/2, ..., and compare the folders SIDE"
+    )
 
 
 def _differing(what: str, found: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
@@ -255,9 +312,8 @@ def _brief(value: object) -> str:
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}", r"\1", str(value))
 
 
-def _refuse_other_machine(
-    a: Record, b: Record, unlike: Mapping[str, tuple[Any, Any]], across_machines: bool
-) -> None:
+def _refuse_other_machine(a: Record, b: Record, across_machines: bool) -> None:
+    unlike = machine.unlike(a.fingerprint, b.fingerprint)
     other = [key for key in _IDENTITY if key in unlike]
     if other and not across_machines:
         shown = "; ".join(f"{key}: {unlike[key][0]} and {unlike[key][1]}" for key in other)
@@ -269,14 +325,17 @@ def _refuse_other_machine(
 
 
 def _unlike_accelerators(
-    before: Sessions, after: Sessions, pairs: Iterable[tuple[Cell, Cell]]
+    before: Sequence[_Run], after: Sequence[_Run], cells: Iterable[_Key]
 ) -> dict[str, tuple[str, str]]:
     """Name the cells whose guests did not all run under one accelerator."""
     found = {}
-    for earlier, later in pairs:
-        one, other = before.accelerators(earlier.id), after.accelerators(later.id)
+    for key in cells:
+        one, other = (
+            sorted({a for run in side for a in run.sessions.accelerators(run.cells[key].id)})
+            for side in (before, after)
+        )
         if one and other and len({*one, *other}) > 1:
-            found[later.id] = ("+".join(one), "+".join(other))
+            found[after[0].cells[key].id] = ("+".join(one), "+".join(other))
     return found
 
 
@@ -288,44 +347,3 @@ def _other_accelerator(a: Record, b: Record, unlike: Mapping[str, tuple[str, str
         " programs'",
         "run both where guests get the same one, or add --across-machines to compare them so",
     )
-
-
-def _identity(cell: Cell) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(cell.levels.items()))
-
-
-def _values(sessions: Sessions, cell: str, statistic: str) -> npt.NDArray[np.float64]:
-    found = sessions.column(cell, statistic)
-    return np.array([value for value in found if value is not None], dtype=np.float64)
-
-
-def _welch(
-    a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], confidence: float
-) -> tuple[Interval, float]:
-    """Difference of means with its interval, and the p-value of none."""
-    n = min(a.size, b.size)
-    if n == 0:
-        return Interval(None, None, None, confidence, Method.T, 0), 1.0
-    estimate = float(a.mean() - b.mean())
-    if n < 2:
-        return Interval(estimate, None, None, confidence, Method.T, n), 1.0
-    variances = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
-    total = float(sum(variances))
-    if total == 0.0:
-        return Interval(estimate, None, None, confidence, Method.T, n), 1.0
-    freedom = total**2 / sum(
-        float(v) ** 2 / (side.size - 1) for v, side in zip(variances, (a, b), strict=True)
-    )
-    error = math.sqrt(total)
-    reach = float(stats.t.ppf((1.0 + confidence) / 2.0, freedom)) * error
-    p = float(2.0 * stats.t.sf(abs(estimate) / error, freedom))
-    return Interval(estimate, estimate - reach, estimate + reach, confidence, Method.T, n), p
-
-
-def _exponential(interval: Interval) -> Interval:
-    ends = (
-        None if end is None else math.exp(end)
-        for end in (interval.estimate, interval.low, interval.high)
-    )
-    estimate, low, high = ends
-    return Interval(estimate, low, high, interval.confidence, interval.method, interval.n)

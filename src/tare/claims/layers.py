@@ -63,12 +63,12 @@ def _check_repeat(workshop: Workshop) -> Result:
     data: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
         for part in _parts(workshop, "environments.yaml"):
-            records = []
+            records: list[list[Record]] = []
             for turn in ("original", "repeat"):
                 workshop.say(f"{part}, {turn}")
                 within = Path(folder) / turn
                 within.mkdir(exist_ok=True)
-                records.append(Record(run_shipped(workshop, part, within).folder))
+                records.append([Record(run_shipped(workshop, part, within).folder)])
             for one in compare.compare(*records).cells:
                 ratio = one.ratio.ratio
                 cells += 1

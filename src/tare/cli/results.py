@@ -80,11 +80,18 @@ def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
     printing.show(f"result  {record.folder}\nreport  {page}")
 
 
+_Side = typer.Argument(help="A result folder, or a folder of them: the runs of one version.")
+
+
 def compare(
-    a: Result,
-    b: Result,
+    a: Annotated[Path, _Side],
+    b: Annotated[Path, _Side],
     fail_on: Annotated[
-        str | None, typer.Option(help="Exit with 1 on a verdict: slower, faster or different.")
+        str | None,
+        typer.Option(
+            help="Exit with 1 on a verdict: slower, faster or different; with 5 where too few runs"
+            " give none."
+        ),
     ] = None,
     across_machines: Annotated[
         bool,
@@ -96,18 +103,27 @@ def compare(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Compare two results, cell by cell: what does B take over A?"""
+    """Compare two results, or the runs of two versions, cell by cell: what does B take over A?
+
+    A verdict needs several runs of each.
+    """
     from tare import compare as comparing  # noqa: PLC0415
-    from tare.record import Record  # noqa: PLC0415
 
     if fail_on not in (None, "slower", "faster", "different"):
         raise UsageError(f"--fail-on takes slower, faster or different, not {fail_on!r}")
-    found = comparing.compare(Record(a), Record(b), across_machines=across_machines)
+    sides = (comparing.runs_of(a), comparing.runs_of(b))
+    found = comparing.compare(*sides, across_machines=across_machines)
     if json_:
         printing.show_json(comparing.as_json(found))
     else:
         printing.out.print(comparing.table(found))
-    if fail_on is not None and comparing.fails(found, fail_on):
+    if fail_on is None:
+        return
+    if not found.judged:
+        if json_:
+            printing.say("", comparing.no_verdict(found))
+        raise typer.Exit(Exit.UNDECIDED)
+    if comparing.fails(found, fail_on):
         raise typer.Exit(Exit.FAILED)
 
 

@@ -1,0 +1,110 @@
+"""Two sets of values that share no block: runs of two versions, or sessions of two runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from tare.stats.arrays import FloatArray
+from tare.stats.compare import Ratio
+from tare.stats.interval import Interval, Method, mean_interval
+
+__all__ = ["unpaired_ratio", "would_be_found"]
+
+_CONFIDENCE = 0.95
+_POWER = 0.8
+
+
+def unpaired_ratio(
+    a: FloatArray,
+    b: FloatArray,
+    confidence: float = _CONFIDENCE,
+    *,
+    cautious: bool = False,
+) -> Ratio:
+    """Compare two independent sets of runs, or of sessions.
+
+    Assumes values that are independent and whose logarithms are about normal; their spreads may
+    differ. Below two values a side, or without any spread, there is no interval and p is 1.
+
+    Args:
+        a: the numerator's values, shape (values,), positive.
+        b: the denominator's, shape (other values,), same unit.
+        confidence: nominal coverage of each interval.
+        cautious: take no more degrees of freedom than the smaller side has, where one has more
+            values than the other: of few and skewed values, Welch's are too many.
+    """
+    logs = np.log(a), np.log(b)
+    difference, p = _welch(*logs, confidence, cautious=cautious)
+    return Ratio(
+        ratio=_exponential(difference),
+        difference=_welch(a, b, confidence, cautious=cautious)[0],
+        a=_exponential(mean_interval(logs[0], confidence, Method.T)),
+        b=_exponential(mean_interval(logs[1], confidence, Method.T)),
+        p=p,
+        sd_log=None,
+        n_used=min(a.size, b.size),
+        n_dropped=0,
+        paired=False,
+    )
+
+
+def would_be_found(a: FloatArray, b: FloatArray, alpha: float) -> float | None:
+    """The smallest ratio above 1 that as many values find 80 times in 100, at their spread.
+
+    Args:
+        a: as `unpaired_ratio`, cautious.
+        b: likewise.
+        alpha: level of the test, two-sided: over m cells, the m-th part of the family's.
+
+    Returns:
+        None where the values give no interval.
+    """
+    if (spread := _spread(np.log(a), np.log(b), cautious=True)) is None:
+        return None
+    error, freedom = spread
+    reach = stats.t.ppf(1.0 - alpha / 2.0, freedom) + stats.t.ppf(_POWER, freedom)
+    return math.exp(float(reach) * error)
+
+
+def _spread(a: FloatArray, b: FloatArray, *, cautious: bool) -> tuple[float, float] | None:
+    """Standard error of the difference of means, and its degrees of freedom."""
+    n = min(a.size, b.size)
+    if n < 2:
+        return None
+    variances = [float(side.var(ddof=1)) / side.size for side in (a, b)]
+    total = sum(variances)
+    if total == 0.0:
+        return None
+    freedom = total**2 / sum(
+        v**2 / (side.size - 1) for v, side in zip(variances, (a, b), strict=True)
+    )
+    if cautious and a.size != b.size:
+        freedom = min(freedom, n - 1.0)
+    return math.sqrt(total), freedom
+
+
+def _welch(
+    a: FloatArray, b: FloatArray, confidence: float, *, cautious: bool
+) -> tuple[Interval, float]:
+    """Difference of means with its interval, and the p-value of none."""
+    n = min(a.size, b.size)
+    estimate = float(a.mean() - b.mean()) if n else None
+    spread = _spread(a, b, cautious=cautious)
+    if estimate is None or spread is None:
+        return Interval(estimate, None, None, confidence, Method.T, n), 1.0
+    error, freedom = spread
+    reach = float(stats.t.ppf((1.0 + confidence) / 2.0, freedom)) * error
+    p = float(2.0 * stats.t.sf(abs(estimate) / error, freedom))
+    return Interval(estimate, estimate - reach, estimate + reach, confidence, Method.T, n), p
+
+
+def _exponential(interval: Interval) -> Interval:
+    ends = (
+        None if end is None else math.exp(end)
+        for end in (interval.estimate, interval.low, interval.high)
+    )
+    estimate, low, high = ends
+    return Interval(estimate, low, high, interval.confidence, interval.method, interval.n)
