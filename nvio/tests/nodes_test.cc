@@ -1,9 +1,11 @@
 // Several nodes of one job, each a Job of this process with its real manager: what one node writes
 // the others read, whatever the owner of the bytes; who may talk to a manager; and that it ends.
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -111,11 +113,11 @@ class NodesTest : public CachedFileTest {
   }
 
   // A connection to the manager of node 0 by a peer that says what it likes.
-  int stranger() {
+  int stranger(const std::string& manager) {
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    const std::string path = local_address(settings_, 0).substr(5);
+    const std::string path = manager.substr(5);
     std::memcpy(address.sun_path, path.data(), path.size());
     EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     return fd;
@@ -228,7 +230,7 @@ TEST_F(NodesTest, HostileBytesEndTheirConnectionAndNothingElse) {
   const std::vector<JobFile*> files = open_everywhere();
   std::mt19937_64 random(1);
   for (int i = 0; i < 300; ++i) {
-    const int fd = stranger();
+    const int fd = stranger(local_address(settings_, 0));
     Hello hello{};
     std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
     hello.version = kWireVersion;
@@ -281,6 +283,32 @@ TEST_F(NodesTest, HostileBytesEndTheirConnectionAndNothingElse) {
   ASSERT_EQ(files[2]->read(0, got.data(), got.size()), 3 << 20);
   EXPECT_EQ(got == data, true);
   release(files);
+}
+
+TEST_F(NodesTest, AnotherUserOfTheNodeIsNotServed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  join_all();
+  // By his user alone: not even folders and socket stand in his way.
+  const std::string manager = local_address(settings_, 0);
+  for (fs::path at = manager.substr(5); at != root_; at = at.parent_path()) {
+    fs::permissions(at, fs::perms::all);
+  }
+  fs::permissions(root_, fs::perms::all);
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(2);
+    const int fd = stranger(manager);
+    Hello hello{};
+    std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
+    hello.version = kWireVersion;
+    send(fd, &hello, sizeof hello, MSG_NOSIGNAL);
+    char byte = 0;
+    _exit(HasFailure() || recv(fd, &byte, 1, 0) > 0 ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(NodesTest, WhoDoesNotKnowTheSecretIsNotServed) {
