@@ -33,7 +33,10 @@ DoomedFile::DoomedFile(std::string path, bool armed) : path_(std::move(path)) {
     const char* expected = nullptr;
     if (doomed[static_cast<std::size_t>(i)].compare_exchange_strong(expected, path_.c_str())) {
       slot_ = i;
-      for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, remove_doomed);
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+        // What is ignored on purpose stays so: nohup walks ...
+        if (std::signal(signal, remove_doomed) == SIG_IGN) std::signal(signal, SIG_IGN);
+      }
       return;
     }
   }

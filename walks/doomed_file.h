@@ -6,8 +6,8 @@
 
 namespace walks {
 
-// Removes the file when destroyed, and on SIGINT, SIGTERM and SIGHUP. One process (rank 0) does
-// it for all; in the others `armed` is false and this does nothing.
+// Removes the file when destroyed, and on SIGINT, SIGTERM and SIGHUP unless they are ignored. One
+// process (rank 0) does it for all; in the others `armed` is false and this does nothing.
 class DoomedFile {
  public:
   DoomedFile(std::string path, bool armed);

@@ -4,7 +4,7 @@ find_package(GTest REQUIRED)
 set(testdata ${CMAKE_CURRENT_SOURCE_DIR}/../testdata/walks)
 
 add_executable(walks-core-test
-  grid_test.cc header_test.cc layout_test.cc product_test.cc random_graph_test.cc
+  doomed_file_test.cc grid_test.cc header_test.cc layout_test.cc product_test.cc random_graph_test.cc
   text_graph_test.cc)
 target_compile_definitions(walks-core-test PRIVATE WALKS_TESTDATA="${testdata}")
 target_link_libraries(walks-core-test PRIVATE walks-core GTest::gtest_main)
