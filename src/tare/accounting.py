@@ -73,6 +73,8 @@ class Account:
     huge_bytes: int | None = None
     """Anonymous memory of the process in transparent huge pages (for a guest: of QEMU), as it is
     and not since when; None where the kernel does not tell."""
+    far: bool = False
+    """Whether the threads are another machine's, where alone their numbers name them."""
 
 
 def snapshot(
@@ -143,6 +145,7 @@ def combined(*accounts: Account) -> Account:
         wired.sent_bytes,
         wired.received_bytes,
         first.huge_bytes,
+        any(account.far for account in accounts),
     )
 
 
@@ -160,6 +163,7 @@ def difference(before: Account, after: Account) -> Account:
         _counted(before.sent_bytes, after.sent_bytes),
         _counted(before.received_bytes, after.received_bytes),
         after.huge_bytes,
+        after.far,
     )
 
 

@@ -219,9 +219,12 @@ class Counter:
 
     @contextmanager
     def watching(self, client: Account, server: Account) -> Iterator[None]:
-        """Count in the threads that both accounts name, while the context is open."""
+        """Count in the threads of this machine that the accounts name, while the context is open.
+
+        A far machine's thread numbers are those of others here: what it did stays uncounted.
+        """
         groups: dict[str, list[int]] = {}
-        for thread in (*client.threads, *server.threads):
+        for thread in (t for party in (client, server) if not party.far for t in party.threads):
             if thread.role in ("client", "server", "vmm", "vcpu"):  # not a guest's own numbers
                 groups.setdefault(thread.role, []).append(thread.tid)
         with ExitStack() as stack:

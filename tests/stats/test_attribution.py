@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,8 +56,12 @@ def test_an_effect_of_no_parts_is_refused():
         attribute([1.0, 2.0], [1.0, 2.0], {})
 
 
-@given(*[st.lists(times, min_size=2, max_size=5) for _ in range(4)])
-def test_cost_and_count_make_up_the_whole_change(c1, c0, n1, n0):
+sides = st.lists(st.tuples(times, times), min_size=2, max_size=5)
+
+
+@given(sides, sides)
+def test_cost_and_count_make_up_the_whole_change(here, there):
+    (c1, n1), (c0, n0) = (map(list, zip(*side, strict=True)) for side in (here, there))
     found = product_change((c1, c0), (n1, n0))
     both = found.by_cost.estimate + found.by_count.estimate
     whole = np.mean(c1) * np.mean(n1) - np.mean(c0) * np.mean(n0)
@@ -79,3 +84,32 @@ def test_one_repeat_has_no_interval():
 def test_costs_that_were_not_measured_are_refused(costs):
     with pytest.raises(ValueError, match="finite repeats"):
         product_change(costs, ([1.0], [1.0]))
+
+
+@pytest.mark.parametrize("correlation", [-0.8, 0.0, 0.8])
+@pytest.mark.parametrize("paired", [False, True])
+def test_the_interval_of_a_change_covers_however_cost_and_count_hang_together(correlation, paired):
+    rng, tries, hits = np.random.default_rng(29), 1000, 0
+    rest = np.sqrt(1 - correlation**2)
+    for _ in range(tries):
+        here, other, there, again = rng.standard_normal((4, 8))
+        if paired:  # blocks that both share, counts that are exact
+            costs = 12 * (1 + 0.05 * here), 10 * (1 + 0.05 * (correlation * here + rest * there))
+            counts = [1.0], [1.0]
+            truth = 2.0
+        else:
+            costs = 12 * (1 + 0.05 * here), 10 * (1 + 0.05 * there)
+            counts = tuple(
+                3 * (1 + 0.05 * (correlation * one + rest * two))
+                for one, two in ((here, other), (there, again))
+            )
+            truth = 6.0
+        change = product_change(costs, counts, paired=paired).change
+        hits += change.low <= truth <= change.high
+    assert scipy.stats.binom.cdf(hits, tries, 0.93) > 1e-5
+    assert scipy.stats.binom.sf(hits - 1, tries, 0.97) > 1e-5
+
+
+def test_blocks_that_only_one_side_has_are_left_out_of_a_paired_change():
+    costs = ([2.0, None, 4.0, 3.0], [1.0, 9.0, None, 1.0])
+    assert product_change(costs, ([1.0], [1.0]), paired=True).change.estimate == pytest.approx(1.5)

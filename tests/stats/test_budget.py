@@ -148,12 +148,13 @@ def test_blocks_without_account_are_dropped():
 # --- unit cost times count
 
 
-def operation(name="send", cost=(100.0, 102.0, 98.0), count=(2.0,), overlaps=()):
-    return Operation(name, cost, count, overlaps)
+def operation(name="send", cost=(100.0, 102.0, 98.0), count=(2.0,), overlaps=(), beside=False):
+    return Operation(name, cost, count, overlaps, beside)
 
 
 def test_costs_times_counts_add_up():
-    found = explain([operation(), operation("wake", (50.0, 50.0), (4.0, 4.0))], [500.0] * 6)
+    wake = operation("wake", (50.0, 50.0, 50.0), (4.0, 4.0, 4.0))
+    found = explain([operation(), wake], [500.0] * 6)
     assert [line.time.estimate for line in found.lines] == pytest.approx([200.0, 200.0])
     assert found.explained_ns.estimate == pytest.approx(400.0)
     assert found.share.estimate == pytest.approx(0.8)
@@ -185,18 +186,46 @@ def test_one_uncertain_cost_has_students_interval():
     assert (found.low, found.high) == pytest.approx((2 * known[0], 2 * known[1]))
 
 
-def test_the_interval_of_the_explained_share_covers():
-    rng = np.random.default_rng(22)
-    hits = 0
-    for _ in range(1000):
+def drawn(rng, correlation, size):
+    """Two rows of standard normals that hang together."""
+    one, other = rng.standard_normal((2, size))
+    return one, correlation * one + math.sqrt(1 - correlation**2) * other
+
+
+@pytest.mark.parametrize("correlation", [-0.8, -0.4, 0.0, 0.4, 0.8])
+def test_the_interval_of_the_explained_share_covers_however_its_parts_hang_together(correlation):
+    """Costs with each other and with counts, by counting session; user time with the response."""
+    rng, tries, hits = np.random.default_rng(22), 2000, 0
+    truth = (2 * 1000 + 3 * 1200 + 1500) / 9000
+    for _ in range(tries):
+        send, wake = drawn(rng, correlation, 6)
+        counts = correlation * send + math.sqrt(1 - correlation**2) * rng.standard_normal(6)
+        user, response = drawn(rng, correlation, 10)
         operations = [
-            operation("send", rng.normal(1000, 30, 8), rng.normal(2.0, 0.05, 6)),
-            operation("wake", rng.normal(1200, 80, 8), rng.normal(3.0, 0.10, 6)),
+            operation("send", 1000 * (1 + 0.05 * send), 2 * (1 + 0.04 * counts)),
+            operation("wake", 1200 * (1 + 0.05 * wake), 3 * (1 + 0.04 * counts)),
+            operation("user time", 1500 * (1 + 0.15 * user), beside=True, count=(1.0,)),
         ]
-        found = explain(operations, rng.normal(7000, 200, 8))
-        hits += found.share.low <= 5600 / 7000 <= found.share.high
-    assert stats.binom.cdf(hits, 1000, 0.93) > 1e-5
-    assert stats.binom.sf(hits - 1, 1000, 0.98) > 1e-5
+        found = explain(operations, 9000 * (1 + 0.04 * response)).share
+        hits += found.low <= truth <= found.high
+    assert stats.binom.cdf(hits, tries, 0.93) > 1e-5
+    assert stats.binom.sf(hits - 1, tries, 0.97) > 1e-5
+
+
+def test_what_was_read_in_one_session_alone_has_no_interval():
+    found = explain([operation(), operation("user time", (50.0,), (1.0,), beside=True)], [500.0])
+    assert found.share.estimate == pytest.approx(0.5)
+    assert not found.share.resolved
+    assert not found.explained_ns.resolved
+    assert not found.lines[1].time.resolved
+    assert found.lines[0].time.resolved
+
+
+def test_a_session_without_the_reading_is_left_out_with_its_response():
+    user = operation("user time", (50.0, None, 60.0), (1.0,), beside=True)
+    found = explain([user], [500.0, 9000.0, 600.0])
+    assert found.share.estimate == pytest.approx(0.1)
+    assert found.response_ns.n == 2
 
 
 def test_at_least_is_said_of_the_whole_interval():
@@ -217,6 +246,9 @@ def test_at_least_is_said_of_the_whole_interval():
         ([operation(cost=(5.0, math.nan))], [1.0], "missing"),
         ([operation(count=(-1.0,))], [1.0], "negative"),
         ([operation(count=())], [1.0], "needs 1"),
+        ([operation(count=(1.0, 2.0))], [1.0], "3 costs and 2 counts"),
+        ([operation(), operation("wake", (1.0, 2.0))], [1.0], "different numbers of sessions"),
+        ([operation("u", (1.0, 2.0), beside=True)], [1.0], "lengths differ"),
         ([operation()], [None], "positive mean response"),
         ([operation()], [0.0], "positive mean response"),
     ],

@@ -132,7 +132,9 @@ def _threads(trial: Trial) -> tuple[ThreadTime, ...]:
 def _sum_of(role: Role, time: Callable[[ThreadTime], int]) -> Callable[[Trial], float | None]:
     def total(trial: Trial) -> float | None:
         threads = _threads(trial)
-        return float(sum(time(t) for t in threads if t.role == role)) if threads else None
+        found = [time(t) for t in threads if t.role == role]
+        # Kernel threads that did nothing are left out of an account; any other party is absent.
+        return float(sum(found)) if found or (threads and role == "kernel") else None
 
     return total
 

@@ -6,7 +6,6 @@ named, sums above the response are shown, and nothing is got by subtraction.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +16,11 @@ from tare.cell import Cell
 from tare.record import CauseSession, Trial
 from tare.stats.unit_costs import Explanation, Operation, explain
 
-__all__ = ["CellCauses", "causes_for", "operations_of"]
+__all__ = ["CellCauses", "Counted", "causes_for", "operations_of"]
 
 Counts = Mapping[str, float]
+_WITHOUT_SERVER = frozenset({"icmp", "null"})
+"""Transports that no server process answers: what a server would do is not done, and not absent."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,26 @@ class CellCauses:
     None where a side is missing."""
     sessions: int
     """Counting sessions that it rests on."""
+    absent: tuple[str, ...]
+    """Operations that nobody could count or time here: they are missing in the sum, not zero."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Operations of one cell's requests, and those that are not known."""
+
+    operations: tuple[Operation, ...]
+    """Empty where too few counting sessions came to an end."""
+    absent: tuple[str, ...]
+    """As in `CellCauses`."""
 
 
 def causes_for(
     cell: Cell, sessions: Sessions, counted: Sequence[CauseSession], confidence: float = 0.95
 ) -> CellCauses | None:
     """Explain one cell's mean response; None where too few counting sessions came to an end."""
-    operations = operations_of(cell, sessions, counted)
-    if not operations:
+    found = operations_of(cell, sessions, counted)
+    if not found.operations:
         return None
     usable = [c for c in counted if c.cell == cell.id and c.error is None]
     responses = sessions.column(cell.id, "mean")
@@ -49,109 +62,117 @@ def causes_for(
     inflation = None
     if counting:
         inflation = (sum(counting) / len(counting)) / (sum(present) / len(present))
-    return CellCauses(cell, explain(operations, responses, confidence), inflation, len(usable))
+    explanation = explain(found.operations, responses, confidence)
+    return CellCauses(cell, explanation, inflation, len(usable), found.absent)
 
 
-def operations_of(
-    cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]
-) -> list[Operation]:
-    """Operations of one cell's requests; empty where too few counting sessions came to an end."""
+def operations_of(cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]) -> Counted:
+    """Operations of one cell's requests, and what of them nobody could tell."""
     usable = [c for c in counted if c.cell == cell.id and c.error is None]
-    trials = [t for t in sessions.trials_of(cell.id).values() if t.status == "ok"]
-    if len(usable) < 2 or not trials:
-        return []
+    trials = sessions.trials_of(cell.id)
+    if len(usable) < 2 or not any(t.status == "ok" for t in trials.values()):
+        return Counted((), ())
+    of = _Measured(usable, answered=cell.levels.get("transport") not in _WITHOUT_SERVER)
     in_guest = any("tap hop" in c.unit_costs_ns for c in usable)
-    operations = _in_guest(usable, trials) if in_guest else _on_host(usable, trials)
+    (_in_guest if in_guest else _on_host)(of)
+    by_block = [trials.get(block) for block in sessions.blocks]
+    of.user_time(by_block, ("client", "guest") if in_guest else ("client", "server"))
     work_ns = units.duration(cell.levels.get("server_work", "0 us"))
     if work_ns:
-        operations.append(Operation("server work", (work_ns, work_ns), (1.0,), ("user time",)))
-    return operations
+        timed = ("user time",) if any(o.name == "user time" for o in of.operations) else ()
+        of.operations.append(Operation("server work", (work_ns,) * len(usable), (1.0,), timed))
+    return Counted(tuple(of.operations), tuple(of.absent))
 
 
-def _on_host(counted: Sequence[CauseSession], trials: Sequence[Trial]) -> list[Operation]:
+def _on_host(of: _Measured) -> None:
     """Client and server are processes of one kernel.
 
     Who waits for the network is woken from another process; what else sleeps in a process waits for
     another of its threads.
     """
-    of = _Measured(counted)
-    return [
-        of.operation("send, client", "send", lambda n: n["client sends"]),
-        of.operation("send, server", "inside send", lambda n: n["server sends"]),
-        of.operation("receive, client", "receive", lambda n: n["client receives"]),
-        of.operation("receive, server", "inside receive", lambda n: n["server receives"]),
-        of.operation("wake client", "wake process", lambda n: _network_wakes(n, "client")),
-        of.operation("wake server", "inside wake process", lambda n: _network_wakes(n, "server")),
-        of.operation("wake threads, client", "wake thread", lambda n: _thread_wakes(n, "client")),
-        of.operation(
-            "wake threads, server", "inside wake thread", lambda n: _thread_wakes(n, "server")
-        ),
-        _user_time(trials, ("client", "server")),
-    ]
+    of.operation("send, client", "send", "client sends")
+    of.operation("send, server", "inside send", "server sends")
+    of.operation("receive, client", "receive", "client receives")
+    of.operation("receive, server", "inside receive", "server receives")
+    for side, inside in (("client", ""), ("server", "inside ")):
+        needs = (f"{side} switches", f"{side} receives")
+        of.operation(f"wake {side}", f"{inside}wake process", *needs, count=min)
+        of.operation(f"wake threads, {side}", f"{inside}wake thread", *needs, count=_beyond)
 
 
-def _in_guest(counted: Sequence[CauseSession], trials: Sequence[Trial]) -> list[Operation]:
+def _in_guest(of: _Measured) -> None:
     """The server is a process of a guest behind a tap.
 
     The tap hop is a whole round trip on the host, the client's own send, receive and wake-up
     included, so these do not stand beside it. The guest's send holds the kick.
     """
-    of = _Measured(counted)
-    return [
-        of.operation("tap hop and client", "tap hop", lambda n: n["client receives"]),
-        of.operation(
-            "virtio kick and interrupt",
-            "virtio kick and interrupt",
-            lambda n: n["client receives"],
-            overlaps=("send, server",),
-        ),
-        of.operation("receive, server", "inside receive", lambda n: n["client sends"]),
-        of.operation("send, server", "inside send", lambda n: n["client receives"]),
-        of.operation("wake server", "inside wake thread", lambda n: n["inside switches"]),
-        _user_time(trials, ("client", "guest")),
-    ]
+    of.operation("tap hop and client", "tap hop", "client receives")
+    of.operation("send, server", "inside send", "client receives")
+    kick = "virtio kick and interrupt"
+    of.operation(kick, kick, "client receives", overlaps=("send, server",))
+    of.operation("receive, server", "inside receive", "client sends")
+    of.operation("wake server", "inside wake thread", "inside switches")
 
 
-def _network_wakes(counts: Counts, side: str) -> float:
-    return min(counts[f"{side} switches"], counts[f"{side} receives"])
-
-
-def _thread_wakes(counts: Counts, side: str) -> float:
-    return max(0.0, counts[f"{side} switches"] - counts[f"{side} receives"])
-
-
-def _user_time(trials: Sequence[Trial], roles: tuple[Role, ...]) -> Operation:
-    """Time in user mode for each request, as accounted in the untraced sessions.
-
-    The kernel accounts user time by ticks of some milliseconds, so one session's figure is coarse
-    and only their mean is worth anything.
-    """
-    found = []
-    for trial in trials:
-        threads = [*(trial.client.threads if trial.client else ())]
-        threads += trial.server.threads if trial.server else ()
-        total = sum(thread.user_ns for thread in threads if thread.role in roles)
-        found.append(total / trial.counters["sent"])
-    return Operation("user time", found if len(found) > 1 else found * 2, (1.0,))
+def _beyond(switches: float, receives: float) -> float:
+    return max(0.0, switches - receives)
 
 
 class _Measured:
-    """Costs and counts over the counting sessions of one cell."""
+    """Operations with costs and counts over the counting sessions of one cell."""
 
-    def __init__(self, counted: Sequence[CauseSession]) -> None:
+    def __init__(self, counted: Sequence[CauseSession], *, answered: bool) -> None:
         self._counted = counted
+        self._answered = answered
+        self.operations: list[Operation] = []
+        self.absent: list[str] = []
 
     def operation(
         self,
         name: str,
         cost: str,
-        count: Callable[[Counts], float],
+        *needs: str,
+        count: Callable[..., float] = lambda n: n,
         overlaps: tuple[str, ...] = (),
-    ) -> Operation:
-        return Operation(
-            name=name,
-            unit_cost_ns=[session.unit_costs_ns[cost] for session in self._counted],
-            # Who is not there does nothing: the kernel answers ICMP without a server.
-            count_per_request=[count(defaultdict(float, c.counts)) for c in self._counted],
-            overlaps=overlaps,
-        )
+    ) -> None:
+        """Add one: what it costs, what was counted for it, and how many that makes of it.
+
+        Who is not there does nothing: the kernel answers ICMP without a server. But where a server
+        answers whose threads nobody could count, as behind gVisor or on a far machine, what it does
+        is not known.
+        """
+        costs = [session.unit_costs_ns.get(cost) for session in self._counted]
+        counts = [[session.counts.get(need) for need in needs] for session in self._counted]
+        if not self._answered and all(need.startswith("server ") for need in needs):
+            counts = [[n or 0.0 for n in row] for row in counts]
+        if None in costs or any(n is None for row in counts for n in row):
+            self.absent.append(name)
+            return
+        numbers = [count(*row) for row in counts]
+        self.operations.append(Operation(name, costs, numbers, overlaps))
+
+    def user_time(self, trials: Sequence[Trial | None], roles: tuple[Role, ...]) -> None:
+        """Time in user mode for each request, as accounted in the untraced sessions.
+
+        The kernel accounts user time by ticks of some milliseconds, so one session's figure is
+        coarse and only their mean is worth anything. Where no tick of any session fell into user
+        mode, it is below what the kernel can tell.
+        """
+        wanted = [role for role in roles if self._answered or role == "client"]
+        found = {role: [_user_ns(trial, role) for trial in trials] for role in wanted}
+        seen = [role for role in wanted if any(found[role])]
+        self.absent += [f"user time, {role}" for role in wanted if role not in seen]
+        if not seen:
+            return
+        rows = zip(*(found[role] for role in seen), strict=True)
+        times = [None if None in row else sum(v for v in row if v is not None) for row in rows]
+        self.operations.append(Operation("user time", times, (1.0,), beside_response=True))
+
+
+def _user_ns(trial: Trial | None, role: Role) -> float | None:
+    """User time of a party's threads for each request; None where none of them was accounted."""
+    if trial is None or trial.status != "ok" or not trial.counters.get("sent"):
+        return None
+    parties = (party for party in (trial.client, trial.server) if party is not None)
+    times = [t.user_ns for party in parties for t in party.threads if t.role == role]
+    return sum(times) / trial.counters["sent"] if times else None

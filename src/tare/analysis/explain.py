@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -95,6 +95,8 @@ class Explained:
     """Whether both accounts can be expected to close."""
     operations: tuple[OperationChange, ...]
     """The largest first; empty where operations were not counted on both sides."""
+    uncounted: tuple[str, ...]
+    """Operations that one side could not tell, so that their change is not known."""
     readings: tuple[ReadingChange, ...]
     """Those that differ, the ones that can explain most first, those without a price last."""
     alike: tuple[str, ...]
@@ -197,7 +199,7 @@ def explain_difference(
     here, there = sessions.column(cell.id, name), sessions.column(against.id, name)
     ratio = paired_ratio(here, there)
     found = _attributed(mine, other, here, there) if mine and other else None
-    operations = _operations(cell, against, sessions, counted, found)
+    operations, uncounted = _operations(cell, against, sessions, counted, found)
     slowings = [
         None if a is None or b is None else math.log(a / b) * (-1 if higher else 1)
         for a, b in zip(here, there, strict=True)
@@ -213,6 +215,7 @@ def explain_difference(
         accounts=found,
         closes=bool(mine and other and mine.closes and other.closes),
         operations=operations,
+        uncounted=uncounted,
         readings=differing,
         alike=tuple(r.name for r in readings if not r.differs),
         facts=_facts(cell, against, sessions),
@@ -242,34 +245,46 @@ def _operations(
     sessions: Sessions,
     counted: Sequence[CauseSession],
     found: Attribution | None,
-) -> tuple[OperationChange, ...]:
-    one = {o.name: o for o in operations_of(cell, sessions, counted)}
-    other = {o.name: o for o in operations_of(against, sessions, counted)}
+) -> tuple[tuple[OperationChange, ...], tuple[str, ...]]:
+    ours, theirs = (operations_of(which, sessions, counted) for which in (cell, against))
+    one, other = ({o.name: o for o in side.operations} for side in (ours, theirs))
     if not one or not other:
-        return ()
+        return (), ()
     effect = found.effect.estimate if found else None
     changes = []
+    unknown = dict.fromkeys((*ours.absent, *theirs.absent))
+    if any(name.startswith("user time") for name in unknown):
+        unknown["user time"] = None  # of one party alone it is not the other side's
     for name in dict.fromkeys((*one, *other)):
+        if name in unknown:
+            continue
         a, b = one.get(name) or _absent(other[name]), other.get(name) or _absent(one[name])
         change = product_change(
-            (a.unit_cost_ns, b.unit_cost_ns), (a.count_per_request, b.count_per_request)
+            (a.unit_cost_ns, b.unit_cost_ns),
+            (a.count_per_request, b.count_per_request),
+            paired=a.beside_response and b.beside_response,
         )
         changes.append(
             OperationChange(
                 name=name,
                 change=change,
                 share=(change.change.estimate or 0.0) / effect if effect else None,
-                costs_ns=(fmean(a.unit_cost_ns), fmean(b.unit_cost_ns)),
+                costs_ns=(_mean(a.unit_cost_ns), _mean(b.unit_cost_ns)),
                 counts=(fmean(a.count_per_request), fmean(b.count_per_request)),
                 overlaps=a.overlaps,
             )
         )
-    return tuple(sorted(changes, key=lambda c: -abs(c.change.change.estimate or 0.0)))
+    changes.sort(key=lambda c: -abs(c.change.change.estimate or 0.0))
+    return tuple(changes), tuple(unknown)
+
+
+def _mean(costs: Iterable[float | None]) -> float:
+    return fmean(cost for cost in costs if cost is not None)
 
 
 def _absent(operation: Operation) -> Operation:
     """The same operation where it does not happen: at the same cost, never."""
-    return Operation(operation.name, operation.unit_cost_ns, (0.0,))
+    return replace(operation, count_per_request=(0.0,), overlaps=())
 
 
 def _readings(

@@ -43,6 +43,7 @@ def _check(workshop: Workshop) -> Result:
             c.cell.id: {
                 "share": shown(c.explanation.share),
                 "inflation": c.inflation,
+                "absent": c.absent,
                 "lines": {
                     line.name: [line.unit_cost_ns, line.count] for line in c.explanation.lines
                 },

@@ -234,10 +234,10 @@ def far_account(
     seen = account_in(listing, pid)
     threads = tuple(replace(thread, role=role(thread.name)) for thread in seen.threads)
     if interface is None:
-        return replace(seen, threads=threads)
+        return replace(seen, threads=threads, far=True)
     lines = [line[len(_COUNTERS) :] for line in listing.split("\n") if _COUNTERS in line[:8]]
     sent, received = accounting.interface_bytes("\n".join(lines), interface)
-    return replace(seen, threads=threads, sent_bytes=sent, received_bytes=received)
+    return replace(seen, threads=threads, sent_bytes=sent, received_bytes=received, far=True)
 
 
 def last_words(stderr: str) -> str:

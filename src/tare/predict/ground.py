@@ -103,6 +103,10 @@ def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
     return found, refused
 
 
+_KINDS = {"clock": "clock readings", "wake-ups": "switches", "calls": "calls"}
+"""What is counted of a server on the host, by the kind of its cost."""
+
+
 class _Reader:
     """Looks cells up and reduces their sessions to numbers."""
 
@@ -221,19 +225,15 @@ class _Reader:
         if mine is None or base is None:
             return None
         return {
-            kind: mine.get(f"server {name}", 0.0) - base.get(f"server {name}", 0.0)
-            for kind, name in (
-                ("clock", "clock readings"),
-                ("wake-ups", "switches"),
-                ("calls", "calls"),
-            )
+            kind: mine[f"server {name}"] - base[f"server {name}"] for kind, name in _KINDS.items()
         }
 
     def _counts(self, cell: Cell) -> Mapping[str, float] | None:
         found = [c.counts for c in self._counted if c.cell == cell.id]
-        if not found or not all("server clock readings" in counts for counts in found):
+        names = [f"server {name}" for name in _KINDS.values()]
+        if not found or not all(name in counts for counts in found for name in names):
             return None
-        return {name: fmean(counts[name] for counts in found) for name in found[0]}
+        return {name: fmean(counts[name] for counts in found) for name in names}
 
     def _vector(self, environment: str, like: Cell) -> dict[str, float] | None:
         """Unit costs there, by kind, over the repeats; None where one is missing."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tare.stats.arrays import BlockValues, complete_blocks
+from tare.stats.arrays import BlockValues, FloatArray, complete_blocks, to_array
 from tare.stats.budget import fieller
 from tare.stats.interval import Interval, Method, mean_interval
-from tare.stats.uncertain import Uncertain, combine, mean_of, scaled, student
+from tare.stats.uncertain import Uncertain, combine, mean_of, student
 
 __all__ = ["Attribution", "Part", "ProductChange", "attribute", "product_change"]
 
@@ -120,52 +120,70 @@ class ProductChange:
 
 
 def product_change(
-    costs: tuple[Sequence[float], Sequence[float]],
+    costs: tuple[Sequence[float | None], Sequence[float | None]],
     counts: tuple[Sequence[float], Sequence[float]],
     confidence: float = 0.95,
+    *,
+    paired: bool = False,
 ) -> ProductChange:
     """Split the change of a product symmetrically (Kitagawa 1955, J. Am. Statist. Assoc. 50:1168).
 
-    c₁n₁ - c₀n₀ = (c₁ - c₀)(n₁ + n₀)/2 + (n₁ - n₀)(c₁ + c₀)/2. Repeats are independent of each other
-    and costs of counts; variances are carried to first order.
+    c₁n₁ - c₀n₀ = (c₁ - c₀)(n₁ + n₀)/2 + (n₁ - n₀)(c₁ + c₀)/2. Variances are carried to first order,
+    session by session, since cost and count of a session hang together; here and there are
+    independent, unless they are paired.
 
     Args:
-        costs: (here, there), repeats of the unit cost, at least one each.
-        counts: (here, there), repeats of the count, at least one each.
+        costs: (here, there), the unit cost in each session, at least one each; None is left out.
+        counts: (here, there), the count in the same sessions, or one that is known exactly.
         confidence: nominal coverage.
+        paired: here and there are columns over the same blocks.
 
     Raises:
-        ValueError: a list is empty or holds what is not finite.
+        ValueError: a list is empty, holds what is not finite, or has another length.
     """
-    (c1, c0), (n1, n0) = ([_mean(side) for side in sides] for sides in (costs, counts))
-    n = min(len(costs[0]), len(costs[1]))
-    cost_step, count_step = c1.mean - c0.mean, n1.mean - n0.mean
-    cost_middle, count_middle = (c1.mean + c0.mean) / 2.0, (n1.mean + n0.mean) / 2.0
-    by_cost = combine(
-        cost_step * count_middle,
-        [scaled(c, count_middle) for c in (c1, c0)] + [scaled(k, cost_step / 2) for k in (n1, n0)],
-    )
-    by_count = combine(
-        count_step * cost_middle,
-        [scaled(k, cost_middle) for k in (n1, n0)] + [scaled(c, count_step / 2) for c in (c1, c0)],
-    )
-    change = combine(
-        c1.mean * n1.mean - c0.mean * n0.mean,
-        [
-            *(scaled(c, k.mean) for c, k in ((c1, n1), (c0, n0))),
-            *(scaled(k, c.mean) for c, k in ((c1, n1), (c0, n0))),
-        ],
-    )
+    sides = [_whole(*side) for side in zip(costs, counts, strict=True)]
+    if paired:
+        both = np.isfinite(sides[0][0]) & np.isfinite(sides[1][0])
+        sides = [(c[both], n if n.size == 1 else n[both]) for c, n in sides]
+    else:
+        sides = [(c[np.isfinite(c)], n if n.size == 1 else n[np.isfinite(c)]) for c, n in sides]
+    if any(not c.size for c, _ in sides):
+        raise ValueError("a cost or a count needs finite repeats, and has none")
+    (c1, n1), (c0, n0) = ((float(c.mean()), float(n.mean())) for c, n in sides)
+    cost_step, count_step = c1 - c0, n1 - n0
+    cost_middle, count_middle = (c1 + c0) / 2.0, (n1 + n0) / 2.0
+    fewest = min(c.size for c, _ in sides)
+
+    def interval(value: float, *slopes: tuple[float, float]) -> Interval:
+        """Of a value with these derivatives by (cost, count), here and there."""
+        here, there = (
+            slope[0] * c + (slope[1] * n if n.size > 1 else 0.0)
+            for slope, (c, n) in zip(slopes, sides, strict=True)
+        )
+        terms = [here + there] if paired else [here, there]
+        return _interval(combine(value, [mean_of(term) for term in terms]), confidence, fewest)
+
     return ProductChange(
-        *(_interval(value, confidence, n) for value in (by_cost, by_count, change))
+        interval(
+            cost_step * count_middle,
+            (count_middle, cost_step / 2.0),
+            (-count_middle, cost_step / 2.0),
+        ),
+        interval(
+            count_step * cost_middle,
+            (count_step / 2.0, cost_middle),
+            (count_step / 2.0, -cost_middle),
+        ),
+        interval(c1 * n1 - c0 * n0, (n1, c1), (-n0, -c0)),
     )
 
 
-def _mean(values: Sequence[float]) -> Uncertain:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not array.size or not np.isfinite(array).all():
-        raise ValueError(f"a cost or a count needs finite repeats, not {values}")
-    return mean_of(array)
+def _whole(costs: Sequence[float | None], counts: Sequence[float]) -> tuple[FloatArray, FloatArray]:
+    """One side as arrays, absent costs as NaN."""
+    cost, count = to_array(costs, "costs"), to_array(counts, "counts")
+    if not count.size or np.isnan(count).any() or count.size not in (1, cost.size):
+        raise ValueError(f"a cost or a count needs finite repeats, not {costs} and {counts}")
+    return cost, count
 
 
 def _interval(value: Uncertain, confidence: float, n: int) -> Interval:

@@ -15,7 +15,7 @@ from scipy import stats
 from tare.stats.arrays import FloatArray
 from tare.stats.interval import Interval, Method
 
-__all__ = ["Uncertain", "combine", "mean_of", "quantile", "scaled", "student"]
+__all__ = ["Uncertain", "combine", "mean_of", "quantile", "student"]
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,6 @@ def mean_of(values: FloatArray) -> Uncertain:
     if n < 2:
         return Uncertain(float(values.mean()), 0.0, math.inf)
     return Uncertain(float(values.mean()), float(values.var(ddof=1)) / n, n - 1.0)
-
-
-def scaled(value: Uncertain, factor: float) -> Uncertain:
-    """Multiply by what is known exactly."""
-    return Uncertain(value.mean * factor, value.variance * factor**2, value.freedom)
 
 
 def combine(mean: float, terms: Sequence[Uncertain]) -> Uncertain:

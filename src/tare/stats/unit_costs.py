@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tare.stats.arrays import BlockValues, to_array
+from tare.stats.arrays import BlockValues, FloatArray, complete_blocks
 from tare.stats.interval import Interval, Method, check_confidence, mean_interval
 from tare.stats.uncertain import Uncertain, combine, mean_of, quantile, student
 
@@ -25,14 +25,17 @@ class Operation:
 
     name: str
     """Such as "datagram send" or "thread wake-up"."""
-    unit_cost_ns: Sequence[float]
-    """Mean cost of one operation in each of several repeated batches, ns, at least two: repeats
-    over restarts, since batches of one process share its luck."""
+    unit_cost_ns: Sequence[float | None]
+    """Mean cost of one operation in each counting session, ns, at least two: repeats over restarts,
+    since batches of one process share its luck. In the order of the response's sessions, None where
+    absent, if `beside_response`."""
     count_per_request: Sequence[float]
-    """Operations for each request in each of several counting sessions; one where the count is
-    known exactly."""
+    """Operations for each request in the same counting sessions; one where the count is known
+    exactly."""
     overlaps: tuple[str, ...] = ()
     """Other operations of the list whose cost holds part of this one's."""
+    beside_response: bool = False
+    """Whether the cost was read in the very sessions whose response is explained."""
 
 
 @dataclass(frozen=True)
@@ -78,51 +81,116 @@ def explain(
 ) -> Explanation:
     """Multiply unit costs by counts and hold the sum against the mean response.
 
-    Both uncertainties are carried to first order (the delta method): the variance of a product is
-    count² Var(cost) + cost² Var(count), variances add over operations, and the interval is
-    Student's with Welch and Satterthwaite's degrees of freedom (Welch 1947, Biometrika 34:28).
-    Costs, counts and response are taken as independent, which they are where they come from
-    separate sessions. The interval of the share is on the log scale.
+    Uncertainties are carried to first order (the delta method), session by session: a slow boot
+    makes all of its costs dear at once, and what was read beside a response rises with it. So each
+    counting session gives one value, what it adds to the sum, and each session of the response
+    another, what was read in it less its response; variances are those of such values, whatever
+    costs, counts and responses do together. Counting sessions and those of the response are
+    different settings-up, and independent. The interval is Student's with Welch and Satterthwaite's
+    degrees of freedom (Welch 1947, Biometrika 34:28), that of the share on the log scale.
 
     What the interval does not hold: whether a hot loop's unit cost is what the operation costs cold
     in the middle of a request.
 
     Args:
-        operations: at least one, with unique names.
+        operations: at least one, with unique names; those that were counted, over the same
+            counting sessions in the same order.
         response_ns: mean response of each session, shape (sessions,), positive; absent as None.
         confidence: nominal coverage.
 
     Raises:
         ValueError: no operation, no response, a name twice, an overlap with an operation that is
-            not in the list, or a cost or count that is negative, infinite or missing.
+            not in the list, different numbers of sessions, or a cost or count that is negative,
+            infinite or missing.
     """
     check_confidence(confidence)
     _check_names(operations)
-    responses = to_array(response_ns, "response_ns")
-    responses = responses[~np.isnan(responses)]
-    if not responses.size or responses.min() <= 0.0:
-        raise ValueError("explaining a response needs sessions with a positive mean response")
-    response = mean_of(responses)
-    products = [_product(operation) for operation in operations]
-    total = combine(sum(cost.mean for cost in products), products)
-    lines = tuple(
-        CostLine(
-            name=operation.name,
-            unit_cost_ns=float(np.mean(operation.unit_cost_ns)),
-            count=float(np.mean(operation.count_per_request)),
-            time=student(product, confidence, len(operation.unit_cost_ns)),
-            share=product.mean / response.mean,
-            overlaps=operation.overlaps,
+    response, beside = _beside(operations, response_ns)
+    n = int(response.size)
+    parts = [_part(one, beside.get(one.name)) for one in operations]
+    counted = [part for part, one in zip(parts, operations, strict=True) if not one.beside_response]
+    read = [part for part, one in zip(parts, operations, strict=True) if one.beside_response]
+    if len({part.values.size for part in counted}) > 1:
+        raise ValueError("operations were counted in different numbers of sessions")
+    total = sum(part.mean for part in parts)
+    sums = [mean_of(_added(some)) for some in (counted, read) if some]
+    explained = combine(total, sums)
+    relative = [mean_of(_added(counted) / total)] if counted and total else []
+    if total:
+        relative.append(
+            mean_of((_added(read) if read else 0.0) / total - response / response.mean())
         )
-        for operation, product in zip(operations, products, strict=True)
-    )
     return Explanation(
-        lines=lines,
-        explained_ns=student(total, confidence, int(responses.size)),
-        response_ns=mean_interval(responses, confidence, Method.T),
-        share=_share(total, response, confidence, int(responses.size)),
-        overlapping=any(operation.overlaps for operation in operations),
+        lines=tuple(
+            CostLine(
+                name=one.name,
+                unit_cost_ns=part.cost,
+                count=part.count,
+                time=_student(combine(part.mean, [mean_of(part.values)]), confidence, part.values),
+                share=part.mean / float(response.mean()),
+                overlaps=one.overlaps,
+            )
+            for one, part in zip(operations, parts, strict=True)
+        ),
+        explained_ns=_student(explained, confidence, *(_added(some) for some in (counted, read))),
+        response_ns=mean_interval(response, confidence, Method.T),
+        share=_share(total / float(response.mean()), relative, confidence, n),
+        overlapping=any(one.overlaps for one in operations),
     )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One operation's product, and what each session adds to it, to first order."""
+
+    mean: float
+    cost: float
+    count: float
+    values: FloatArray
+    """Shape (sessions,): their mean's variance is the product's."""
+
+
+def _part(operation: Operation, beside: FloatArray | None) -> _Part:
+    costs = np.array(operation.unit_cost_ns, dtype=np.float64) if beside is None else beside
+    counts = np.array(operation.count_per_request, dtype=np.float64)
+    fewest = 2 if beside is None else 1
+    for what, values, least in (("unit cost", costs, fewest), ("count", counts, 1)):
+        if values.ndim != 1 or values.size < least:
+            raise ValueError(f"the {what} of {operation.name} needs {least} or more values")
+        if not np.isfinite(values).all() or (values < 0.0).any():
+            raise ValueError(f"the {what} of {operation.name} is missing, infinite or negative")
+    if counts.size not in (1, costs.size):
+        raise ValueError(f"{operation.name} has {costs.size} costs and {counts.size} counts")
+    cost, count = float(costs.mean()), float(counts.mean())
+    known = counts.size == 1
+    return _Part(cost * count, cost, count, costs * count + (0.0 if known else cost * counts))
+
+
+def _beside(
+    operations: Sequence[Operation], response_ns: BlockValues
+) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """The responses of complete sessions, and what was read beside them."""
+    columns, _ = complete_blocks(
+        response=response_ns,
+        **{f"of {one.name}": list(one.unit_cost_ns) for one in operations if one.beside_response},
+    )
+    response = columns.pop("response")
+    if not response.size or response.min() <= 0.0:
+        raise ValueError("explaining a response needs sessions with a positive mean response")
+    return response, {name.removeprefix("of "): values for name, values in columns.items()}
+
+
+def _added(parts: Sequence[_Part]) -> FloatArray:
+    return np.asarray(np.sum([part.values for part in parts], axis=0), dtype=np.float64)
+
+
+def _student(value: Uncertain, confidence: float, *sessions: FloatArray) -> Interval:
+    """Student's interval; none where any source of the value is a single session."""
+    sizes = [one.size for one in sessions if one.ndim]
+    n = min(sizes)
+    if n < 2:
+        return Interval(value.mean, None, None, confidence, Method.T, n)
+    return student(value, confidence, n)
 
 
 def _check_names(operations: Sequence[Operation]) -> None:
@@ -138,32 +206,10 @@ def _check_names(operations: Sequence[Operation]) -> None:
                 raise ValueError(f"{operation.name} overlaps {other}, which is not in the list")
 
 
-def _product(operation: Operation) -> Uncertain:
-    costs = np.array(operation.unit_cost_ns, dtype=np.float64)
-    counts = np.array(operation.count_per_request, dtype=np.float64)
-    for what, values, fewest in (("unit cost", costs, 2), ("count", counts, 1)):
-        if values.ndim != 1 or values.size < fewest:
-            raise ValueError(f"the {what} of {operation.name} needs {fewest} or more values")
-        if not np.isfinite(values).all() or (values < 0.0).any():
-            raise ValueError(f"the {what} of {operation.name} is missing, infinite or negative")
-    cost, count = mean_of(costs), mean_of(counts)
-    return combine(
-        cost.mean * count.mean,
-        [
-            Uncertain(0.0, count.mean**2 * cost.variance, cost.freedom),
-            Uncertain(0.0, cost.mean**2 * count.variance, count.freedom),
-        ],
-    )
-
-
-def _share(part: Uncertain, whole: Uncertain, confidence: float, n: int) -> Interval:
-    estimate = part.mean / whole.mean
-    if part.mean == 0.0 or n < 2:
+def _share(estimate: float, relative: Sequence[Uncertain], confidence: float, n: int) -> Interval:
+    if not relative or n < 2:
         return Interval(estimate, None, None, confidence, Method.T, n)
-    relative = combine(
-        0.0,
-        [Uncertain(0.0, value.variance / value.mean**2, value.freedom) for value in (part, whole)],
-    )
-    reach = quantile(relative.freedom, confidence) * math.sqrt(relative.variance)
+    of = combine(0.0, relative)
+    reach = quantile(of.freedom, confidence) * math.sqrt(of.variance)
     low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
     return Interval(estimate, low, high, confidence, Method.T, n)

@@ -103,6 +103,7 @@ def causes(analysis: Analysis, names: Names) -> Table | None:
             )
             for line in explanation.lines
         ]
+        rows += [(*head, name, DASH, DASH, DASH, DASH, "not known here") for name in found.absent]
         inflation = numbers.ratio(found.inflation).bare
         rows.append(
             (

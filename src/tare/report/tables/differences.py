@@ -67,6 +67,8 @@ def conclusion(found: Explained) -> list[str]:
             f"By operations: {parts}; all together {_percent(found.operations_share)}"
             + (f", and {_percent(rest)} is not explained." if rest > 0 else ", which overlap.")
         )
+    if found.uncounted:
+        said.append(f"Not known on one side, and in no sum: {', '.join(found.uncounted)}.")
     priced = [r for r in found.readings if r.share and (r.share.estimate or 0.0) > 0.0]
     if priced:
         parts = ", ".join(f"{r.name} {_share(r.share)}" for r in priced[:_MOST_NAMED])
