@@ -126,20 +126,6 @@ bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std
   return still * (read + bytes * kSecondsPerByte) >= kLeastGain * seconds_of_fetch(entry);
 }
 
-// The same range comes again where ranks' pieces interleave: each of them reads and writes back
-// what the others wrote. What the first of them costs is a copy, and is bounded like a fetch.
-bool sieving_pays(const FileEntry& entry, Ledger& ledger, std::uint64_t length,
-                  std::uint64_t dirty) {
-  const double bytes = static_cast<double>(length) * kSecondsPerByte;
-  const double share = static_cast<double>(dirty) / static_cast<double>(length);
-  ledger.pay(bytes + entry.read_seconds.load(std::memory_order_relaxed));
-  ledger.earn(share * (bytes + entry.write_seconds.load(std::memory_order_relaxed)));
-  const double copy = (1 - share) * bytes;
-  if (!ledger.affords(copy)) return false;
-  ledger.spend(copy);
-  return true;
-}
-
 double note_fetch(FileEntry& entry, double seconds) {
   const bool first = entry.fetch_seconds.load(std::memory_order_relaxed) == 0;
   const double known = seconds_of_fetch(entry);
@@ -155,7 +141,6 @@ void ReadPattern::note(std::uint64_t offset, std::uint64_t length) {
   const bool adjoins = offset == next_.load(std::memory_order_relaxed);
   streak_.store(adjoins ? streak_.load(std::memory_order_relaxed) + 1 : 0,
                 std::memory_order_relaxed);
-  last_.store(offset, std::memory_order_relaxed);
   next_.store(offset + length, std::memory_order_relaxed);
 }
 

@@ -60,11 +60,6 @@ class Ledger {
 // Counts a read of `length` bytes that the cache lacks, in the MiB `group`, and decides whether to
 // fetch all of that MiB.
 bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std::uint64_t length);
-// Decides whether a transfer that would go round the cache for its size is kept in it: a range that
-// was read and now comes back changed (data sieving), `dirty` of whose bytes the cache holds for
-// the file already, so that keeping them saves a write.
-bool sieving_pays(const FileEntry& entry, Ledger& ledger, std::uint64_t length,
-                  std::uint64_t dirty);
 // What fetching a MiB took beyond the read that was missed, in seconds.
 double note_fetch(FileEntry& entry, double seconds);
 
@@ -77,15 +72,8 @@ class ReadPattern {
   void note(std::uint64_t offset, std::uint64_t length);
   // A stream of adjoining reads, which the file system's read-ahead serves better than we could.
   bool is_stream() const { return streak_.load(std::memory_order_relaxed) >= kCallsOfStream; }
-  // Whether just this range was read last. Who writes it now, changed some of its bytes: MPIs write
-  // small pieces of a view so.
-  bool was_just_read(std::uint64_t offset, std::uint64_t length) const {
-    return offset == last_.load(std::memory_order_relaxed) &&
-           offset + length == next_.load(std::memory_order_relaxed);
-  }
 
  private:
-  std::atomic<std::uint64_t> last_{~0ULL};
   std::atomic<std::uint64_t> next_{~0ULL};
   std::atomic<std::uint32_t> streak_{0};
 };

@@ -1,16 +1,16 @@
-// Reading and writing; direct.cc, fetch.cc, write_back.cc, durability.cc and nodes.cc hold the rest
-// of the class.
+// Reading and writing; direct.cc, windows.cc, fetch.cc, write_back.cc, durability.cc and nodes.cc
+// hold the rest of the class.
 #include "cached_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 
 #include "../posix/real.h"
+#include "piece.h"
 #include "raise_to.h"
 #include "slots.h"
 
@@ -20,17 +20,6 @@ namespace {
 constexpr int kTries = 4;  // times to make room for one transfer before it goes to the file
 
 }  // namespace
-
-// The part of a transfer that lies in one block. Offsets within the block.
-struct CachedFile::Piece {
-  Piece(std::uint64_t offset, std::uint64_t end)
-      : place(offset % kGroupSize / kBlockSize),
-        begin(offset % kBlockSize),
-        stop(std::min(kBlockSize, begin + (end - offset))),
-        next(offset + (stop - begin)) {}
-  std::uint64_t place, begin, stop;
-  std::uint64_t next;  // offset in the file where the next piece starts
-};
 
 CachedFile::CachedFile(Session& session, std::uint32_t index)
     : session_(session),
@@ -232,11 +221,7 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
   if (automatic) {
     large = large ||
             (session_.nodes() == 1 ? is_large_write(offset, length) : length >= entry_.bypass_size);
-    admit = admit && is_slow(entry_, Direction::write);
-    if (admit && large) {
-      admit = pattern_.was_just_read(offset, length) &&
-              sieving_pays(entry_, session_.ledger(), length, dirty_within(offset, length));
-    }
+    admit = admit && !large && is_slow(entry_, Direction::write);
   }
   const std::uint64_t end = offset + length;
   for (std::uint64_t at = offset; at < end;) {
@@ -255,29 +240,6 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
   }
   grow(end);
   return static_cast<ssize_t>(length);
-}
-
-std::uint64_t CachedFile::dirty_within(std::uint64_t offset, std::uint64_t length) {
-  std::uint64_t dirty = 0;
-  const std::uint64_t end = offset + length;
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t group_index = at / kGroupSize;
-    const std::uint64_t stop = std::min(end, (group_index + 1) * kGroupSize);
-    Bucket& bucket = segment_.bucket_of(index_, group_index);
-    const std::lock_guard guard(bucket.lock);
-    const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-    while (at < stop) {
-      const Piece piece(at, stop);
-      const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
-      if (slot != kNone) {
-        const auto pages = static_cast<std::uint16_t>(segment_.slot(slot).dirty_pages &
-                                                      pages_touched(piece.begin, piece.stop));
-        dirty += static_cast<std::uint64_t>(std::popcount(pages)) * kPageSize;
-      }
-      at = piece.next;
-    }
-  }
-  return std::min(dirty, length);
 }
 
 // Bytes that the cache holds dirty, or that have a record in the redo log, must go to the cache:

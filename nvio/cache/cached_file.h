@@ -36,6 +36,11 @@ class CachedFile {
   // `large`: a piece of a transfer that goes round the cache for its size.
   ssize_t read(std::uint64_t offset, void* buffer, std::size_t length, bool large = false);
   ssize_t write(std::uint64_t offset, const void* buffer, std::size_t length, bool large = false);
+  // For who reads bytes to change some of them and writes all back, as MPIs do to reach a view's
+  // small pieces (windows): bytes between the pieces may be another job's. So what the file has is
+  // read from the file, and what is written is in the file on return.
+  ssize_t read_window(std::uint64_t offset, void* buffer, std::size_t length);
+  ssize_t write_window(std::uint64_t offset, const void* buffer, std::size_t length);
   // Whether a write goes round the cache for its size, or as a long one in a stream. Asked once for
   // each write: by `write` itself, or, where several nodes share it out, before that.
   bool is_large_write(std::uint64_t offset, std::uint64_t length) {
@@ -99,7 +104,6 @@ class CachedFile {
 
  private:
   enum class Outcome : std::uint8_t { done, need_room, not_served };
-  struct Piece;
 
   bool nothing_cached() const {
     if (entry_.aside.load(std::memory_order_relaxed) != 0) return true;
@@ -120,11 +124,10 @@ class CachedFile {
                 std::uint64_t first, std::uint64_t last);
   Outcome write_group(std::uint64_t offset, const char* buffer, std::size_t length, bool admit,
                       bool last_try);
-  // How many bytes of a range lie in pages that hold dirty ones.
-  std::uint64_t dirty_within(std::uint64_t offset, std::uint64_t length);
   int fetch_descriptor();
   int write_back_descriptor();
   ssize_t write_passive(std::uint64_t offset, const char* buffer, std::size_t length);
+  void lay_over(std::uint32_t slot, std::uint64_t begin, std::uint64_t stop, char* bytes);
   bool write_direct(std::uint64_t offset, const char* buffer, std::size_t length);
   void grow(std::uint64_t end);
   int sync_locked();

@@ -75,9 +75,7 @@ ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std:
     errno = error;
     return -1;
   }
-  if (length < entry_.bypass_size || pattern_.was_just_read(offset, length)) {
-    timer.note(entry_, length);
-  }
+  if (length < entry_.bypass_size) timer.note(entry_, length);
   return static_cast<ssize_t>(length);
 }
 

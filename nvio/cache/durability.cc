@@ -110,26 +110,20 @@ int CachedFile::log_changes() {
       Slot& state = segment_.slot(slot);
       const auto changed = static_cast<std::uint16_t>(state.unlogged_pages | state.logging_pages);
       if (changed == 0) continue;
-      // A sync that was killed may have committed what it was logging.
-      const auto logged = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
       state.logging_pages = changed;
       state.unlogged_pages = 0;
       const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
       int error = 0;
-      for (std::uint64_t page = 0; page < kGroupBlocks; ++page) {
-        if ((changed >> page & 1) == 0) continue;
-        // A page with older records is logged in full: it may have been written back meanwhile.
-        const bool again = (logged >> page & 1) != 0;
-        const Bits bits = again ? segment_.valid(slot) : segment_.dirty(slot);
-        bits.each_run(page * kPageSize, (page + 1) * kPageSize, [&](std::size_t a, std::size_t b) {
-          // Zeros behind the end are valid, too: logged, they would make the file longer.
+      each_page_run(changed, [&](std::uint64_t from, std::uint64_t to) {
+        segment_.dirty(slot).each_run(from, to, [&](std::size_t a, std::size_t b) {
+          // What was cut off may be dirty still: logged, it would make the file longer.
           const std::uint64_t size = entry_.size.load();
           if (error != 0 || base + a >= size) return;
           const std::size_t length = std::min<std::uint64_t>(b - a, size - (base + a));
           error = writer.extent(base + a, segment_.block(slot) + a, length);
           bytes += length;
         });
-      }
+      });
       if (error != 0) return error;
     }
     return 0;
@@ -169,10 +163,7 @@ int CachedFile::checkpoint_locked() {
   if (const int error = start_log()) return error;
   return each_group(false, [&](Bucket&, std::uint32_t group) {
     for (const std::uint32_t slot : segment_.group(group).slot) {
-      if (slot == kNone) continue;
-      Slot& state = segment_.slot(slot);
-      state.logged_pages = state.logging_pages = 0;
-      state.unlogged_pages = state.dirty_pages;
+      if (slot != kNone) mark_unlogged(segment_, slot);
     }
     return 0;
   });

@@ -111,13 +111,14 @@ struct Group {
   Peekable<std::uint32_t> slot[kGroupBlocks];
 };
 
-// Pages are 4 KiB of the block; the byte-exact truth is in the bitmaps.
+// Pages are 4 KiB of the block; the byte-exact truth is in the bitmaps. A dirty bit says that the
+// program wrote the byte, and that the file lacks it or the redo log has a record of its page.
 struct Slot {
   std::atomic<std::uint32_t> group;        // kNone: not in use
   Peekable<std::uint8_t> place;            // which block of its group
   std::atomic<std::uint8_t> recent;        // second chance before eviction
   Peekable<std::uint16_t> valid_pages;     // wholly valid
-  Peekable<std::uint16_t> dirty_pages;     // holding at least one dirty byte
+  Peekable<std::uint16_t> dirty_pages;     // holding a byte that the file lacks
   Peekable<std::uint16_t> unlogged_pages;  // changed since the redo log's last commit
   Peekable<std::uint16_t> logging_pages;   // being written to the redo log by a sync under way
   Peekable<std::uint16_t> logged_pages;    // having records in the redo log
@@ -145,7 +146,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 9;
+constexpr std::uint32_t kSegmentVersion = 10;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

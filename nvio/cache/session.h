@@ -20,6 +20,7 @@
 #include "admission.h"
 #include "counters.h"
 #include "segment.h"
+#include "writers.h"
 
 namespace nvio {
 
@@ -39,6 +40,7 @@ class Session {
   const Settings& settings() const { return settings_; }
   Counters& counters() { return counters_; }
   Ledger& ledger() { return ledger_; }
+  Writers& writers() { return writers_; }
   std::uint32_t nodes() const { return settings_.nodes; }
   const std::string& folder() const { return folder_; }
   // A sentence for the user about how the session began; mostly empty.
@@ -98,6 +100,7 @@ class Session {
   std::unique_ptr<Segment> segment_;
   Counters counters_;
   Ledger ledger_;
+  Writers writers_;
   std::mutex mutex_;  // guards the tables below
   std::array<std::unique_ptr<CachedFile>, kMaxFiles> files_;
   std::array<std::uint32_t, kMaxFiles> handles_{};

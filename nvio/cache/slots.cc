@@ -8,6 +8,13 @@ std::uint16_t page_range(std::uint64_t first, std::uint64_t stop) {
   return static_cast<std::uint16_t>(((1U << (stop - first)) - 1U) << first);
 }
 
+// But for these pages.
+void forget_written(Segment& segment, std::uint32_t slot, std::uint16_t but) {
+  Bits dirty = segment.dirty(slot);
+  each_page_run(static_cast<std::uint16_t>(~but),
+                [&](std::uint64_t from, std::uint64_t to) { dirty.clear(from, to); });
+}
+
 }  // namespace
 
 std::uint16_t pages_touched(std::uint64_t begin, std::uint64_t end) {
@@ -47,11 +54,26 @@ void mark_dirty(Segment& segment, std::uint32_t slot, std::uint64_t begin, std::
   state.unlogged_pages |= touched;
 }
 
+void mark_rewritten(Segment& segment, std::uint32_t slot, std::uint64_t begin, std::uint64_t end) {
+  mark_valid(segment, slot, begin, end);
+  Slot& state = segment.slot(slot);
+  state.unlogged_pages |= static_cast<std::uint16_t>(pages_touched(begin, end) &
+                                                     (state.logged_pages | state.logging_pages));
+}
+
 void mark_clean(Segment& segment, std::uint32_t slot) {
   Slot& state = segment.slot(slot);
   state.dirty_pages = 0;
-  state.unlogged_pages &= static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
-  segment.dirty(slot).clear(0, kBlockSize);
+  const auto recorded = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
+  state.unlogged_pages &= recorded;
+  forget_written(segment, slot, recorded);
+}
+
+void mark_unlogged(Segment& segment, std::uint32_t slot) {
+  Slot& state = segment.slot(slot);
+  state.logged_pages = state.logging_pages = 0;
+  state.unlogged_pages = state.dirty_pages;
+  forget_written(segment, slot, state.dirty_pages);
 }
 
 void cut(Segment& segment, std::uint32_t slot, std::uint64_t begin) {

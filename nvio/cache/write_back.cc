@@ -1,8 +1,7 @@
-// From the cache to the file: what is dirty, as few and as long writes as it pays to make.
+// From the cache to the file: what is dirty, in runs as long as it is.
 #include <fcntl.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -23,30 +22,23 @@ std::vector<Run> dirty_runs(Segment& segment, const Group& group) {
   std::vector<Run> runs;
   for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
     const std::uint32_t slot = group.slot[place];
-    if (slot == kNone || segment.slot(slot).dirty_pages == 0) continue;
-    segment.dirty(slot).each_run(0, kBlockSize, [&](std::uint64_t a, std::uint64_t b) {
-      const Run run{place * kBlockSize + a, place * kBlockSize + b};
-      if (!runs.empty() && runs.back().end == run.begin) {
-        runs.back().end = run.end;
-      } else {
-        runs.push_back(run);
-      }
+    if (slot == kNone) continue;
+    each_page_run(segment.slot(slot).dirty_pages, [&](std::uint64_t from, std::uint64_t to) {
+      segment.dirty(slot).each_run(from, to, [&](std::uint64_t a, std::uint64_t b) {
+        const Run run{place * kBlockSize + a, place * kBlockSize + b};
+        if (!runs.empty() && runs.back().end == run.begin) {
+          runs.back().end = run.end;
+        } else {
+          runs.push_back(run);
+        }
+      });
     });
   }
   return runs;
 }
 
-// Copies a run's bytes together from the blocks it lies in.
-void gather(Segment& segment, const Group& group, const Run& run, char* target) {
-  for (std::uint64_t at = run.begin; at < run.end;) {
-    const std::uint64_t stop = std::min(run.end, (at / kBlockSize + 1) * kBlockSize);
-    const char* block = segment.block(group.slot[at / kBlockSize]);
-    std::memcpy(target + (at - run.begin), block + at % kBlockSize, stop - at);
-    at = stop;
-  }
-}
-
-bool write_run(Segment& segment, const Group& group, const Run& run, int fd) {
+// Returns 0 or an errno value.
+int write_run(Segment& segment, const Group& group, const Run& run, int fd) {
   iovec vectors[kGroupBlocks];
   int used = 0;
   for (std::uint64_t at = run.begin; at < run.end;) {
@@ -56,7 +48,7 @@ bool write_run(Segment& segment, const Group& group, const Run& run, int fd) {
     at = stop;
   }
   const std::uint64_t offset = group.index * kGroupSize + run.begin;
-  return write_vectors_fully(fd, vectors, used, static_cast<off_t>(offset)) >= 0;
+  return write_vectors_fully(fd, vectors, used, static_cast<off_t>(offset)) >= 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -73,49 +65,28 @@ int CachedFile::write_back_descriptor() {
   return write_back_fd_.load();
 }
 
-// Many small runs cost a call each; reading the whole span, laying the runs over it and writing it
-// costs two long transfers. The latter is safe because a MiB belongs to one node, and nobody else
-// of the job can write into it while its lock is held.
+// The program's bytes and no others: what lies between them may be another job's, which writes
+// there meanwhile. Runs are written while the group's lock is held, or an older byte could come
+// after a newer one; several at a time where there are many, since a file system far away takes
+// them so.
 int CachedFile::write_back_group(std::uint32_t group_index) {
+  constexpr std::size_t kMany = 8;
   const Group& group = segment_.group(group_index);
   const std::vector<Run> runs = dirty_runs(segment_, group);
   if (runs.empty()) return 0;
   const int fd = write_back_descriptor();
   if (fd < 0) return -fd;
-  const Run span{runs.front().begin, runs.back().end};
-  const std::uint64_t base = group.index * kGroupSize;
-
-  constexpr double kBytesPerSecond = 500e6;
-  constexpr double kUnknownCall = 300e-6;
-  const double measured = entry_.write_seconds.load(std::memory_order_relaxed);
-  const double call = entry_.write_samples.load() > 0 ? measured : kUnknownCall;
-  const double in_pieces = static_cast<double>(runs.size()) * call;
-  const double as_one = 2 * (static_cast<double>(span.end - span.begin) / kBytesPerSecond + call);
-
-  bool done = true;
-  if (runs.size() > 1 && read_fd_ >= 0 && as_one < in_pieces) {
-    static thread_local std::vector<char> whole;
-    whole.resize(kGroupSize);
-    const std::uint64_t length = span.end - span.begin;
-    ssize_t got = 0;
-    if (base + span.begin < entry_.real_size.load()) {
-      got = read_fully(read_fd_, whole.data(), length, static_cast<off_t>(base + span.begin));
-    }
-    if (got >= 0) {
-      std::memset(whole.data() + got, 0, length - static_cast<std::uint64_t>(got));
-      for (const Run& run : runs) gather(segment_, group, run, &whole[run.begin - span.begin]);
-      done = write_fully(fd, whole.data(), length, static_cast<off_t>(base + span.begin)) >= 0;
-    } else {
-      done = false;
-    }
+  const auto write_one = [&](std::size_t i) { return write_run(segment_, group, runs[i], fd); };
+  int error = 0;
+  if (runs.size() < kMany) {
+    for (std::size_t i = 0; i < runs.size() && error == 0; ++i) error = write_one(i);
   } else {
-    for (const Run& run : runs) done = done && write_run(segment_, group, run, fd);
+    error = session_.writers().all(runs.size(), write_one);
   }
   // Set before the bytes count as clean: a sync in between must know that the file was written.
-  const int error = errno;
   entry_.direct_writes.store(kWritten);
-  if (!done) return error != 0 ? error : EIO;
-  raise_to(entry_.real_size, base + span.end);
+  if (error != 0) return error;
+  raise_to(entry_.real_size, group.index * kGroupSize + runs.back().end);
   for (const std::uint32_t slot : group.slot) {
     if (slot != kNone && segment_.slot(slot).dirty_pages != 0) mark_clean(segment_, slot);
   }

@@ -144,6 +144,8 @@ bool serve(MPI_File fh, int access, bool explicit_offset, MPI_Offset offset, con
   return true;
 }
 
+bool is_named(const char* part) { return std::strstr(name_of_call(g_index), part) != nullptr; }
+
 // The MPI was initialised, with this result.
 int initialised(int result) {
   if (result != MPI_SUCCESS || Recorder::the() != nullptr) return result;
@@ -167,10 +169,15 @@ Nested::Nested(std::size_t index) : outermost_(g_depth++ == 0) {
 
 Nested::~Nested() {
   --g_depth;
-  if (outermost_) end_recorded();
+  if (!outermost_) return;
+  end_call();
+  end_recorded();
 }
 
-void count_passed() { count_passed(g_index); }
+void count_passed() {
+  count_passed(g_index);
+  if (is_named("write") || is_named("preallocate")) begin_writing_call();
+}
 
 void settle(MPI_File fh) {
   count_passed();
@@ -179,6 +186,8 @@ void settle(MPI_File fh) {
   }
   Handle* handle = find_handle(fh);
   if (handle == nullptr) return;
+  // The MPI goes on with it in whatever call comes next, till the program waits for it.
+  if (is_named("iwrite") && is_named("_all")) handle->file->expect_windows();
   const std::lock_guard guard(handle->pointer);
   if (handle->ahead) mpi_functions().file_seek(fh, handle->position, MPI_SEEK_SET);
   handle->known = handle->ahead = false;

@@ -35,7 +35,7 @@ Service::~Service() {
 bool Service::serve_at_once(const Request& request, ServedFile& file,
                             std::span<const std::byte> payload, Reply& reply,
                             std::span<std::byte> room) {
-  if ((request.flags & kLarge) != 0) return false;
+  if ((request.flags & (kLarge | kWindow)) != 0) return false;
   if (request.operation == Operation::read) {
     if (!file.is_home) file.cached->know_size(request.size);
     if (!file.cached->try_read(request.offset, room.data(), request.length)) return false;
@@ -73,21 +73,28 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
   CachedFile& cached = *file->cached;
   FileEntry& entry = cached.entry();
   const bool large = (request.flags & kLarge) != 0;
+  const bool window = (request.flags & kWindow) != 0;
   switch (request.operation) {
     case Operation::read: {
       if (!file->is_home) cached.know_size(request.size);
       answer.resize(request.length);
-      const ssize_t done = cached.read(request.offset, answer.data(), request.length, large);
+      const ssize_t done = window
+                               ? cached.read_window(request.offset, answer.data(), request.length)
+                               : cached.read(request.offset, answer.data(), request.length, large);
       reply.error = as_error(done);
       answer.resize(static_cast<std::size_t>(std::max<ssize_t>(done, 0)));
       reply.value = answer.size();
       break;
     }
     case Operation::write: {
-      const ssize_t done =
-          (file->access & kWrites) == 0
-              ? (errno = EBADF, -1)
-              : cached.write(request.offset, payload.data(), payload.size(), large);
+      ssize_t done = -1;
+      if ((file->access & kWrites) == 0) {
+        errno = EBADF;
+      } else if (window) {
+        done = cached.write_window(request.offset, payload.data(), payload.size());
+      } else {
+        done = cached.write(request.offset, payload.data(), payload.size(), large);
+      }
       reply.error = as_error(done);
       reply.value = static_cast<std::uint64_t>(std::max<ssize_t>(done, 0));
       break;

@@ -180,6 +180,7 @@ int JobFile::truncate(std::uint64_t size) {
 // --- what survives -----------------------------------------------------------------------------
 
 int JobFile::sync() {
+  expects_windows_.store(false, std::memory_order_relaxed);
   int first = drain_queue();
   const int own = broken_.load() != 0 ? broken_.load() : cached_.sync();
   if (first == 0) first = own;

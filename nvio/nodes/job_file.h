@@ -38,6 +38,12 @@ class JobFile {
 
   ssize_t read(std::uint64_t offset, void* buffer, std::size_t length);
   ssize_t write(std::uint64_t offset, const void* buffer, std::size_t length);
+  // The same of a window (cache/cached_file.h).
+  ssize_t read_window(std::uint64_t offset, void* buffer, std::size_t length);
+  ssize_t write_window(std::uint64_t offset, const void* buffer, std::size_t length);
+  // From now on, till the next sync, any transfer that the MPI makes may be one of a window.
+  void expect_windows() { expects_windows_.store(true, std::memory_order_relaxed); }
+  bool expects_windows() const { return expects_windows_.load(std::memory_order_relaxed); }
   // The same, but returns before it is done. Other processes see the bytes after this one's next
   // sync or close, which also tells what went wrong; this process sees them at once.
   ssize_t write_later(std::uint64_t offset, const void* buffer, std::size_t length);
@@ -71,12 +77,14 @@ class JobFile {
   bool is_routed() const;
   std::uint32_t owner(std::uint64_t group) const;
   ssize_t read_now(std::uint64_t offset, void* buffer, std::size_t length);
-  ssize_t routed_read(std::uint64_t offset, char* buffer, std::size_t length);
-  ssize_t routed_write(std::uint64_t offset, const char* buffer, std::size_t length);
+  // `flags` of the requests (wire.h), also for the part that is done here.
+  ssize_t routed_read(std::uint64_t offset, char* buffer, std::size_t length, std::uint16_t flags);
+  ssize_t routed_write(std::uint64_t offset, const char* buffer, std::size_t length,
+                       std::uint16_t flags);
   ssize_t read_at(std::uint32_t node, std::uint64_t offset, char* buffer, std::size_t length,
-                  bool large);
+                  std::uint16_t flags);
   ssize_t write_at(std::uint32_t node, std::uint64_t offset, const char* buffer, std::size_t length,
-                   bool large);
+                   std::uint16_t flags);
   int tell_size(std::uint64_t end);
   int activate();
   int open_at(std::uint32_t node, bool routed, Reply& reply);
@@ -105,6 +113,7 @@ class JobFile {
   std::vector<std::atomic<std::uint8_t>> unsynced_;   // nodes written to since the last sync
   std::vector<std::atomic<std::uint8_t>> unwritten_;  // and since the last write-back
   std::atomic<bool> activating_{false};
+  std::atomic<bool> expects_windows_{false};
   std::mutex queueing_;  // guards making the queue
   std::unique_ptr<WriteQueue> queue_;
   std::atomic<WriteQueue*> queued_{nullptr};

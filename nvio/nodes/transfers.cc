@@ -34,13 +34,29 @@ ssize_t JobFile::read_now(std::uint64_t offset, void* buffer, std::size_t length
     errno = error;
     return -1;
   }
-  if (is_routed()) return routed_read(offset, static_cast<char*>(buffer), length);
+  if (is_routed()) {
+    const bool large = length >= cached_.entry().bypass_size;
+    return routed_read(offset, static_cast<char*>(buffer), length, large ? kLarge : 0);
+  }
   const ssize_t done = cached_.read_plain(offset, buffer, length);
   if (cached_.is_plain() && cached_.wants_cache()) activate();
   return done;
 }
 
-ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t length) {
+// What another job has appended counts, too: the MPI would take it for absent, and write over it.
+ssize_t JobFile::read_window(std::uint64_t offset, void* buffer, std::size_t length) {
+  wait_for_overlap(0, INT64_MAX);
+  if (nodes_ == 1) return cached_.read_window(offset, buffer, length);
+  if (broken_.load() != 0 || !is_routed()) return read_now(offset, buffer, length);
+  if (const int error = tell_size(cached_.real_file_size())) {
+    errno = error;
+    return -1;
+  }
+  return routed_read(offset, static_cast<char*>(buffer), length, kWindow);
+}
+
+ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t length,
+                             std::uint16_t flags) {
   FileEntry& entry = cached_.entry();
   std::uint64_t known = home_ == node_ ? cached_.size() : entry.confirmed.load();
   if (offset + length > known && home_ != node_) known = size();
@@ -50,18 +66,19 @@ ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t len
   }
   if (offset >= known) return 0;
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, known - offset));
-  const bool large = length >= entry.bypass_size;
   const std::uint64_t end = offset + length;
   for (std::uint64_t at = offset; at < end;) {
     const std::uint64_t group = at / kGroupSize;
     const std::uint64_t stop = std::min(end, (group + 1) * kGroupSize);
     const std::uint32_t node = owner(group);
+    char* to = buffer + (at - offset);
     ssize_t done = 0;
     if (node == node_) {
       if (home_ != node_) cached_.know_size(known);
-      done = cached_.read(at, buffer + (at - offset), stop - at, large);
+      done = flags == kWindow ? cached_.read_window(at, to, stop - at)
+                              : cached_.read(at, to, stop - at, flags == kLarge);
     } else {
-      done = read_at(node, at, buffer + (at - offset), stop - at, large);
+      done = read_at(node, at, to, stop - at, flags);
     }
     if (done < 0) return -1;
     at += static_cast<std::uint64_t>(done);
@@ -71,10 +88,10 @@ ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t len
 }
 
 ssize_t JobFile::read_at(std::uint32_t node, std::uint64_t offset, char* buffer, std::size_t length,
-                         bool large) {
+                         std::uint16_t flags) {
   Request request{};
   request.operation = Operation::read;
-  request.flags = large ? kLarge : 0;
+  request.flags = flags;
   request.offset = offset;
   request.length = length;
   request.size = offset + length;
@@ -108,11 +125,21 @@ ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t
       return *done;
     }
   }
-  return routed_write(offset, static_cast<const char*>(buffer), length);
+  const bool large = cached_.is_large_write(offset, length);
+  return routed_write(offset, static_cast<const char*>(buffer), length, large ? kLarge : 0);
 }
 
-ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::size_t length) {
-  const bool large = cached_.is_large_write(offset, length);
+ssize_t JobFile::write_window(std::uint64_t offset, const void* buffer, std::size_t length) {
+  wait_for_overlap(offset, length);
+  if (nodes_ == 1) return cached_.write_window(offset, buffer, length);
+  if (broken_.load() != 0 || length == 0 || !cached_.can_write_back() || !is_routed()) {
+    return write_now(offset, buffer, length);
+  }
+  return routed_write(offset, static_cast<const char*>(buffer), length, kWindow);
+}
+
+ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::size_t length,
+                              std::uint16_t flags) {
   const std::uint64_t end = offset + length;
   std::uint64_t at = offset;
   while (at < end) {
@@ -120,8 +147,13 @@ ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::siz
     const std::uint64_t stop = std::min(end, (group + 1) * kGroupSize);
     const std::uint32_t node = owner(group);
     const char* from = buffer + (at - offset);
-    const ssize_t done = node == node_ ? cached_.write(at, from, stop - at, large)
-                                       : write_at(node, at, from, stop - at, large);
+    ssize_t done = 0;
+    if (node != node_) {
+      done = write_at(node, at, from, stop - at, flags);
+    } else {
+      done = flags == kWindow ? cached_.write_window(at, from, stop - at)
+                              : cached_.write(at, from, stop - at, flags == kLarge);
+    }
     if (done <= 0) break;
     at += static_cast<std::uint64_t>(done);
     if (at < stop) break;
@@ -139,12 +171,12 @@ ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::siz
 }
 
 ssize_t JobFile::write_at(std::uint32_t node, std::uint64_t offset, const char* buffer,
-                          std::size_t length, bool large) {
+                          std::size_t length, std::uint16_t flags) {
   unsynced_[node].store(1, std::memory_order_relaxed);
   unwritten_[node].store(1, std::memory_order_relaxed);
   Request request{};
   request.operation = Operation::write;
-  request.flags = large ? kLarge : 0;
+  request.flags = flags;
   request.offset = offset;
   Reply reply{};
   if (const int error = ask(node, request, reply, bytes_of(buffer, length))) {

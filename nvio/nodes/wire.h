@@ -64,7 +64,8 @@ enum class Operation : std::uint16_t {
 
 constexpr std::uint16_t kLarge = 1;   // a piece of a transfer that is large as a whole
 constexpr std::uint16_t kRouted = 2;  // open: the job does not go to the file plainly any more
-constexpr std::uint16_t kKnownFlags = kLarge | kRouted;
+constexpr std::uint16_t kWindow = 4;  // read or write: what CachedFile calls a window
+constexpr std::uint16_t kKnownFlags = kLarge | kRouted | kWindow;
 
 struct Request {
   std::uint32_t magic;

@@ -19,7 +19,9 @@ namespace {
 
 thread_local bool g_remember = false;
 thread_local std::vector<int> g_opened;
-int* (*g_inside)() = nullptr;  // the loader's
+int* (*g_inside)() = nullptr;          // the loader's
+thread_local bool g_writing = false;   // in a call that writes
+thread_local bool g_has_read = false;  // and reads
 
 // A table with an entry a descriptor, never freed: the process's one.
 template <typename Entry>
@@ -34,7 +36,10 @@ ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
     return -1;
   }
   if (file == nullptr) return real().pread(fd, buffer, length, offset);
-  return file->read(static_cast<std::uint64_t>(offset), buffer, length);
+  const auto at = static_cast<std::uint64_t>(offset);
+  if (!g_writing && !file->expects_windows()) return file->read(at, buffer, length);
+  g_has_read = true;
+  return file->read_window(at, buffer, length);
 }
 
 ssize_t write_at(int fd, const void* buffer, std::size_t length, off_t offset) {
@@ -44,7 +49,9 @@ ssize_t write_at(int fd, const void* buffer, std::size_t length, off_t offset) {
     return -1;
   }
   if (file == nullptr) return real().pwrite(fd, buffer, length, offset);
-  return file->write(static_cast<std::uint64_t>(offset), buffer, length);
+  const auto at = static_cast<std::uint64_t>(offset);
+  const bool window = (g_writing && g_has_read) || file->expects_windows();
+  return window ? file->write_window(at, buffer, length) : file->write(at, buffer, length);
 }
 
 off_t size_of(int fd) {
@@ -121,6 +128,9 @@ constexpr PosixHooks kHooks{
 };
 
 }  // namespace
+
+void begin_writing_call() { g_writing = true; }
+void end_call() { g_writing = g_has_read = false; }
 
 Inside::Inside() : depth_(*g_inside()) { ++depth_; }
 

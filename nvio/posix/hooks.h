@@ -27,6 +27,11 @@ class Inside {
   int& depth_;
 };
 
+// What the calling thread's call of MPI-IO does to a file: an MPI that reads in a call that writes
+// does so to change what it read and write it back, bytes between the program's included.
+void begin_writing_call();
+void end_call();
+
 class Process {
  public:
   // Never destroyed: calls may come in until the process is gone.

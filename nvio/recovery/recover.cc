@@ -9,7 +9,7 @@
 #include <cstring>
 #include <optional>
 
-#include "../cache/segment.h"
+#include "../cache/slots.h"
 #include "../posix/real.h"
 #include "store_folder.h"
 #include "target.h"
@@ -51,21 +51,18 @@ void each_latest(Segment& segment, std::uint32_t file, Visit&& visit) {
       const Slot& state = segment.slot(slot);
       // A group that was taken and not yet filled in names slots of others.
       if (state.group.load() != i || state.place != place) continue;
-      const auto logged = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
-      const auto pages = static_cast<std::uint16_t>(state.dirty_pages | logged);
+      // The log, just replayed, may be older than what was written back of its pages.
+      const auto pages =
+          static_cast<std::uint16_t>(state.dirty_pages | state.logged_pages | state.logging_pages);
       const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
-      for (std::uint64_t page = 0; page < kBlockSize / kPageSize; ++page) {
-        if ((pages >> page & 1) == 0) continue;
-        // The log, just replayed, may be older than what was written back of its pages.
-        const Bits bits = (logged >> page & 1) != 0 ? segment.valid(slot) : segment.dirty(slot);
-        bits.each_run(page * kPageSize, (page + 1) * kPageSize,
-                      [&](std::size_t from, std::size_t to) {
-                        const std::uint64_t offset = base + from;
-                        if (offset >= size) return;
-                        visit(offset, segment.block(slot) + from,
-                              std::min<std::uint64_t>(to - from, size - offset));
-                      });
-      }
+      each_page_run(pages, [&](std::uint64_t first, std::uint64_t last) {
+        segment.dirty(slot).each_run(first, last, [&](std::size_t from, std::size_t to) {
+          const std::uint64_t offset = base + from;
+          if (offset >= size) return;
+          visit(offset, segment.block(slot) + from,
+                std::min<std::uint64_t>(to - from, size - offset));
+        });
+      });
     }
   }
 }

@@ -82,9 +82,11 @@ void Target::finish(std::uint64_t size) {
   if (fd_ < 0 || options_.dry_run) return;
   write_out();
   struct stat status {};
-  // Bytes at the end that were never written are a hole that the size alone makes.
+  // Bytes at the end that were never written are a hole that the size alone makes. Not by ftruncate
+  // where it can be helped: another job may be appending.
   const bool done = real().fstat(fd_, &status) == 0 &&
                     (static_cast<std::uint64_t>(status.st_size) >= size ||
+                     fallocate(fd_, 0, static_cast<off_t>(size - 1), 1) == 0 ||
                      real().ftruncate(fd_, static_cast<off_t>(size)) == 0) &&
                     real().fsync(fd_) == 0;
   if (!done && line_.problem.empty()) line_.problem = failed("cannot make it durable");

@@ -67,10 +67,10 @@ TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
       const auto what = random() % 100;
       if (what < 10) {  // as data sieving does: read, change a part, write back
         std::string window(random_length(random), '\0');
-        ASSERT_GE(file->read(offset, window.data(), window.size()), 0);
+        ASSERT_GE(file->read_window(offset, window.data(), window.size()), 0);
         window[random() % window.size()] = static_cast<char>(random());
         model.write(offset, window);
-        ASSERT_EQ(file->write(offset, window.data(), window.size()),
+        ASSERT_EQ(file->write_window(offset, window.data(), window.size()),
                   static_cast<ssize_t>(window.size()));
       } else if (what < 50) {
         const std::string data = random_string(random, random_length(random));
@@ -104,58 +104,6 @@ TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
     session.reset();
     EXPECT_FALSE(fs::exists(folder())) << "the last process takes the store away";
   }
-}
-
-// A window of data sieving is as long as what goes round the cache, and is kept all the same: other
-// ranks read and write it again.
-TEST_F(CachedFileTest, KeepsWhatIsWrittenBackAfterItWasRead) {
-  constexpr std::size_t kWindow = 512 << 10;
-  settings_.file.admit = Admit::automatic;
-  settings_.capacity = 16 << 20;
-  std::ofstream(path_, std::ios::binary) << std::string(4 * kWindow, 'a');
-  auto session = join();
-  const int fd = open_file();
-  CachedFile* file = session->acquire(fd, path_, settings_.file);
-  ASSERT_NE(file, nullptr);
-  seem_slow(*file);
-  std::string window(kWindow, 'b');
-  ASSERT_EQ(file->write(0, window.data(), kWindow), static_cast<ssize_t>(kWindow));  // now active
-  const Counters& counters = session->counters();
-  ASSERT_EQ(file->write(kWindow, window.data(), kWindow), static_cast<ssize_t>(kWindow));
-  EXPECT_EQ(counters.writes_cached, 0U) << "nobody read it before";
-
-  ASSERT_EQ(file->read(2 * kWindow, window.data(), kWindow), static_cast<ssize_t>(kWindow));
-  window[7] = 'c';
-  ASSERT_EQ(file->write(2 * kWindow, window.data(), kWindow), static_cast<ssize_t>(kWindow));
-  EXPECT_EQ(counters.writes_cached, kWindow / kBlockSize);
-  EXPECT_EQ(file_content()[2 * kWindow + 7], 'a');
-  const auto direct = counters.reads_direct.load();
-  std::string again(kWindow, ' ');
-  ASSERT_EQ(file->read(2 * kWindow, again.data(), kWindow), static_cast<ssize_t>(kWindow));
-  EXPECT_TRUE(again == window);
-  EXPECT_EQ(counters.reads_direct, direct);
-  EXPECT_EQ(session->release(file), 0);
-  ::close(fd);
-  EXPECT_EQ(file_content()[2 * kWindow + 7], 'c');
-}
-
-// Windows that never come again may cost a fixed sum and a small share of what they take.
-TEST_F(CachedFileTest, StopsKeepingWindowsThatDoNotComeAgain) {
-  auto session = join();
-  const int fd = open_file();
-  CachedFile* file = session->acquire(fd, path_, settings_.file);
-  Ledger& ledger = session->ledger();
-  constexpr int kWindows = 20000;
-  int kept = 0;
-  for (int i = 0; i < kWindows; ++i) kept += sieving_pays(file->entry(), ledger, 512 << 10, 0);
-  EXPECT_GT(kept, 0);
-  EXPECT_LT(kept, kWindows / 10);
-  EXPECT_FALSE(sieving_pays(file->entry(), ledger, 512 << 10, 0) &&
-               sieving_pays(file->entry(), ledger, 512 << 10, 0));
-  for (int i = 0; i < kWindows; ++i) sieving_pays(file->entry(), ledger, 512 << 10, 512 << 10);
-  EXPECT_TRUE(sieving_pays(file->entry(), ledger, 512 << 10, 0)) << "they do come again";
-  EXPECT_EQ(session->release(file), 0);
-  ::close(fd);
 }
 
 // A process that is killed at a random moment, and what recovery makes of its store.
