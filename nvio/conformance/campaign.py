@@ -3,12 +3,15 @@
 
     campaign.py same  --build DIR [--own 100] [--mpi4py 100] [--suites 10] [--minutes M]
     campaign.py crash --build DIR [--points 10000] [--kills 200] [--minutes M]
+    campaign.py beside --build DIR [--pairs 1000] --data ext4=FOLDER --data glusterfs=FOLDER
 
 `same`: whatever passes with plain MPI passes under nvio: our own random programs (conformance/
 compare.py; on one, two and four simulated nodes in turns), mpi4py's I/O tests, and the parallel
 tests of HDF5 and PnetCDF (conformance/run), so many times each, on both MPIs. `crash`: simulated
 crash points, as many of one log (nvio-tests) as of jobs on several nodes (nvio-crash-tests), and
-kill -9 of a rank (conformance/killed.py).
+kill -9 of a rank (conformance/killed.py). `beside`: so many pairs of random programs on each MPI, of
+two jobs that write disjoint bytes of one file at once (conformance/neighbours.py), on the file systems
+that --data names, in turns.
 
 Parts of different kinds run beside each other (--jobs): MPI's launchers and time slices leave a
 processor idle for half of the time. Each part is a line of BUILD/campaign-NAME.ndjson once it has
@@ -204,6 +207,37 @@ def crash_parts(options: argparse.Namespace) -> Iterator[Part]:
         )
 
 
+PAIRS_A_PART = 10
+
+
+def pairs(build: Path, mpi: str, folder: Path, first: int, extra: list[str]) -> Outcome:
+    """Pairs of jobs that share a file."""
+    seeds = f"{first}:{first + PAIRS_A_PART}"
+    options = ["--build", str(build), "--mpi", mpi, "--seeds", seeds, "--data", str(folder)]
+    said = python("neighbours.py", *options, *extra)
+    counts = re.search(r"(\d+) pairs of programs, (\d+) without an oracle, (\d+) failures", said)
+    if counts is None or counts[3] != "0":
+        tell_failure(build, said)
+    if counts is None:
+        return {"failed": 1}
+    tried, skipped, failed = (int(count) for count in counts.groups())
+    return {"passed": tried - skipped - failed, "skipped": skipped, "failed": failed}
+
+
+def beside_parts(options: argparse.Namespace) -> Iterator[Part]:
+    """Both MPIs on each file system; a lane a file system."""
+    build, extra = options.build, [word for pair in options.set for word in ("--set", pair)]
+    folders = [pair.split("=", 1) for pair in options.data]
+    for turn, first in enumerate(range(0, options.pairs, PAIRS_A_PART)):
+        for number, mpi in enumerate(sorted(LAUNCHERS)):
+            name, folder = folders[(turn + number) % len(folders)]
+            one = partial(pairs, build, mpi, Path(folder), first, extra)
+            yield Part(f"{name}/{mpi}/{first}", one)
+
+
+PARTS = {"same": same_parts, "crash": crash_parts, "beside": beside_parts}
+
+
 def digest_of(build: Path, settings: list[str]) -> str:
     """Of what a campaign tries: the build's programs and libraries, and what they are set to.
 
@@ -314,7 +348,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("campaign", choices=["same", "crash"])
+    parser.add_argument("campaign", choices=list(PARTS))
     parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
     parser.add_argument("--own", type=int, default=100, help="random programs on each MPI")
     parser.add_argument("--mpi4py", type=int, default=100, help="passes over mpi4py's I/O tests")
@@ -323,6 +357,10 @@ def arguments() -> argparse.Namespace:
         "--points", type=int, default=10000, help="simulated crash points of each kind"
     )
     parser.add_argument("--kills", type=int, default=200, help="kill -9 of a rank")
+    parser.add_argument("--pairs", type=int, default=1000, help="of jobs, on each MPI")
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="NAME=FOLDER", help="where pairs' files lie"
+    )
     parser.add_argument("--minutes", type=float, help="start no part after so long")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="kinds of parts at once"
@@ -339,12 +377,15 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Go on with a campaign, and write down how it stands."""
     options = arguments()
+    if options.campaign == "beside" and not options.data:
+        say("campaign.py: beside needs a folder: --data NAME=FOLDER")
+        return 2
     options.build = options.build.resolve()
     stem = options.build / f"campaign-{options.name or options.campaign}"
     log = stem.with_suffix(".ndjson")
     if options.again:
         log.unlink(missing_ok=True)
-    parts = list((same_parts if options.campaign == "same" else crash_parts)(options))
+    parts = list(PARTS[options.campaign](options))
     digest = digest_of(options.build, options.set)
     leave_on_sigterm()
     shown: Callable[[dict[str, Any]], str] = json.dumps if options.json else words_of
