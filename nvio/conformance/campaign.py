@@ -9,9 +9,9 @@
 compare.py; on one, two and four simulated nodes in turns), mpi4py's I/O tests, and the parallel
 tests of HDF5 and PnetCDF (conformance/run), so many times each, on both MPIs. `crash`: simulated
 crash points, as many of one log (nvio-tests) as of jobs on several nodes (nvio-crash-tests), and
-kill -9 of a rank (conformance/killed.py). `beside`: so many pairs of random programs on each MPI, of
-two jobs that write disjoint bytes of one file at once (conformance/neighbours.py), on the file systems
-that --data names, in turns.
+kill -9 of a rank (conformance/killed.py). `beside`: so many pairs of random programs on each MPI,
+of two jobs that write disjoint bytes of one file at once (conformance/neighbours.py), on the file
+systems that --data names, in turns.
 
 Parts of different kinds run beside each other (--jobs): MPI's launchers and time slices leave a
 processor idle for half of the time. Each part is a line of BUILD/campaign-NAME.ndjson once it has

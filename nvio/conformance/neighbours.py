@@ -5,10 +5,10 @@
 
 Random programs (neighbours.cc), both under nvio, or, for every other pair of seeds, one of them
 without. Meanwhile this process keeps writing the gaps between the jobs' bytes, each time with
-another value (under a lock where the jobs write through views: ROMIO locks what it reads and writes
-back there). At the end each extent must hold what its job wrote last, and each gap at all times what
-we did: else somebody wrote bytes that no program wrote. Programs in which that goes wrong without
-nvio too are told apart.
+another value (under a lock where the jobs write through views: ROMIO locks what it reads and
+writes back there). At the end each extent must hold what its job wrote last, and each gap at all
+times what we did: else somebody wrote bytes that no program wrote. Programs in which that goes
+wrong without nvio too are told apart.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Gaps(threading.Thread):
 
     def run(self) -> None:
         """Write one gap after the other, each time with the count of writes so far."""
-        order = random.Random(0)
+        order = random.Random(0)  # noqa: S311 - no secret
         descriptor = os.open(self.path, os.O_RDWR)
         try:
             while not self.enough.is_set():
@@ -123,7 +123,7 @@ def wrong_bytes(
     settings: list[dict[str, str] | None],
     timeout: float,
 ) -> list[str]:
-    """Run both jobs, each with these settings (None: without nvio); sentences about what is wrong."""
+    """Run both jobs, each with these settings (None: without nvio); what is wrong afterwards."""
     with tempfile.TemporaryDirectory(dir=data) as name, tempfile.TemporaryDirectory() as temporary:
         folder, path = Path(name), Path(name) / "file"
         extents = deal_of(launch, seed, folder, timeout)
@@ -187,7 +187,7 @@ def settings_of_pair(seed: int, session: str, more: dict[str, str]) -> list[dict
 
 def try_pair(launch: Launch, seed: int, steps: int, data: Path, more: dict[str, str],
              timeout: float) -> bool | None:  # fmt: skip
-    """Whether a seed's programs leave the right bytes; None where they do not without nvio either."""
+    """Whether a seed's programs leave the right bytes; None: not without nvio either."""
     session = session_of(more, seed)
     settings = settings_of_pair(seed, session, more)
     try:

@@ -1,4 +1,4 @@
-"""C1 and C6: nvio's own long campaigns, of sameness and of crashes.
+"""C1, C6 and C13: nvio's own long campaigns: sameness, crashes, jobs beside each other.
 
 They resume: what a campaign has done in this build is not done again.
 """
@@ -6,23 +6,30 @@ They resume: what a campaign has done in this build is not done again.
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from tare import process
 from tare.claims import Claim, Result, Workshop
+from tare.claims.site import site_for
 from tare.command import Command
+from tare.filesystems import named
 from tare.stats.bounds import Kept
 
 _PART_S = 3600.0
 """The longest part of a campaign: all simulated crash points, or a suite with its building."""
 _POINTS, _KILLS = 10_000, 200
+_PAIRS = 1_000
+_ORACLES = 0.95
+"""The least share of pairs in which plain MPI itself left the right bytes."""
 
 
-def _campaign(workshop: Workshop, name: str, takes: str) -> dict[str, Any]:
+def _campaign(workshop: Workshop, name: str, takes: str, *more: str) -> dict[str, Any]:
     workshop.say(f"nvio's campaign '{name}': {takes}; it goes on where it stopped")
     script = workshop.home / "nvio/conformance/campaign.py"
     build = str(workshop.programs / "nvio")
-    argv = (sys.executable, str(script), name, "--build", build, "--json")
+    argv = (sys.executable, str(script), name, "--build", build, "--json", *more)
     with process.start(Command(argv)) as running:
         while "result" not in (event := running.event(_PART_S)):
             workshop.say(f"{event['done']} of {event['wanted']} parts done, {event['part']} last")
@@ -62,6 +69,22 @@ def _check_crash(workshop: Workshop) -> Result:
     return Result(_verdict(found, enough=enough), figure, found)
 
 
+def _check_beside(workshop: Workshop) -> Result:
+    with (
+        tempfile.TemporaryDirectory(dir=workshop.programs) as disk,
+        tempfile.TemporaryDirectory() as folder,
+        site_for(workshop, "native", Path(folder)) as (_, site),
+        named("glusterfs").mounted(site) as mounted,
+        mounted.fresh() as remote,
+    ):
+        data = ("--data", f"ext4={disk}", "--data", f"glusterfs={remote}")
+        found = _campaign(workshop, "beside", "about two hours", "--pairs", str(_PAIRS), *data)
+    passed = sum(total.get("passed", 0) for total in found["totals"].values())
+    figure = f"{passed} pairs of jobs left the right bytes, gaps included ({_progress(found)})"
+    enough = passed >= 2 * _PAIRS * _ORACLES
+    return Result(_verdict(found, enough=enough), figure, found)
+
+
 CLAIMS = (
     Claim(
         "C1",
@@ -77,5 +100,13 @@ CLAIMS = (
         " repeated.",
         f"{_POINTS} simulated crash points and {_KILLS} kill -9: zero files inconsistent",
         _check_crash,
+    ),
+    Claim(
+        "C13",
+        "Two jobs may write disjoint bytes of one file at once, both under nvio or one of them: no"
+        " byte is lost, and none is written that no program wrote.",
+        f"{_PAIRS} pairs of random programs on each MPI, on ext4 and GlusterFS, beside a process"
+        " that keeps writing the gaps: every byte as it was written last",
+        _check_beside,
     ),
 )
