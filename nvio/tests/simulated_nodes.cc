@@ -105,7 +105,11 @@ SimulatedNodes::~SimulatedNodes() {
 
 SimulatedNodes& SimulatedNodes::self() { return *the_nodes; }
 
-void SimulatedNodes::act_on(std::uint32_t node) { acting_on = static_cast<int>(node); }
+// The threads that it starts act there, too: those of a session that write back.
+void SimulatedNodes::act_on(std::uint32_t node) {
+  acting_on = static_cast<int>(node);
+  pthread_setname_np(pthread_self(), (kThreadName + std::to_string(node)).c_str());
+}
 
 // As nvio-manager does it, but for being a process.
 void SimulatedNodes::start_manager(std::uint32_t node) {

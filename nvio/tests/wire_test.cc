@@ -121,7 +121,7 @@ TEST(Wire, RefusesRequestsThatAManagerMustNotActOn) {
   EXPECT_TRUE(refused([](Request& r) { r.magic ^= 1; }));
   EXPECT_TRUE(refused([](Request& r) { r.operation = static_cast<Operation>(0); }));
   EXPECT_TRUE(refused([](Request& r) { r.operation = static_cast<Operation>(16); }));
-  EXPECT_TRUE(refused([](Request& r) { r.flags = 4; }));
+  EXPECT_TRUE(refused([](Request& r) { r.flags = 8; }));
   EXPECT_TRUE(refused([](Request& r) { r.payload = 1; }));  // a read carries none
   EXPECT_TRUE(refused([](Request& r) { r.payload = kMostPayload + 1; }));
   EXPECT_TRUE(refused([](Request& r) { r.length = kMostPayload + 1; }));
