@@ -219,7 +219,7 @@ def every() -> tuple[Claim, ...]:
         *product.CLAIMS,
         *run_times.CLAIMS,
     )
-    return tuple(sorted(found, key=lambda claim: claim.id))
+    return tuple(sorted(found, key=lambda claim: (claim.id[0], int(claim.id[1:]))))
 
 
 def by_id(claim_id: str) -> Claim:
