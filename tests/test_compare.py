@@ -159,6 +159,16 @@ def test_a_run_on_another_machine_among_others_is_refused(before, tmp_path):
         compare.compare(before, [*after, stranger])
 
 
+def test_runs_of_one_side_that_are_not_of_one_version_are_said_to_differ(before, tmp_path, capsys):
+    after = runs(tmp_path / "b", 11)
+    other = {**records.FINGERPRINT, "programs": {"echo/echo-udp": "11"}}
+    found = compare.compare(before, [*after, make(tmp_path / "c", 20, fingerprint=other)])
+    assert found.within == {"earlier": (), "later": ("programs.echo/echo-udp",)}
+    rich.print(compare.table(found))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the later runs differ among themselves: programs.echo/echo-udp" in said
+
+
 def test_a_side_is_a_result_or_a_folder_of_results(earlier, before, tmp_path):
     assert [run.folder for run in compare.runs_of(earlier.folder)] == [earlier.folder]
     assert len(compare.runs_of(before[0].folder.parent)) == compare.FEWEST_RUNS

@@ -85,6 +85,8 @@ class Comparison:
     """Of equivalence, as a fraction, as the later result declares it."""
     machines: Mapping[str, tuple[Any, Any]]
     """Fingerprints: key -> (earlier, later), where they differ."""
+    within: Mapping[str, tuple[str, ...]]
+    """What differs among the runs of one side, which are then not of one version: side -> keys."""
     settings: Mapping[str, tuple[Any, Any]]
     """Settings of the sessions: key -> (earlier, later), where they differ."""
     accelerators: Mapping[str, tuple[str, str]]
@@ -166,6 +168,7 @@ def compare(
         unit=declared.unit,
         margin=margin,
         machines=machine.unlike(a[0].fingerprint, b[0].fingerprint),
+        within={"earlier": _differing_within(a), "later": _differing_within(b)},
         settings=machine.unlike(a[0].plan.session, b[0].plan.session),
         accelerators=accelerators,
         cells=tuple(
@@ -196,6 +199,12 @@ class _Run:
             for cell in record.plan.cells
             if cell.replica == 1
         }
+
+
+def _differing_within(side: Sequence[Record]) -> tuple[str, ...]:
+    first = side[0].fingerprint
+    differing = (machine.unlike(first, other.fingerprint) for other in side[1:])
+    return tuple(dict.fromkeys(key for keys in differing for key in keys))
 
 
 def _side(runs: Sequence[Record]) -> str:
@@ -275,6 +284,10 @@ def table(found: Comparison) -> RenderableType:
         ("session", found.settings),
     ):
         lines += (Text(line, "yellow") for line in _differing(what, differences))
+    for where, keys in found.within.items():
+        if keys:
+            said = f"the {where} runs differ among themselves: {', '.join(keys)}"
+            lines.append(Text(said, "yellow"))
     for where, cells in (("earlier", found.only_earlier), ("later", found.only_later)):
         if cells:
             lines.append(Text(f"only in the {where} result: {', '.join(cells)}", "yellow"))

@@ -1,0 +1,52 @@
+"""Blocks are added to what a claim's earlier look measured, for real: nothing is measured twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from needs import needs_root
+from tare import machine
+from tare.claims import Look, Workshop
+from tare.claims.shipped import run_text
+from tare.cli import places
+from tare.errors import UsageError
+from tare.stats.bounds import LOOKS, look_blocks
+
+pytestmark = [pytest.mark.system, needs_root]
+
+TEXT = """\
+title: A question that one look may leave open
+factors: {environment: [native], transport: [udp, icmp]}
+baseline: {transport: udp}
+family: none
+blocks: {min: 2, max: 3, until: 90 %}
+session: {requests: 200, warmup: 20, timeout: 1 s}
+"""
+
+
+def looking(number: int, folder: Path) -> Workshop:
+    programs = places.programs()
+    return Workshop(folder, programs, places.cache(), lambda _: None, look=Look(number, 5, folder))
+
+
+def test_a_later_look_adds_blocks_of_the_same_plan_to_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "open"
+    first = run_text(looking(1, tmp_path), TEXT, folder)
+    trials = first.trials()
+    assert {t.block for t in trials} == {0, 1}
+    plan = first.plan
+    assert len(plan.blocks) == 5
+    again = run_text(looking(2, tmp_path), TEXT, folder)
+    blocks = look_blocks(2, 5, 2)
+    assert {t.block for t in again.trials()} == set(range(blocks))
+    assert again.trials()[: len(trials)] == trials
+    assert again.plan == plan
+    last = run_text(looking(LOOKS, tmp_path), TEXT, folder)
+    assert {t.block for t in last.trials()} == set(range(5))
+    monkeypatch.setattr(machine, "changed", lambda *_: ["programs.echo/echo-udp"])
+    with pytest.raises(UsageError, match=r"no blocks can be added.*echo-udp changed"):
+        run_text(looking(LOOKS, tmp_path), TEXT, folder)
