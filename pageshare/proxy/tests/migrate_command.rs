@@ -302,9 +302,8 @@ fn a_migration_whose_receiver_cannot_be_reached_touches_neither_machine() {
     assert_eq!(stage.destination.state(), "inmigrate");
 }
 
-#[test]
-fn the_guest_runs_at_the_destination_while_its_pages_are_still_to_come() {
-    let mut stage = Stage::set();
+/// A migration whose guest runs at the destination, and most of whose pages are still to come.
+fn in_postcopy(stage: &mut Stage) -> Child {
     for guest in [&mut stage.source, &mut stage.destination] {
         guest.capabilities(&["postcopy-ram"]);
     }
@@ -316,17 +315,48 @@ fn the_guest_runs_at_the_destination_while_its_pages_are_still_to_come() {
     lab::wait_for("the guest to go first", || {
         (stage.destination.state() == "running").then_some(())
     });
+    driver
+}
+
+fn send_the_rest(stage: &mut Stage) {
+    let fast = json!({"max-postcopy-bandwidth": 1_u64 << 40});
+    stage.source.execute("migrate-set-parameters", fast);
+}
+
+#[test]
+fn the_guest_runs_at_the_destination_while_its_pages_are_still_to_come() {
+    let mut stage = Stage::set();
+    let driver = in_postcopy(&mut stage);
     assert_eq!(stage.destination.command("ping", "PONG"), "");
     assert_eq!(stage.source.migration_status(), "postcopy-active");
     // From now on its operator at the destination may pause it.
     stage.destination.execute("stop", json!({}));
-    let fast = json!({"max-postcopy-bandwidth": 1_u64 << 40});
-    stage.source.execute("migrate-set-parameters", fast);
+    send_the_rest(&mut stage);
     let (output, said) = end(driver);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("paused as its operator left it"), "{said}");
     stage.destination.execute("cont", json!({}));
     assert_eq!(stage.destination.checksum(), stage.checksum);
+}
+
+#[test]
+fn a_cut_in_postcopy_ends_nobody_and_can_be_recovered_from() {
+    let mut stage = Stage::set();
+    let driver = in_postcopy(&mut stage);
+    stage.receiver.kill();
+    let (output, said) = end(driver);
+    assert!(!output.status.success());
+    assert!(said.contains("`migrate-recover`"), "{said}");
+    let straight = format!("unix:{}", stage.directory.path().join("straight").display());
+    lab::wait_for("the destination to notice", || {
+        let recover = json!({"uri": straight});
+        stage.destination.try_execute("migrate-recover", recover)
+    });
+    stage.source.execute("migrate", json!({"uri": straight, "resume": true}));
+    send_the_rest(&mut stage);
+    assert_eq!(stage.source.migration_end(), "completed");
+    let (fate, said) = stage.resume();
+    assert_eq!(fate, Fate::Arrived, "{said}");
 }
 
 /// Has both QEMUs do something to the stream that hides its pages; what is said of that must name it.

@@ -82,6 +82,16 @@ pub fn decide(source: &Seen, there: &There, paused: bool) -> Action {
             There::Lost { long: true, .. } => Action::Cancel,
             There::Lost { .. } | There::Seen(_) => Action::Wait,
         },
+        ("postcopy-paused", _) => match there {
+            There::Lost { long: false, .. } => Action::Wait,
+            There::Lost { .. } | There::Seen(_) => Action::Ask(
+                "the way between the two QEMUs was cut in postcopy: the guest is at the destination \
+                 and pages of it are still at the source, so end neither. `migrate-recover` at the \
+                 destination's monitor and `migrate` with `resume` at the source's go on, directly \
+                 or through a new `pageshare receive` and `send`"
+                    .into(),
+            ),
+        },
         (status, _) if has_switched(status) => match there {
             // As QEMU leaves a guest whose pages are still to come and that may not start by itself.
             There::Seen(seen) if seen.run_state == "paused" && !paused => Action::Start,
@@ -100,10 +110,7 @@ pub(super) fn can_be_cancelled(status: &str) -> bool {
 /// Whether the guest is the destination's and its pages are still to come: the source cannot run it
 /// any more.
 pub(super) fn has_switched(status: &str) -> bool {
-    matches!(
-        status,
-        "postcopy-active" | "postcopy-paused" | "postcopy-recover-setup" | "postcopy-recover"
-    )
+    matches!(status, "postcopy-active" | "postcopy-recover-setup" | "postcopy-recover")
 }
 
 /// Whether a migration of this status may go on for as long as it likes: guest or operator decide.

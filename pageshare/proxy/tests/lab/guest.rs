@@ -273,6 +273,11 @@ impl Guest {
         self.qmp.execute(command, &arguments).expect("QEMU obeys")
     }
 
+    /// Runs a monitor command that QEMU may refuse.
+    pub fn try_execute(&mut self, command: &str, arguments: Value) -> Option<Value> {
+        self.qmp.execute(command, &arguments).ok()
+    }
+
     /// QEMU's run state.
     pub fn state(&mut self) -> String {
         self.qmp.run_state().expect("QEMU answers")
