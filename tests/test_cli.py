@@ -184,6 +184,23 @@ def test_messages_are_not_wrapped_so_that_paths_can_be_copied(tmp_path):
     in_a_line(found, f"{deep} is not a result: it has no plan.json")
 
 
+def test_a_table_in_a_pipe_keeps_every_name_on_one_line(tmp_path):
+    record = records.make(tmp_path / "results" / ("long" * 30))
+    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+    found = subprocess.run(
+        [sys.executable, "-m", "tare", "list", "--results", str(tmp_path / "results")],
+        cwd=HOME, capture_output=True, text=True, timeout=120, check=False, env=environment,
+    )  # fmt: skip
+    assert any(str(record.folder) in line for line in found.stdout.splitlines()), found.stdout
+
+
+def test_nothing_is_predicted_in_words_and_not_by_an_empty_table(tmp_path):
+    record = records.make(tmp_path / "r")
+    found = tare("predict", str(record.folder), "--environment", "uml")
+    assert found.returncode == Exit.FAILED
+    assert found.stdout == ""
+
+
 def test_a_result_given_for_an_experiment_is_told_apart(tmp_path):
     record = records.make(tmp_path / "r")
     found = tare("run", str(record.folder))

@@ -1,6 +1,8 @@
 """Exports hold every trial, and absence as absence."""
 
 import json
+import re
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import records
 from tare import export
 from tare.errors import TareError, UsageError
+from tare.workloads import registry
 
 TEXT = """\
 title: "A title"
@@ -73,3 +76,19 @@ def test_an_unknown_format_is_refused(record, tmp_path):
 def test_a_folder_that_is_not_there_is_an_error_that_names_it(record, tmp_path):
     with pytest.raises(TareError, match="nowhere"):
         export.export(record, "csv", tmp_path / "nowhere" / "out.csv")
+
+
+def test_every_column_is_documented_and_no_other(tmp_path):
+    page = (Path(__file__).parents[1] / "docs/formats/export.md").read_text()
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    documented = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    (row, *_) = export.rows(records.make(tmp_path / "r"))
+    factors = set(registry.by_name()["request-reply"].factors)
+    assert documented - factors == row.keys() - factors
+
+
+def test_a_position_is_the_place_within_a_setting_up(tmp_path):
+    record = records.make(tmp_path / "r")
+    for row in export.rows(record):
+        visits = [v for v in record.plan.blocks[row["block"]] if row["cell"] in v.cells]
+        assert [v.cells.index(row["cell"]) for v in visits] == [row["position"]]

@@ -54,6 +54,12 @@ def test_statistics_know_no_files_and_nothing_else_of_tare():
         assert not imports(path) & {"pathlib", "os", "io", "json"}, path
 
 
+def test_the_report_computes_nothing():
+    computing = {"statistics", "numpy", "scipy", "scipy.stats", "duckdb"}
+    for path in (HOME / "src/tare/report").rglob("*.py"):
+        assert not imports(path) & computing, path
+
+
 def test_analysis_draws_nothing():
     for path in (HOME / "src/tare/analysis").glob("*.py"):
         assert not imports(path) & {"altair", "jinja2", "rich"}, path

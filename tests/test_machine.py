@@ -105,8 +105,8 @@ def test_other_processors_are_another_machine_however_many(monkeypatch: pytest.M
         return machine.fingerprint(Path("/nowhere"))
 
     began = on({0, 1})
-    assert machine.changed(began, on({1, 0})) == []
-    assert machine.changed(began, on({2, 3})) == ["cpu.affinity"]
+    assert machine.changed(began, on({1, 0}), ()) == []
+    assert machine.changed(began, on({2, 3}), ()) == ["cpu.affinity"]
 
 
 trees = st.recursive(
@@ -135,8 +135,12 @@ def test_what_was_measured_on_another_kernel_or_by_other_programs_is_not_merged(
         "tare": {"commit": "b"},
         "programs": {"echo/echo-udp": "11"},
     }
-    assert machine.changed(began, now) == ["kernel.release", "programs.echo/echo-udp"]
-    assert machine.changed(began, began) == []
+    assert machine.changed(began, now, ("echo/*",)) == [
+        "kernel.release",
+        "programs.echo/echo-udp",
+    ]
+    assert machine.changed(began, now, ("walks/*",)) == ["kernel.release"]
+    assert machine.changed(began, began, ("echo/*",)) == []
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_what_was_measured_on_another_kernel_or_by_other_programs_is_not_merged(
 def test_what_was_measured_on_a_kernel_told_otherwise_is_not_merged(name: str):
     began = machine.fingerprint(Path("/nowhere"))
     now = {**began, "kernel": {**began["kernel"], name: "something else"}}
-    found = machine.changed(began, now)
+    found = machine.changed(began, now, ())
     assert found
     assert all(key.startswith(f"kernel.{name}") for key in found)
 

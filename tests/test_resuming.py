@@ -6,7 +6,9 @@ from tare.cli import measuring
 from tare.errors import UsageError
 from tare.plan import Plan
 from tare.record import Record
+from tare.workloads import registry
 
+MPI_IO = registry.by_name()["mpi-io"]
 BEGAN = {
     "cpu": {"affinity": [0, 1], "governor": None},
     "kernel": {"clock_source": "tsc", "same_page_merging": "0"},
@@ -24,13 +26,27 @@ def record(tmp_path):
 
 def refusal(record, **changed):
     with pytest.raises(UsageError) as caught:
-        measuring.refuse_if_changed(record, {**BEGAN, **changed})
+        measuring.refuse_if_changed(record, MPI_IO, {**BEGAN, **changed})
     return caught.value.what
 
 
 def test_what_cannot_change_a_figure_may_differ(record):
     kernel = {**BEGAN["kernel"], "same_page_merging": "1"}
-    measuring.refuse_if_changed(record, {**BEGAN, "kernel": kernel, "tare": {"commit": "b"}})
+    measuring.refuse_if_changed(
+        record, MPI_IO, {**BEGAN, "kernel": kernel, "tare": {"commit": "b"}}
+    )
+
+
+@pytest.mark.parametrize("workload", ["request-reply", "cpu", "migration"])
+def test_a_program_that_the_workload_cannot_run_may_be_another(record, workload):
+    changed = {**BEGAN, "programs": {"nvio/nvio": "11"}}
+    measuring.refuse_if_changed(record, registry.by_name()[workload], changed)
+    refusal(record, programs=changed["programs"])
+
+
+def test_what_calibrates_every_session_may_not_be_another(record):
+    for instrument in ("echo/echo-null", "probe/probe"):
+        assert instrument in refusal(record, programs={**BEGAN["programs"], instrument: "11"})
 
 
 @pytest.mark.parametrize(

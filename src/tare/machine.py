@@ -12,8 +12,9 @@ import os
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ _PROGRAMS = (
     "qemu-newer/root/usr/bin/qemu-system-x86_64",
 )  # fmt: skip
 """What a trial can run of the build directory; tests, fuzz targets and benchmarks run in none."""
+_INSTRUMENT = ("echo/echo-null", "probe/*")
+"""What every session is calibrated with, and meets by."""
 _PAGESHARE = "target/release/pageshare"
 """Cargo builds it, beside the build directory."""
 
@@ -96,6 +99,9 @@ def state(proc: Path = Path("/proc"), kvm: Path = Path("/sys/kernel/debug/kvm"))
 
     Sources: proc(5) for stat, loadavg, interrupts, vmstat and cpuinfo; the kernel's psi.rst.
     """
+    # Right before the clock: a share of the time between two clocks is what they are read for.
+    pressure = {what: _pressure(proc / "pressure" / what) for what in ("cpu", "memory", "io")}
+    now = time.monotonic_ns()
     stat, vmstat = (proc / "stat").read_text(), _read(proc / "vmstat") or ""
     cpu = [int(word) for word in stat.partition("\n")[0].split()[1:]]
     switches = re.search(r"^ctxt (\d+)$", stat, re.MULTILINE)
@@ -103,7 +109,7 @@ def state(proc: Path = Path("/proc"), kvm: Path = Path("/sys/kernel/debug/kvm"))
     interrupts = re.search(r"^intr (\d+)", stat, re.MULTILINE)
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return State(
-        monotonic_ns=time.monotonic_ns(),
+        monotonic_ns=now,
         load_1min=float((proc / "loadavg").read_text().split()[0]),
         steal_ns=cpu[7] * tick_ns,
         idle_ns=cpu[3] * tick_ns,
@@ -114,7 +120,7 @@ def state(proc: Path = Path("/proc"), kvm: Path = Path("/sys/kernel/debug/kvm"))
         huge_page_faults=_vm_event(vmstat, "thp_fault_alloc"),
         frequency_mhz=_frequency(_read(proc / "cpuinfo") or ""),
         kvm=_kvm_exits(kvm),
-        pressure_us={what: _pressure(proc / "pressure" / what) for what in ("cpu", "memory", "io")},
+        pressure_us=pressure,
     )
 
 
@@ -180,16 +186,24 @@ def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[
     }
 
 
-def changed(began: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def changed(began: Mapping[str, Any], now: Mapping[str, Any], programs: Iterable[str]) -> list[str]:
     """Name what forbids that trials of two moments are put into one result.
 
-    What else differs (Tare's own commit, the analysis' libraries) stands on record with each
-    resumption.
+    What else differs (Tare's own commit, the analysis' libraries, programs that no trial runs)
+    stands on record with each resumption.
+
+    Args:
+        began: a fingerprint.
+        now: another.
+        programs: patterns of the programs that the workload runs (`Workload.programs`).
     """
+    run = [f"programs.{pattern}" for pattern in (*_INSTRUMENT, *programs)]
     return [
         key
         for key in unlike(began, now)
-        if key.startswith(_NEVER_MERGED) and key not in _MAY_CHANGE
+        if key.startswith(_NEVER_MERGED)
+        and key not in _MAY_CHANGE
+        and (not key.startswith("programs.") or any(fnmatchcase(key, one) for one in run))
     ]
 
 

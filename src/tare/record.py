@@ -33,7 +33,7 @@ class Trial(BaseModel):
     schema_version: Literal[1] = 1
     block: int
     position: int
-    """Order within the block."""
+    """From 0: order within its setting up."""
     cell: str
     session: str
     """The setting up that it shared: a guest's boot."""

@@ -19,7 +19,7 @@ from tare.analysis.beside_paper_c import beside_paper_c
 from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.budgets import Budget, split_by_contrast
 from tare.analysis.causes import CellCauses, causes_for
-from tare.analysis.cells import RESPONSE_TIMES, CellView, view_cell
+from tare.analysis.cells import RESPONSE_TIMES, CellView, over_the_run, view_cell
 from tare.analysis.explain import Explained, explain_difference
 from tare.analysis.growth import Growth, growths
 from tare.analysis.questions import DESCRIPTIVE, Question, above_below, ask
@@ -166,7 +166,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         },
         trials=sessions.trials,
         complete_blocks=_complete_blocks(plan, sessions),
-        cells=views,
+        cells=over_the_run(views),
         questions=questions,
         pairs=pairs,
         noise=noise_floor([pair.ratio for pair in pairs]),

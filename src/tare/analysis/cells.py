@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tare.analysis.sessions import Session, Sessions
+from tare.analysis.beside_trials import Spread, spread
+from tare.analysis.sessions import GRID, Session, Sessions
 from tare.cell import Cell
 from tare.record import Trial
 from tare.stats import (
@@ -17,14 +19,17 @@ from tare.stats import (
     across,
     block_trend,
     deadline_view,
+    holm,
 )
 from tare.stats.modes import Modes, two_modes
 
-__all__ = ["PERCENTILES", "RESPONSE_TIMES", "CellView", "view_cell"]
+__all__ = ["PERCENTILES", "RESPONSE_TIMES", "CellView", "over_the_run", "view_cell"]
 
 PERCENTILES = tuple(f"p{percent:g}" for percent in PERCENTS)
 RESPONSE_TIMES = ("min", "mean", *PERCENTILES, "max", "jitter", "throughput")
 """What is estimated of response times."""
+ODD_ALPHA = 0.01
+"""Family-wise, of what is told beside the verdicts."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,10 @@ class CellView:
     deadlines: tuple[DeadlineView, ...]
     """In the order of the experiment's deadlines; empty without sessions."""
     drifting: tuple[int, ...]
-    """Blocks whose session's halves differ: it was still warming up, or was disturbed."""
+    """Blocks whose session's halves differ: it was still warming up, or was disturbed. Told over
+    all sessions of the run (`over_the_run`)."""
+    quantiles: Mapping[float, Spread]
+    """Share of replies -> the quantile in ns over sessions, as far as every session has it."""
     trend: BlockTrend
     """Of the declared statistic, over the order of blocks."""
     modes: Modes | None
@@ -144,9 +152,53 @@ def view_cell(
         ),
         trend=block_trend(declared),
         modes=two_modes(declared),
+        quantiles=_quantiles(members),
         facts=next((t.facts for t in reversed(list(trials.values())) if t.facts), {}),
         accelerators=sessions.accelerators(cell.id),
     )
+
+
+def over_the_run(views: Sequence[CellView]) -> tuple[CellView, ...]:
+    """Hold what looks odd to one level over all cells and sessions.
+
+    Of hundreds of sessions some would be flagged by chance: p-values are adjusted by Holm over the
+    run's sessions, for trends and modes over its cells.
+    """
+    drifts = [
+        (view.cell.id, block, drift)
+        for view in views
+        for block, session in view.sessions.items()
+        if (drift := session.summary.drift) is not None
+    ]
+    adjusted = holm([drift.p for _, _, drift in drifts])
+    drifting = {
+        (cell, block)
+        for (cell, block, drift), p in zip(drifts, adjusted, strict=True)
+        if drift.flagged and p < ODD_ALPHA
+    }
+    trends = holm([math.nan if v.trend.p is None else v.trend.p for v in views])
+    modes = holm([math.nan if v.modes is None else v.modes.p for v in views])
+    return tuple(
+        replace(
+            view,
+            drifting=tuple(b for b in view.drifting if (view.cell.id, b) in drifting),
+            trend=replace(view.trend, flagged=view.trend.flagged and trend < ODD_ALPHA),
+            modes=view.modes
+            and replace(view.modes, flagged=view.modes.flagged and mode <= ODD_ALPHA),
+        )
+        for view, trend, mode in zip(views, trends, modes, strict=True)
+    )
+
+
+def _quantiles(members: Sequence[Session]) -> dict[float, Spread]:
+    """As far into the tail as every session has the samples for it."""
+    found = {}
+    for i, share in enumerate(GRID):
+        values = [session.quantiles[i] or None for session in members]
+        over = spread(values)
+        if over is not None and over.n == len(members):
+            found[share] = over
+    return found
 
 
 def _counted(trials: Mapping[int, Trial], counter: str) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tare.accounting import ThreadTime
+from tare.analysis.beside_trials import waited
 from tare.record import Trial
 
 __all__ = ["READINGS", "Kind", "Reading"]
@@ -65,9 +66,7 @@ def _machine(key: str, one: float = 1.0) -> Callable[[Trial], float | None]:
 
 def _pressure(what: str) -> Callable[[Trial], float | None]:
     def value(trial: Trial) -> float | None:
-        waited = (trial.machine.get("pressure_us") or {}).get(what)
-        seconds = trial.machine.get("seconds")
-        return None if waited is None or not seconds else float(waited) / (1e6 * seconds)
+        return waited(trial, what)
 
     return value
 

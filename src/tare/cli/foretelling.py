@@ -69,7 +69,7 @@ def predict(
         _show_checked(checked, as_json=json_)
     elif json_:
         printing.show_json([_as_json(p) for p in chosen])
-    else:
+    elif chosen:
         _show(chosen)
     _show_refusals(foretold, environment)
     if not chosen:

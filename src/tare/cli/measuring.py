@@ -53,7 +53,7 @@ def measure(
         raise
 
 
-def refuse_if_changed(record: Record, fingerprint: Mapping[str, Any]) -> None:
+def refuse_if_changed(record: Record, workload: Workload, fingerprint: Mapping[str, Any]) -> None:
     """Refuse to go on where machine or programs are not those of the beginning.
 
     Raises:
@@ -62,7 +62,7 @@ def refuse_if_changed(record: Record, fingerprint: Mapping[str, Any]) -> None:
     from tare import machine  # noqa: PLC0415
 
     differing = machine.unlike(record.fingerprint, fingerprint)
-    changed = machine.changed(record.fingerprint, fingerprint)
+    changed = machine.changed(record.fingerprint, fingerprint, workload.programs)
     # Not installed or built then, or begun by a Tare that did not look: it cannot be shown alike.
     untold = [key for key in changed if differing[key][0] is None]
     told = [key for key in changed if key not in untold]

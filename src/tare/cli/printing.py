@@ -16,7 +16,10 @@ from rich.table import Table
 
 from tare.errors import TareError
 
+_WIDE = 10_000
 out = Console()
+if not out.is_terminal:
+    out.width = _WIDE  # a program that reads a table has no columns to fold names into
 err = Console(stderr=True)
 
 
@@ -29,6 +32,14 @@ def say(mark: str, text: str) -> None:
 def show(text: str) -> None:
     """Print a plain line on standard output."""
     out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def heading(text: str) -> None:
+    """Print a line that parts what follows from what came before."""
+    if out.is_terminal:
+        out.rule(escape(text), align="left")
+    else:
+        show(f"\n{text}")
 
 
 def show_json(value: Any) -> None:

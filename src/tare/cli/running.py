@@ -88,7 +88,8 @@ def _go_on(folder: Path, *, as_json: bool) -> None:
     programs = measuring.ready()
     fingerprint = machine.fingerprint(programs)
     for record in records.values():
-        measuring.refuse_if_changed(record, fingerprint)
+        _, workload = measuring.load(record.experiment_path, recorded=True)
+        measuring.refuse_if_changed(record, workload, fingerprint)
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for record in records.values():
         with record.writing() as writer:
@@ -179,7 +180,7 @@ def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
         return
     for name, part in plans.items():
         if name:
-            printing.out.rule(name, align="left")
+            printing.heading(name)
         measuring.print_plan(part.plan, part.workload)
     if len(plans) > 1:
         least = sum(part.seconds for part in plans.values())

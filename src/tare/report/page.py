@@ -172,7 +172,8 @@ def _grouped(
     for question in questions:
         here, there = names.main(question.cell)[0], names.main(question.against)[0]
         found = wording.sentence(question, names, margin, statistic)
-        groups.setdefault(f"{here} against {there}", []).append(found)
+        heading = here if here == there else f"{here} against {there}"
+        groups.setdefault(heading, []).append(found)
     few = sum(map(len, groups.values())) <= _MOST_ANSWERS
     return [
         _Answers(heading, _tally(sentences), tuple(sentences), few)

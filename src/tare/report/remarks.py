@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
-from statistics import median
 
 from tare.analysis import Analysis, CellView
+from tare.analysis.beside_trials import LOAD, STOLEN, machine, stolen
+from tare.analysis.cells import ODD_ALPHA
 from tare.report import numbers
 from tare.report.wording import Names, interval_text
 from tare.stats import Verdict
@@ -151,7 +152,8 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
     if drifting:
         found.append(
             "The medians of a session's halves differ by more than 1 %, and not by chance"
-            f" (p < 0.01), in: {'; '.join(drifting)}. It was still warming up, or was disturbed."
+            f" (p < {ODD_ALPHA:g}, adjusted over all sessions), in: {'; '.join(drifting)}. It was"
+            " still warming up, or was disturbed."
         )
     found += _stolen_at_times(analysis, names)
     found += [_refused(q.comparison.id) for q in analysis.questions if _below(q.judgement)]
@@ -160,56 +162,45 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
 
 def busy(analysis: Analysis) -> list[str]:
     """Whether the machine had other work to do, as its load and its hypervisor tell."""
-    states = [trial.machine for trial in analysis.trials if trial.machine.get("seconds")]
-    if not states:
-        return []
-    found = []
-    load = median(float(state.get("load_1min") or 0.0) for state in states)
+    beside, found = machine(analysis.trials), []
+    load = beside.get(LOAD)
     cpu = analysis.fingerprint.get("cpu")
     processors = cpu.get("usable") if isinstance(cpu, Mapping) else None
-    if isinstance(processors, int) and load > _BUSY * processors:
+    if load and isinstance(processors, int) and load.median > _BUSY * processors:
         found.append(
-            f"The machine was busy with other work: its load average was {load:.3g} in the median"
-            f" of the trials, on {processors} processors. Intervals are wide for it, and means and"
-            " tails are not those of a quiet machine."
+            "The machine was busy with other work: its load average was"
+            f" {load.median:.3g} in the median of the trials, on {processors} processors. Intervals"
+            " are wide for it, and means and tails are not those of a quiet machine."
         )
-    steal = median(_stolen(state) for state in states)
-    if steal > _STOLEN:
+    steal = beside.get(STOLEN)
+    if steal and steal.median > _STOLEN:
         found.append(
-            f"The hypervisor below took {numbers.share(steal).bare} of a processor's time in the"
-            " median of the trials."
+            f"The hypervisor below took {numbers.share(steal.median).bare} of a processor's time"
+            " in the median of the trials."
         )
     return found
 
 
-def _stolen(state: Mapping[str, object]) -> float:
-    """What the hypervisor below took while a trial ran, as a share of one processor's time."""
-    steal, seconds = state.get("steal_ns"), state.get("seconds")
-    if not isinstance(steal, int | float) or not isinstance(seconds, int | float) or seconds <= 0:
-        return 0.0
-    return steal / (1e9 * seconds)
-
-
 def _stolen_at_times(analysis: Analysis, names: Names) -> list[str]:
     """Trials that stand out may do so for this; they stay, and the reader is told."""
-    shares = [(_stolen(trial.machine), trial) for trial in analysis.trials]
-    stolen = [(share, trial) for share, trial in shares if share > _STOLEN_AT_ONCE]
-    if not stolen:
+    shares = [(share, t) for t in analysis.trials if (share := stolen(t)) is not None]
+    high = [(share, trial) for share, trial in shares if share > _STOLEN_AT_ONCE]
+    if not high:
         return []
-    stolen.sort(key=itemgetter(0), reverse=True)
+    high.sort(key=itemgetter(0), reverse=True)
     blocks: dict[str, list[int]] = {}
-    for _, trial in stolen:
+    for _, trial in high:
         blocks.setdefault(_name(analysis.view(trial.cell), names), []).append(trial.block)
     shown = list(blocks)[:_CELLS_NAMED]
     where = "; ".join(f"{name} ({_blocks(blocks[name])})" for name in shown)
     if len(blocks) > len(shown):
         where += f"; and in {_many(len(blocks) - len(shown), 'cell')} more"
-    worst, _ = stolen[0]
+    worst, _ = high[0]
     return [
         "The hypervisor below took more than"
         f" {100 * _STOLEN_AT_ONCE:g} % of a processor's time, at worst"
-        f" {numbers.share(worst).bare}, in {_many(len(stolen), 'trial')} of"
-        f" {len(analysis.trials)}: {where}. What stands out there may be the machine's doing."
+        f" {numbers.share(worst).bare}, in {_many(len(high), 'trial')} of"
+        f" {len(shares)}: {where}. What stands out there may be the machine's doing."
     ]
 
 

@@ -118,6 +118,9 @@ class Workload(Protocol):
     statistics: Mapping[str, Statistic]
     """Name -> the scalars that a session can be summarised by, e.g. p50; the first is the one that
     is judged where an experiment declares none."""
+    programs: tuple[str, ...]
+    """Patterns of the programs that it runs, below the build directory or beside it; the instrument
+    itself apart. A run goes on while these are what they were."""
     response_times: bool
     """Whether a session is a series of response times, written as samples: its statistics are
     computed from them, and it can be asked for deadlines, and for what its operations cost. The

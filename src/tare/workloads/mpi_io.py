@@ -116,6 +116,7 @@ class MpiIo(rows.InEnvironment):
     factors: Mapping[str, Factor] = {factor.name: factor for factor in _FACTORS}
     session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
     plot_factors = frozenset({"link", "filesystem"})
+    programs: tuple[str, ...] = ("nvio/*", "walks/*")
     response_times = False
     statistics: Mapping[str, Statistic] = {
         "time": Statistic("from before open to after close, slowest rank"),

@@ -146,6 +146,7 @@ class RequestReply(rows.InEnvironment):
         "p99": Statistic("99th percentile of a session"),
         "min": Statistic("smallest response time of a session"),
     }
+    programs: tuple[str, ...] = ("echo/*",)
     response_times = True
 
     def subject(self, cell: Cell) -> str:

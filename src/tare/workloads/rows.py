@@ -174,6 +174,7 @@ class InEnvironment:
 
     factors: Mapping[str, Factor]
     plot_factors = PLOT
+    programs: tuple[str, ...] = ()
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out what a guest is made of, where there is none."""

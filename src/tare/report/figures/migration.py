@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from statistics import mean
-from typing import Any
-
 import altair as alt
 
 from tare.analysis import Analysis
 from tare.analysis.cells import CellView
+from tare.analysis.migrations import parts, throughputs
+from tare.record import Trial
 from tare.report.figures.chart import (
     HEADER,
     ROWS,
@@ -41,15 +39,11 @@ def split(analysis: Analysis, names: Names) -> Figure | None:
     """The parts of each arm's migration time, as means over its sessions."""
     rows: Rows = []
     for view in _migrations(analysis):
-        values = [trial.values for trial in _measured(analysis, view)]
         end = 0.0
-        for part, (called, _) in _PARTS.items():
-            if not values:
-                continue
+        for part, mean_ns in parts(_measured(analysis, view), tuple(_PARTS)).items():
             start = end
-            # A part that took no time has no value: it counts as none.
-            end += mean(value.get(part, 0.0) for value in values) / US
-            place = names.place(view.cell).full
+            end += mean_ns / US
+            place, called = names.place(view.cell).full, _PARTS[part][0]
             rows.append({"row": place, "part": called, "start": start, "end": end})
     if not rows:
         return None
@@ -90,8 +84,11 @@ def throughput(analysis: Analysis, names: Names) -> Figure | None:
     """Answers a second of all three guests around the migration, as means over sessions."""
     rows: Rows = []
     for view in _migrations(analysis):
-        series = [trial.settings.get("throughput", {}) for trial in _measured(analysis, view)]
-        rows += _means([s for s in series if s], names.place(view.cell).full)
+        panel = names.place(view.cell).full
+        rows += [
+            {"panel": panel, "guest": _GUESTS.get(guest, guest), "time": when, "rate": rate}
+            for (guest, when), rate in throughputs(_measured(analysis, view)).items()
+        ]
     if not rows:
         return None
     called = [name for name in _GUESTS.values() if any(row["guest"] == name for row in rows)]
@@ -132,19 +129,5 @@ def _migrations(analysis: Analysis) -> list[CellView]:
     return [v for v in analysis.cells if v.cell.replica == 1 and "arm" in v.cell.levels]
 
 
-def _measured(analysis: Analysis, view: CellView) -> list[Any]:
+def _measured(analysis: Analysis, view: CellView) -> list[Trial]:
     return [t for t in analysis.trials if t.cell == view.cell.id and t.status == "ok"]
-
-
-def _means(series: list[dict[str, Any]], panel: str) -> Rows:
-    """Sessions differ in when their last bin ends: each bin is the mean of those that have it."""
-    found: dict[tuple[str, float], list[float]] = defaultdict(list)
-    for one in series:
-        for guest, rates in one["rates"].items():
-            for number, rate in enumerate(rates):
-                found[guest, one["from_s"] + number * one["bin_s"]].append(rate)
-    return [
-        {"panel": panel, "guest": _GUESTS.get(guest, guest), "time": when, "rate": mean(rates)}
-        for (guest, when), rates in sorted(found.items(), key=lambda item: item[0][1])
-        if len(rates) * 2 >= len(series)
-    ]

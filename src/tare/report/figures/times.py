@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from tare.analysis import Analysis
-from tare.analysis.sessions import GRID, Session
+from tare.analysis.sessions import Session
 from tare.report.figures.chart import (
     COLOURS,
     DECADES,
@@ -107,20 +107,18 @@ def distributions(analysis: Analysis, names: Names) -> Figure | None:
         if view.cell.replica > 1 or not view.sessions:
             continue
         place = names.place(view.cell)
-        for i, share in enumerate(GRID):
-            found = sorted(q for s in view.sessions.values() if (q := s.quantiles[i]))
-            if len(found) == len(view.sessions):
-                rows.append(
-                    {
-                        "environment": place.environment,
-                        "series": place.series,
-                        "panel": place.panel,
-                        "slower": 1 - share,
-                        "value": found[len(found) // 2] / US,
-                        "low": found[0] / US,
-                        "high": found[-1] / US,
-                    }
-                )
+        rows += [
+            {
+                "environment": place.environment,
+                "series": place.series,
+                "panel": place.panel,
+                "slower": 1 - share,
+                "value": found.median / US,
+                "low": found.least / US,
+                "high": found.most / US,
+            }
+            for share, found in view.quantiles.items()
+        ]
     if not rows:
         return None
     domain = in_order(row["series"] for row in rows)

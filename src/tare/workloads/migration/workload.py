@@ -70,6 +70,7 @@ class Migration:
     session_settings: Mapping[str, Factor] = {factor.name: factor for factor in rows.SETTINGS}
     plot_factors = rows.PLOT
     statistics: Mapping[str, Statistic] = _STATISTICS
+    programs: tuple[str, ...] = ("qemu-newer/*", "target/release/pageshare")
     response_times = False
 
     def subject(self, cell: Cell) -> str:

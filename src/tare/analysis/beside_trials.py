@@ -1,0 +1,104 @@
+"""What the machine did beside the trials, and what the instrument cost, over all of them.
+
+What a trial did not record is left out, never taken for zero.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tare.record import Trial
+
+__all__ = ["LOAD", "STOLEN", "WAITED", "Spread", "calibrated", "machine", "spread", "stolen"]
+
+LOAD = "load average over 1 min"
+STOLEN = "time stolen by the hypervisor below"
+WAITED = "time in which some task waited for "
+_CALIBRATED = ("read_ns", "resolution_ns", "timer_late_ns", "null_response_ns")
+FLOOR = "floor_ns"
+_FEWEST_FOR_P95 = 20
+"""Below it, the 95th percentile is the largest value."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Values of trials, in their unit."""
+
+    median: float
+    least: float
+    p95: float | None
+    """None where there are too few to tell it from the largest."""
+    most: float
+    n: int
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Summarise what is there of some values; None where nothing is."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    resolved = len(known) >= _FEWEST_FOR_P95
+    return Spread(
+        median=statistics.median(known),
+        least=known[0],
+        p95=statistics.quantiles(known, n=20, method="inclusive")[-1] if resolved else None,
+        most=known[-1],
+        n=len(known),
+    )
+
+
+def stolen(trial: Trial) -> float | None:
+    """What the hypervisor below took while a trial ran, as a share of one processor's time."""
+    return _share(trial, trial.machine.get("steal_ns"), 1e9)
+
+
+def waited(trial: Trial, what: str) -> float | None:
+    """Share of a trial in which some task waited for `cpu`, `memory` or `io`.
+
+    The clock and the kernel's counter are read one after the other: of a short trial that waited
+    all the time the quotient may exceed the whole, which a share cannot.
+    """
+    found = _share(trial, (trial.machine.get("pressure_us") or {}).get(what), 1e6)
+    return None if found is None else min(1.0, found)
+
+
+def machine(trials: Iterable[Trial]) -> Mapping[str, Spread]:
+    """What is told of the machine, by name: the load average, and shares of time."""
+    states = [trial for trial in trials if trial.machine.get("seconds")]
+    columns: dict[str, list[float | None]] = {
+        LOAD: [trial.machine.get("load_1min") for trial in states],
+        STOLEN: [stolen(trial) for trial in states],
+        **{
+            WAITED + what: [waited(trial, what) for trial in states]
+            for what in ("cpu", "memory", "io")
+        },
+    }
+    found = {name: spread(column) for name, column in columns.items()}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def calibrated(trials: Iterable[Trial]) -> Mapping[str, Mapping[str, Spread]]:
+    """What the instrument cost on the sides `client` and `inside`, by quantity, in ns."""
+    sides: dict[str, list[Mapping[str, float | None]]] = {}
+    for trial in trials:
+        for side in ("client", "inside"):
+            if side in trial.calibration:
+                measured = {**trial.calibration[side], FLOOR: trial.calibration.get(FLOOR)}
+                sides.setdefault(side, []).append(measured)
+    return {
+        side: {
+            name: one
+            for name in (*_CALIBRATED, FLOOR)
+            if (one := spread(entry.get(name) for entry in entries)) is not None
+        }
+        for side, entries in sides.items()
+    }
+
+
+def _share(trial: Trial, part: object, whole: float) -> float | None:
+    seconds = trial.machine.get("seconds")
+    if not isinstance(part, int | float) or not isinstance(seconds, int | float) or seconds <= 0:
+        return None
+    return part / (whole * seconds)
