@@ -107,6 +107,7 @@ def test_answers_within_one_environment_are_headed_by_it_once(tmp_path):
     )
     text = text.replace("family: {transport: [udp, cyclonedds, fastdds]}", "family: none")
     found = analysis.analyse(records.make(tmp_path / "r", text=text))
+    assert "Nothing is judged: every comparison is outside of the family." in page.render(found)
     names = wording.names_of(found)
     headings = [
         group.heading for group in page._grouped(found.questions, names, 0.03, found.statistic)

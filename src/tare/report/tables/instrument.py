@@ -58,7 +58,9 @@ def machine(analysis: Analysis) -> Table | None:
         rows,
         heads=1,
         conditioned=False,
-        note="A percentile that so few trials cannot tell from the most is left out.",
+        note=""
+        if all(one.p95 is not None for one in found.values())
+        else "A percentile that so few trials cannot tell from the most is left out.",
     )
 
 
