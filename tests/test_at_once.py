@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from needs import PROGRAMS
 from tare.cell import Cell
 from tare.errors import TrialError
 from tare.workloads.at_once import LEAST_RUNS, counted
@@ -131,6 +132,5 @@ def test_a_plan_counts_the_runs_that_a_concurrent_trial_takes() -> None:
 
 def test_a_far_machine_has_no_host_beside_it() -> None:
     levels = {"environment": "ssh me@there:22", "class": "integer", "mode": "concurrent"}
-    cell = Cell(id="x", levels={**levels, "workers": "1"})
-    with pytest.raises(TrialError, match="no host of ours"):
-        CPU.measure(cell, {"seconds": "1"}, None, None, None)  # type: ignore[arg-type]
+    assert "no host of ours" in str(CPU.lacking(levels, PROGRAMS))
+    assert CPU.lacking({**levels, "mode": "alone"}, PROGRAMS) is None
