@@ -10,7 +10,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing::error;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tracing::{debug, error};
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Command, LogFormat};
@@ -22,6 +23,7 @@ use crate::error::Error;
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log(cli.log_format);
+    raise_file_limit();
     let daemon = matches!(cli.command, Command::Send(_) | Command::Receive(_));
     match run(cli.command) {
         Ok(code) => code,
@@ -32,6 +34,16 @@ pub fn main() -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Channels, and those who would like to be one, take file descriptors; the limit that processes start
+/// with is meant for such as use `select`.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        debug!("the limit on open files stays as it is: {error}");
     }
 }
 

@@ -69,6 +69,9 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The system gives no more threads.
+    #[error("no thread can be started ({0}): raise the limit on processes (ulimit -u, TasksMax=)")]
+    Thread(#[source] io::Error),
     /// What was asked for cannot be done.
     #[error("{0}")]
     Refused(String),
@@ -78,5 +81,15 @@ impl Error {
     /// A connection to `what` that broke while `doing`.
     pub(crate) fn lost(what: &'static str, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Lost { what, doing, source }
+    }
+
+    /// Whether the other end has just closed the connection, and has not said why.
+    pub(crate) fn is_cut(&self) -> bool {
+        let cuts = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+        match self {
+            Self::Closed { .. } => true,
+            Self::Lost { source, .. } => cuts.contains(&source.kind()),
+            _ => false,
+        }
     }
 }

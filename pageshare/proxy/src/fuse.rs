@@ -2,7 +2,7 @@
 //! them wakes up and ends too.
 
 use std::net::Shutdown;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pageshare_wire::WireError;
 
@@ -12,18 +12,18 @@ use crate::socket::Socket;
 /// Holds the first error of a channel, and the sockets to shut when it comes.
 pub struct Fuse {
     blown: Mutex<Option<Error>>,
-    sockets: Mutex<Vec<Socket>>,
+    sockets: Mutex<Vec<Arc<Socket>>>,
 }
 
 impl Fuse {
     /// A fuse on these sockets.
     #[must_use]
-    pub fn new(sockets: Vec<Socket>) -> Self {
+    pub fn new(sockets: Vec<Arc<Socket>>) -> Self {
         Self { blown: Mutex::new(None), sockets: Mutex::new(sockets) }
     }
 
     /// Adds a socket; shuts it at once if the fuse has blown already.
-    pub fn protect(&self, socket: Socket) {
+    pub fn protect(&self, socket: Arc<Socket>) {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         if self.has_blown() {
             socket.shutdown(Shutdown::Both);

@@ -9,7 +9,7 @@ use pageshare_wire::hello::{
 use tracing::warn;
 
 use crate::error::Error;
-use crate::link::{Link, PATIENCE};
+use crate::link::Link;
 use crate::scope::Scope;
 
 /// What both sides agreed on.
@@ -58,7 +58,6 @@ pub fn send(
         nonce: random()?,
         scope: scope.map(|scope| scope.name.clone()).unwrap_or_default(),
     };
-    link.limit_wait(Some(PATIENCE))?;
     link.writer.write(&[&hello.encode()])?;
     let mut answer = [0; WELCOME_BYTES];
     link.reader.fill(&mut answer)?;
@@ -77,7 +76,7 @@ pub fn send(
     });
     let ours = shared.map(|scope| proof(&scope.key, Side::Sender, &hello, &nonce));
     link.writer.write(&[&Confirm { proof: ours }.encode()])?;
-    link.limit_wait(None)?;
+    link.agreed()?;
     Ok(Agreed {
         migration,
         channel,
@@ -96,7 +95,6 @@ pub fn receive<'a>(
     window: u32,
     mut scopes: impl Iterator<Item = &'a Scope>,
 ) -> Result<Agreed, Error> {
-    link.limit_wait(Some(PATIENCE))?;
     let mut greeting = [0; HELLO_BYTES];
     link.reader.fill(&mut greeting)?;
     let refuse = |reason: &str| {
@@ -129,7 +127,7 @@ pub fn receive<'a>(
         }
         (Some(_), _) => return Err(WireError::Protocol("proof of the scope").into()),
     };
-    link.limit_wait(None)?;
+    link.agreed()?;
     Ok(Agreed {
         migration: hello.migration,
         channel: hello.channel,

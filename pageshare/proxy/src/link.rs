@@ -6,22 +6,23 @@ use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pageshare_wire::record::{HEADER_BYTES, Header, Kind};
 
 use crate::error::Error;
-use crate::socket::Socket;
+use crate::socket::{Socket, Until};
 
 pub use tls::{ClientTls, ServerTls, TlsFiles};
 
 const PEER: &str = "the other proxy";
+const HANDSHAKE: &str = "setting up the connection";
 
 /// Read ahead, for small records. What is longer is read where it is wanted, not copied there.
 const SMALL: usize = 4 << 10;
 
-/// A peer that says nothing for this long, before there are records, is none.
+/// A peer that has not agreed on anything after this long is none.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How long a last word may take.
@@ -35,6 +36,12 @@ pub struct Link {
     pub writer: LinkWriter,
 }
 
+/// When a handshake that begins now has to be over: TLS's and ours, however slowly the peer talks.
+#[must_use]
+pub fn deadline() -> Instant {
+    Instant::now() + PATIENCE
+}
+
 /// The receiving direction.
 pub struct LinkReader {
     inner: BufReader<ReadHalf>,
@@ -45,7 +52,7 @@ pub struct LinkReader {
 /// The sending direction, which several threads share: each record goes out whole.
 pub struct LinkWriter {
     inner: Mutex<WriteHalf>,
-    socket: Socket,
+    socket: Arc<Socket>,
     checksums: bool,
     bytes: AtomicU64,
 }
@@ -88,27 +95,25 @@ pub struct Sent {
 }
 
 enum ReadHalf {
-    Plain(Socket),
+    Plain(Until),
     Tls(tls::TlsReader),
 }
 
 enum WriteHalf {
-    Plain(Socket),
+    Plain(Arc<Socket>),
     Tls(tls::TlsWriter),
 }
 
 impl Link {
-    /// A link without TLS; its records carry checksums.
-    ///
-    /// # Errors
-    /// If the process has no file descriptor left.
-    pub fn plain(socket: Socket) -> Result<Self, Error> {
-        let clone = || socket.try_clone().map_err(Error::lost(PEER, "setting up the connection"));
-        let (read, write) = (ReadHalf::Plain(clone()?), WriteHalf::Plain(clone()?));
-        Ok(Self::of(read, write, socket, true))
+    /// A link without TLS, whose records carry checksums; its handshake has until `end`.
+    #[must_use]
+    pub fn plain(socket: Arc<Socket>, end: Instant) -> Self {
+        let read = Until { socket: Arc::clone(&socket), end: Some(end) };
+        let write = Arc::clone(&socket);
+        Self::of(ReadHalf::Plain(read), WriteHalf::Plain(write), socket, true)
     }
 
-    fn of(read: ReadHalf, write: WriteHalf, socket: Socket, checksums: bool) -> Self {
+    fn of(read: ReadHalf, write: WriteHalf, socket: Arc<Socket>, checksums: bool) -> Self {
         let reader =
             LinkReader { inner: BufReader::with_capacity(SMALL, read), checksums, bytes: 0 };
         let bytes = AtomicU64::new(0);
@@ -122,13 +127,16 @@ impl Link {
         self.writer.checksums
     }
 
-    /// Lets the handshake fail that waits longer than this for the peer; `None` lifts the limit.
+    /// The handshake is over: from now on the peer may take its time.
     ///
     /// # Errors
     /// If the connection is gone.
-    pub fn limit_wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        let socket = &self.writer.socket;
-        socket.limit_wait(timeout).map_err(Error::lost(PEER, "setting up the connection"))
+    pub fn agreed(&mut self) -> Result<(), Error> {
+        let lifted = match self.reader.inner.get_mut() {
+            ReadHalf::Plain(until) => until.lift(),
+            ReadHalf::Tls(reader) => reader.lift(),
+        };
+        lifted.map_err(Error::lost(PEER, HANDSHAKE))
     }
 }
 

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracing::{debug, warn};
+
 use crate::address::Address;
 use crate::error::Error;
+use crate::gate::{Arrival, Gate, Rules, Said};
 use crate::record::{Account, Record};
-use crate::socket::{Listener, Socket};
+use crate::socket::{Listener, Until};
+use crate::threads;
 
 /// Where they are.
 const PATH: &str = "/metrics";
@@ -18,7 +22,13 @@ const PATH: &str = "/metrics";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Nobody asks for metrics at greater length.
-const LONGEST_REQUEST: u64 = 1 << 16;
+const LONGEST_REQUEST: usize = 1 << 16;
+
+/// Scrapers that may wait at once.
+const SCRAPERS: usize = 16;
+
+/// Connections that were turned away are spoken of no more often: who can connect could fill the log.
+const BETWEEN_LINES: Duration = Duration::from_mins(1);
 
 /// A counter: its name without prefix and suffix, what it counts, where a record has it.
 type Row = (&'static str, &'static str, fn(&Record) -> f64);
@@ -76,6 +86,9 @@ impl Tally {
 struct State {
     ended: BTreeMap<String, Tally>,
     live: Vec<Arc<Account>>,
+    turned_away: u64,
+    /// When that was last said, and of how many.
+    said: Option<(Instant, u64)>,
 }
 
 /// The counters, served as text over HTTP.
@@ -97,16 +110,43 @@ impl Metrics {
     /// # Errors
     /// If the address is taken or not ours.
     pub fn serve(&self, address: &Address) -> Result<Address, Error> {
-        let listener = Listener::bind(address)?;
+        let listener = Arc::new(Listener::bind(address)?);
         let at = listener.address().clone();
+        let rules = Rules {
+            most: Rules::room(SCRAPERS),
+            patience: PATIENCE,
+            ticks: false,
+            looks_at: LONGEST_REQUEST,
+        };
+        // The headers end with an empty line; none of them matters.
+        let asked = |_: &Arrival, said: &Said<'_>| {
+            let ends = |end: &[u8]| said.bytes.windows(end.len()).any(|bytes| bytes == end);
+            said.bytes.len() == LONGEST_REQUEST || ends(b"\n\n") || ends(b"\r\n\r\n")
+        };
+        let mut gate = Gate::open(listener, rules, self.clone(), asked)?;
         let metrics = self.clone();
-        std::thread::spawn(move || {
-            for scraper in listener.incoming() {
+        threads::start(move || {
+            loop {
+                let Arrival { socket, came, .. } = gate.next();
                 // A scraper that is gone comes again.
-                let _ = metrics.answer(scraper);
+                let _ = metrics.answer(Until { socket, end: Some(came + PATIENCE) });
             }
-        });
+        })?;
         Ok(at)
+    }
+
+    /// A connection was turned away. It is counted, and said to the operator now and then.
+    pub(crate) fn turned_away(&self, why: &str) {
+        debug!("a connection was turned away: {why}");
+        let mut state = self.state();
+        state.turned_away += 1;
+        let (said, before) = state.said.map_or((None, 0), |(at, count)| (Some(at), count));
+        if said.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
+            let new = state.turned_away - before;
+            state.said = Some((Instant::now(), state.turned_away));
+            drop(state);
+            warn!("refused {new} connection(s), the last since {why}; said once a minute at most");
+        }
     }
 
     /// Opens the account of a migration that begins now; `role` is `send` or `receive`.
@@ -140,13 +180,13 @@ impl Metrics {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, mut scraper: Socket) -> io::Result<()> {
-        let request = Until { socket: scraper.try_clone()?, end: Instant::now() + PATIENCE };
-        let mut request = BufReader::new(request.take(LONGEST_REQUEST));
-        let mut line = String::new();
-        request.read_line(&mut line)?;
-        // The headers end with an empty line; none of them matters.
-        while request.read_line(&mut String::new())? > 2 {}
+    /// All of the request has come.
+    fn answer(&self, mut scraper: Until) -> io::Result<()> {
+        // What is left unread would make the kernel take the answer back.
+        let mut request = vec![0; LONGEST_REQUEST];
+        let length = scraper.read(&mut request)?;
+        let line = request[..length].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
         let path = line.strip_prefix("GET ").and_then(|line| line.split([' ', '?']).next());
         let (status, text) = match path {
             Some(PATH) => ("200 OK", self.text()),
@@ -162,10 +202,10 @@ impl Metrics {
 
     #[allow(clippy::cast_precision_loss)] // As above.
     fn text(&self) -> String {
-        let (mut vms, live) = {
+        let (mut vms, live, turned_away) = {
             let state = self.state();
             let live: Vec<Record> = state.live.iter().map(|account| account.record()).collect();
-            (state.ended.clone(), live)
+            (state.ended.clone(), live, state.turned_away)
         };
         for record in &live {
             let tally = vms.entry(record.vm.clone().unwrap_or_default()).or_default();
@@ -184,22 +224,9 @@ impl Metrics {
         for (at, (name, help, _)) in ROWS.into_iter().enumerate() {
             text += &metric(&format!("{name}_total"), "counter", help, &vms, |it| it.sums[at]);
         }
-        text
-    }
-}
-
-/// Reads that have one time limit between them.
-struct Until {
-    socket: Socket,
-    end: Instant,
-}
-
-impl Read for Until {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        // That fails too where nothing is left.
-        self.socket.set_read_timeout(Some(left))?;
-        self.socket.read(buffer)
+        let help = "Connections that were no migration's.";
+        let name = "pageshare_connections_turned_away_total";
+        text + &format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {turned_away}\n")
     }
 }
 
@@ -222,13 +249,13 @@ fn metric(
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixStream;
-
     use super::*;
     use crate::record::add;
+    use crate::socket::Socket;
 
     fn ask(address: &Address, request: &[u8]) -> String {
-        let mut scraper = Socket::connect("the metrics", address).unwrap();
+        let scraper = Socket::connect("the metrics", address).unwrap();
+        let mut scraper = &scraper;
         scraper.write_all(request).unwrap();
         let mut answer = String::new();
         scraper.read_to_string(&mut answer).unwrap();
@@ -291,17 +318,7 @@ mod tests {
     #[test]
     fn a_request_without_an_end_is_read_no_further_than_any_may_be_long() {
         let address = Metrics::default().serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
-        let answer = ask(&address, &vec![b'a'; LONGEST_REQUEST.try_into().unwrap()]);
+        let answer = ask(&address, &vec![b'a'; LONGEST_REQUEST]);
         assert!(answer.starts_with("HTTP/1.1 404 Not Found"), "{answer}");
-    }
-
-    #[test]
-    fn no_byte_is_waited_for_when_the_time_is_over() {
-        let (scraper, mut other) = UnixStream::pair().unwrap();
-        other.write_all(b"ab").unwrap();
-        let mut request = Until { socket: Socket::Unix(scraper), end: Instant::now() + PATIENCE };
-        assert_eq!(request.read(&mut [0]).unwrap(), 1);
-        request.end = Instant::now();
-        assert!(request.read(&mut [0]).is_err());
     }
 }

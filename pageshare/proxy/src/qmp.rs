@@ -1,18 +1,19 @@
 //! QEMU's monitor, as far as a migration needs it.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::address::Address;
 use crate::error::Error;
-use crate::socket::Socket;
+use crate::socket::{Socket, Until};
 
 /// A connection to one QEMU's monitor (`-qmp unix:PATH,server=on,wait=off`).
 pub struct Qmp {
-    reader: BufReader<Socket>,
-    writer: Socket,
+    reader: BufReader<Until>,
+    writer: Arc<Socket>,
     what: &'static str,
     address: Address,
     patience: Duration,
@@ -30,13 +31,8 @@ impl Qmp {
         address: &Address,
         patience: Duration,
     ) -> Result<Self, Error> {
-        let writer = Socket::connect(what, address)?;
-        let reader = writer.try_clone().map_err(|source| Error::Connect {
-            what,
-            address: address.clone(),
-            source,
-        })?;
-        let reader = BufReader::new(reader);
+        let writer = Arc::new(Socket::connect(what, address)?);
+        let reader = BufReader::new(Until { socket: Arc::clone(&writer), end: None });
         let mut qmp = Self { reader, writer, what, address: address.clone(), patience };
         qmp.be_patient(patience)?;
         let greeting = qmp.read().map_err(|reason| {
@@ -66,7 +62,7 @@ impl Qmp {
     /// has obeyed is unknown then, and the connection is of no more use.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, Error> {
         let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
-        let sent = self.writer.write_all(line.as_bytes());
+        let sent = (&mut &*self.writer).write_all(line.as_bytes());
         sent.map_err(|error| self.lost(error.to_string()))?;
         loop {
             let mut answer = self.read().map_err(|reason| self.lost(reason))?;

@@ -11,24 +11,27 @@ mod received;
 mod search;
 mod session;
 mod shelf;
+mod strangers;
 mod waiting;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use pageshare_wire::hello::MigrationId;
-use tracing::warn;
+use pageshare_wire::hello::{HELLO_BYTES, MAGIC, MigrationId};
 
 use crate::address::Address;
 use crate::error::Error;
+use crate::gate::{Arrival, Gate, Rules, Said};
 use crate::handshake;
 use crate::kept::KeepIn;
-use crate::link::{Link, ServerTls};
+use crate::link::{Link, PATIENCE, ServerTls};
 use crate::metrics::Metrics;
 use crate::record::Record;
 use crate::scope::Scope;
-use crate::socket::{Listener, Socket};
+use crate::socket::Listener;
+use crate::threads;
 use session::Session;
+use strangers::{Stranger, Strangers};
 
 pub use shelf::Shelf;
 
@@ -56,42 +59,86 @@ pub struct Receiver {
 type Sessions = Arc<Mutex<HashMap<MigrationId, Arc<Session>>>>;
 
 /// Serves senders in threads of its own. The records of migrations arrive as they end.
-#[must_use]
-pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> mpsc::Receiver<Record> {
+///
+/// # Errors
+/// If the process has no thread or file descriptor left.
+pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> Result<mpsc::Receiver<Record>, Error> {
+    let rules = Rules {
+        most: Rules::room(WAITING),
+        patience: PATIENCE,
+        ticks: false,
+        looks_at: OPENING_BYTES,
+    };
+    let secure = receiver.tls.is_some();
+    let opens = move |_: &Arrival, said: &Said<'_>| said.ended || opens(secure, said.bytes);
+    let mut gate = Gate::open(listener, rules, receiver.metrics.clone(), opens)?;
     let receiver = Arc::new(receiver);
     let (ended, records) = mpsc::channel();
-    std::thread::spawn(move || {
+    threads::start(move || {
         let sessions = Sessions::default();
-        for socket in listener.incoming() {
-            let (receiver, sessions) = (Arc::clone(&receiver), Arc::clone(&sessions));
+        let strangers = Arc::new(Strangers::default());
+        loop {
+            let arrival = gate.next();
+            let stranger = strangers.admit(&arrival);
+            let (greeter, sessions) = (Arc::clone(&receiver), Arc::clone(&sessions));
             let ended = ended.clone();
-            std::thread::spawn(move || greet(socket, &receiver, &sessions, &ended));
+            let greet = move || greet(&arrival, stranger, &greeter, &sessions, &ended);
+            if let Err(error) = threads::start(greet) {
+                receiver.metrics.turned_away(&error.to_string());
+            }
         }
-    });
-    records
+    })?;
+    Ok(records)
+}
+
+/// Connections that may wait until they have spoken.
+const WAITING: usize = 256;
+
+/// Of what a sender says first, no more need be looked at: a record of TLS, which is longer than our
+/// own Hello.
+const OPENING_BYTES: usize = TLS_HEADER_BYTES + (16 << 10);
+const TLS_HEADER_BYTES: usize = 5;
+
+/// Whether a connection has said all that opens a handshake, or something else.
+fn opens(secure: bool, said: &[u8]) -> bool {
+    /// A handshake's record in TLS.
+    const HANDSHAKE: u8 = 22;
+    match said {
+        [] => false,
+        _ if !secure => said.len() >= HELLO_BYTES || !MAGIC.starts_with(&said[..said.len().min(4)]),
+        [HANDSHAKE, _, _, high, low, ..] => {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            said.len() >= (TLS_HEADER_BYTES + length).min(OPENING_BYTES)
+        }
+        [first, ..] => *first != HANDSHAKE,
+    }
 }
 
 /// One connection from its handshake to its end. One that is no sender's is turned away, and touches
 /// no migration.
 fn greet(
-    socket: Socket,
+    arrival: &Arrival,
+    stranger: Stranger,
     receiver: &Arc<Receiver>,
     sessions: &Sessions,
     ended: &mpsc::Sender<Record>,
 ) {
-    let turn_away = |error: Error| warn!("a connection was turned away: {error}");
+    let turn_away = |error: &Error| receiver.metrics.turned_away(&error.to_string());
     let greeted = || -> Result<_, Error> {
+        let (socket, end) = (Arc::clone(&arrival.socket), arrival.came + PATIENCE);
         let mut link = match &receiver.tls {
-            Some(tls) => tls.link(socket)?,
-            None => Link::plain(socket)?,
+            Some(tls) => tls.link(socket, end)?,
+            None => Link::plain(socket, end),
         };
         let scopes = receiver.shelves.iter().map(|(scope, _)| scope);
         let agreed = handshake::receive(&mut link, receiver.window, scopes)?;
         Ok((link, agreed))
     };
-    let (link, agreed) = match greeted() {
+    let greeted = greeted();
+    drop(stranger);
+    let (link, agreed) = match greeted {
         Ok(greeted) => greeted,
-        Err(error) => return turn_away(error),
+        Err(error) => return turn_away(&error),
     };
     let id = agreed.migration;
     let session = {
@@ -101,7 +148,7 @@ fn greet(
             .or_insert_with(|| Arc::new(Session::begin(Arc::clone(receiver), &agreed)));
         if session.scope != agreed.scope {
             let words = "a channel in another scope than its migration's first";
-            return turn_away(Error::Refused(words.to_owned()));
+            return turn_away(&Error::Refused(words.to_owned()));
         }
         session.open_channel();
         Arc::clone(session)

@@ -10,26 +10,27 @@ mod outlet;
 mod versions;
 mod workers;
 
-use std::io;
 use std::net::Shutdown;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use pageshare_wire::WireError;
 use pageshare_wire::adaptive::Policy;
 use pageshare_wire::hello::MigrationId;
 use pageshare_wire::record::Kind;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 use crate::address::Address;
 use crate::error::Error;
+use crate::gate::{Arrival, Gate, Rules, Said};
 use crate::handshake::{self, Agreed};
 use crate::kept::{KeepIn, KeptIn};
-use crate::link::{Body, ClientTls, Link};
+use crate::link::{self, Body, ClientTls, Link};
 use crate::metrics::Metrics;
 use crate::record::Record;
 use crate::scope::Scope;
 use crate::socket::{Listener, Socket};
+use crate::threads;
 use migration::Migration;
 use workers::Workers;
 
@@ -83,30 +84,54 @@ pub enum Candidates {
 }
 
 impl Sender {
-    /// Connects to the receiver, in TLS or plainly.
+    /// Opens a channel to the receiver, in TLS or plainly. A receiver on which many press may close
+    /// a connection that has not shown yet what it is: that is tried again.
     ///
     /// # Errors
-    /// If it does not listen, or TLS fails.
-    pub fn connect(&self) -> Result<Link, Error> {
-        let socket = Socket::connect("the receiving proxy", &self.peer)?;
-        match &self.tls {
-            Some((tls, name)) => tls.link(socket, name),
-            None => Link::plain(socket),
+    /// If it does not listen, refuses, or TLS fails.
+    pub fn connect(
+        &self,
+        migration: MigrationId,
+        channel: u32,
+        scope: Option<&Scope>,
+    ) -> Result<(Link, Agreed), Error> {
+        /// Before each new attempt.
+        const PAUSES: [u64; 5] = [100, 200, 400, 800, 1600];
+        let mut pauses = PAUSES.into_iter().map(Duration::from_millis);
+        loop {
+            match (self.attempt(migration, channel, scope), pauses.next()) {
+                (Err(error), Some(pause)) if error.is_cut() => {
+                    debug!("the receiver did not let channel {channel} in; once more: {error}");
+                    std::thread::sleep(pause);
+                }
+                (greeted, _) => return greeted,
+            }
         }
     }
-}
 
-impl Sender {
+    fn attempt(
+        &self,
+        migration: MigrationId,
+        channel: u32,
+        scope: Option<&Scope>,
+    ) -> Result<(Link, Agreed), Error> {
+        let socket = Arc::new(Socket::connect("the receiving proxy", &self.peer)?);
+        let end = link::deadline();
+        let mut link = match &self.tls {
+            Some((tls, name)) => tls.link(socket, name, end)?,
+            None => Link::plain(socket, end),
+        };
+        let agreed = handshake::send(&mut link, migration, channel, self.window, scope)?;
+        Ok((link, agreed))
+    }
+
     /// Connects to the receiver for a migration of which nothing will come: what may be asked is
     /// answered, and no QEMU notices.
     ///
     /// # Errors
     /// If it cannot be reached, or is none that would take a migration.
     pub fn ask_only(&self, scope: Option<&Scope>) -> Result<(Link, Agreed), Error> {
-        let mut link = self.connect()?;
-        let id = MigrationId(handshake::random()?);
-        let agreed = handshake::send(&mut link, id, 0, self.window, scope)?;
-        Ok((link, agreed))
+        self.connect(MigrationId(handshake::random()?), 0, scope)
     }
 
     /// Makes sure that a migration would reach the receiver: its address, both certificates.
@@ -131,65 +156,125 @@ pub fn end_questions(link: &mut Link) -> Result<(), Error> {
     }
 }
 
+/// The migration under way.
+type Current = Arc<Mutex<Option<Arc<Migration>>>>;
+
 /// Serves QEMU's connections in threads of its own. The records of migrations arrive as they end.
 ///
 /// # Errors
-/// If the compressing threads cannot be started.
+/// If the compressing threads cannot be started, or the process has no file descriptor left.
 pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<Record>, Error> {
     let workers = Workers::start(sender.threads, sender.level)?;
+    let current = Current::default();
+    let rules = Rules {
+        most: Rules::room(WAITING),
+        patience: PATIENCE,
+        ticks: true,
+        looks_at: Opening::BYTES,
+    };
+    let passes = {
+        let current = Arc::clone(&current);
+        move |arrival: &Arrival, said: &Said<'_>| passes(&current, arrival, said)
+    };
+    let mut gate = Gate::open(listener, rules, sender.metrics.clone(), passes)?;
     let sender = Arc::new(sender);
     let (ended, records) = mpsc::channel();
-    std::thread::spawn(move || {
-        let current: Arc<Mutex<Option<Arc<Migration>>>> = Arc::default();
-        for qemu in listener.incoming() {
-            // Looked at before it is a channel: what is none shall neither begin a migration nor
-            // meddle with one.
-            let opening = opening(&qemu).unwrap_or(Opening::Gone);
-            if opening == Opening::Gone {
-                debug!("a connection was closed without a word");
-                continue;
-            }
-            let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
+    threads::start(move || {
+        loop {
+            let arrival = gate.next();
+            let turn_away = |why: &str| {
+                arrival.socket.shutdown(Shutdown::Both);
+                sender.metrics.turned_away(why);
+            };
+            let opening = Opening::of(&arrival.socket);
+            let mut slot = locked(&current);
             let migration = match &*slot {
                 Some(_) if opening == Opening::Main => {
-                    warn!(
-                        "another QEMU was told to migrate here while a migration is running, and \
-                         was turned away; give each VM a `pageshare send` of its own"
+                    turn_away(
+                        "another QEMU was told to migrate here while a migration is running; give \
+                         each VM a `pageshare send` of its own",
                     );
-                    qemu.shutdown(Shutdown::Both);
+                    continue;
+                }
+                Some(migration) if migration.party != arrival.party => {
+                    turn_away("it is not of the QEMU that migrates here");
                     continue;
                 }
                 Some(migration) => Arc::clone(migration),
-                None => match Migration::begin(Arc::clone(&sender), workers.clone(), qemu.peer()) {
-                    Ok(migration) => Arc::clone(slot.insert(Arc::new(migration))),
-                    Err(error) => {
-                        error!("{error}");
-                        continue;
-                    }
-                },
-            };
-            let number = migration.open_channel();
-            drop(slot);
-            let (current, ended) = (Arc::clone(&current), ended.clone());
-            std::thread::spawn(move || {
-                channel::run(qemu, &migration, number);
-                let last = {
-                    let mut slot = current.lock().unwrap_or_else(PoisonError::into_inner);
-                    let last = migration.close_channel();
-                    if last {
-                        *slot = None;
-                    }
-                    last
-                };
-                // Its kept copy may take a while to reach the disk, and another migration may begin.
-                if last && let Some(record) = migration.end() {
-                    // Nobody listens any more when the program is about to end.
-                    let _ = ended.send(record);
+                None if matches!(opening, Opening::Silent | Opening::Multifd) => {
+                    turn_away("the migration is over that it could have belonged to");
+                    continue;
                 }
+                None => {
+                    let (sender, qemu) = (Arc::clone(&sender), &arrival);
+                    match Migration::begin(sender, workers.clone(), qemu.socket.peer(), qemu.party)
+                    {
+                        Ok(migration) => Arc::clone(slot.insert(Arc::new(migration))),
+                        Err(error) => {
+                            error!("{error}");
+                            continue;
+                        }
+                    }
+                }
+            };
+            let number = migration.open_channel(opening == Opening::Silent);
+            drop(slot);
+            let carrying = Arc::clone(&migration);
+            let (slot, ended_here) = (Arc::clone(&current), ended.clone());
+            let started = threads::start(move || {
+                channel::run(&arrival.socket, &carrying, number);
+                close(&slot, &carrying, &ended_here);
             });
+            if let Err(error) = started {
+                error!("channel {number}: {error}");
+                migration.account.broke(&error.to_string());
+                close(&current, &migration, &ended);
+            }
         }
-    });
+    })?;
     Ok(records)
+}
+
+/// A channel has ended, and with the last one the migration.
+fn close(current: &Current, migration: &Migration, ended: &mpsc::Sender<Record>) {
+    let mut slot = locked(current);
+    let last = migration.close_channel();
+    if last {
+        *slot = None;
+    }
+    drop(slot);
+    // Its kept copy may take a while to reach the disk, and another migration may begin.
+    if last && let Some(record) = migration.end() {
+        // Nobody listens any more when the program is about to end.
+        let _ = ended.send(record);
+    }
+}
+
+/// Connections of nobody knows whom that may wait.
+const WAITING: usize = 64;
+
+/// QEMU speaks on its main channel as soon as its main thread has the time.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A channel that has not spoken after this long is the one that stays silent.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// Whether a connection is a channel: what is none shall neither begin a migration nor meddle with
+/// one. A main channel begins one; the others are of the same QEMU. One of them may be silent: it is
+/// held ready for `postcopy-preempt`.
+fn passes(current: &Current, arrival: &Arrival, said: &Said<'_>) -> bool {
+    let slot = locked(current);
+    let settled =
+        said.ended || said.bytes.len() >= Opening::BYTES || arrival.came.elapsed() >= SILENCE;
+    match (Opening::from(said.bytes), &*slot) {
+        (Opening::Main, _) => true,
+        // Its main channel comes first, and may speak later.
+        (Opening::Other, None) => settled && said.first,
+        (Opening::Silent | Opening::Multifd, None) => false,
+        (_, Some(migration)) if migration.party != arrival.party => false,
+        (Opening::Silent, Some(migration)) => settled && !migration.has_silent_channel(),
+        (Opening::Multifd | Opening::Other, Some(_)) => settled,
+    }
 }
 
 /// What a connection is, as far as its first bytes tell.
@@ -197,22 +282,34 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
 enum Opening {
     /// A main channel: QEMU writes on it at once.
     Main,
-    /// Another channel. One that stays silent is held ready for `postcopy-preempt`.
+    /// One of several, which QEMU opens before it has written on the main one.
+    Multifd,
+    /// No byte has come yet.
+    Silent,
+    /// Something else, such as QEMU's own TLS.
     Other,
-    /// None: closed before a byte came. Somebody wanted to know whether anybody listens.
-    Gone,
 }
 
-fn opening(qemu: &Socket) -> io::Result<Opening> {
-    const PATIENCE: Duration = Duration::from_millis(200);
-    let mut first = [0; 4];
-    qemu.set_read_timeout(Some(PATIENCE))?;
-    let seen = qemu.peek(&mut first);
-    qemu.set_read_timeout(None)?;
-    Ok(match seen {
-        Ok(0) => Opening::Gone,
-        Ok(length) if &first[..length] == b"QEVM" => Opening::Main,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Opening::Gone,
-        _ => Opening::Other,
-    })
+impl Opening {
+    /// So many bytes tell.
+    const BYTES: usize = 4;
+
+    fn of(qemu: &Socket) -> Self {
+        let mut first = [0; Self::BYTES];
+        let length = qemu.look(&mut first).unwrap_or(0);
+        Self::from(&first[..length])
+    }
+
+    fn from(said: &[u8]) -> Self {
+        match said {
+            [] => Self::Silent,
+            b"QEVM" => Self::Main,
+            [0x11, 0x22, 0x33, 0x44] => Self::Multifd,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

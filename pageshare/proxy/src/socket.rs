@@ -1,17 +1,18 @@
 //! Unix and TCP sockets behind one type.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
-use tracing::error;
 
 use crate::address::Address;
 use crate::error::Error;
@@ -19,11 +20,20 @@ use crate::error::Error;
 /// A peer that acknowledges nothing for this long, or accepts nothing, is dead.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
 
-/// How long to wait for what keeps connections from being accepted: a file descriptor becomes free.
-const UNTIL_NEXT: Duration = Duration::from_millis(100);
+/// Connections that the kernel holds until they are accepted.
+const QUEUE: i32 = 4096;
 
 /// Kernel buffers hold stream bytes too, so they are kept small.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// The other end of a connection, for what is to be shared fairly among all who connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Party {
+    /// A process of this host.
+    Process(Option<u32>),
+    /// A host, or a network of IPv6.
+    Host(Option<u128>),
+}
 
 /// A connected stream socket.
 #[derive(Debug)]
@@ -55,17 +65,6 @@ impl Socket {
             source,
         })?;
         Ok(socket)
-    }
-
-    /// A second handle on the same connection.
-    ///
-    /// # Errors
-    /// If the process has no file descriptor left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        match self {
-            Self::Unix(socket) => socket.try_clone().map(Self::Unix),
-            Self::Tcp(socket) => socket.try_clone().map(Self::Tcp),
-        }
     }
 
     /// Closes one direction or both. A connection that is gone already is no error.
@@ -113,13 +112,14 @@ impl Socket {
     ///
     /// # Errors
     /// If the connection breaks.
-    pub fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<bool> {
+    pub fn write_parts(&self, parts: &[&[u8]]) -> io::Result<bool> {
         let mut slices: Vec<IoSlice<'_>> =
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
         let mut rest = slices.as_mut_slice();
         let mut waited = false;
         while !rest.is_empty() {
-            let attempt = if waited { self.write_vectored(rest) } else { self.write_now(rest) };
+            let attempt =
+                if waited { (&mut &*self).write_vectored(rest) } else { self.write_now(rest) };
             match attempt {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => IoSlice::advance_slices(&mut rest, written),
@@ -175,18 +175,30 @@ impl Socket {
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
     }
 
-    /// Waits for the first bytes, enough to fill the buffer or until the other end closes, and
-    /// leaves them to be read.
+    /// The first bytes that have come, which are left to be read; 0 where the other end has closed.
     ///
     /// # Errors
-    /// If the connection breaks.
-    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let flags = RecvFlags::PEEK | RecvFlags::WAITALL;
+    /// If none has come yet, or the connection is broken.
+    pub fn look(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let (_, length) = match self {
             Self::Unix(socket) => recv(socket, buffer, flags)?,
             Self::Tcp(socket) => recv(socket, buffer, flags)?,
         };
         Ok(length)
+    }
+
+    /// Who is at the other end, as far as that tells one from another.
+    #[must_use]
+    pub fn party(&self) -> Party {
+        match self {
+            Self::Unix(_) => Party::Process(self.peer()),
+            Self::Tcp(socket) => Party::Host(socket.peer_addr().ok().map(|at| match at.ip() {
+                IpAddr::V4(ip) => ip.to_bits().into(),
+                // Whoever has one address of a network has all of them.
+                IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
+            })),
+        }
     }
 
     fn tune(&self) -> io::Result<()> {
@@ -232,27 +244,24 @@ fn connect_tcp(host: &str) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-impl Read for Socket {
+impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Unix(socket) => socket.read(buffer),
-            Self::Tcp(socket) => socket.read(buffer),
+            Socket::Unix(socket) => (&mut &*socket).read(buffer),
+            Socket::Tcp(socket) => (&mut &*socket).read(buffer),
         }
     }
 }
 
-impl Write for Socket {
+impl Write for &Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(socket) => socket.write(bytes),
-            Self::Tcp(socket) => socket.write(bytes),
-        }
+        self.write_vectored(&[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Self::Unix(socket) => socket.write_vectored(parts),
-            Self::Tcp(socket) => socket.write_vectored(parts),
+            Socket::Unix(socket) => (&mut &*socket).write_vectored(parts),
+            Socket::Tcp(socket) => (&mut &*socket).write_vectored(parts),
         }
     }
 
@@ -311,7 +320,15 @@ impl Listener {
             }
             Inner::Unix(_) => address.clone(),
         };
-        Ok(Self { inner, address })
+        let listener = Self { inner, address };
+        // The library's own queue is over in an instant where many connect at once.
+        rustix::net::listen(&listener, QUEUE).map_err(|error| failed(error.into()))?;
+        let nonblocking = match &listener.inner {
+            Inner::Unix(inner) => inner.set_nonblocking(true),
+            Inner::Tcp(inner) => inner.set_nonblocking(true),
+        };
+        nonblocking.map_err(failed)?;
+        Ok(listener)
     }
 
     /// Where it really listens.
@@ -328,25 +345,101 @@ impl Listener {
         }
     }
 
-    /// Connections as they come, without an end: what keeps one from being accepted, such as that
-    /// the process has no file descriptor left, is said and waited for.
-    pub fn incoming(&self) -> impl Iterator<Item = Socket> {
-        std::iter::repeat_with(move || self.accept()).filter_map(|accepted| {
-            let failed = |error: &Error| {
-                error!("{error}");
-                std::thread::sleep(UNTIL_NEXT);
-            };
-            accepted.inspect_err(failed).ok()
-        })
-    }
-
-    fn accept(&self) -> Result<Socket, Error> {
+    /// The next connection that waits to be accepted; nothing, if none does.
+    ///
+    /// # Errors
+    /// If the process lacks what it takes, such as a file descriptor.
+    pub(crate) fn accept(&self) -> io::Result<Option<Socket>> {
         let accepted = match &self.inner {
             Inner::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
             Inner::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
         };
-        accepted
-            .and_then(|socket| socket.tune().map(|()| socket))
-            .map_err(|source| Error::Listen { address: self.address.clone(), source })
+        let given_up = [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionAborted];
+        match accepted.and_then(|socket| socket.tune().map(|()| socket)) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error) if given_up.contains(&error.kind()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.inner {
+            Inner::Unix(listener) => listener.as_fd(),
+            Inner::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(socket) => socket.as_fd(),
+            Self::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Reads and writes that have one time limit between them, as long as there is one.
+pub(crate) struct Until {
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) end: Option<Instant>,
+}
+
+impl Until {
+    fn limit(&self) -> io::Result<()> {
+        let Some(end) = self.end else { return Ok(()) };
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.socket.limit_wait(Some(left))
+    }
+
+    /// Lets each read and write take as long as it takes.
+    pub(crate) fn lift(&mut self) -> io::Result<()> {
+        self.end = None;
+        self.socket.limit_wait(None)
+    }
+}
+
+impl Read for Until {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.limit()?;
+        (&mut &*self.socket).read(buffer)
+    }
+}
+
+impl Write for Until {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.limit()?;
+        (&mut &*self.socket).write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_is_waited_for_when_the_time_is_over() {
+        let (socket, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"ab").unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut until = Until { socket: Arc::new(Socket::Unix(socket)), end: Some(end) };
+        assert_eq!(until.read(&mut [0]).unwrap(), 1);
+        until.end = Some(Instant::now());
+        assert_eq!(until.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        until.lift().unwrap();
+        assert_eq!(until.read(&mut [0]).unwrap(), 1);
     }
 }

@@ -8,9 +8,11 @@ mod process;
 mod qcow2;
 mod reader;
 mod scan;
+mod select;
 mod spec;
 
 pub use library::Library;
 pub use process::{Run, guest_mappings, is_qemu, memory, touched};
 pub use scan::{Scanned, rescan, scan};
+pub use select::Selector;
 pub use spec::SourceSpec;

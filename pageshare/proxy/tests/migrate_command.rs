@@ -7,7 +7,6 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Output};
-use std::time::Duration;
 
 use lab::{Fate, Guest, Incoming, Model, Stage};
 use pageshare::address::Address;
@@ -50,12 +49,22 @@ fn the_guest_arrives_and_the_summary_says_what_it_took() {
 
 #[test]
 fn whatever_moment_the_driver_is_killed_at_one_guest_runs_after_resume() {
-    // Before, in and after the transfer, and around its end.
-    for delay in [20, 300, 900, 1300, 1500] {
+    let transferred = |stage: &mut Stage, bytes: u64| {
+        let info = stage.source.execute("query-migrate", json!({}));
+        info["ram"]["transferred"].as_u64() >= Some(bytes)
+    };
+    let moments: [&dyn Fn(&mut Stage) -> bool; 5] = [
+        &|_| true,
+        &|stage| transferred(stage, 1 << 16),
+        &|stage| transferred(stage, 8 << 20),
+        &|stage| stage.source.state() != "running",
+        &|stage| stage.source.migration_status() == "completed",
+    ];
+    for moment in moments {
         let mut stage = Stage::set();
         stage.slow(80);
         let mut driver = stage.migrate(&[]);
-        std::thread::sleep(Duration::from_millis(delay));
+        lab::wait_for("the moment", || moment(&mut stage).then_some(()));
         driver.kill().expect("our own child");
         driver.wait().expect("our own child");
         let (fate, said) = stage.resume();

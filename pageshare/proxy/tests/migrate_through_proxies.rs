@@ -110,11 +110,42 @@ fn a_guest_that_keeps_writing_arrives_and_keeps_writing() {
     let pair = Pair::unix(&["--ask", "always", "--compress", "always"], &[]);
     let before = source.checksum();
     source.command("dirty", "DIRTYING");
+    // It may be asked between the file's being emptied and written.
+    let round = |guest: &mut Guest| {
+        guest.command("round", "ROUND").trim_start_matches("ROUND").trim().parse::<u64>().ok()
+    };
+    let written = lab::wait_for("the guest to write", || round(&mut source));
     for guest in [&mut source, &mut destination] {
         guest.capabilities(&["return-path", "xbzrle"]);
     }
     migrate(&mut source, &mut destination, &pair);
     assert_eq!(destination.checksum(), before);
+    let arrived = lab::wait_for("what it had written", || round(&mut destination));
+    assert!(arrived >= written, "{arrived} rounds after {written}");
+    lab::wait_for("the guest to write on", || {
+        round(&mut destination).filter(|round| *round > arrived)
+    });
+}
+
+/// Three channels, each with TLS's handshake and ours, over round trips of a country, an ocean, and
+/// half the world.
+#[test]
+fn a_guest_arrives_from_afar() {
+    for milliseconds in [10, 40, 100] {
+        let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
+        let mut pair = Pair::distant(std::time::Duration::from_millis(milliseconds));
+        let before = source.checksum();
+        for guest in [&mut source, &mut destination] {
+            guest.capabilities(&["return-path", "multifd"]);
+            guest.execute("migrate-set-parameters", json!({"multifd-channels": 2}));
+        }
+        source.unlimited();
+        migrate(&mut source, &mut destination, &pair);
+        assert_eq!(destination.checksum(), before);
+        for record in [pair.send.record(), pair.receive.record()] {
+            assert_eq!(record["error"], json!(null), "{milliseconds} ms: {}", pair.logs());
+        }
+    }
 }
 
 #[test]

@@ -8,17 +8,20 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lab::stand_in::{path, through};
-use lab::{Pair, Proxy};
+use lab::stand_in::{carry, path, through};
+use lab::{Crowd, Crowded, Pair, Proxy};
 use pageshare::address::Address;
 use pageshare::handshake;
-use pageshare::link::Link;
+use pageshare::link::{self, Link};
 use pageshare::socket::Socket;
-use pageshare_wire::hello::MigrationId;
+use pageshare_wire::hello::{HELLO_BYTES, MigrationId};
 
 const STREAM: &[u8] = &[7; 100_000];
+/// What begins as a main channel does.
+const MIGRATION: &[u8] = b"QEVM, and nothing that is known";
 
 fn connect(pair: &Pair) -> UnixStream {
     UnixStream::connect(path(&pair.to)).expect("the proxy listens")
@@ -85,13 +88,12 @@ fn assert_sound(mut pair: Pair) {
 fn a_connection_that_closes_without_a_word_is_no_migration() {
     let pair = Pair::unix(&[], &[]);
     look_in(&pair);
-    // One that stays for long enough to be taken for a channel.
+    // One that stays, and is not waited for.
     let nobody = connect(&pair);
-    lab::wait_for("a channel", || pair.receive.log().contains("channel 0 open").then_some(()));
+    let (arrived, _) = through(&pair, MIGRATION, &[]);
+    assert!(arrived == MIGRATION);
     leave(nobody);
-    lab::wait_for("the end of it", || pair.send.log().contains("learnt").then_some(()));
-    let (arrived, _) = through(&pair, STREAM, &[]);
-    assert!(arrived == STREAM);
+    assert!(!pair.receive.log().contains("channel 1 open"), "{}", pair.logs());
     assert_sound(pair);
 }
 
@@ -133,7 +135,7 @@ fn a_receiver_without_a_file_descriptor_listens_on_and_accepts_when_it_has_one()
         .collect();
     limit_files(receiver.pid(), (0..).find(|file| !open.contains(file)).expect("few are open"));
     let address: Address = wire.parse().expect("the receiver's own address");
-    let connect = || Socket::connect("the receiver", &address).expect("it listens");
+    let connect = || Arc::new(Socket::connect("the receiver", &address).expect("it listens"));
     // It may have one left for this, and none for what follows.
     let first = connect();
     lab::wait_for("it to say what it lacks", || {
@@ -141,7 +143,75 @@ fn a_receiver_without_a_file_descriptor_listens_on_and_accepts_when_it_has_one()
     });
     limit_files(receiver.pid(), 256);
     drop(first);
-    let mut link = Link::plain(connect()).expect("a fresh connection");
+    let mut link = Link::plain(connect(), link::deadline());
     let greeted = handshake::send(&mut link, MigrationId([7; 16]), 0, 1 << 20, None);
     assert!(greeted.is_ok(), "{}", receiver.log());
+}
+
+/// Claim D13 in short; `cargo bench --bench crowd` is the whole of it.
+#[test]
+fn a_crowd_without_certificates_keeps_no_migration_out_and_takes_little_room() {
+    let crowded = Crowded::start(256);
+    let destination = UnixListener::bind(path(&crowded.from)).expect("a fresh socket");
+    let crowd = Crowd::press(&crowded.wire, 1000, 512);
+    // More than the receiver could ever hold.
+    lab::wait_for("a crowd", || (crowd.came() > 1000).then_some(()));
+    for _ in 0..4 {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let (mut sender, to) = crowded.sender(directory.path());
+        let (arrived, _) = carry(&to, &destination, MIGRATION, &[]);
+        assert!(arrived == MIGRATION, "{}", sender.log());
+        assert!(sender.record()["error"].is_null(), "{}", sender.log());
+        let (files, threads, kibibytes) = crowded.room();
+        assert!(files <= 128 && threads <= 32 && kibibytes < 64 << 10, "{:?}", crowded.room());
+    }
+    assert!(crowd.came() > 1000);
+}
+
+/// Channels that QEMU opens in the middle, as for `postcopy-preempt`, have to get through.
+#[test]
+fn a_channel_of_a_migration_that_runs_gets_through_the_crowd() {
+    let crowded = Crowded::start(256);
+    let destination = UnixListener::bind(path(&crowded.from)).expect("a fresh socket");
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let (mut sender, to) = crowded.sender(directory.path());
+    let connect = || UnixStream::connect(path(&to)).expect("the proxy listens");
+    let (mut main, mut ends) = (connect(), Vec::new());
+    main.write_all(MIGRATION).expect("the proxy takes it");
+    ends.push(destination.accept().expect("the proxy connects").0);
+    let crowd = Crowd::press(&crowded.wire, 1000, 512);
+    lab::wait_for("a crowd", || (crowd.came() > 1000).then_some(()));
+    // One that speaks, and one that does not.
+    let mut second = connect();
+    second.write_all(STREAM).expect("the proxy takes it");
+    ends.push(destination.accept().expect("the proxy connects").0);
+    let silent = connect();
+    ends.push(destination.accept().expect("the proxy connects").0);
+    for channel in [main, second, silent] {
+        channel.shutdown(Shutdown::Write).expect("a connected socket");
+    }
+    for (end, all) in ends.iter_mut().zip([MIGRATION, STREAM, &[]]) {
+        let mut arrived = Vec::new();
+        end.read_to_end(&mut arrived).expect("a half-close");
+        assert!(arrived == all);
+    }
+    drop(ends);
+    assert!(sender.record()["error"].is_null(), "{}", sender.log());
+}
+
+#[test]
+fn a_sender_that_speaks_slowly_has_one_deadline_for_all_that_it_says() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let (receiver, wire) = Proxy::receiver(directory.path(), "unix:/nowhere");
+    let mut slow = TcpStream::connect(wire.strip_prefix("tcp:").expect("TCP")).expect("it listens");
+    slow.set_read_timeout(Some(Duration::from_millis(500))).expect("a connected socket");
+    // A Hello, byte by byte: each comes long before patience with one silence is over.
+    let hello = b"PGSH".iter().copied().chain(std::iter::repeat(0));
+    let said = hello.take(HELLO_BYTES - 1).take_while(|byte| {
+        let sent = slow.write_all(&[*byte]).is_ok();
+        let closed = matches!(slow.read(&mut [0]), Ok(0))
+            || slow.take_error().is_ok_and(|error| error.is_some());
+        sent && !closed
+    });
+    assert!(said.count() < HELLO_BYTES - 1, "{}", receiver.log());
 }

@@ -4,12 +4,13 @@ mod lab;
 
 use std::io::Read;
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lab::Proxy;
 use pageshare::address::Address;
 use pageshare::handshake;
-use pageshare::link::{Body, Link};
+use pageshare::link::{self, Body, Link};
 use pageshare::socket::Socket;
 use pageshare_index::HashKey;
 use pageshare_stream::{PAGE_SIZE, RamWord, Token};
@@ -37,7 +38,7 @@ impl Channel {
         let (receiver, wire) = Proxy::receiver(directory.path(), &qemu);
         let address: Address = wire.parse().expect("the receiver's own address");
         let socket = Socket::connect("the receiver", &address).expect("it listens");
-        let mut link = Link::plain(socket).expect("a fresh connection");
+        let mut link = Link::plain(Arc::new(socket), link::deadline());
         let id = MigrationId([7; 16]);
         let agreed = handshake::send(&mut link, id, 0, 1 << 20, None).expect("the same version");
         Self { receiver, destination, link, key: agreed.hash_key, _directory: directory }

@@ -5,41 +5,15 @@ mod lab;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lab::Pair;
+use lab::pki::{certificates, certificates_until};
 use pageshare::address::Address;
-use pageshare::link::TlsFiles;
+use pageshare::link::{TlsFiles, deadline};
 use pageshare::socket::Socket;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-
-/// Writes a certificate authority and one certificate for each side, as QEMU lays them out.
-fn certificates(directory: &Path, server: &str, client: &str) {
-    certificates_until(4096, directory, server, client);
-}
-
-/// As [`certificates`]; the server's lasts until this year.
-fn certificates_until(year: i32, directory: &Path, server: &str, client: &str) {
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("randomness");
-    let authority = CertifiedIssuer::self_signed(authority, key).expect("a sound certificate");
-    let write = |name: &str, text: &str| {
-        std::fs::write(directory.join(name), text).expect("writable");
-    };
-    write("ca-cert.pem", &authority.pem());
-    for (side, name) in [("server", server), ("client", client)] {
-        let key = KeyPair::generate().expect("randomness");
-        let mut parameters = CertificateParams::new([name.to_owned()]).expect("a sound name");
-        if side == "server" {
-            parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
-        }
-        let certificate = parameters.signed_by(&key, &authority).expect("a sound certificate");
-        write(&format!("{side}-cert.pem"), &certificate.pem());
-        write(&format!("{side}-key.pem"), &key.serialize_pem());
-    }
-}
 
 fn path(address: &str) -> PathBuf {
     PathBuf::from(address.strip_prefix("unix:").expect("a Unix socket"))
@@ -75,6 +49,15 @@ fn through(pair: &Pair, stream: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
+/// Nothing passes, and both sides say why: the sender in its record, the receiver in its log.
+fn assert_refused(pair: &mut Pair, why_here: &str, why_there: &str) {
+    assert_eq!(through(pair, b"memory"), None, "{}", pair.logs());
+    let error = pair.send.record()["error"].to_string();
+    assert!(error.contains(why_here), "{error}");
+    let what = format!("the receiver to say `{why_there}`");
+    lab::wait_for(&what, || pair.receive.log().contains(why_there).then_some(()));
+}
+
 fn noise() -> Vec<u8> {
     (0..4_000_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
 }
@@ -98,15 +81,15 @@ fn a_host_with_another_name_is_refused_by_either_side() {
     let pki = tempfile::tempdir().expect("a scratch directory");
     certificates(pki.path(), "destination.example", "source.example");
     let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
-    for (name, peer) in
-        [("elsewhere.example", "source.example"), ("destination.example", "another.example")]
-    {
+    for (name, peer, why_here, why_there) in [
+        ("elsewhere.example", "source.example", "name it with --tls-name", "its log says why"),
+        ("destination.example", "another.example", "closed the connection", "(another.example)"),
+    ] {
         let mut pair = Pair::secure(
             &[&tls[..], &["--tls-name", name]].concat(),
             &[&tls[..], &["--peer", peer]].concat(),
         );
-        assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
-        assert!(!pair.send.record()["error"].is_null());
+        assert_refused(&mut pair, why_here, why_there);
     }
 }
 
@@ -116,12 +99,12 @@ fn an_expired_certificate_is_refused_and_both_logs_say_which_to_renew() {
     certificates_until(2001, pki.path(), "destination.example", "source.example");
     let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
     let mut pair = Pair::secure(&[&tls[..], &["--tls-name", "destination.example"]].concat(), &tls);
-    assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
-    let error = pair.send.record()["error"].to_string();
-    assert!(error.contains("renew the certificate in the other host's"), "{error}");
-    lab::wait_for("the receiver to say so too", || {
-        pair.receive.log().contains("renew the certificate in this host's").then_some(())
-    });
+    let renew = "renew the certificate in";
+    assert_refused(
+        &mut pair,
+        &format!("{renew} the other host's"),
+        &format!("{renew} this host's"),
+    );
 }
 
 #[test]
@@ -142,8 +125,7 @@ fn a_client_of_another_authority_is_refused() {
         ],
         &["--tls-dir", ours.path().to_str().expect("a plain path")],
     );
-    assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
-    assert!(!pair.send.record()["error"].is_null());
+    assert_refused(&mut pair, "its log says why", "must be of the authority");
 }
 
 #[test]
@@ -152,8 +134,7 @@ fn a_sender_without_tls_is_refused_by_a_receiver_with_it() {
     certificates(pki.path(), "destination.example", "source.example");
     let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
     let mut pair = Pair::secure(&["--insecure"], &tls);
-    assert_eq!(through(&pair, b"memory"), None, "{}", pair.logs());
-    assert!(!pair.send.record()["error"].is_null());
+    assert_refused(&mut pair, "closed the connection", "the handshake with the other proxy failed");
 }
 
 #[test]
@@ -170,7 +151,7 @@ fn a_client_that_says_nothing_is_let_go_and_holds_up_nobody() {
     first.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
     assert_eq!(first.read(&mut [0]).expect("the receiver's patience ends"), 0);
     lab::wait_for("the receiver to say why", || {
-        pair.receive.log().contains("does not answer").then_some(())
+        pair.receive.log().contains("has not said what it is").then_some(())
     });
     let second = mute();
     assert!(through(&pair, &noise()) == Some(noise()), "{}", pair.logs());
@@ -187,6 +168,9 @@ fn a_receiver_that_says_nothing_is_given_up_with_a_sentence() {
     let address = Address::Tcp(mute.local_addr().expect("a bound socket").to_string());
     let socket = Socket::connect("the receiving proxy", &address).expect("it listens");
     let client = TlsFiles::in_directory(pki.path(), "client").client().expect("sound certificates");
-    let refused = client.link(socket, "destination.example").err().expect("nobody answers");
+    let refused = client
+        .link(Arc::new(socket), "destination.example", deadline())
+        .err()
+        .expect("nobody answers");
     assert!(refused.to_string().contains("does not answer"), "{refused}");
 }

@@ -4,7 +4,8 @@ use pageshare_index::{HashKey, ScopeKey};
 
 use crate::{VERSION, WireError};
 
-const MAGIC: [u8; 4] = *b"PGSH";
+/// How a [`Hello`] begins.
+pub const MAGIC: [u8; 4] = *b"PGSH";
 const CHECKSUMS: u32 = 1;
 const IN_SCOPE: u32 = 2;
 const ACCEPTED: u32 = 1;

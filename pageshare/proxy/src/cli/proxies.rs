@@ -122,7 +122,7 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
         );
     }
     info!("waiting for senders at {}, QEMU is at {}", listener.address(), receiver.qemu);
-    let records = receive::serve(receiver, Arc::clone(&listener));
+    let records = receive::serve(receiver, Arc::clone(&listener))?;
     stay(&arguments.life, &metrics, &listener, records)
 }
 

@@ -24,6 +24,7 @@ use crate::blocks::BlockNames;
 use crate::error::Error;
 use crate::handshake::random;
 use crate::scope::Scope;
+use crate::threads;
 
 /// Batches that may wait for the disk, of at most a segment each: 32 MiB.
 const QUEUE: usize = 128;
@@ -76,7 +77,7 @@ impl Keeper {
             reason: error.to_string(),
         })?;
         let (orders, queue) = mpsc::sync_channel(QUEUE);
-        let writer = Mutex::new(Some(std::thread::spawn(move || writer.run(&queue))));
+        let writer = Mutex::new(Some(threads::start(move || writer.run(&queue))?));
         Ok(Self { orders, writer })
     }
 

@@ -6,6 +6,7 @@ use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -13,9 +14,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use super::{Link, PATIENCE, PEER, ReadHalf, WriteHalf, silent};
+use super::{HANDSHAKE, Link, PEER, ReadHalf, WriteHalf, silent};
 use crate::error::Error;
-use crate::socket::Socket;
+use crate::socket::{Socket, Until};
 
 /// Where this host's certificates lie.
 #[derive(Debug, Clone)]
@@ -131,31 +132,32 @@ fn tls(error: rustls::Error) -> Error {
 }
 
 impl ClientTls {
-    /// Makes a link of a fresh connection to a host whose certificate must bear `name`.
+    /// Makes a link of a fresh connection to a host whose certificate must bear `name`; all of the
+    /// handshake has until `end`.
     ///
     /// # Errors
     /// If the handshake fails on either side.
-    pub fn link(&self, socket: Socket, name: &str) -> Result<Link, Error> {
+    pub fn link(&self, socket: Arc<Socket>, name: &str, end: Instant) -> Result<Link, Error> {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| Error::Tls(format!("`{name}` can be no certificate's name")))?;
         let connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(tls)?;
-        let (mut socket, mut connection) = (socket, Connection::Client(connection));
-        shake(&mut socket, &mut connection)?;
-        link(socket, connection)
+        let (mut connection, mut until) = (connection.into(), Until { socket, end: Some(end) });
+        shake(&mut until, &mut connection)?;
+        Ok(link(until, connection))
     }
 }
 
 impl ServerTls {
-    /// Makes a link of an accepted connection.
+    /// Makes a link of an accepted connection; all of the handshake has until `end`.
     ///
     /// # Errors
     /// If the handshake fails on either side, or the client is none of the peers.
-    pub fn link(&self, socket: Socket) -> Result<Link, Error> {
+    pub fn link(&self, socket: Arc<Socket>, end: Instant) -> Result<Link, Error> {
         let connection = ServerConnection::new(Arc::clone(&self.config)).map_err(tls)?;
-        let (mut socket, mut connection) = (socket, Connection::Server(connection));
-        shake(&mut socket, &mut connection)?;
+        let (mut connection, mut until) = (connection.into(), Until { socket, end: Some(end) });
+        shake(&mut until, &mut connection)?;
         self.check_name(&connection)?;
-        link(socket, connection)
+        Ok(link(until, connection))
     }
 
     fn check_name(&self, connection: &Connection) -> Result<(), Error> {
@@ -179,19 +181,20 @@ impl ServerTls {
     }
 }
 
-/// Runs the handshake to its end. The limit on the peer's silence stays: pageshare's own handshake
-/// follows.
-fn shake(socket: &mut Socket, connection: &mut Connection) -> Result<(), Error> {
-    let limited = socket.limit_wait(Some(PATIENCE));
-    limited.map_err(Error::lost(PEER, "setting up the connection"))?;
+/// Runs the handshake to its end. The limit stays: pageshare's own handshake follows.
+fn shake(until: &mut Until, connection: &mut Connection) -> Result<(), Error> {
     while connection.is_handshaking() {
-        connection.complete_io(socket).map_err(|error| {
-            if error.kind() == io::ErrorKind::WouldBlock {
-                return silent();
-            }
+        connection.complete_io(until).map_err(|error| {
             let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-            let advice = cause.map_or("", advice);
-            Error::Tls(format!("the handshake with {PEER} failed: {error}{advice}"))
+            match (error.kind(), cause) {
+                (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, None) => silent(),
+                (io::ErrorKind::UnexpectedEof, None) => Error::Closed { what: PEER },
+                (_, None) => Error::Lost { what: PEER, doing: HANDSHAKE, source: error },
+                (_, Some(cause)) => {
+                    let advice = advice(cause);
+                    Error::Tls(format!("the handshake with {PEER} failed: {error}{advice}"))
+                }
+            }
         })?;
     }
     Ok(())
@@ -219,18 +222,17 @@ fn advice(error: &rustls::Error) -> &'static str {
     }
 }
 
-fn link(socket: Socket, mut connection: Connection) -> Result<Link, Error> {
+fn link(until: Until, mut connection: Connection) -> Link {
     connection.set_buffer_limit(None);
-    let clone = || socket.try_clone().map_err(Error::lost(PEER, "setting up the connection"));
+    let socket = Arc::clone(&until.socket);
     let session = Arc::new(Mutex::new(connection));
-    let reader = TlsReader {
+    let writer = TlsWriter {
         session: Arc::clone(&session),
-        socket: clone()?,
-        sealed: vec![0; 64 << 10],
-        fresh: 0..0,
+        socket: Arc::clone(&socket),
+        sealed: Vec::new(),
     };
-    let writer = TlsWriter { session, socket: clone()?, sealed: Vec::new() };
-    Ok(Link::of(ReadHalf::Tls(reader), WriteHalf::Tls(writer), socket, false))
+    let reader = TlsReader { session, until, sealed: vec![0; 64 << 10], fresh: 0..0 };
+    Link::of(ReadHalf::Tls(reader), WriteHalf::Tls(writer), socket, false)
 }
 
 fn locked(session: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
@@ -240,10 +242,16 @@ fn locked(session: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
 /// Takes sealed bytes off the socket and opens them.
 pub(super) struct TlsReader {
     session: Arc<Mutex<Connection>>,
-    socket: Socket,
+    until: Until,
     sealed: Vec<u8>,
     /// Sealed bytes that the session has not taken yet: it takes no more than it can keep open.
     fresh: Range<usize>,
+}
+
+impl TlsReader {
+    pub(super) fn lift(&mut self) -> io::Result<()> {
+        self.until.lift()
+    }
 }
 
 impl Read for TlsReader {
@@ -254,7 +262,7 @@ impl Read for TlsReader {
                 other => return other,
             }
             if self.fresh.is_empty() {
-                self.fresh = 0..self.socket.read(&mut self.sealed)?;
+                self.fresh = 0..self.until.read(&mut self.sealed)?;
             }
             let mut sealed = &self.sealed[self.fresh.clone()];
             let mut session = locked(&self.session);
@@ -268,7 +276,7 @@ impl Read for TlsReader {
 /// Seals bytes and puts them on the socket.
 pub(super) struct TlsWriter {
     session: Arc<Mutex<Connection>>,
-    socket: Socket,
+    socket: Arc<Socket>,
     /// What the kernel did not take at once.
     sealed: Vec<u8>,
 }

@@ -11,7 +11,8 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::thread::ScopedJoinHandle;
 
 use pageshare_index::{HashKey, PAGE_SIZE};
 use pageshare_stream::ReturnPath;
@@ -33,8 +34,11 @@ use crate::link::{Body, Link, LinkReader, LinkWriter};
 use crate::record::add;
 use crate::socket::Socket;
 use crate::sources::is_qemu;
+use crate::threads::start_in;
 
 const QEMU: &str = "the destination QEMU";
+/// The thread of the return path.
+type Started<'t> = Result<ScopedJoinHandle<'t, ()>, Error>;
 /// Questions that may wait; behind them the connection itself waits.
 const QUESTIONS: usize = 64;
 const REVERSE_BYTES: usize = 16 << 10;
@@ -55,12 +59,15 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
     };
     std::thread::scope(|threads| {
         let (ask, questions) = mpsc::sync_channel(QUESTIONS);
-        threads.spawn(|| {
+        let answers = start_in(threads, || {
             let questions = questions;
             let key = &agreed.hash_key;
             answer::run(session, key, &questions, &promises, &writer).unwrap_or_else(fail);
             promises.close();
         });
+        if let Err(error) = answers {
+            return fail(error);
+        }
         let take = |expander| Take {
             session,
             channel: agreed.channel,
@@ -81,9 +88,9 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             supplies: HashMap::new(),
             addresses: Addresses::of_channel(agreed.channel),
         };
-        let start_reverse = |mut qemu: Socket| {
+        let start_reverse = |qemu: Arc<Socket>| {
             let (link, fail) = (&writer, &fail);
-            threads.spawn(move || reverse(session, &mut qemu, link).unwrap_or_else(fail))
+            start_in(threads, move || reverse(session, &qemu, link).unwrap_or_else(fail))
         };
         Expander::new()
             .map_err(|error| Error::Refused(format!("zstd: {error}")))
@@ -100,7 +107,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
 }
 
 /// Passes on QEMU's return path until QEMU closes it.
-fn reverse(session: &Session, qemu: &mut Socket, link: &LinkWriter) -> Result<(), Error> {
+fn reverse(session: &Session, mut qemu: &Socket, link: &LinkWriter) -> Result<(), Error> {
     let mut said = ReturnPath::default();
     let mut buffer = vec![0; REVERSE_BYTES];
     loop {
@@ -137,7 +144,7 @@ struct Take<'a> {
     accepted: u64,
     /// Of those, the ones that the sender has been told of.
     credited: u64,
-    qemu: Option<Socket>,
+    qemu: Option<Arc<Socket>>,
     waiting: Waiting,
     supplies: HashMap<u32, Vec<u8>>,
     addresses: Addresses,
@@ -147,7 +154,7 @@ impl Take<'_> {
     fn run<'t>(
         mut self,
         mut link: LinkReader,
-        start_reverse: impl Fn(Socket) -> std::thread::ScopedJoinHandle<'t, ()>,
+        start_reverse: impl Fn(Arc<Socket>) -> Started<'t>,
     ) -> Result<(), Error> {
         let mut body = Body::default();
         let mut stream = Vec::new();
@@ -222,13 +229,13 @@ impl Take<'_> {
         &mut self,
         stream: &[u8],
         reverse: &mut Option<std::thread::ScopedJoinHandle<'t, ()>>,
-        start_reverse: &impl Fn(Socket) -> std::thread::ScopedJoinHandle<'t, ()>,
+        start_reverse: &impl Fn(Arc<Socket>) -> Started<'t>,
     ) -> Result<(), Error> {
         if stream.is_empty() {
             return Ok(());
         }
         let qemu = self.reach(reverse, start_reverse)?;
-        qemu.write_all(stream).map_err(Error::lost(QEMU, "writing the stream"))?;
+        (&mut &*qemu).write_all(stream).map_err(Error::lost(QEMU, "writing the stream"))?;
         self.accepted += stream.len() as u64;
         if self.accepted - self.credited >= CREDIT_BYTES { self.credit() } else { Ok(()) }
     }
@@ -237,15 +244,15 @@ impl Take<'_> {
     fn reach<'t>(
         &mut self,
         reverse: &mut Option<std::thread::ScopedJoinHandle<'t, ()>>,
-        start_reverse: &impl Fn(Socket) -> std::thread::ScopedJoinHandle<'t, ()>,
-    ) -> Result<&mut Socket, Error> {
+        start_reverse: &impl Fn(Arc<Socket>) -> Started<'t>,
+    ) -> Result<&Socket, Error> {
         match &mut self.qemu {
             Some(qemu) => Ok(qemu),
             none => {
                 self.session.await_turn(self.channel);
-                let (qemu, other) = connect(self.session, self.fuse)?;
+                let qemu = connect(self.session, self.fuse)?;
                 self.session.pass_turn(self.channel);
-                *reverse = Some(start_reverse(other));
+                *reverse = Some(start_reverse(Arc::clone(&qemu))?);
                 Ok(none.insert(qemu))
             }
         }
@@ -382,12 +389,10 @@ impl Take<'_> {
     }
 }
 
-/// Connects to QEMU; a second handle is for its return path.
-fn connect(session: &Session, fuse: &Fuse) -> Result<(Socket, Socket), Error> {
-    let qemu = Socket::connect(QEMU, &session.receiver.qemu)?;
-    let clone = || qemu.try_clone().map_err(Error::lost(QEMU, "setting up the channel"));
-    let (other, fused) = (clone()?, clone()?);
-    fuse.protect(fused);
+/// Connects to QEMU.
+fn connect(session: &Session, fuse: &Fuse) -> Result<Arc<Socket>, Error> {
+    let qemu = Arc::new(Socket::connect(QEMU, &session.receiver.qemu)?);
+    fuse.protect(Arc::clone(&qemu));
     let pid = session.receiver.qemu_pid.or_else(|| qemu.peer().filter(|pid| is_qemu(*pid)));
     if let Some(name) = pid.and_then(command_line::name) {
         session.account.is_of(&name);
@@ -403,5 +408,5 @@ fn connect(session: &Session, fuse: &Fuse) -> Result<(Socket, Socket), Error> {
         );
     }
     session.received().arrives_in(pid);
-    Ok((qemu, other))
+    Ok(qemu)
 }

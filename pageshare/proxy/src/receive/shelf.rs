@@ -10,6 +10,7 @@ use tracing::{info, warn};
 use crate::error::Error;
 use crate::kept::Copies;
 use crate::sources::{Library, Scanned, SourceSpec, rescan, scan};
+use crate::threads::start;
 
 /// Holds what may be shared in one scope: a library, and kept copies. Migrations keep what they
 /// began with.
@@ -59,7 +60,7 @@ impl Shelf {
         let shelf = Arc::new(Self::new(origin, kept, scope, library, None));
         if let Some(interval) = refresh {
             let shelf = Arc::downgrade(&shelf);
-            std::thread::spawn(move || {
+            start(move || {
                 loop {
                     std::thread::sleep(interval);
                     let Some(shelf) = shelf.upgrade() else { return };
@@ -67,7 +68,7 @@ impl Shelf {
                     // Removes what has expired.
                     drop(shelf.copies());
                 }
-            });
+            })?;
         }
         Ok(shelf)
     }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use pageshare_index::PAGE_SIZE;
 use pageshare_stream::ReturnPath;
@@ -30,39 +30,32 @@ use super::outlet::Line;
 use super::workers::{Pages, compressor};
 use crate::error::Error;
 use crate::fuse::Fuse;
-use crate::handshake;
 use crate::link::{Body, Link, LinkReader, LinkWriter};
 use crate::record::add;
 use crate::socket::Socket;
+use crate::threads::start_in;
 
 const QEMU: &str = "the source QEMU";
 
 /// Carries one connection of QEMU's to its end. Whatever fails, QEMU sees a closed connection,
 /// takes the migration for failed, and keeps its VM.
-pub(super) fn run(qemu: Socket, migration: &Migration, number: u32) {
-    let closing = qemu.try_clone();
+pub(super) fn run(qemu: &Arc<Socket>, migration: &Migration, number: u32) {
     if let Err(error) = carry(qemu, migration, number) {
         warn!("channel {number}: {error}");
         migration.account.broke(&error.to_string());
     }
-    if let Ok(qemu) = closing {
-        qemu.shutdown(Shutdown::Both);
-    }
+    qemu.shutdown(Shutdown::Both);
 }
 
-fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> {
+fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), Error> {
     let sender = &migration.sender;
-    let mut link = sender.connect()?;
-    let agreed =
-        handshake::send(&mut link, migration.id, number, sender.window, sender.scope.as_ref())?;
+    let (link, agreed) = sender.connect(migration.id, number, sender.scope.as_ref())?;
     debug!("channel {number} open, scope {:?}, window {}", agreed.scope, agreed.window);
-    let clone = || qemu.try_clone().map_err(Error::lost(QEMU, "setting up the channel"));
-    let (from_qemu, to_qemu) = (clone()?, clone()?);
     let Link { reader, writer } = link;
-    let fuse = Fuse::new(vec![clone()?]);
+    let fuse = Fuse::new(vec![Arc::clone(qemu)]);
     let credit = Credit::new(agreed.window, sender.downtime_limit);
     let asked: Asked = Mutex::new(Some(HashMap::new()));
-    let line = Line::new(migration, &writer);
+    let line = Line::new(migration, &writer, &credit);
     let (outlet, queue) = line.open();
 
     let fail = |error: Error| {
@@ -71,7 +64,7 @@ fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> 
         credit.wake();
     };
     std::thread::scope(|threads| {
-        threads.spawn(|| {
+        let ingests = start_in(threads, || {
             let outlet = outlet;
             let ingest = Ingest {
                 migration,
@@ -84,19 +77,20 @@ fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> 
                 outlet,
                 fuse: &fuse,
             };
-            ingest.run(&from_qemu).unwrap_or_else(fail);
+            ingest.run(qemu).unwrap_or_else(fail);
         });
-        threads.spawn(|| {
+        let queues = start_in(threads, || {
             let queue = queue;
             queue.run().unwrap_or_else(fail);
         });
         let (supplies, wanted) = mpsc::channel();
-        threads.spawn(|| {
+        let supplying = start_in(threads, || {
             let wanted = wanted;
-            supply(migration, &writer, &wanted).unwrap_or_else(fail);
+            supply(migration, &writer, &credit, &wanted).unwrap_or_else(fail);
         });
         let listen = Listen { migration, credit: &credit, asked: &asked, line: &line, supplies };
-        listen.run(reader, to_qemu).unwrap_or_else(fail);
+        let started = [ingests, queues, supplying].into_iter().try_for_each(|it| it.map(drop));
+        started.and_then(|()| listen.run(reader, qemu)).unwrap_or_else(fail);
         // Nobody will answer any more: whoever waits for an answer waits in vain.
         *asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
     });
@@ -108,6 +102,7 @@ fn carry(qemu: Socket, migration: &Migration, number: u32) -> Result<(), Error> 
 fn supply(
     migration: &Migration,
     link: &LinkWriter,
+    credit: &Credit,
     wanted: &mpsc::Receiver<(u32, Vec<u8>)>,
 ) -> Result<(), Error> {
     let mut compressor = match migration.sender.compress {
@@ -115,7 +110,9 @@ fn supply(
         Policy::Adaptive | Policy::Always => Some(compressor(migration.sender.level)?),
     };
     for (sequence, contents) in wanted {
+        let bytes = contents.len();
         link.send(Kind::Supply, sequence, &[&encode_supply(contents, compressor.as_mut())])?;
+        credit.drops(bytes);
     }
     Ok(())
 }
@@ -130,7 +127,7 @@ struct Listen<'a> {
 }
 
 impl Listen<'_> {
-    fn run(&self, mut link: LinkReader, mut qemu: Socket) -> Result<(), Error> {
+    fn run(&self, mut link: LinkReader, mut qemu: &Socket) -> Result<(), Error> {
         let mut body = Body::default();
         let (mut reverse_ended, mut said) = (false, ReturnPath::default());
         // The receiver closes the connection once both directions have ended.
@@ -195,6 +192,7 @@ impl Listen<'_> {
                     .filter(|(page, _)| !answer.known.contains(*page))
                     .flat_map(|(_, content)| *content)
                     .collect();
+                self.credit.drops(contents.len() - missing.len());
                 if !missing.is_empty() {
                     add(&account.pages_supplied, missing.len() / PAGE_SIZE);
                     // A thread that has failed supplies nothing more; the fuse has the reason.

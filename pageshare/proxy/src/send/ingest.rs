@@ -58,6 +58,22 @@ impl Credit {
         more
     }
 
+    /// So many bytes of the stream are about to be sent.
+    pub(super) fn sends(&self, bytes: usize) {
+        self.locked().sends(bytes as u64);
+    }
+
+    /// So many bytes are kept until the peer has them.
+    fn keeps(&self, bytes: usize) {
+        self.locked().keeps(bytes as u64);
+    }
+
+    /// So many bytes of them are kept no longer.
+    pub(super) fn drops(&self, bytes: usize) {
+        self.locked().drops(bytes as u64);
+        self.changed.notify_all();
+    }
+
     /// Wakes whoever waits, to look at the fuse.
     pub(super) fn wake(&self) {
         self.changed.notify_all();
@@ -266,6 +282,7 @@ impl Ingest<'_> {
         if at_once {
             add(&account.segments_at_once, 1);
             add(&account.pages_at_once, hashes.len());
+            self.credit.keeps(hashes.len() * PAGE_SIZE);
             waiting.then = Then::Supply(draft.contents().into_iter().flatten().copied().collect());
             self.wait(number, waiting);
             self.link.send(Kind::Ask, number, &[&ask.encode()])?;

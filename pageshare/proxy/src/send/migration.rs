@@ -1,6 +1,6 @@
 //! What the channels of one migration share.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
@@ -22,6 +22,7 @@ use crate::handshake;
 use crate::kept::{Earlier, Keeping};
 use crate::ksm::Ksm;
 use crate::record::{Account, Record};
+use crate::socket::Party;
 use crate::sources::is_qemu;
 
 /// One migration, from its first channel's opening to its last one's end.
@@ -29,6 +30,8 @@ pub(super) struct Migration {
     pub(super) sender: Arc<Sender>,
     pub(super) workers: Workers,
     pub(super) id: MigrationId,
+    /// Whose migration it is: all its channels come from there.
+    pub(super) party: Party,
     pub(super) account: Arc<Account>,
     pub(super) buffers: Buffers,
     began: Instant,
@@ -42,6 +45,8 @@ pub(super) struct Migration {
     blocks: Mutex<BlockNames>,
     opened: AtomicU32,
     open: AtomicUsize,
+    /// One of its channels had not spoken when it was opened.
+    silent: AtomicBool,
 }
 
 impl Migration {
@@ -50,6 +55,7 @@ impl Migration {
         sender: Arc<Sender>,
         workers: Workers,
         pid: Option<u32>,
+        party: Party,
     ) -> Result<Self, Error> {
         let ksm = match (sender.ksm_pid, sender.candidates) {
             (Some(pid), _) => Some(pid),
@@ -79,6 +85,8 @@ impl Migration {
             buffers: Buffers::default(),
             workers,
             id,
+            party,
+            silent: AtomicBool::new(false),
             began: Instant::now(),
             gains: Mutex::new(Gains::new(sender.ask, sender.compress)),
             ksm,
@@ -146,10 +154,16 @@ impl Migration {
         self.versions.as_ref().map(locked)
     }
 
-    /// The number of a new channel.
-    pub(super) fn open_channel(&self) -> u32 {
+    /// The number of a new channel, which has spoken or stays silent.
+    pub(super) fn open_channel(&self, silent: bool) -> u32 {
+        self.silent.fetch_or(silent, Ordering::SeqCst);
         self.open.fetch_add(1, Ordering::SeqCst);
         self.opened.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Whether one of them was silent.
+    pub(super) fn has_silent_channel(&self) -> bool {
+        self.silent.load(Ordering::SeqCst)
     }
 
     /// Whether it was the last one.

@@ -10,6 +10,7 @@ use pageshare_wire::Chain;
 use pageshare_wire::adaptive::Written;
 use pageshare_wire::record::Kind;
 
+use super::ingest::Credit;
 use super::migration::Migration;
 use super::workers::Done;
 use crate::error::Error;
@@ -28,6 +29,7 @@ enum Next {
 pub(super) struct Line<'a> {
     migration: &'a Migration,
     link: &'a LinkWriter,
+    credit: &'a Credit,
     chain: Mutex<Chain>,
     /// Segments in the queue that have not been sent.
     queued: AtomicUsize,
@@ -48,10 +50,11 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn new(migration: &'a Migration, link: &'a LinkWriter) -> Self {
+    pub(super) fn new(migration: &'a Migration, link: &'a LinkWriter, credit: &'a Credit) -> Self {
         Self {
             migration,
             link,
+            credit,
             chain: Mutex::default(),
             queued: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
@@ -72,6 +75,7 @@ impl<'a> Line<'a> {
         let mut chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let head = done.encoded.seal(number, &mut chain);
         let payload = done.encoded.payload();
+        self.credit.sends(done.encoded.stream_bytes());
         let sent = self.link.send(Kind::Segment, number, &[&head, payload])?;
         account(self.migration, &done, head.len() + payload.len(), sent);
         self.migration.account.sent(self.link);

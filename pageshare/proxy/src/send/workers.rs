@@ -10,6 +10,7 @@ use pageshare_wire::{Compressor, delta};
 use crate::error::Error;
 use crate::kept::{Earlier, Version};
 use crate::processor::thread_time;
+use crate::threads;
 
 /// An earlier version of a page.
 pub(super) struct Base {
@@ -73,13 +74,13 @@ pub(super) struct Done {
 pub(super) struct Workers(mpsc::Sender<Job>);
 
 impl Workers {
-    pub(super) fn start(threads: usize, level: i32) -> Result<Self, Error> {
+    pub(super) fn start(count: usize, level: i32) -> Result<Self, Error> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let queue = Arc::new(Mutex::new(queue));
-        for _ in 0..threads.max(1) {
+        for _ in 0..count.max(1) {
             let mut compressor = compressor(level)?;
             let queue = Arc::clone(&queue);
-            std::thread::spawn(move || {
+            threads::start(move || {
                 compressor.make_ready();
                 loop {
                     let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -87,7 +88,7 @@ impl Workers {
                     let compressor = job.compress.then_some(&mut compressor);
                     finish(job, compressor);
                 }
-            });
+            })?;
         }
         Ok(Self(jobs))
     }

@@ -15,6 +15,7 @@ use super::qcow2::{self, Compressed};
 use super::reader::{Reader, Stamp};
 use super::spec::SourceSpec;
 use crate::error::Error;
+use crate::threads::start_in;
 
 /// Pages that one thread takes at a time: 1 MiB, at which `/proc/PID/mem` is fastest.
 const STRETCH: u32 = 256;
@@ -84,15 +85,9 @@ fn list(sources: &[SourceSpec]) -> Result<(Catalogue, Vec<Option<Stamp>>), Error
                     .map_err(|error| unusable(&path.display().to_string(), &error))?;
                 stamps.resize(catalogue.origins().len(), Some(stamp));
             }
-            SourceSpec::AllQemus => {
-                let found = process::qemus().map_err(|error| unusable("/proc", &error))?;
-                for pid in found {
-                    if let Err(error) = add_process(&mut catalogue, pid) {
-                        warn!("memory of QEMU process {pid} is left out: {error}");
-                    }
-                }
-            }
-            SourceSpec::Pid(pid) => add_process(&mut catalogue, *pid)
+            SourceSpec::AllQemus => add_qemus(&mut catalogue, |_| true)?,
+            SourceSpec::Qemus(selector) => add_qemus(&mut catalogue, |pid| selector.takes(pid))?,
+            SourceSpec::Pid(pid) => add_process(&mut catalogue, *pid, |_| true)
                 .map_err(|error| unusable(&format!("memory of process {pid}"), &error))?,
         }
     }
@@ -108,8 +103,22 @@ fn unusable(path: &str, error: &io::Error) -> Error {
     Error::File { what: "source", path: path.to_owned(), reason: format!("{error}{hint}") }
 }
 
-fn add_process(catalogue: &mut Catalogue, pid: u32) -> io::Result<()> {
+fn add_qemus(catalogue: &mut Catalogue, meant: impl Fn(u32) -> bool) -> Result<(), Error> {
+    for pid in process::qemus().map_err(|error| unusable("/proc", &error))? {
+        if let Err(error) = add_process(catalogue, pid, &meant) {
+            warn!("memory of QEMU process {pid} is left out: {error}");
+        }
+    }
+    Ok(())
+}
+
+/// Adds a process that is meant. Its number may become another's meanwhile: it is looked at once it
+/// is known when it started, by which its memory is known later.
+fn add_process(catalogue: &mut Catalogue, pid: u32, meant: impl Fn(u32) -> bool) -> io::Result<()> {
     let started = process::started(pid)?;
+    if !meant(pid) {
+        return Ok(());
+    }
     process::memory(pid)?;
     let touched = process::touched(pid)?;
     let origin = catalogue.add_origin(Origin::Process { pid, started });
@@ -181,7 +190,9 @@ fn hash_all(
             }
             found
         };
-        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        // This thread works too: there may be no others to be had.
+        let workers: Vec<_> = (1..threads).flat_map(|_| start_in(scope, work)).collect();
+        all.append(work());
         for worker in workers {
             // A worker has no reason to panic; if one does, its pages are not indexed.
             all.append(worker.join().unwrap_or_default());

@@ -79,12 +79,14 @@ impl Model {
         }
     }
 
-    /// The newest one to be had, which `setup/qemu-newer` unpacks; says so if it is not there.
+    /// The newest one to be had, which `setup/qemu-newer` unpacks; nothing where
+    /// `PAGESHARE_NO_NEWER_QEMU` says that it cannot be had.
     pub fn newer() -> Option<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/qemu-newer/root");
         let qemu = root.join("usr/bin/qemu-system-x86_64");
         if !qemu.exists() {
-            eprintln!("skipped: no newer QEMU in build/qemu-newer (make setup unpacks it)");
+            let reason = "there is no newer QEMU in build/qemu-newer (`make setup` unpacks it)";
+            super::lacks(reason, "PAGESHARE_NO_NEWER_QEMU");
             return None;
         }
         Some(Self {

@@ -20,11 +20,15 @@ while read command word; do
     case "$command" in
     sum) echo "SUM $(/bin/busybox cat /alike /own/data | /bin/busybox sha256sum)" ;;
     dirty)
+        round=0
         while :; do
             /bin/busybox dd if=/dev/urandom of=/own/dirty bs=64k count=32 conv=notrunc 2>/dev/null
+            round=$((round + 1))
+            echo $round > /own/round
             /bin/busybox usleep 50000
         done &
         echo DIRTYING ;;
+    round) echo "ROUND $(/bin/busybox cat /own/round)" ;;
     "") ;;
     ping) echo PONG ;;
     copy) /bin/busybox cp /own/data /own/copy; echo COPIED ;;

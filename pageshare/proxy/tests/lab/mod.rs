@@ -5,9 +5,12 @@
 
 #![allow(dead_code, unused_imports, unreachable_pub)] // Each test program uses its own part of this.
 
+mod crowd;
+mod distance;
 mod guest;
 pub mod host;
 mod initramfs;
+pub mod pki;
 mod proxies;
 mod stage;
 pub mod stand_in;
@@ -15,6 +18,7 @@ mod tap;
 mod tunnel;
 mod xorshift;
 
+pub use crowd::{Crowd, Crowded};
 pub use guest::{Guest, Incoming, Model};
 pub use proxies::{Pair, Proxy, binary};
 pub use stage::{Fate, Stage};
@@ -22,6 +26,7 @@ pub use tap::Tap;
 pub use tunnel::Tunnel;
 pub use xorshift::Xorshift;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -50,6 +55,14 @@ pub fn scope(directory: &Path, name: &str) -> String {
 /// A count in a migration's record.
 pub fn count(record: &Value, name: &str) -> u64 {
     record[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {record}"))
+}
+
+/// What a test needs cannot be had here. The test fails, unless this environment variable says that
+/// it is known; then the test's output says what was not done, past the capture of output.
+pub fn lacks(reason: &str, variable: &str) {
+    let known = std::env::var_os(variable).is_some();
+    assert!(known, "{reason}; where that cannot be changed, set {variable}=1 to go without");
+    let _ = writeln!(std::io::stderr(), "skipped, as {variable} allows: {reason}");
 }
 
 /// A file that a prerequisite package installs.

@@ -5,12 +5,13 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::guest::Guest;
-use super::wait_for;
+use super::{distance, pki, wait_for};
 
 /// The program under test: this build's, or the one that `PAGESHARE_BINARY` names.
 pub fn binary() -> &'static str {
@@ -214,6 +215,21 @@ impl Pair {
         let (to, from) = (at("out"), at("in"));
         let send = ["--insecure", "--ask", "never"];
         Self::wired(directory, to, from, (&send, &["--insecure"]), (sends_to, listens_at))
+    }
+
+    /// Unix sockets, TLS, and between the proxies a link on which a round trip takes so long.
+    pub fn distant(round_trip: Duration) -> Self {
+        let [sends_to, listens_at] = super::guest::ports();
+        let listener = TcpListener::bind(("127.0.0.1", sends_to)).expect("a free port");
+        distance::stretch(listener, listens_at, round_trip);
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        pki::certificates(directory.path(), "destination.example", "source.example");
+        let at = |name: &str| format!("unix:{}", directory.path().join(name).display());
+        let (to, from) = (at("out"), at("in"));
+        let tls = directory.path().to_str().expect("a plain path").to_owned();
+        let receive = ["--tls-dir", &tls];
+        let send = ["--tls-dir", &tls, "--tls-name", "destination.example"];
+        Self::wired(directory, to, from, (&send, &receive), (sends_to, listens_at))
     }
 
     fn start(

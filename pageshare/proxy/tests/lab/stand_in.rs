@@ -18,7 +18,17 @@ pub const LOADED: [u8; 8] = [0, 1, 0, 4, 0, 0, 0, 0];
 /// Sends `stream` through a pair and `answer` back; returns what arrived at either end.
 pub fn through(pair: &Pair, stream: &[u8], answer: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
-    let mut source = UnixStream::connect(path(&pair.to)).expect("the proxy listens");
+    carry(&pair.to, &destination, stream, answer)
+}
+
+/// Sends `stream` to a sender and `answer` back from where its receiver passes it on.
+pub fn carry(
+    to: &str,
+    destination: &UnixListener,
+    stream: &[u8],
+    answer: &[u8],
+) -> (Vec<u8>, Vec<u8>) {
+    let mut source = UnixStream::connect(path(to)).expect("the proxy listens");
     let (mut arrived, mut returned) = (Vec::new(), Vec::new());
     std::thread::scope(|threads| {
         threads.spawn(|| {

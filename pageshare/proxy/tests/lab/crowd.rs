@@ -1,0 +1,113 @@
+//! Many who connect to a receiver, show no certificate, and say nothing; and the receiver under them.
+
+use std::collections::VecDeque;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::{Proxy, binary, pki};
+
+/// Connects again and again to one address until it is dropped.
+pub struct Crowd {
+    over: Arc<AtomicBool>,
+    came: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Crowd {
+    /// So many connections a second, of which so many at most are open here at once.
+    pub fn press(wire: &str, a_second: u32, open: usize) -> Self {
+        let address = wire.strip_prefix("tcp:").expect("TCP").to_owned();
+        let (over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (end, counted) = (Arc::clone(&over), Arc::clone(&came));
+        let thread = std::thread::spawn(move || {
+            let mut idle = VecDeque::new();
+            let (begin, mut next) = (Instant::now(), Duration::ZERO);
+            while !end.load(Ordering::SeqCst) {
+                // Paced by a fixed schedule: what a busy machine delays is made up for.
+                std::thread::sleep(next.saturating_sub(begin.elapsed()));
+                next += Duration::from_secs(1) / a_second;
+                if let Ok(stranger) = TcpStream::connect(&address) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    idle.push_back(stranger);
+                }
+                if idle.len() > open {
+                    idle.pop_front();
+                }
+            }
+        });
+        Self { over, came, thread: Some(thread) }
+    }
+
+    /// How many have connected.
+    pub fn came(&self) -> u64 {
+        self.came.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // One that has failed has ended too.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A receiver that may open few files, with certificates for it and for its senders.
+pub struct Crowded {
+    /// The receiver, which stays for several migrations.
+    pub receiver: Proxy,
+    /// Where it listens.
+    pub wire: String,
+    /// What the destination QEMU awaits.
+    pub from: String,
+    directory: tempfile::TempDir,
+}
+
+impl Crowded {
+    /// It may open so many files, whatever the limit is here.
+    pub fn start(files: u32) -> Self {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        pki::certificates(directory.path(), "destination.example", "source.example");
+        let [port] = super::guest::ports();
+        let wire = format!("tcp:127.0.0.1:{port}");
+        let from = format!("unix:{}", directory.path().join("in").display());
+        let mut program = Command::new("prlimit");
+        program.args([&format!("--nofile={files}:{files}"), binary()]);
+        let tls = directory.path().to_str().expect("a plain path");
+        let words = ["--listen", &wire, "--qemu", &from, "--tls-dir", tls].map(str::to_owned);
+        let receiver = Proxy::spawn(program, directory.path(), "receive", &words);
+        Self { receiver, wire, from, directory }
+    }
+
+    /// A sender for one migration to it, its files in `directory`; and what the source migrates to.
+    pub fn sender(&self, directory: &Path) -> (Proxy, String) {
+        let to = format!("unix:{}", directory.join("out").display());
+        let tls = self.directory.path().to_str().expect("a plain path");
+        let words = [
+            ["--once", "--listen", &to, "--to", &self.wire],
+            ["--tls-dir", tls, "--tls-name", "destination.example", "--ask=always"],
+        ];
+        let words = words.concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        (Proxy::spawn(Command::new(binary()), directory, "send", &words), to)
+    }
+
+    /// Files that the receiver has open, its threads, and its memory in KiB.
+    pub fn room(&self) -> (usize, u64, u64) {
+        let process = format!("/proc/{}", self.receiver.pid());
+        let files = std::fs::read_dir(format!("{process}/fd")).expect("our own child").count();
+        let status = std::fs::read_to_string(format!("{process}/status")).expect("our own child");
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let field = line.and_then(|line| line.split_whitespace().next());
+            field.and_then(|field| field.parse().ok()).expect("a number")
+        };
+        (files, number("Threads:"), number("VmRSS:"))
+    }
+}
