@@ -249,3 +249,17 @@ pub(crate) fn gives_way(parties: impl Iterator<Item = Party> + Clone) -> Option<
     let mut parties = parties;
     parties.position(|party| counts[&party] == most)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_those_who_have_the_most_gives_way() {
+        let who = |hosts: &[u128]| gives_way(hosts.iter().map(|host| Party::Host(Some(*host))));
+        assert_eq!(who(&[2, 1, 1]), Some(1), "one alone is spared however old it is");
+        assert_eq!(who(&[1, 2, 1, 1, 2]), Some(0));
+        assert_eq!(who(&[3, 1, 2]), Some(0), "of equals the oldest");
+        assert_eq!(who(&[]), None);
+    }
+}

@@ -1,4 +1,4 @@
-"""D7 and D8: what pageshare's own tests and benchmarks show; they are cargo's."""
+"""D7, D8 and D13: what pageshare's own tests and benchmarks show; they are cargo's."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ from tare.stats.bounds import Bound, Kept
 _KILLS = 100
 _KILLS_TIMEOUT_S = 3 * 3600.0
 _SPEED_TIMEOUT_S = 1800.0
+_CROWD_S = 60
+_CROWD_A_SECOND = 1000
+_CROWD_FILES = 256
+_CROWD_THREADS = 32
+_CROWD_MIB = 64
+_CROWD_TIMEOUT_S = 1800.0
 
 
 def _cargo(workshop: Workshop, *argv: str, timeout_s: float, **env: str) -> str:
@@ -50,6 +56,37 @@ def _check_kills(workshop: Workshop) -> Result:
         f" {lost} lost, {doubled} doubled, {changed} with another memory"
     )
     sound = kills >= _KILLS and aimed * 5 >= kills and arrived + stayed == kills
+    return Result(Kept.counted(sound), figure, data)
+
+
+def _check_crowd(workshop: Workshop) -> Result:
+    workshop.say(f"migrations for {_CROWD_S} s under {_CROWD_A_SECOND} idle connections a second")
+    try:
+        said = _cargo(
+            workshop, "bench", "--quiet", "-p", "pageshare", "--bench", "crowd",
+            timeout_s=_CROWD_TIMEOUT_S,
+            PAGESHARE_SECONDS=str(_CROWD_S),
+        )  # fmt: skip
+    except process.ProcessError as error:
+        return Result(Kept.FAILS, f"the run failed: {error.what}", {"seconds": _CROWD_S})
+    data = _document(said)
+    migrations, arrived, files, threads = (
+        int(data[name]) for name in ("migrations", "arrived", "files_most", "threads_most")
+    )
+    a_second = float(data["connections"]) / float(data["seconds"])
+    mib = float(data["kibibytes_most"]) / 1024
+    figure = (
+        f"{a_second:.0f} connections a second for {float(data['seconds']):.0f} s: {arrived} of"
+        f" {migrations} guests arrived; the receiver had at most {files} files open, {threads}"
+        f" threads, {mib:.0f} MiB"
+    )
+    sound = (
+        0 < migrations == arrived
+        and a_second >= 0.95 * _CROWD_A_SECOND
+        and files <= _CROWD_FILES
+        and threads <= _CROWD_THREADS
+        and mib <= _CROWD_MIB
+    )
     return Result(Kept.counted(sound), figure, data)
 
 
@@ -108,5 +145,14 @@ CLAIMS = (
         "parser 20 GiB/s, pass-through 1.8 GiB/s, indexing 2 GiB/s or more, each a core; index at"
         " most 1 % of what it indexes",
         _check_speed,
+    ),
+    Claim(
+        "D13",
+        "Who has no certificate keeps no migration out, however often he connects, and takes little"
+        " of the receiver's room.",
+        f"{_CROWD_A_SECOND} idle connections a second for {_CROWD_S} s at {_CROWD_FILES}"
+        f" descriptors: every migration arrives; at most {_CROWD_THREADS} threads and"
+        f" {_CROWD_MIB} MiB",
+        _check_crowd,
     ),
 )
