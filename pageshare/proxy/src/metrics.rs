@@ -28,7 +28,7 @@ const LONGEST_REQUEST: usize = 1 << 16;
 const SCRAPERS: usize = 16;
 
 /// Connections that were turned away are spoken of no more often: who can connect could fill the log.
-const BETWEEN_LINES: Duration = Duration::from_mins(1);
+const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// A counter: its name without prefix and suffix, what it counts, where a record has it.
 type Row = (&'static str, &'static str, fn(&Record) -> f64);

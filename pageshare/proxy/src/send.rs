@@ -254,7 +254,7 @@ fn close(current: &Current, migration: &Migration, ended: &mpsc::Sender<Record>)
 const WAITING: usize = 64;
 
 /// QEMU speaks on its main channel as soon as its main thread has the time.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A channel that has not spoken after this long is the one that stays silent.
 const SILENCE: Duration = Duration::from_millis(200);

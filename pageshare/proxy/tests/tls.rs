@@ -83,7 +83,7 @@ fn a_host_with_another_name_is_refused_by_either_side() {
     let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
     for (name, peer, why_here, why_there) in [
         ("elsewhere.example", "source.example", "name it with --tls-name", "its log says why"),
-        ("destination.example", "another.example", "closed the connection", "(another.example)"),
+        ("destination.example", "another.example", "the other proxy", "(another.example)"),
     ] {
         let mut pair = Pair::secure(
             &[&tls[..], &["--tls-name", name]].concat(),
@@ -125,7 +125,8 @@ fn a_client_of_another_authority_is_refused() {
         ],
         &["--tls-dir", ours.path().to_str().expect("a plain path")],
     );
-    assert_refused(&mut pair, "its log says why", "must be of the authority");
+    // Its word on why may be lost: it closes the connection at once.
+    assert_refused(&mut pair, "the other proxy", "must be of the authority");
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn a_sender_without_tls_is_refused_by_a_receiver_with_it() {
     certificates(pki.path(), "destination.example", "source.example");
     let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
     let mut pair = Pair::secure(&["--insecure"], &tls);
-    assert_refused(&mut pair, "closed the connection", "the handshake with the other proxy failed");
+    assert_refused(&mut pair, "the other proxy", "the handshake with the other proxy failed");
 }
 
 #[test]

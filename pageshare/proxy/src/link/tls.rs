@@ -211,7 +211,7 @@ fn advice(error: &rustls::Error) -> &'static str {
         InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "; if it is the right host, name it with --tls-name as its certificate does"
         }
-        InvalidCertificate(Bad::UnknownIssuer) => {
+        InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
             "; ca-cert.pem must be of the authority that signed the other host's certificate"
         }
         AlertReceived(AlertDescription::CertificateExpired) => {
