@@ -85,10 +85,11 @@ bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::siz
     return false;
   }
   count(counters_.writes_direct);
+  // Before: who finds the file longer than this takes it for another job's doing.
+  raise_to(entry_.real_size, offset + length);
   const bool done = write_fully(write_fd_, buffer, length, static_cast<off_t>(offset)) >= 0;
   // Not written again and again: all ranks read the line that it lies on.
   if (entry_.direct_writes.load() != kWritten) entry_.direct_writes.store(kWritten);
-  if (done) raise_to(entry_.real_size, offset + length);
   return done;
 }
 

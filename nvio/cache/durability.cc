@@ -1,14 +1,39 @@
 // What survives: sync, checkpoint, truncation, stepping aside, and the end of a file's stay.
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 
 #include "../posix/real.h"
 #include "each_group.h"
+#include "raise_to.h"
 #include "slots.h"
 
 namespace nvio {
+
+namespace {
+
+// What was not made longer by this job was by another one: then clean bytes are forgotten, since
+// what the store has behind the old end is emptiness, and who appends may have changed others, too.
+void look_for_others(CachedFile& file, bool quiet) {
+  FileEntry& entry = file.entry();
+  const std::uint64_t size = file.real_file_size();
+  if (size <= entry.real_size.load()) return;
+  raise_to(entry.real_size, size);
+  file.know_size(size);
+  file.forget(CachedFile::Forget::written);
+  static std::atomic<bool> said{false};
+  if (quiet || said.exchange(true)) return;
+  std::fprintf(
+      stderr,
+      "nvio: %s was made longer past nvio, by another job or in a way that it does not see; "
+      "what is changed so of bytes that are cached is seen once the job has closed the file "
+      "everywhere (cache=off for this file shows it at once)\n",
+      entry.path);
+}
+
+}  // namespace
 
 FileIdentity CachedFile::identity() const {
   return {entry_.device, entry_.inode, entry_.path, entry_.deleted.load() != 0, entry_.mark};
@@ -80,6 +105,7 @@ int CachedFile::sync() {
 int CachedFile::sync_locked() {
   count(counters_.syncs);
   if (nothing_cached()) return durable_in_file();
+  if (session_.nodes() <= 1) look_for_others(*this, session_.settings().quiet);
   if (entry_.sync == static_cast<std::uint8_t>(SyncTo::file)) return checkpoint_locked();
   // The log takes of the same store as the blocks: once it has grown to half of what they may
   // take, it is cheaper to have the file durable and begin it anew.

@@ -76,6 +76,22 @@ void mark_unlogged(Segment& segment, std::uint32_t slot) {
   forget_written(segment, slot, state.dirty_pages);
 }
 
+void forget_clean(Segment& segment, std::uint32_t slot) {
+  Bits valid = segment.valid(slot);
+  const Bits dirty = segment.dirty(slot);
+  for (std::size_t at = dirty.next_clear(0, kBlockSize); at < kBlockSize;) {
+    const std::size_t stop = dirty.next_set(at, kBlockSize);
+    valid.clear(at, stop);
+    at = dirty.next_clear(stop, kBlockSize);
+  }
+  std::uint16_t whole = 0;
+  for (std::uint64_t page = 0; page < kBlockSize / kPageSize; ++page) {
+    if (valid.all(page * kPageSize, (page + 1) * kPageSize))
+      whole |= static_cast<std::uint16_t>(1U << page);
+  }
+  segment.slot(slot).valid_pages = whole;
+}
+
 void cut(Segment& segment, std::uint32_t slot, std::uint64_t begin) {
   segment.valid(slot).clear(begin, kBlockSize);
   segment.dirty(slot).clear(begin, kBlockSize);

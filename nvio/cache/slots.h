@@ -36,6 +36,8 @@ void each_page_run(std::uint16_t pages, Visit&& visit) {
 }
 // Whether the redo log may hold records of this block's bytes.
 inline bool has_records(const Slot& slot) { return (slot.logged_pages | slot.logging_pages) != 0; }
+// Forgets all that the file has too.
+void forget_clean(Segment& segment, std::uint32_t slot);
 // Forgets all from `begin` of the block on.
 void cut(Segment& segment, std::uint32_t slot, std::uint64_t begin);
 

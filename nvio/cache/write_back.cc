@@ -76,6 +76,7 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
   if (runs.empty()) return 0;
   const int fd = write_back_descriptor();
   if (fd < 0) return -fd;
+  raise_to(entry_.real_size, group.index * kGroupSize + runs.back().end);
   const auto write_one = [&](std::size_t i) { return write_run(segment_, group, runs[i], fd); };
   int error = 0;
   if (runs.size() < kMany) {
@@ -86,7 +87,6 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
   // Set before the bytes count as clean: a sync in between must know that the file was written.
   entry_.direct_writes.store(kWritten);
   if (error != 0) return error;
-  raise_to(entry_.real_size, group.index * kGroupSize + runs.back().end);
   for (const std::uint32_t slot : group.slot) {
     if (slot != kNone && segment_.slot(slot).dirty_pages != 0) mark_clean(segment_, slot);
   }
@@ -113,6 +113,7 @@ void CachedFile::forget(Forget what) {
       const bool needed = what == Forget::written && entry_.deleted.load() == 0 &&
                           (state.dirty_pages != 0 || has_records(state));
       if (needed) {
+        forget_clean(segment_, slot);
         empty = false;
         continue;
       }

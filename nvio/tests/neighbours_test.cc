@@ -156,5 +156,21 @@ TEST_F(NeighboursTest, ReadsInAWindowWhatAnotherJobAppended) {
   EXPECT_EQ(session->release(file), 0);
 }
 
+// What the store had there were the zeros behind the end, beside a byte of ours.
+TEST_F(NeighboursTest, SeesFromTheNextSyncOnWhatAnotherJobAppended) {
+  settings_.quiet = true;
+  auto session = join();
+  CachedFile* file = session->acquire(fd_, path_, settings_.file);
+  ASSERT_NE(file, nullptr);
+  file->prefetch(0, 1);
+  ASSERT_EQ(file->write(kFileSize - 1, "x", 1), 1);
+  ASSERT_EQ(pwrite(fd_, "more", 4, kFileSize), 4);
+  EXPECT_EQ(file->sync(), 0);
+  std::string end(10, ' ');
+  EXPECT_EQ(file->read(kFileSize - 2, end.data(), end.size()), 6);
+  EXPECT_EQ(end.substr(0, 6), "axmore");
+  EXPECT_EQ(session->release(file), 0);
+}
+
 }  // namespace
 }  // namespace nvio
