@@ -33,6 +33,7 @@ def decided(record, blocks):
         writer=absent,
         registry=absent,
         scratch=nowhere,
+        blocks=None,
     )
     return run._decide(blocks)
 
