@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "../posix/real.h"
 #include "piece.h"
@@ -19,6 +20,12 @@ namespace {
 
 constexpr int kTries = 4;  // times to make room for one transfer before it goes to the file
 
+// The same file, to be read or written as `fd` is, with no other flag. -1 with errno.
+int opened_anew(int fd) {
+  const std::string self = "/proc/self/fd/" + std::to_string(fd);
+  return real().open(self.c_str(), (fcntl(fd, F_GETFL) & O_ACCMODE) | O_CLOEXEC);
+}
+
 }  // namespace
 
 CachedFile::CachedFile(Session& session, std::uint32_t index)
@@ -26,8 +33,7 @@ CachedFile::CachedFile(Session& session, std::uint32_t index)
       segment_(session.segment()),
       counters_(session.counters()),
       entry_(session.segment().file(index)),
-      passive_writers_(
-          entry_.passive_writers[static_cast<std::uint32_t>(getpid()) % kPassiveLines].count),
+      first_passive_(static_cast<std::uint32_t>(getpid())),
       index_(index) {}
 
 CachedFile::~CachedFile() {
@@ -38,14 +44,39 @@ CachedFile::~CachedFile() {
 }
 
 void CachedFile::lend(int fd) {
-  const int access = fcntl(fd, F_GETFL) & O_ACCMODE;
-  if ((access != O_WRONLY && read_fd_ < 0) || (access != O_RDONLY && write_fd_ < 0)) {
-    const int copy = real().dup(fd);
-    if (copy < 0) return;
-    fcntl(copy, F_SETFD, FD_CLOEXEC);
-    if (access != O_WRONLY && read_fd_ < 0) read_fd_ = copy;
-    if (access != O_RDONLY && write_fd_ < 0) write_fd_ = copy;
+  const int flags = fcntl(fd, F_GETFL);
+  const int access = flags & O_ACCMODE;
+  bool reads = access != O_WRONLY && read_fd_ < 0;
+  bool writes = access != O_RDONLY && write_fd_ < 0;
+  if (!reads && !writes) return;
+  int own = (flags & (O_APPEND | O_DIRECT | O_SYNC | O_DSYNC)) == 0 ? -1 : opened_anew(fd);
+  if (own < 0) {
+    // Where the file may not be opened again, the program does without O_DIRECT, of which it sees
+    // nothing while we serve it; what appends is of no use for writing.
+    if ((flags & O_DIRECT) != 0) fcntl(fd, F_SETFL, flags & ~O_DIRECT);
+    writes = writes && (flags & O_APPEND) == 0;
+    own = reads || writes ? real().dup(fd) : -1;
+    if (own < 0) return;
+    fcntl(own, F_SETFD, FD_CLOEXEC);
   }
+  const std::lock_guard guard(lending_);
+  stands_alone_ = false;
+  if (reads) read_fd_ = own;
+  if (writes) write_fd_ = own;
+}
+
+int CachedFile::stand_alone() {
+  const std::lock_guard guard(lending_);
+  if (stands_alone_) return 0;
+  for (const int fd : {read_fd_, write_fd_}) {
+    if (fd < 0) continue;
+    const int own = opened_anew(fd);
+    if (own < 0) return errno;
+    dup3(own, fd, O_CLOEXEC);  // under the same number: other threads may be using it
+    real().close(own);
+  }
+  stands_alone_ = true;
+  return 0;
 }
 
 void CachedFile::grow(std::uint64_t end) { raise_to(entry_.size, end); }
@@ -60,7 +91,7 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length,
   if (automatic) pattern_.note(offset, length);
   if (nothing_cached()) {
     const ssize_t done = read_real(offset, target, length);
-    if (automatic && read_fd_ >= 0 && is_slow(entry_, Direction::read)) activate();
+    if (automatic && read_fd_ >= 0 && seems_slow(Direction::read)) activate();
     return done;
   }
   const std::uint64_t size = entry_.size.load(std::memory_order_acquire);
@@ -146,7 +177,7 @@ ssize_t CachedFile::read_around(std::uint64_t offset, char* buffer, std::size_t 
 }
 
 bool CachedFile::may_fetch() const {
-  if (entry_.mode.load(std::memory_order_relaxed) != kActive || read_fd_ < 0) return false;
+  if (read_fd_ < 0 || !admits()) return false;
   if (entry_.admit != static_cast<std::uint8_t>(Admit::automatic)) return true;
   return is_slow(entry_, Direction::read) && !pattern_.is_stream();
 }
@@ -212,12 +243,12 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
   if (entry_.aside.load() != 0) {
     return write_direct(offset, source, length) ? static_cast<ssize_t>(length) : -1;
   }
-  if (entry_.mode.load(std::memory_order_acquire) == kPassive) {
+  if (nothing_cached()) {
     const ssize_t done = write_passive(offset, source, length);
-    if (automatic && is_slow(entry_, Direction::write)) activate();
+    if (automatic && seems_slow(Direction::write)) activate();
     if (done != -2) return done;
   }
-  bool admit = entry_.mode.load() == kActive;
+  bool admit = admits();
   if (automatic) {
     large = large ||
             (session_.nodes() == 1 ? is_large_write(offset, length) : length >= entry_.bypass_size);

@@ -30,8 +30,13 @@ class CachedFile {
            fd == write_back_fd_.load(std::memory_order_relaxed);
   }
 
-  // Lends a descriptor of the file: its access mode decides what this process can do with it.
+  // Lends a descriptor of the file: its access mode decides what this process can do with it. Never
+  // one that appends, or takes only whole sectors, or waits for the disk at each write: then ours
+  // is opened anew.
   void lend(int fd);
+  // What the program does to the descriptors that it lent changes ours no more. Returns 0 or an
+  // errno value.
+  int stand_alone();
 
   // `large`: a piece of a transfer that goes round the cache for its size.
   ssize_t read(std::uint64_t offset, void* buffer, std::size_t length, bool large = false);
@@ -88,9 +93,12 @@ class CachedFile {
   std::optional<ssize_t> write_plain(std::uint64_t offset, const void* buffer, std::size_t length);
   // Whether what was sampled says that the file should be cached.
   bool wants_cache() const;
-  // Ends the plain state; no plain write is under way when it returns 0. EBUSY: one may still be.
+  // Ends the plain state for every transfer that begins from now on.
+  void leave_plain();
+  // The same. 0 if no plain write is under way any more; EBUSY: ask again, later.
   int drain();
-  // Begins to cache once drained; the file is `size` bytes long or longer.
+  // Begins to cache once drained; the file is `size` bytes long or longer. Where the file's lock is
+  // held or its size cannot be had, it stays drained, to be activated later.
   void activate_drained(std::uint64_t size);
   void know_size(std::uint64_t size) { grow(size); }
   std::uint64_t real_file_size() const;
@@ -112,8 +120,14 @@ class CachedFile {
   }
   // As the file system says; nothing when it does not.
   std::optional<std::uint64_t> size_in_file() const;
+  // The first step to caching, or the next one where another process or an earlier call could not
+  // go on. Called as transfers are made that went to the file.
   void activate();
-  bool passive_writes_under_way() const;
+  bool seems_slow(Direction direction) const {
+    return entry_.mode.load() == kDraining || is_slow(entry_, direction);
+  }
+  // Whether bytes may be taken into the cache.
+  bool admits() const;
   ssize_t read_real(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t read_around(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t read_large(std::uint64_t offset, char* buffer, std::size_t length);
@@ -151,10 +165,12 @@ class CachedFile {
   Segment& segment_;
   Counters& counters_;
   FileEntry& entry_;
-  std::atomic<std::uint32_t>& passive_writers_;  // this process's line of the entry's
+  std::uint32_t first_passive_;  // the one of the entry's passive_writes that is tried first
   std::uint32_t index_;
   int read_fd_ = -1;
   int write_fd_ = -1;
+  std::mutex lending_;  // guards the next one
+  bool stands_alone_ = false;
   std::once_flag fetch_fd_opened_;
   std::atomic<int> fetch_fd_{-1};  // goes past the kernel's cache
   std::once_flag write_back_fd_opened_;

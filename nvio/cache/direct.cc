@@ -2,9 +2,8 @@
 // lets pass.
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <iterator>
+#include <mutex>
 
 #include "../posix/real.h"
 #include "cached_file.h"
@@ -32,21 +31,20 @@ std::uint64_t CachedFile::size() const {
   return entry_.size.load(std::memory_order_acquire);
 }
 
-bool CachedFile::passive_writes_under_way() const {
-  return std::any_of(std::begin(entry_.passive_writers), std::end(entry_.passive_writers),
-                     [](const PassiveWriters& line) { return line.count.load() != 0; });
+void CachedFile::activate() {
+  if (session_.nodes() > 1 || entry_.aside.load() != 0) return;  // nodes do it together: nodes.cc
+  if (drain() == 0) activate_drained(0);
 }
 
-void CachedFile::activate() {
-  if (session_.nodes() > 1) return;  // the job's nodes do it together: nodes.cc
-  std::uint32_t expected = kPassive;
-  if (!entry_.mode.compare_exchange_strong(expected, kDraining)) return;
-  if (drain() != 0) return;
-  const auto size = size_in_file();
-  if (!size) return;
-  grow(*size);
-  raise_to(entry_.real_size, *size);
-  entry_.mode.store(kActive, std::memory_order_release);
+bool CachedFile::admits() const {
+  if (entry_.mode.load() == kLeaving) {
+    const std::unique_lock nobody_leads(entry_.lock, std::try_to_lock);
+    std::uint32_t expected = kLeaving;
+    if (nobody_leads && entry_.aside.load() == 0) {
+      entry_.mode.compare_exchange_strong(expected, kActive);
+    }
+  }
+  return entry_.mode.load() == kActive;
 }
 
 ssize_t CachedFile::read_real(std::uint64_t offset, char* buffer, std::size_t length) {
@@ -62,15 +60,19 @@ ssize_t CachedFile::read_real(std::uint64_t offset, char* buffer, std::size_t le
 }
 
 ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std::size_t length) {
-  passive_writers_.fetch_add(1);
-  if (entry_.mode.load() != kPassive) {
-    passive_writers_.fetch_sub(1);
-    return -2;  // the mode changed: not done, go the other way
+  std::unique_lock<SharedLock> under_way;
+  for (std::uint32_t i = 0; i < kPassiveWrites && !under_way; ++i) {
+    if (entry_.mode.load() != kPassive) return -2;
+    SharedLock& lock = entry_.passive_writes[(first_passive_ + i) % kPassiveWrites].lock;
+    under_way = std::unique_lock(lock, std::try_to_lock);
   }
+  // The mode changed, or more threads write than can be kept account of: not done, go the other
+  // way.
+  if (!under_way || entry_.mode.load() != kPassive) return -2;
   const SampledTimer timer(write_calls_, entry_, Direction::write);
   const bool done = write_direct(offset, buffer, length);
   const int error = errno;
-  passive_writers_.fetch_sub(1);
+  under_way.unlock();
   if (!done) {
     errno = error;
     return -1;

@@ -1,11 +1,12 @@
 // What a node does with a file that several nodes cache: the steps by which they begin together
 // (nodes/job_file.h says in which order), and what a manager can serve without waiting.
-#include <sched.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <mutex>
 
 #include "../posix/real.h"
 #include "cached_file.h"
@@ -34,16 +35,17 @@ bool CachedFile::wants_cache() const {
          (is_slow(entry_, Direction::read) || is_slow(entry_, Direction::write));
 }
 
-int CachedFile::drain() {
+void CachedFile::leave_plain() {
   std::uint32_t expected = kPassive;
   entry_.mode.compare_exchange_strong(expected, kDraining);
-  // A process killed in a plain write never counts itself out: then the file stays uncached.
-  for (int spin = 0; passive_writes_under_way(); ++spin) {
-    constexpr int kMostSpins = 100000;
-    if (spin > kMostSpins) return EBUSY;
-    sched_yield();
-  }
-  return 0;
+}
+
+int CachedFile::drain() {
+  leave_plain();
+  const bool under_way = std::any_of(
+      std::begin(entry_.passive_writes), std::end(entry_.passive_writes),
+      [](PassiveWrite& write) { return !std::unique_lock(write.lock, std::try_to_lock); });
+  return under_way ? EBUSY : 0;
 }
 
 std::uint64_t CachedFile::real_file_size() const { return size_in_file().value_or(0); }
@@ -51,11 +53,14 @@ std::uint64_t CachedFile::real_file_size() const { return size_in_file().value_o
 // While draining, writers go to the file and tell the home node how long it became. Whoever did so
 // after the size was looked at must not be forgotten.
 void CachedFile::activate_drained(std::uint64_t size) {
-  if (entry_.aside.load() != 0 || entry_.mode.load() != kDraining) return;
+  const std::unique_lock guard(entry_.lock, std::try_to_lock);  // against truncations
+  if (!guard || entry_.aside.load() != 0 || entry_.mode.load() != kDraining) return;
   std::uint64_t before = entry_.size.load();
   std::uint64_t now = 0;
   do {
-    now = std::max(size, real_file_size());
+    const auto in_file = size_in_file();
+    if (!in_file) return;
+    now = std::max(size, *in_file);
   } while (!entry_.size.compare_exchange_strong(before, now));
   raise_to(entry_.real_size, now);
   std::uint32_t expected = kDraining;

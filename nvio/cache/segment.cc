@@ -215,6 +215,7 @@ bool Segment::add_file() {
   const auto offset = static_cast<std::uint64_t>(reinterpret_cast<char*>(&entry) - base_);
   if (!reserve(offset, sizeof(FileEntry))) return false;
   entry.lock.initialise();
+  for (PassiveWrite& write : entry.passive_writes) write.lock.initialise();
   fresh.fetch_add(1);
   return true;
 }

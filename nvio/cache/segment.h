@@ -32,18 +32,22 @@ constexpr std::uint32_t kNone = ~0U;  // no slot, no group
 constexpr std::size_t kMaxPath = 1024;
 
 enum Mode : std::uint32_t {
-  kPassive = 0,   // nothing is cached: calls go to the file without taking locks
-  kDraining = 1,  // calls take locks; nothing is admitted before the last passive write is done
+  kPassive = 0,  // nothing is cached: calls go to the file without taking locks
+  // Calls take locks; nothing is admitted before the last passive write is done. Nobody waits for
+  // that: whoever transfers next and finds none under way goes on.
+  kDraining = 1,
   kActive = 2,
-  kLeaving = 3,  // what is cached is served and written back; nothing is admitted
+  // What is cached is served and written back; nothing is admitted. Whoever leads it holds the
+  // file's lock: if nobody does, he was killed, and the next one goes back to kActive.
+  kLeaving = 3,
 };
 
-// Writes under way that saw Mode::passive. A line for each process (or few): on one line for all,
-// the ranks would wait for each other where they need not.
-struct alignas(64) PassiveWriters {
-  std::atomic<std::uint32_t> count;
+// A write under way that saw kPassive holds one of these, on a cache line of its own. A process
+// that is killed in its write lets go of it.
+struct alignas(64) PassiveWrite {
+  SharedLock lock;
 };
-constexpr std::uint32_t kPassiveLines = 64;
+constexpr std::uint32_t kPassiveWrites = 64;
 
 // Whether the real file was written since its last fsync. Who writes it says so afterwards; who
 // is killed in the fsync leaves it to be done again.
@@ -90,7 +94,7 @@ struct FileEntry {
   std::atomic<std::uint64_t> part;  // 1 + groups in each node's part (1: striped); 0: not known yet
   std::uint64_t stripe;             // bytes (stripe.h); 0: not known
   std::atomic<std::uint32_t> left;  // 1: no node caches any of the file any more
-  PassiveWriters passive_writers[kPassiveLines];
+  PassiveWrite passive_writes[kPassiveWrites];
 
   // Whether the store may hold bytes of the file that the file itself lacks.
   bool holds_unwritten() const {
@@ -146,7 +150,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 10;
+constexpr std::uint32_t kSegmentVersion = 11;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

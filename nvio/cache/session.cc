@@ -242,7 +242,6 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.blocks.store(0);
     entry.direct_writes.store(kWritten);  // who knows what was written before we looked
     entry.mode.store(settings.admit == Admit::always ? kActive : kPassive);
-    for (auto& line : entry.passive_writers) line.count.store(0);
     entry.aside.store(0);
     entry.deleted.store(0);
     entry.read_samples.store(0);
@@ -284,19 +283,26 @@ CachedFile* Session::acquire_if_open(int fd, const struct stat& status) {
   return index == kNone ? nullptr : acquire_entry(index, fd, status);
 }
 
+CachedFile* Session::acquire_if_open_here(const struct stat& status) {
+  const std::lock_guard guard(mutex_);
+  const std::lock_guard table(segment_->header().files);
+  const std::uint32_t index = find(status);
+  if (index == kNone || files_[index] == nullptr) return nullptr;
+  ++handles_[index];
+  return files_[index].get();
+}
+
 int Session::release(CachedFile* file) {
   const std::uint32_t index = file->index();
-  const int written = file->write_back();
   const std::lock_guard guard(mutex_);
-  if (--handles_[index] != 0) return written;
+  if (--handles_[index] != 0) return 0;
   FileEntry& entry = segment_->file(index);
-  int error = written;
+  int error = 0;
   {
     const std::lock_guard table(segment_->header().files);
     if (--entry.references == 0) {
-      const int last = file->finish();
-      if (error == 0) error = last;
-      if (last == 0 || !entry.holds_unwritten()) {
+      error = file->finish();
+      if (error == 0 || !entry.holds_unwritten()) {
         entry.used.store(0, std::memory_order_release);
       } else if (!drop_if_deleted(*file)) {
         unwritten_.push_back(std::move(files_[index]));

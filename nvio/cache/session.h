@@ -54,9 +54,11 @@ class Session {
   bool has_overflowed() { return segment_->header().overflowed.load() != 0; }
   // The same if any process of the job on this node has the file open already.
   CachedFile* acquire_if_open(int fd, const struct stat& status);
-  // Gives one handle back; the last one in the job on this node empties the cache of the file.
-  // Returns 0 or the errno value of a write-back that failed; what could not be written is there
-  // again when the file is opened again.
+  // The same if this process has it open; needs no descriptor.
+  CachedFile* acquire_if_open_here(const struct stat& status);
+  // Gives one handle back; the last one in the job on this node empties the cache of the file, the
+  // others write nothing. Returns 0 or the errno value of a write-back that failed; what could not
+  // be written is there again when the file is opened again.
   int release(CachedFile* file);
 
   // The table's entry for this file, or kNone.

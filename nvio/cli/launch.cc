@@ -15,8 +15,10 @@ namespace {
 
 volatile std::sig_atomic_t g_child = 0;
 
-void pass_on(int signal) {
-  if (g_child > 0) kill(static_cast<pid_t>(g_child), signal);
+// What a terminal sends goes to the command itself, too: twice, launchers take for a wish to be
+// killed at once.
+void pass_on(int signal, siginfo_t* from, void*) {
+  if (g_child > 0 && from->si_code != SI_KERNEL) kill(static_cast<pid_t>(g_child), signal);
 }
 
 int wait_for(pid_t child) {
@@ -50,7 +52,8 @@ int launch(const std::string& library, const std::vector<std::string>& command) 
       preloaded == nullptr || *preloaded == '\0' ? library : library + ":" + preloaded;
 
   struct sigaction action {};
-  action.sa_handler = pass_on;
+  action.sa_sigaction = pass_on;
+  action.sa_flags = SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);

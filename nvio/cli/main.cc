@@ -8,6 +8,7 @@
 
 #include "../recovery/recover.h"
 #include "../settings/settings.h"
+#include "list.h"
 #include "predict.h"
 #include "record.h"
 #include "run.h"
@@ -43,6 +44,7 @@ int main_throwing(int argc, char** argv) {
       "nvio puts a cache in node-local memory under MPI-IO programs, without changing them.\n\n"
       "  nvio run -- mpirun -n 4 ./app      run with the cache\n"
       "  nvio recover DIR                   rebuild files after a crash (fit for an epilog)\n"
+      "  nvio list                          the stores here: whose, running or dead, what to do\n"
       "  nvio inspect DIR                   what lies in a store\n"
       "  nvio record -- mpirun -n 4 ./app   run plainly, and note its I/O calls\n"
       "  nvio calibrate DIR                 measure a file system and the store, in seconds\n"
@@ -63,7 +65,11 @@ int main_throwing(int argc, char** argv) {
                    "A setting, NAME=VALUE (admit=always), of docs/nvio.md; repeatable. Names: " +
                        nvio::names_to_set())
       ->allow_extra_args(false);
-  run_command->add_flag("--stats", run.statistics, "Each process tells at its end what was cached");
+  run_command->add_flag("--stats{job}", run.statistics,
+                        "At the end, a table of what was cached: of the job; --stats=ranks: of "
+                        "each process, too");
+  run_command->add_option("--stats-file", run.statistics_file,
+                          "Write what --stats tells to this file, as JSON");
   run_command->footer("Example: nvio run --store /scratch/local --stats -- mpirun -n 4 ./app");
 
   std::string folder;
@@ -91,6 +97,13 @@ int main_throwing(int argc, char** argv) {
       app.add_subcommand("inspect", "Describe a store's folder; changes nothing");
   inspect_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")
       ->required();
+
+  nvio::ListOptions listing;
+  CLI::App* list_command = app.add_subcommand(
+      "list", "The stores on this machine: whose, of which job, how old, and what to do with them");
+  list_command->add_option("folders", listing.folders,
+                           "Folders that stores lie in (default: NVIO_STORE, else /dev/shm)");
+  list_command->add_flag("--json", listing.json, "Print one JSON array");
 
   nvio::RecordOptions recording;
   CLI::App* record_command = app.add_subcommand(
@@ -157,6 +170,7 @@ int main_throwing(int argc, char** argv) {
     return 2;
   }
   if (calibrate_command->parsed()) return nvio::calibrate_command(calibration, calibration_file);
+  if (list_command->parsed()) return nvio::list_stores(listing);
   if (predict_command->parsed()) return nvio::predict_command(prediction);
   if (recover_command->parsed()) {
     int result = 0;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "../predict/advice.h"
 
@@ -67,8 +68,14 @@ int predict_command(const PredictOptions& options) {
     std::fprintf(stderr, "nvio predict: %s: %s\n", options.calibration.c_str(), problem.c_str());
     return 1;
   }
-  if (!options.capacity.empty()) setenv("NVIO_CAPACITY", options.capacity.c_str(), 1);
-  if (!options.store.empty()) setenv("NVIO_STORE", options.store.c_str(), 1);
+  for (const auto& [name, value] :
+       {std::pair("capacity", options.capacity), std::pair("store", options.store)}) {
+    if (value.empty()) continue;
+    problem = put_into_environment(std::string("--") + name + " " + value, name, value);
+    if (problem.empty()) continue;
+    std::fprintf(stderr, "nvio predict: %s\n", problem.c_str());
+    return 2;
+  }
   const Settings settings = read_settings_of_process();
   for (const std::string& complaint : settings.complaints) {
     std::fprintf(stderr, "nvio predict: %s\n", complaint.c_str());

@@ -4,19 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "../nodes/rendezvous.h"
 #include "../posix/real.h"
 #include "../recovery/recover.h"
+#include "../settings/first_to_say.h"
 #include "../settings/launcher.h"
 #include "../settings/settings.h"
 #include "launch.h"
+#include "stats.h"
 
 namespace nvio {
 namespace {
@@ -36,15 +38,28 @@ std::string set_setting(const std::string& pair) {
     return "--set wants NAME=VALUE, not \"" + pair + "\"";
   }
   const std::string name = pair.substr(0, equals);
-  const std::vector<std::string> known = known_names();
-  if (std::find(known.begin(), known.end(), name) == known.end()) {
-    return "there is no setting \"" + name + "\" for --set; there are " + names_to_set();
+  if (const std::string unknown = about_setting(name, known_names()); !unknown.empty()) {
+    return "--set " + pair + ": " + unknown + "; there are " + names_to_set();
   }
-  std::string variable = "NVIO_";
-  for (const char c : name) {
-    variable += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return put_into_environment("--set " + pair, name, pair.substr(equals + 1));
+}
+
+// What the options say, for the processes that this one starts; on failure returns a sentence.
+std::string settings_into_environment(const RunOptions& options) {
+  std::string problem;
+  for (const std::string& pair : options.settings) {
+    if (problem.empty()) problem = set_setting(pair);
   }
-  return setenv(variable.c_str(), pair.substr(equals + 1).c_str(), 1) == 0 ? "" : failed(variable);
+  const auto put = [&](const char* option, const char* name, const std::string& value) {
+    if (problem.empty() && !value.empty()) {
+      problem = put_into_environment(std::string(option) + " " + value, name, value);
+    }
+  };
+  put("--store", "store", options.store);
+  put("--capacity", "capacity", options.capacity);
+  const bool to_file = options.statistics.empty() && !options.statistics_file.empty();
+  put("--stats", "stats", to_file ? "job" : options.statistics);
+  return problem;
 }
 
 // Processes of a job that was killed, and the managers of its nodes, may take a moment to go.
@@ -98,15 +113,10 @@ std::string names_to_set() {
 int run(const RunOptions& options) {
   const std::string library = find_library();
   if (library.empty()) return 1;
-  for (const std::string& pair : options.settings) {
-    if (const std::string problem = set_setting(pair); !problem.empty()) {
-      std::fprintf(stderr, "nvio run: %s\n", problem.c_str());
-      return 2;
-    }
+  if (const std::string problem = settings_into_environment(options); !problem.empty()) {
+    std::fprintf(stderr, "nvio run: %s; nothing was run\n", problem.c_str());
+    return 2;
   }
-  if (!options.store.empty()) setenv("NVIO_STORE", options.store.c_str(), 1);
-  if (!options.capacity.empty()) setenv("NVIO_CAPACITY", options.capacity.c_str(), 1);
-  if (options.statistics) setenv("NVIO_STATS", "1", 1);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::string session =
       "run-" + std::to_string(getpid()) + "-" +
@@ -114,9 +124,15 @@ int run(const RunOptions& options) {
   setenv("NVIO_SESSION", session.c_str(), 1);
   const Settings settings = read_settings_of_process();
   for (const std::string& complaint : settings.complaints) {
-    std::fprintf(stderr, "nvio run: %s\n", complaint.c_str());
+    std::fprintf(stderr, "nvio run: %s; nothing was run\n", complaint.c_str());
   }
   if (!settings.complaints.empty()) return 2;
+  for (const std::string& unknown : settings.unknown) {
+    // Held to the end of the run: no rank says it again.
+    if (is_first_to_say(unknown.c_str())) std::fprintf(stderr, "nvio run: %s\n", unknown.c_str());
+  }
+  std::optional<Stats> stats;
+  if (settings.statistics != Statistics::off) stats.emplace(settings);
   const int result = launch(library, options.command);
   int finished = 0;
   for (const std::string& folder : own_stores(settings)) {
@@ -124,6 +140,8 @@ int run(const RunOptions& options) {
     if (finished == 0) finished = one;
   }
   remove_rendezvous(settings);
+  if (stats && !stats->tell(options.command, options.statistics_file) && finished == 0)
+    finished = 1;
   return result != 0 ? result : finished;
 }
 

@@ -10,7 +10,8 @@ struct RunOptions {
   std::string store;
   std::string capacity;
   std::vector<std::string> settings;  // NAME=VALUE
-  bool statistics = false;
+  std::string statistics;             // job or ranks; empty: none
+  std::string statistics_file;        // to write them to, as JSON
   std::vector<std::string> command;
 };
 

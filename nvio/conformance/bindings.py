@@ -43,7 +43,7 @@ def check_binding(launch: Launch, program: Path, folder: Path) -> int:
         path = folder / arm
         nvio = None
         if arm == "nvio":
-            nvio = {"NVIO_ADMIT": "always", "NVIO_CAPACITY": "4M", "NVIO_STATS": "1"}
+            nvio = {"NVIO_ADMIT": "always", "NVIO_CAPACITY": "4M", "NVIO_STATS": "ranks"}
             nvio["NVIO_SESSION"] = f"bindings-{os.getpid()}"
         output = run(launch.command([str(program), str(path)]), launch.environment(nvio), 120)
         if "bindings: 0 differences" not in output:

@@ -5,8 +5,9 @@
 
 `forked`: ranks that fork, vfork and spawn while they have files open. `beside`: what a program may
 do to a file beside MPI-IO. `earlier`: streams and mappings from before. `left`: a descriptor that
-nobody closes. `concurrent`: threads and children on one descriptor, signal handlers. Each says
-how many differences it found from what the kernel would do.
+nobody closes. `copies`: descriptors that are copies, or transfer past the page cache.
+`concurrent`: threads and children on one descriptor, signal handlers. Each says how many
+differences it found from what the kernel would do.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
     nvio = {
         "NVIO_ADMIT": "always",
         "NVIO_CAPACITY": "4M",
-        "NVIO_STATS": "on",
+        "NVIO_STATS": "ranks",
         "NVIO_DISABLE": "off",
         "NVIO_NODES": str(nodes),
         "NVIO_SESSION": session,
@@ -46,7 +47,9 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
 def main() -> int:
     """Check all arms; 0 when all were right."""
     parser = command_line(__doc__)
-    parser.add_argument("program", choices=["forked", "beside", "concurrent", "earlier", "left"])
+    parser.add_argument(
+        "program", choices=["forked", "beside", "concurrent", "copies", "earlier", "left"]
+    )
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 2)
     for nodes, arm in enumerate(("plain MPI", "nvio", "nvio on two nodes")):

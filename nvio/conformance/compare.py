@@ -302,7 +302,7 @@ def compare(
     try:
         for seed in seeds:
             session = session_of(settings, seed)
-            nvio = {"NVIO_STATS": "1", "NVIO_SESSION": session, **settings}
+            nvio = {"NVIO_STATS": "ranks", "NVIO_SESSION": session, **settings}
             arm = partial(history, launch, seed, steps, folder, timeout=timeout)
             try:
                 plain, cached, report = both_arms(arm, nvio)

@@ -11,6 +11,7 @@ newer ones.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -39,7 +40,13 @@ def check_recovered(launch: Launch, session: str, path: Path) -> None:
     refused(launch, session, path)
     if len(left := stores(session)) != 1:
         raise RunError(f"there should be one store of what could not be written: {left}")
-    recover = [str(launch.build / "nvio"), "recover", "--latest", str(left[0])]
+    nvio = str(launch.build / "nvio")
+    listed = subprocess.check_output([nvio, "list", "--json", str(left[0].parent)], text=True)
+    of_ours = [store for store in json.loads(listed) if store["path"] == str(left[0])]
+    expected = {"state": "dead", "unwritten_bytes": RANKS * 4096, "job": session}
+    if len(of_ours) != 1 or not expected.items() <= of_ours[0].items():
+        raise RunError(f"the store is listed as {of_ours}, not as {expected}")
+    recover = [nvio, "recover", "--latest", str(left[0])]
     done = subprocess.run(recover, text=True, capture_output=True, check=False)
     content = path.read_bytes()
     lost = [rank for rank in range(RANKS) if content[(rank + 1) << 20 :][:4096] != b"x" * 4096]

@@ -83,7 +83,8 @@ FileSettings settings_of(MPI_Info info) {
   const MpiFunctions& mpi = mpi_functions();
   const FileSettings base = Process::the().settings().file;
   if (info == mpi.info_null) return base;
-  return apply_hints(base, [&](const std::string& key) -> std::optional<std::string> {
+  std::vector<std::string> complaints;
+  const auto value_of = [&](const std::string& key) -> std::optional<std::string> {
     char value[256] = {};
     int found = 0;
     if (mpi.info_get(info, key.c_str(), sizeof value - 1, value, &found) != MPI_SUCCESS ||
@@ -91,7 +92,19 @@ FileSettings settings_of(MPI_Info info) {
       return std::nullopt;
     }
     return value;
-  });
+  };
+  const FileSettings settings = apply_hints(base, value_of, complaints);
+  int keys = 0;
+  mpi.info_get_nkeys(info, &keys);
+  for (int i = 0; i < keys; ++i) {
+    char key[MPI_MAX_INFO_KEY + 1] = {};
+    if (mpi.info_get_nthkey(info, i, key) != MPI_SUCCESS) break;
+    if (std::string unknown = about_hint(key); !unknown.empty()) complaints.push_back(unknown);
+  }
+  for (const std::string& one : complaints) {
+    inside([&] { Process::the().say_of_all_nodes(one + "; it is ignored"); });
+  }
+  return settings;
 }
 
 // Where a transfer of `bytes` starts in the file, or -1 when the MPI must do it. With the
@@ -310,9 +323,9 @@ int on_Finalize(int (*next)()) {
     return next();
   }
   Process& process = Process::the();
-  if (Job* job = process.joined(); job != nullptr && process.settings().statistics) {
-    print_report(job->counters());
-  }
+  const Counters none;
+  Job* job = process.joined();
+  inside([&] { report_end(process.settings(), job == nullptr ? none : job->counters()); });
   const int result = next();
   inside([&] { process.leave(); });
   return result;

@@ -15,7 +15,7 @@
 
 namespace nvio {
 
-constexpr std::uint32_t kContractVersion = 4;
+constexpr std::uint32_t kContractVersion = 5;
 constexpr int kMaxDescriptors = 65536;
 
 // What the loader's table says of a descriptor.
@@ -53,6 +53,9 @@ struct PosixHooks {
   // Returns 0, or -1 with errno when what the cache held could not be written back.
   int (*closing)(int fd);
   void (*duplicated)(int from, int to);
+  // The program is about to change how transfers through this descriptor are done: the cache's own
+  // must not change with them. Returns 0, or -1 with errno.
+  int (*stand_alone)(int fd);
   // A call that is not served is about to use the file: write back, forget, and stay out of it.
   // Returns 0, or -1 with errno when that cannot be: what the file holds is not what was written.
   int (*step_aside)(int fd);

@@ -41,6 +41,7 @@ extern "C" __attribute__((visibility("default"))) bool nvio_attach(const nvio::F
   g_loader = &kept;
   if (!find_mpi_functions(kept.next_symbol)) return false;
   Process::the().attach(kept);
+  report_begin(Process::the().settings());
   name_calls(kEntryNames, kEntryCount);
   fill_mpi(g_mpi);
   fill_pmpi(g_pmpi);

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "../settings/first_to_say.h"
+
 // Where this library begins and ends in memory; the names are the linker's.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start[];
@@ -64,7 +66,8 @@ bool is_on(const char* variable) {
 }
 
 void say(const char* what, const char* detail) {
-  if (!is_on("NVIO_QUIET")) std::fprintf(stderr, "nvio: %s%s\n", what, detail);
+  if (!is_on("NVIO_QUIET") && is_first_to_say(what))
+    std::fprintf(stderr, "nvio: %s%s\n", what, detail);
 }
 
 // The MPI library this process holds, wherever it is in the link order: Python opens it

@@ -30,6 +30,8 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find(g_functions.file_set_errhandler, "PMPI_File_set_errhandler");
   find(g_functions.errhandler_free, "PMPI_Errhandler_free");
   find(g_functions.info_get, "PMPI_Info_get");
+  find(g_functions.info_get_nkeys, "PMPI_Info_get_nkeys");
+  find(g_functions.info_get_nthkey, "PMPI_Info_get_nthkey");
   find(g_functions.comm_rank, "PMPI_Comm_rank");
   find(g_functions.comm_size, "PMPI_Comm_size");
   find(g_functions.comm_split, "PMPI_Comm_split");

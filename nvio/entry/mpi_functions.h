@@ -21,6 +21,8 @@ struct MpiFunctions {
   int (*file_set_errhandler)(MPI_File, MPI_Errhandler);
   int (*errhandler_free)(MPI_Errhandler*);
   int (*info_get)(MPI_Info, const char*, int, char*, int*);
+  int (*info_get_nkeys)(MPI_Info, int*);
+  int (*info_get_nthkey)(MPI_Info, int, char*);
   int (*comm_rank)(MPI_Comm, int*);
   int (*comm_size)(MPI_Comm, int*);
   int (*comm_split)(MPI_Comm, int, int, MPI_Comm*);

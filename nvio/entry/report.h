@@ -1,9 +1,10 @@
-// Counts of MPI calls by name, and the report that NVIO_STATS=1 asks for.
+// Counts of MPI calls by name, and what NVIO_STATS asks for: a process's own account.
 #pragma once
 
 #include <cstddef>
 
 #include "../cache/counters.h"
+#include "../settings/settings.h"
 
 namespace nvio {
 
@@ -14,7 +15,9 @@ void count_passed(std::size_t index);
 void name_calls(const char* const* names, std::size_t count);
 const char* name_of_call(std::size_t index);
 
-// One block of lines on standard error.
-void print_report(const Counters& counters);
+// This process is served: `nvio run` may be counting (cli/stats.h).
+void report_begin(const Settings& settings);
+// What was done: for `nvio run` to sum up, or, where there is none, on standard error.
+void report_end(const Settings& settings, const Counters& counters);
 
 }  // namespace nvio

@@ -123,8 +123,8 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
       if (reply.error == 0) cached.activate_drained(request.size);
       break;
     case Operation::step_aside:
-      reply.error = cached.drain();
-      if (reply.error == 0) reply.error = cached.step_aside();
+      cached.leave_plain();
+      reply.error = cached.step_aside();
       break;
     case Operation::leave:
       if (entry.aside.load() == 0) {
@@ -151,7 +151,7 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
                   Reply& reply) {
   const auto wanted = parse_open(payload);
   if (!wanted) return EPROTO;
-  std::unique_lock guard(mutex_);
+  const std::lock_guard guard(mutex_);
   const auto known = std::find_if(files_.begin(), files_.end(), [&](const ServedFile& served) {
     return serves(served, *wanted);
   });
@@ -183,14 +183,7 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
     file = &files_.back();
   }
   CachedFile& cached = *file->cached;
-  if ((request.flags & kRouted) != 0) {
-    if (const int error = cached.drain(); error != 0) {
-      guard.unlock();
-      release(file);
-      file = nullptr;
-      return error;
-    }
-  }
+  if ((request.flags & kRouted) != 0) cached.leave_plain();
   const Shares shares = shares_of(cached, wanted->settings.spread, session_.nodes());
   reply.part = shares.part;
   reply.unit = static_cast<std::uint32_t>(shares.unit);
@@ -207,7 +200,9 @@ int Service::release(ServedFile* file) {
     last = file->cached;
     files_.remove_if([&](const ServedFile& served) { return &served == file; });
   }
-  return session_.release(last);
+  const int written = last->write_back();
+  const int released = session_.release(last);
+  return written != 0 ? written : released;
 }
 
 }  // namespace nvio

@@ -12,6 +12,18 @@
 #include "placement.h"
 
 namespace nvio {
+namespace {
+
+FileSettings settings_of(const FileEntry& entry) {
+  FileSettings settings;
+  settings.admit = static_cast<Admit>(entry.admit);
+  settings.sync = static_cast<SyncTo>(entry.sync);
+  settings.close = static_cast<Close>(entry.close);
+  settings.bypass_size = entry.bypass_size;
+  return settings;
+}
+
+}  // namespace
 
 std::unique_ptr<Job> Job::join(const Settings& settings, std::string& why) {
   std::unique_ptr<Job> job(new Job(settings));
@@ -42,13 +54,7 @@ JobFile* Job::acquire(int fd, const std::string& path, const FileSettings& setti
 JobFile* Job::acquire_if_open(int fd, const struct stat& status) {
   CachedFile* cached = session_->acquire_if_open(fd, status);
   if (cached == nullptr) return nullptr;
-  const FileEntry& entry = cached->entry();
-  FileSettings settings;
-  settings.admit = static_cast<Admit>(entry.admit);
-  settings.sync = static_cast<SyncTo>(entry.sync);
-  settings.close = static_cast<Close>(entry.close);
-  settings.bypass_size = entry.bypass_size;
-  return enter(cached, settings);
+  return enter(cached, settings_of(cached->entry()));
 }
 
 JobFile* Job::enter(CachedFile* cached, const FileSettings& settings) {
@@ -81,6 +87,12 @@ int Job::release(JobFile* file) {
 
 template <typename Act>
 int Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
+  if (CachedFile* cached = session_->acquire_if_open_here(wanted); cached != nullptr) {
+    JobFile* file = enter(cached, settings_of(cached->entry()));
+    const int error = act(*file);
+    const int released = release(file);
+    return error != 0 ? error : released;
+  }
   int fd = -1;
   for (const int access : {O_RDWR, O_RDONLY, O_WRONLY}) {
     if (fd < 0) fd = real().open(path, access | O_CLOEXEC);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -73,25 +74,23 @@ void JobFile::enter() {
       if (!cached_.is_plain()) activate();
       break;
     case FileState::draining:
-      if (const int error = cached_.drain()) fail(error);
+      cached_.leave_plain();
       break;
     case FileState::active:
-      if (const int error = cached_.drain()) fail(error);
-      cached_.activate_drained(reply.value);
+      if (cached_.drain() == 0) cached_.activate_drained(reply.value);
       break;
     case FileState::leaving:
     case FileState::left:
-      if (const int error = cached_.drain()) fail(error);
+      cached_.leave_plain();
       if (const int error = cached_.step_aside()) fail(error);
       if (reply.state == FileState::left) entry.left.store(1);
       break;
   }
 }
 
-int JobFile::activate() {
-  if (activating_.exchange(true)) return 0;
+void JobFile::activate() {
   std::uint64_t size = 0;
-  int error = each_node([&](std::uint32_t node) {
+  const int error = each_node([&](std::uint32_t node) {
     if (node == node_) {
       const int failed = cached_.drain();
       size = std::max(size, cached_.real_file_size());
@@ -102,8 +101,8 @@ int JobFile::activate() {
     size = std::max(size, reply.value);
     return failed;
   });
-  if (error != 0) return error;
-  return each_node([&](std::uint32_t node) {
+  if (error != 0) return;
+  each_node([&](std::uint32_t node) {
     if (node == node_) {
       cached_.activate_drained(size);
       return 0;
@@ -113,8 +112,37 @@ int JobFile::activate() {
   });
 }
 
+void JobFile::move_on() {
+  FileState state = state_of(cached_);
+  if (state == FileState::active && elsewhere_.load(std::memory_order_relaxed) != state) {
+    state = elsewhere_.exchange(state);
+  }
+  const bool is_leaving = state == FileState::leaving;
+  if (!is_leaving && state != FileState::draining &&
+      (state != FileState::plain || !cached_.wants_cache())) {
+    return;
+  }
+  const std::unique_lock guard(moving_, std::try_to_lock);
+  const TimePoint now = clock_now();
+  if (!guard || now < next_move_) return;
+  if (!is_leaving) {
+    activate();
+    constexpr int kShare = 10;  // of the time that passes goes into this, at most
+    next_move_ = clock_now() + kShare * (clock_now() - now);
+    return;
+  }
+  // Whoever leads it is mostly at it, and writes back.
+  constexpr std::chrono::seconds kPatience{1};
+  if (std::exchange(seen_leaving_, true)) leave();
+  next_move_ = clock_now() + kPatience;
+}
+
 int JobFile::step_aside() {
   wait_for_overlap(0, INT64_MAX);
+  return leave();
+}
+
+int JobFile::leave() {
   if (nodes_ == 1) return cached_.step_aside();
   if (broken_.load() != 0) return broken_.load();
   if (cached_.entry().left.load() != 0) return 0;
@@ -122,10 +150,16 @@ int JobFile::step_aside() {
     return each_node([&](std::uint32_t node) {
       if (node == node_) return here();
       Reply reply{};
-      return ask_simple(node, operation, 0, reply);
+      const int error = ask_simple(node, operation, 0, reply);
+      // A plain write that is still under way there goes to the file, as all will.
+      return operation == Operation::drain && error == EBUSY ? 0 : error;
     });
   };
-  if (const int error = everywhere(Operation::drain, [&] { return cached_.drain(); })) return error;
+  const int drained = everywhere(Operation::drain, [&] {
+    cached_.leave_plain();
+    return 0;
+  });
+  if (drained != 0) return drained;
   if (const int error = everywhere(Operation::step_aside, [&] { return cached_.step_aside(); })) {
     return error;
   }
@@ -263,12 +297,17 @@ int JobFile::ask(std::uint32_t node, Request request, Reply& reply,
         activate.operation = Operation::activate;
         activate.file = numbers_[node].load();
         activate.size = cached_.entry().confirmed.load();
-        if (const int error = job_.client(node).call(activate, {}, reply)) return error;
+        const int error = job_.client(node).call(activate, {}, reply);
+        if (error != 0 && error != EBUSY) return error;
       }
     }
   }
   request.file = numbers_[node].load(std::memory_order_relaxed);
-  return job_.client(node).call(request, payload, reply, room);
+  const int error = job_.client(node).call(request, payload, reply, room);
+  if (reply.state == FileState::draining || reply.state == FileState::leaving) {
+    elsewhere_.store(reply.state, std::memory_order_relaxed);
+  }
+  return error;
 }
 
 int JobFile::ask_simple(std::uint32_t node, Operation operation, std::uint64_t size, Reply& reply) {

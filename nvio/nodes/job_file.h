@@ -5,9 +5,11 @@
 // While nothing of the file is cached anywhere (FileState::plain), each process goes to the file
 // itself, as without nvio. To leave that state a process takes all nodes through two steps, the
 // file's home node first: drain (transfers go to the owner of the bytes, which still caches
-// nothing), then, when all are drained, activate. Stepping aside goes the same way back. A process
-// that is killed in between leaves a mixture that is slower, and right. Whoever opens the file asks
-// the home node for its state after its own node has an entry for it: so one of the two notices.
+// nothing), then, when all are drained, activate. A node where a plain write is still under way is
+// not drained, and nobody waits for it. Stepping aside goes the same way back. A process that is
+// killed in between leaves a mixture that is slower, and right; whoever transfers something finds
+// its own node in it and goes on. Whoever opens the file asks the home node for its state after its
+// own node has an entry for it: so one of the two notices.
 //
 // The home node also knows the size. Every node knows a lower bound of it, and asks beyond.
 //
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "../cache/cached_file.h"
+#include "../cache/clock.h"
 #include "placement.h"
 #include "wire.h"
 #include "write_queue.h"
@@ -86,7 +89,12 @@ class JobFile {
   ssize_t write_at(std::uint32_t node, std::uint64_t offset, const char* buffer, std::size_t length,
                    std::uint16_t flags);
   int tell_size(std::uint64_t end);
-  int activate();
+  // Goes as far towards caching at all nodes as can be done without waiting.
+  void activate();
+  // Takes the file on to the state to which it is on its way, at some node, or should be. Called
+  // after each transfer: so it comes there whatever became of those who tried before.
+  void move_on();
+  int leave();
   int open_at(std::uint32_t node, bool routed, Reply& reply);
   // One operation at another node, which is made to open the file if it has not.
   int ask(std::uint32_t node, Request request, Reply& reply,
@@ -107,12 +115,15 @@ class JobFile {
   FileSettings settings_;
   std::uint32_t handles_ = 0;  // guarded by the job
   std::uint32_t nodes_, node_, home_;
-  Shares shares_{0, 1};                               // as the home node decided
-  std::mutex opening_;                                // guards opening at other nodes
-  std::vector<std::atomic<std::uint32_t>> numbers_;   // the file's at each node, or kNone
-  std::vector<std::atomic<std::uint8_t>> unsynced_;   // nodes written to since the last sync
-  std::vector<std::atomic<std::uint8_t>> unwritten_;  // and since the last write-back
-  std::atomic<bool> activating_{false};
+  Shares shares_{0, 1};                                  // as the home node decided
+  std::mutex opening_;                                   // guards opening at other nodes
+  std::vector<std::atomic<std::uint32_t>> numbers_;      // the file's at each node, or kNone
+  std::vector<std::atomic<std::uint8_t>> unsynced_;      // nodes written to since the last sync
+  std::vector<std::atomic<std::uint8_t>> unwritten_;     // and since the last write-back
+  std::atomic<FileState> elsewhere_{FileState::active};  // a node's that lags behind the others
+  std::mutex moving_;                                    // guards the next two
+  TimePoint next_move_{};
+  bool seen_leaving_ = false;
   std::atomic<bool> expects_windows_{false};
   std::mutex queueing_;  // guards making the queue
   std::unique_ptr<WriteQueue> queue_;

@@ -34,12 +34,11 @@ ssize_t JobFile::read_now(std::uint64_t offset, void* buffer, std::size_t length
     errno = error;
     return -1;
   }
-  if (is_routed()) {
-    const bool large = length >= cached_.entry().bypass_size;
-    return routed_read(offset, static_cast<char*>(buffer), length, large ? kLarge : 0);
-  }
-  const ssize_t done = cached_.read_plain(offset, buffer, length);
-  if (cached_.is_plain() && cached_.wants_cache()) activate();
+  const bool large = length >= cached_.entry().bypass_size;
+  const ssize_t done =
+      is_routed() ? routed_read(offset, static_cast<char*>(buffer), length, large ? kLarge : 0)
+                  : cached_.read_plain(offset, buffer, length);
+  if (done >= 0) move_on();
   return done;
 }
 
@@ -121,12 +120,15 @@ ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t
   if (!is_routed()) {
     if (cached_.entry().left.load() != 0) return cached_.write(offset, buffer, length);
     if (const auto done = cached_.write_plain(offset, buffer, length); done) {
-      if (cached_.is_plain() && cached_.wants_cache()) activate();
+      if (*done >= 0) move_on();
       return *done;
     }
   }
   const bool large = cached_.is_large_write(offset, length);
-  return routed_write(offset, static_cast<const char*>(buffer), length, large ? kLarge : 0);
+  const ssize_t done =
+      routed_write(offset, static_cast<const char*>(buffer), length, large ? kLarge : 0);
+  if (done >= 0) move_on();
+  return done;
 }
 
 ssize_t JobFile::write_window(std::uint64_t offset, const void* buffer, std::size_t length) {

@@ -11,8 +11,10 @@
 #include <cstring>
 
 #include "../nodes/placement.h"
+#include "../settings/first_to_say.h"
 #include "real.h"
 #include "termination.h"
+#include "zeroed.h"
 
 namespace nvio {
 namespace {
@@ -22,12 +24,6 @@ thread_local std::vector<int> g_opened;
 int* (*g_inside)() = nullptr;          // the loader's
 thread_local bool g_writing = false;   // in a call that writes
 thread_local bool g_has_read = false;  // and reads
-
-// A table with an entry a descriptor, never freed: the process's one.
-template <typename Entry>
-Entry* zeroed() {
-  return static_cast<Entry*>(std::calloc(kMaxDescriptors, sizeof(Entry)));
-}
 
 ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
   JobFile* file = Process::the().file_of(fd);
@@ -111,6 +107,10 @@ constexpr PosixHooks kHooks{
     [](int fd) { Process::the().opened(fd); },
     [](int fd) { return Process::the().closing(fd); },
     [](int from, int to) { Process::the().duplicated(from, to); },
+    [](int fd) {
+      JobFile* file = Process::the().file_of(fd);
+      return file == nullptr ? 0 : as_posix(file->cached().stand_alone());
+    },
     step_aside,
     [](const char* path) {
       Job* job = Process::the().joined();
@@ -142,12 +142,21 @@ Process& Process::the() {
 Process::Process()
     : settings_(read_settings_of_process()),
       refused_(settings_.disabled),
-      files_(zeroed<std::atomic<JobFile*>>()),
-      left_open_(zeroed<std::atomic<bool>>()) {
+      files_(zeroed<std::atomic<JobFile*>>(kMaxDescriptors)),
+      left_open_(zeroed<std::atomic<bool>>(kMaxDescriptors)) {
   pthread_atfork(nullptr, nullptr, [] { the().become_child(); });
-  for (const auto& complaint : settings_.complaints) {
-    if (!settings_.quiet) std::fprintf(stderr, "nvio: %s\n", complaint.c_str());
-  }
+  for (const auto& complaint : settings_.complaints)
+    say_of_all_nodes(complaint + "; it is ignored");
+  for (const auto& unknown : settings_.unknown) say_of_all_nodes(unknown);
+}
+
+void Process::say_of_all_nodes(const std::string& sentence) const {
+  if (!is_on_a_later_node()) say_of_node(sentence.c_str(), sentence);
+}
+
+void Process::say_of_node(const char* what, const std::string& sentence) const {
+  if (settings_.quiet || !is_first_to_say(what)) return;
+  std::fprintf(stderr, "nvio: %s\n", sentence.c_str());
 }
 
 void Process::attach(const FromLoader& loader) {
@@ -167,12 +176,13 @@ Job* Process::job() {
     if (job_ == nullptr) {
       refused_ = true;
       cut_off_ = is_shared(settings_);
-      if (!settings_.quiet) {
-        std::fprintf(stderr, "nvio: %s; %s\n", why.c_str(),
-                     cut_off_ ? "other nodes of the job may cache its files, so this process opens "
-                                "none (NVIO_DISABLE=1 for the whole job does without nvio)"
-                              : "the program's I/O goes on without the cache");
-      }
+      say_of_node(
+          "no store",
+          why + "; " +
+              (cut_off_ ? "other nodes of the job may cache its files, so processes on this "
+                          "one open none (NVIO_DISABLE=1 for the whole job does without "
+                          "nvio)"
+                        : "the program's I/O goes on without the cache"));
     }
     joined_.store(job_.get(), std::memory_order_release);
     if (job_ != nullptr && !settings_.quiet && !job_->session().remark().empty()) {
@@ -319,6 +329,7 @@ void Process::track(int fd, JobFile* file) {
     if (Job* job = joined(); job != nullptr) job->release(file);
     return;
   }
+  openings_->begin(fd);
   if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
   __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);
 }
@@ -332,6 +343,7 @@ void Process::opened(int fd) {
   Job* job = joined();
   struct stat status {};
   if (job == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if ((::fcntl(fd, F_GETFL) & O_PATH) != 0) return;  // nothing can be transferred through it
   if (JobFile* file = job->acquire_if_open(fd, status); file != nullptr) track(fd, file);
 }
 
@@ -341,8 +353,13 @@ int Process::closing(int fd) {
   JobFile* file = files_[fd].exchange(nullptr);
   if (file == nullptr) return 0;
   served_.fetch_sub(1);
+  const bool closes = openings_->end(fd);
   Job* job = joined();
-  return job == nullptr ? 0 : as_posix(job->release(file));
+  if (job == nullptr) return 0;
+  // What others may look for after a close; a copy that stays open promises them nothing.
+  const int written = closes ? file->write_back() : 0;
+  const int released = job->release(file);
+  return as_posix(written != 0 ? written : released);
 }
 
 void Process::duplicated(int from, int to) {
@@ -353,48 +370,16 @@ void Process::duplicated(int from, int to) {
       real().fstat(to, &status) != 0) {
     return;
   }
-  if (JobFile* copy = job->acquire_if_open(to, status); copy != nullptr) track(to, copy);
+  JobFile* copy = job->acquire_if_open(to, status);
+  if (copy == nullptr) return;
+  track(to, copy);
+  openings_->copy(from, to);
 }
 
 JobFile* Process::file_of(int fd) {
   JobFile* file = files_[fd].load(std::memory_order_acquire);
   if (file == nullptr && is_child_) step_aside_as_child(fd);
   return file;
-}
-
-// The copies of the parent's tables are left as they are, destructors included. The lock may be
-// held by one of its threads, which are not here to let go of it.
-void Process::become_child() {
-  process_ = getpid();
-  new (&mutex_) std::mutex;
-  if (job_ == nullptr) return;
-  settings_.session = job_->session().settings().session;
-  joined_.store(nullptr);
-  job_.release()->abandon();
-  files_ = zeroed<std::atomic<JobFile*>>();
-  served_.store(0);
-  is_child_ = true;
-}
-
-// Most children only close what they inherit, on their way to execute something. One that goes on
-// using it may outlive its parent, and end without a word: so it takes no handle, and the file is
-// cached no more.
-void Process::step_aside_as_child(int fd) {
-  const std::lock_guard guard(mutex_);
-  if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) != kServed) return;
-  if (files_[fd].load() != nullptr) return;
-  std::string why;
-  int error = 0;
-  const auto job = Job::join(settings_, why);
-  if (job != nullptr) {
-    error = job->step_aside(("/proc/self/fd/" + std::to_string(fd)).c_str());
-    if (error != 0) why = std::string("cannot write back what is cached: ") + std::strerror(error);
-  }
-  if ((job == nullptr || error != 0) && !settings_.quiet) {
-    std::fprintf(stderr, "nvio: %s; this forked process may read old bytes of its parent's file\n",
-                 why.c_str());
-  }
-  __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
 }
 
 }  // namespace nvio

@@ -11,6 +11,7 @@
 #include "../entry/contract.h"
 #include "../nodes/job.h"
 #include "../nodes/placement.h"
+#include "openings.h"
 
 namespace nvio {
 
@@ -56,6 +57,10 @@ class Process {
   void place(const JobPlace& place);
   // Joins a job on several nodes: its other processes may need this node's manager.
   void join_if_shared();
+  // What concerns the processes of a node, or of all nodes, on standard error: once for all of
+  // them. `what` is the same in all of them, where the sentence is not.
+  void say_of_node(const char* what, const std::string& sentence) const;
+  void say_of_all_nodes(const std::string& sentence) const;
   // Leaves the job; afterwards all I/O is the MPI's and the kernel's.
   void leave();
   void flush_for_good();
@@ -98,9 +103,10 @@ class Process {
   // One entry a descriptor, of zeroed pages that are only touched where descriptors are.
   std::atomic<JobFile*>* files_;
   std::atomic<bool>* left_open_;  // by an MPI after its close: nobody uses them
-  std::atomic<int> served_{0};    // descriptors with an entry in files_
-  pid_t process_ = getpid();      // whose tables these are
-  bool is_child_ = false;         // of a fork in a process with served descriptors
+  Openings* openings_ = new Openings;
+  std::atomic<int> served_{0};  // descriptors with an entry in files_
+  pid_t process_ = getpid();    // whose tables these are
+  bool is_child_ = false;       // of a fork in a process with served descriptors
 };
 
 }  // namespace nvio

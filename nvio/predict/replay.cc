@@ -348,6 +348,7 @@ void Replay::close(const Meeting& meeting, double lasted) {
     CachedFile* file = found->second.file;
     if ((meeting.calls[i].length & kTraceDeletes) != 0) file->discard();
     const bool last = --found->second.handles == 0;
+    file->write_back();
     rank.session->release(file);
     if (last) rank.files.erase(found);
   }

@@ -80,6 +80,7 @@ constexpr PosixHooks kHooks{
       return 0;
     },
     [](int from, int to) { Recorder::the()->duplicated(from, to); },
+    [](int) { return 0; },
     note_aside,
     [](const char*) { return 0; },
     [](struct stat*) {},

@@ -13,6 +13,7 @@
 #include "../posix/real.h"
 #include "store_folder.h"
 #include "target.h"
+#include "unwritten.h"
 
 namespace nvio {
 namespace {
@@ -96,6 +97,30 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
   }
 }
 
+// What was written after the last sync is nobody's promise; where there was no sync at all, it is
+// all that the store has of the file, and stays.
+void leave_out_latest(Segment& segment, RecoverReport& report) {
+  for (std::uint32_t index = 0; index < segment.used_files(); ++index) {
+    const FileEntry& entry = segment.file(index);
+    if (entry.used.load() == 0 || entry.deleted.load() != 0) continue;
+    const std::uint64_t bytes = unwritten_of(segment, index).unsynced;
+    if (bytes == 0) continue;
+    const std::string path(entry.path, strnlen(entry.path, kMaxPath));
+    auto line = std::find_if(report.files.begin(), report.files.end(),
+                             [&](const RecoveredFile& known) { return known.path == path; });
+    if (line == report.files.end()) {
+      report.files.push_back({});
+      line = report.files.end() - 1;
+      line->path = path;
+    }
+    line->left_out = bytes;
+    if (line->syncs == 0 && line->problem.empty()) {
+      line->problem = "no sync of it was completed: nvio recover --latest " + report.store +
+                      " writes what there is";
+    }
+  }
+}
+
 RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
                           const RecoverOptions& options, std::vector<std::string>& made) {
   RecoveredFile file;
@@ -111,6 +136,7 @@ RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
   file.syncs = log.syncs;
   file.synced_bytes = log.bytes;
   file.was_flushing = log.state == LogState::flushing;
+  file.unfinished = log.unfinished;
   if (log.syncs == 0 || log.file.deleted) return file;
   Target target(log.file, options, file, made);
   for (const RedoStep& step : log.steps) {
@@ -132,6 +158,7 @@ std::string why_no_store(const std::string& path) { return StoreFolder(path).why
 
 RecoverReport recover(const std::string& path, const RecoverOptions& options) {
   RecoverReport report;
+  report.store = path;
   const StoreFolder folder(path);
   // Whose it is comes first: what another user's folder holds may not be looked at.
   if (folder.is_open() && !folder.become_owner(report.problem)) return report;
@@ -155,11 +182,13 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
         Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);
     if (segment == nullptr) {
       report.remarks.push_back(why);
-    } else if (options.latest && boot_identifier() != segment->header().boot_id) {
+    } else if (boot_identifier() != segment->header().boot_id) {
       report.remarks.push_back(
           "the machine restarted since: what was written after the last sync is not trusted");
     } else if (options.latest) {
       write_latest(*segment, options, report, made);
+    } else {
+      leave_out_latest(*segment, report);
     }
   }
   if (!report.good() || options.dry_run || options.keep) return report;
@@ -180,6 +209,13 @@ std::string describe(const RecoverReport& report, bool planned) {
     if (file.latest_bytes != 0) {
       text += "; and " + std::to_string(file.latest_bytes) + " bytes written after the last sync";
     }
+    if (file.left_out != 0) {
+      text += "; left out: " + std::to_string(file.left_out) + " bytes written after the last sync";
+    }
+    if (file.unfinished != 0) {
+      text +=
+          "; left out: " + std::to_string(file.unfinished) + " records of a sync that did not end";
+    }
     if (file.was_flushing) text += "; a write-back was under way";
     if (!refused && !file.instead.empty())
       text += "; into " + file.instead + ", the file is left alone";
@@ -187,10 +223,12 @@ std::string describe(const RecoverReport& report, bool planned) {
   }
   for (const std::string& remark : report.remarks) text += "note: " + remark + "\n";
   if (report.files.empty()) text += "nothing was left to rebuild\n";
-  if (!report.good())
+  if (!report.good()) {
     text +=
-        "the store stays until every file could be rebuilt (--to FOLDER: what has no "
-        "file to go to is written there)\n";
+        "the store " + report.store +
+        " stays until every file could be rebuilt: then run nvio recover again (--to FOLDER: what "
+        "has no file to go to is written there)\n";
+  }
   return text;
 }
 

@@ -29,11 +29,14 @@ struct RecoveredFile {
   std::uint64_t syncs = 0;         // completed syncs that were replayed
   std::uint64_t synced_bytes = 0;  // payload of their records
   std::uint64_t latest_bytes = 0;  // of the working memory, with `latest`
+  std::uint64_t left_out = 0;      // of it, without: written after the last sync
+  std::uint64_t unfinished = 0;    // whole records of a sync that never ended, left out too
   bool was_flushing = false;       // a write-back was under way when the job ended
   std::string problem;             // a sentence when the file could not be rebuilt
 };
 
 struct RecoverReport {
+  std::string store;    // its folder
   std::string problem;  // a sentence when nothing could be done at all
   std::vector<RecoveredFile> files;
   std::vector<std::string> remarks;

@@ -1,12 +1,17 @@
 #include "settings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "../posix/real.h"
+#include "nearest.h"
 
 namespace nvio {
 namespace {
@@ -36,6 +41,7 @@ constexpr Word<Close> kClose[] = {{"visible", Close::visible}, {"durable", Close
 constexpr Word<Prefetch> kPrefetch[] = {{"none", Prefetch::none}, {"whole", Prefetch::whole}};
 constexpr Word<Writes> kWrites[] = {{"sync", Writes::sync}, {"async", Writes::async}};
 constexpr Word<Spread> kSpread[] = {{"striped", Spread::striped}, {"parts", Spread::parts}};
+constexpr Word<Statistics> kStatistics[] = {{"job", Statistics::job}, {"ranks", Statistics::ranks}};
 constexpr Word<StoreKind> kKind[] = {{"auto", StoreKind::automatic},
                                      {"tmpfs", StoreKind::tmpfs},
                                      {"file", StoreKind::file},
@@ -66,23 +72,35 @@ bool set_stripe(std::string_view text, std::uint64_t& target) {
   return true;
 }
 
+constexpr const char* kOnOff = "on or off";
+constexpr const char* kSize = "a size (64K, 1 MiB, 4096)";
+constexpr const char* kFolder = "the absolute path of a folder";
+
 // One row a setting that a single file may have: its name in hints; NVIO_ and upper case in the
 // environment; as it stands in the configuration file.
 struct FileRow {
   const char* name;
+  const char* values;
   bool (*set)(FileSettings&, std::string_view);
 };
 constexpr FileRow kFileRows[] = {
-    {"cache", [](FileSettings& s, std::string_view v) { return choose(v, kSwitch, s.enabled); }},
-    {"admit", [](FileSettings& s, std::string_view v) { return choose(v, kAdmit, s.admit); }},
-    {"sync", [](FileSettings& s, std::string_view v) { return choose(v, kSync, s.sync); }},
-    {"close", [](FileSettings& s, std::string_view v) { return choose(v, kClose, s.close); }},
-    {"prefetch",
+    {"cache", kOnOff,
+     [](FileSettings& s, std::string_view v) { return choose(v, kSwitch, s.enabled); }},
+    {"admit", "auto, always or never",
+     [](FileSettings& s, std::string_view v) { return choose(v, kAdmit, s.admit); }},
+    {"sync", "store or file",
+     [](FileSettings& s, std::string_view v) { return choose(v, kSync, s.sync); }},
+    {"close", "visible or durable",
+     [](FileSettings& s, std::string_view v) { return choose(v, kClose, s.close); }},
+    {"prefetch", "none or whole",
      [](FileSettings& s, std::string_view v) { return choose(v, kPrefetch, s.prefetch); }},
-    {"write", [](FileSettings& s, std::string_view v) { return choose(v, kWrites, s.writes); }},
-    {"spread", [](FileSettings& s, std::string_view v) { return choose(v, kSpread, s.spread); }},
-    {"bypass_size", [](FileSettings& s, std::string_view v) { return set_size(v, s.bypass_size); }},
-    {"stripe",
+    {"write", "sync or async",
+     [](FileSettings& s, std::string_view v) { return choose(v, kWrites, s.writes); }},
+    {"spread", "striped or parts",
+     [](FileSettings& s, std::string_view v) { return choose(v, kSpread, s.spread); }},
+    {"bypass_size", kSize,
+     [](FileSettings& s, std::string_view v) { return set_size(v, s.bypass_size); }},
+    {"stripe", "auto, or a size up to 4G",
      [](FileSettings& s, std::string_view v) {
        if (v != "auto") return set_stripe(v, s.stripe);
        s.stripe = 0;
@@ -104,17 +122,19 @@ bool set_number(std::string_view text, std::uint32_t most, std::uint32_t& target
 
 struct ProcessRow {
   const char* name;
+  const char* values;
   bool (*set)(Settings&, std::string_view);
 };
 constexpr ProcessRow kProcessRows[] = {
-    {"store",
+    {"store", kFolder,
      [](Settings& s, std::string_view v) {
        s.store = v;
        return !v.empty() && v.front() == '/';
      }},
-    {"store_kind", [](Settings& s, std::string_view v) { return choose(v, kKind, s.kind); }},
-    {"capacity", [](Settings& s, std::string_view v) { return set_size(v, s.capacity); }},
-    {"session",
+    {"store_kind", "auto, tmpfs, file or pmem",
+     [](Settings& s, std::string_view v) { return choose(v, kKind, s.kind); }},
+    {"capacity", kSize, [](Settings& s, std::string_view v) { return set_size(v, s.capacity); }},
+    {"session", "at most 100 letters, digits, dots, hyphens and underscores",
      [](Settings& s, std::string_view v) {
        if (v.empty() || v.size() > 100) return false;
        for (const char c : v) {
@@ -125,31 +145,41 @@ constexpr ProcessRow kProcessRows[] = {
        s.session = v;
        return true;
      }},
-    {"sigterm",
+    {"sigterm", kOnOff,
      [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.flush_at_sigterm); }},
-    {"nodes", [](Settings& s,
-                 std::string_view v) { return set_number(v, kMaxNodes, s.nodes) && s.nodes > 0; }},
-    {"node",
+    {"nodes", "a number from 1 to 4096",
+     [](Settings& s, std::string_view v) {
+       return set_number(v, kMaxNodes, s.nodes) && s.nodes > 0;
+     }},
+    {"node", "a number from 0 to 4095",
      [](Settings& s, std::string_view v) {
        std::uint32_t node = 0;
        if (!set_number(v, kMaxNodes - 1, node)) return false;
        s.node = node;
        return true;
      }},
-    {"rendezvous",
+    {"rendezvous", kFolder,
      [](Settings& s, std::string_view v) {
        s.rendezvous = v;
        return !v.empty() && v.front() == '/';
      }},
-    {"address",
+    {"address", "a name or an address",
      [](Settings& s, std::string_view v) {
        s.address = v;
        return !v.empty();
      }},
-    {"disable", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.disabled); }},
-    {"one_node", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.one_node); }},
-    {"stats", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.statistics); }},
-    {"quiet", [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.quiet); }},
+    {"disable", kOnOff,
+     [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.disabled); }},
+    {"one_node", kOnOff,
+     [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.one_node); }},
+    {"stats", "off, job or ranks",
+     [](Settings& s, std::string_view v) {
+       bool on = false;
+       if (!choose(v, kSwitch, on)) return choose(v, kStatistics, s.statistics);
+       s.statistics = on ? Statistics::job : Statistics::off;
+       return true;
+     }},
+    {"quiet", kOnOff, [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.quiet); }},
 };
 
 std::string variable_name(std::string_view name) {
@@ -160,31 +190,40 @@ std::string variable_name(std::string_view name) {
   return variable;
 }
 
-void apply(Settings& settings, const Lookup& lookup, const std::string& where) {
-  const auto refuse = [&](const char* name, const std::string& value) {
-    settings.complaints.push_back(where + ": \"" + value + "\" is no value for " + name +
-                                  "; the default stays");
-  };
+template <typename Row>
+std::string no_value(const Row& row, std::string_view value) {
+  return "\"" + std::string(value) + "\" is no value for " + row.name + ", which takes " +
+         row.values;
+}
+
+// Calls refuse(sentence) for each value that is none, which then changes nothing.
+template <typename Refuse>
+void apply(Settings& settings, const Lookup& lookup, Refuse&& refuse) {
   for (const auto& row : kProcessRows) {
     Settings changed = settings;
     if (const auto value = lookup(row.name)) {
       if (row.set(changed, *value)) {
         settings = changed;
       } else {
-        refuse(row.name, *value);
+        refuse(row.name, no_value(row, *value));
       }
     }
   }
   for (const auto& row : kFileRows) {
     if (const auto value = lookup(row.name); value && !row.set(settings.file, *value)) {
-      refuse(row.name, *value);
+      refuse(row.name, no_value(row, *value));
     }
   }
 }
 
-bool is_known(const std::string& key) {
-  const std::vector<std::string> names = setting_names();
-  return std::find(names.begin(), names.end(), key) != names.end();
+bool is_among(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// " (did you mean X?)", or nothing.
+std::string meant(std::string_view name, const std::vector<std::string>& known) {
+  const std::string near = nearest(name, known);
+  return near.empty() ? "" : " (did you mean " + near + "?)";
 }
 
 }  // namespace
@@ -194,6 +233,45 @@ std::vector<std::string> setting_names() {
   for (const auto& row : kFileRows) names.emplace_back(row.name);
   for (const auto& row : kProcessRows) names.emplace_back(row.name);
   return names;
+}
+
+std::string about_setting(const std::string& name, const std::vector<std::string>& known) {
+  if (is_among(known, name)) return {};
+  return "there is no setting \"" + name + "\"" + meant(name, known);
+}
+
+std::string about_value(const std::string& name, const std::string& value) {
+  Settings unused;
+  std::string sentence;
+  apply(
+      unused,
+      [&](const std::string& asked) { return asked == name ? std::optional(value) : std::nullopt; },
+      [&](const char*, const std::string& why) { sentence = why; });
+  return sentence;
+}
+
+std::string about_variable(const std::string& variable) {
+  std::vector<std::string> known;
+  for (const std::string& name : setting_names()) known.push_back(variable_name(name));
+  for (const char* other : {"config", "record", "prefix", "site_store", "epilog_seconds"}) {
+    known.push_back(variable_name(other));
+  }
+  known.emplace_back(kStatsFolder);
+  if (is_among(known, variable)) return {};
+  return "there is no variable " + variable + meant(variable, known);
+}
+
+std::string about_hint(const std::string& key) {
+  constexpr std::string_view kPrefix = "nvio_";
+  if (!key.starts_with(kPrefix)) return {};
+  std::vector<std::string> known;
+  for (const auto& row : kFileRows) known.push_back(std::string(kPrefix) + row.name);
+  if (is_among(known, key)) return {};
+  const std::string name = key.substr(kPrefix.size());
+  if (is_among(setting_names(), name)) {
+    return key + " is no hint: it is decided for the whole process, by " + variable_name(name);
+  }
+  return "there is no hint " + key + meant(key, known);
 }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
@@ -239,12 +317,14 @@ Settings read_settings(const Lookup& environment, std::string_view config_text) 
     if (line.empty()) continue;
     const std::size_t equals = line.find('=');
     const std::string key{trimmed(line.substr(0, std::min(equals, line.size())))};
-    if (equals == std::string_view::npos || !is_known(key)) {
-      settings.complaints.push_back("configuration file, line " + std::to_string(number) +
-                                    ": no such setting: \"" + key + "\"");
-      continue;
+    const std::string where = "configuration file, line " + std::to_string(number) + ": ";
+    if (equals == std::string_view::npos) {
+      settings.complaints.push_back(where + "\"" + std::string(line) + "\" is not name = value");
+    } else if (const std::string unknown = about_setting(key, setting_names()); !unknown.empty()) {
+      settings.unknown.push_back(where + unknown);
+    } else {
+      config[key] = std::string(trimmed(line.substr(equals + 1)));
     }
-    config[key] = std::string(trimmed(line.substr(equals + 1)));
   }
   apply(
       settings,
@@ -252,10 +332,14 @@ Settings read_settings(const Lookup& environment, std::string_view config_text) 
         const auto found = config.find(name);
         return found == config.end() ? std::nullopt : std::optional(found->second);
       },
-      "configuration file");
+      [&](const char*, const std::string& why) {
+        settings.complaints.push_back("configuration file: " + why);
+      });
   apply(
       settings, [&](const std::string& name) { return environment(variable_name(name)); },
-      "environment");
+      [&](const char* name, const std::string& why) {
+        settings.complaints.push_back(variable_name(name) + ": " + why);
+      });
   return settings;
 }
 
@@ -272,12 +356,30 @@ Settings read_settings_of_process() {
       },
       text);
   if (!unreadable.empty()) settings.complaints.push_back(unreadable);
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string name(*variable, std::strcspn(*variable, "="));
+    if (!name.starts_with("NVIO_")) continue;
+    if (std::string sentence = about_variable(name); !sentence.empty()) {
+      settings.unknown.push_back(std::move(sentence));
+    }
+  }
   return settings;
 }
 
-FileSettings apply_hints(FileSettings base, const Lookup& hint) {
+std::string put_into_environment(const std::string& option, const std::string& name,
+                                 const std::string& value) {
+  if (const std::string why = about_value(name, value); !why.empty()) return option + ": " + why;
+  return setenv(variable_name(name).c_str(), value.c_str(), 1) == 0 ? "" : failed(option);
+}
+
+FileSettings apply_hints(FileSettings base, const Lookup& hint,
+                         std::vector<std::string>& complaints) {
   for (const auto& row : kFileRows) {
-    if (const auto value = hint(std::string("nvio_") + row.name)) row.set(base, *value);
+    const std::string key = std::string("nvio_") + row.name;
+    const auto value = hint(key);
+    if (value && !row.set(base, *value)) {
+      complaints.push_back("hint " + key + ": " + no_value(row, *value));
+    }
   }
   if (const auto unit = hint("striping_unit")) set_stripe(*unit, base.striping_unit);
   return base;

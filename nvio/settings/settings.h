@@ -19,7 +19,12 @@ enum class Prefetch : std::uint8_t { none = 0, whole = 1 };
 enum class Writes : std::uint8_t { sync = 0, async = 1 };
 // How the blocks of a file belong to several nodes.
 enum class Spread : std::uint8_t { striped = 0, parts = 1 };
+// What is told of what was done: nothing, a sum of the job, or each process's own account, too.
+enum class Statistics : std::uint8_t { off = 0, job = 1, ranks = 2 };
 enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem = 3 };
+
+// The variable by which `nvio run` tells processes where to leave their counters.
+constexpr const char* kStatsFolder = "NVIO_STATS_FOLDER";
 
 constexpr std::uint32_t kMaxNodes = 4096;
 constexpr std::uint64_t kMostStripe = 0xFFFFFFFF;  // bytes, as in Lustre
@@ -53,9 +58,10 @@ struct Settings {
   std::optional<std::uint32_t> node;
   std::string rendezvous;  // folder that all nodes see; empty: they are all on this machine
   std::string address;     // under which other nodes reach this one; empty: its host name
-  bool statistics = false;
+  Statistics statistics = Statistics::off;
   bool quiet = false;
-  std::vector<std::string> complaints;  // sentences about values that were not understood
+  std::vector<std::string> complaints;  // sentences about values that were not understood,
+  std::vector<std::string> unknown;     // and about names that mean nothing
 };
 
 // Returns the value of a variable, or nothing.
@@ -69,9 +75,23 @@ Settings read_settings_of_process();
 // The names of all settings, as they stand in the configuration file.
 std::vector<std::string> setting_names();
 
+// Sentences about names of settings (of `known`), of environment variables NVIO_*, of hints, and
+// about a setting's value; empty where there is nothing to be said. They name the nearest that is
+// known.
+std::string about_setting(const std::string& name, const std::vector<std::string>& known);
+std::string about_variable(const std::string& variable);
+std::string about_hint(const std::string& key);
+std::string about_value(const std::string& name, const std::string& value);
+
+// For the processes that this one starts: `option` is where the user gave it. Returns a sentence
+// when the value is none.
+std::string put_into_environment(const std::string& option, const std::string& name,
+                                 const std::string& value);
+
 // Applies the hints of one MPI_Info over `base`: nvio_*, and MPI's `striping_unit`. Hints not
-// understood are ignored, as MPI says.
-FileSettings apply_hints(FileSettings base, const Lookup& hint);
+// understood are ignored, as MPI says; `complaints` has a sentence about each of ours.
+FileSettings apply_hints(FileSettings base, const Lookup& hint,
+                         std::vector<std::string>& complaints);
 
 // "64K", "1 MiB", "3g", "4096": bytes; nothing when it is no size or does not fit.
 std::optional<std::uint64_t> parse_size(std::string_view text);

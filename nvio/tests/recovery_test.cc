@@ -12,6 +12,24 @@ namespace {
 
 class RecoveryTest : public CachedFileTest {};
 
+// As where the log found no room: the store is all that has these bytes.
+TEST_F(RecoveryTest, KeepsAStoreWhoseBytesNoSyncCompletedAndSaysHowToHaveThem) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) { file.write(0, "unsynced", 8); });
+  const RecoverReport report = recover(folder(), {});
+  EXPECT_FALSE(report.good());
+  const std::string told = describe(report, false);
+  EXPECT_NE(told.find("left out: 8 bytes"), std::string::npos) << told;
+  EXPECT_NE(told.find("nvio recover --latest " + folder()), std::string::npos) << told;
+  EXPECT_NE(told.find("the store " + folder() + " stays"), std::string::npos) << told;
+  EXPECT_EQ(file_content(), "");
+  RecoverOptions options;
+  options.latest = true;
+  EXPECT_TRUE(recover(folder(), options).good());
+  EXPECT_EQ(file_content(), "unsynced");
+  ::close(fd);
+}
+
 TEST_F(RecoveryTest, RefusesAStoreThatOthersThanItsOwnerCanWriteInto) {
   const int fd = open_file();
   be_killed_after(fd, [](CachedFile& file) {

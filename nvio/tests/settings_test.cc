@@ -14,20 +14,45 @@ Lookup from(std::map<std::string, std::string> values) {
   };
 }
 
+FileSettings hinted(const FileSettings& base, std::map<std::string, std::string> values) {
+  std::vector<std::string> complaints;
+  return apply_hints(base, from(std::move(values)), complaints);
+}
+
 TEST(Settings, HintsWinOverTheEnvironmentOverTheFile) {
   const Settings settings = read_settings(from({{"NVIO_SYNC", "file"}}),
                                           "sync = store\nclose = durable # for the archive\n");
   EXPECT_TRUE(settings.complaints.empty());
   EXPECT_EQ(settings.file.sync, SyncTo::file);
   EXPECT_EQ(settings.file.close, Close::durable);
-  EXPECT_EQ(apply_hints(settings.file, from({{"nvio_sync", "store"}})).sync, SyncTo::store);
+  EXPECT_EQ(hinted(settings.file, {{"nvio_sync", "store"}}).sync, SyncTo::store);
 }
 
 TEST(Settings, ComplainsOfWhatItDoesNotKnowAndKeepsTheDefault) {
-  const Settings settings =
-      read_settings(from({{"NVIO_ADMIT", "perhaps"}}), "colour = blue\nno equals sign\n");
-  EXPECT_EQ(settings.complaints.size(), 3U);
+  const Settings settings = read_settings(from({{"NVIO_ADMIT", "perhaps"}}),
+                                          "colour = blue\nno equals sign\nsyn = file\n");
+  ASSERT_EQ(settings.complaints.size(), 2U);
+  EXPECT_EQ(settings.complaints[1],
+            "NVIO_ADMIT: \"perhaps\" is no value for admit, which takes auto, always or never");
+  ASSERT_EQ(settings.unknown.size(), 2U);
+  EXPECT_EQ(settings.unknown[1],
+            "configuration file, line 3: there is no setting \"syn\" (did you mean sync?)");
   EXPECT_EQ(settings.file.admit, Admit::automatic);
+}
+
+TEST(Settings, NamesThatMeanNothingAreToldFromThoseThatDo) {
+  EXPECT_EQ(about_variable("NVIO_STORE"), "");
+  EXPECT_EQ(about_variable("NVIO_CONFIG"), "");
+  EXPECT_EQ(about_variable("NVIO_CAPACTIY"),
+            "there is no variable NVIO_CAPACTIY (did you mean NVIO_CAPACITY?)");
+  EXPECT_EQ(about_variable("NVIO_TEMPERATURE"), "there is no variable NVIO_TEMPERATURE");
+  EXPECT_EQ(about_hint("nvio_admit"), "");
+  EXPECT_EQ(about_hint("striping_unit"), "") << "another's hint";
+  EXPECT_EQ(about_hint("nvio_bypas_size"),
+            "there is no hint nvio_bypas_size (did you mean nvio_bypass_size?)");
+  EXPECT_NE(about_hint("nvio_store").find("NVIO_STORE"), std::string::npos);
+  EXPECT_EQ(about_value("capacity", "4G"), "");
+  EXPECT_NE(about_value("capacity", "much"), "");
 }
 
 TEST(Settings, SwitchesAreTheSameWordsInEveryPlace) {
@@ -47,21 +72,25 @@ TEST(Settings, RefusesASessionNameThatLeavesItsFolder) {
   EXPECT_EQ(settings.complaints.size(), 1U);
 }
 
-TEST(Settings, IgnoresHintsItDoesNotUnderstandAsMpiSays) {
-  EXPECT_EQ(apply_hints({}, from({{"nvio_close", "later"}})).close, Close::visible);
+TEST(Settings, IgnoresHintsItDoesNotUnderstandAsMpiSaysAndTellsOfThem) {
+  std::vector<std::string> complaints;
+  EXPECT_EQ(apply_hints({}, from({{"nvio_close", "later"}}), complaints).close, Close::visible);
+  ASSERT_EQ(complaints.size(), 1U);
+  EXPECT_EQ(complaints[0],
+            "hint nvio_close: \"later\" is no value for close, which takes visible or durable");
 }
 
 TEST(Settings, AStripeIsAskedForByItsOwnNameOrByMpis) {
   const Settings settings = read_settings(from({{"NVIO_STRIPE", "4M"}}), "stripe = 2M\n");
   EXPECT_TRUE(settings.complaints.empty());
   EXPECT_EQ(settings.file.stripe, 4U << 20);
-  const FileSettings hinted =
-      apply_hints(settings.file, from({{"nvio_stripe", "auto"}, {"striping_unit", "8388608"}}));
-  EXPECT_EQ(hinted.stripe, 0U);
-  EXPECT_EQ(hinted.striping_unit, 8U << 20);
+  const FileSettings changed =
+      hinted(settings.file, {{"nvio_stripe", "auto"}, {"striping_unit", "8388608"}});
+  EXPECT_EQ(changed.stripe, 0U);
+  EXPECT_EQ(changed.striping_unit, 8U << 20);
   for (const char* refused : {"0", "5G", "wide"}) {
     EXPECT_EQ(read_settings(from({{"NVIO_STRIPE", refused}}), "").complaints.size(), 1U) << refused;
-    EXPECT_EQ(apply_hints({}, from({{"striping_unit", refused}})).striping_unit, 0U) << refused;
+    EXPECT_EQ(hinted({}, {{"striping_unit", refused}}).striping_unit, 0U) << refused;
   }
 }
 

@@ -5,7 +5,7 @@
 # A job that uses nvio by its environment alone. Slurm sends SIGTERM a minute before the limit, so
 # that what is cached is written back in time.
 export LD_PRELOAD="${NVIO_PREFIX:-/usr}/lib/nvio/libnvio.so"
-export NVIO_STATS=1 # each process tells at its end what was cached
+export NVIO_STATS=job # each process tells at its end, in a line, what was cached
 
 srun ./app /lustre/project/data
 

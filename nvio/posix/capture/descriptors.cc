@@ -41,11 +41,12 @@ int closing_all(unsigned first, unsigned last) {
   return error;
 }
 
-// `copy` stands for the same file as `fd` now.
+// `copy` stands for the same file as `fd` now, whatever had its number before.
 int copied(int fd, int copy) {
-  if (copy == fd) return copy;
+  if (copy == fd || copy < 0) return copy;
+  closing(copy);
   unmark_stream(copy);
-  if (copy >= 0 && is_tracked(fd)) Hooks()->duplicated(fd, copy);
+  if (is_tracked(fd)) Hooks()->duplicated(fd, copy);
   return copy;
 }
 
@@ -129,11 +130,9 @@ NVIO_EXPORT int fclose(FILE* stream) {
 }
 NVIO_EXPORT int dup(int fd) noexcept { return nvio::copied(fd, NEXT(dup)(fd)); }
 NVIO_EXPORT int dup2(int fd, int target) noexcept {
-  if (fd != target) nvio::closing(target);
   return nvio::copied(fd, NEXT(dup2)(fd, target));
 }
 NVIO_EXPORT int dup3(int fd, int target, int flags) noexcept {
-  if (fd != target) nvio::closing(target);
   return nvio::copied(fd, NEXT(dup3)(fd, target, flags));
 }
 NVIO_EXPORT int fcntl64(int fd, int command, ...) {
@@ -141,7 +140,9 @@ NVIO_EXPORT int fcntl64(int fd, int command, ...) {
   va_start(rest, command);
   void* argument = va_arg(rest, void*);
   va_end(rest);
-  if (command == F_SETFL && (reinterpret_cast<std::intptr_t>(argument) & O_APPEND) != 0) {
+  const std::intptr_t flags = command == F_SETFL ? reinterpret_cast<std::intptr_t>(argument) : 0;
+  if ((flags & (O_APPEND | O_DIRECT)) != 0 && nvio::stand_alone(fd) != 0) return -1;
+  if ((flags & O_APPEND) != 0) {
     if (nvio::step_aside(fd) != 0) return -1;
     nvio::let_go(fd);
   }

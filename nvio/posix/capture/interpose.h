@@ -28,6 +28,10 @@ namespace nvio {
 inline int step_aside(int fd) { return is_tracked(fd) ? Hooks()->step_aside(fd) : 0; }
 inline int step_aside(const char* path) { return is_served() ? Hooks()->step_aside_path(path) : 0; }
 
+// The program changes how transfers through the descriptor are done, and maybe so that no call of
+// ours sees it. -1 with errno when the cache's own would change with them.
+inline int stand_alone(int fd) { return is_tracked(fd) ? Hooks()->stand_alone(fd) : 0; }
+
 // The descriptor is about to be closed: 0, or an error number when what the cache held could not be
 // written back.
 inline int closing(int fd) { return is_tracked(fd) && Hooks()->closing(fd) != 0 ? errno : 0; }
@@ -35,7 +39,7 @@ inline int closing(int fd) { return is_tracked(fd) && Hooks()->closing(fd) != 0 
 // What comes through this descriptor from now on cannot be seen: it is no longer ours either, so
 // that whatever has its number next is not taken for it. Returns as `closing` does.
 inline int let_go(int fd) {
-  const int error = step_aside(fd) != 0 ? errno : 0;
+  const int error = step_aside(fd) != 0 || stand_alone(fd) != 0 ? errno : 0;
   const int closed = closing(fd);
   return error != 0 ? error : closed;
 }

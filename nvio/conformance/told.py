@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Run jobs and look at what nvio tells of them: once, to whom it concerns, and where to go next.
+
+    told.py --build DIR --mpi mpich|openmpi
+
+Statistics are one table for the job; names that mean nothing and a store that cannot be made are
+said once, however many ranks there are; a program that nvio cannot reach is named; a store that is
+left is listed, as running while its job runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from compare import Launch, RunError, command_line, run, say
+
+TIMEOUT_S = 60
+RANKS = 4
+
+
+class Job:
+    """One program under `nvio run`, in a folder and with a store of its own."""
+
+    def __init__(self, launch: Launch, folder: Path) -> None:
+        self.launch = launch
+        self.folder = folder
+        self.nvio = str(launch.build / "nvio")
+
+    def run(self, *options: str, program: list[str] | None = None, **variables: str) -> str:
+        """Run it and return what all of it printed."""
+        environment = self.launch.environment(None) | {"NVIO_ADMIT": "always"} | variables
+        environment.setdefault("NVIO_CAPACITY", "4M")
+        command = program or [str(self.launch.build / f"left-{self.launch.mpi}"), str(self.folder)]
+        return run(
+            [self.nvio, "run", *options, "--", *self.launch.command(command)],
+            environment,
+            TIMEOUT_S,
+        )
+
+    def listed(self, folder: Path) -> list[dict[str, object]]:
+        """What `nvio list` says of the stores in a folder."""
+        command = [self.nvio, "list", "--json", str(folder)]
+        return json.loads(subprocess.check_output(command, text=True))
+
+
+def once(output: str, sentence: str) -> None:
+    """Raise RunError unless the sentence was said just once."""
+    if (times := output.count(sentence)) != 1:
+        raise RunError(f"{sentence!r} was said {times} times:\n{output}")
+
+
+def statistics(job: Job) -> None:
+    """One table for the job; the same and each rank's as JSON."""
+    told = job.folder / "stats.json"
+    output = job.run("--stats", f"--stats-file={told}")
+    once(output, f"nvio: {RANKS} processes, 1 hosts\n")
+    if "nvio: process" in output:
+        raise RunError(f"each rank told for itself, too:\n{output}")
+    stats = json.loads(told.read_text())
+    cached = [rank["counters"]["writes_cached"] for rank in stats["ranks"]]
+    if (
+        len(cached) != RANKS
+        or sum(cached) == 0
+        or sum(cached) != stats["counters"]["writes_cached"]
+    ):
+        raise RunError(f"the sum of {cached} is not in {stats['counters']}")
+    output = job.run("--stats=ranks")
+    if output.count("nvio: process") != RANKS:
+        raise RunError(f"not every rank told for itself:\n{output}")
+
+
+def names(job: Job) -> None:
+    """What is set under a wrong name or to a wrong value, by whom it was."""
+    output = job.run(NVIO_CAPACTIY="4M")
+    once(output, "there is no variable NVIO_CAPACTIY (did you mean NVIO_CAPACITY?)")
+    config = job.folder / "config"
+    config.write_text("clos = durable\n")
+    once(job.run(NVIO_CONFIG=str(config)), "line 1: there is no setting")
+
+
+def without_a_store(job: Job) -> None:
+    """The program goes on, and that is said once."""
+    output = job.run(NVIO_STORE=str(job.folder / "nowhere"))
+    once(output, "goes on without the cache")
+    if "left: 0 differences" not in output:
+        raise RunError(output)
+
+
+def unreached(job: Job) -> None:
+    """A program that nothing can be preloaded into is named."""
+    source = job.folder / "static.c"
+    program = job.folder / "static"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["cc", "-static", "-o", str(program), str(source)], check=True)
+    once(job.run("--stats", program=[str(program)]), f"{program} is linked statically")
+
+
+def listed(job: Job) -> None:
+    """A store is running as long as a process of its job holds its lock."""
+    if job.listed(job.folder):
+        raise RunError("there are stores where no job made one")
+    store = job.folder / f"nvio-{os.geteuid()}-gone"
+    store.mkdir(mode=0o700)
+    alive = store / "alive"
+    with alive.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        states = [job.listed(job.folder)[0]["state"]]
+    states.append(job.listed(job.folder)[0]["state"])
+    if states != ["running", "dead"]:
+        raise RunError(f"a store was {states[0]} with its job and {states[1]} after it")
+    alive.unlink()
+    store.rmdir()
+
+
+CHECKS: list[Callable[[Job], None]] = [statistics, names, without_a_store, unreached, listed]
+
+
+def main() -> int:
+    """Return 0 when all was told as it should be."""
+    options = command_line(__doc__).parse_args()
+    launch = Launch(options.mpi, options.build.resolve(), RANKS)
+    for check in CHECKS:
+        with tempfile.TemporaryDirectory(prefix="nvio-told-") as name:
+            try:
+                check(Job(launch, Path(name)))
+            except RunError as problem:
+                say(f"{check.__name__}: {problem}")
+                return 1
+    say("told once, to whom it concerns, and where to go next")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+// The way of a file into the cache of several nodes, and out of it, where one of them cannot follow
+// at once.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "held_write.h"
+#include "simulated_nodes.h"
+
+namespace nvio {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class NodesStatesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/nvio-states-XXXXXX";
+    root_ = mkdtemp(name);
+    path_ = root_ + "/file";
+    fs::create_directory(root_ + "/store");
+    settings_.store = root_ + "/store";
+    settings_.session = "states";
+    settings_.kind = StoreKind::file;
+    settings_.capacity = 16 * kMiB;
+    settings_.nodes = 3;
+    settings_.quiet = true;
+    std::ofstream made(path_);
+    nodes_.emplace(settings_, path_, 1);
+    processes_.emplace(settings_, path_);
+  }
+  void TearDown() override {
+    processes_->close();
+    processes_.reset();
+    nodes_.reset();
+    std::ifstream left(path_, std::ios::binary);
+    EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(left), {}) == model_);
+    fs::remove_all(root_);
+  }
+
+  // Every node writes a piece of every MiB, and reads what the one before it wrote.
+  void write_everywhere(char byte) {
+    constexpr std::uint64_t kPiece = 3000;
+    for (std::uint64_t at = 0; at < 9 * kMiB; at += kMiB / 4) {
+      const auto node = static_cast<std::uint32_t>(at * 7 / kMiB % 3);
+      const std::string data(kPiece, byte);
+      if (model_.size() < at + kPiece) model_.resize(at + kPiece);
+      model_.replace(at, kPiece, data);
+      EXPECT_EQ(processes_->on(node).write(at, data.data(), kPiece), static_cast<ssize_t>(kPiece));
+      std::string got(kPiece, ' ');
+      EXPECT_EQ(processes_->on((node + 1) % 3).read(at, got.data(), kPiece),
+                static_cast<ssize_t>(kPiece));
+      EXPECT_TRUE(got == data);
+    }
+  }
+
+  Mode mode(std::uint32_t node) {
+    return static_cast<Mode>(processes_->on(node).entry().mode.load());
+  }
+
+  void seem_slow() {
+    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
+      FileEntry& entry = processes_->on(node).entry();
+      entry.read_samples = entry.write_samples = 100;
+      entry.slow_reads = entry.slow_writes = 1;
+      entry.read_seconds = entry.write_seconds = 1e-3F;
+    }
+  }
+
+  std::string root_;
+  std::string path_;
+  Settings settings_;
+  std::optional<SimulatedNodes> nodes_;
+  std::optional<OneOnEachNode> processes_;
+  std::string model_;
+};
+
+TEST_F(NodesStatesTest, APlainWriteThatLastsAtOneNodePutsTheCacheOffAndNotOut) {
+  model_ = "held";
+  HeldWrite held([&] { processes_->on(2).write(0, "held", 4); });
+  seem_slow();
+  write_everywhere('a');
+  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_NE(mode(node), kActive) << node;
+  held.end();
+  model_.replace(0, 4, "held");
+  // Tried again after a time that is a multiple of what a try takes.
+  for (int i = 0; i < 1000 && mode(0) != kActive; ++i) write_everywhere('b');
+  write_everywhere('c');
+  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_EQ(mode(node), kActive) << node;
+}
+
+TEST_F(NodesStatesTest, WhoOpensTheFileDuringAPlainWriteThatLastsIsServed) {
+  model_ = "held";
+  HeldWrite held([&] { processes_->on(1).write(0, "held", 4); });
+  seem_slow();
+  write_everywhere('a');
+  OneOnEachNode later(settings_, path_);
+  char byte = 0;
+  for (std::uint32_t node = 0; node < 3; ++node) {
+    EXPECT_EQ(later.on(node).read(kMiB, &byte, 1), 1) << node;
+    EXPECT_EQ(byte, 'a');
+  }
+  held.end();
+  model_.replace(0, 4, "held");
+  later.close();
+}
+
+TEST_F(NodesStatesTest, SteppingAsideDoesNotWaitForAPlainWriteThatLasts) {
+  model_ = "held";
+  HeldWrite held([&] { processes_->on(1).write(0, "held", 4); });
+  EXPECT_EQ(processes_->on(0).step_aside(), 0);
+  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_TRUE(processes_->on(node).is_left());
+  held.end();
+}
+
+// As if whoever led it had been killed when only the home node had stepped aside.
+TEST_F(NodesStatesTest, AFileThatOneNodeHasLeftIsLeftByAll) {
+  seem_slow();
+  for (int i = 0; i < 1000 && mode(0) != kActive; ++i) write_everywhere('a');
+  const std::uint32_t home = home_of(processes_->on(0).entry().inode, 3);
+  ASSERT_EQ(processes_->on(home).cached().step_aside(), 0);
+  for (int i = 0; i < 100000 && !processes_->on(home).is_left(); ++i) write_everywhere('b');
+  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_TRUE(processes_->on(node).is_left());
+}
+
+}  // namespace
+}  // namespace nvio
