@@ -166,9 +166,9 @@ class Program {
       MPI_File_seek(file_, at, MPI_SEEK_SET);
       error = MPI_File_write(file_, &extent.bytes[from], count, MPI_BYTE, MPI_STATUS_IGNORE);
     } else if (way == 1) {
-      MPI_Request request;
-      MPI_File_iwrite_at(file_, at, &extent.bytes[from], count, MPI_BYTE, &request);
-      error = MPI_Wait(&request, MPI_STATUS_IGNORE);
+      std::vector<MPI_Request> requests(1);
+      MPI_File_iwrite_at(file_, at, &extent.bytes[from], count, MPI_BYTE, requests.data());
+      error = MPI_Waitall(1, requests.data(), MPI_STATUSES_IGNORE);
     } else {
       error = MPI_File_write_at(file_, at, &extent.bytes[from], count, MPI_BYTE, MPI_STATUS_IGNORE);
     }
