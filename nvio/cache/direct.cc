@@ -2,6 +2,7 @@
 // lets pass.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 
@@ -26,7 +27,10 @@ bool CachedFile::has_no_name() const {
 std::uint64_t CachedFile::size() const {
   if (nothing_cached()) {
     // Nothing of the file is cached: what the file system says holds, also for what others wrote.
-    if (const auto size = size_in_file()) return *size;
+    // But for a node that left before the others: those may cache what the file lacks.
+    const bool first = session_.nodes() > 1 && entry_.aside.load() != 0 && entry_.left.load() == 0;
+    if (const auto size = size_in_file())
+      return first ? std::max(*size, entry_.size.load()) : *size;
   }
   return entry_.size.load(std::memory_order_acquire);
 }

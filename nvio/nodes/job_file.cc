@@ -103,12 +103,14 @@ void JobFile::activate() {
   });
   if (error != 0) return;
   each_node([&](std::uint32_t node) {
+    // The home node first, which knows the size: nobody caches before it does.
     if (node == node_) {
       cached_.activate_drained(size);
-      return 0;
+      return state_of(cached_) == FileState::active ? 0 : EBUSY;
     }
     Reply reply{};
-    return ask_simple(node, Operation::activate, size, reply);
+    const int failed = ask_simple(node, Operation::activate, size, reply);
+    return failed == 0 && reply.state != FileState::active ? EBUSY : failed;
   });
 }
 
