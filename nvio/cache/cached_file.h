@@ -71,13 +71,17 @@ class CachedFile {
   void prefetch(std::uint32_t share, std::uint32_t shares);
   // Fetches one MiB; false when the store is full.
   bool prefetch_group(std::uint64_t group_index);
-  // The file goes away when it is closed: nothing is written back, and nothing to be rebuilt.
+  // The program has the MPI delete the file as it closes it. Whoever closes it last here looks
+  // whether it has no name left, and writes it back if it has: the deletion was refused, or it has
+  // another name.
+  void expect_deletion();
+  // Nobody can open the file any more, or wants it: nothing is written back.
   void discard();
   // Looks again at what tells the file from others, where that may change: on an overlay with the
   // first opening for writing, without handle and birth with every entry of its folder.
   void renew_mark();
   // Whether the file that the entry is about has been deleted.
-  bool has_no_name() const;
+  bool has_no_name() const { return names() == 0; }
   // What the last handle in the job does. What cannot be written stays, also in the redo log.
   int finish();
 
@@ -156,6 +160,11 @@ class CachedFile {
   void publish(const LogPosition& position);
   int durable_in_file();
   FileIdentity identity() const;
+  void mark_log();
+  void settle_deletion();
+  // Of the file in its file system; 1 if that does not tell.
+  std::uint64_t names() const;
+  bool has_other_names() const { return names() > 1; }
   // Calls visit(group) under its bucket's lock for each group of this file. With `share`, groups
   // that another process is at are left for a second round.
   template <typename Visit>

@@ -18,10 +18,11 @@ std::optional<std::uint64_t> CachedFile::size_in_file() const {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-bool CachedFile::has_no_name() const {
+std::uint64_t CachedFile::names() const {
   struct stat status {};
-  return real().fstat(read_fd_ >= 0 ? read_fd_ : write_fd_, &status) == 0 && status.st_nlink == 0 &&
-         status.st_ino == entry_.inode && status.st_dev == entry_.device;
+  const bool is_known = real().fstat(read_fd_ >= 0 ? read_fd_ : write_fd_, &status) == 0 &&
+                        status.st_ino == entry_.inode && status.st_dev == entry_.device;
+  return is_known ? status.st_nlink : 1;
 }
 
 std::uint64_t CachedFile::size() const {

@@ -36,7 +36,8 @@ void look_for_others(CachedFile& file, bool quiet) {
 }  // namespace
 
 FileIdentity CachedFile::identity() const {
-  return {entry_.device, entry_.inode, entry_.path, entry_.deleted.load() != 0, entry_.mark};
+  const bool is_going = entry_.deleted.load() != kKept && !has_other_names();
+  return {entry_.device, entry_.inode, entry_.path, is_going, entry_.mark};
 }
 
 void CachedFile::renew_mark() {
@@ -92,6 +93,9 @@ int CachedFile::start_log() {
   LogPosition position = entry_.log;
   if (!entry_.mark.tells_apart() && write_fd_ >= 0) entry_.mark = mark_of(write_fd_, entry_.path);
   if (position.epoch != 0) entry_.log_in_doubt.store(1);
+  // The file may have been made just now: its own name must survive, too, or its log is for none.
+  const bool is_first = position.epoch == 0 && log_medium_->survives() == Survives::machine;
+  if (is_first) persist_folder(folder_of(entry_.path));
   if (const int error = LogWriter(*log_medium_, position).start(identity())) return error;
   publish(position);
   return 0;
@@ -245,18 +249,36 @@ int CachedFile::step_aside() {
   return 0;
 }
 
+void CachedFile::expect_deletion() {
+  const std::lock_guard guard(entry_.lock);
+  std::uint32_t kept = kKept;
+  if (entry_.deleted.compare_exchange_strong(kept, kExpected)) mark_log();
+}
+
 void CachedFile::discard() {
   const std::lock_guard guard(entry_.lock);
-  if (entry_.deleted.exchange(1) != 0 || !has_log_records() || !open_log()) return;
+  entry_.deleted.store(kDiscarded);
+}
+
+// Tells recovery whether the file is about to be deleted.
+void CachedFile::mark_log() {
+  if (!has_log_records() || !open_log()) return;
   LogPosition position = entry_.log;
   LogWriter(*log_medium_, position).mark(LogState::live, identity());
+}
+
+void CachedFile::settle_deletion() {
+  if (entry_.deleted.load() != kExpected) return;
+  entry_.deleted.store(has_no_name() ? kDiscarded : kKept);
+  mark_log();
 }
 
 int CachedFile::finish() {
   const std::lock_guard guard(entry_.lock);
   const bool has_log = entry_.log.epoch != 0;
   int error = 0;
-  if (entry_.deleted.load() == 0 && entry_.blocks.load() != 0) {
+  settle_deletion();
+  if (entry_.deleted.load() == kKept && entry_.blocks.load() != 0) {
     const bool durable = entry_.close == static_cast<std::uint8_t>(Close::durable);
     if (durable || has_log_records()) {
       error = checkpoint_locked();

@@ -53,6 +53,13 @@ constexpr std::uint32_t kPassiveWrites = 64;
 // is killed in the fsync leaves it to be done again.
 enum DirectWrites : std::uint32_t { kDurable = 0, kWritten = 1, kBeingSynced = 2 };
 
+// What becomes of a file that the job has deleted when it is closed.
+enum Deletion : std::uint32_t {
+  kKept = 0,
+  kExpected = 1,   // nothing is written back before that is decided: the close may be refused it
+  kDiscarded = 2,  // it is gone, or of no interest
+};
+
 // A file that some process of the job on this node has open. Guarded by `lock` unless atomic.
 struct FileEntry {
   SharedLock lock;
@@ -71,7 +78,7 @@ struct FileEntry {
   std::atomic<std::uint32_t> direct_writes;  // a DirectWrites
   std::atomic<std::uint32_t> mode;           // a Mode
   std::atomic<std::uint32_t> aside;          // 1: stay out of this file for good
-  std::atomic<std::uint32_t> deleted;        // 1: it goes away when it is closed
+  std::atomic<std::uint32_t> deleted;        // a Deletion
   // Admission (admission.h): of the sampled calls that went to the file, the median service time
   // and the share of slow ones.
   std::atomic<std::uint32_t> read_samples, write_samples;

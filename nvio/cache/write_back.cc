@@ -100,7 +100,7 @@ int CachedFile::write_back_all() {
 }
 
 int CachedFile::write_back() {
-  if (entry_.blocks.load() == 0 || write_fd_ < 0 || entry_.deleted.load() != 0) return 0;
+  if (entry_.blocks.load() == 0 || write_fd_ < 0 || entry_.deleted.load() != kKept) return 0;
   return write_back_all();
 }
 
@@ -110,7 +110,7 @@ void CachedFile::forget(Forget what) {
     for (auto& slot : segment_.group(group).slot) {
       if (slot == kNone) continue;
       const Slot& state = segment_.slot(slot);
-      const bool needed = what == Forget::written && entry_.deleted.load() == 0 &&
+      const bool needed = what == Forget::written && entry_.deleted.load() != kDiscarded &&
                           (state.dirty_pages != 0 || has_records(state));
       if (needed) {
         forget_clean(segment_, slot);

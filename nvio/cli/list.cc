@@ -17,7 +17,7 @@
 
 #include "../cache/segment.h"
 #include "../posix/real.h"
-#include "../recovery/log_reader.h"
+#include "../recovery/recover.h"
 #include "../recovery/store_folder.h"
 #include "../recovery/unwritten.h"
 #include "../settings/settings.h"
@@ -66,8 +66,7 @@ std::uint64_t logged_bytes(const StoreFolder& folder) {
   std::uint64_t bytes = 0;
   for (const std::string& name : folder.logs()) {
     std::string unreadable;
-    const std::vector<std::byte> content = folder.read(name, unreadable);
-    const ParsedLog log = read_log(content);
+    const ParsedLog log = parse_log(folder, name, unreadable);
     if (log.usable && !log.file.deleted) bytes += log.bytes;
   }
   return bytes;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "mpi_functions.h"
 
@@ -19,44 +20,69 @@ struct Told {
   char session[256];
 };
 
-// Waits until every process of the job is here. One that nvio was not preloaded into never comes,
-// and the user would look at a job that stands still for no reason to be seen. By messages (a
-// dissemination barrier), for a collective call would meet that process's next one.
-void meet(const MpiFunctions& mpi, int ranks, bool quiet) {
-  constexpr std::chrono::seconds kToSay{10};
-  constexpr int kTag = 32000;  // one that programs hardly use; every MPI has it
-  int rank = 0;
-  mpi.comm_rank(mpi.comm_world, &rank);
-  bool said = quiet || (rank & (rank - 1)) != 0;  // of thousands, a dozen say it
-  const auto began = Clock::now();
-  for (int step = 1; step < ranks; step *= 2) {
-    char here = 0;
-    char there = 0;
-    MPI_Request request;
-    mpi.irecv(&there, 1, mpi.byte, (rank + ranks - step) % ranks, kTag, mpi.comm_world, &request);
-    mpi.send(&here, 1, mpi.byte, (rank + step) % ranks, kTag, mpi.comm_world);
-    int done = 0;
-    while (mpi.test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
-      if (!said && Clock::now() - began > kToSay) {
-        std::fprintf(stderr,
-                     "nvio: still waiting for ranks of this job to say on which node they are: are "
-                     "LD_PRELOAD and NVIO_RENDEZVOUS set for all of them (Open MPI: mpirun -x "
-                     "LD_PRELOAD -x NVIO_RENDEZVOUS)?\n");
-        said = true;
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
+constexpr int kTag = 32000;  // one that programs hardly use; every MPI has it
+
+// Waits for a message of `source` and takes it; false once the time is up.
+bool receive(const MpiFunctions& mpi, int source, char& text, int& sender,
+             Clock::time_point until) {
+  for (;;) {
+    int is_there = 0;
+    MPI_Status status;
+    if (mpi.iprobe(source, kTag, mpi.comm_world, &is_there, &status) != MPI_SUCCESS) return false;
+    if (is_there != 0) {
+      sender = status.MPI_SOURCE;
+      return mpi.recv(&text, 1, mpi.byte, sender, kTag, mpi.comm_world, &status) == MPI_SUCCESS;
     }
+    if (Clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+}
+
+// Whether every process of the job came here within `patience`; all that come get the same answer.
+// One that nvio was not preloaded into never comes, and a collective call would meet its next one.
+// So they report to rank 0, which alone decides; should it be the one without nvio, nobody hears of
+// it, and all give up. They wait for it twice as long as it waits: MPI_Init lets all ranks go
+// together, so that its decision is under way by then.
+bool meet(const MpiFunctions& mpi, int rank, int ranks, std::chrono::seconds patience) {
+  const auto began = Clock::now();
+  char text = 'h';
+  int sender = 0;
+  if (rank != 0) {
+    mpi.send(&text, 1, mpi.byte, 0, kTag, mpi.comm_world);
+    return receive(mpi, 0, text, sender, began + 2 * patience) && text == 'y';
+  }
+  std::vector<int> here;
+  while (static_cast<int>(here.size()) < ranks - 1 &&
+         receive(mpi, MPI_ANY_SOURCE, text, sender, began + patience)) {
+    here.push_back(sender);
+  }
+  text = static_cast<int>(here.size()) == ranks - 1 ? 'y' : 'n';
+  for (const int other : here) mpi.send(&text, 1, mpi.byte, other, kTag, mpi.comm_world);
+  return text == 'y';
 }
 
 }  // namespace
 
-std::optional<JobPlace> ask_mpi(const std::string& session, bool quiet) {
+Asked ask_mpi(const std::string& session, std::chrono::seconds patience, bool quiet) {
   const MpiFunctions& mpi = mpi_functions();
   int ranks = 1;
   mpi.comm_size(mpi.comm_world, &ranks);
-  if (ranks == 1) return std::nullopt;
-  meet(mpi, ranks, quiet);
+  if (ranks == 1) return {true, std::nullopt};
+  int rank = 0;
+  mpi.comm_rank(mpi.comm_world, &rank);
+  if (!meet(mpi, rank, ranks, patience)) {
+    const bool is_one_of_a_dozen = (rank & (rank - 1)) == 0;
+    if (!quiet && is_one_of_a_dozen) {
+      std::fprintf(
+          stderr,
+          "nvio: not all ranks of this job said within %lld s on which node they are, so it "
+          "goes on without the cache: are LD_PRELOAD and NVIO_RENDEZVOUS set for all of "
+          "them (Open MPI: mpirun -x LD_PRELOAD -x NVIO_RENDEZVOUS)? Where they only come "
+          "late, set NVIO_PATIENCE\n",
+          static_cast<long long>(patience.count()));
+    }
+    return {false, std::nullopt};
+  }
   MPI_Comm here;
   mpi.comm_split_type(mpi.comm_world, MPI_COMM_TYPE_SHARED, 0, mpi.info_null, &here);
   int rank_here = 0;
@@ -79,7 +105,7 @@ std::optional<JobPlace> ask_mpi(const std::string& session, bool quiet) {
   }
   mpi.bcast(&told, kSize, mpi.byte, 0, here);
   mpi.comm_free(&here);
-  return JobPlace{told.nodes, told.node, told.session};
+  return {true, JobPlace{told.nodes, told.node, told.session}};
 }
 
 }  // namespace nvio

@@ -1,6 +1,7 @@
 // Where a process of a job on several machines is, by the word of its MPI.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -14,8 +15,13 @@ namespace nvio {
 // process's own name for the job, 255 bytes at most; launchers may give each node another one:
 // rank 0's becomes everybody's. Nodes are counted in the order of their lowest ranks.
 //
-// Nothing for a job of one process, of which the MPI may know less than the launcher does (it was
+// No place for a job of one process, of which the MPI may know less than the launcher does (it was
 // started without the MPI's support).
-std::optional<JobPlace> ask_mpi(const std::string& session, bool quiet);
+struct Asked {
+  bool is_together;  // false, at all ranks alike: some did not come, and nvio must stay out of the
+                     // job
+  std::optional<JobPlace> place;
+};
+Asked ask_mpi(const std::string& session, std::chrono::seconds patience, bool quiet);
 
 }  // namespace nvio

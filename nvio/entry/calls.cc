@@ -164,8 +164,11 @@ int initialised(int result) {
   if (result != MPI_SUCCESS || Recorder::the() != nullptr) return result;
   Process& process = Process::the();
   if (process.is_to_ask()) {
-    const auto place = ask_mpi(session_name(process.settings()), process.settings().quiet);
-    if (place) process.place(*place);
+    const Settings& settings = process.settings();
+    const Asked asked =
+        ask_mpi(session_name(settings), std::chrono::seconds(settings.patience), settings.quiet);
+    if (!asked.is_together) process.stay_out();
+    if (asked.place) process.place(*asked.place);
   }
   inside([&] { process.join_if_shared(); });
   return result;
@@ -252,9 +255,9 @@ int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
   }
   const std::unique_ptr<Handle> handle = take_handle(*fh);
   if (handle == nullptr) return next(fh);
-  // A file that goes away with this close need not be written first.
+  // A file that goes away with this close need not be written first; whether it does is seen after.
   if ((handle->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) {
-    inside([&] { handle->file->cached().discard(); });
+    inside([&] { handle->file->cached().expect_deletion(); });
   }
   // MPICH waits for all ranks and then closes its descriptor. What is written back only then is
   // written once; but it must be done before any rank is through where each does a part of its own.

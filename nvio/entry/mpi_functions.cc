@@ -39,8 +39,8 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find(g_functions.comm_free, "PMPI_Comm_free");
   find(g_functions.bcast, "PMPI_Bcast");
   find(g_functions.send, "PMPI_Send");
-  find(g_functions.irecv, "PMPI_Irecv");
-  find(g_functions.test, "PMPI_Test");
+  find(g_functions.recv, "PMPI_Recv");
+  find(g_functions.iprobe, "PMPI_Iprobe");
 #ifdef OPEN_MPI
   // A predefined handle is the address of a variable of the library, which we do not link. The
   // program may hold its own copy of that variable (a copy relocation), which is then the one.

@@ -30,8 +30,8 @@ struct MpiFunctions {
   int (*comm_free)(MPI_Comm*);
   int (*bcast)(void*, int, MPI_Datatype, int, MPI_Comm);
   int (*send)(const void*, int, MPI_Datatype, int, int, MPI_Comm);
-  int (*irecv)(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
-  int (*test)(MPI_Request*, int*, MPI_Status*);
+  int (*recv)(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
+  int (*iprobe)(int, int, MPI_Comm, int*, MPI_Status*);
   MPI_Comm comm_world;
   MPI_Datatype byte;
   MPI_Info info_null;

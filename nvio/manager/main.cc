@@ -3,6 +3,7 @@
 // tells on standard output whether it is ready, and ends when the last of them is gone.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,15 @@ void tell(const std::string& line) {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+// Each process of the job holds a descriptor here. Only here: programs that use select() must get
+// no higher numbers than they asked for.
+void raise_limit_of_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int serve(const Settings& settings) {
@@ -100,6 +110,7 @@ int main_throwing(int argc, char** argv) {
   setsid();
   if (chdir("/") != 0) return 1;
   umask(077);
+  raise_limit_of_descriptors();
   // It must outlive the processes that it serves, whatever a batch system sends to all of them.
   for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2}) {
     std::signal(signal, SIG_IGN);

@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "../nodes/wire.h"
 #include "../posix/real.h"
+#include "door.h"
 #include "service.h"
 #include "workers.h"
 
@@ -23,6 +26,10 @@ constexpr std::size_t kFirstRoom = 64 << 10;  // bytes of a connection's buffer;
 constexpr std::size_t kMostRoom = sizeof(Request) + kMostPayload;
 constexpr std::size_t kMostFiles = 4096;  // numbers a connection may hold
 constexpr std::size_t kMostUnproven = 256;
+// Above so many connections, one that received a large message gives the room for it back.
+constexpr std::size_t kMany = 256;
+constexpr std::chrono::seconds kPulse{10};  // between two looks at all peers
+static_assert(2 * kPulse < kSilence);
 
 enum class Stage : std::uint8_t { hello, proof, ready };
 
@@ -46,7 +53,7 @@ class Manager {
           const ManagerOptions& options)
       : service_(session),
         options_(options),
-        listeners_(std::move(listeners)),
+        door_(std::move(listeners), options.node),
         scratch_(kMostPayload),
         workers_(kThreads) {}
   Manager(const Manager&) = delete;
@@ -63,7 +70,9 @@ class Manager {
   static constexpr std::uint64_t kFirstConnection = 1 << 16;
 
   bool watch(int fd, std::uint64_t what);
-  void accept_from(Listener& listener);
+  int patience() const;
+  void accept_from(std::uint64_t listener);
+  void look_at_peers();
   void on_event(Connection& connection, std::uint32_t events);
   void receive(Connection& connection);
   // Takes whole messages off the connection's buffer.
@@ -83,10 +92,11 @@ class Manager {
 
   Service service_;
   ManagerOptions options_;
-  std::vector<std::unique_ptr<Listener>> listeners_;
+  Door door_;
   std::vector<std::byte> scratch_;
   Workers workers_;
   int poll_ = -1;
+  std::chrono::steady_clock::time_point looked_;
   std::uint64_t next_ = kFirstConnection;
   std::map<std::uint64_t, Connection> connections_;
   std::vector<std::uint64_t> dropped_;
@@ -104,22 +114,20 @@ bool Manager::watch(int fd, std::uint64_t what) {
 
 int Manager::run() {
   poll_ = epoll_create1(EPOLL_CLOEXEC);
-  if (poll_ < 0 || !watch(workers_.descriptor(), kWorkers)) return 1;
-  for (std::size_t i = 0; i < listeners_.size(); ++i) {
-    if (!watch(listeners_[i]->descriptor(), i)) return 1;
-  }
+  if (poll_ < 0 || !watch(workers_.descriptor(), kWorkers) || !door_.open(poll_)) return 1;
   while (!had_peers_ || ready_ != 0 || working_ != 0) {
     std::array<epoll_event, 64> events{};
-    const int wait = had_peers_ ? -1 : static_cast<int>(options_.patience_seconds * 1000);
-    const int count = epoll_wait(poll_, events.data(), static_cast<int>(events.size()), wait);
+    const int count = epoll_wait(poll_, events.data(), static_cast<int>(events.size()), patience());
     if (count < 0 && errno != EINTR) return 1;
-    if (count == 0 && !had_peers_) return 0;
+    if (count == 0 && !had_peers_ && !door_.is_shut()) return 0;
+    look_at_peers();
+    if (door_.is_shut()) door_.reopen();
     for (int i = 0; i < count; ++i) {
       const std::uint64_t what = events[static_cast<std::size_t>(i)].data.u64;
       if (what == kWorkers) {
         workers_.collect();
       } else if (what < kFirstConnection) {
-        accept_from(*listeners_[what]);
+        accept_from(what);
       } else if (const auto found = connections_.find(what);
                  found != connections_.end() && !found->second.gone) {
         on_event(found->second, events[static_cast<std::size_t>(i)].events);
@@ -136,13 +144,40 @@ int Manager::run() {
   return 0;
 }
 
-void Manager::accept_from(Listener& listener) {
-  std::unique_ptr<Channel> channel = listener.accept();
+// Milliseconds to wait for an event.
+int Manager::patience() const {
+  constexpr int kUntilReopened = 100;
+  if (door_.is_shut()) return kUntilReopened;
+  if (!had_peers_) return static_cast<int>(options_.patience_seconds * 1000);
+  return static_cast<int>(std::chrono::milliseconds(kPulse).count());
+}
+
+// Tells who waits that it is worked on, and lets go of those whose machine is gone.
+void Manager::look_at_peers() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ < kPulse) return;
+  looked_ = now;
+  Reply working{};
+  working.magic = kWorkingMagic;
+  for (auto& [number, connection] : connections_) {
+    if (connection.gone) continue;
+    if (connection.channel->is_dead()) {
+      drop(connection);
+    } else if (connection.busy && connection.out.empty()) {
+      send(connection, &working, sizeof working, nullptr, 0);
+    }
+  }
+}
+
+void Manager::accept_from(std::uint64_t listener) {
+  std::unique_ptr<Channel> channel = door_.accept(listener, ready_);
   if (channel == nullptr) return;
-  // A unix socket's peer must be this user; another's has nothing to do with the secret either.
-  const bool is_unix = listener.address().starts_with("unix:");
-  if (is_unix && !channel->is_same_user()) return;
-  if (connections_.size() - ready_ > kMostUnproven) {
+  const bool is_full = connections_.size() >= Door::most();
+  if (is_full && connections_.size() == ready_) {
+    door_.refuse(*channel, ready_);
+    return;
+  }
+  if (is_full || connections_.size() - ready_ > kMostUnproven) {
     const auto oldest = std::find_if(connections_.begin(), connections_.end(), [](const auto& at) {
       return at.second.stage != Stage::ready && !at.second.gone;
     });
@@ -196,6 +231,11 @@ void Manager::take(Connection& connection) {
     if (used == 0) return;
     std::memmove(connection.in.data(), connection.in.data() + used, connection.filled - used);
     connection.filled -= used;
+    if (connections_.size() > kMany && connection.filled <= kFirstRoom &&
+        connection.in.size() > kFirstRoom) {
+      connection.in.resize(kFirstRoom);
+      connection.in.shrink_to_fit();
+    }
   }
 }
 

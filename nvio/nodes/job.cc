@@ -131,7 +131,7 @@ int Job::step_aside(const char* path) {
   struct stat status {};
   if (real().stat(path, &status) != 0) return 0;  // the call itself will tell
   const std::uint32_t index = session_->find(status);
-  if (index == kNone || session_->segment().file(index).deleted.load() != 0) return 0;
+  if (index == kNone || session_->segment().file(index).deleted.load() != kKept) return 0;
   return with_open(path, status, [](JobFile& file) { return file.step_aside(); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -36,9 +37,11 @@ bool NodeClient::connect_locked(std::string& why) {
   const bool may_start = settings_.rendezvous.empty() || node_ == settings_.node;
   const Clock::time_point give_up = Clock::now() + kPatience;
   std::chrono::milliseconds pause{1};
+  bool refused = false;
   while (Clock::now() < give_up) {
-    channel_ = try_connect(why);
+    channel_ = try_connect(why, refused);
     if (channel_ != nullptr) return true;
+    if (refused) break;
     if (may_start && start_manager(settings_, node_, why) == Started::failed) break;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::milliseconds(50));
@@ -48,7 +51,7 @@ bool NodeClient::connect_locked(std::string& why) {
   return false;
 }
 
-std::unique_ptr<Channel> NodeClient::try_connect(std::string& why) const {
+std::unique_ptr<Channel> NodeClient::try_connect(std::string& why, bool& refused) const {
   const bool same_machine = settings_.rendezvous.empty() || node_ == settings_.node;
   const std::string address =
       same_machine ? local_address(settings_, node_) : published_address(settings_, node_);
@@ -62,11 +65,11 @@ std::unique_ptr<Channel> NodeClient::try_connect(std::string& why) const {
     why = address + " belongs to another user";
     return nullptr;
   }
-  if (!prove(*channel, why)) return nullptr;
+  if (!prove(*channel, why, refused)) return nullptr;
   return channel;
 }
 
-bool NodeClient::prove(Channel& channel, std::string& why) const {
+bool NodeClient::prove(Channel& channel, std::string& why, bool& refused) const {
   std::vector<std::uint8_t> secret;
   if (!job_secret(settings_, secret, why)) return false;
   Hello hello{};
@@ -80,8 +83,18 @@ bool NodeClient::prove(Channel& channel, std::string& why) const {
   }
   const iovec first{&hello, sizeof hello};
   Welcome welcome{};
-  if (send_all(channel, &first, 1) != 0 || receive_all(channel, &welcome, sizeof welcome) != 0) {
-    why = "it went away";
+  // Who refuses may have closed before this was sent.
+  send_all(channel, &first, 1);
+  if (const int error = receive_all(channel, &welcome, sizeof welcome); error != 0) {
+    why = error == ETIMEDOUT ? "it does not answer" : "it went away";
+    return false;
+  }
+  if (const auto refusal = parse_refusal(welcome, node_)) {
+    why = "it serves " + std::to_string(refusal->peers) + " processes, and its limit of " +
+          std::to_string(refusal->limit) +
+          " open files leaves no room for another; raise the hard limit on its node (ulimit -Hn, "
+          "DefaultLimitNOFILE=, slurmd's LimitNOFILE=)";
+    refused = true;
     return false;
   }
   if (!is_welcome(welcome, node_) ||
@@ -117,15 +130,26 @@ int NodeClient::exchange(Request request, std::span<const std::byte> payload, Re
   // Header and payload in one call, as they come; then what is still missing.
   const std::array<iovec, 2> in{{{&reply, sizeof reply}, {room.data(), room.size()}}};
   std::size_t got = 0;
-  const ssize_t first = channel_->receive_some(in.data(), room.empty() ? 1 : 2, true);
-  if (first <= 0) return first == 0 ? ECONNRESET : errno;
-  got = static_cast<std::size_t>(first);
-  if (got < sizeof reply) {
-    if (const int error =
-            receive_all(*channel_, reinterpret_cast<char*>(&reply) + got, sizeof reply - got)) {
-      return error;
+  for (;;) {
+    if (got == 0) {
+      const ssize_t first = channel_->receive_some(in.data(), room.empty() ? 1 : 2, true);
+      if (first <= 0) return first == 0 ? ECONNRESET : errno;
+      got = static_cast<std::size_t>(first);
     }
-    got = sizeof reply;
+    if (got < sizeof reply) {
+      if (const int error =
+              receive_all(*channel_, reinterpret_cast<char*>(&reply) + got, sizeof reply - got)) {
+        return error;
+      }
+      got = sizeof reply;
+    }
+    if (reply.magic != kWorkingMagic) break;
+    // What came behind it begins the answer.
+    const std::size_t more = got - sizeof reply;
+    const std::size_t head = std::min(more, sizeof reply);
+    std::memcpy(&reply, room.data(), head);
+    std::memmove(room.data(), room.data() + head, more - head);
+    got = more;
   }
   if (reply.magic != kReplyMagic || reply.payload > room.size() ||
       got - sizeof reply > reply.payload) {

@@ -20,8 +20,9 @@ class NodeClient {
   // sentence; after a connection broke, for good: what the manager knew of our files is gone.
   bool connect(std::string& why);
 
-  // Sends the request with its payload and waits for the answer, whose payload goes to `room`.
-  // Returns 0, the manager's errno value, or EIO when the manager cannot be reached. Threads may
+  // Sends the request with its payload and waits for the answer, whose payload goes to `room`; but
+  // no longer than kSilence after the manager was heard last. Returns 0, the manager's errno value,
+  // or EIO when the manager cannot be reached. Threads may
   // call at the same time and take turns.
   int call(Request request, std::span<const std::byte> payload, Reply& reply,
            std::span<std::byte> room = {});
@@ -32,8 +33,9 @@ class NodeClient {
 
  private:
   bool connect_locked(std::string& why);
-  std::unique_ptr<Channel> try_connect(std::string& why) const;
-  bool prove(Channel& channel, std::string& why) const;
+  // `refused`: there is no point in trying again.
+  std::unique_ptr<Channel> try_connect(std::string& why, bool& refused) const;
+  bool prove(Channel& channel, std::string& why, bool& refused) const;
   int exchange(Request request, std::span<const std::byte> payload, Reply& reply,
                std::span<std::byte> room);
   void fail(const std::string& why);

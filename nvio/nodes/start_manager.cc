@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 
 #include "../posix/real.h"
 #include "../settings/launcher.h"
+#include "../transport/transport.h"
 
 namespace nvio {
 namespace {
@@ -56,6 +58,11 @@ std::string read_line(int fd) {
   std::string text;
   std::array<char, 512> part{};
   for (;;) {
+    pollfd waiting{fd, POLLIN, 0};
+    constexpr int kMilliseconds = 1000;
+    const int ready = poll(&waiting, 1, static_cast<int>(kSilence.count()) * kMilliseconds);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) return "it does not get ready";
     const ssize_t got = read(fd, part.data(), part.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;

@@ -28,8 +28,8 @@ Digest proof(std::string_view role, std::span<const std::uint8_t> secret, const 
 }
 
 template <typename Message>
-bool is_ours(const Message& message, std::uint32_t node) {
-  return std::memcmp(message.magic, kWireMagic, sizeof kWireMagic) == 0 &&
+bool is_ours(const Message& message, std::uint32_t node, const char* magic = kWireMagic) {
+  return std::memcmp(message.magic, magic, sizeof kWireMagic) == 0 &&
          message.version == kWireVersion && message.node == node;
 }
 
@@ -95,6 +95,11 @@ std::vector<std::byte> open_payload(const OpenRequest& request) {
 
 bool is_hello(const Hello& hello, std::uint32_t node) { return is_ours(hello, node); }
 bool is_welcome(const Welcome& welcome, std::uint32_t node) { return is_ours(welcome, node); }
+
+std::optional<Refusal> parse_refusal(const Welcome& answer, std::uint32_t node) {
+  if (!is_ours(answer, node, kRefusalMagic)) return std::nullopt;
+  return std::bit_cast<Refusal>(answer);
+}
 
 Digest manager_proof(std::span<const std::uint8_t> secret, const Nonce& client,
                      const Nonce& manager) {

@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are sent as they stand in memory: port wire.h first");
 
 constexpr char kWireMagic[8] = {'n', 'v', 'i', 'o', 'w', 'i', 'r', 'e'};
-constexpr std::uint32_t kWireVersion = 3;
+constexpr std::uint32_t kWireVersion = 4;
 constexpr std::uint32_t kMostPayload = 1 << 20;  // bytes after a request or a reply
 
 using Nonce = std::array<std::uint8_t, 32>;
@@ -44,6 +44,19 @@ struct Welcome {
 };
 static_assert(sizeof(Welcome) == 80);
 // After it the client sends its own proof, 32 bytes.
+
+// In the place of a welcome, and then the end of the connection: the manager has no descriptor left
+// for one more peer.
+struct Refusal {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t node;
+  std::uint64_t limit;  // of open files, the manager's
+  std::uint64_t peers;  // that it has
+  char unused[48];      // zeros
+};
+static_assert(sizeof(Refusal) == sizeof(Welcome));
+constexpr char kRefusalMagic[8] = {'n', 'v', 'i', 'o', 'f', 'u', 'l', 'l'};
 
 enum class Operation : std::uint16_t {
   open = 1,         // payload: OpenBody and the path
@@ -101,6 +114,8 @@ struct Reply {
 };
 static_assert(sizeof(Reply) == 40);
 constexpr std::uint32_t kReplyMagic = 0x5052564e;  // "NVRP"
+// A reply of this magic, with nothing else in it, says that the request is still worked on.
+constexpr std::uint32_t kWorkingMagic = 0x5752564e;  // "NVRW"
 
 // What `open` says of the file and how it is to be cached, if this is its first opening.
 struct OpenBody {
@@ -129,6 +144,7 @@ std::vector<std::byte> open_payload(const OpenRequest& request);
 
 bool is_hello(const Hello& hello, std::uint32_t node);
 bool is_welcome(const Welcome& welcome, std::uint32_t node);
+std::optional<Refusal> parse_refusal(const Welcome& answer, std::uint32_t node);
 // What each end shows of the secret: an HMAC over its role and both nonces.
 Digest manager_proof(std::span<const std::uint8_t> secret, const Nonce& client,
                      const Nonce& manager);

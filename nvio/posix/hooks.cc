@@ -200,6 +200,11 @@ bool Process::is_left_out() const {
   return job != nullptr && job->nodes() > 1 && job->session().has_overflowed();
 }
 
+void Process::stay_out() {
+  const std::lock_guard guard(mutex_);
+  refused_ = true;
+}
+
 void Process::place(const JobPlace& place) {
   settings_.nodes = place.nodes;
   settings_.node = place.node;

@@ -53,6 +53,8 @@ class Process {
   // Whether its node is to be asked of the MPI: the job's machines are several, or may be, and
   // which is which nobody has said.
   bool is_to_ask() const { return !settings_.rendezvous.empty() && settings_.nodes == 0; }
+  // No job is joined: all I/O is the MPI's and the kernel's.
+  void stay_out();
   // What the MPI said; before the job is joined.
   void place(const JobPlace& place);
   // Joins a job on several nodes: its other processes may need this node's manager.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -86,6 +87,26 @@ bool read_text(const std::string& path, std::string& text) {
     }
     text.append(buffer, static_cast<std::size_t>(n));
   }
+}
+
+int persist_folder(const std::string& folder) {
+  const int fd = real().open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int error = real().fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+  real().close(fd);
+  return error;
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return path.substr(0, std::max<std::size_t>(slash, 1));
+}
+
+int persist_name_of(const std::string& path) {
+  const std::string folder = folder_of(path);
+  const int error = persist_folder(folder);
+  return error != 0 ? error : persist_folder(folder_of(folder));
 }
 
 std::string absolute_path(const char* path) {

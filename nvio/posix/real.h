@@ -23,6 +23,14 @@ ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
 // C++ library's streams would cost each process's first open more than all the rest of nvio.
 bool read_text(const std::string& path, std::string& text);
 
+// What was made, renamed and removed in a folder stays so when the machine restarts. Returns an
+// errno value; 0 too where a file system does so unasked.
+int persist_folder(const std::string& folder);
+// The same for the name of a file that was just made, and for its folder's.
+int persist_name_of(const std::string& path);
+// The folder that holds the last name of a path.
+std::string folder_of(const std::string& path);
+
 // Absolute, links of the folder resolved; empty when the folder does not exist.
 std::string absolute_path(const char* path);
 

@@ -41,6 +41,9 @@ int LogWriter::start(const FileIdentity& file) {
     if (const int error = medium_.reserve(kFirstRecord)) return error;
     position_.reserved = kFirstRecord;
   }
+  if (position_.epoch == 0) {
+    if (const int error = medium_.persist_name()) return error;
+  }
   pending_.clear();
   ++position_.epoch;
   position_.tail = kFirstRecord;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "../cache/slots.h"
 #include "../posix/real.h"
@@ -72,10 +73,11 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
                   std::vector<std::string>& made) {
   for (std::uint32_t index = 0; index < segment.used_files(); ++index) {
     const FileEntry& entry = segment.file(index);
-    if (entry.used.load() == 0 || entry.deleted.load() != 0) continue;
+    const std::uint32_t deleted = entry.deleted.load();
+    if (entry.used.load() == 0 || deleted == kDiscarded) continue;
     const FileIdentity file{entry.device, entry.inode,
-                            std::string(entry.path, strnlen(entry.path, kMaxPath)), false,
-                            entry.mark};
+                            std::string(entry.path, strnlen(entry.path, kMaxPath)),
+                            deleted == kExpected, entry.mark};
     std::uint64_t bytes = 0;
     each_latest(segment, index,
                 [&](std::uint64_t, const char*, std::size_t length) { bytes += length; });
@@ -87,9 +89,13 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
       line = report.files.end() - 1;
       line->path = file.path;
     }
-    line->latest_bytes += bytes;
-    if (!line->problem.empty()) continue;
+    if (!line->problem.empty()) {
+      line->latest_bytes += bytes;
+      continue;
+    }
     Target target(file, options, *line, made);
+    if (target.is_moot()) continue;
+    line->latest_bytes += bytes;
     each_latest(segment, index, [&](std::uint64_t offset, const char* data, std::size_t length) {
       target.write(offset, data, length);
     });
@@ -102,7 +108,7 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
 void leave_out_latest(Segment& segment, RecoverReport& report) {
   for (std::uint32_t index = 0; index < segment.used_files(); ++index) {
     const FileEntry& entry = segment.file(index);
-    if (entry.used.load() == 0 || entry.deleted.load() != 0) continue;
+    if (entry.used.load() == 0 || entry.deleted.load() != kKept) continue;
     const std::uint64_t bytes = unwritten_of(segment, index).unsynced;
     if (bytes == 0) continue;
     const std::string path(entry.path, strnlen(entry.path, kMaxPath));
@@ -121,26 +127,71 @@ void leave_out_latest(Segment& segment, RecoverReport& report) {
   }
 }
 
+// A log of the store, read piece by piece.
+class LogFile {
+ public:
+  LogFile(const StoreFolder& folder, const std::string& name)
+      : path_(folder.path_of(name)),
+        fd_(folder.open(name, O_RDONLY)),
+        reader_(size_of(fd_), [this](std::uint64_t offset, std::span<std::byte> room) {
+          return read_fully(fd_, room.data(), room.size(), static_cast<off_t>(offset)) ==
+                 static_cast<ssize_t>(room.size());
+        }) {}
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+  ~LogFile() {
+    if (fd_ >= 0) real().close(fd_);
+  }
+
+  // Empty `why`: nothing is wrong.
+  ParsedLog parse(std::string& why) {
+    if (fd_ < 0) {
+      why = failed("cannot open " + path_);
+      return {};
+    }
+    ParsedLog log = reader_.parse();
+    if (reader_.failed()) {
+      why = failed("cannot read " + path_);
+    } else if (!log.usable && !log.never_started) {
+      why = log.why;
+    }
+    return log;
+  }
+  bool replay(const ParsedLog& log, Target& target) {
+    return reader_.replay(log, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+      target.write(offset, bytes.data(), bytes.size());
+    });
+  }
+
+ private:
+  static std::uint64_t size_of(int fd) {
+    struct stat status {};
+    return fd >= 0 && real().fstat(fd, &status) == 0 ? static_cast<std::uint64_t>(status.st_size)
+                                                     : 0;
+  }
+
+  std::string path_;
+  int fd_;
+  LogReader reader_;
+};
+
 RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
                           const RecoverOptions& options, std::vector<std::string>& made) {
   RecoveredFile file;
   file.path = folder.path_of(name);
-  const std::vector<std::byte> bytes = folder.read(name, file.problem);
-  if (!file.problem.empty()) return file;
-  const ParsedLog log = read_log(bytes);
-  if (!log.usable) {
-    if (!log.never_started) file.problem = log.why;
-    return file;
-  }
+  LogFile records(folder, name);
+  const ParsedLog log = records.parse(file.problem);
+  if (!log.usable || !file.problem.empty()) return file;
   file.path = log.file.path;
-  file.syncs = log.syncs;
-  file.synced_bytes = log.bytes;
   file.was_flushing = log.state == LogState::flushing;
   file.unfinished = log.unfinished;
-  if (log.syncs == 0 || log.file.deleted) return file;
+  if (log.syncs == 0) return file;
   Target target(log.file, options, file, made);
-  for (const RedoStep& step : log.steps) {
-    target.write(step.offset, step.data.data(), step.data.size());
+  if (target.is_moot()) return file;
+  file.syncs = log.syncs;
+  file.synced_bytes = log.bytes;
+  if (!records.replay(log, target) && file.problem.empty()) {
+    file.problem = failed("cannot read " + folder.path_of(name));
   }
   target.finish(log.file_size);
   return file;
@@ -152,6 +203,10 @@ bool RecoverReport::good() const {
   return problem.empty() && std::all_of(files.begin(), files.end(), [](const RecoveredFile& file) {
            return file.problem.empty();
          });
+}
+
+ParsedLog parse_log(const StoreFolder& folder, const std::string& name, std::string& why) {
+  return LogFile(folder, name).parse(why);
 }
 
 std::string why_no_store(const std::string& path) { return StoreFolder(path).why_no_store(); }
@@ -193,6 +248,8 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
   }
   if (!report.good() || options.dry_run || options.keep) return report;
   for (const std::string& name : logs) folder.remove(name);
+  // A log that came back would be replayed over what is written from now on.
+  folder.persist();
   for (const char* name : kStoreFiles) folder.remove(name);
   report.removed = rmdir(path.c_str()) == 0;
   return report;
@@ -255,9 +312,8 @@ std::string inspect(const std::string& path) {
   for (const std::string& name : folder.logs()) {
     text += "  log " + name + ": ";
     std::string problem;
-    const std::vector<std::byte> bytes = folder.read(name, problem);
-    const ParsedLog log = problem.empty() ? read_log(bytes) : ParsedLog{};
-    if (!log.usable) {
+    const ParsedLog log = LogFile(folder, name).parse(problem);
+    if (!log.usable || !problem.empty()) {
       text += (problem.empty() ? log.why : problem) + "\n";
       continue;
     }

@@ -51,6 +51,10 @@ RecoverReport recover(const std::string& folder, const RecoverOptions& options);
 // The report for people, a line a file. `planned`: in the words of a dry run.
 std::string describe(const RecoverReport& report, bool planned);
 
+class StoreFolder;
+// What a log of the store holds; a sentence in `why` where it cannot be read or is none.
+ParsedLog parse_log(const StoreFolder& folder, const std::string& name, std::string& why);
+
 // Why there is no store at a folder, in a sentence; empty if there is one.
 std::string why_no_store(const std::string& folder);
 

@@ -100,22 +100,8 @@ int StoreFolder::open(const std::string& name, int flags) const {
   return real().open(inside(name).c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
 }
 
-std::vector<std::byte> StoreFolder::read(const std::string& name, std::string& why) const {
-  const int fd = open(name, O_RDONLY);
-  struct stat status {};
-  if (fd < 0 || real().fstat(fd, &status) != 0) {
-    why = failed("cannot open " + path_of(name));
-    if (fd >= 0) real().close(fd);
-    return {};
-  }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
-  const ssize_t got = read_fully(fd, bytes.data(), bytes.size(), 0);
-  if (got < 0) why = failed("cannot read " + path_of(name));
-  bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  real().close(fd);
-  return bytes;
-}
-
 void StoreFolder::remove(const std::string& name) const { real().unlink(inside(name).c_str()); }
+
+void StoreFolder::persist() const { persist_folder(inside(".")); }
 
 }  // namespace nvio

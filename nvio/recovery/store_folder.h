@@ -4,7 +4,6 @@
 
 #include <sys/stat.h>
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -37,9 +36,9 @@ class StoreFolder {
   bool has(const std::string& name) const;
   // A descriptor, or -1 with errno. Links are not followed.
   int open(const std::string& name, int flags) const;
-  // The whole content; empty with a sentence in `why` on failure.
-  std::vector<std::byte> read(const std::string& name, std::string& why) const;
   void remove(const std::string& name) const;
+  // What was removed so far does not come back when the machine restarts.
+  void persist() const;
 
  private:
   std::string inside(const std::string& name) const;

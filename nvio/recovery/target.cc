@@ -16,6 +16,8 @@ Target::Target(const FileIdentity& file, const RecoverOptions& options, Recovere
     : file_(file), options_(options), line_(line) {
   std::string why;
   fd_ = open_itself(why);
+  is_moot_ = file_.deleted && fd_ == -ENOENT;
+  if (is_moot_) return;
   if (fd_ < 0 && !options_.to.empty()) {
     line_.instead = options_.to + file_.path;
     if (!options_.dry_run) fd_ = open_instead(made, why);
@@ -31,8 +33,9 @@ Target::~Target() {
 int Target::open_itself(std::string& why) const {
   const int fd = real().open(file_.path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) {
+    const int error = -errno;
     why = failed("cannot open it");
-    return -1;
+    return error;
   }
   struct stat status {};
   Same same = Same::no;
@@ -45,7 +48,7 @@ int Target::open_itself(std::string& why) const {
             : "whether this is still the file that was cached cannot be told on its file system "
               "once something was made or removed beside it; it is left alone (if it is: --force)";
   real().close(fd);
-  return -1;
+  return same == Same::no ? -ENOENT : -1;
 }
 
 // What lies there already is not ours, unless this recovery made it.
@@ -57,7 +60,14 @@ int Target::open_instead(std::vector<std::string>& made, std::string& why) const
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (is_ours ? 0 : O_CREAT | O_EXCL);
   const int fd = real().open(path.c_str(), flags, 0600);
   if (fd < 0) why += failed("; cannot make " + path);
-  if (fd >= 0 && !is_ours) made.push_back(path);
+  if (fd >= 0 && !is_ours) {
+    made.push_back(path);
+    // The store goes once its bytes are here.
+    for (std::string at = path; at.size() > options_.to.size();) {
+      at = folder_of(at);
+      persist_folder(at);
+    }
+  }
   return fd;
 }
 

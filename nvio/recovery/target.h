@@ -20,12 +20,15 @@ class Target {
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
 
+  // The job was deleting the file, and it is gone: there is nothing to be rebuilt.
+  bool is_moot() const { return is_moot_; }
   // What adjoins goes in one call, up to 1 MiB. Bytes of length 0 are none.
   void write(std::uint64_t offset, const void* data, std::size_t length);
   // At the end: the file is `size` bytes long at least, and durable.
   void finish(std::uint64_t size);
 
  private:
+  // Errors are -ENOENT where the file is certainly not there any more.
   int open_itself(std::string& why) const;
   int open_instead(std::vector<std::string>& made, std::string& why) const;
   void write_out();
@@ -34,6 +37,7 @@ class Target {
   const RecoverOptions& options_;
   RecoveredFile& line_;
   int fd_ = -1;
+  bool is_moot_ = false;
   std::uint64_t from_ = 0;
   std::vector<char> pending_;
 };

@@ -168,6 +168,11 @@ constexpr ProcessRow kProcessRows[] = {
        s.address = v;
        return !v.empty();
      }},
+    {"patience", "seconds, 1 to 86400",
+     [](Settings& s, std::string_view v) {
+       constexpr std::uint32_t kDay = 86400;
+       return set_number(v, kDay, s.patience) && s.patience > 0;
+     }},
     {"disable", kOnOff,
      [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.disabled); }},
     {"one_node", kOnOff,

@@ -56,8 +56,9 @@ struct Settings {
   // Nodes of the job (nodes/placement.h): 0 until known, then this process is on node `node`.
   std::uint32_t nodes = 0;
   std::optional<std::uint32_t> node;
-  std::string rendezvous;  // folder that all nodes see; empty: they are all on this machine
-  std::string address;     // under which other nodes reach this one; empty: its host name
+  std::string rendezvous;       // folder that all nodes see; empty: they are all on this machine
+  std::string address;          // under which other nodes reach this one; empty: its host name
+  std::uint32_t patience = 60;  // seconds in which all ranks must have come out of MPI_Init
   Statistics statistics = Statistics::off;
   bool quiet = false;
   std::vector<std::string> complaints;  // sentences about values that were not understood,

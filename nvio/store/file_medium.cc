@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "../posix/real.h"
 #include "medium.h"
@@ -11,7 +12,8 @@ namespace {
 
 class FileMedium : public Medium {
  public:
-  FileMedium(int fd, Survives survives) : fd_(fd), survives_(survives) {}
+  FileMedium(int fd, std::string path, Survives survives)
+      : fd_(fd), path_(std::move(path)), survives_(survives) {}
   FileMedium(const FileMedium&) = delete;
   FileMedium& operator=(const FileMedium&) = delete;
   ~FileMedium() override { real().close(fd_); }
@@ -29,10 +31,15 @@ class FileMedium : public Medium {
     return real().fdatasync(fd_) == 0 ? 0 : errno;
   }
 
+  int persist_name() override {
+    return survives_ == Survives::processes ? 0 : persist_name_of(path_);
+  }
+
   Survives survives() const override { return survives_; }
 
  private:
   int fd_;
+  std::string path_;
   Survives survives_;
 };
 
@@ -42,7 +49,7 @@ std::unique_ptr<Medium> open_medium(const std::string& path, Survives survives, 
     why = failed("cannot open " + path);
     return nullptr;
   }
-  return std::make_unique<FileMedium>(fd, survives);
+  return std::make_unique<FileMedium>(fd, path, survives);
 }
 
 }  // namespace

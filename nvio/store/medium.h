@@ -27,6 +27,10 @@ class Medium {
   // All writes before this call are safe when it returns 0 (within what the kind survives).
   virtual int persist() = 0;
 
+  // The name under which it was just made, and that of its folder, are safe: what is on the medium
+  // can be found again. Returns an errno value.
+  virtual int persist_name() = 0;
+
   virtual Survives survives() const = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "../posix/real.h"
 #include "medium.h"
@@ -72,7 +73,7 @@ const Pmem2& pmem2() {
 // Stores go past the processor's caches (or are flushed from them); persist is the fence.
 class PmemMedium : public Medium {
  public:
-  explicit PmemMedium(int fd) : fd_(fd) {}
+  PmemMedium(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
   PmemMedium(const PmemMedium&) = delete;
   PmemMedium& operator=(const PmemMedium&) = delete;
   ~PmemMedium() override {
@@ -104,6 +105,8 @@ class PmemMedium : public Medium {
   int reserve(std::uint64_t size) override {
     const int error = posix_fallocate(fd_, 0, static_cast<off_t>(size));
     if (error != 0) return error;
+    // Which blocks it has is the file system's to keep: no flush of the processor's caches does.
+    if (real().fsync(fd_) != 0) return errno;
     return map().empty() ? 0 : ENOTSUP;
   }
 
@@ -122,6 +125,8 @@ class PmemMedium : public Medium {
     return 0;
   }
 
+  int persist_name() override { return persist_name_of(path_); }
+
   Survives survives() const override { return Survives::machine; }
 
  private:
@@ -131,6 +136,7 @@ class PmemMedium : public Medium {
   }
 
   int fd_;
+  std::string path_;
   pmem2_map* map_ = nullptr;
   pmem2_memcpy_fn copy_ = nullptr;
   pmem2_drain_fn drain_ = nullptr;
@@ -151,7 +157,7 @@ std::unique_ptr<Medium> open_pmem_medium(const std::string& path, std::string& w
     why = "libpmem2.so.1 is not installed: " + path + " cannot lie on persistent memory";
     return nullptr;
   }
-  auto medium = std::make_unique<PmemMedium>(fd);
+  auto medium = std::make_unique<PmemMedium>(fd, path);
   struct stat status {};
   if (real().fstat(fd, &status) == 0 && status.st_size > 0) {
     why = medium->map();

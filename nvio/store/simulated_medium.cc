@@ -47,7 +47,14 @@ int SimulatedMedium::persist() {
   return 0;
 }
 
+int SimulatedMedium::persist_name() {
+  if (stopped_) return EIO;
+  is_named_ = true;
+  return 0;
+}
+
 std::vector<std::byte> SimulatedMedium::crash(std::mt19937_64& random) const {
+  if (!is_named_ && random() % 2 == 0) return {};
   std::vector<std::byte> left = durable_;
   for (const auto& [line, versions] : unflushed_) {
     const std::uint64_t pick = random() % (versions.size() + 1);

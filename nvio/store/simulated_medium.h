@@ -1,5 +1,6 @@
 // Byte-addressable memory that forgets: writes live in a cache of 64-byte lines until they are
-// flushed, and at a crash a random subset of the unflushed lines has reached the medium.
+// flushed, and at a crash a random subset of the unflushed lines has reached the medium. Of one
+// whose name was not made safe there may be nothing at all.
 //
 // The latencies are the paper's (Malinowski and Czarnul, table 2: 2000 ns to access, 600 ns to
 // flush, 9.5 GB/s). They are charged to a ledger and not waited for: on a busy core a spin of 2 µs
@@ -32,6 +33,7 @@ class SimulatedMedium : public Medium {
   int reserve(std::uint64_t size) override;
   int write(std::uint64_t offset, const void* data, std::size_t length) override;
   int persist() override;
+  int persist_name() override;
   Survives survives() const override { return Survives::machine; }
 
   // From now on the medium fails at its N-th line written: that line and all later ones are not
@@ -59,6 +61,7 @@ class SimulatedMedium : public Medium {
   std::uint64_t lines_written_ = 0;
   std::uint64_t stop_after_ = UINT64_MAX;
   bool stopped_ = false;
+  bool is_named_ = false;  // its folder's entry is safe
 };
 
 }  // namespace nvio

@@ -15,12 +15,16 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-Bytes apply(const ParsedLog& log, Bytes file) {
-  for (const RedoStep& step : log.steps) {
-    if (file.size() < step.offset + step.data.size()) file.resize(step.offset + step.data.size());
-    std::copy(step.data.begin(), step.data.end(),
-              file.begin() + static_cast<std::ptrdiff_t>(step.offset));
-  }
+ParsedLog read_log(std::span<const std::byte> bytes) { return LogReader(bytes).parse(); }
+
+Bytes redo(std::span<const std::byte> bytes, Bytes file) {
+  LogReader reader(bytes);
+  const ParsedLog log = reader.parse();
+  const bool done = reader.replay(log, [&](std::uint64_t offset, std::span<const std::byte> piece) {
+    if (file.size() < offset + piece.size()) file.resize(offset + piece.size());
+    std::copy(piece.begin(), piece.end(), file.begin() + static_cast<std::ptrdiff_t>(offset));
+  });
+  EXPECT_TRUE(done);
   if (log.syncs != 0 && file.size() < log.file_size) file.resize(log.file_size);
   return file;
 }
@@ -80,7 +84,7 @@ TEST(RedoLog, ReadsWhatTheFormatPageSaysOfTheGoldenBytes) {
   EXPECT_EQ(log.file_size, 5000U);
   EXPECT_EQ(log.bytes, 16U);
   EXPECT_EQ(log.unfinished, 1U);
-  EXPECT_EQ(apply(log, {}).size(), 5000U);
+  EXPECT_EQ(redo(bytes, {}).size(), 5000U);
 }
 
 TEST(RedoLog, RefusesForeignBytesWithASentence) {
@@ -111,7 +115,7 @@ TEST(RedoLog, KnowsOneThatWasNeverStartedFromADamagedOne) {
 
 TEST(RedoLog, TakesNoDamagedByteForData) {
   const Bytes good = golden_log();
-  const Bytes want = apply(read_log(good), {});
+  const Bytes want = redo(good, {});
   std::mt19937_64 random(5);
   for (int i = 0; i < 2000; ++i) {
     Bytes bytes = good;
@@ -119,7 +123,7 @@ TEST(RedoLog, TakesNoDamagedByteForData) {
     const ParsedLog log = read_log(bytes);
     if (!log.usable) continue;
     // A prefix of the syncs, whole, or all of them.
-    const Bytes got = apply(log, {});
+    const Bytes got = redo(bytes, {});
     EXPECT_TRUE(log.syncs == 0 || log.syncs == 1 || got == want);
   }
 }
@@ -226,8 +230,8 @@ TEST(RedoLog, LeavesTheLastSyncAtEveryCrashPoint) {
     }
     const Bytes left = medium.crash(random);
     const ParsedLog log = read_log(left);
-    Bytes rebuilt = log.usable ? apply(log, on_disk) : on_disk;
-    const Bytes again = log.usable ? apply(log, rebuilt) : rebuilt;
+    Bytes rebuilt = log.usable ? redo(left, on_disk) : on_disk;
+    const Bytes again = log.usable ? redo(left, rebuilt) : rebuilt;
     EXPECT_EQ(rebuilt, again) << "not idempotent at point " << point;
     if (checkpointing) {
       // The file was written with newer bytes: each byte is that of the sync or of the flush.

@@ -73,6 +73,12 @@ class SimulatedNodes::Log : public Medium {
     return medium_->persist();
   }
 
+  int persist_name() override {
+    const std::lock_guard guard(nodes_.mutex_);
+    if (nodes_.cut(1) == 0) nodes_.look_();
+    return medium_->persist_name();
+  }
+
   Survives survives() const override { return Survives::machine; }
 
  private:
@@ -272,7 +278,10 @@ std::vector<std::string> SimulatedNodes::stop(const std::vector<Fate>& fates,
     const std::ofstream alive(stores.back() + "/alive");
     const std::string own = store_folder(settings_, node) + "/";
     for (const auto& [path, medium] : logs_) {
-      if (!path.starts_with(own) || medium == nullptr || !fs::exists(path)) continue;
+      if (!path.starts_with(own) || medium == nullptr) continue;
+      // A deletion that nothing made durable may be taken back.
+      const bool is_back = fates[node] != Fate::ended && random_() % 2 == 0;
+      if (!fs::exists(path) && !is_back) continue;
       const auto content = medium->content();
       const std::vector<std::byte> left =
           fates[node] == Fate::ended ? std::vector<std::byte>(content.begin(), content.end())

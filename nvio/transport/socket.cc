@@ -20,13 +20,29 @@ namespace {
 
 constexpr int kMostVectors = 8;
 
+void set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof value);  // TCP's fail on unix sockets: no matter
+}
+
+// Where nothing is on its way the kernel probes a host that may be gone without a word.
+void notice_dead_host(int fd) {
+  constexpr int kProbes = 4;
+  constexpr int kBetween = static_cast<int>(kDeadHost.count()) / (kProbes + 2);
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2 * kBetween);
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kBetween);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+}
+
+void bound_waits(int fd) {
+  const timeval silence{kSilence.count(), 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence);
+}
+
 class Socket : public Channel {
  public:
-  explicit Socket(int fd) : fd_(fd) {
-    const int on = 1;
-    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on unix sockets: no matter
-    setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  }
+  explicit Socket(int fd) : fd_(fd) { set(fd_, IPPROTO_TCP, TCP_NODELAY, 1); }
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
   ~Socket() override { real().close(fd_); }
@@ -37,6 +53,7 @@ class Socket : public Channel {
     message.msg_iovlen = static_cast<std::size_t>(count);
     for (;;) {
       const ssize_t sent = sendmsg(fd_, &message, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
+      if (sent < 0 && errno == EAGAIN && wait) errno = ETIMEDOUT;
       if (sent >= 0 || errno != EINTR) return sent;
     }
   }
@@ -47,11 +64,21 @@ class Socket : public Channel {
     message.msg_iovlen = static_cast<std::size_t>(count);
     for (;;) {
       const ssize_t got = recvmsg(fd_, &message, wait ? 0 : MSG_DONTWAIT);
+      if (got < 0 && errno == EAGAIN && wait) errno = ETIMEDOUT;
       if (got >= 0 || errno != EINTR) return got;
     }
   }
 
   int descriptor() const override { return fd_; }
+
+  // Not TCP_USER_TIMEOUT, which also ends what a stopped process does not take off its socket.
+  bool is_dead() const override {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    constexpr auto kMost = std::chrono::milliseconds(kDeadHost).count();
+    return getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_unacked != 0 &&
+           info.tcpi_last_ack_recv > kMost;
+  }
 
   bool is_same_user() const override {
     ucred peer{};
@@ -74,7 +101,9 @@ class SocketListener : public Listener {
   int descriptor() const override { return fd_; }
   std::unique_ptr<Channel> accept() override {
     const int peer = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    return peer < 0 ? nullptr : std::make_unique<Socket>(peer);
+    if (peer < 0) return nullptr;
+    notice_dead_host(peer);
+    return std::make_unique<Socket>(peer);
   }
   std::string address() const override { return address_; }
 
@@ -173,6 +202,8 @@ void advance(iovec*& vectors, int& count, std::size_t done) {
 std::unique_ptr<Channel> connect_to(const std::string& address, std::string& why) {
   const int fd =
       with_socket(address, false, [](int socket, const sockaddr* peer, socklen_t length) {
+        notice_dead_host(socket);
+        bound_waits(socket);
         return connect(socket, peer, length) == 0;
       });
   if (fd < 0) {

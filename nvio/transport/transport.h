@@ -5,11 +5,19 @@
 
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
 
 namespace nvio {
+
+// A peer that is asked and says nothing for so long is taken for gone: a call that waits for it
+// returns ETIMEDOUT. A manager that works says so more often than that.
+constexpr std::chrono::seconds kSilence{60};
+// A machine that acknowledges nothing for so long is taken for dead, also where nothing is asked. A
+// stopped process's machine is not: a suspended job goes on when it is resumed.
+constexpr std::chrono::seconds kDeadHost{30};
 
 // One connection. One thread may send while another receives; not two the same.
 class Channel {
@@ -24,6 +32,9 @@ class Channel {
   virtual ssize_t receive_some(const iovec* vectors, int count, bool wait) = 0;
   // Readable when there is something to receive or the peer is gone; for epoll.
   virtual int descriptor() const = 0;
+  // Whether the peer's machine has acknowledged nothing of what was sent for kDeadHost. (Where
+  // nothing is on its way, the transport looks itself, and ends the connection.)
+  virtual bool is_dead() const = 0;
   // Whether the transport itself says that the peer is a process of this user.
   virtual bool is_same_user() const = 0;
 };
@@ -33,7 +44,7 @@ class Listener {
   virtual ~Listener() = default;
   // Readable when a peer wants to connect; for epoll.
   virtual int descriptor() const = 0;
-  // The next peer, or null when there is none now.
+  // The next peer, or null with errno (EAGAIN: there is none now).
   virtual std::unique_ptr<Channel> accept() = 0;
   // As `connect_to` wants it.
   virtual std::string address() const = 0;
@@ -44,8 +55,7 @@ class Listener {
 std::unique_ptr<Channel> connect_to(const std::string& address, std::string& why);
 std::unique_ptr<Listener> listen_at(const std::string& address, std::string& why);
 
-// Whole messages over a channel, waiting as long as it takes. Return 0 or an errno value
-// (ECONNRESET: the peer went away).
+// Whole messages over a channel. Return 0 or an errno value (ECONNRESET: the peer went away).
 int send_all(Channel& channel, const iovec* vectors, int count);
 int receive_all(Channel& channel, void* data, std::size_t length);
 
