@@ -18,7 +18,9 @@ from compare import Launch, RunError, command_line, run, say
 TIMEOUT_S = 60
 PATIENCE_S = 2
 RANKS = 3
-WITHOUT = 'if [ "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" = {rank} ]; then unset LD_PRELOAD; fi; exec "$@"'
+WITHOUT = (
+    'if [ "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" = {rank} ]; then unset LD_PRELOAD; fi; exec "$@"'
+)
 SAID = "goes on without the cache"
 
 
