@@ -103,7 +103,9 @@ int CachedFile::start_log() {
 
 int CachedFile::sync() {
   const std::lock_guard guard(entry_.lock);
-  return sync_locked();
+  const int error = sync_locked();
+  if (error == 0) entry_.synced.store(1);
+  return error;
 }
 
 int CachedFile::sync_locked() {

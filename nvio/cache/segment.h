@@ -76,6 +76,7 @@ struct FileEntry {
   std::atomic<std::uint64_t> evictions;
   std::atomic<std::uint32_t> blocks;         // blocks cached
   std::atomic<std::uint32_t> direct_writes;  // a DirectWrites
+  std::atomic<std::uint32_t> synced;         // 1: a sync has completed, in the log or in the file
   std::atomic<std::uint32_t> mode;           // a Mode
   std::atomic<std::uint32_t> aside;          // 1: stay out of this file for good
   std::atomic<std::uint32_t> deleted;        // a Deletion
@@ -157,7 +158,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 11;
+constexpr std::uint32_t kSegmentVersion = 12;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

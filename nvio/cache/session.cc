@@ -241,6 +241,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.real_size.store(size);
     entry.blocks.store(0);
     entry.direct_writes.store(kWritten);  // who knows what was written before we looked
+    entry.synced.store(0);
     entry.mode.store(settings.admit == Admit::always ? kActive : kPassive);
     entry.aside.store(0);
     entry.deleted.store(kKept);

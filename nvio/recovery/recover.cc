@@ -120,7 +120,7 @@ void leave_out_latest(Segment& segment, RecoverReport& report) {
       line->path = path;
     }
     line->left_out = bytes;
-    if (line->syncs == 0 && line->problem.empty()) {
+    if (line->syncs == 0 && entry.synced.load() == 0 && line->problem.empty()) {
       line->problem = "no sync of it was completed: nvio recover --latest " + report.store +
                       " writes what there is";
     }

@@ -30,6 +30,20 @@ TEST_F(RecoveryTest, KeepsAStoreWhoseBytesNoSyncCompletedAndSaysHowToHaveThem) {
   ::close(fd);
 }
 
+TEST_F(RecoveryTest, TakesWhatACheckpointMadeDurableForSynced) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "synced", 6);
+    file.sync();
+    file.checkpoint();
+    file.write(0, "later", 5);
+  });
+  const RecoverReport report = recover(folder(), {});
+  EXPECT_TRUE(report.good()) << describe(report, false);
+  EXPECT_EQ(file_content(), "synced");
+  ::close(fd);
+}
+
 TEST_F(RecoveryTest, RefusesAStoreThatOthersThanItsOwnerCanWriteInto) {
   const int fd = open_file();
   be_killed_after(fd, [](CachedFile& file) {
