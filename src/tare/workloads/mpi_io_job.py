@@ -7,9 +7,10 @@ preloaded in both.
 
 from __future__ import annotations
 
+import json
 import re
+import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,6 @@ LAUNCHERS: Mapping[str, tuple[str, ...]] = {
 }
 _ASK_S = 30.0
 _SETTING = re.compile(r"[a-z_]+=[^\s=]+")
-_COUNT = re.compile(r"^ {2}(?P<name>[a-z_]+) +(?P<count>\d+)(?:\s|$)", re.MULTILINE)
-_PRESENT = "nvio: process"
 _STOOD_ASIDE = "without the cache"
 
 
@@ -101,12 +100,13 @@ class Job:
     before: tuple[str, ...] = ()
     """Words before the launcher: what a file system needs to slow the job down."""
 
-    def command(self) -> Command:
-        """The whole command line, launcher and wrapper included."""
+    def command(self, counted: Path | None = None) -> Command:
+        """The whole command line, launcher and wrapper included; nvio's counts go to `counted`."""
         nvio = self.programs / "nvio"
         argv: Sequence[str] = (*LAUNCHERS[self.mpi], "-n", str(self.ranks), *self.argv)
         if self.cache.settings is not None:
-            argv = (str(nvio / "nvio"), "run", "--stats", *self.cache.sets(), "--", *argv)
+            told = () if counted is None else ("--stats-file", str(counted))
+            argv = (str(nvio / "nvio"), "run", *told, *self.cache.sets(), "--", *argv)
         preload = {"LD_PRELOAD": str(nvio / "libyield.so")} if self.mpi == "mpich" else {}
         return Command((*self.before, *argv), env=preload)
 
@@ -128,15 +128,17 @@ def run(job: Job, timeout_s: float) -> Finished:
     Raises:
         TrialError: it failed, took too long, or nvio was to serve it and did not.
     """
-    began = time.monotonic()
-    said = process.run(job.command(), timeout_s)
-    seconds = time.monotonic() - began
-    if job.cache.settings is None:
-        return Finished(said.stdout, seconds, {})
-    if _PRESENT not in said.stderr or _STOOD_ASIDE in said.stderr:
+    with tempfile.TemporaryDirectory() as folder:
+        counted = Path(folder, "counted.json")
+        began = time.monotonic()
+        said = process.run(job.command(counted), timeout_s)
+        seconds = time.monotonic() - began
+        if job.cache.settings is None:
+            return Finished(said.stdout, seconds, {})
+        told = json.loads(counted.read_text())
+    if told["processes"] < job.ranks or _STOOD_ASIDE in said.stderr:
         # A comparison of plain with plain would show that nvio costs nothing.
-        raise TrialError(f"nvio did not serve the program: {said.stderr.strip()[-400:]}")
-    counted: Counter[str] = Counter()
-    for match in _COUNT.finditer(said.stderr):
-        counted[match["name"]] += int(match["count"])
-    return Finished(said.stdout, seconds, dict(counted))
+        raise TrialError(
+            f"nvio served {told['processes']} of {job.ranks} ranks: {said.stderr.strip()[-400:]}"
+        )
+    return Finished(said.stdout, seconds, told["counters"])
