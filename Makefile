@@ -17,11 +17,20 @@ help: ## list the targets
 run: build ## measure what a response costs here, and draw the report (some minutes, as root)
 	$(BIN)/tare run experiments/quickstart.yaml
 
+# Side by side, since tests mostly wait: for guests, servers and deadlines. What is held back is told
+# when its track ends; the lab's words come at once.
 .PHONY: test
 test: build ## every test of every part
-	$(BIN)/python -m pytest
-	ctest --test-dir build --output-on-failure --no-tests=error </dev/null # MPI launchers read stdin
-	cargo test --quiet --workspace
+	@$(MAKE) -j3 --output-sync=target test-lab test-system test-parts
+
+.PHONY: test-lab test-system test-parts
+test-lab:
+	+@MAKEFLAGS= $(BIN)/python -m pytest --ignore=tests/system
+test-system:
+	@MAKEFLAGS= $(BIN)/python -m pytest tests/system
+test-parts:
+	@ctest --test-dir build --output-on-failure --no-tests=error </dev/null # MPI launchers read stdin
+	@MAKEFLAGS= cargo test --quiet --workspace
 
 .PHONY: lint
 lint: build ## style and types of every language

@@ -1,4 +1,4 @@
-"""gVisor for real, where runsc has been built: building it takes minutes, and is left to a run."""
+"""gVisor for real; the first start builds runsc, which takes minutes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tare import process
 from tare.claims import traces
 from tare.command import start_time
 from tare.environments import Inside, Site
-from tare.environments.gvisor import Gvisor, built
+from tare.environments.gvisor import Gvisor
 from tare.errors import TrialError
 from tare.leftovers import clean
 
 CACHE = platformdirs.user_cache_path("tare")
+HERE = Gvisor().availability()
 
 pytestmark = [
     pytest.mark.system,
     needs_root,
-    pytest.mark.skipif(
-        built(CACHE) is None, reason="runsc is not built: the first run with gvisor builds it"
-    ),
+    pytest.mark.timeout(900),  # of building runsc
+    pytest.mark.skipif(not HERE.available, reason=HERE.detail),
 ]
 
 

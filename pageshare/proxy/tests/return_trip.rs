@@ -2,10 +2,12 @@
 
 mod lab;
 
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lab::stand_in::{LOADED, through};
+use lab::stand_in::{LOADED, path, through};
 use lab::{Guest, Pair, Xorshift, count};
 use serde_json::Value;
 
@@ -383,14 +385,15 @@ fn what_a_killed_sender_left_unfinished_is_removed_and_never_used() {
     let scratch = Scratch::new();
     let (scope, kept) = (scratch.at("tenant.json"), scratch.at("kept"));
     let mut pair = Pair::unix(&["--scope", &scope, "--keep", &kept], &[]);
-    let source = std::os::unix::net::UnixStream::connect(lab::stand_in::path(&pair.to))
-        .expect("the proxy listens");
+    let stream = stream(50, 31);
+    let _destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
+    let mut source = UnixStream::connect(path(&pair.to)).expect("the proxy listens");
+    source.write_all(&stream[..8]).expect("the proxy reads how a migration begins");
     lab::wait_for("a copy to begin", || (!scratch.copies().is_empty()).then_some(()));
     pair.send.kill();
     drop(source);
     let left = scratch.copies();
     assert!(left[0].extension().is_some_and(|end| end == "partial"), "{left:?}");
-    let stream = stream(50, 31);
     trip(&stream, &["--scope", &scope, "--keep", &kept], &["--scope", &scope, "--kept", &kept]);
     let copies = scratch.copies();
     assert!(copies.len() == 1 && copies[0] != left[0], "{left:?}, then {copies:?}");
