@@ -159,5 +159,5 @@ def test_plain_under_the_name_of_nvio_is_no_measurement(tmp_path: Path) -> None:
     wrapper = tmp_path / "nvio/nvio"
     wrapper.write_text("#!/usr/bin/python3\n")
     wrapper.chmod(0o755)
-    with pytest.raises(TrialError, match="did not serve"):
+    with pytest.raises(TrialError, match="served 0 of 1 ranks"):
         run(Job(("app",), "openmpi", 1, Cache.parse("nvio"), tmp_path), timeout_s=60)

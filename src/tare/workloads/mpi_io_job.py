@@ -135,7 +135,7 @@ def run(job: Job, timeout_s: float) -> Finished:
         seconds = time.monotonic() - began
         if job.cache.settings is None:
             return Finished(said.stdout, seconds, {})
-        told = json.loads(counted.read_text())
+        told = json.loads(counted.read_text()) if counted.exists() else {"processes": 0}
     if told["processes"] < job.ranks or _STOOD_ASIDE in said.stderr:
         # A comparison of plain with plain would show that nvio costs nothing.
         raise TrialError(
