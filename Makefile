@@ -21,16 +21,16 @@ run: build ## measure what a response costs here, and draw the report (some minu
 # when its track ends; the lab's words come at once.
 .PHONY: test
 test: build ## every test of every part
-	@$(MAKE) -j3 --output-sync=target test-lab test-system test-parts
+	@$(MAKE) -k -j3 --output-sync=target test-lab test-system test-parts
 
 .PHONY: test-lab test-system test-parts
 test-lab:
 	+@MAKEFLAGS= $(BIN)/python -m pytest --ignore=tests/system
 test-system:
 	@MAKEFLAGS= $(BIN)/python -m pytest tests/system
-test-parts:
-	@ctest --test-dir build --output-on-failure --no-tests=error </dev/null # MPI launchers read stdin
-	@MAKEFLAGS= cargo test --quiet --workspace
+test-parts: # MPI launchers read standard input
+	@failed=0; ctest --test-dir build --output-on-failure --no-tests=error </dev/null || failed=1; \
+	  MAKEFLAGS= cargo test --quiet --workspace --no-fail-fast || failed=1; exit $$failed
 
 .PHONY: lint
 lint: build ## style and types of every language

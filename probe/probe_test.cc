@@ -47,7 +47,9 @@ TEST_P(Cost, IsOneLineWithTheMeanOfEachBatch) {
   EXPECT_EQ(line.at("operations_per_batch"), 10);
   EXPECT_GT(line.at("clock_overhead_ns"), 0);
   EXPECT_EQ(line.at("batches").size(), 3u);
-  for (const json& mean : line.at("batches")) EXPECT_GT(mean, 0);
+  // What cold code costs beyond warm code is a difference: of ten calls, noise may turn it round.
+  const bool is_difference = line.at("probe") == "cold-code";
+  for (const json& mean : line.at("batches")) EXPECT_TRUE(is_difference || mean > 0) << mean;
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Cost,
