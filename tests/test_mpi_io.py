@@ -69,7 +69,7 @@ def test_an_estimate_and_a_subject_exist_for_every_program(program: str) -> None
 
 def test_both_arms_get_the_same_launcher_and_the_same_progress_settings() -> None:
     def command(cache: str) -> tuple[tuple[str, ...], dict[str, str]]:
-        job = Job(("app",), "mpich", 4, Cache.parse(cache), Path("/build"))
+        job = Job(("app",), "mpich", 4, Cache.parse(cache), Path("/build"), Path("/scratch"))
         return job.command().argv, dict(job.command().env)
 
     plain, cached = command("plain"), command("nvio prefetch=whole")
@@ -160,4 +160,4 @@ def test_plain_under_the_name_of_nvio_is_no_measurement(tmp_path: Path) -> None:
     wrapper.write_text("#!/usr/bin/python3\n")
     wrapper.chmod(0o755)
     with pytest.raises(TrialError, match="served 0 of 1 ranks"):
-        run(Job(("app",), "openmpi", 1, Cache.parse("nvio"), tmp_path), timeout_s=60)
+        run(Job(("app",), "openmpi", 1, Cache.parse("nvio"), tmp_path, tmp_path), timeout_s=60)

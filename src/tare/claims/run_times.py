@@ -213,7 +213,8 @@ class _Place:
             workload.operation, workload.order, str(workload.piece), str(workload.size),
             str(workload.touches),
         )  # fmt: skip
-        return Job(argv, "mpich", _RANKS, cache, self.site.programs, self.mounted.chain)
+        programs, scratch = self.site.programs, self.site.scratch
+        return Job(argv, "mpich", _RANKS, cache, programs, scratch, self.mounted.chain)
 
 
 def _io_seconds(stdout: str) -> float:

@@ -22,7 +22,7 @@ def of_run(run_id: str, mark: str | None = None) -> list[str]:
     found += [f"cgroup {p}" for p in Path("/sys/fs/cgroup").glob(f"*/tare-{run_id}*")]
     found += [f"cgroup {p}" for p in Path("/sys/fs/cgroup").glob(f"tare-{run_id}*")]
     temporary = Path(tempfile.gettempdir())
-    found += [f"folder {p}" for p in temporary.glob(f"*{run_id}*")]
+    found += [f"folder {p}" for p in temporary.glob(f"tare-{run_id}*")]
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         with suppress(OSError):  # it is being detached
             if run_id in backing.read_text():

@@ -235,6 +235,7 @@ class MpiIo(rows.InEnvironment):
                 ranks=int(levels["ranks"]),
                 cache=cache,
                 programs=site.programs,
+                scratch=site.scratch,
                 before=mounted.chain,
             )
             done = run(job, units.duration(session["timeout"]) / 1e9)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -97,15 +96,22 @@ class Job:
     cache: Cache
     programs: Path
     """The build directory."""
+    scratch: Path
+    """Where nvio tells what it counted."""
     before: tuple[str, ...] = ()
     """Words before the launcher: what a file system needs to slow the job down."""
 
-    def command(self, counted: Path | None = None) -> Command:
-        """The whole command line, launcher and wrapper included; nvio's counts go to `counted`."""
+    @property
+    def counted(self) -> Path:
+        """The file that `nvio run` writes at the job's end."""
+        return self.scratch / "nvio-counted.json"
+
+    def command(self) -> Command:
+        """The whole command line, launcher and wrapper included."""
         nvio = self.programs / "nvio"
         argv: Sequence[str] = (*LAUNCHERS[self.mpi], "-n", str(self.ranks), *self.argv)
         if self.cache.settings is not None:
-            told = () if counted is None else ("--stats-file", str(counted))
+            told = ("--stats-file", str(self.counted))
             argv = (str(nvio / "nvio"), "run", *told, *self.cache.sets(), "--", *argv)
         preload = {"LD_PRELOAD": str(nvio / "libyield.so")} if self.mpi == "mpich" else {}
         return Command((*self.before, *argv), env=preload)
@@ -128,14 +134,13 @@ def run(job: Job, timeout_s: float) -> Finished:
     Raises:
         TrialError: it failed, took too long, or nvio was to serve it and did not.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        counted = Path(folder, "counted.json")
-        began = time.monotonic()
-        said = process.run(job.command(counted), timeout_s)
-        seconds = time.monotonic() - began
-        if job.cache.settings is None:
-            return Finished(said.stdout, seconds, {})
-        told = json.loads(counted.read_text()) if counted.exists() else {"processes": 0}
+    job.counted.unlink(missing_ok=True)
+    began = time.monotonic()
+    said = process.run(job.command(), timeout_s)
+    seconds = time.monotonic() - began
+    if job.cache.settings is None:
+        return Finished(said.stdout, seconds, {})
+    told = json.loads(job.counted.read_text()) if job.counted.exists() else {"processes": 0}
     if told["processes"] < job.ranks or _STOOD_ASIDE in said.stderr:
         # A comparison of plain with plain would show that nvio costs nothing.
         raise TrialError(

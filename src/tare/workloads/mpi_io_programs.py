@@ -249,6 +249,7 @@ class Slab:
                 Job(
                     self._argv(levels, place, part, "write"),
                     levels["mpi"], int(levels["ranks"]), Cache(None), place.programs,
+                    place.inputs,
                 ),
                 _TIMEOUT_S,
             )  # fmt: skip
