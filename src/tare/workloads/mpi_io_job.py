@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tare import process
 from tare.command import Command
@@ -140,7 +141,9 @@ def run(job: Job, timeout_s: float) -> Finished:
     seconds = time.monotonic() - began
     if job.cache.settings is None:
         return Finished(said.stdout, seconds, {})
-    told = json.loads(job.counted.read_text()) if job.counted.exists() else {"processes": 0}
+    told: dict[str, Any] = {"processes": 0}
+    if job.counted.exists():
+        told = json.loads(job.counted.read_text())
     if told["processes"] < job.ranks or _STOOD_ASIDE in said.stderr:
         # A comparison of plain with plain would show that nvio costs nothing.
         raise TrialError(
