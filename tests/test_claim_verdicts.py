@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tare import claims, cli, doctor
 from tare.claims import Claim, Result, Workshop, conclude, instrument, ledger, looks
-from tare.cli import places
+from tare.cli import paths
 from tare.errors import UsageError
 from tare.stats import Interval, Method, paired_ratio
 from tare.stats.bounds import LOOKS, Bound, Kept, look_confidence
@@ -108,7 +108,7 @@ def test_an_undecided_claim_has_an_exit_code_of_its_own(
     claim = replace(claims.by_id("A1"), check=lambda _: conclude([bound(low, high)], "x", {}))
     monkeypatch.setattr(claims, "by_id", lambda _: claim)
     monkeypatch.setattr(doctor, "require_root", lambda: None)
-    monkeypatch.setattr(places, "programs", lambda: NOWHERE)
+    monkeypatch.setattr(paths, "programs", lambda: NOWHERE)
     found = CliRunner().invoke(cli.app, ["claim", "check", "A1"])
     assert found.exit_code == code, found.output
     verdict = {0: "holds", 1: "does not hold", 5: "undecided"}[code]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import records
-from tare.cli import claiming
+from tare.cli import claim
 from tare.errors import Exit
 
 HOME = Path(__file__).parents[1]
@@ -156,7 +156,7 @@ def test_an_unknown_claim_is_refused_with_the_known_ones():
 
 
 def test_what_a_check_does_is_said_where_no_terminal_shows_it(capsys):
-    with claiming.standing() as tell:
+    with claim.standing() as tell:
         tell("A1: measures [x]")
         tell("block 1")  # within the same minute
     assert capsys.readouterr().err == "A1: measures [x]\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import records
 from tare import predict
 from tare.claims import prediction
-from tare.cli import foretelling
+from tare.cli import predict as predicting
 from tare.errors import TareError, UsageError
 from tare.predict import calibration as calibrations
 from tare.predict.calibration import Calibration, Known
@@ -293,7 +293,7 @@ def both(folder, *environments):
 def test_results_of_one_environment_do_not_replace_the_calibration_that_ships(tmp_path, kept):
     begun, truth = both(tmp_path, "uml")
     with pytest.raises(UsageError, match="a calibration of 1 environments") as caught:
-        foretelling.predict(begun, check=truth, record=True)
+        predicting.predict(begun, check=truth, record=True)
     assert "more environments" in caught.value.remedy
     assert kept.read_text() == CALIBRATION.to_json()
     assert list(kept.parent.iterdir()) == [kept]
@@ -303,13 +303,13 @@ def test_a_check_that_fails_does_not_replace_the_calibration_that_ships(tmp_path
     begun, _ = both(tmp_path / "three", "container", "gvisor", "uml")
     _, truth = both(tmp_path / "two", "container", "gvisor")
     with pytest.raises(UsageError, match="measured none"):
-        foretelling.predict(begun, environment="uml", check=truth, record=True)
+        predicting.predict(begun, environment="uml", check=truth, record=True)
     assert kept.read_text() == CALIBRATION.to_json()
 
 
 def test_results_of_several_environments_become_the_calibration_that_ships(tmp_path, kept):
     begun, truth = both(tmp_path, "container", "gvisor", "uml")
-    foretelling.predict(begun, check=truth, record=True)
+    predicting.predict(begun, check=truth, record=True)
     assert set(predict.shipped().environments) == {"container", "gvisor", "uml"}
     assert list(kept.parent.iterdir()) == [kept]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tare.cli import measuring
+from tare.cli.plan import refuse_if_changed
 from tare.errors import UsageError
 from tare.plan import Plan
 from tare.record import Record
@@ -26,21 +26,19 @@ def record(tmp_path):
 
 def refusal(record, **changed):
     with pytest.raises(UsageError) as caught:
-        measuring.refuse_if_changed(record, MPI_IO, {**BEGAN, **changed})
+        refuse_if_changed(record, MPI_IO, {**BEGAN, **changed})
     return caught.value.what
 
 
 def test_what_cannot_change_a_figure_may_differ(record):
     kernel = {**BEGAN["kernel"], "same_page_merging": "1"}
-    measuring.refuse_if_changed(
-        record, MPI_IO, {**BEGAN, "kernel": kernel, "tare": {"commit": "b"}}
-    )
+    refuse_if_changed(record, MPI_IO, {**BEGAN, "kernel": kernel, "tare": {"commit": "b"}})
 
 
 @pytest.mark.parametrize("workload", ["request-reply", "cpu", "migration"])
 def test_a_program_that_the_workload_cannot_run_may_be_another(record, workload):
     changed = {**BEGAN, "programs": {"nvio/nvio": "11"}}
-    measuring.refuse_if_changed(record, registry.by_name()[workload], changed)
+    refuse_if_changed(record, registry.by_name()[workload], changed)
     refusal(record, programs=changed["programs"])
 
 

@@ -10,7 +10,7 @@ from needs import needs_root
 from tare import machine
 from tare.claims import Look, Workshop
 from tare.claims.shipped import run_text
-from tare.cli import places
+from tare.cli import paths
 from tare.errors import UsageError
 from tare.stats.bounds import LOOKS, look_blocks
 
@@ -27,8 +27,8 @@ session: {requests: 200, warmup: 20, timeout: 1 s}
 
 
 def looking(number: int, folder: Path) -> Workshop:
-    programs = places.programs()
-    return Workshop(folder, programs, places.cache(), lambda _: None, look=Look(number, 5, folder))
+    programs = paths.programs()
+    return Workshop(folder, programs, paths.cache(), lambda _: None, look=Look(number, 5, folder))
 
 
 def test_a_later_look_adds_blocks_of_the_same_plan_to_the_same_result(

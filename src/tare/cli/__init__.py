@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tare import __version__
-from tare.cli import claiming, explaining, foretelling, here, printing, results, running
+from tare.cli import claim, doctor, explain, predict, printing, results, run
 from tare.cli.arguments import EPILOG, FLAG
 from tare.errors import TareError
 
@@ -47,21 +47,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    running.run,
+    run.run,
     results.report,
     results.compare,
-    explaining.explain,
-    foretelling.predict,
-    here.doctor,
+    explain.explain,
+    predict.predict,
+    doctor.doctor,
     results.list_,
     results.export,
-    here.clean,
-    here.schema,
+    doctor.clean,
+    doctor.schema,
 ):
     app.command(command.__name__.rstrip("_"), cls=_Command, epilog=EPILOG)(command)
 
 claim_app = typer.Typer(cls=_Group, help="Check what CLAIMS.md promises.", no_args_is_help=True)
-for claim_command in (claiming.list_, claiming.table, claiming.check):
+for claim_command in (claim.list_, claim.table, claim.check):
     name = claim_command.__name__.rstrip("_")
     claim_app.command(name, cls=_Command, epilog=EPILOG)(claim_command)
 app.add_typer(claim_app, name="claim")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare.cli import places, printing
+from tare.cli import paths, printing
 from tare.cli.arguments import FLAG, Json, Result
 from tare.errors import Exit, TareError, UsageError
 
@@ -148,11 +148,11 @@ def list_(
     """List the experiments that ship, and the results so far."""
     from tare import catalogue  # noqa: PLC0415
 
-    rows = [*catalogue.experiments(places.home() / "experiments"), *catalogue.results(results)]
+    rows = [*catalogue.experiments(paths.home() / "experiments"), *catalogue.results(results)]
     if json_:
         printing.show_json([row.as_json() for row in rows])
         return
     table = printing.table("kind", "path", "title", "state")
     for row in rows:
-        printing.add_row(table, (row.kind, str(places.near(row.path)), row.title, row.state))
+        printing.add_row(table, (row.kind, str(paths.near(row.path)), row.title, row.state))
     printing.out.print(table)

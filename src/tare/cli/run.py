@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare.cli import measuring, printing
+from tare.cli import printing
 from tare.cli.arguments import FLAG, Json
+from tare.cli.plan import (
+    lay_out,
+    load,
+    measure,
+    plan_json,
+    print_plan,
+    ready,
+    refuse_if_changed,
+    span,
+)
 from tare.cli.results import draw, draw_suite
 from tare.errors import Exit, UnavailableError, UsageError
 
@@ -64,7 +74,7 @@ def run(
         _show(plans, as_json=json_)
         return
     folder = out or Path("results") / f"{file.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    programs = measuring.ready()
+    programs = ready()
     for part in plans.values():
         preflight.refuse_without_room(part.plan, part.workload, folder)
     fingerprint = machine.fingerprint(programs)
@@ -85,11 +95,11 @@ def _go_on(folder: Path, *, as_json: bool) -> None:
     from tare.record import Resumption  # noqa: PLC0415
 
     records = _records(folder)
-    programs = measuring.ready()
+    programs = ready()
     fingerprint = machine.fingerprint(programs)
     for record in records.values():
-        _, workload = measuring.load(record.experiment_path, recorded=True)
-        measuring.refuse_if_changed(record, workload, fingerprint)
+        _, workload = load(record.experiment_path, recorded=True)
+        refuse_if_changed(record, workload, fingerprint)
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for record in records.values():
         with record.writing() as writer:
@@ -133,9 +143,9 @@ def _plans(
     plans: dict[str, _Planned] = {}
     absent: dict[str, str] = {}
     for name, file in parts.items():
-        experiment, workload = measuring.load(file)
+        experiment, workload = load(file)
         try:
-            plan = measuring.lay_out(experiment, workload, seed, must_run=must_run)
+            plan = lay_out(experiment, workload, seed, must_run=must_run)
             plans[name] = _Planned(file, plan, workload)
         except UnavailableError as error:
             if len(parts) == 1:
@@ -175,17 +185,17 @@ def _refuse_without_end(plans: dict[str, _Planned]) -> None:
 def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
     """Print what would be done."""
     if as_json:
-        shown = {n: measuring.plan_json(part.plan, part.workload) for n, part in plans.items()}
+        shown = {n: plan_json(part.plan, part.workload) for n, part in plans.items()}
         printing.show_json(shown.get("", shown))
         return
     for name, part in plans.items():
         if name:
             printing.heading(name)
-        measuring.print_plan(part.plan, part.workload)
+        print_plan(part.plan, part.workload)
     if len(plans) > 1:
         least = sum(part.seconds for part in plans.values())
         most = sum(p.plan.seconds(p.workload, len(p.plan.blocks)) for p in plans.values())
-        whole = measuring.span(least, most, printing.minutes)
+        whole = span(least, most, printing.minutes)
         printing.show(f"\n{len(plans)} parts: about {whole} in all")
 
 
@@ -198,10 +208,8 @@ def _measure(folder: Path, programs: Path, *, as_json: bool) -> None:
     for name, record in _records(folder).items():
         if name:
             printing.say("[bold]part[/]", name)
-        experiment, workload = measuring.load(record.experiment_path, recorded=True)
-        outcome = measuring.measure(
-            record, experiment, workload, programs, whole=folder, quiet=as_json
-        )
+        experiment, workload = load(record.experiment_path, recorded=True)
+        outcome = measure(record, experiment, workload, programs, whole=folder, quiet=as_json)
         failed, tried = failed + outcome.failed, tried + outcome.trials
     if suites.is_result(folder):
         draw_suite(suites.SuiteResult(folder), None, as_json=as_json)

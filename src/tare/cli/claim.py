@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from tare.cli import places, printing
+from tare.cli import paths, printing
 from tare.cli.arguments import FLAG, Json
 from tare.errors import Exit, TareError, UsageError
 
@@ -54,8 +54,8 @@ def table(
     from tare.claims import ledger  # noqa: PLC0415
 
     if write:
-        ledger.write(places.home(), claims.every())
-    sys.stdout.write(ledger.table(places.home(), claims.every()) + "\n")
+        ledger.write(paths.home(), claims.every())
+    sys.stdout.write(ledger.table(paths.home(), claims.every()) + "\n")
 
 
 def check(
@@ -101,12 +101,12 @@ def check(
     most = looks.Most.of(at_most) if until_decided else None
     require_root()
     commit = machine.commit()  # now: a check takes long enough for the next commit
-    programs = places.programs()
+    programs = paths.programs()
     leftovers.clean()
     found: dict[str, claims.Result] = {}
     failed: list[str] = []
     with standing() as tell:
-        workshop = claims.Workshop(places.home(), programs, places.cache(), tell)
+        workshop = claims.Workshop(paths.home(), programs, paths.cache(), tell)
         for claim in asked:
             tell(f"{claim.id}: {claim.sentence}")
             try:
@@ -122,8 +122,8 @@ def check(
                 continue
             found[claim.id] = result
             if record:
-                ledger.keep(places.home(), claim, result, commit)
-                ledger.write(places.home(), claims.every())
+                ledger.keep(paths.home(), claim, result, commit)
+                ledger.write(paths.home(), claims.every())
             if not json_:
                 colour = {"holds": "green", "undecided": "yellow"}.get(result.verdict, "red")
                 mark = f"[{colour}]{result.verdict}[/]"

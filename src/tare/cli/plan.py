@@ -1,4 +1,4 @@
-"""One experiment on the command line: laid out, shown, measured."""
+"""A plan on the command line: laid out, shown, carried out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare.cli import places, printing
+from tare.cli import paths, printing
 from tare.errors import TareError, UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from tare.runner import Progress as Standing
     from tare.workloads import Workload
 
-__all__ = ["lay_out", "load", "measure", "print_plan", "ready", "refuse_if_changed", "span"]
+__all__ = [
+    "lay_out",
+    "load",
+    "measure",
+    "plan_json",
+    "print_plan",
+    "ready",
+    "refuse_if_changed",
+    "span",
+]
 
 
 def measure(
@@ -46,7 +55,7 @@ def measure(
         printing.say("[yellow]cut:[/]", cut)
     try:
         with _progress(quiet=quiet) as on_progress:
-            return runner.run(record, experiment, workload, programs, places.cache(), on_progress)
+            return runner.run(record, experiment, workload, programs, paths.cache(), on_progress)
     except KeyboardInterrupt:
         folder = whole or record.folder
         printing.say("", f"interrupted; all was cleaned up; go on with: tare run --resume {folder}")
@@ -82,7 +91,7 @@ def ready() -> Path:
     from tare.doctor import require_root  # noqa: PLC0415
 
     require_root()
-    programs = places.programs()
+    programs = paths.programs()
     for what in leftovers.clean():
         printing.say("[dim]cleaned up after a dead run:[/]", what)
     return programs
@@ -111,9 +120,9 @@ def lay_out(
 
     plan = planning.make(experiment, workload, seed)
     try:
-        plan = preflight.possible(plan, workload, places.build(), connect=must_run)
+        plan = preflight.possible(plan, workload, paths.build(), connect=must_run)
         transports = {c.levels["transport"] for c in plan.cells if "transport" in c.levels}
-        plan = cuts.leave_out(plan, "transport", missing_transports(places.build(), transports))
+        plan = cuts.leave_out(plan, "transport", missing_transports(paths.build(), transports))
     except TareError as error:
         if must_run:
             raise

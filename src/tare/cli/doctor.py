@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from tare.cli import places, printing
+from tare.cli import paths, printing
 from tare.cli.arguments import Json
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def doctor(json_: Json = False) -> None:
     from tare import doctor as examining  # noqa: PLC0415 - so that --help is fast
     from tare.environments import CAPABILITIES  # noqa: PLC0415
 
-    findings = examining.examine(places.build())
+    findings = examining.examine(paths.build())
     if json_:
         printing.show_json([f.as_json() for f in findings])
         return
