@@ -6,12 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tare import experiment, plan, suite
+from tare import experiment, plan, suite, workloads
 from tare.analysis.beside import Beside
 from tare.analysis.beside_paper_b import beside_paper_b
 from tare.cell import Cell
 from tare.published import papers
-from tare.workloads import registry
 
 HOME = Path(__file__).parents[1] / "experiments"
 SUITE = HOME / "kvm-overhead.yaml"
@@ -24,7 +23,7 @@ def measured(value: float, low: float, high: float) -> Any:
 def beside(file: Path) -> tuple[Beside, ...]:
     """What would stand beside the paper if every planned cell had been measured."""
     asked = experiment.load(file)
-    workload = registry.by_name()[asked.workload]
+    workload = workloads.by_name()[asked.workload]
     laid_out = plan.make(asked, workload)
     cells = {cell.id: cell for cell in laid_out.cells}
     found = measured(2e6, 1e6, 3e6)

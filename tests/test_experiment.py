@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import experiment, plan, suite
+from tare import experiment, plan, suite, workloads
 from tare.errors import UsageError
 from tare.placement import PINNINGS
-from tare.workloads import registry
 
 HOME = Path(__file__).parents[1] / "experiments"
 SUITES = [path for path in sorted(HOME.rglob("*.yaml")) if suite.load(path) is not None]
@@ -35,14 +34,14 @@ def problems(text: str) -> list[str]:
 def test_every_experiment_that_ships_can_be_planned(path):
     asked = experiment.load(path)
     assert asked.title
-    assert plan.make(asked, registry.by_name()[asked.workload]).cells
+    assert plan.make(asked, workloads.by_name()[asked.workload]).cells
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda p: p.name)
 def test_every_part_of_a_suite_that_ships_can_be_planned_and_judges_something(path):
     for part in suite.load(path).files(path).values():
         asked = experiment.load(part)
-        laid_out = plan.make(asked, registry.by_name()[asked.workload])
+        laid_out = plan.make(asked, workloads.by_name()[asked.workload])
         assert laid_out.family, part
 
 

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tare import workloads
 from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.questions import Question
 from tare.cell import Cell
 from tare.errors import UsageError
 from tare.plan import Comparison
 from tare.stats import paired_ratio
-from tare.workloads import registry
 from tare.workloads.migration import arms, load, rows, usage
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.journey import Journey
 
-WORKLOAD = registry.by_name()["migration"]
+WORKLOAD = workloads.by_name()["migration"]
 LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()}
 
 

@@ -2,12 +2,12 @@ from collections import Counter
 
 import pytest
 
-from tare import cuts, experiment, plan
+from tare import cuts, experiment, plan, workloads
 from tare.cell import one_word
 from tare.errors import UnavailableError, UsageError
-from tare.workloads import registry, rows
+from tare.workloads import rows
 
-WORKLOAD = registry.by_name()["request-reply"]
+WORKLOAD = workloads.by_name()["request-reply"]
 
 
 def parse(text: str) -> experiment.Experiment:
@@ -95,7 +95,7 @@ def test_where_all_is_compared_within_one_setting_up_a_pair_costs_none_of_its_ow
     asked = parse(
         f"title: t\nworkload: {workload}\nfactors: {{{factors}}}\nbaseline: {{{baseline}}}\n"
     )
-    made = plan.make(asked, registry.by_name()[workload], seed=1)
+    made = plan.make(asked, workloads.by_name()[workload], seed=1)
     assert all(visits_of_pairs(made))
     assert all(made.together(comparison) for comparison in made.comparisons)
     plots = [tuple(visit.plot.items()) for visit in made.blocks[0]]

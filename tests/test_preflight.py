@@ -6,10 +6,9 @@ import re
 import pytest
 
 from needs import PROGRAMS
-from tare import causes, command, cuts, packages, plan, preflight
+from tare import causes, command, cuts, packages, plan, preflight, workloads
 from tare.errors import UnavailableError
 from tare.experiment import Experiment
-from tare.workloads import registry
 from tare.workloads.migration import arms
 
 
@@ -24,7 +23,7 @@ def laid_out(workload, **factors):
             "session": {"requests": "2000", "warmup": "200", "timeout": "1 s"},
         }
     )
-    found = registry.by_name()[workload]
+    found = workloads.by_name()[workload]
     return plan.make(asked, found, seed=1), found
 
 

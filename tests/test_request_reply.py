@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tare import workloads
 from tare.cell import Cell
 from tare.errors import TrialError, UsageError
-from tare.workloads import registry
 from tare.workloads.request_reply import _check, _longest
 
-WORKLOAD = registry.by_name()["request-reply"]
+WORKLOAD = workloads.by_name()["request-reply"]
 LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()}
 SESSION = {"requests": "1000", "warmup": "0", "timeout": "1 s"}
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from tare import workloads
 from tare.cli.plan import refuse_if_changed
 from tare.errors import UsageError
 from tare.plan import Plan
 from tare.record import Record
-from tare.workloads import registry
 
-MPI_IO = registry.by_name()["mpi-io"]
+MPI_IO = workloads.by_name()["mpi-io"]
 BEGAN = {
     "cpu": {"affinity": [0, 1], "governor": None},
     "kernel": {"clock_source": "tsc", "same_page_merging": "0"},
@@ -38,7 +38,7 @@ def test_what_cannot_change_a_figure_may_differ(record):
 @pytest.mark.parametrize("workload", ["request-reply", "cpu", "migration"])
 def test_a_program_that_the_workload_cannot_run_may_be_another(record, workload):
     changed = {**BEGAN, "programs": {"nvio/nvio": "11"}}
-    refuse_if_changed(record, registry.by_name()[workload], changed)
+    refuse_if_changed(record, workloads.by_name()[workload], changed)
     refusal(record, programs=changed["programs"])
 
 

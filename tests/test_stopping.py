@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 import records
-from tare import analysis, experiment, runner
+from tare import analysis, experiment, runner, workloads
 from tare.stats.stopping import Action
-from tare.workloads import registry
 
 TEXT = """\
 title: How wide?
@@ -26,7 +25,7 @@ def decided(record, blocks):
     run = runner._Run(
         record=record,
         experiment=experiment.load(record.experiment_path),
-        workload=registry.by_name()["request-reply"],
+        workload=workloads.by_name()["request-reply"],
         programs=nowhere,
         cache=nowhere,
         on_progress=lambda _: None,

@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tare import units
+from tare import units, workloads
 from tare.document import Problem, Steps, shown
 from tare.errors import UsageError
-from tare.workloads import Factor, Workload, registry
+from tare.workloads import Factor, Workload
 
 _MOST_COMBINATIONS = 10_000
 _LONGEST_LEVEL = 2_000
@@ -35,7 +35,7 @@ def canonical(
     Returns:
         What is wrong, and the content with canonical levels (of no use where something is).
     """
-    kinds = registry.by_name()
+    kinds = workloads.by_name()
     name = document.get("workload", "request-reply")
     workload = kinds.get(name) if isinstance(name, str) else None
     if workload is None:

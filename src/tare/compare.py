@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tare import experiment as experiments
-from tare import machine, suite
+from tare import machine, suite, workloads
 from tare.analysis.questions import above_below, instrument_floor
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
@@ -33,7 +33,7 @@ from tare.record import Record
 from tare.report.wording import quantity_text, ratio_text
 from tare.stats import Judgement, Ratio, Verdict, holm, judge
 from tare.stats.unpaired import unpaired_ratio, would_be_found
-from tare.workloads import Unit, registry
+from tare.workloads import Unit
 
 __all__ = [
     "FEWEST_RUNS",
@@ -145,7 +145,7 @@ def compare(
     values = [(_values(after, key, statistic), _values(before, key, statistic)) for key in common]
     ratios = [unpaired_ratio(*sides, cautious=judged) for sides in values]
     adjusted = holm([ratio.p for ratio in ratios])
-    workload = registry.by_name()[experiment.workload]
+    workload = workloads.by_name()[experiment.workload]
     declared = workload.statistics[statistic]
     timed = workload.response_times and declared.unit == "ns"
     words = above_below(declared)

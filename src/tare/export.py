@@ -12,13 +12,14 @@ import duckdb
 import pyarrow as pa
 
 from tare import experiment as experiments
+from tare import workloads
 from tare.accounting import Account
 from tare.analysis.cells import PERCENTILES
 from tare.analysis.sessions import Session, Sessions
 from tare.cell import Cell
 from tare.errors import TareError, UsageError
 from tare.record import Record, Trial
-from tare.workloads import Unit, registry
+from tare.workloads import Unit
 
 __all__ = ["FORMATS", "export", "rows"]
 
@@ -89,7 +90,7 @@ def rows(record: Record) -> list[dict[str, Any]]:
     cells = {cell.id: cell for cell in plan.cells}
     factors = list(dict.fromkeys(name for cell in plan.cells for name in cell.levels))
     found = {(block, cell): s for cell in cells for block, s in sessions.of(cell).items()}
-    workload = registry.by_name()[experiments.load(record.experiment_path, recorded=True).workload]
+    workload = workloads.by_name()[experiments.load(record.experiment_path, recorded=True).workload]
 
     def measured(trial: Trial) -> dict[str, Any]:
         if workload.response_times:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tare import workloads
 from tare.experiment import Experiment
 from tare.suite import Suite
-from tare.workloads import Factor, Workload, registry
+from tare.workloads import Factor, Workload
 
 __all__ = ["json_schema"]
 
@@ -30,7 +31,7 @@ def json_schema() -> dict[str, Any]:
     experiment = Experiment.model_json_schema()
     definitions = experiment.pop("$defs")
     fields = experiment["properties"]
-    kinds = registry.by_name()
+    kinds = workloads.by_name()
     fields["workload"]["enum"] = list(kinds)
     for name in (_LEVELS, _FAMILY, *_RULES, *_ONE_LEVEL, "session"):
         # The branches say what they hold.

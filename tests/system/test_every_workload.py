@@ -12,12 +12,12 @@ import platformdirs
 import pytest
 
 from needs import PROGRAMS, needs_root
-from tare import environments
+from tare import environments, workloads
 from tare.cell import Cell
 from tare.claims.far_machine import far_machine
 from tare.environments import Inside, Site
 from tare.errors import TrialError
-from tare.workloads import Measurement, registry
+from tare.workloads import Measurement
 from tare.workloads.cpu import CPU
 from tare.workloads.memory import MEMORY
 from tare.workloads.stressors import Class, Stressing
@@ -62,7 +62,7 @@ def entered(
 
 
 def trial(workload: str, level: str, site: Site, inside: Inside, **asked: str) -> Measurement:
-    found = registry.by_name()[workload]
+    found = workloads.by_name()[workload]
     levels = {row.name: row.level(row.default) for row in found.factors.values()}
     levels |= {"environment": level, **ASKED[workload], **asked}
     kept = found.applicable(levels)
@@ -101,7 +101,7 @@ def test_each_workload_measures_what_it_declares(
                     trial(workload, level, site, inside)
                 continue
             measured = trial(workload, level, site, inside)
-            declared = registry.by_name()[workload].statistics
+            declared = workloads.by_name()[workload].statistics
             assert measured.values, workload
             assert set(measured.values) <= set(declared), workload
             assert all(math.isfinite(v) and v > 0 for v in measured.values.values()), workload

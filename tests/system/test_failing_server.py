@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from needs import PROGRAMS, needs_root
-from tare import experiment, machine, plan, runner
+from tare import experiment, machine, plan, runner, workloads
 from tare.accounting import Account
 from tare.cell import Cell
 from tare.claims import traces
@@ -24,11 +24,10 @@ from tare.environments import Site
 from tare.environments.native import Native
 from tare.errors import TrialError
 from tare.record import Record
-from tare.workloads import registry
 
 pytestmark = [pytest.mark.system, needs_root]
 
-WORKLOAD = registry.by_name()["request-reply"]
+WORKLOAD = workloads.by_name()["request-reply"]
 LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()}
 SESSION = {"requests": "200", "warmup": "20", "timeout": "10 ms"}
 

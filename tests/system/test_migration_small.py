@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from needs import PROGRAMS, needs_root
+from tare import workloads
 from tare.cell import Cell
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.hosts import Hosts
 from tare.leftovers import Registry
-from tare.workloads import Measurement, registry
+from tare.workloads import Measurement
 from tare.workloads.migration.proxies import program
 from tare.workloads.migration.testbed import InsideTestbed, Testbed
 
 CACHE = PROGRAMS / "test-cache"
-WORKLOAD = registry.by_name()["migration"]
+WORKLOAD = workloads.by_name()["migration"]
 LEVELS = {
     **{name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()},
     "testbed": "tiny",

@@ -17,7 +17,7 @@ import pytest
 from reach import ask
 
 import records
-from tare import accounting, experiment, leftovers, process, runner
+from tare import accounting, experiment, leftovers, process, runner, workloads
 from tare.accounting import ThreadTime
 from tare.command import Command
 from tare.environments import Site
@@ -25,7 +25,6 @@ from tare.environments.in_guest import InsideGuest
 from tare.environments.qemu import Qemu
 from tare.errors import TareError, TrialError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, probe
-from tare.workloads import registry
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "build"
@@ -334,7 +333,7 @@ def test_a_run_whose_guests_lost_kvm_stops_and_mixes_nothing(tmp_path: Path) -> 
     before = made.trials()
     asked = experiment.load(made.experiment_path)
     with pytest.raises(TareError, match=r"runs under TCG now .*ran under KVM: the two are not"):
-        runner.run(made, asked, registry.by_name()[asked.workload], PROGRAMS, CACHE)
+        runner.run(made, asked, workloads.by_name()[asked.workload], PROGRAMS, CACHE)
     assert made.trials() == before
 
 

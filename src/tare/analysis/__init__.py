@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tare import experiment as experiments
-from tare import machine
+from tare import machine, workloads
 from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.beside import Beside, beside_paper_a
 from tare.analysis.beside_paper_b import beside_paper_b
@@ -31,7 +31,7 @@ from tare.plan import Plan
 from tare.record import Record, Trial
 from tare.stats import Verdict
 from tare.stats.noise import NoiseFloor, noise_floor
-from tare.workloads import Statistic, registry
+from tare.workloads import Statistic
 
 __all__ = [  # noqa: RUF022 (in order of importance)
     "analyse",
@@ -123,7 +123,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     """
     plan, experiment = record.plan, experiments.load(record.experiment_path, recorded=True)
     fingerprint = record.fingerprint
-    workload = registry.by_name()[experiment.workload]
+    workload = workloads.by_name()[experiment.workload]
     sessions = Sessions(record, experiment.deadlines_ns)
     declared = workload.statistics[experiment.statistic]
     answered = ask(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tare import experiment as experiments
-from tare import machine
+from tare import machine, workloads
 from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.causes import operations_of
 from tare.analysis.readings import READINGS, Reading
@@ -36,7 +36,7 @@ from tare.stats.attribution import Attribution, ProductChange, attribute, produc
 from tare.stats.budget import fieller
 from tare.stats.interval import mean_interval
 from tare.stats.unit_costs import Operation
-from tare.workloads import Statistic, registry, rows
+from tare.workloads import Statistic, rows
 
 __all__ = ["Explained", "OperationChange", "ReadingChange", "explain", "explain_difference"]
 
@@ -144,7 +144,7 @@ def explain(record: Record, cell_id: str, against_id: str | None = None) -> Expl
         UsageError: there is no such cell, or nothing that it is compared with.
     """
     plan, experiment = record.plan, experiments.load(record.experiment_path, recorded=True)
-    workload = registry.by_name()[experiment.workload]
+    workload = workloads.by_name()[experiment.workload]
     cells = {cell.id: cell for cell in plan.cells}
     if against_id is None:
         compared = {c.cell: c.against for c in plan.comparisons}

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tare import analysis, clocks, environments
+from tare import analysis, clocks, environments, workloads
 from tare.accounting import Account
 from tare.claims import Claim, Result, Workshop, traces
 from tare.claims.far_machine import require_sshd
@@ -18,7 +18,6 @@ from tare.command import owner_mark
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.stats.bounds import Kept, all_kept
-from tare.workloads import registry
 
 _MOST = 0.01
 _SESSION = {"requests": "1000", "warmup": "100", "timeout": "1 s"}
@@ -93,7 +92,7 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
     with environments.for_plot({"environment": level}).enter(site) as inside:
         calibration = clocks.calibrate(site, inside)
         samples = site.scratch / "samples.parquet"
-        asked = registry.by_name()["request-reply"]
+        asked = workloads.by_name()["request-reply"]
         cell = cell_of("request-reply", environment=level, transport="udp", scheduling="other")
         asked.measure(cell, _SESSION, site, inside, samples, watching)
         mean = analysis.summarise_session(samples).value("mean")
@@ -114,7 +113,7 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
 
 
 def _probes(level: str, site: Site, inside: Inside) -> dict[str, Any]:
-    found = registry.by_name()["overhead"].measure(
+    found = workloads.by_name()["overhead"].measure(
         cell_of("overhead", environment=level), {}, site, inside, site.scratch / "none.parquet"
     )
     if not found.settings["clock's share"]:

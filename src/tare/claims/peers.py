@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tare import leftovers, process
+from tare import leftovers, process, workloads
 from tare.analysis import summarise_session
 from tare.claims import Claim, Result, Workshop, conclude, power, shown
 from tare.claims.site import cell_of
@@ -30,7 +30,6 @@ from tare.hosts import Hosts
 from tare.placement import Placement
 from tare.stats import paired_ratio
 from tare.stats.bounds import Bound
-from tare.workloads import registry
 
 if TYPE_CHECKING:
     from tare.stats import Ratio
@@ -49,7 +48,7 @@ Measure = Callable[[Site, Inside], float]
 
 def _ours(transport: str, reception: str | None = None) -> Measure:
     """Median round trip of a session of our own, in ns."""
-    workload = registry.by_name()["request-reply"]
+    workload = workloads.by_name()["request-reply"]
     chosen = {"transport": transport, "payload": f"{_PAYLOAD} B"}
     if reception is not None:
         chosen["reception"] = reception

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tare import analysis, experiment, machine, plan, preflight, runner
+from tare import analysis, experiment, machine, plan, preflight, runner, workloads
 from tare.claims import Workshop
 from tare.errors import UnavailableError, UsageError
 from tare.record import Record
 from tare.stats.bounds import LOOKS
-from tare.workloads import registry
 
 __all__ = ["run_shipped", "run_text"]
 
@@ -54,7 +53,7 @@ def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None
         UnavailableError: this machine cannot run all of it.
     """
     asked = experiment.parse(text, f"{folder.name}.yaml")
-    workload = registry.by_name()[asked.workload]
+    workload = workloads.by_name()[asked.workload]
     here, look = machine.fingerprint(workshop.programs), workshop.look
     blocks = None
     if look is not None:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tare import environments, leftovers
+from tare import environments, leftovers, workloads
 from tare.cell import Cell
 from tare.claims import Workshop
 from tare.claims.far_machine import at_home
 from tare.environments import Site
 from tare.hosts import Hosts
 from tare.placement import Placement
-from tare.workloads import registry
 
 __all__ = ["cell_of", "site_for"]
 
@@ -61,7 +60,7 @@ def _level(environment: str, workshop: Workshop, hosts: Hosts, folder: Path) -> 
 
 def cell_of(workload: str, **levels: str) -> Cell:
     """A cell of a workload whose other levels are the defaults, as far as they apply."""
-    found = registry.by_name()[workload]
+    found = workloads.by_name()[workload]
     every = {name: factor.level(factor.default) for name, factor in found.factors.items()}
     every |= levels
     kept = found.applicable(every)

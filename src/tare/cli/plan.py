@@ -99,11 +99,10 @@ def ready() -> Path:
 
 def load(path: Path, *, recorded: bool = False) -> tuple[Experiment, Workload]:
     """Read an experiment file, of a result where `recorded`; return it and its workload."""
-    from tare import experiment  # noqa: PLC0415
-    from tare.workloads import registry  # noqa: PLC0415
+    from tare import experiment, workloads  # noqa: PLC0415
 
     found = experiment.load(path, recorded=recorded)
-    return found, registry.by_name()[found.workload]
+    return found, workloads.by_name()[found.workload]
 
 
 def lay_out(

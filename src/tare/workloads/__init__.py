@@ -1,4 +1,6 @@
-"""What is measured: one file a workload. A workload declares its factors and measures one trial.
+"""What is measured: one file a workload, which it offers as `WORKLOAD`.
+
+A workload declares its factors and measures one trial.
 
 A setting is one row: name, parser, default, help. The experiment file is validated against these
 rows, and the JSON Schema that editors use is exported from them.
@@ -9,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from tare import discovery
 from tare.accounting import Account
 from tare.errors import UsageError
 
@@ -211,3 +215,10 @@ class Workload(Protocol):
             TrialError: it could not be measured; the run goes on.
         """
         ...
+
+
+@cache
+def by_name() -> Mapping[str, Workload]:
+    """Every workload of this version, by its name in experiment files."""
+    found: list[Workload] = [*discovery.offered(__name__, "WORKLOAD")]
+    return {workload.name: workload for workload in found}

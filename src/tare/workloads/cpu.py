@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tare.workloads.stressors import Class, Method, Stressing, stress_ng, sysbench
 
-__all__ = ["CPU"]
+__all__ = ["CPU", "WORKLOAD"]
 
 
 def _cpu(method: str, what: str) -> Method:
@@ -40,3 +40,4 @@ CPU = Stressing(
         ),
     },
 )
+WORKLOAD = CPU

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tare.cell import Cell
     from tare.environments import Inside, Site
 
-__all__ = ["Disk"]
+__all__ = ["WORKLOAD", "Disk"]
 
 _HDPARM = {"cached": "-T", "buffered": "-t"}
 _FIO = ("read", "write", "randread", "randwrite")
@@ -164,6 +164,9 @@ class Disk(rows.InEnvironment):
             argv = _fio(levels, int(session["seconds"]), str(path))
             values = _fio_rates(inside.run(argv, int(session["seconds"]) + _TIMEOUT_S))
         return Measurement(values=values, settings={"command": " ".join(argv)})
+
+
+WORKLOAD = Disk()
 
 
 def _hdparm_rate(said: str) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tare.workloads.stressors import Class, Stressing, stress_ng, sysbench
 
-__all__ = ["MEMORY"]
+__all__ = ["MEMORY", "WORKLOAD"]
 
 _STREAM_CACHE = "4M"
 """stress-ng's stream takes three arrays of four times this, beyond what a core has for itself."""
@@ -73,3 +73,4 @@ MEMORY = Stressing(
         ),
     },
 )
+WORKLOAD = MEMORY

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tare.cell import Cell
     from tare.environments import Environment, Inside, Site
 
-__all__ = ["MpiIo"]
+__all__ = ["WORKLOAD", "MpiIo"]
 
 _CHUNK = 1 << 20
 
@@ -249,6 +249,9 @@ class MpiIo(rows.InEnvironment):
             settings={"result compared": checked},
             duration_ns=round(values["time"]),
         )
+
+
+WORKLOAD = MpiIo()
 
 
 def _closing(levels: Mapping[str, str]) -> tuple[Cache, Mapping[str, str]]:

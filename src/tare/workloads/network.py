@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tare.cell import Cell
     from tare.environments import Inside, ServerProcess, Site
 
-__all__ = ["Network"]
+__all__ = ["WORKLOAD", "Network"]
 
 Party = Literal["host", "guest"]
 _PORTS: Mapping[Party, int] = {"host": 5201, "guest": 5202}
@@ -161,6 +161,9 @@ class Network(rows.InEnvironment):
         if together:
             settings["overlap"] = {p: round(sent.overlap, 3) for p, sent in found.items()}
         return Measurement(values=values, counters=counters, settings=settings)
+
+
+WORKLOAD = Network()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tare.cell import Cell
     from tare.environments import Inside, Site
 
-__all__ = ["Overhead"]
+__all__ = ["WORKLOAD", "Overhead"]
 
 _TIMEOUT_S = 120.0
 _IDLE_S = "120"
@@ -128,6 +128,9 @@ class Overhead(rows.InEnvironment):
         if footprint:
             values["footprint"] = float(footprint)
         return Measurement(values=values, settings={"clock's share": shares, "refused": refused})
+
+
+WORKLOAD = Overhead()
 
 
 def _cost(name: str, said: str) -> tuple[float, float]:

@@ -272,6 +272,9 @@ class RequestReply(rows.InEnvironment):
         )
 
 
+WORKLOAD = RequestReply()
+
+
 def _check(counters: Mapping[str, int], transport: str) -> None:
     """A corrupted reply spoils a session; a lost one is a finding."""
     if counters.get("corrupted"):

@@ -9,4 +9,6 @@ from __future__ import annotations
 
 from tare.workloads.migration.workload import Migration
 
-__all__ = ["Migration"]
+__all__ = ["WORKLOAD", "Migration"]
+
+WORKLOAD = Migration()
