@@ -26,6 +26,7 @@ EXPERIMENT = """\
 title: What does a response cost in a virtual machine?
 description: A plausible record for tests.
 workload: request-reply
+replays: A
 factors:
   environment: [native, container, qemu]
   transport: [icmp, udp, cyclonedds, fastdds]

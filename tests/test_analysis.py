@@ -273,7 +273,29 @@ def test_a_run_that_has_only_begun_can_be_analysed(tmp_path):
     record = records.make(tmp_path / "r", records.Recipe(blocks=0), SMALL)
     found = analysis.analyse(record)
     assert found.complete_blocks == 0
-    assert all(q.judgement.verdict is Verdict.INCONCLUSIVE for q in found.questions)
+    assert all(q.judgement.verdict is Verdict.NOT_MEASURED for q in found.questions)
+
+
+def test_so_many_blocks_more_end_an_inconclusive_verdict(tmp_path):
+    def questions(folder, blocks):
+        recipe = records.Recipe(blocks=blocks, requests=50, spread=0.02)
+        text = SMALL.replace("max: 10", f"max: {blocks}")
+        return analysis.analyse(records.make(tmp_path / folder, recipe, text)).questions
+
+    open_ = [q for q in questions("few", 8) if q.blocks_more is not None]
+    assert open_
+    assert all(q.judgement.verdict is Verdict.INCONCLUSIVE for q in open_)
+    more = max(q.blocks_more for q in open_)
+    later = {q.comparison.id: q for q in questions("more", 8 + more)}
+    assert all(later[q.comparison.id].judgement.verdict is not Verdict.INCONCLUSIVE for q in open_)
+    assert all(q.blocks_more is None for q in later.values())
+
+
+def test_published_figures_stand_only_beside_experiments_that_replay_the_papers(tmp_path):
+    recipe = records.Recipe(blocks=2, requests=50)
+    assert analysis.analyse(records.make(tmp_path / "a", recipe)).beside
+    text = records.EXPERIMENT.replace("replays: A\n", "")
+    assert not analysis.analyse(records.make(tmp_path / "b", recipe, text)).beside
 
 
 def test_a_result_is_read_where_its_processors_are_not(tmp_path, monkeypatch):

@@ -95,6 +95,11 @@ class Experiment(BaseModel):
         " cause; after the blocks.",
     )
     session: dict[str, str] = Field(default_factory=dict, description="Settings of every session.")
+    replays: Literal["A", "B", "C", "D"] | None = Field(
+        default=None,
+        description="The paper whose experiment this is, and whose figures the report sets beside"
+        " its own: src/tare/published/README.md.",
+    )
     seed: int | None = Field(default=None, ge=0, lt=1 << 32, description="Of the order of trials.")
 
     @property

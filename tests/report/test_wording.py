@@ -91,7 +91,7 @@ def test_without_a_block_there_is_no_number():
         cell=GUEST,
         against=NATIVE,
         ratio=paired_ratio([], []),
-        judgement=Judgement(Verdict.INCONCLUSIVE, "0 complete blocks give no interval", 1.0),
+        judgement=Judgement(Verdict.NOT_MEASURED, "0 complete blocks give no interval", 1.0),
         others={},
         instrument_floor_ns=None,
     )

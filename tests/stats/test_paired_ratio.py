@@ -282,8 +282,8 @@ def test_a_comparison_that_is_not_paired_has_the_interval_that_its_maker_declare
     assert judge(few, few.p, margin=0.03).verdict is Verdict.EQUIVALENT
 
 
-def test_no_blocks_are_inconclusive():
-    assert judge(paired_ratio([None], [1.0]), 0.0).verdict is Verdict.INCONCLUSIVE
+def test_no_blocks_are_not_measured_rather_than_inconclusive():
+    assert judge(paired_ratio([None], [1.0]), 0.0).verdict is Verdict.NOT_MEASURED
 
 
 def test_an_effect_below_the_instrument_is_refused():
@@ -311,7 +311,7 @@ def test_a_failed_comparison_stays_in_its_family():
     assert judge_family({"good": good})["good"].verdict is Verdict.SLOWER
     together = judge_family({"good": good, "failed": failed})
     assert together["good"].verdict is Verdict.INCONCLUSIVE
-    assert together["failed"].verdict is Verdict.INCONCLUSIVE
+    assert together["failed"].verdict is Verdict.NOT_MEASURED
     assert together["good"].adjusted_p == pytest.approx(0.0625)
 
 

@@ -85,6 +85,7 @@ class Analysis:
     growths: tuple[Growth, ...]
     """How the cost grows with what was varied as a number; of workloads with values."""
     beside: tuple[Beside, ...]
+    """Published figures beside this run's, where the experiment replays a paper's."""
     paper: str
     """The paper whose figures `beside` holds: A, B, C or D."""
     statistics: Mapping[str, Statistic]
@@ -188,7 +189,9 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         ),
         scaling=scaling(plan, sessions.trials, fingerprint) if workload.name == "mpi-io" else None,
         growths=() if workload.response_times else growths(plan, sessions, experiment.statistic),
-        beside=_beside(workload.name, views, questions, budgets, sessions),
+        beside=_beside(workload.name, views, questions, budgets, sessions)
+        if experiment.replays
+        else (),
         paper=_PAPERS.get(workload.name, "B"),
         statistics=workload.statistics,
         response_times=workload.response_times,

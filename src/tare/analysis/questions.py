@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -9,7 +10,8 @@ from statistics import median
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.plan import ALPHA, Comparison, Plan
-from tare.stats import Judgement, Ratio, Verdict, holm, judge, paired_ratio
+from tare.stats import Judgement, Ratio, Verdict, family_resolvable, holm, judge, paired_ratio
+from tare.stats.bounds import Bound
 from tare.workloads import Statistic
 
 __all__ = ["DESCRIPTIVE", "Question", "above_below", "ask", "half_widths", "instrument_floor"]
@@ -36,6 +38,9 @@ class Question:
     instrument_floor_ns: float | None
     """Smallest difference that the calibrated instrument can tell at the coarser of both ends;
     None where neither was calibrated."""
+    blocks_more: int | None = None
+    """Blocks that would probably end an inconclusive verdict, if estimate and spread stay as they
+    are; None where there is nothing to end, or no number in reach would."""
 
 
 def ask(
@@ -83,9 +88,33 @@ def ask(
             judgement=judgements.get(comparison.id),
             others={name: _ratio(sessions, comparison, name, confidence) for name in descriptive},
             instrument_floor_ns=floors[comparison.id],
+            blocks_more=_blocks_more(
+                ratios[comparison.id], judgements.get(comparison.id), margin, len(plan.family)
+            ),
         )
         for comparison in plan.comparisons
     )
+
+
+def _blocks_more(
+    ratio: Ratio, judgement: Judgement | None, margin: float | None, family: int
+) -> int | None:
+    """Until the interval excludes 1 at the family's level, or lies within the margin."""
+    found = ratio.ratio
+    if judgement is None or judgement.verdict is not Verdict.INCONCLUSIVE:
+        return None
+    # Each way to an end, with the number of comparisons that its test is adjusted over.
+    ways = [(Bound("different", found, most=1.0), family)]
+    if margin is not None and found.estimate is not None:
+        equivalent = Bound("equivalent", found, 1.0 / (1.0 + margin), 1.0 + margin)
+        if abs(math.log(found.estimate)) < math.log1p(margin):
+            ways.append((equivalent, 1))
+    enough = (
+        max(1, bound.blocks_more, (family_resolvable(0, size, ALPHA).blocks_needed or 0) - found.n)
+        for bound, size in ways
+        if bound.blocks_more is not None
+    )
+    return min(enough, default=None)
 
 
 def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:

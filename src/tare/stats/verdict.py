@@ -23,6 +23,9 @@ class Verdict(StrEnum):
     LESS = "less"
     EQUIVALENT = "equivalent"
     INCONCLUSIVE = "inconclusive"
+    """More data is needed."""
+    NOT_MEASURED = "not measured"
+    """No block has both cells: more blocks of the same would not help where all trials fail."""
     BELOW_INSTRUMENT = "below instrument"
 
 
@@ -57,8 +60,10 @@ def judge(
        is significant: the margin says what matters.
     2. *slower* or *faster* (*more* or *less*): the family-adjusted p is at most alpha and the
        interval excludes 1.
-    3. *inconclusive*: anything else, absence and NaN included, and every paired comparison of fewer
-       blocks than its interval needs (6 at 95 %), where Student's stands in.
+    3. *inconclusive*: anything else, NaN included, and every paired comparison of fewer blocks than
+       its interval needs (6 at 95 %), where Student's stands in.
+
+    Where no block has both cells there is nothing to judge: *not measured*.
 
     Verdicts 1 and 2 are refused as *below instrument* where what they speak of, the margin or the
     difference, is smaller than the instrument's own floor.
@@ -97,7 +102,8 @@ def _say(
     """Return the verdict, its reason, and the absolute size of what the verdict speaks of."""
     ratio, base = comparison.ratio, comparison.b.estimate
     if ratio.estimate is None or base is None or not ratio.resolved:
-        return Verdict.INCONCLUSIVE, f"{ratio.n} complete blocks give no interval", None
+        verdict = Verdict.INCONCLUSIVE if ratio.n else Verdict.NOT_MEASURED
+        return verdict, f"{ratio.n} complete blocks give no interval", None
     if comparison.paired and signflip.smallest_p(ratio.n) > 1.0 - ratio.confidence:
         # Student's interval leans on normality, which so few blocks cannot show.
         return Verdict.INCONCLUSIVE, f"{ratio.n} complete blocks are too few for a verdict", None
