@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tare import claims
-from tare.claims import Workshop
+import claims
+from claims import Workshop
 from tare.stats.bounds import Kept
 
 RESULT: dict[str, Any] = {

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tare import claims, cli, doctor
-from tare.claims import Claim, Result, Workshop, conclude, instrument, ledger, looks
+import claims
+from claims import Claim, Result, Workshop, conclude, instrument, ledger, looks
+from tare import cli, doctor
 from tare.cli import paths
 from tare.errors import UsageError
 from tare.stats import Interval, Method, paired_ratio

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -153,6 +154,17 @@ def test_an_unknown_claim_is_refused_with_the_known_ones():
     found = tare("claim", "check", "Z9")
     assert found.returncode == Exit.USAGE
     assert "A1" in found.stderr
+
+
+def test_claims_need_a_checkout_and_say_so(tmp_path):
+    shutil.copytree(HOME / "src/tare", tmp_path / "site-packages/tare")
+    found = subprocess.run(
+        [sys.executable, "-m", "tare", "claim", "list"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site-packages")},
+    )  # fmt: skip
+    assert found.returncode == Exit.UNAVAILABLE
+    assert f"claims are checked in a checkout of Tare, and {tmp_path} is none" in found.stderr
 
 
 def test_what_a_check_does_is_said_where_no_terminal_shows_it(capsys):

@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 
+from claims.crash import _left, _runs_of
 from tare import leftovers
-from tare.claims.crash import _left, _runs_of
 
 
 def test_a_process_and_a_list_of_a_killed_run_are_seen(tmp_path, monkeypatch):

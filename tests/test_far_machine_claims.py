@@ -2,9 +2,10 @@
 
 import pytest
 
-from tare import claims
-from tare.claims import Workshop, far_machine
+import claims
+from claims import Workshop
 from tare.errors import UnavailableError
+from tare.testing import far_machine
 
 
 @pytest.mark.parametrize("claim", ["B2", "B5"])

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tare.cell import Cell
-from tare.claims import Workshop, migration
-from tare.claims.migration import (
+from claims import Workshop, migration
+from claims.migration import (
     _counted,
     _extra_cpu,
     _idle,
@@ -19,6 +18,7 @@ from tare.claims.migration import (
     _Limit,
     _Trials,
 )
+from tare.cell import Cell
 from tare.record import Trial
 from tare.stats.bounds import Kept
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from claims import Workshop, by_id
+from claims.run_times import Outcome, judge
+from claims.small_pieces import gain, not_slower
 from tare import process
 from tare.cell import Cell
-from tare.claims import Workshop, by_id
-from tare.claims.run_times import Outcome, judge
-from tare.claims.small_pieces import gain, not_slower
 from tare.stats import paired_ratio
 from tare.stats.bounds import Bound, Kept
 

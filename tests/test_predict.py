@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import records
+from claims import prediction
 from tare import predict
-from tare.claims import prediction
 from tare.cli import predict as predicting
 from tare.errors import TareError, UsageError
 from tare.predict import calibration as calibrations

@@ -10,13 +10,13 @@ import pytest
 from reach import await_that
 
 from needs import PROGRAMS
-from tare.claims import traces
-from tare.claims.far_machine import FarMachine, far_machine
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.placement import Placement
+from tare.testing import traces
+from tare.testing.far_machine import FarMachine, far_machine
 
 
 @pytest.fixture

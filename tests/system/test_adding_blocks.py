@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from claims import Look, Workshop
+from claims.shipped import run_text
 from needs import needs_root
 from tare import machine
-from tare.claims import Look, Workshop
-from tare.claims.shipped import run_text
 from tare.cli import paths
 from tare.errors import UsageError
 from tare.stats.bounds import LOOKS, look_blocks

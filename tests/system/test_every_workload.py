@@ -14,9 +14,9 @@ import pytest
 from needs import PROGRAMS, needs_root
 from tare import environments, workloads
 from tare.cell import Cell
-from tare.claims.far_machine import far_machine
 from tare.environments import Inside, Site
 from tare.errors import TrialError
+from tare.testing.far_machine import far_machine
 from tare.workloads import Measurement
 from tare.workloads.cpu import CPU
 from tare.workloads.memory import MEMORY

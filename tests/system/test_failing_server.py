@@ -18,12 +18,12 @@ from needs import PROGRAMS, needs_root
 from tare import experiment, machine, plan, runner, workloads
 from tare.accounting import Account
 from tare.cell import Cell
-from tare.claims import traces
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.environments.native import Native
 from tare.errors import TrialError
 from tare.record import Record
+from tare.testing import traces
 
 pytestmark = [pytest.mark.system, needs_root]
 

@@ -16,12 +16,12 @@ from reach import PORT
 
 from needs import PROGRAMS, needs_root
 from tare import process
-from tare.claims import traces
 from tare.command import start_time
 from tare.environments import Inside, Site
 from tare.environments.gvisor import Gvisor
 from tare.errors import TrialError
 from tare.leftovers import clean
+from tare.testing import traces
 
 CACHE = platformdirs.user_cache_path("tare")
 HERE = Gvisor().availability()

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from needs import needs_root
-from tare.claims import traces
 from tare.command import Command
 from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.process import run, start
+from tare.testing import traces
 
 pytestmark = [pytest.mark.system, needs_root]
 

@@ -12,7 +12,6 @@ import pytest
 
 from needs import PROGRAMS, needs_root
 from tare import accounting, process
-from tare.claims import traces
 from tare.command import Command, owner_mark
 from tare.environments import Environment, Inside, Site
 from tare.environments.container import Container
@@ -22,6 +21,7 @@ from tare.errors import TrialError
 from tare.hosts import Hosts
 from tare.interference import Interference
 from tare.leftovers import Registry
+from tare.testing import traces
 
 pytestmark = [pytest.mark.system, needs_root]
 

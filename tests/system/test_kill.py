@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from needs import PROGRAMS, needs_root
-from tare.claims import traces
 from tare.command import start_time
 from tare.environments import Site
 from tare.environments.native import Native
 from tare.leftovers import clean
+from tare.testing import traces
 
 pytestmark = [pytest.mark.system, needs_root]
 

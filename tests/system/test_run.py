@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from claims.crash import killed_run
 from needs import HEARING, needs_root
 from tare import leftovers
-from tare.claims.crash import killed_run
 from tare.command import Command
 from tare.errors import Exit
 from tare.process import run

@@ -15,8 +15,6 @@ import reach
 
 from needs import PROGRAMS, needs_root
 from tare import accounting, environments
-from tare.claims import traces
-from tare.claims.far_machine import PORT, FarMachine
 from tare.command import start_time
 from tare.environments import Site
 from tare.environments.ssh import Ssh
@@ -26,6 +24,8 @@ from tare.hosts import Hosts
 from tare.leftovers import Registry, clean
 from tare.placement import Placement
 from tare.record import Record
+from tare.testing import traces
+from tare.testing.far_machine import PORT, FarMachine
 
 pytestmark = [pytest.mark.system, needs_root]
 

@@ -18,10 +18,10 @@ from test_ssh import SERVE
 from needs import PROGRAMS, needs_root
 from tare import accounting, environments
 from tare.accounting import Account
-from tare.claims.far_machine import FarMachine
 from tare.environments import Environment, Inside, Site, far_container, far_guest
 from tare.errors import TrialError
 from tare.leftovers import clean
+from tare.testing.far_machine import FarMachine
 
 pytestmark = [pytest.mark.system, needs_root]
 

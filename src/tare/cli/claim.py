@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from tare.cli import paths, printing
 from tare.cli.arguments import FLAG, Json
-from tare.errors import Exit, TareError, UsageError
+from tare.errors import Exit, TareError, UnavailableError, UsageError
 
 _KEPT = Path("results/claims")
 """Where what was measured is kept, so that blocks can be added to it."""
@@ -22,7 +22,8 @@ _KEPT = Path("results/claims")
 
 def list_(json_: Json = False) -> None:
     """List the claims that can be checked, and what would satisfy each."""
-    from tare import claims  # noqa: PLC0415 - so that --help is fast
+    _reach_claims()
+    import claims  # noqa: PLC0415 - so that --help is fast
 
     found = claims.every()
     if json_:
@@ -50,8 +51,9 @@ def table(
     ] = False,
 ) -> None:
     """Print the claims with their last results, as CLAIMS.md shows them."""
-    from tare import claims  # noqa: PLC0415
-    from tare.claims import ledger  # noqa: PLC0415
+    _reach_claims()
+    import claims  # noqa: PLC0415
+    from claims import ledger  # noqa: PLC0415
 
     if write:
         ledger.write(paths.home(), claims.every())
@@ -90,8 +92,10 @@ def check(
     Claims that rest on the same experiment share its run. Where none fails, but one is undecided,
     it exits with 5.
     """
-    from tare import claims, leftovers, machine  # noqa: PLC0415
-    from tare.claims import ledger, looks  # noqa: PLC0415
+    _reach_claims()
+    import claims  # noqa: PLC0415
+    from claims import ledger, looks  # noqa: PLC0415
+    from tare import leftovers, machine  # noqa: PLC0415
     from tare.doctor import require_root  # noqa: PLC0415
     from tare.stats.bounds import Kept, all_kept  # noqa: PLC0415
 
@@ -136,6 +140,22 @@ def check(
         raise typer.Exit(Exit.FAILED)
     if verdict is Kept.UNDECIDED:
         raise typer.Exit(Exit.UNDECIDED)
+
+
+def _reach_claims() -> None:
+    """Let the claims be imported, which lie in the checkout beside their results.
+
+    Raises:
+        UnavailableError: this is no checkout.
+    """
+    home = paths.home()
+    if not (home / "claims" / "__init__.py").is_file():
+        raise UnavailableError(
+            f"claims are checked in a checkout of Tare, and {home} is none",
+            "clone the repository, run `make build`, and use its .venv/bin/tare",
+        )
+    if str(home) not in sys.path:
+        sys.path.insert(0, str(home))
 
 
 @contextmanager

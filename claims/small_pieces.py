@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from claims import Claim, Result, Workshop, conclude, power, shown
+from claims.shipped import run_shipped
 from tare.analysis import Analysis, Question
-from tare.claims import Claim, Result, Workshop, conclude, power, shown
-from tare.claims.shipped import run_shipped
 from tare.stats import Interval
 from tare.stats.bounds import Bound, Kept
 

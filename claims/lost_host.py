@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from claims import Claim, Result, Workshop
+from claims.shipped import run_text
 from tare import analysis, environments, leftovers, report, runner
-from tare.claims import Claim, Result, Workshop
-from tare.claims.far_machine import at_home
-from tare.claims.shipped import run_text
 from tare.hosts import Hosts
 from tare.stats.bounds import Kept
+from tare.testing.far_machine import at_home
 
 _BLOCKS = 4
 _AFTER = 2

@@ -1,4 +1,4 @@
-"""Where a claim measures by itself, without an experiment: hosts, scratch folder, environment."""
+"""Where something is measured without an experiment: hosts, scratch folder, environment."""
 
 from __future__ import annotations
 
@@ -9,40 +9,42 @@ from pathlib import Path
 
 from tare import environments, leftovers, workloads
 from tare.cell import Cell
-from tare.claims import Workshop
-from tare.claims.far_machine import at_home
 from tare.environments import Site
 from tare.hosts import Hosts
 from tare.placement import Placement
+from tare.testing.far_machine import at_home
 
 __all__ = ["cell_of", "site_for"]
 
 
 @contextmanager
-def site_for(workshop: Workshop, environment: str, folder: Path) -> Iterator[tuple[str, Site]]:
+def site_for(
+    environment: str, folder: Path, programs: Path, cache: Path
+) -> Iterator[tuple[str, Site]]:
     """A site for an environment on one core, and the environment's level.
 
     For ssh, the level is that of a machine that is made for it.
 
     Args:
-        workshop: what the claim may use.
         environment: by its name.
         folder: holds the list of leftovers, and what the far machine needs.
+        programs: the build directory.
+        cache: kept between runs: guest images.
     """
     with leftovers.Registry(folder / "leftovers") as owed, Hosts(owed) as hosts:
         scratch = Path(tempfile.gettempdir()) / f"tare-{owed.run_id}"
         with (
             owed.owing("directory", str(scratch)),
-            _level(environment, workshop, hosts, folder) as level,
+            _level(environment, programs, hosts, folder) as level,
         ):
             scratch.mkdir()
             yield (
                 level,
                 Site(
                     hosts=hosts,
-                    programs=workshop.programs,
+                    programs=programs,
                     scratch=scratch,
-                    cache=workshop.cache,
+                    cache=cache,
                     leftovers=owed,
                     placement=Placement.here("same-core"),
                 ),
@@ -50,11 +52,11 @@ def site_for(workshop: Workshop, environment: str, folder: Path) -> Iterator[tup
 
 
 @contextmanager
-def _level(environment: str, workshop: Workshop, hosts: Hosts, folder: Path) -> Iterator[str]:
+def _level(environment: str, programs: Path, hosts: Hosts, folder: Path) -> Iterator[str]:
     if environment != environments.FAR:
         yield environment
         return
-    with at_home(folder, workshop.programs, hosts) as far:
+    with at_home(folder, programs, hosts) as far:
         yield f"{environments.FAR} {far.target}"
 
 

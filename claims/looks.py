@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from claims import Claim, Look, Result, Workshop
 from tare import units
-from tare.claims import Claim, Look, Result, Workshop
 from tare.errors import UsageError
 from tare.stats.bounds import LOOKS, Kept
 

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+from claims import Claim, Result, Workshop
+from claims.shipped import run_shipped
 from tare import compare, suite
-from tare.claims import Claim, Result, Workshop
-from tare.claims.shipped import run_shipped
 from tare.errors import UsageError
 from tare.published import papers
 from tare.record import Record

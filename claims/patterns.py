@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from claims import Claim, Result, Workshop, conclude, power, shown
+from claims.shipped import run_shipped
+from claims.small_pieces import gain, not_slower
 from tare.analysis import Analysis, Question
-from tare.claims import Claim, Result, Workshop, conclude, power, shown
-from tare.claims.shipped import run_shipped
-from tare.claims.small_pieces import gain, not_slower
 from tare.stats import Interval, paired_ratio
 from tare.stats.bounds import Bound
 

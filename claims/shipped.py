@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from claims import Workshop
 from tare import analysis, experiment, machine, plan, preflight, runner, workloads
-from tare.claims import Workshop
 from tare.errors import UnavailableError, UsageError
 from tare.record import Record
 from tare.stats.bounds import LOOKS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from claims import Claim, Result, Workshop
+from claims.shipped import run_shipped
 from tare import predict
-from tare.claims import Claim, Result, Workshop
-from tare.claims.shipped import run_shipped
 from tare.predict import Checked, Foretold
 from tare.record import Record
 from tare.stats.bounds import Kept

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from claims import Claim, Result, Workshop, conclude
 from tare import process
-from tare.claims import Claim, Result, Workshop, conclude
 from tare.command import Command
 from tare.stats import Method, mean_interval
 from tare.stats.bounds import Bound, Kept

@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from claims import Claim, Result, Workshop
+from claims.shipped import run_text
 from tare import analysis, clocks, environments, workloads
 from tare.accounting import Account
-from tare.claims import Claim, Result, Workshop, traces
-from tare.claims.far_machine import require_sshd
-from tare.claims.shipped import run_text
-from tare.claims.site import cell_of, site_for
 from tare.command import owner_mark
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.stats.bounds import Kept, all_kept
+from tare.testing import traces
+from tare.testing.far_machine import require_sshd
+from tare.testing.site import cell_of, site_for
 
 _MOST = 0.01
 _SESSION = {"requests": "1000", "warmup": "100", "timeout": "1 s"}
@@ -44,7 +45,7 @@ def _check(workshop: Workshop) -> Result:
         workshop.say(name)
         with (
             tempfile.TemporaryDirectory(prefix="tare-claim-") as folder,
-            site_for(workshop, name, Path(folder)) as (level, site),
+            site_for(name, Path(folder), workshop.programs, workshop.cache) as (level, site),
         ):
             found[name] = _cost(level, site)
     workshop.say("counting operations")

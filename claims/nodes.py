@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from claims import Claim, Result, Workshop, conclude
 from tare import process
-from tare.claims import Claim, Result, Workshop, conclude
 from tare.command import Command
 from tare.stats import Interval, Method
 from tare.stats.bounds import Bound

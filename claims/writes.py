@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tare.claims import Claim, Result, Workshop, shown
-from tare.claims.shipped import run_shipped
+from claims import Claim, Result, Workshop, shown
+from claims.shipped import run_shipped
 from tare.stats.bounds import Kept
 
 _EXPERIMENTS = ("nvram-cache-writes.yaml", "write-latency.yaml")

@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from claims import Claim, Result, Workshop
 from tare import process
-from tare.claims import Claim, Result, Workshop
-from tare.claims.site import site_for
 from tare.command import Command
 from tare.filesystems import named
 from tare.stats.bounds import Kept
+from tare.testing.site import site_for
 
 _PART_S = 3600.0
 """The longest part of a campaign: all simulated crash points, or a suite with its building."""
@@ -73,7 +73,7 @@ def _check_beside(workshop: Workshop) -> Result:
     with (
         tempfile.TemporaryDirectory(dir=workshop.programs) as disk,
         tempfile.TemporaryDirectory() as folder,
-        site_for(workshop, "native", Path(folder)) as (_, site),
+        site_for("native", Path(folder), workshop.programs, workshop.cache) as (_, site),
         named("glusterfs").mounted(site) as mounted,
         mounted.fresh() as remote,
     ):

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from claims import Claim, Result, Workshop, conclude, shown
+from claims.shipped import run_shipped
 from tare.analysis import Analysis
-from tare.claims import Claim, Result, Workshop, conclude, shown
-from tare.claims.shipped import run_shipped
 from tare.record import Trial
 from tare.stats import Ratio, paired_ratio
 from tare.stats.bounds import Bound, Kept

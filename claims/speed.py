@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+from claims import Claim, Result, Workshop
 from tare import process
-from tare.claims import Claim, Result, Workshop
 from tare.command import Command
 from tare.stats.bounds import Kept
 

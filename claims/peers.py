@@ -18,10 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from claims import Claim, Result, Workshop, conclude, power, shown
 from tare import leftovers, process, workloads
 from tare.analysis import summarise_session
-from tare.claims import Claim, Result, Workshop, conclude, power, shown
-from tare.claims.site import cell_of
 from tare.command import Command
 from tare.environments import Inside, Site
 from tare.environments.native import Native
@@ -30,6 +29,7 @@ from tare.hosts import Hosts
 from tare.placement import Placement
 from tare.stats import paired_ratio
 from tare.stats.bounds import Bound
+from tare.testing.site import cell_of
 
 if TYPE_CHECKING:
     from tare.stats import Ratio

@@ -174,7 +174,7 @@ def shown(interval: Interval, digits: int = 3) -> str:
 @cache
 def every() -> tuple[Claim, ...]:
     """Every claim that this version can check, in order."""
-    from tare.claims import (  # noqa: PLC0415
+    from claims import (  # noqa: PLC0415
         account,
         campaigns,
         crash,

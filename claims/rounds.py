@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from claims import Claim, Result, Workshop
 from tare import environments
-from tare.claims import Claim, Result, Workshop, traces
-from tare.claims.far_machine import require_sshd
-from tare.claims.site import site_for
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.stats.bounds import Kept, all_kept
+from tare.testing import traces
+from tare.testing.far_machine import require_sshd
+from tare.testing.site import site_for
 
 ROUNDS = 100
 _SETTLED = 20
@@ -43,7 +44,7 @@ def enter_and_leave(workshop: Workshop, name: str, rounds: int, folder: Path) ->
     """Enter an environment again and again, run a program in it, and look after each time."""
     settled = 0
     left: list[str] = []
-    with site_for(workshop, name, folder) as (level, site):
+    with site_for(name, folder, workshop.programs, workshop.cache) as (level, site):
         environment = environments.for_plot({"environment": level})
         _once(environment, site)  # packs images, and writes logs
         before = _there(site)

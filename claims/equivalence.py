@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tare.claims import Claim, Result, Workshop, conclude, shown
-from tare.claims.shipped import run_shipped
+from claims import Claim, Result, Workshop, conclude, shown
+from claims.shipped import run_shipped
 from tare.stats.bounds import Bound
 
 _LEAST, _MOST = 0.97, 1.03

@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from claims import Claim, Result, Workshop
 from tare import filesystems, process
-from tare.claims import Claim, Result, Workshop
-from tare.claims.site import site_for
 from tare.command import Command
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.filesystems import Mounted
 from tare.stats.bounds import Kept
+from tare.testing.site import site_for
 from tare.workloads.mpi_io_job import Cache, Job, run
 
 _ERROR = 0.20
@@ -245,7 +245,7 @@ def _check(workshop: Workshop) -> Result:
     refused: dict[str, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="tare-claim-") as folder,
-        site_for(workshop, "native", Path(folder)) as (_, site),
+        site_for("native", Path(folder), workshop.programs, workshop.cache) as (_, site),
     ):
         for kind, workloads in WORKLOADS.items():
             filesystem = filesystems.named(kind)

@@ -11,8 +11,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from claims import Claim, Result, Workshop
 from tare import leftovers, process
-from tare.claims import Claim, Result, Workshop
 from tare.command import OWNER_VARIABLE, Command, start_time
 from tare.record import Record
 from tare.stats.bounds import Kept

@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from claims import Claim, Result, Workshop, conclude, shown
 from tare import process
-from tare.claims import Claim, Result, Workshop, conclude, shown
 from tare.command import Command
 from tare.stats import Ratio, paired_ratio
 from tare.stats.bounds import Bound, Kept

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tare.claims import Claim, Result, Workshop, conclude, shown
-from tare.claims.shipped import run_shipped
+from claims import Claim, Result, Workshop, conclude, shown
+from claims.shipped import run_shipped
 from tare.stats import Interval, Method
 from tare.stats.bounds import Bound
 
