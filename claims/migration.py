@@ -158,9 +158,9 @@ def _idle(trials: _Trials, guest: str) -> _Found:
     That half of it is idle is D2's condition, and nothing that pageshare could miss.
     """
     shares = [
-        1 - t.settings["guests_cpu_share"]["migrates"] - t.settings["guests_cpu_share"]["stays"]
+        1 - share["migrates"] - share["stays"]
         for t in trials.of(arm="plain", guest=guest)
-        if t is not None
+        if t is not None and (share := t.settings.whole["guests_cpu_share"])
     ]
     name = f"{guest} guests leave idle at the source"
     lines = [f"{name} {sum(shares) / len(shares):.2f}"] if shares else []
@@ -251,7 +251,7 @@ _COUNTED = ("pages_asked", "pages_referenced", "merged_asked", "merged_found", "
 
 def _counted(trials: list[Trial | None]) -> dict[str, int]:
     """What the senders counted, over all trials."""
-    records = [t.settings["proxies"]["send"] for t in trials if t is not None]
+    records = [t.settings.whole["proxies"]["send"] for t in trials if t is not None]
     return {name: sum(record.get(name, 0) for record in records) for name in _COUNTED}
 
 

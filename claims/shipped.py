@@ -63,7 +63,7 @@ def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None
         asked = asked.model_copy(update={"blocks": asked.blocks.model_copy(update={"max": most})})
     if look is not None and (folder / "plan.json").is_file():
         record = Record(folder)
-        if changed := machine.changed(record.fingerprint, here, workload.programs):
+        if changed := machine.changed(record.fingerprint.whole, here, workload.programs):
             raise UsageError(
                 f"no blocks can be added to {folder}: since it began, {', '.join(changed)} changed",
                 f"remove {look.folder}, and begin again",

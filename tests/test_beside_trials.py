@@ -11,6 +11,7 @@ import records
 from tare import analysis
 from tare.analysis import beside_trials
 from tare.analysis.cells import over_the_run
+from tare.machine import Meanwhile
 from tare.report import page, remarks, tables, wording
 from tare.stats.drift import BlockTrend, SessionDrift
 
@@ -44,7 +45,8 @@ def with_machine(record, **machine):
     """The record's analysis, with other readings in every trial."""
     found = analysis.analyse(record)
     trials = tuple(
-        trial.model_copy(update={"machine": {**trial.machine, **machine}}) for trial in found.trials
+        trial.model_copy(update={"machine": replace(trial.machine, **machine)})
+        for trial in found.trials
     )
     return replace(found, trials=trials)
 
@@ -55,7 +57,7 @@ def test_a_reading_that_is_absent_is_no_zero(tmp_path):
     told = with_machine(record, steal_ns=int(0.2 * 0.5e9), load_1min=17.0)
     assert len(remarks.busy(told)) == 2
     trials = [
-        trial.model_copy(update={"machine": {"seconds": 0.5}}) if i % 3 else trial
+        trial.model_copy(update={"machine": Meanwhile(seconds=0.5)}) if i % 3 else trial
         for i, trial in enumerate(told.trials)
     ]
     mostly_absent = replace(told, trials=tuple(trials))
@@ -66,7 +68,7 @@ def test_a_reading_that_is_absent_is_no_zero(tmp_path):
 
 def test_nothing_waits_for_longer_than_the_time_that_there_is(tmp_path):
     found = with_machine(records.make(tmp_path / "r"), pressure_us={"cpu": 515_000, "io": None})
-    assert found.trials[0].machine["seconds"] == 0.5
+    assert found.trials[0].machine.seconds == 0.5
     assert beside_trials.waited(found.trials[0], "cpu") == 1.0
     assert beside_trials.waited(found.trials[0], "io") is None
     (row,) = (row for row in tables.machine(found).rows if "waited for cpu" in row[0])

@@ -8,7 +8,9 @@ import records
 from tare import analysis
 from tare.accounting import Account, ThreadTime
 from tare.analysis.explain import explain
+from tare.environments import Facts
 from tare.errors import UsageError
+from tare.machine import Meanwhile
 from tare.record import CauseSession, Trial
 from tare.report import tables, wording
 from tare.report.page import render
@@ -42,12 +44,10 @@ def record(tmp_path_factory):
             changed = {
                 "client": Account((client,)),
                 "server": Account((server,), huge_bytes=4096),
-                "facts": {"kernel": "6.1", "seccomp": "none" if more else None},
-                "machine": {
-                    "seconds": 1.0,
-                    "steal_ns": 100_000_000 if more else 0,
-                    "interrupts": 1000,
-                },
+                "facts": Facts.model_validate(
+                    {"kernel": "6.1", "seccomp": "none" if more else None}
+                ),
+                "machine": Meanwhile(1.0, steal_ns=100_000_000 if more else 0, interrupts=1000),
             }
             writer.append(trial.model_copy(update=changed))
         for cell in made.plan.cells:
@@ -128,7 +128,9 @@ def test_what_nothing_recorded_makes_up_is_said_to_be_unexplained(tmp_path):
     made = records.make(tmp_path / "r", recipe, TEXT)
     with made.writing() as writer:
         for trial in made.trials():
-            writer.append(trial.model_copy(update={"client": None, "server": None, "machine": {}}))
+            writer.append(
+                trial.model_copy(update={"client": None, "server": None, "machine": Meanwhile()})
+            )
     bare = explain(made, "container/udp")
     assert bare.effect_found
     assert not bare.explained

@@ -16,10 +16,10 @@ HOME = Path(__file__).parents[1]
 def test_counters_only_grow() -> None:
     before = machine.state()
     did = machine.difference(before, machine.state())
-    assert did["seconds"] > 0
-    assert did["context_switches"] >= 0
-    assert did["steal_ns"] >= 0
-    assert all(value is None or value >= 0 for value in did["pressure_us"].values())
+    assert did.seconds > 0
+    assert did.context_switches >= 0
+    assert did.steal_ns >= 0
+    assert all(value is None or value >= 0 for value in did.pressure_us.values())
 
 
 def test_what_a_kernel_does_not_count_is_absent_not_zero(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_what_a_kernel_does_not_count_is_absent_not_zero(tmp_path: Path) -> None
     found = machine.state(tmp_path)
     assert found.pressure_us == {"cpu": None, "memory": None, "io": None}
     assert (found.load_1min, found.context_switches) == (0.5, 5)
-    assert machine.difference(found, found)["pressure_us"]["io"] is None
+    assert machine.difference(found, found).pressure_us["io"] is None
 
 
 def test_a_fingerprint_survives_json_and_is_like_itself(tmp_path: Path) -> None:
@@ -172,10 +172,10 @@ def test_counters_of_faults_timers_and_exits_are_read_where_a_kernel_has_them(tm
         return machine.state(proc, kvm)
 
     did = machine.difference(at(100, 50, 1000), at(175, 80, 1600))
-    assert (did["page_faults"], did["huge_page_faults"]) == (75, 0)
-    assert (did["timer_interrupts"], did["interrupts"]) == (30, 30)
-    assert did["kvm"] == {"exits": 600, "halt_exits": 0}
-    assert did["frequency_mhz"] == 2500.0
+    assert (did.page_faults, did.huge_page_faults) == (75, 0)
+    assert (did.timer_interrupts, did.interrupts) == (30, 30)
+    assert did.kvm == {"exits": 600, "halt_exits": 0}
+    assert did.frequency_mhz == 2500.0
 
 
 def test_a_machine_without_kvm_counts_no_exits(tmp_path: Path):

@@ -39,11 +39,16 @@ def trial(cell: str, block: int, values: dict[str, float], **settings: Any) -> T
     )
 
 
-def result(**arms: dict[str, float]) -> _Trials:
+def result(settings: dict[str, Any] = {}, **arms: dict[str, float]) -> _Trials:  # noqa: B006
     """A result of one guest: arm -> values, a little different in each block."""
     cells = [Cell(id=arm, levels={"guest": "web", "arm": arm}) for arm in arms]
     trials = [
-        trial(arm, block, {k: v * (1 + 0.01 * ((block * 7 + len(arm)) % 5)) for k, v in of.items()})
+        trial(
+            arm,
+            block,
+            {k: v * (1 + 0.01 * ((block * 7 + len(arm)) % 5)) for k, v in of.items()},
+            **settings,
+        )
         for arm, of in arms.items()
         for block in range(BLOCKS)
     ]
@@ -117,11 +122,8 @@ def test_claims_on_one_experiment_share_its_run(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_guests_left_of_their_host_is_said_beside_times():
-    found = result(plain={"time": 1.0})
-    for done in found.of(arm="plain", guest="web"):
-        assert done is not None
-        done.settings["guests_cpu_share"] = {"migrates": 0.25, "stays": 0.125, "peer": 0.9}
-    beside = _idle(found, "web")
+    shares = {"migrates": 0.25, "stays": 0.125, "peer": 0.9}
+    beside = _idle(result({"guests_cpu_share": shares}, plain={"time": 1.0}), "web")
     assert beside.counted
     assert beside.lines == ["web guests leave idle at the source 0.62"]
     assert beside.data["web guests leave idle at the source"] == [0.625] * BLOCKS

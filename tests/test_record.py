@@ -38,7 +38,7 @@ def trial(block: int, **change: object) -> Trial:
 
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
-    return Record.create(tmp_path / "r", "title: t\n", PLAN, {"cpu": "x"})
+    return Record.create(tmp_path / "r", "title: t\n", PLAN, {"cpu": {"model": "x"}, "more": 1})
 
 
 def test_what_is_appended_is_read_back(record):
@@ -56,7 +56,8 @@ def test_each_resumption_is_on_record_with_its_fingerprint(record):
         with record.writing() as writer:
             writer.append_resumption(moment)
     assert list(record.resumptions()) == moments
-    assert record.fingerprint == {"cpu": "x"}
+    assert record.fingerprint.whole == {"cpu": {"model": "x"}, "more": 1}
+    assert record.fingerprint.cpu.model == "x"
 
 
 def test_a_torn_last_line_is_no_trial_and_the_next_one_stands_alone(record):

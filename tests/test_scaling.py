@@ -9,9 +9,10 @@ import pytest
 
 from tare.analysis.scaling import VERTICES, Scaling, scaling
 from tare.cell import Cell
+from tare.machine import Fingerprint
 from tare.record import Trial
 
-FINGERPRINT = {"cpu": {"usable": 2}}
+FINGERPRINT = Fingerprint.model_validate({"cpu": {"usable": 2}})
 
 
 @dataclass(frozen=True)

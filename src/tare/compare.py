@@ -167,7 +167,7 @@ def compare(
         statistic=statistic,
         unit=declared.unit,
         margin=margin,
-        machines=machine.unlike(a[0].fingerprint, b[0].fingerprint),
+        machines=machine.unlike(a[0].fingerprint.whole, b[0].fingerprint.whole),
         within={"earlier": _differing_within(a), "later": _differing_within(b)},
         settings=machine.unlike(a[0].plan.session, b[0].plan.session),
         accelerators=accelerators,
@@ -202,8 +202,8 @@ class _Run:
 
 
 def _differing_within(side: Sequence[Record]) -> tuple[str, ...]:
-    first = side[0].fingerprint
-    differing = (machine.unlike(first, other.fingerprint) for other in side[1:])
+    first = side[0].fingerprint.whole
+    differing = (machine.unlike(first, other.fingerprint.whole) for other in side[1:])
     return tuple(dict.fromkeys(key for keys in differing for key in keys))
 
 
@@ -326,7 +326,7 @@ def _brief(value: object) -> str:
 
 
 def _refuse_other_machine(a: Record, b: Record, across_machines: bool) -> None:
-    unlike = machine.unlike(a.fingerprint, b.fingerprint)
+    unlike = machine.unlike(a.fingerprint.whole, b.fingerprint.whole)
     other = [key for key in _IDENTITY if key in unlike]
     if other and not across_machines:
         shown = "; ".join(f"{key}: {unlike[key][0]} and {unlike[key][1]}" for key in other)

@@ -13,18 +13,31 @@ import platform
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 import tare
 from tare import process
 from tare.command import Command
 from tare.process import ProcessError
+from tare.told import Told
 
-__all__ = ["State", "changed", "commit", "difference", "fingerprint", "state", "unlike"]
+__all__ = [
+    "Fingerprint",
+    "Meanwhile",
+    "State",
+    "changed",
+    "commit",
+    "difference",
+    "fingerprint",
+    "state",
+    "unlike",
+]
 
 _PACKAGES = (
     # beneath every program, and around it
@@ -94,6 +107,44 @@ class State:
     """Time in which some task waited for `cpu`, `memory`, `io` (PSI, line `some`)."""
 
 
+@dataclass(frozen=True)
+class Meanwhile:
+    """What the machine did between two states, as `State` counts it.
+
+    Load and frequency are the later state's. None: this kernel does not count it, or nobody looked.
+    """
+
+    seconds: float | None = None
+    load_1min: float | None = None
+    steal_ns: int | None = None
+    idle_ns: int | None = None
+    context_switches: int | None = None
+    interrupts: int | None = None
+    timer_interrupts: int | None = None
+    page_faults: int | None = None
+    huge_page_faults: int | None = None
+    frequency_mhz: float | None = None
+    kvm: Mapping[str, int] = field(default_factory=dict)
+    pressure_us: Mapping[str, int | None] = field(default_factory=dict)
+
+
+class Cpu(Told):
+    """The processor, in a fingerprint."""
+
+    model: str | None = None
+    # Earlier versions listed them.
+    usable: Annotated[
+        int | None, BeforeValidator(lambda told: len(told) if isinstance(told, list) else told)
+    ] = None
+
+
+class Fingerprint(Told):
+    """What `fingerprint` found: whole as it was told, and what is read of it."""
+
+    cpu: Cpu = Cpu()
+    system: str | None = None
+
+
 def state(proc: Path = Path("/proc"), kvm: Path = Path("/sys/kernel/debug/kvm")) -> State:
     """Read the machine's counters.
 
@@ -124,28 +175,25 @@ def state(proc: Path = Path("/proc"), kvm: Path = Path("/sys/kernel/debug/kvm"))
     )
 
 
-def difference(before: State, after: State) -> dict[str, Any]:
-    """Tell what the machine did between two states, for the record.
-
-    Load and frequency are the later state's.
-    """
-    return {
-        "seconds": (after.monotonic_ns - before.monotonic_ns) / 1e9,
-        "load_1min": after.load_1min,
-        "steal_ns": max(0, after.steal_ns - before.steal_ns),
-        "idle_ns": max(0, after.idle_ns - before.idle_ns),
-        "context_switches": after.context_switches - before.context_switches,
-        "interrupts": after.interrupts - before.interrupts,
-        "timer_interrupts": _since(before.timer_interrupts, after.timer_interrupts),
-        "page_faults": _since(before.page_faults, after.page_faults),
-        "huge_page_faults": _since(before.huge_page_faults, after.huge_page_faults),
-        "frequency_mhz": after.frequency_mhz,
+def difference(before: State, after: State) -> Meanwhile:
+    """Tell what the machine did between two states, for the record."""
+    return Meanwhile(
+        seconds=(after.monotonic_ns - before.monotonic_ns) / 1e9,
+        load_1min=after.load_1min,
+        steal_ns=max(0, after.steal_ns - before.steal_ns),
+        idle_ns=max(0, after.idle_ns - before.idle_ns),
+        context_switches=after.context_switches - before.context_switches,
+        interrupts=after.interrupts - before.interrupts,
+        timer_interrupts=_since(before.timer_interrupts, after.timer_interrupts),
+        page_faults=_since(before.page_faults, after.page_faults),
+        huge_page_faults=_since(before.huge_page_faults, after.huge_page_faults),
+        frequency_mhz=after.frequency_mhz,
         # Counters of a guest that has ended are gone with it.
-        "kvm": {kind: max(0, count - before.kvm.get(kind, 0)) for kind, count in after.kvm.items()},
-        "pressure_us": {
+        kvm={kind: max(0, count - before.kvm.get(kind, 0)) for kind, count in after.kvm.items()},
+        pressure_us={
             what: _since(before.pressure_us[what], now) for what, now in after.pressure_us.items()
         },
-    }
+    )
 
 
 def fingerprint(programs: Path) -> dict[str, Any]:

@@ -14,13 +14,17 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from tare.accounting import Account
+from tare.clocks import Calibration
+from tare.environments import Facts
 from tare.errors import TareError, UsageError
+from tare.machine import Fingerprint, Meanwhile
 from tare.plan import Plan
+from tare.told import Told
 
 _RESTORE = "restore the file: without it nobody knows what was measured on what"
 
@@ -48,16 +52,18 @@ class Trial(BaseModel):
     values: dict[str, float] = {}
     """Statistic -> value, for workloads that measure one number at a time."""
     counters: dict[str, int] = {}
-    settings: dict[str, Any] = {}
+    settings: Told = Told()
+    """What the programs said of themselves."""
     client: Account | None = None
     server: Account | None = None
     duration_ns: int | None = None
-    facts: dict[str, Any] = {}
+    facts: Facts = Facts()
     """What the environment says of itself: accelerator, kernel, versions."""
-    machine: dict[str, Any] = {}
-    """Load, pressure and steal while it ran (machine.py)."""
-    calibration: dict[str, Any] = {}
-    """The instrument in this environment (clocks.py)."""
+    machine: Meanwhile = Meanwhile()
+    """Load, pressure and steal while it ran."""
+    calibration: Annotated[Calibration | None, BeforeValidator(lambda told: told or None)] = None
+    """The instrument in this environment; of a trial that did not begin, earlier versions wrote
+    `{}`."""
 
     @property
     def key(self) -> tuple[int, str]:
@@ -98,7 +104,7 @@ class Resumption(BaseModel):
     schema_version: Literal[1] = 1
     resumed: str
     """UTC, ISO 8601."""
-    fingerprint: dict[str, Any]
+    fingerprint: Fingerprint
 
     @property
     def key(self) -> str:
@@ -180,16 +186,16 @@ class Record:
         return self.folder / "experiment.yaml"
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Fingerprint:
         """The environment in which the run began."""
         path = self.folder / "environment.json"
         try:
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError) as error:
-            raise UsageError(f"{path} cannot be read: {error}", _RESTORE) from error
-        if not isinstance(found, dict):
-            raise UsageError(f"{path} holds no fingerprint of a machine", _RESTORE)
-        return found
+            return Fingerprint.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}", _RESTORE) from error
+        except ValidationError as error:
+            said = f"{path} is no fingerprint of a machine: {error.errors()[0]['msg']}"
+            raise UsageError(said, _RESTORE) from error
 
     def samples_path(self, trial: Trial) -> Path | None:
         """Where the raw samples of a trial lie; None for a failed one."""

@@ -13,14 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tare import analysis, causes, clocks, leftovers, machine
 from tare.cell import Cell
-from tare.environments import Inside, Site, place
+from tare.environments import Facts, Inside, Site, place
 from tare.errors import TareError, TrialError
 from tare.experiment import Experiment
 from tare.hosts import Hosts
@@ -172,7 +172,7 @@ class _Run:
         self._tell(block, f"setting up {environment.name}")
         try:
             with self._entered(visit) as (site, inside):
-                calibration = asdict(clocks.calibrate(site, inside))
+                calibration = clocks.calibrate(site, inside)
                 self._setup_failures[plot] = 0
                 for cell in missing:
                     self._tell(block, cell)
@@ -181,7 +181,7 @@ class _Run:
                         "position": visit.cells.index(cell),
                         "cell": cell,
                         "session": inside.session,
-                        "facts": dict(inside.facts),
+                        "facts": Facts.model_validate(inside.facts),
                         "calibration": calibration,
                     }
                     self._trial(self._plan.cell(cell), site, inside, common)
@@ -211,21 +211,20 @@ class _Run:
 
     def _keep_accelerator(self, trial: Trial) -> None:
         """Remember what a guest's first measured trial ran under."""
-        if trial.status == "ok" and "accelerator" in trial.facts:
+        if trial.status == "ok" and trial.facts.accelerator is not None:
             guest = _guest(self._plan.cell(trial.cell).levels)
-            self._accelerators.setdefault(guest, str(trial.facts["accelerator"]))
+            self._accelerators.setdefault(guest, trial.facts.accelerator)
 
     def _refuse_other_accelerator(self, name: str, visit: Visit, inside: Inside) -> None:
         """Stop rather than mix: failed trials would not be measured again once KVM is back."""
         first = self._accelerators.get(_guest(visit.plot))
-        now = inside.facts.get("accelerator")
-        if first is None or now is None or now == first:
+        found = Facts.model_validate(inside.facts)
+        if first is None or found.accelerator is None or found.accelerator == first:
             return
-        reason = inside.facts.get("accelerator_reason")
-        why = f" ({reason})" if reason else ""
+        why = f" ({found.accelerator_reason})" if found.accelerator_reason else ""
         raise TareError(
-            f"{name} runs under {str(now).upper()} now{why}, and its trials on record ran under"
-            f" {first.upper()}: the two are not merged",
+            f"{name} runs under {found.accelerator.upper()} now{why}, and its trials on record ran"
+            f" under {first.upper()}: the two are not merged",
             f"resume it (`tare run --resume`) when guests run under {first.upper()} again, or start"
             " a new run",
         )

@@ -60,7 +60,7 @@ class Analysis:
     folder: Path
     experiment: Experiment
     plan: Plan
-    fingerprint: Mapping[str, Any]
+    fingerprint: machine.Fingerprint
     resumptions: Mapping[str, Mapping[str, tuple[Any, Any]]]
     """When the run was resumed -> what differed from the fingerprint: (at its beginning, then)."""
     trials: tuple[Trial, ...]
@@ -162,7 +162,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         plan=plan,
         fingerprint=fingerprint,
         resumptions={
-            one.resumed: machine.unlike(fingerprint, one.fingerprint)
+            one.resumed: machine.unlike(fingerprint.whole, one.fingerprint.whole)
             for one in record.resumptions()
         },
         trials=sessions.trials,

@@ -107,7 +107,7 @@ def _closes(cell: Cell, roles: Collection[Role], trials: Iterable[Trial]) -> boo
     one_at_a_time = (
         cell.levels.get("mode", "closed") == "closed" and cell.levels.get("clients", "1") == "1"
     )
-    in_a_guest = any(trial.facts.get("accelerator") for trial in trials)
+    in_a_guest = any(trial.facts.accelerator for trial in trials)
     return one_at_a_time and (not in_a_guest or "vcpu" in roles)
 
 

@@ -87,7 +87,7 @@ def _shared(questions: Iterable[Question], trials: tuple[Trial, ...]) -> tuple[O
             100 * record["pages_referenced"] / record["pages"]
             for trial in trials
             if trial.cell == question.cell.id and trial.status == "ok"
-            for record in [trial.settings.get("proxies", {}).get("send", {})]
+            for record in [trial.settings.whole.get("proxies", {}).get("send", {})]
             if record.get("pages") and record.get("pages_referenced")
         ]
         if shares:

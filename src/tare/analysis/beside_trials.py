@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from tare.clocks import Clock
 from tare.record import Trial
 
 __all__ = ["LOAD", "STOLEN", "WAITED", "Spread", "calibrated", "machine", "spread", "stolen"]
@@ -16,7 +17,7 @@ __all__ = ["LOAD", "STOLEN", "WAITED", "Spread", "calibrated", "machine", "sprea
 LOAD = "load average over 1 min"
 STOLEN = "time stolen by the hypervisor below"
 WAITED = "time in which some task waited for "
-_CALIBRATED = ("read_ns", "resolution_ns", "timer_late_ns", "null_response_ns")
+_CALIBRATED = tuple(field.name for field in fields(Clock))
 FLOOR = "floor_ns"
 _FEWEST_FOR_P95 = 20
 """Below it, the 95th percentile is the largest value."""
@@ -51,7 +52,7 @@ def spread(values: Iterable[float | None]) -> Spread | None:
 
 def stolen(trial: Trial) -> float | None:
     """What the hypervisor below took while a trial ran, as a share of one processor's time."""
-    return _share(trial, trial.machine.get("steal_ns"), 1e9)
+    return _share(trial, trial.machine.steal_ns, 1e9)
 
 
 def waited(trial: Trial, what: str) -> float | None:
@@ -60,15 +61,15 @@ def waited(trial: Trial, what: str) -> float | None:
     The clock and the kernel's counter are read one after the other: of a short trial that waited
     all the time the quotient may exceed the whole, which a share cannot.
     """
-    found = _share(trial, (trial.machine.get("pressure_us") or {}).get(what), 1e6)
+    found = _share(trial, trial.machine.pressure_us.get(what), 1e6)
     return None if found is None else min(1.0, found)
 
 
 def machine(trials: Iterable[Trial]) -> Mapping[str, Spread]:
     """What is told of the machine, by name: the load average, and shares of time."""
-    states = [trial for trial in trials if trial.machine.get("seconds")]
+    states = [trial for trial in trials if trial.machine.seconds]
     columns: dict[str, list[float | None]] = {
-        LOAD: [trial.machine.get("load_1min") for trial in states],
+        LOAD: [trial.machine.load_1min for trial in states],
         STOLEN: [stolen(trial) for trial in states],
         **{
             WAITED + what: [waited(trial, what) for trial in states]
@@ -81,24 +82,23 @@ def machine(trials: Iterable[Trial]) -> Mapping[str, Spread]:
 
 def calibrated(trials: Iterable[Trial]) -> Mapping[str, Mapping[str, Spread]]:
     """What the instrument cost on the sides `client` and `inside`, by quantity, in ns."""
-    sides: dict[str, list[Mapping[str, float | None]]] = {}
-    for trial in trials:
-        for side in ("client", "inside"):
-            if side in trial.calibration:
-                measured = {**trial.calibration[side], FLOOR: trial.calibration.get(FLOOR)}
-                sides.setdefault(side, []).append(measured)
+    known = [t.calibration for t in trials if t.calibration is not None]
+    sides = {"client": [one.client for one in known], "inside": [one.inside for one in known]}
+    floor = spread(one.floor_ns for one in known)
     return {
         side: {
-            name: one
-            for name in (*_CALIBRATED, FLOOR)
-            if (one := spread(entry.get(name) for entry in entries)) is not None
+            **{
+                name: one
+                for name in _CALIBRATED
+                if (one := spread(getattr(clock, name) for clock in clocks)) is not None
+            },
+            FLOOR: floor,
         }
-        for side, entries in sides.items()
+        for side, clocks in sides.items()
+        if floor is not None
     }
 
 
-def _share(trial: Trial, part: object, whole: float) -> float | None:
-    seconds = trial.machine.get("seconds")
-    if not isinstance(part, int | float) or not isinstance(seconds, int | float) or seconds <= 0:
-        return None
-    return part / (whole * seconds)
+def _share(trial: Trial, part: float | None, whole: float) -> float | None:
+    seconds = trial.machine.seconds
+    return None if part is None or not seconds else part / (whole * seconds)

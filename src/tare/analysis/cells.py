@@ -153,7 +153,7 @@ def view_cell(
         trend=block_trend(declared),
         modes=two_modes(declared),
         quantiles=_quantiles(members),
-        facts=next((t.facts for t in reversed(list(trials.values())) if t.facts), {}),
+        facts=next((t.facts.whole for t in reversed(list(trials.values())) if t.facts.whole), {}),
         accelerators=sessions.accelerators(cell.id),
     )
 

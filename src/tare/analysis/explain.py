@@ -362,7 +362,8 @@ def _facts(cell: Cell, against: Cell, sessions: Sessions) -> tuple[tuple[str, An
         trials = [t for t in sessions.trials_of(cell_id).values() if t.status == "ok"]
         if not trials:
             return {}
-        return {"environment": trials[-1].facts, **(trials[-1].settings if same_programs else {})}
+        settings = trials[-1].settings.whole if same_programs else {}
+        return {"environment": trials[-1].facts.whole, **settings}
 
     said = machine.unlike(last(cell.id), last(against.id))
     return (

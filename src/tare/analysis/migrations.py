@@ -27,7 +27,7 @@ def throughputs(trials: Sequence[Trial]) -> Mapping[tuple[str, float], float]:
 
     Sessions differ in when their last bin ends: a bin is told where half of them have it.
     """
-    series = [found for t in trials if (found := t.settings.get("throughput"))]
+    series = [found for t in trials if (found := t.settings.whole.get("throughput"))]
     rates: dict[tuple[str, float], list[float]] = defaultdict(list)
     for one in series:
         for guest, counted in one["rates"].items():

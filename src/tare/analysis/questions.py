@@ -131,9 +131,9 @@ def instrument_floor(*ends: tuple[Sessions, str]) -> float | None:
     floors = []
     for sessions, cell in ends:
         trials = sessions.trials_of(cell).values()
-        known = [t.calibration["floor_ns"] for t in trials if "floor_ns" in t.calibration]
+        known = [t.calibration.floor_ns for t in trials if t.calibration is not None]
         if known:
-            floors.append(float(median(known)))
+            floors.append(median(known))
     return max(floors, default=None)
 
 

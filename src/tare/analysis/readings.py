@@ -15,6 +15,8 @@ from typing import Literal
 
 from tare.accounting import ThreadTime
 from tare.analysis.beside_trials import waited
+from tare.clocks import Clock
+from tare.machine import Meanwhile
 from tare.record import Trial
 
 __all__ = ["READINGS", "Kind", "Reading"]
@@ -54,19 +56,14 @@ class Reading:
         return None
 
 
-def _machine(key: str, one: float = 1.0) -> Callable[[Trial], float | None]:
+def _machine(
+    counted: Callable[[Meanwhile], int | None], one: float = 1.0
+) -> Callable[[Trial], float | None]:
     """A counter of the machine over the trial's time; `one` is how many of it make a unit."""
 
     def value(trial: Trial) -> float | None:
-        count, seconds = trial.machine.get(key), trial.machine.get("seconds")
-        return None if count is None or not seconds else float(count) / one / seconds
-
-    return value
-
-
-def _pressure(what: str) -> Callable[[Trial], float | None]:
-    def value(trial: Trial) -> float | None:
-        return waited(trial, what)
+        count, seconds = counted(trial.machine), trial.machine.seconds
+        return None if count is None or not seconds else count / one / seconds
 
     return value
 
@@ -80,28 +77,14 @@ def _threads(
         parties = [party for party in (trial.client, trial.server) if party is not None]
         found = [of(t) for party in parties for t in party.threads if t.role in roles]
         # Where a workload does not tell how long it measured, the trial's time is an upper bound.
-        seconds = trial.duration_ns / 1e9 if trial.duration_ns else trial.machine.get("seconds")
+        seconds = trial.duration_ns / 1e9 if trial.duration_ns else trial.machine.seconds
         return sum(found) / one / seconds if found and seconds else None
 
     return value
 
 
-def _kvm(trial: Trial) -> float | None:
-    count, seconds = (trial.machine.get("kvm") or {}).get("exits"), trial.machine.get("seconds")
-    return None if count is None or not seconds else float(count) / seconds
-
-
-def _clock(name: str) -> Callable[[Trial], float | None]:
-    def value(trial: Trial) -> float | None:
-        found = (trial.calibration.get("inside") or {}).get(name)
-        return None if found is None else float(found)
-
-    return value
-
-
-def _frequency(trial: Trial) -> float | None:
-    found = trial.machine.get("frequency_mhz")
-    return None if not found else float(found)
+def _clock(of: Callable[[Clock], float]) -> Callable[[Trial], float | None]:
+    return lambda trial: None if trial.calibration is None else of(trial.calibration.inside)
 
 
 def _huge(trial: Trial) -> float | None:
@@ -115,10 +98,10 @@ _TIME: Kind = "share of time"
 _EVENTS: Kind = "events a second"
 
 READINGS = (
-    Reading("stolen by the hypervisor below", _TIME, _machine("steal_ns", 1e9)),
-    Reading("some task waited for a processor", _TIME, _pressure("cpu"), anyones=True),
-    Reading("some task waited for memory", _TIME, _pressure("memory"), anyones=True),
-    Reading("some task waited for input or output", _TIME, _pressure("io"), anyones=True),
+    Reading("stolen by the hypervisor below", _TIME, _machine(lambda m: m.steal_ns, 1e9)),
+    Reading("some task waited for a processor", _TIME, lambda t: waited(t, "cpu"), anyones=True),
+    Reading("some task waited for memory", _TIME, lambda t: waited(t, "memory"), anyones=True),
+    Reading("some task waited for input or output", _TIME, lambda t: waited(t, "io"), anyones=True),
     Reading(
         "the measured threads were preempted",
         _EVENTS,
@@ -134,22 +117,22 @@ READINGS = (
     Reading(
         "context switches of the machine",
         _EVENTS,
-        _machine("context_switches"),
+        _machine(lambda m: m.context_switches),
         ("wake process",),
         anyones=True,
     ),
     Reading(
         "page faults of the machine",
         _EVENTS,
-        _machine("page_faults"),
+        _machine(lambda m: m.page_faults),
         ("page fault",),
         anyones=True,
     ),
-    Reading("huge pages given out", _EVENTS, _machine("huge_page_faults")),
-    Reading("interrupts", _EVENTS, _machine("interrupts")),
-    Reading("timer interrupts", _EVENTS, _machine("timer_interrupts")),
-    Reading("exits of guests to KVM", _EVENTS, _kvm),
-    Reading("frequency of the processors", "frequency", _frequency),
+    Reading("huge pages given out", _EVENTS, _machine(lambda m: m.huge_page_faults)),
+    Reading("interrupts", _EVENTS, _machine(lambda m: m.interrupts)),
+    Reading("timer interrupts", _EVENTS, _machine(lambda m: m.timer_interrupts)),
+    Reading("exits of guests to KVM", _EVENTS, _machine(lambda m: m.kvm.get("exits"))),
+    Reading("frequency of the processors", "frequency", lambda t: t.machine.frequency_mhz or None),
     Reading(
         "processors that the measured threads kept busy",
         "level",
@@ -161,6 +144,6 @@ READINGS = (
         _threads(_BELOW, lambda t: t.cpu_ns, one=1e9),
     ),
     Reading("the server's memory in huge pages, B", "level", _huge),
-    Reading("cost of reading the clock inside, ns", "level", _clock("read_ns")),
-    Reading("lateness of a timer inside, ns", "level", _clock("timer_late_ns")),
+    Reading("cost of reading the clock inside, ns", "level", _clock(lambda c: c.read_ns)),
+    Reading("lateness of a timer inside, ns", "level", _clock(lambda c: c.timer_late_ns)),
 )

@@ -23,8 +23,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
+from tare.machine import Fingerprint
 from tare.plan import Plan
 from tare.record import Trial
 from tare.workloads.mpi_io_job import Cache
@@ -62,7 +62,7 @@ class Scaling:
         return self.multiply_s / processes + calls * self.call_s + self.write_back_s
 
 
-def scaling(plan: Plan, trials: Iterable[Trial], fingerprint: Mapping[str, Any]) -> Scaling | None:
+def scaling(plan: Plan, trials: Iterable[Trial], fingerprint: Fingerprint) -> Scaling | None:
     """Fill the model in; None where the run lacks plain, or nvio on two or more nodes.
 
     Of each arm the cells with most ranks count, and of them the largest matrix, at power 2.
@@ -70,14 +70,13 @@ def scaling(plan: Plan, trials: Iterable[Trial], fingerprint: Mapping[str, Any])
     trials = tuple(trials)
     plain = _largest(plan, trials, nodes=False)
     spread = _largest(plan, trials, nodes=True)
-    usable = fingerprint.get("cpu", {}).get("usable")
-    if not plain or not spread or usable is None:
+    processors = fingerprint.cpu.usable
+    if not plain or not spread or processors is None:
         return None
     cells = {cell.id: cell for cell in plan.cells}
     n = float(cells[spread[0].cell].levels["vertices"])
     ranks = float(cells[spread[0].cell].levels["ranks"])
     grown = VERTICES / n
-    processors = len(usable) if isinstance(usable, list) else int(usable)
 
     def middle(found: Iterable[float]) -> float:
         return float(median(found))

@@ -144,9 +144,7 @@ class Sessions:
     def accelerators(self, cell: str) -> tuple[str, ...]:
         """What ran the guest's instructions in a cell's measured trials; none without a guest."""
         measured = [trial for trial in self.trials_of(cell).values() if trial.status == "ok"]
-        return tuple(
-            sorted({str(t.facts["accelerator"]) for t in measured if "accelerator" in t.facts})
-        )
+        return tuple(sorted({t.facts.accelerator for t in measured if t.facts.accelerator}))
 
     def _value(self, key: tuple[int, str], statistic: str) -> float | None:
         if key in self._found:

@@ -70,8 +70,9 @@ def refuse_if_changed(record: Record, workload: Workload, fingerprint: Mapping[s
     """
     from tare import machine  # noqa: PLC0415
 
-    differing = machine.unlike(record.fingerprint, fingerprint)
-    changed = machine.changed(record.fingerprint, fingerprint, workload.programs)
+    began = record.fingerprint.whole
+    differing = machine.unlike(began, fingerprint)
+    changed = machine.changed(began, fingerprint, workload.programs)
     # Not installed or built then, or begun by a Tare that did not look: it cannot be shown alike.
     untold = [key for key in changed if differing[key][0] is None]
     told = [key for key in changed if key not in untold]

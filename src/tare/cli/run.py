@@ -101,9 +101,10 @@ def _go_on(folder: Path, *, as_json: bool) -> None:
         _, workload = load(record.experiment_path, recorded=True)
         refuse_if_changed(record, workload, fingerprint)
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    found = machine.Fingerprint.model_validate(fingerprint)
     for record in records.values():
         with record.writing() as writer:
-            writer.append_resumption(Resumption(resumed=now, fingerprint=fingerprint))
+            writer.append_resumption(Resumption(resumed=now, fingerprint=found))
     _measure(folder, programs, as_json=as_json)
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tare.errors import UsageError
 from tare.placement import Placement
+from tare.told import Told
 
 if TYPE_CHECKING:
     from tare.accounting import Account
@@ -86,6 +87,14 @@ class ServerProcess(AbstractContextManager["ServerProcess"], Protocol):
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask it to end (SIGTERM) and return its last JSON line; kill it after the timeout."""
         ...
+
+
+class Facts(Told):
+    """What the report must name of an environment, and what is read of it."""
+
+    accelerator: str | None = None
+    """What runs a guest's instructions: kvm or tcg; None where there is no guest."""
+    accelerator_reason: str | None = None
 
 
 class Inside(Protocol):

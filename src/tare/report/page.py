@@ -130,10 +130,9 @@ def when(analysis: Analysis) -> str:
 
 
 def _machine(analysis: Analysis) -> str:
-    cpu = analysis.fingerprint.get("cpu")
-    model = cpu.get("model") if isinstance(cpu, Mapping) else None
-    system = analysis.fingerprint.get("system")
-    return ", ".join(str(part) for part in (model, system) if part) or "machine not recorded"
+    found = analysis.fingerprint
+    known = [part for part in (found.cpu.model, found.system) if part]
+    return ", ".join(known) or "machine not recorded"
 
 
 def reading(analysis: Analysis) -> str:
@@ -211,7 +210,7 @@ def _tables(analysis: Analysis, names: Names) -> dict[str, Table | None]:
 
 def _identity(analysis: Analysis) -> list[tuple[str, str]]:
     """The lines of the fingerprint that a reader asks for first."""
-    return [(key, value) for key, value in _flat(analysis.fingerprint) if key in _FIRST]
+    return [(key, value) for key, value in _flat(analysis.fingerprint.whole) if key in _FIRST]
 
 
 _FIRST = {
@@ -221,7 +220,7 @@ _FIRST = {
 
 
 def _fingerprints(analysis: Analysis, names: Names) -> list[tuple[str, list[tuple[str, str]]]]:
-    found = [("The whole fingerprint", _flat(analysis.fingerprint))]
+    found = [("The whole fingerprint", _flat(analysis.fingerprint.whole))]
     for moment, differing in analysis.resumptions.items():
         changes = [(key, f"{then} -> {now}") for key, (then, now) in differing.items()]
         heading = f"Resumed {moment[:16].replace('T', ' ')} UTC: what differed from the beginning"
@@ -234,8 +233,8 @@ def _fingerprints(analysis: Analysis, names: Names) -> list[tuple[str, list[tupl
     for trial in analysis.trials:
         series = names.place(analysis.view(trial.cell).cell).series
         heading = f"{series}: settings of both ends"
-        if trial.status == "ok" and trial.settings and heading not in seen:
-            seen[heading] = _flat(trial.settings)
+        if trial.status == "ok" and trial.settings.whole and heading not in seen:
+            seen[heading] = _flat(trial.settings.whole)
     return found + list(seen.items())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
 
@@ -164,9 +164,8 @@ def busy(analysis: Analysis) -> list[str]:
     """Whether the machine had other work to do, as its load and its hypervisor tell."""
     beside, found = machine(analysis.trials), []
     load = beside.get(LOAD)
-    cpu = analysis.fingerprint.get("cpu")
-    processors = cpu.get("usable") if isinstance(cpu, Mapping) else None
-    if load and isinstance(processors, int) and load.median > _BUSY * processors:
+    processors = analysis.fingerprint.cpu.usable
+    if load and processors and load.median > _BUSY * processors:
         found.append(
             "The machine was busy with other work: its load average was"
             f" {load.median:.3g} in the median of the trials, on {processors} processors. Intervals"
