@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from claims import Claim, Result, Workshop
 from claims.shipped import run_shipped
 from tare import predict
-from tare.predict import Checked, Foretold
+from tare.predict import Checked, Predicted
 from tare.record import Record
 from tare.stats.bounds import Kept
 from tare.stats.forecast import Score
@@ -25,7 +25,7 @@ def judge(start: Record, truth: Record) -> Result:
 
     Each environment is foretold by a model that has never seen it, in any placement.
     """
-    foretold = predict.foretell(start, predict.shipped(), used=False)
+    foretold = predict.predict(start, predict.shipped(), used=False)
     chosen = [
         p
         for p in foretold.predictions
@@ -52,7 +52,7 @@ def judge(start: Record, truth: Record) -> Result:
 
 
 def _data(
-    checked: list[Checked], foretold: Foretold, ours: Score, simple: Score
+    checked: list[Checked], foretold: Predicted, ours: Score, simple: Score
 ) -> dict[str, object]:
     return {
         "model": vars(ours),

@@ -79,11 +79,11 @@ def test_a_product_is_judged_by_its_planes(
     assert "exact with cells of 1, 2, 8 bytes" in found.figure
 
 
-def outcome(verdict: str, foretold_s: float, plain_s: float, cached_s: float) -> Outcome:
+def outcome(verdict: str, predicted_s: float, plain_s: float, cached_s: float) -> Outcome:
     """A workload whose runs take a second beside its I/O."""
     times = {
         name: {"low": value * 0.9, "median": value, "high": value * 1.1}
-        for name, value in (("cached_seconds", 1 + foretold_s), ("cached_io_seconds", foretold_s))
+        for name, value in (("cached_seconds", 1 + predicted_s), ("cached_io_seconds", predicted_s))
     }
     return Outcome(
         "write",
@@ -97,7 +97,7 @@ def outcome(verdict: str, foretold_s: float, plain_s: float, cached_s: float) ->
     ("outcomes", "holds"),
     [
         ([outcome("use", 1.1, 6.0, 1.0)], True),
-        ([outcome("use", 1.5, 6.0, 1.0)], False),  # foretold half as long again
+        ([outcome("use", 1.5, 6.0, 1.0)], False),  # predicted half as long again
         ([outcome("makes no difference", 1.0, 6.0, 1.0)], False),  # the wrong advice
         ([outcome("do not use", 6.0, 1.0, 6.0)], True),
         (

@@ -261,8 +261,8 @@ def test_a_check_scores_both_models(tmp_path):
     text = EXPERIMENT.replace("exclude:\n  - {environment: uml, transport: cyclonedds}\n", "")
     recipe = records.Recipe(blocks=2, requests=200, truth_us=truth_us)
     truth = records.make(tmp_path / "truth", recipe, text)
-    foretold = predict.foretell(record, CALIBRATION)
-    checked = predict.check([p for p in foretold.predictions if p.statistic == "p50"], truth)
+    predicted = predict.predict(record, CALIBRATION)
+    checked = predict.check([p for p in predicted.predictions if p.statistic == "p50"], truth)
     ours, simple = predict.scores(checked)
     assert (ours.n, simple.n) == (1, 1)
     assert ours.covered is not None
@@ -342,12 +342,12 @@ def test_the_calibration_that_ships_holds_where_each_environment_is_left_out():
     assert ours.covered >= 0.85
 
 
-def test_the_claim_is_judged_on_every_dds_that_was_foretold(tmp_path):
+def test_the_claim_is_judged_on_every_dds_that_was_predicted(tmp_path):
     text = EXPERIMENT.replace("exclude:\n  - {environment: uml, transport: cyclonedds}\n", "")
     recipe = records.Recipe(blocks=2, requests=200, truth_us=lambda cell: 3 * truth_us(cell))
     truth = records.make(tmp_path / "truth", recipe, text)
     result = prediction.judge(start(tmp_path / "r"), truth)
     assert "of 1 DDS medians" in result.figure
     assert result.data["model"]["n"] == 1
-    # Foretold as ten times native, measured as thirty.
+    # Predicted as ten times native, measured as thirty.
     assert not result.holds

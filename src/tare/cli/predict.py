@@ -13,7 +13,7 @@ from tare.cli.arguments import FLAG, Json, Result
 from tare.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from tare.predict import Checked, Foretold, Prediction
+    from tare.predict import Checked, Predicted, Prediction
 
 
 def predict(
@@ -25,7 +25,7 @@ def predict(
     check: Annotated[
         Path | None,
         typer.Option(
-            help="A result that measured the same responses: foretell each environment as if the"
+            help="A result that measured the same responses: predict each environment as if the"
             " model had never seen it, and show how far that misses."
         ),
     ] = None,
@@ -37,7 +37,7 @@ def predict(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Foretell responses in environments where UDP and the overhead vector alone were measured.
+    """Predict responses in environments where UDP and the overhead vector alone were measured.
 
     RESULT is that of experiments/predict.yaml, or of an experiment like it: every transport on the
     host, UDP in each environment, and `causes`. Where it lacks ground to stand on, it says so.
@@ -54,10 +54,10 @@ def predict(
     start = Record(result)
     truth = None if check is None else Record(check)
     made = predicting.calibrate(predicting.targets(start)[0], truth) if record and truth else None
-    foretold = predicting.foretell(start, made or predicting.shipped(), used=truth is None)
+    found = predicting.predict(start, made or predicting.shipped(), used=truth is None)
     chosen = [
         p
-        for p in foretold.predictions
+        for p in found.predictions
         if p.statistic == statistic and environment in (None, p.target.environment)
     ]
     checked = predicting.check(chosen, truth) if truth and chosen else []
@@ -71,7 +71,7 @@ def predict(
         printing.show_json([_as_json(p) for p in chosen])
     elif chosen:
         _show(chosen)
-    _show_refusals(foretold, environment)
+    _show_refusals(found, environment)
     if not chosen:
         raise typer.Exit(Exit.FAILED)
 
@@ -125,9 +125,9 @@ def _show_checked(checked: list[Checked], *, as_json: bool) -> None:
         )
 
 
-def _show_refusals(foretold: Foretold, environment: str | None) -> None:
+def _show_refusals(found: Predicted, environment: str | None) -> None:
     grouped: dict[tuple[str, str, str], list[str]] = {}
-    for refusal in foretold.refusals:
+    for refusal in found.refusals:
         if environment in (None, refusal.environment):
             key = (refusal.environment, refusal.why, refusal.remedy)
             grouped.setdefault(key, []).append(_levels(refusal.levels))

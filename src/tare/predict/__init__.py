@@ -1,4 +1,4 @@
-"""Foretells what a response would take in an environment where it was never run.
+"""Predicts what a response would take in an environment where it was never run.
 
 From a result that holds native responses with their operations counted, and of each environment
 the floor transport and the overhead vector (experiments/predict.yaml). `model.py` states the model,
@@ -16,8 +16,8 @@ from tare.predict.ground import STATISTICS, Refusal, Target, targets
 from tare.record import Record
 
 __all__ = [  # noqa: RUF022 (in order of importance)
-    "foretell",
-    "Foretold",
+    "predict",
+    "Predicted",
     "Prediction",
     "Refusal",
     "check",
@@ -34,21 +34,21 @@ __all__ = [  # noqa: RUF022 (in order of importance)
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """All that a result lets foretell."""
+class Predicted:
+    """All that a result lets one predict."""
 
     predictions: tuple[Prediction, ...]
     refusals: tuple[Refusal, ...]
 
 
-def foretell(record: Record, calibration: Calibration, *, used: bool = True) -> Foretold:
-    """Foretell every response that was measured on the host, in every environment of a result.
+def predict(record: Record, calibration: Calibration, *, used: bool = True) -> Predicted:
+    """Predict every response that was measured on the host, in every environment of a result.
 
     Args:
         record: a result as experiments/predict.yaml gives it.
         calibration: what the model is fitted on.
         used: whether what the calibration knows of the same environment may be used; without, each
-            environment is foretold as if it had never been seen, however unlike the others it is,
+            environment is predicted as if it had never been seen, however unlike the others it is,
             for checking.
 
     Raises:
@@ -67,7 +67,7 @@ def foretell(record: Record, calibration: Calibration, *, used: bool = True) -> 
         for target in found
         for statistic in STATISTICS
     ]
-    return Foretold(
+    return Predicted(
         tuple(a for a in answers if isinstance(a, Prediction)),
         (*refused, *_once(a for a in answers if isinstance(a, Refusal))),
     )

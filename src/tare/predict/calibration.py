@@ -44,7 +44,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A response foretold."""
+    """A predicted response."""
 
     target: Target
     statistic: str
@@ -69,12 +69,12 @@ class Calibration:
     def predict(
         self, target: Target, statistic: str, *, however_unlike: bool = False
     ) -> Prediction | Refusal:
-        """Foretell a response, or say why not.
+        """Predict a response, or say why not.
 
         Args:
             target: the response.
             statistic: one of those that were calibrated.
-            however_unlike: foretell it in an environment unlike all that are known, too.
+            however_unlike: predict it in an environment unlike all that are known, too.
         """
         refused = self._refusal(target, statistic, however_unlike=however_unlike)
         if refused is not None:
@@ -187,12 +187,12 @@ def keep(calibration: Calibration) -> None:
     """Make a calibration the one that ships, whole or not at all.
 
     Raises:
-        UsageError: it knows too few environments to foretell anything.
+        UsageError: it knows too few environments to predict anything.
         TareError: it cannot be written.
     """
     if (known := len(calibration.environments)) < _FEWEST:
         raise UsageError(
-            f"these results make a calibration of {known} environments, and one that foretells"
+            f"these results make a calibration of {known} environments, and one that predicts"
             f" anything needs {_FEWEST}: the one that ships stays as it is",
             "run predict.yaml and prediction-check.yaml with the same levels in more environments",
         )

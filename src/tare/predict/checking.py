@@ -64,7 +64,7 @@ def check(predictions: Iterable[Prediction], truth: Record) -> list[Checked]:
     ]
     if not found:
         raise UsageError(
-            f"{truth.folder} measured none of the responses that were foretold",
+            f"{truth.folder} measured none of the responses that were predicted",
             "run the same levels in both, as predict.yaml and prediction-check.yaml do",
         )
     return found

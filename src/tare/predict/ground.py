@@ -64,7 +64,7 @@ def key_of(environment: str, levels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
-    """Everything that a result lets foretell, and what it does not.
+    """Everything that a result lets one predict, and what it does not.
 
     Raises:
         UsageError: the result holds no request-reply, or nothing was measured on the host.
@@ -147,7 +147,7 @@ class _Reader:
             if cell.levels.get(name, level) != level:
                 return (
                     f"{name} is {cell.levels[name]}: requests then wait for each other, which no"
-                    " sum of costs foretells",
+                    " sum of costs predicts",
                     f"measure with {name}: {level}",
                 )
         floors = {where: self.floors(where, cell) for where in (HOST, environment)}

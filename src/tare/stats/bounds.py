@@ -21,7 +21,7 @@ from tare.stats.interval import Interval
 __all__ = ["LOOKS", "Bound", "Kept", "all_kept", "look_blocks", "look_confidence"]
 
 POWER = 0.8
-"""Chance with which what is foretold here comes true."""
+"""Chance with which what is said here comes true."""
 _MOST_BLOCKS = 10_000
 LOOKS = 4
 """Times that a figure to which blocks are added is judged at most, the first time included."""
