@@ -37,7 +37,7 @@ def _check(workshop: Workshop) -> Result:
     require_sshd(workshop.programs)
     found: dict[str, Any] = {}
     absent: dict[str, str] = {}
-    for name in (*environments.NAMES, environments.FAR):
+    for name in environments.by_name():
         here = environments.by_name()[name].availability()
         if not here.available:
             absent[name] = here.detail

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from claims import Claim, Result, Workshop
 from claims.shipped import run_shipped
-from tare import predict
+from tare import predict, transports
 from tare.predict import Checked, Predicted
 from tare.record import Record
 from tare.stats.bounds import Kept
@@ -16,7 +16,6 @@ from tare.stats.forecast import Score
 _MEDIAN_ERROR = 0.35
 _WITHIN_TWO = 0.90
 _COVERED = 0.85
-_DDS = ("cyclonedds", "fastdds", "connext")
 _LEFT_OUT = ("container",)
 
 
@@ -30,7 +29,7 @@ def judge(start: Record, truth: Record) -> Result:
         p
         for p in foretold.predictions
         if p.statistic == "p50"
-        and p.target.levels.get("transport") in _DDS
+        and transports.is_dds(p.target.levels.get("transport"))
         and p.target.environment not in _LEFT_OUT
     ]
     checked = predict.check(chosen, truth)

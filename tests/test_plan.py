@@ -39,6 +39,15 @@ def small(extra: str = "blocks: {min: 8, max: 9}") -> experiment.Experiment:
     )
 
 
+def without(made, factor, absent):
+    """A plan without some levels of a factor, each with why."""
+    gone = [
+        cuts.Absent(level, why, frozenset(c.id for c in made.cells if c.levels[factor] == level))
+        for level, why in absent.items()
+    ]
+    return cuts.without(made, gone)
+
+
 def test_factors_that_do_not_apply_collapse_so_that_paper_a_has_66_cells():
     made = plan.make(paper(), WORKLOAD, seed=1)
     assert sum(cell.replica == 1 for cell in made.cells) == 66
@@ -186,7 +195,7 @@ def test_a_budget_never_cuts_below_what_gives_a_verdict():
 
 def test_an_absent_environment_is_left_out_and_named():
     made = plan.make(paper(), WORKLOAD, seed=1)
-    left = cuts.leave_out(made, "environment", {"qemu": "qemu-system-x86_64 is not installed"})
+    left = without(made, "environment", {"qemu": "qemu-system-x86_64 is not installed"})
     assert not any(c.levels["environment"] == "qemu" for c in left.cells)
     assert all(v.plot["environment"] != "qemu" for block in left.blocks for v in block)
     assert left.cuts == ("without qemu: qemu-system-x86_64 is not installed",)
@@ -195,7 +204,7 @@ def test_an_absent_environment_is_left_out_and_named():
 def test_a_plan_that_has_lost_everything_to_compare_is_refused():
     made = plan.make(paper(), WORKLOAD, seed=1)
     with pytest.raises(UnavailableError, match="nothing is left to compare here: without qemu: a"):
-        cuts.leave_out(made, "environment", {"qemu": "absent", "container": "absent too"})
+        without(made, "environment", {"qemu": "absent", "container": "absent too"})
 
 
 def test_a_plan_survives_being_written_down():
@@ -205,7 +214,7 @@ def test_a_plan_survives_being_written_down():
 
 def test_a_transport_that_is_not_built_is_left_out_of_every_visit():
     made = plan.make(paper(), WORKLOAD, seed=1)
-    left = cuts.leave_out(made, "transport", {"fastdds": "not built"})
+    left = without(made, "transport", {"fastdds": "not built"})
     gone = {c.id for c in made.cells if c.levels["transport"] == "fastdds"}
     assert gone
     assert not gone & {cell for block in left.blocks for visit in block for cell in visit.cells}
@@ -214,7 +223,7 @@ def test_a_transport_that_is_not_built_is_left_out_of_every_visit():
 
 
 def test_what_was_left_out_is_still_said_after_a_budget_cut():
-    left = cuts.leave_out(plan.make(paper(), WORKLOAD, seed=1), "environment", {"qemu": "absent"})
+    left = without(plan.make(paper(), WORKLOAD, seed=1), "environment", {"qemu": "absent"})
     cut = cuts.fit(left, WORKLOAD, left.seconds(WORKLOAD) * 0.9)
     assert cut.cuts[0] == "without qemu: absent"
     assert len(cut.cuts) > 1

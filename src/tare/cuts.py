@@ -5,7 +5,7 @@ Whatever is taken away is said in the plan (`Plan.cuts`). Pure, as the plan is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from tare.stats.family import family_resolvable
 if TYPE_CHECKING:
     from tare.workloads import Workload
 
-__all__ = ["Absent", "fit", "leave_out", "without", "without_causes"]
+__all__ = ["Absent", "fit", "without", "without_causes"]
 
 
 def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
@@ -72,23 +72,6 @@ class Absent:
     """What they have in common, such as a level."""
     why: str
     cells: frozenset[str]
-
-
-def leave_out(plan: Plan, factor: str, absent: Mapping[str, str]) -> Plan:
-    """Go on without levels that cannot be had here, saying so; see `without`.
-
-    Args:
-        plan: the whole.
-        factor: such as transport.
-        absent: level -> why.
-    """
-    return without(
-        plan,
-        [
-            Absent(level, why, frozenset(c.id for c in plan.cells if c.levels.get(factor) == level))
-            for level, why in absent.items()
-        ],
-    )
 
 
 def without(plan: Plan, absent: Sequence[Absent]) -> Plan:

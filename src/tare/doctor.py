@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tare import causes, environments, filesystems
+from tare import causes, environments, filesystems, transports
 from tare.command import missing_packages
 from tare.errors import UnavailableError
 from tare.packages import PROGRAMS
 
 _BUILD = "build it: `make build`"
-_TRANSPORTS = {
-    "icmp": _BUILD,
-    "udp": _BUILD,
-    "tcp": _BUILD,
-    "cyclonedds": "install cyclonedds-dev, then `make build`",
-    "fastdds": "install libfastdds-dev (Debian 12: libfastrtps-dev), libfastcdr-dev and fastddsgen,"
-    " then `make build`",
-    "zeromq": "install libzmq3-dev, then `make build`",
-    "connext": "RTI Connext needs your own installation and licence: configure with"
-    " `cmake -S . -B build -DRTI_CONNEXT_DIR=/path/to/rti_connext_dds-X.Y.Z`, set"
-    " RTI_LICENSE_FILE, then `make build`",
-}
 
 
 @dataclass(frozen=True)
@@ -78,28 +66,6 @@ def examine(programs: Path) -> list[Finding]:
         *_file_systems(),
         *_remedies(programs),
     ]
-
-
-def missing_transports(programs: Path, wanted: Iterable[str]) -> dict[str, str]:
-    """Name the transports that were not built, with the reason.
-
-    Raises:
-        UnavailableError: none of them was.
-    """
-    wanted = set(wanted)
-    missing = {
-        name: f"not built; {_TRANSPORTS.get(name, _BUILD)}"
-        for name in sorted(wanted)
-        if not os.access(_program_of(programs, name), os.X_OK)
-    }
-    if missing and len(missing) == len(wanted):
-        shown = "; ".join(f"{name}: {why}" for name, why in missing.items())
-        raise UnavailableError(f"no transport of this experiment can run here: {shown}")
-    return missing
-
-
-def _program_of(programs: Path, transport: str) -> Path:
-    return programs / "echo" / f"echo-{transport}"
 
 
 def _root() -> Finding:
@@ -166,8 +132,8 @@ def _counting() -> Finding:
 
 def _transports(programs: Path) -> list[Finding]:
     return [
-        _built(f"transport {name}", _program_of(programs, name), remedy)
-        for name, remedy in _TRANSPORTS.items()
+        _built(f"transport {row.name}", programs / row.program, row.remedy)
+        for row in transports.by_name().values()
     ]
 
 

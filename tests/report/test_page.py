@@ -10,7 +10,7 @@ import pytest
 import rich
 
 import records
-from tare import analysis, report
+from tare import analysis, report, transports
 from tare.errors import TareError
 from tare.record import Resumption
 from tare.report import remarks, wording
@@ -128,7 +128,7 @@ def test_hostile_text_stays_text(tmp_path):
 
 
 def test_text_in_figures_is_escaped_too(found, monkeypatch):
-    monkeypatch.setattr(wording, "TRANSPORTS", {"udp": HOSTILE})
+    monkeypatch.setattr(transports, "ROWS", [transports.Transport("udp", HOSTILE)])
     page = without_library(report.render(found))
     assert "<script>alert" not in page
     assert "<img" not in page

@@ -24,7 +24,7 @@ from tare.workloads.stressors import Class, Stressing
 
 pytestmark = [pytest.mark.system, needs_root]
 
-ENVIRONMENTS = ("native", "container", "gvisor", "uml", "qemu", "ssh", "ssh/container")
+ENVIRONMENTS = (*environments.by_name(), "ssh/container")
 CACHE = platformdirs.user_cache_path("tare")
 ASKED = {
     "cpu": {"class": "integer"},
@@ -33,7 +33,11 @@ ASKED = {
     "network": {"to": "remote", "mode": "concurrent"},
     "overhead": {},
 }
-WITHOUT_DISK = ("gvisor", "ssh", "ssh/container")
+
+
+def has_disk(name: str) -> bool:
+    """Whether an environment, where it is here, has a device to be measured."""
+    return "disk" not in environments.by_name()[name.partition("/")[0]].availability().cannot
 
 
 @contextmanager
@@ -88,13 +92,13 @@ def test_each_workload_measures_what_it_declares(
     name: str, tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = replace(tidy_site, cache=CACHE)
-    plot = {} if name in WITHOUT_DISK else {"device": "raw"}
+    plot = {"device": "raw"} if has_disk(name) else {}
     if name != "native":
         for stressing in (CPU, MEMORY):
             monkeypatch.setattr(stressing, "_classes", shortened(stressing))
     with entered(name, site, tmp_path, monkeypatch, **plot) as (level, inside):
         for workload in ASKED:
-            if workload == "disk" and name in WITHOUT_DISK:
+            if workload == "disk" and not has_disk(name):
                 asked = environments.for_plot({"environment": level, "device": "raw"})
                 assert "device" in asked.availability().detail
                 with pytest.raises(TrialError, match="no block device"):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tare import environments, transports
 from tare.analysis.budgets import Budget
 from tare.analysis.cells import CellView
 from tare.analysis.questions import Question
@@ -16,10 +17,7 @@ from tare.stats import Interval, paired_ratio
 
 __all__ = ["Beside", "Ours", "beside_paper_a"]
 
-_GUESTS = frozenset({"qemu", "uml", "gvisor", "ssh"})
-"""Environments with a kernel of their own: what the paper means by virtualised."""
 _T = TypeVar("_T")
-_MIDDLEWARE = frozenset({"cyclonedds", "fastdds", "connext"})
 _DEADLINES_NS = {"10ms": 10e6, "100ms": 100e6}
 
 
@@ -83,7 +81,7 @@ def beside_paper_a(
             "all that the guest adds to the same stack on the host, over the mean response in the"
             " guest (virtualisation and interaction)",
             _each(
-                [q for q in effects if q.cell.levels.get("transport") in _MIDDLEWARE],
+                [q for q in effects if transports.is_dds(q.cell.levels.get("transport"))],
                 _cell_of,
                 lambda q: q.others["mean"].ratio,
                 lambda r: 100 * (1 - 1 / r),
@@ -107,7 +105,8 @@ def beside_paper_a(
 
 
 def _virtualised(cell: Cell) -> bool:
-    return cell.levels.get("environment") in _GUESTS
+    """Whether it has a kernel of its own: what the paper means by it."""
+    return environments.row(cell.levels.get("environment", "native")).own_kernel
 
 
 def _cell_of(question: Question) -> Cell:
@@ -148,7 +147,7 @@ def _levels(views: Iterable[CellView]) -> tuple[Ours, ...]:
     found = []
     for view in views:
         mean = view.estimates["mean"]
-        if mean.value is not None and view.cell.levels.get("transport") in _MIDDLEWARE:
+        if mean.value is not None and transports.is_dds(view.cell.levels.get("transport")):
             low, high = (None if end is None else end / 1e3 for end in (mean.low, mean.high))
             found.append(Ours(view.cell, mean.value / 1e3, low, high))
     return tuple(found)

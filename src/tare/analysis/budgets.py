@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tare import transports
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.experiment import Experiment
@@ -15,8 +16,6 @@ __all__ = ["Budget", "split_by_contrast"]
 
 STATISTIC = "mean"
 """Means of layers add; medians do not."""
-_WITHOUT_SERVER = frozenset({"icmp", "null"})
-"""Transports that no server process answers: nothing stands above the floor that could be split."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ def split_by_contrast(experiment: Experiment, plan: Plan, sessions: Sessions) ->
     for cell in cells:
         if _has(cell, base) or _has(cell, floor):
             continue
-        if cell.levels.get("transport") in _WITHOUT_SERVER:
-            continue
+        if not transports.served(cell.levels.get("transport")):
+            continue  # nothing stands above the floor that could be split
         base_middleware = _sibling(cells, cell, base)
         env_floor = _sibling(cells, cell, floor)
         base_floor = _sibling(cells, cell, {**base, **floor})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tare import units
+from tare import transports, units
 from tare.accounting import Role
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
@@ -19,8 +19,6 @@ from tare.stats.unit_costs import Explanation, Operation, explain
 __all__ = ["CellCauses", "Counted", "causes_for", "operations_of"]
 
 Counts = Mapping[str, float]
-_WITHOUT_SERVER = frozenset({"icmp", "null"})
-"""Transports that no server process answers: what a server would do is not done, and not absent."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,8 @@ def operations_of(cell: Cell, sessions: Sessions, counted: Sequence[CauseSession
     trials = sessions.trials_of(cell.id)
     if len(usable) < 2 or not any(t.status == "ok" for t in trials.values()):
         return Counted((), ())
-    of = _Measured(usable, answered=cell.levels.get("transport") not in _WITHOUT_SERVER)
+    # Where none answers, what a server would do is not done, and not absent.
+    of = _Measured(usable, answered=transports.served(cell.levels.get("transport")))
     in_guest = any("tap hop" in c.unit_costs_ns for c in usable)
     (_in_guest if in_guest else _on_host)(of)
     by_block = [trials.get(block) for block in sessions.blocks]

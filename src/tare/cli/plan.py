@@ -114,15 +114,12 @@ def lay_out(
     Raises:
         TareError: nothing of it can run here, where it must.
     """
-    from tare import cuts, preflight  # noqa: PLC0415
     from tare import plan as planning  # noqa: PLC0415
-    from tare.doctor import missing_transports  # noqa: PLC0415
+    from tare import preflight  # noqa: PLC0415
 
     plan = planning.make(experiment, workload, seed)
     try:
         plan = preflight.possible(plan, workload, paths.build(), connect=must_run)
-        transports = {c.levels["transport"] for c in plan.cells if "transport" in c.levels}
-        plan = cuts.leave_out(plan, "transport", missing_transports(paths.build(), transports))
     except TareError as error:
         if must_run:
             raise

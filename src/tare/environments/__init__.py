@@ -1,4 +1,4 @@
-"""Where a workload's server runs: one file an environment, one small protocol.
+"""Where a workload's server runs: one file an environment, which it offers as `ENVIRONMENT`.
 
 Every environment runs the same native binaries behind the same bridge, so that only the layer
 differs. The client always stays on the host, in the client's namespace (`hosts.py`).
@@ -15,13 +15,15 @@ Leaving is a context manager's exit: nothing stays behind, whatever fails inside
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tare import discovery
 from tare.errors import UsageError
 from tare.placement import Placement
 from tare.told import Told
@@ -52,6 +54,39 @@ class Availability:
     """What it can be asked for: a subset of `CAPABILITIES`."""
     cannot: Mapping[str, str] = field(default_factory=dict)
     """For what it cannot be asked for: the reason, and what to do instead."""
+
+
+def for_root(detail: str, cannot: Mapping[str, str] | None = None) -> Availability:
+    """What is there, for a user who is root; with every capability that is not said to be lacking.
+
+    Args:
+        detail, cannot: as `Availability` has them.
+    """
+    if os.geteuid() != 0:
+        return Availability(False, f"{detail}, but this user is not root", "run as root")
+    cannot = cannot or {}
+    return Availability(True, detail, can=frozenset(CAPABILITIES) - set(cannot), cannot=cannot)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What plans and reports know of an environment.
+
+    Attributes:
+        heading: what a table calls it, such as "QEMU guest".
+        phrase: where it is, such as "in the QEMU guest".
+        own_kernel: whether a kernel of its own runs its programs, beside or below the host's.
+        setup_s: expected duration of entering it and calibrating in it.
+        session_s, request_s: what a session of request and reply costs there, and each request. All
+            three are for the plan's estimate; a progress bar corrects itself by what it sees.
+    """
+
+    heading: str
+    phrase: str
+    own_kernel: bool = False
+    setup_s: float = 5.0
+    session_s: float = 5.0
+    request_s: float = 1e-3
 
 
 @dataclass(frozen=True)
@@ -139,6 +174,8 @@ class Environment(Protocol):
 class Kind(Environment, Protocol):
     """An environment that can be asked for by a level of the factor `environment`."""
 
+    row: Row
+
     def with_options(self, plot: Mapping[str, str]) -> Environment:
         """The one that a plot's canonical levels ask for; its own options where they are silent.
 
@@ -147,20 +184,6 @@ class Kind(Environment, Protocol):
         ...
 
 
-NAMES = ("native", "container", "gvisor", "uml", "qemu")
-"""Every environment of this version that is on this machine, the cheapest first."""
-
-PORT = 7400
-"""Where a server in an environment listens, for the client to reach it."""
-
-DOMAINS: Mapping[str, int] = {"cyclonedds": 11, "fastdds": 12, "connext": 13}
-"""DDS domain of each implementation: on one domain they match each other and spoil both."""
-
-PORTS = (PORT, *(7400 + 250 * domain + 10 + n for domain in DOMAINS.values() for n in (0, 1)))
-"""All that a client may have to reach: that, and the two UDP ports of the first participant of each
-domain (DDS Interoperability Wire Protocol 2.5, section 9.6.2.4), for an environment that must pass
-ports on one by one."""
-
 FAR = "ssh"
 """The kind that is not: its level goes on with which machine, as `ssh user@host:port`, and with
 what on it, as `ssh user@host:port/container`."""
@@ -168,18 +191,24 @@ what on it, as `ssh user@host:port/container`."""
 
 @cache
 def by_name() -> Mapping[str, Kind]:
-    """Every environment of this version."""
-    from tare.environments.container import Container  # noqa: PLC0415 - they import this module
-    from tare.environments.gvisor import Gvisor  # noqa: PLC0415
-    from tare.environments.native import Native  # noqa: PLC0415
-    from tare.environments.qemu import Qemu  # noqa: PLC0415
-    from tare.environments.ssh import Ssh  # noqa: PLC0415
-    from tare.environments.uml import Uml  # noqa: PLC0415
+    """Every environment of this version, the cheapest first."""
+    found: list[Kind] = [*discovery.offered(__name__, "ENVIRONMENT")]
+    found.sort(key=lambda kind: (kind.row.setup_s, kind.name))
+    return {kind.name: kind for kind in found}
 
-    found: tuple[Kind, ...] = (
-        Native(), Container(), Gvisor(), Uml(), Qemu(), Ssh(),
-    )  # fmt: skip
-    return {environment.name: environment for environment in found}
+
+def names() -> tuple[str, ...]:
+    """Every environment that is on this machine, the cheapest first."""
+    return tuple(name for name in by_name() if name != FAR)
+
+
+def row(level: str) -> Row:
+    """What is known of where a canonical level is; of none of this version, what it is called."""
+    kind, _, which = level.partition(" ")
+    if kind not in by_name():
+        return Row(level, f"in {level}")
+    found = by_name()[kind].row
+    return replace(found, heading=level, phrase=f"in {level}") if which else found
 
 
 def level(written: object) -> str:
@@ -190,12 +219,12 @@ def level(written: object) -> str:
     """
     words = str(written).split()
     if words[:1] == [FAR]:
-        from tare.environments.ssh import Ssh  # noqa: PLC0415 - as above
+        from tare.environments.ssh import Ssh  # noqa: PLC0415 - it imports this module
 
         return f"{FAR} {Ssh.parse(' '.join(words[1:]))}"
-    if written not in NAMES:
+    if written not in names():
         raise UsageError(
-            f"{written!r} is not one of {', '.join(NAMES)}, nor `{FAR} user@host:port`"
+            f"{written!r} is not one of {', '.join(names())}, nor `{FAR} user@host:port`"
         )
     return str(written)
 
@@ -229,12 +258,3 @@ def is_guest_of_qemu(level: str) -> bool:
     """Whether what a QEMU guest is made of means something for a canonical level."""
     place = level.partition(" from ")[0]
     return place == "qemu" or (place.startswith(FAR) and place.endswith("/qemu"))
-
-
-_SETUP_S = {"native": 0.3, "container": 0.9, "gvisor": 2.0, "uml": 4.0, "qemu": 3.5}
-_UNKNOWN_SETUP_S = 5.0
-
-
-def setup_seconds(plot: Mapping[str, str]) -> float:
-    """Expected duration of entering an environment and calibrating in it, for a plan's estimate."""
-    return _SETUP_S.get(plot.get("environment", "native"), _UNKNOWN_SETUP_S)

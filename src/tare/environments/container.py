@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import platform
 import secrets
 import time
@@ -22,13 +21,21 @@ from typing import Any
 
 from tare import process
 from tare.command import Command
-from tare.environments import CAPABILITIES, Availability, Inside, Site, oci, scratch_disk
+from tare.environments import (
+    Availability,
+    Inside,
+    Row,
+    Site,
+    for_root,
+    oci,
+    scratch_disk,
+)
 from tare.environments.on_host import OnHostServer, real_time, resolved
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError
 from tare.process import ProcessError
 
-__all__ = ["Container"]
+__all__ = ["ENVIRONMENT", "Container"]
 
 _TIMEOUT_S = 30.0
 _REAL_TIME_PATIENCE_S = 60.0
@@ -48,6 +55,9 @@ class Container:
 
     device: Device | None = None
     name = "container"
+    row = Row(
+        "Container (runc)", "in the container (runc)", setup_s=0.9, session_s=0.3, request_s=60e-6
+    )
 
     def with_options(self, plot: Mapping[str, str]) -> Container:
         """With the device that a plot asks for."""
@@ -58,12 +68,9 @@ class Container:
         version = _runc_version()
         if version is None:
             return Availability(False, "runc is not installed", "apt-get install runc")
-        if os.geteuid() != 0:
-            return Availability(False, f"{version}, but this user is not root", "run as root")
         if self.device == "nfs":
             return scratch_disk.NO_NFS
-        can = frozenset(CAPABILITIES)
-        return Availability(True, version, can=can)
+        return for_root(version)
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
@@ -85,6 +92,9 @@ class Container:
                 raise TrialError(what, "make room") from error
             stack.enter_context(_started(name, bundle, state, site.scratch / "logs"))
             yield _InsideContainer(site, name, bundle, state, disk)
+
+
+ENVIRONMENT = Container()
 
 
 class _InsideContainer:

@@ -1,10 +1,10 @@
 """A guest of QEMU on another machine: its QEMU, and the kernel and image that guests have here.
 
 The guest has the far machine's own address, by QEMU's user network: no bridge, tap or route of ours
-is made on a machine that is not ours, and no privileges are needed there. What comes to one of
-`PORTS` is handed on to the guest; whatever else (ICMP too) the far machine answers by itself. That
-network is part of what is measured, and the result names it. QEMU's standard input and output are
-the guest agent's line. Nobody ends it but the keeper of the folder (`far/folder.py`).
+is made on a machine that is not ours, and no privileges are needed there. What comes to one of the
+transports' ports is handed on to the guest; whatever else (ICMP too) the far machine answers by
+itself. That network is part of what is measured, and the result names it. QEMU's standard input and
+output are the guest agent's line. Nobody ends it but the keeper of the folder (`far/folder.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from tare import transports
 from tare.accounting import Account
 from tare.command import PATH
-from tare.environments import PORTS, Inside, Site
+from tare.environments import Inside, Site
 from tare.environments.in_guest import InsideGuest
 from tare.environments.on_far import ASK_TIMEOUT_S, InsideFar, far_account
 from tare.environments.qemu import Programs, Qemu, role
@@ -203,7 +204,7 @@ class _Guest:
             address = self._connection.address
             forward = [
                 f"hostfwd_add net {kind}:{address}:{port}-{address}:{port}"
-                for port in PORTS
+                for port in transports.ports()
                 for kind in ("udp", "tcp")
             ]
             for line, answer in zip(forward, self._told(forward), strict=True):

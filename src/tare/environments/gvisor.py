@@ -27,7 +27,7 @@ import platformdirs
 from tare import accounting, process
 from tare.accounting import Account
 from tare.command import PATH, Command, start_time
-from tare.environments import Availability, Inside, Site, oci
+from tare.environments import Availability, Inside, Row, Site, for_root, oci
 from tare.environments.on_host import resolved
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
@@ -35,7 +35,7 @@ from tare.guests.cache import workspace
 from tare.hosts import OwnHost
 from tare.stepwise import Stepwise
 
-__all__ = ["Gvisor"]
+__all__ = ["ENVIRONMENT", "Gvisor"]
 
 _MODULE = "gvisor.dev/gvisor/runsc"
 _VERSION = "v0.0.0-20260905035102-160fafc42237"
@@ -65,6 +65,7 @@ class Gvisor:
 
     device: Device | None = None
     name = "gvisor"
+    row = Row("gVisor", "in gVisor", own_kernel=True, setup_s=2.0, session_s=0.8, request_s=800e-6)
 
     def with_options(self, plot: Mapping[str, str]) -> Gvisor:
         """With the device that a plot asks for."""
@@ -81,12 +82,9 @@ class Gvisor:
                 "install Go from https://go.dev/dl/ into /usr/local/go",
             )
         detail = f"runsc {_VERSION}, systrap" if found else "runsc is built at the first start"
-        if os.geteuid() != 0:
-            return Availability(False, f"{detail}, but this user is not root", "run as root")
         if self.device is not None:
             return Availability(False, _NO_DISK)
-        can = frozenset({"network", "pinning", "accounting"})
-        return Availability(True, detail, can=can, cannot={"disk": _NO_DISK})
+        return for_root(detail, cannot={"disk": _NO_DISK})
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
@@ -109,6 +107,9 @@ class Gvisor:
                 raise TrialError(what, "make room") from error
             sandbox = stack.enter_context(_Sandbox(runsc, name, bundle, site))
             yield _InsideGvisor(site, sandbox, host)
+
+
+ENVIRONMENT = Gvisor()
 
 
 class _Sandbox(Stepwise):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +11,19 @@ from typing import Any
 
 from tare import process
 from tare.command import Command
-from tare.environments import CAPABILITIES, Availability, Inside, ServerProcess, Site, scratch_disk
+from tare.environments import (
+    Availability,
+    Inside,
+    Row,
+    ServerProcess,
+    Site,
+    for_root,
+    scratch_disk,
+)
 from tare.environments.on_host import OnHostServer, real_time, resolved
 from tare.environments.scratch_disk import Device, Disk, device_of
 
-__all__ = ["InsideWithMore", "Native"]
+__all__ = ["ENVIRONMENT", "InsideWithMore", "Native"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Native:
 
     device: Device | None = None
     name = "native"
+    row = Row("Host", "on the host", setup_s=0.3, session_s=0.25, request_s=60e-6)
 
     def with_options(self, plot: Mapping[str, str]) -> Native:
         """With the device that a plot asks for."""
@@ -36,19 +44,18 @@ class Native:
 
     def availability(self) -> Availability:
         """Tell whether this user can make the namespaces that every environment needs."""
-        kernel = f"Linux {platform.release()}"
-        if os.geteuid() != 0:
-            return Availability(False, f"{kernel}, but this user is not root", "run as root")
         if self.device == "nfs":
             return scratch_disk.NO_NFS
-        can = frozenset(CAPABILITIES)
-        return Availability(True, kernel, can=can)
+        return for_root(f"Linux {platform.release()}")
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
         """Enter the server's namespace; there is nothing to set up."""
         with scratch_disk.on_host(site, self.device) as disk:
             yield _InsideNative(site, disk)
+
+
+ENVIRONMENT = Native()
 
 
 class _InsideNative:

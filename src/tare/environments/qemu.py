@@ -17,7 +17,15 @@ from typing import Any, Literal, cast
 from tare import units
 from tare.accounting import Role
 from tare.command import missing_packages
-from tare.environments import CAPABILITIES, Availability, Inside, Site, nfs, scratch_disk
+from tare.environments import (
+    Availability,
+    Inside,
+    Row,
+    Site,
+    for_root,
+    nfs,
+    scratch_disk,
+)
 from tare.environments.in_guest import InsideGuest, seen_by_host
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.environments.tools import TOOLS, named_in
@@ -29,7 +37,7 @@ from tare.guests.probe import Verdict
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
 from tare.process import ProcessError
 
-__all__ = ["Programs", "Qemu", "role"]
+__all__ = ["ENVIRONMENT", "Programs", "Qemu", "role"]
 
 _PACKAGES = {
     machine.PROGRAM: "qemu-system-x86",
@@ -70,6 +78,14 @@ class Qemu:
     memory_bytes: int = 512 << 20
     device: Device | None = None
     name = "qemu"
+    row = Row(
+        "QEMU guest",
+        "in the QEMU guest",
+        own_kernel=True,
+        setup_s=3.5,
+        session_s=0.5,
+        request_s=500e-6,
+    )
 
     def with_options(self, plot: Mapping[str, str]) -> Qemu:
         """The guest that a plot asks for."""
@@ -91,10 +107,7 @@ class Qemu:
             detail = f"QEMU {machine.version()}"
         except ProcessError as error:
             return Availability(False, str(error), error.remedy)
-        if os.geteuid() != 0:
-            return Availability(False, f"{detail}, but this user is not root", "run as root")
-        can = frozenset(CAPABILITIES)
-        return Availability(True, f"{detail}; {self._accelerators()}", can=can)
+        return for_root(f"{detail}; {self._accelerators()}")
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
@@ -156,6 +169,9 @@ class Qemu:
                 "leave the choice to Tare (auto), which then takes TCG and says so",
             )
         return verdict
+
+
+ENVIRONMENT = Qemu()
 
 
 class Programs:

@@ -18,7 +18,15 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from tare.command import PATH
-from tare.environments import Availability, Inside, Site, far_container, far_guest
+from tare.environments import (
+    CAPABILITIES,
+    Availability,
+    Inside,
+    Row,
+    Site,
+    far_container,
+    far_guest,
+)
 from tare.environments.on_far import ASK_TIMEOUT_S, InsideFar
 from tare.environments.qemu import Qemu
 from tare.environments.scratch_disk import Device, device_of
@@ -28,7 +36,7 @@ from tare.guests.machine import PROGRAM
 if TYPE_CHECKING:
     from tare.far import Target
 
-__all__ = ["Holding", "Ssh"]
+__all__ = ["ENVIRONMENT", "Holding", "Ssh"]
 
 Holding = Literal["container", "qemu"]
 """What the far machine may hold."""
@@ -56,6 +64,7 @@ class Ssh:
     guest: Qemu = field(default_factory=Qemu)
     device: Device | None = None
     name = "ssh"
+    row = Row("Remote machine", "on the remote machine")
 
     @staticmethod
     def parse(text: str) -> Ssh:
@@ -101,7 +110,7 @@ class Ssh:
             made_of = self.guest.availability()
             if not made_of.available:
                 return made_of
-        can = frozenset({"network", "pinning", "accounting"})
+        can = frozenset(CAPABILITIES) - {"disk"}
         detail = f"asyncssh {metadata.version('asyncssh')}; keys only, hosts by known_hosts"
         remedy = None
         if self.target is None:
@@ -152,3 +161,6 @@ class Ssh:
                 inside = InsideFar(site, connection, folder)
             inside.check_priority()
             yield inside
+
+
+ENVIRONMENT = Ssh()

@@ -8,7 +8,6 @@ serial line that is a socket of ours.
 
 from __future__ import annotations
 
-import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ import platformdirs
 from tare import process
 from tare.accounting import Role
 from tare.command import Command, missing_packages
-from tare.environments import CAPABILITIES, Availability, Inside, Site, scratch_disk
+from tare.environments import Availability, Inside, Row, Site, for_root, scratch_disk
 from tare.environments.in_guest import InsideGuest, seen_by_host
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError
@@ -36,7 +35,7 @@ from tare.hosts import PREFIX_LENGTH, Tap
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
 
-__all__ = ["Uml"]
+__all__ = ["ENVIRONMENT", "Uml"]
 
 _PACKAGES = {
     "linux.uml": "user-mode-linux",
@@ -64,6 +63,14 @@ class Uml:
     memory_bytes: int = 512 << 20
     device: Device | None = None
     name = "uml"
+    row = Row(
+        "User-Mode Linux",
+        "in User-Mode Linux",
+        own_kernel=True,
+        setup_s=4.0,
+        session_s=0.8,
+        request_s=400e-6,
+    )
 
     def with_options(self, plot: Mapping[str, str]) -> Uml:
         """With the device that a plot asks for."""
@@ -77,14 +84,15 @@ class Uml:
             detail = f"User-Mode Linux {_kernel()}"
         except ProcessError as error:
             return Availability(False, str(error), error.remedy)
-        if os.geteuid() != 0:
-            return Availability(False, f"{detail}, but this user is not root", "run as root")
+        found = for_root(detail)
+        if not found.available:
+            return found
         if trouble := _trouble():
             return Availability(False, f"{detail}, but {trouble[0]}", trouble[1])
         if self.device not in (None, "raw"):
             why = f"User-Mode Linux offers no {self.device} device"
             return Availability(False, why, "ask for `device: raw` in it")
-        return Availability(True, detail, can=frozenset(CAPABILITIES))
+        return found
 
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
@@ -122,6 +130,9 @@ class Uml:
             "clocksource": clock.decode(errors="replace").strip(),
             "network": "vector device on a tap, without offloads on the wire",
         }
+
+
+ENVIRONMENT = Uml()
 
 
 class _Guest(Stepwise):

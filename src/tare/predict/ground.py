@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from tare import experiment as experiments
+from tare import transports
 from tare.analysis.accounts import account_for
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
@@ -90,7 +91,8 @@ def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
         if environment == HOST:
             continue
         for cell in native:
-            if cell.levels.get("transport") in (FLOOR, "icmp", "null"):
+            transport = cell.levels.get("transport")
+            if transport == FLOOR or not transports.served(transport):
                 continue
             levels = {k: v for k, v in cell.levels.items() if k != "environment"}
             if not reader.floors(environment, cell) and reader.elsewhere(environment, cell):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tare import environments, transports
 from tare.analysis import Analysis, Question
 from tare.analysis.cells import CellView
 from tare.cell import Cell
@@ -13,7 +14,6 @@ from tare.report import numbers
 from tare.report.numbers import SPACE, Value
 from tare.stats import Interval, Verdict
 from tare.workloads import Statistic, Unit
-from tare.workloads.request_reply import TRANSPORTS
 
 __all__ = [
     "Names",
@@ -29,14 +29,6 @@ __all__ = [
     "statistic_name",
 ]
 
-_ENVIRONMENTS = {
-    "native": ("Host", "on the host"),
-    "container": ("Container (runc)", "in the container (runc)"),
-    "gvisor": ("gVisor", "in gVisor"),
-    "uml": ("User-Mode Linux", "in User-Mode Linux"),
-    "qemu": ("QEMU guest", "in the QEMU guest"),
-    "ssh": ("Remote machine", "on the remote machine"),
-}
 _STATISTICS = {
     "p50": "median (p50)",
     "mean": "mean",
@@ -121,9 +113,8 @@ class Names:
             undisturbed = self._main == "interference" and level == "none"
             phrase = shown if undisturbed else f"with {shown}"
             return shown, _PHRASES.get((self._main, level), phrase)
-        heading, phrase = _ENVIRONMENTS.get(level, (level, f"in {level}"))
-        mark = self._mark(cell)
-        return heading + mark, phrase + mark
+        row, mark = environments.row(level), self._mark(cell)
+        return row.heading + mark, row.phrase + mark
 
     def here(self, cell: Cell) -> str:
         """Where it was measured, with a space before it; empty where the subject says so."""
@@ -191,8 +182,8 @@ _PHRASES: Mapping[tuple[str, str], str] = {
 """Factor and level, where "with" and the level say it badly."""
 
 _LEVELS: Mapping[str, Callable[[str], str]] = {
-    "environment": lambda level: _ENVIRONMENTS.get(level, (level, level))[0],
-    "transport": lambda level: TRANSPORTS.get(level, level),
+    "environment": lambda level: environments.row(level).heading,
+    "transport": transports.words,
     "payload": str,
     "server_work": lambda level: f"{level} work",
     "reception": str,

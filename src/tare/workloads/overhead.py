@@ -94,7 +94,7 @@ class Overhead(rows.InEnvironment):
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:  # noqa: ARG002
         """Expected duration of a trial: the probes, and one more setting up."""
-        return 2.0 + environments.setup_seconds(cell.levels)
+        return 2.0 + environments.row(cell.levels["environment"]).setup_s
 
     def measure(
         self,

@@ -11,8 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import accounting, environments, process, units
-from tare.environments import DOMAINS, PORT
+from tare import accounting, environments, process, transports, units
 from tare.errors import TareError, TrialError, UsageError
 from tare.interference import Interference
 from tare.workloads import (
@@ -30,24 +29,10 @@ from tare.workloads import (
 if TYPE_CHECKING:
     from tare.cell import Cell
     from tare.environments import Inside, ServerProcess, Site
-
-TRANSPORTS: Mapping[str, str] = {
-    "icmp": "ICMP echo",
-    "udp": "UDP",
-    "tcp": "TCP",
-    "cyclonedds": "Cyclone DDS",
-    "fastdds": "Fast DDS",
-    "zeromq": "ZeroMQ",
-    "connext": "RTI Connext",
-    "null": "no transport",
-}
-"""Level -> its name in words."""
+    from tare.transports import Transport
 
 # What the programs take (echo/).
 _MOST_BYTES = 1 << 26
-_MOST_IN_A_PACKET = 65_483
-"""Bytes of an array in one IPv4 packet: below the headers of IP, of UDP or ICMP, and of echo."""
-_PACKETS = ("icmp", "udp")
 _MOST_CLIENTS = 1024
 _MOST_REQUESTS = 1 << 31
 _FASTEST = 1e6
@@ -78,7 +63,7 @@ _FACTORS = (
     rows.environment("Where the server runs"),
     choice(
         "transport",
-        tuple(TRANSPORTS),
+        tuple(transports.by_name()),
         "udp",
         "What carries request and reply.",
     ),
@@ -126,13 +111,6 @@ _SETTINGS = (
     rows.duration("timeout", "1 s", "An unanswered request is lost after this.", "1 s", least=1),
 )
 
-# What a trial costs beside its requests, and what a request costs, in seconds: only for the plan's
-# estimate. The progress bar corrects itself by what it sees.
-_SESSION_S = {"native": 0.25, "container": 0.3, "gvisor": 0.8, "uml": 0.8, "qemu": 0.5}
-_REQUEST_S = {"native": 60e-6, "container": 60e-6, "gvisor": 800e-6, "uml": 400e-6, "qemu": 500e-6}
-_UNKNOWN_SESSION_S = 5.0
-_UNKNOWN_REQUEST_S = 1e-3
-
 
 class RequestReply(rows.InEnvironment):
     """The workload `request-reply`."""
@@ -151,14 +129,15 @@ class RequestReply(rows.InEnvironment):
 
     def subject(self, cell: Cell) -> str:
         """A response, and what carries it."""
-        return f"A response through {TRANSPORTS[cell.levels['transport']]}"
+        return f"A response through {_transport(cell.levels).words}"
 
     def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
         """Leave out what a transport does not know: only a DDS has reception modes."""
         names = set(super().applicable(levels))
-        if levels["transport"] not in DOMAINS:
+        transport = _transport(levels)
+        if transport.domain is None:
             names.discard("reception")
-        if levels["transport"] == "icmp":  # answered in the kernel: nobody works
+        if transport.answered_by == "kernel":  # nobody works
             names.discard("server_work")
         return frozenset(names)
 
@@ -166,24 +145,25 @@ class RequestReply(rows.InEnvironment):
         self, levels: Mapping[str, str], asked: Mapping[str, Sequence[str]]
     ) -> tuple[str, str] | None:
         """What a packet cannot carry; and work that no server does, beside others that do it."""
-        transport = levels["transport"]
-        if transport in _PACKETS and units.size(levels["payload"]) > _MOST_IN_A_PACKET:
+        row = _transport(levels)
+        if units.size(levels["payload"]) > row.most_bytes:
             return (
                 "payload",
-                f"{levels['payload']!r} is more than {TRANSPORTS[transport]} carries in one packet:"
-                f" give at most {_MOST_IN_A_PACKET} B, or exclude it with transport {transport}",
+                f"{levels['payload']!r} is more than {row.words} carries in one packet:"
+                f" give at most {row.most_bytes} B, or exclude it with transport {row.name}",
             )
-        work = asked["server_work"]
-        if transport == "icmp" and units.exact_duration(0) not in work:
+        if row.answered_by == "kernel" and units.exact_duration(0) not in asked["server_work"]:
             return (
                 "server_work",
-                f"{levels['server_work']!r} would be left out with transport icmp, which the kernel"
-                " answers: exclude it there, or add '0 us'",
+                f"{levels['server_work']!r} would be left out with transport {row.name}, which the"
+                " kernel answers: exclude it there, or add '0 us'",
             )
         return None
 
     def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
-        """What disturbs."""
+        """What carries, and what disturbs."""
+        if remedy := _transport(levels).missing(programs):
+            return f"not built; {remedy}"
         disturbs = Interference.parse(levels["interference"])
         if environments.is_far(levels["environment"]) and str(disturbs).startswith("host network"):
             return (
@@ -199,14 +179,14 @@ class RequestReply(rows.InEnvironment):
 
     def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
         """Expected duration of a trial."""
-        environment = cell.levels["environment"]
+        row = environments.row(cell.levels["environment"])
         work = units.duration(cell.levels.get("server_work", "0 us")) / 1e9
-        each = _REQUEST_S.get(environment, _UNKNOWN_REQUEST_S) + work
+        each = row.request_s + work
         rate = _parse_mode(cell.levels["mode"])
         if rate is not None:
             each = max(each, 1 / rate)
         requests = int(session["requests"]) + int(session["warmup"])
-        return _SESSION_S.get(environment, _UNKNOWN_SESSION_S) + requests * each
+        return row.session_s + requests * each
 
     def measure(
         self,
@@ -284,8 +264,8 @@ def _check(counters: Mapping[str, int], transport: str) -> None:
         raise TrialError(f"nothing came back over {transport}: {lost} requests lost")
 
 
-def _program(transport: str) -> str:
-    return f"echo/echo-{transport}"
+def _transport(levels: Mapping[str, str]) -> Transport:
+    return transports.by_name()[levels["transport"]]
 
 
 def _serve(
@@ -293,20 +273,20 @@ def _serve(
 ) -> ServerProcess | None:
     """Start the server, unless the client answers itself.
 
-    ICMP is answered by the kernel: its server looks on, so that the layer below it is accounted for
-    as it is with every other transport.
+    Where the kernel answers, its server looks on, so that the layer below it is accounted for as it
+    is with every other transport.
     """
-    transport = levels["transport"]
-    if transport == "null":
+    transport = _transport(levels)
+    if transport.answered_by == "client":
         return None
-    argv = [_program(transport), "serve"]
-    if transport in DOMAINS:
+    argv = [transport.program, "serve"]
+    if transport.domain is not None:
         argv += _dds(levels, inside.interface, site.hosts.client_address)
     else:
         argv += ["--bind", inside.address]
-    if transport not in (*DOMAINS, "icmp"):
-        argv += ["--port", str(PORT)]
-    if transport != "icmp":
+    if transport.has_port:
+        argv += ["--port", str(transports.PORT)]
+    if transport.answered_by == "server":
         argv += ["--work-ns", str(units.duration(levels["server_work"]))]
     return stack.enter_context(inside.start(argv))
 
@@ -314,16 +294,16 @@ def _serve(
 def _ask(
     levels: Mapping[str, str], session: Mapping[str, Any], site: Site, inside: Inside, raw: Path
 ) -> tuple[str, ...]:
-    transport = levels["transport"]
-    argv = [str(site.programs / _program(transport)), "ask"]
-    if transport in DOMAINS:
+    transport = _transport(levels)
+    argv = [str(site.programs / transport.program), "ask"]
+    if transport.domain is not None:
         argv += _dds(levels, site.hosts.client_address, inside.address)
-    elif transport == "icmp":
-        argv += ["--peer", inside.address]
-    elif transport == "null":
+    elif transport.answered_by == "client":
         argv += ["--work-ns", str(units.duration(levels["server_work"]))]
     else:
-        argv += ["--peer", inside.address, "--port", str(PORT)]
+        argv += ["--peer", inside.address]
+    if transport.has_port:
+        argv += ["--port", str(transports.PORT)]
     rate = _parse_mode(levels["mode"])
     argv += ["--mode", "closed"] if rate is None else ["--mode", "open", "--rate", str(rate)]
     argv += [
@@ -340,7 +320,7 @@ def _ask(
 
 def _dds(levels: Mapping[str, str], interface: str, peer: str) -> list[str]:
     return [
-        "--domain", str(DOMAINS[levels["transport"]]),
+        "--domain", str(_transport(levels).domain),
         "--interface", interface,
         "--peer", peer,
         "--reception", levels["reception"],

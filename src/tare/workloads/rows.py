@@ -91,14 +91,19 @@ def count(name: str, default: str, help: str, *, most: int, least: int = 1) -> F
 
 def environment(what: str) -> Factor:
     """The factor `environment`; `what` says what of the workload is in it."""
+    names = environments.names()
     return Factor(
         "environment",
         environments.level,
         str,
         "native",
-        f"{what}: {', '.join(environments.NAMES)}, or on another machine by `ssh user@host:port`;"
+        f"{what}: {', '.join(names)}, or on another machine by `ssh user@host:port`;"
         " with `/container` or `/qemu` behind it, in what that machine holds.",
-        examples=(*environments.NAMES, "ssh root@192.0.2.1:22", "ssh root@192.0.2.1:22/container"),
+        examples=(
+            *names,
+            "ssh root@192.0.2.1:22",
+            "ssh root@192.0.2.1:22/container",
+        ),
     )
 
 
@@ -218,7 +223,7 @@ class InEnvironment:
 
     def setup_seconds(self, plot: Mapping[str, str]) -> float:
         """Expected duration of setting an environment up, with its calibration."""
-        return environments.setup_seconds(plot)
+        return environments.row(plot.get("environment", "native")).setup_s
 
     def environment(self, plot: Mapping[str, str]) -> Environment:
         """The environment that a plot names, with its options."""
