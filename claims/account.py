@@ -21,8 +21,8 @@ _MISSING = Interval(None, None, None, 0.95, Method.T, 0)
 def _check(workshop: Workshop) -> Result:
     with TemporaryDirectory(prefix="tare-claim-") as folder:
         found = run_shipped(workshop, "budget.yaml", Path(folder))
-    closures = {a.cell.id: a.closing.closure for a in found.accounts if a.closing}
-    shares = {c.cell.id: c.explanation.share for c in found.causes}
+    closures = {a.cell.id: a.shares.together.share for a in found.threads if a.shares}
+    shares = {c.cell.id: c.shares.together.share for c in found.operations}
     cells = [cell.id for cell in found.plan.cells if cell.replica == 1]
     bounds = [
         Bound(
@@ -41,14 +41,12 @@ def _check(workshop: Workshop) -> Result:
         "closure": {cell: shown(value) for cell, value in closures.items()},
         "explained": {
             c.cell.id: {
-                "share": shown(c.explanation.share),
+                "share": shown(c.shares.together.share),
                 "inflation": c.inflation,
                 "absent": c.absent,
-                "lines": {
-                    line.name: [line.unit_cost_ns, line.count] for line in c.explanation.lines
-                },
+                "lines": {cost.name: [cost.unit_cost_ns, cost.count] for cost in c.shares.parts},
             }
-            for c in found.causes
+            for c in found.operations
         },
     }
     return conclude(bounds, figure, data)

@@ -142,7 +142,7 @@ def _tracers() -> list[str]:
 
 
 def _inflation(workshop: Workshop, folder: Path) -> dict[str, float]:
-    found = analysis.analyse(run_text(workshop, _TRACED, folder / "traced")).causes
+    found = analysis.analyse(run_text(workshop, _TRACED, folder / "traced")).operations
     return {c.cell.id: c.inflation for c in found if c.inflation is not None}
 
 

@@ -14,7 +14,7 @@ import records
 from tare import analysis
 from tare.accounting import Account, ThreadTime
 from tare.analysis import sessions
-from tare.analysis.accounts import WAITED
+from tare.analysis.threads import WAITED
 from tare.errors import TareError, UsageError
 from tare.record import Record
 from tare.stats import Verdict
@@ -78,22 +78,22 @@ def test_lost_requests_are_counted_and_have_no_response_time(found):
 
 
 def test_the_parts_of_a_budget_add_up(found):
-    for budget in found.budgets:
-        parts = sum(part.time.estimate for part in budget.split.parts)
-        assert parts == pytest.approx(budget.split.total.estimate)
+    for budget in found.contrasts:
+        parts = sum(part.amount.estimate for part in budget.shares.parts)
+        assert parts == pytest.approx(budget.shares.whole.estimate)
 
 
 def test_nothing_is_split_that_no_server_answered(found):
-    assert {budget.cell.levels["transport"] for budget in found.budgets} == {
+    assert {budget.cell.levels["transport"] for budget in found.contrasts} == {
         "cyclonedds",
         "fastdds",
     }
 
 
 def test_an_account_closes_without_the_guests_own_view(found):
-    account = next(a for a in found.accounts if a.cell.id == "qemu/udp")
-    assert account.closing.closure.estimate == pytest.approx(0.95, abs=0.001)
-    assert account.guest["on CPU"].value > 0
+    account = next(a for a in found.threads if a.cell.id == "qemu/udp")
+    assert account.shares.together.share.estimate == pytest.approx(0.95, abs=0.001)
+    assert account.guest_ns.value > 0
 
 
 def test_a_wait_that_the_account_itself_fills_is_not_counted_twice(tmp_path):
@@ -108,8 +108,8 @@ def test_a_wait_that_the_account_itself_fills_is_not_counted_twice(tmp_path):
             changed = {"client": Account((threads[0],)), "server": Account((threads[1],))}
             with record.writing() as writer:
                 writer.append(trial.model_copy(update=changed))
-        account = analysis.analyse(record).accounts[0]
-        return {line.name: line.time.estimate for line in account.closing.lines}[WAITED]
+        account = analysis.analyse(record).threads[0]
+        return {line.name: line.amount.estimate for line in account.shares.parts}[WAITED]
 
     assert with_waits(client_wait=0, server_wait=500_000) == 0
     assert with_waits(client_wait=0, server_wait=700_000) == (700_000 - 500_000) / 100
@@ -119,7 +119,7 @@ def test_several_requests_at_a_time_need_not_close(tmp_path):
     text = SMALL.replace("transport: [udp, cyclonedds]", "clients: [1, 4]")
     text = text.replace("floor: {transport: udp}\n", "")
     record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), text)
-    closes = {a.cell.levels["clients"]: a.closes for a in analysis.analyse(record).accounts}
+    closes = {a.cell.levels["clients"]: a.closes for a in analysis.analyse(record).threads}
     assert closes == {"1": True, "4": False}
 
 
@@ -148,7 +148,7 @@ floor: {transport: udp}
 blocks: {min: 8, max: 8}
 """
     record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=50), text)
-    assert analysis.analyse(record).budgets == ()
+    assert analysis.analyse(record).contrasts == ()
 
 
 def test_a_percentile_that_some_session_cannot_resolve_is_not_printed(tmp_path):

@@ -48,7 +48,7 @@ def test_explain_says_what_makes_up_the_effect(result):
 
 def test_explain_gives_machines_the_same(result):
     said = json.loads(tare("explain", result, "qemu/udp", "native/udp", "--json").stdout)
-    assert said["accounts"]["parts"][0]["name"] == "vcpu on CPU"
+    assert said["threads"]["parts"][0]["name"] == "vcpu on CPU"
     assert said["explained"] is True
 
 

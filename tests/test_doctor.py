@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tare import causes, command, doctor, environments
+from tare import command, doctor, environments, operations
 from tare.environments import CAPABILITIES
 
 
@@ -54,7 +54,7 @@ def test_what_counts_operations_is_looked_for_with_its_package(
         return next(f for f in doctor.examine(tmp_path) if f.name == "operations counted")
 
     assert finding().available
-    monkeypatch.setattr(causes, "PATH", str(tmp_path))
+    monkeypatch.setattr(operations, "PATH", str(tmp_path))
     assert (finding().detail, finding().remedy) == (
         "not installed: linux-perf",
         "apt-get install linux-perf",

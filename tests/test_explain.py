@@ -7,7 +7,7 @@ import pytest
 import records
 from tare import analysis
 from tare.accounting import Account, ThreadTime
-from tare.analysis.explain import explain
+from tare.analysis.difference import explain
 from tare.environments import Facts
 from tare.errors import UsageError
 from tare.machine import Meanwhile
@@ -80,7 +80,7 @@ def found(record):
 
 
 def test_the_party_that_takes_longer_stands_first_with_all_of_the_effect(found):
-    first = found.accounts.parts[0]
+    first = found.threads.parts[0]
     assert first.name == "server on CPU"
     assert first.share.estimate == pytest.approx(1.0, abs=0.1)
     assert found.explained
@@ -89,9 +89,9 @@ def test_the_party_that_takes_longer_stands_first_with_all_of_the_effect(found):
 def test_the_operation_that_costs_more_is_named_with_what_it_adds(found):
     first = found.operations[0]
     assert first.name == "send, server"
-    assert first.change.by_cost.estimate == pytest.approx(2_000)
-    assert first.change.by_count.estimate == 0
-    assert first.share == pytest.approx(1.0, abs=0.1)
+    assert first.by_cost.estimate == pytest.approx(2_000)
+    assert first.by_count.estimate == 0
+    assert first.share.estimate == pytest.approx(1.0, abs=0.1)
 
 
 def test_time_that_was_stolen_explains_at_most_its_share(found):

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import records
-from tare import accounting, analysis, causes, report, uprobes
+from tare import accounting, analysis, report, uprobes
+from tare import operations as counting
 from tare.accounting import Account, ThreadTime
-from tare.analysis.accounts import account_for
-from tare.analysis.causes import operations_of
-from tare.analysis.explain import explain
+from tare.analysis.difference import explain
+from tare.analysis.operations import counted_in
 from tare.analysis.sessions import Sessions
+from tare.analysis.threads import lines_of
 from tare.record import CauseSession, Record
 
 TEXT = """\
@@ -59,7 +60,7 @@ def make(folder: Path, transport: str = "udp", user_ns: int = 400) -> Record:
 
 def operations(record: Record, environment: str):
     cell = next(c for c in record.plan.cells if c.levels["environment"] == environment)
-    return operations_of(cell, Sessions(record), record.causes())
+    return counted_in(cell, Sessions(record), record.causes())
 
 
 def test_a_server_that_nobody_could_count_has_no_operations_and_that_is_said(tmp_path: Path):
@@ -107,9 +108,7 @@ def test_an_account_without_its_server_has_no_time_of_it_rather_than_none(tmp_pa
     first = next(t for t in record.trials() if t.key == (0, cell.id))
     with record.writing() as writer:
         writer.append(first.model_copy(update={"server": None}))
-    found = account_for(cell, Sessions(record))
-    assert found is not None
-    times = found.by_block["server on CPU"]
+    times = lines_of(cell, Sessions(record))["server on CPU"]
     assert times[0] is None
     assert all(time == pytest.approx(4_000.0) for time in times[1:])
 
@@ -133,11 +132,11 @@ def test_threads_of_a_far_machine_are_not_counted_among_those_of_this_one(
         def totals(self) -> dict[str, int]:
             return {}
 
-    monkeypatch.setattr(causes, "_Watch", Watch)
+    monkeypatch.setattr(counting, "_Watch", Watch)
     monkeypatch.setattr(uprobes, "clock_readings", lambda _: nullcontext())
     client = Account((ThreadTime("client", "c", os.getpid(), 0, 0, 0, 0),))
     server = Account((ThreadTime("server", "s", 1, 0, 0, 0, 0),), far=True)
     far = accounting.combined(server, Account())
-    with causes.Counter(tmp_path, None).watching(client, accounting.difference(far, far)):  # type: ignore[arg-type]
+    with counting.Counter(tmp_path, None).watching(client, accounting.difference(far, far)):  # type: ignore[arg-type]
         pass
     assert watched == {"client": [os.getpid()]}

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from needs import PROGRAMS
-from tare import causes, command, cuts, packages, plan, preflight, workloads
+from tare import command, cuts, operations, packages, plan, preflight, workloads
 from tare.errors import UnavailableError
 from tare.experiment import Experiment
 from tare.workloads.migration import arms
@@ -102,7 +102,7 @@ def test_operations_are_not_counted_where_perf_is_missing_and_that_is_said(monke
     made, echo = laid_out("request-reply", transport=["udp", "tcp"])
     made = made.model_copy(update={"causes": 3})
     assert preflight.possible(made, echo, PROGRAMS, connect=False).causes == 3
-    monkeypatch.setattr(causes, "PATH", "/nowhere")
+    monkeypatch.setattr(operations, "PATH", "/nowhere")
     left = preflight.possible(made, echo, PROGRAMS, connect=False)
     assert left.causes == 0
     assert left.cuts == (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tare import causes, environments, filesystems, transports
+from tare import environments, filesystems, operations, transports
 from tare.command import missing_packages
 from tare.errors import UnavailableError
 from tare.packages import PROGRAMS
@@ -124,7 +124,7 @@ def _workloads() -> list[Finding]:
 def _counting() -> Finding:
     """What the sessions of `causes` need, and with them `tare predict` and `tare explain`."""
     try:
-        causes.require_perf()
+        operations.require_perf()
     except UnavailableError as error:
         return Finding("operations counted", False, error.what, error.remedy)
     return Finding("operations counted", True, "perf, and the kernel's tracepoints")

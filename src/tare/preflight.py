@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tare import causes, cuts
+from tare import cuts, operations
 from tare.cuts import Absent
 from tare.environments import place
 from tare.environments.ssh import Ssh
@@ -46,7 +46,7 @@ def possible(plan: Plan, workload: Workload, programs: Path, *, connect: bool) -
     if not plan.causes:
         return plan
     try:
-        causes.require_perf()
+        operations.require_perf()
     except UnavailableError as error:
         return cuts.without_causes(plan, _sentence(error))
     return plan

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from tare.accounting import Account
+from tare.accounting import Account, ThreadTime
 from tare.clocks import Calibration
 from tare.environments import Facts
 from tare.errors import TareError, UsageError
@@ -70,9 +70,14 @@ class Trial(BaseModel):
         """Identity of a trial: its block and its cell."""
         return self.block, self.cell
 
+    @property
+    def threads(self) -> tuple[ThreadTime, ...]:
+        """Every thread that was accounted for, of both ends."""
+        return tuple(t for party in (self.client, self.server) if party for t in party.threads)
+
 
 class CauseSession(BaseModel):
-    """One line of causes.ndjson: a session in which operations were counted (causes.py)."""
+    """One line of causes.ndjson: a session in which operations were counted (operations.py)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

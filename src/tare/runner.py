@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tare import analysis, causes, clocks, leftovers, machine
+from tare import analysis, clocks, leftovers, machine, operations
 from tare.cell import Cell
 from tare.environments import Facts, Inside, Site, place
 from tare.errors import TareError, TrialError
@@ -250,10 +250,10 @@ class _Run:
         left = list(cells)
         try:
             with self._entered(visit) as (site, inside):
-                costs = causes.unit_costs(site, inside)
+                costs = operations.unit_costs(site, inside)
                 while left:
                     cell = self._plan.cell(left[0])
-                    counter = causes.Counter(site.scratch, site.leftovers)
+                    counter = operations.Counter(site.scratch, site.leftovers)
                     samples = site.scratch / "counted.parquet"
                     measured = self.workload.measure(
                         cell, self._plan.session, site, inside, samples, counter.watching

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from tare import stats
-from tare.stats.budget import contrast_budget
-from tare.stats.causes import closing_account
 from tare.stats.modes import two_modes
 from tare.stats.noise import noise_floor
-from tare.stats.unit_costs import Operation, explain
+from tare.stats.operations import Operation, costs_of
+from tare.stats.shares import by_contrast, changes_of, shares_of
 
 RNG = np.random.default_rng(26)
 A, B, C, D = RNG.lognormal(9, 0.05, (4, 9))
@@ -31,9 +30,10 @@ RESULTS = [
     stats.clustered_proportion(np.array([1, 2]), np.array([5, 6])),
     two_modes(A),
     noise_floor([RATIO, RATIO]),
-    contrast_budget(base_floor=A, env_floor=B, base_middleware=C, env_middleware=D),
-    closing_account({"client": A}, B),
-    explain([Operation("send", (1.0, 2.0), (3.0,))], A),
+    by_contrast(base_floor=A, env_floor=B, base_middleware=C, env_middleware=D),
+    shares_of({"client": A}, B),
+    changes_of({"client": (A, B)}, (C, D)),
+    costs_of([Operation("send", (1.0, 2.0), (3.0,))], A),
 ]
 
 

@@ -12,20 +12,20 @@ from typing import Any
 
 from tare import experiment as experiments
 from tare import machine, workloads
-from tare.analysis.accounts import CellAccount, account_for
 from tare.analysis.beside import Beside, beside_paper_a
 from tare.analysis.beside_paper_b import beside_paper_b
 from tare.analysis.beside_paper_c import beside_paper_c
 from tare.analysis.beside_paper_d import beside_paper_d
-from tare.analysis.budgets import Budget, split_by_contrast
-from tare.analysis.causes import CellCauses, causes_for
 from tare.analysis.cells import RESPONSE_TIMES, CellView, over_the_run, view_cell
-from tare.analysis.explain import Explained, explain_difference
+from tare.analysis.contrast import Contrast, contrasts
+from tare.analysis.difference import Difference, difference_between
 from tare.analysis.growth import Growth, growths
+from tare.analysis.operations import CellOperations, operations_of
 from tare.analysis.questions import DESCRIPTIVE, Question, above_below, ask
 from tare.analysis.questions import half_widths as _half_widths
 from tare.analysis.scaling import Scaling, scaling
 from tare.analysis.sessions import Session, Sessions, summarise_session
+from tare.analysis.threads import CellThreads, threads_of
 from tare.experiment import Experiment
 from tare.plan import Plan
 from tare.record import Record, Trial
@@ -41,10 +41,10 @@ __all__ = [  # noqa: RUF022 (in order of importance)
     "Session",
     "CellView",
     "Question",
-    "Budget",
-    "CellAccount",
-    "CellCauses",
-    "Explained",
+    "Contrast",
+    "CellThreads",
+    "CellOperations",
+    "Difference",
     "Beside",
 ]
 
@@ -74,11 +74,11 @@ class Analysis:
     pairs: tuple[Question, ...]
     """The A/A pairs."""
     noise: NoiseFloor
-    budgets: tuple[Budget, ...]
-    accounts: tuple[CellAccount, ...]
-    causes: tuple[CellCauses, ...]
-    """Cells whose operations were counted."""
-    explained: tuple[Explained, ...]
+    contrasts: tuple[Contrast, ...]
+    threads: tuple[CellThreads, ...]
+    operations: tuple[CellOperations, ...]
+    """Of cells whose operations were counted."""
+    differences: tuple[Difference, ...]
     """What differs, for every comparison of the family that was found different."""
     scaling: Scaling | None
     """The model of many processes with this run's figures; None where it lacks some."""
@@ -149,13 +149,12 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         )
         for cell in plan.cells
     )
-    budgets = split_by_contrast(experiment, plan, sessions)
+    by_contrast = contrasts(experiment, plan, sessions)
     # Accounts are of a request: without requests there is nothing to share them out among.
     asked = [c for c in plan.cells if c.replica == 1] if workload.response_times else []
-    found = (account_for(cell, sessions, confidence) for cell in asked)
-    accounts = {account.cell.id: account for account in found if account is not None}
+    threads = (threads_of(cell, sessions, confidence) for cell in asked)
     counted = record.causes()
-    explained = (causes_for(cell, sessions, counted, confidence) for cell in asked)
+    operations = (operations_of(cell, sessions, counted, confidence) for cell in asked)
     return Analysis(
         folder=record.folder,
         experiment=experiment,
@@ -171,16 +170,15 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         questions=questions,
         pairs=pairs,
         noise=noise_floor([pair.ratio for pair in pairs]),
-        budgets=budgets,
-        accounts=tuple(accounts.values()),
-        causes=tuple(cause for cause in explained if cause is not None),
-        explained=tuple(
-            explain_difference(
+        contrasts=by_contrast,
+        threads=tuple(found for found in threads if found is not None),
+        operations=tuple(found for found in operations if found is not None),
+        differences=tuple(
+            difference_between(
                 q.cell,
                 q.against,
                 sessions,
                 counted,
-                accounts,
                 (experiment.statistic, declared),
                 countable=workload.response_times,
             )
@@ -189,7 +187,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         ),
         scaling=scaling(plan, sessions.trials, fingerprint) if workload.name == "mpi-io" else None,
         growths=() if workload.response_times else growths(plan, sessions, experiment.statistic),
-        beside=_beside(workload.name, views, questions, budgets, sessions)
+        beside=_beside(workload.name, views, questions, by_contrast, sessions)
         if experiment.replays
         else (),
         paper=_PAPERS.get(workload.name, "B"),
@@ -220,13 +218,13 @@ def _beside(
     workload: str,
     views: tuple[CellView, ...],
     questions: tuple[Question, ...],
-    budgets: tuple[Budget, ...],
+    contrasts: tuple[Contrast, ...],
     sessions: Sessions,
 ) -> tuple[Beside, ...]:
     """The published figures that this workload's results stand beside."""
     match _PAPERS.get(workload):
         case "A":
-            return beside_paper_a(views, questions, budgets, sessions)
+            return beside_paper_a(views, questions, contrasts, sessions)
         case "C":
             return beside_paper_c(questions)
         case "D":

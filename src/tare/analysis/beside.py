@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tare import environments, transports
-from tare.analysis.budgets import Budget
 from tare.analysis.cells import CellView
+from tare.analysis.contrast import Contrast
 from tare.analysis.questions import Question
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
@@ -45,7 +45,7 @@ class Beside:
 def beside_paper_a(
     views: Iterable[CellView],
     questions: Iterable[Question],
-    budgets: Iterable[Budget],
+    contrasts: Iterable[Contrast],
     sessions: Sessions,
 ) -> tuple[Beside, ...]:
     """Set the figures of paper A beside this run's; those of which it measured nothing stay out."""
@@ -58,7 +58,7 @@ def beside_paper_a(
         and _virtualised(q.cell)
         and q.against.levels.get("environment") == "native"
     ]
-    splits = [b for b in budgets if _virtualised(b.cell)]
+    splits = [c for c in contrasts if _virtualised(c.cell)]
     rows = [
         Beside(
             paper.figure("virtualisation-extra"),
@@ -73,7 +73,7 @@ def beside_paper_a(
         Beside(
             paper.figure("middleware-share"),
             "what the stack adds to the floor on the host, over the mean response in the guest",
-            _each(splits, lambda b: b.cell, _middleware_share, lambda share: 100 * share),
+            _each(splits, lambda c: c.cell, _middleware_share, lambda share: 100 * share),
         ),
         # The paper's 72 % fits its own Fig. 2 so: 257 % extra is a share of 72 %.
         Beside(
@@ -113,8 +113,8 @@ def _cell_of(question: Question) -> Cell:
     return question.cell
 
 
-def _middleware_share(budget: Budget) -> Interval:
-    return next(part.share for part in budget.split.parts if part.name == "middleware")
+def _middleware_share(contrast: Contrast) -> Interval:
+    return next(part.share for part in contrast.shares.parts if part.name == "middleware")
 
 
 def _over(deadline_ns: float) -> Callable[[float], float]:

@@ -133,6 +133,11 @@ class Sessions:
         keys = ((block, cell) for block in self.blocks)
         return {key[0]: self._trial_of[key] for key in keys if key in self._trial_of}
 
+    def row(self, cell: str) -> list[Trial | None]:
+        """One trial a block, shape (blocks,); None where it was not measured."""
+        trials = self.trials_of(cell)
+        return [t if (t := trials.get(b)) and t.status == "ok" else None for b in self.blocks]
+
     def column(self, cell: str, statistic: str) -> list[float | None]:
         """One scalar a block, shape (blocks,); None where the trial is absent, or lacks it."""
         return [self._value((block, cell), statistic) for block in self.blocks]

@@ -22,14 +22,13 @@ def explain(
     """Say what differs between two cells, ordered by how much of the effect it can explain."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - so that --help is fast
 
-    from tare.analysis.explain import Explained  # noqa: PLC0415
-    from tare.analysis.explain import explain as explained  # noqa: PLC0415
+    from tare.analysis import difference  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
     from tare.report import tables, wording  # noqa: PLC0415
 
-    found = explained(Record(result), cell, against)
+    found = difference.explain(Record(result), cell, against)
     if json_:
-        said = TypeAdapter(Explained).dump_python(found, mode="json")
+        said = TypeAdapter(difference.Difference).dump_python(found, mode="json")
         printing.show_json({**said, "explained": found.explained})
         return
     ratio = wording.ratio_text(found.ratio.ratio)

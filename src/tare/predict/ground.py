@@ -12,8 +12,8 @@ from statistics import fmean, median
 
 from tare import experiment as experiments
 from tare import transports
-from tare.analysis.accounts import account_for
 from tare.analysis.sessions import Sessions
+from tare.analysis.threads import lines_of
 from tare.cell import Cell
 from tare.errors import UsageError
 from tare.predict.model import COSTS, Ground
@@ -207,15 +207,13 @@ class _Reader:
 
     def _client_share(self, cell: Cell, floor: Cell) -> float | None:
         """Share of the client in the processor time beyond the floor's; a half where none is."""
-        mine, base = account_for(cell, self._sessions), account_for(floor, self._sessions)
-        if mine is None or base is None:
-            return None
+        accounts = lines_of(cell, self._sessions), lines_of(floor, self._sessions)
         beyond = []
         for side in ("client on CPU", "server on CPU"):
             means = [
-                fmean(v for v in account.by_block.get(side, ()) if v is not None)
-                for account in (mine, base)
-                if any(v is not None for v in account.by_block.get(side, ()))
+                fmean(known)
+                for account in accounts
+                if (known := [time for time in account.get(side, ()) if time is not None])
             ]
             if len(means) < 2:
                 return None

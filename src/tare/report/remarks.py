@@ -223,13 +223,12 @@ def _refused(comparison: str) -> str:
 def _unclosed(analysis: Analysis, names: Names) -> list[str]:
     """Accounts that miss the mean response by more than a tenth."""
     return [
-        f"The account of {names.place(account.cell).full} does not close: threads explain"
-        f" {interval_text(account.closing.closure, 'share')} of the mean response."
-        for account in analysis.accounts
-        if account.closes
-        and account.closing is not None
-        and account.closing.closure.estimate is not None
-        and abs(account.closing.closure.estimate - 1.0) > 0.1
+        f"The account of {names.place(found.cell).full} does not close: threads explain"
+        f" {interval_text(closure, 'share')} of the mean response."
+        for found in analysis.threads
+        if found.closes and found.shares is not None
+        if (closure := found.shares.together.share).estimate is not None
+        and abs(closure.estimate - 1.0) > 0.1
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tare.analysis import Analysis
 from tare.report.figures.chart import Figure
-from tare.report.figures.costs import accounts, budgets, causes
+from tare.report.figures.costs import contrasts, operations, threads
 from tare.report.figures.effects import effects, paper
 from tare.report.figures.growth import growth, many_processes
 from tare.report.figures.migration import split, throughput
@@ -26,9 +26,9 @@ def draw(analysis: Analysis, names: Names) -> dict[str, Figure | None]:
         "levels": levels,
         "distributions": distributions,
         "sessions": by_block,
-        "budget": budgets,
-        "account": accounts,
-        "causes": causes,
+        "budget": contrasts,
+        "account": threads,
+        "causes": operations,
         "deadlines": deadlines,
         "split": split,
         "throughput": throughput,

@@ -1,11 +1,13 @@
-"""Where the time goes: by contrast, by who was on a processor, by operation."""
+"""Where the time goes: by contrast, by thread, by operation."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import altair as alt
 
 from tare.analysis import Analysis
-from tare.analysis.accounts import WAITED
+from tare.analysis.threads import WAITED
 from tare.report.figures.chart import (
     HEADER,
     ROWS,
@@ -20,6 +22,7 @@ from tare.report.figures.chart import (
     tips,
 )
 from tare.report.wording import Names, interval_text
+from tare.stats import Interval
 
 _PARTS = {
     "floor": "#999999",
@@ -38,38 +41,31 @@ _LINES = {
     "kernel on CPU": "#999999",
     WAITED: "#D55E00",
 }
+_INK = "#111111"
 
 
-def budgets(analysis: Analysis, names: Names) -> Figure | None:
+def contrasts(analysis: Analysis, names: Names) -> Figure | None:
     """Each response as a staircase of its parts by contrast."""
     rows: Rows = []
-    for budget in analysis.budgets:
-        place, start = names.place(budget.cell), 0.0
-        for part in budget.split.parts:
-            if part.time.estimate is None:
+    for found in analysis.contrasts:
+        place, whole, start = names.place(found.cell).full, found.shares.whole, 0.0
+        for part in found.shares.parts:
+            if part.amount.estimate is None:
                 continue
-            end = start + part.time.estimate / US
-            row = {"panel": place.full, "part": part.name, "start": start, "end": end}
-            if part.time.low is not None and part.time.high is not None:
-                row |= {"low": start + part.time.low / US, "high": start + part.time.high / US}
+            end = start + part.amount.estimate / US
             kind = "time" if part.name == "floor" else "difference"
-            row["text"] = str(interval_text(part.time, kind, like=budget.split.total.estimate))
+            row = {"panel": place, "part": part.name, "start": start, "end": end}
+            row |= _ends(part.amount, US, start)
+            row["text"] = str(interval_text(part.amount, kind, whole.estimate))
             rows.append(row)
             start = end
-        total = budget.split.total
-        row = {"panel": place.full, "part": "total", "start": 0.0, "end": start}
-        if total.low is not None and total.high is not None:
-            row |= {"low": total.low / US, "high": total.high / US}
-        row["text"] = str(interval_text(total, "time"))
-        rows.append(row)
+        row = {"panel": place, "part": "total", "start": 0.0, "end": start, **_ends(whole, US)}
+        rows.append(row | {"text": str(interval_text(whole, "time"))})
     if not rows:
         return None
+    width = WIDTH // 2 - 90
     y = alt.Y("part:N", title=None, sort=list(_PARTS))
-    x = alt.X(
-        "start:Q",
-        title="mean response",
-        axis=alt.Axis(labelExpr=TIME_LABELS, tickCount=5),
-    )
+    x = alt.X("start:Q", title="mean response", axis=alt.Axis(labelExpr=TIME_LABELS, tickCount=5))
     base = alt.Chart(ROWS)
     layers = alt.layer(
         base.mark_bar(height=13).encode(
@@ -81,19 +77,11 @@ def budgets(analysis: Analysis, names: Names) -> Figure | None:
             ),
             tooltip=tips("panel", "part", "text"),
         ),
-        base.mark_rule(strokeWidth=1.6, color="#111111").encode(x=alt.X("low:Q"), x2="high:Q", y=y),
-        base.mark_tick(thickness=1.6, size=8, color="#111111").encode(x=alt.X("low:Q"), y=y),
-        base.mark_tick(thickness=1.6, size=8, color="#111111").encode(x=alt.X("high:Q"), y=y),
-        base.mark_text(align="left", dx=6, fontSize=10.5, color="#222222").encode(
-            x=alt.value(WIDTH // 2 - 90), y=y, text="text:N"
-        ),
-    ).properties(width=WIDTH // 2 - 90, height=alt.Step(18))
-    panels = in_order(row["panel"] for row in rows)
-    chart = layers.facet(
-        facet=alt.Facet("panel:N", title=None, sort=panels, header=HEADER),
-        columns=1 if len(panels) == 1 else 2,
-        spacing={"row": 14, "column": 150},
-    ).resolve_scale(x="independent")
+        _interval(base, y),
+        base.mark_tick(thickness=1.6, size=8, color=_INK).encode(x=alt.X("low:Q"), y=y),
+        base.mark_tick(thickness=1.6, size=8, color=_INK).encode(x=alt.X("high:Q"), y=y),
+        _text(base, y, width),
+    ).properties(width=width, height=alt.Step(18))
     return compose(
         "budget",
         "Where a response goes, layer by layer",
@@ -102,29 +90,29 @@ def budgets(analysis: Analysis, names: Names) -> Figure | None:
         " environment adds to the floor. Middleware: what the stack adds on the host. Interaction:"
         " what the two add beyond their sum; it reaches left where together they cost less. Means,"
         " since means add and medians do not.",
-        chart,
+        _panels(layers, rows, 150).resolve_scale(x="independent"),
         rows,
         "Mean response split into floor, virtualisation, middleware and their interaction.",
     )
 
 
-def accounts(analysis: Analysis, names: Names) -> Figure | None:
+def threads(analysis: Analysis, names: Names) -> Figure | None:
     """Who was on a processor during a response, as shares of its mean."""
     rows: Rows = []
-    for account in analysis.accounts:
-        if account.closing is None or not account.closes:
+    for found in analysis.threads:
+        if found.shares is None or not found.closes:
             continue
-        place, end = names.place(account.cell).full, 0.0
-        for line in account.closing.lines:
-            share = line.share.estimate or 0.0
-            rows.append({"row": place, "part": line.name, "start": end, "end": end + share})
-            end += share
-        closure = account.closing.closure
-        if closure.low is not None:
+        place, end = names.place(found.cell).full, 0.0
+        for part in found.shares.parts:
+            start, end = end, end + (part.share.estimate or 0.0)
+            rows.append({"row": place, "part": part.name, "start": start, "end": end})
+        closure = found.shares.together.share
+        if closure.resolved:
             text = str(interval_text(closure, "share"))
-            rows.append({"row": place, "low": closure.low, "high": closure.high, "text": text})
+            rows.append({"row": place, **_ends(closure), "text": text})
     if not rows:
         return None
+    width = WIDTH - 130
     used = [name for name in _LINES if any(row.get("part") == name for row in rows)]
     y = alt.Y("row:N", title=None, sort=None)
     x = alt.X("start:Q", title="share of the mean response", axis=alt.Axis(format="%"))
@@ -144,16 +132,10 @@ def accounts(analysis: Analysis, names: Names) -> Figure | None:
             ),
             tooltip=tips("row", "part", "start", "end"),
         ),
-        base.transform_aggregate(rows="count()")
-        .mark_rule(color="#111111", strokeDash=[3, 3])
-        .encode(x=alt.datum(1)),
-        base.transform_filter("isValid(datum.low)")
-        .mark_rule(strokeWidth=1.8, color="#111111")
-        .encode(x=alt.X("low:Q"), x2="high:Q", y=y),
-        base.transform_filter("isValid(datum.text)")
-        .mark_text(align="left", dx=6, fontSize=10.5, color="#222222")
-        .encode(x=alt.value(WIDTH - 130), y=y, text="text:N"),
-    ).properties(width=WIDTH - 130, height=alt.Step(18))
+        _whole(base),
+        _interval(base.transform_filter("isValid(datum.low)"), y, 1.8),
+        _text(base.transform_filter("isValid(datum.text)"), y, width),
+    ).properties(width=width, height=alt.Step(18))
     return compose(
         "account",
         "Does the account close?",
@@ -167,72 +149,80 @@ def accounts(analysis: Analysis, names: Names) -> Figure | None:
     )
 
 
-def causes(analysis: Analysis, names: Names) -> Figure | None:
+def operations(analysis: Analysis, names: Names) -> Figure | None:
     """What each operation explains of a response."""
     rows: Rows = []
-    for found in analysis.causes:
-        response = found.explanation.response_ns.estimate
-        place = names.place(found.cell).full
+    for found in analysis.operations:
+        place, response = names.place(found.cell).full, found.shares.whole.estimate
         if not response:
             continue
-        for line in found.explanation.lines:
-            low, high = line.time.low, line.time.high
-            rows.append(
-                {
-                    "panel": place,
-                    "row": line.name,
-                    "kind": "operation",
-                    "value": line.share,
-                    "low": (low if low is not None else line.time.estimate or 0.0) / response,
-                    "high": (high if high is not None else line.time.estimate or 0.0) / response,
-                }
-            )
-        share = found.explanation.share
-        rows.append(
-            {
-                "panel": place,
-                "row": "all together",
-                "kind": "together",
-                "value": share.estimate,
-                "low": share.low if share.low is not None else share.estimate,
-                "high": share.high if share.high is not None else share.estimate,
-                "text": str(interval_text(share, "share")),
-            }
-        )
+        together = found.shares.together
+        for part in (*found.shares.parts, together):
+            kind = "together" if part is together else "operation"
+            row = {"panel": place, "row": part.name, "kind": kind, "value": part.share.estimate}
+            ends = _ends(together.share) if part is together else _ends(part.amount, response)
+            rows.append(row | (ends or {"low": row["value"], "high": row["value"]}))
+        rows[-1]["text"] = str(interval_text(together.share, "share"))
     if not rows:
         return None
+    width = WIDTH // 2 - 110
     colour = alt.Color(
         "kind:N", scale=scale(["operation", "together"], ["#56B4E9", "#333333"]), legend=None
     )
     y = alt.Y("row:N", title=None, sort=None)
     x = alt.X("value:Q", title="share of the mean response", axis=alt.Axis(format="%"))
-    width = WIDTH // 2 - 110
     base = alt.Chart(ROWS)
     layers = alt.layer(
         base.mark_bar(height=11).encode(
             x=x, y=y, color=colour, tooltip=tips("panel", "row", "value", "low", "high")
         ),
-        base.mark_rule(strokeWidth=1.6, color="#111111").encode(x=alt.X("low:Q"), x2="high:Q", y=y),
-        base.transform_aggregate(rows="count()")
-        .mark_rule(color="#111111", strokeDash=[3, 3])
-        .encode(x=alt.datum(1)),
-        base.transform_filter("isValid(datum.text)")
-        .mark_text(align="left", dx=6, fontSize=10.5, color="#222222")
-        .encode(x=alt.value(width), y=y, text="text:N"),
+        _interval(base, y),
+        _whole(base),
+        _text(base.transform_filter("isValid(datum.text)"), y, width),
     ).properties(width=width, height=alt.Step(15))
-    panels = in_order(row["panel"] for row in rows)
-    chart = layers.facet(
-        facet=alt.Facet("panel:N", title=None, sort=panels, header=HEADER),
-        columns=1 if len(panels) == 1 else 2,
-        spacing={"row": 14, "column": 110},
-    ).resolve_scale(y="independent")
     return compose(
         "causes",
         "What operations explain",
         "Unit cost times count of each operation, over the mean response; lines are 95 %"
         " intervals. What is missing up to the dashed line is not explained; beyond it, operations"
         " overlap.",
-        chart,
+        _panels(layers, rows, 110).resolve_scale(y="independent"),
         rows,
         "Shares of the mean response that operations explain; the numbers stand in the table.",
+    )
+
+
+def _ends(interval: Interval, divisor: float = 1.0, start: float = 0.0) -> dict[str, Any]:
+    """Where an interval's line begins and ends; nothing where there is none."""
+    if interval.low is None or interval.high is None:
+        return {}
+    return {"low": start + interval.low / divisor, "high": start + interval.high / divisor}
+
+
+def _interval(base: Any, y: alt.Y, stroke: float = 1.6) -> Any:
+    return base.mark_rule(strokeWidth=stroke, color=_INK).encode(x=alt.X("low:Q"), x2="high:Q", y=y)
+
+
+def _whole(base: Any) -> Any:
+    """A dashed line where parts make up the whole."""
+    return (
+        base.transform_aggregate(rows="count()")
+        .mark_rule(color=_INK, strokeDash=[3, 3])
+        .encode(x=alt.datum(1))
+    )
+
+
+def _text(base: Any, y: alt.Y, left: int) -> Any:
+    """The numbers, right of the drawing."""
+    return base.mark_text(align="left", dx=6, fontSize=10.5, color="#222222").encode(
+        x=alt.value(left), y=y, text="text:N"
+    )
+
+
+def _panels(layers: Any, rows: Rows, gap: int) -> Any:
+    panels = in_order(row["panel"] for row in rows)
+    return layers.facet(
+        facet=alt.Facet("panel:N", title=None, sort=panels, header=HEADER),
+        columns=1 if len(panels) == 1 else 2,
+        spacing={"row": 14, "column": gap},
     )

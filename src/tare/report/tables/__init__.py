@@ -1,6 +1,6 @@
 """The report's tables as rows of text: every number rounded, every interval beside its number."""
 
-from tare.report.tables.costs import accounts, budgets, causes, resources
+from tare.report.tables.costs import contrasts, operations, resources, threads
 from tare.report.tables.differences import conclusion, differences, of_differences
 from tare.report.tables.effects import effects, other_statistics, paper
 from tare.report.tables.instrument import calibration, machine
@@ -15,9 +15,9 @@ __all__ = [  # noqa: RUF022 (in the order of the page)
     "levels",
     "tails",
     "values",
-    "budgets",
-    "accounts",
-    "causes",
+    "contrasts",
+    "threads",
+    "operations",
     "resources",
     "differences",
     "of_differences",

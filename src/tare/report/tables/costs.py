@@ -2,57 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tare.analysis import Analysis, CellAccount
-from tare.analysis.accounts import LINES
+from tare.analysis import Analysis, CellThreads
+from tare.analysis.threads import LINES
+from tare.cell import Cell
 from tare.report import numbers
-from tare.report.numbers import Value
 from tare.report.tables.table import DASH, Table, time, what
 from tare.report.wording import Names, interval_text
-from tare.stats.budget import Part
 
 
-def budgets(analysis: Analysis, names: Names) -> Table | None:
+def contrasts(analysis: Analysis, names: Names) -> Table | None:
     """The mean response by contrast, in time and as shares."""
     rows = []
-    for budget in analysis.budgets:
-        place, total = names.place(budget.cell), budget.split.total
-        rows.append(
-            (
-                place.environment,
-                what(place.series, place.panel),
-                *(
-                    f"{_part(part, total.estimate)}\n{interval_text(part.share, 'share')}"
-                    for part in budget.split.parts
-                ),
-                str(interval_text(total, "time")),
-                str(budget.split.n_used),
-            )
-        )
+    for found in analysis.contrasts:
+        shares = found.shares
+        like = shares.whole.estimate
+        parts = [
+            f"{interval_text(part.amount, 'time' if part.name == 'floor' else 'difference', like)}"
+            f"\n{interval_text(part.share, 'share')}"
+            for part in shares.parts
+        ]
+        total = str(interval_text(shares.whole, "time"))
+        rows.append((*_heads(found.cell, names), *parts, total, str(shares.n_used)))
     if not rows:
         return None
-    parts = tuple(part.name for part in analysis.budgets[0].split.parts)
+    named = tuple(part.name for part in analysis.contrasts[0].shares.parts)
     return Table(
         "Budget of the mean response by contrast [95 % interval], and each part's share",
-        (names.heading, "transport", *parts, "total", "blocks"),
+        (names.heading, "transport", *named, "total", "blocks"),
         tuple(rows),
         note="The parts add up in every block by construction, so their sum proves nothing; each"
         " interval is of one part by itself. Shares: Fieller.",
     )
 
 
-def _part(part: Part, total_ns: float | None) -> Value:
-    kind = "time" if part.name == "floor" else "difference"
-    return interval_text(part.time, kind, like=total_ns)
-
-
-def accounts(analysis: Analysis, names: Names) -> Table | None:
+def threads(analysis: Analysis, names: Names) -> Table | None:
     """The closing account, line by line."""
-    found = [a for a in analysis.accounts if a.closing is not None]
-    used = {line.name for a in found if a.closing for line in a.closing.lines}
+    found = [(one.cell, one.shares) for one in analysis.threads if one.shares is not None]
+    used = {part.name for _, shares in found for part in shares.parts}
     lines = [name for name in LINES if name in used]
-    rows = [_account(account, names, lines) for account in found]
+    rows = []
+    for cell, shares in found:
+        like = shares.whole.estimate
+        amounts = {
+            part.name: interval_text(part.amount, "time", like).bare for part in shares.parts
+        }
+        rows.append(
+            (
+                *_heads(cell, names),
+                *(amounts.get(name, DASH) for name in lines),
+                str(interval_text(shares.together.amount, "time", like)),
+                str(interval_text(shares.whole, "time")),
+                str(interval_text(shares.together.share, "share")),
+            )
+        )
     if not rows:
         return None
     return Table(
@@ -66,55 +68,35 @@ def accounts(analysis: Analysis, names: Names) -> Table | None:
     )
 
 
-def _account(account: CellAccount, names: Names, lines: Sequence[str]) -> tuple[str, ...]:
-    assert account.closing is not None
-    place, closing = names.place(account.cell), account.closing
-    by_name = {line.name: line for line in closing.lines}
-    like = closing.response.estimate
-    return (
-        place.environment,
-        what(place.series, place.panel),
-        *(
-            interval_text(by_name[name].time, "time", like=like).bare if name in by_name else DASH
-            for name in lines
-        ),
-        str(interval_text(closing.sum, "time", like=like)),
-        str(interval_text(closing.response, "time")),
-        str(interval_text(closing.closure, "share")),
-    )
-
-
-def causes(analysis: Analysis, names: Names) -> Table | None:
+def operations(analysis: Analysis, names: Names) -> Table | None:
     """Operations, what each costs, how often a request needs it, and what they explain."""
     rows = []
-    for found in analysis.causes:
-        place, explanation = names.place(found.cell), found.explanation
-        head = (place.environment, what(place.series, place.panel))
-        like = explanation.response_ns.estimate
+    for found in analysis.operations:
+        head, shares = _heads(found.cell, names), found.shares
+        like, together = shares.whole.estimate, shares.together
         rows += [
             (
                 *head,
-                line.name,
-                numbers.time(line.unit_cost_ns).bare,
-                numbers.fixed(line.count).bare,
-                str(interval_text(line.time, "time", like=like)),
-                numbers.share(line.share).bare,
-                ", ".join(line.overlaps) or DASH,
+                cost.name,
+                numbers.time(cost.unit_cost_ns).bare,
+                numbers.fixed(cost.count).bare,
+                str(interval_text(cost.amount, "time", like)),
+                interval_text(cost.share, "share").bare,
+                ", ".join(cost.overlaps) or DASH,
             )
-            for line in explanation.lines
+            for cost in shares.parts
         ]
         rows += [(*head, name, DASH, DASH, DASH, DASH, "not known here") for name in found.absent]
-        inflation = numbers.ratio(found.inflation).bare
         rows.append(
             (
                 *head,
-                "all together",
+                together.name,
                 DASH,
                 DASH,
-                str(interval_text(explanation.explained_ns, "time", like=like)),
-                str(interval_text(explanation.share, "share")),
-                f"mean response {interval_text(explanation.response_ns, 'time')}; while counting"
-                f" {inflation}",
+                str(interval_text(together.amount, "time", like)),
+                str(interval_text(together.share, "share")),
+                f"mean response {interval_text(shares.whole, 'time')}; while counting"
+                f" {numbers.ratio(found.inflation).bare}",
             )
         )
     if not rows:
@@ -143,21 +125,17 @@ def causes(analysis: Analysis, names: Names) -> Table | None:
 
 def resources(analysis: Analysis, names: Names) -> Table | None:
     """Processor, memory and wire, for each request."""
-    rows = []
-    for account in analysis.accounts:
-        place = names.place(account.cell)
-        guest = account.guest.get("on CPU")
-        rows.append(
-            (
-                place.environment,
-                what(place.series, place.panel),
-                str(time(account.cpu_ns)),
-                str(time(guest)) if guest else DASH,
-                _waits(account) or DASH,
-                numbers.memory(account.memory_bytes.value),
-                str(numbers.fixed(account.wire_bytes.value, unit="B")),
-            )
+    rows = tuple(
+        (
+            *_heads(found.cell, names),
+            str(time(found.cpu_ns)),
+            str(time(found.guest_ns)) if found.guest_ns else DASH,
+            _waits(found) or DASH,
+            numbers.memory(found.memory_bytes.value),
+            str(numbers.fixed(found.wire_bytes.value, unit="B")),
         )
+        for found in analysis.threads
+    )
     if not rows:
         return None
     return Table(
@@ -171,17 +149,20 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
             "peak memory of the server's side",
             "bytes on its interface",
         ),
-        tuple(rows),
+        rows,
         note="The guest's own view overlaps with its virtual CPU's time on the host and is never"
         " added to it. Waits overlap with each other and with CPU times: while one thread waits,"
         " another of the same request may run. Memory of a guest is QEMU's.",
     )
 
 
-def _waits(account: CellAccount) -> str:
+def _heads(cell: Cell, names: Names) -> tuple[str, str]:
+    place = names.place(cell)
+    return place.environment, what(place.series, place.panel)
+
+
+def _waits(found: CellThreads) -> str:
     """Waits of those who work for this request alone; kernel threads serve the whole machine."""
     return "\n".join(
-        f"{role} {time(wait)}"
-        for role, wait in account.waits.items()
-        if wait.n and role != "kernel"
+        f"{role} {time(wait)}" for role, wait in found.waits.items() if wait.n and role != "kernel"
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tare.analysis import Analysis
-from tare.analysis.explain import Explained, OperationChange, ReadingChange
+from tare.analysis.difference import Difference, OperationChange, ReadingChange
 from tare.report import numbers
 from tare.report.tables.table import DASH, Table
 from tare.report.wording import Names, interval_text
 from tare.stats import Interval
+from tare.stats.shares import Share
 
 __all__ = ["conclusion", "differences", "of_differences"]
 
@@ -26,17 +27,17 @@ def differences(analysis: Analysis, names: Names) -> list[tuple[str, bool, list[
             conclusion(found),
             of_differences(found),
         )
-        for found in analysis.explained
+        for found in analysis.differences
     ]
 
 
-def of_differences(found: Explained) -> list[Table]:
+def of_differences(found: Difference) -> list[Table]:
     """Every table of two cells that has something to say."""
     made = (_threads(found), _operations(found), _readings(found), _facts(found))
     return [table for table in made if table is not None]
 
 
-def conclusion(found: Explained) -> list[str]:
+def conclusion(found: Difference) -> list[str]:
     """Say whether the effect is explained, and by what; the first sentence is the verdict."""
     if not found.effect_found:
         return [
@@ -52,79 +53,79 @@ def conclusion(found: Explained) -> list[str]:
             "Cannot explain: nothing that was recorded makes up half of the effect."
             f" {ask} one difference at a time."
         )
-    if found.accounts is not None:
-        named = [p for p in found.accounts.parts if p.change.excludes(0.0)][:_MOST_NAMED]
+    if found.threads is not None:
+        named = [p for p in found.threads.parts if p.amount.excludes(0.0)][:_MOST_NAMED]
         parts = ", ".join(f"{p.name} {_share(p.share)}" for p in named) or "none that is certain"
-        said.append(f"By where threads were: {parts}; all together {_share(found.accounts.share)}.")
+        all_of_them = _share(found.threads.together.share)
+        said.append(f"By where threads were: {parts}; all together {all_of_them}.")
         if not found.closes:
             said.append("One side's account cannot be expected to close: shares are bounds.")
     if found.operations_share is not None:
         parts = ", ".join(
-            f"{o.name} {_percent(o.share)} ({_why(o)})" for o in found.operations[:_MOST_NAMED]
+            f"{o.name} {_share(o.share, bare=True)} ({_why(o)})"
+            for o in found.operations[:_MOST_NAMED]
         )
         rest = 1.0 - found.operations_share
         said.append(
-            f"By operations: {parts}; all together {_percent(found.operations_share)}"
-            + (f", and {_percent(rest)} is not explained." if rest > 0 else ", which overlap.")
+            f"By operations: {parts}; all together {numbers.share(found.operations_share).bare}"
+            + (
+                f", and {numbers.share(rest).bare} is not explained."
+                if rest > 0
+                else ", which overlap."
+            )
         )
     if found.uncounted:
         said.append(f"Not known on one side, and in no sum: {', '.join(found.uncounted)}.")
-    priced = [r for r in found.readings if r.share and (r.share.estimate or 0.0) > 0.0]
+    priced = [
+        f"{reading.name} {_share(reading.share)}"
+        for reading in found.readings
+        if reading.share and (reading.share.estimate or 0.0) > 0.0
+    ]
     if priced:
-        parts = ", ".join(f"{r.name} {_share(r.share)}" for r in priced[:_MOST_NAMED])
+        parts = ", ".join(priced[:_MOST_NAMED])
         said.append(f"Beside the trials, at most: {parts}; these overlap with all of the above.")
     return said
 
 
-def _threads(found: Explained) -> Table | None:
+def _threads(found: Difference) -> Table | None:
     """Where the threads were, the largest change first."""
-    if found.accounts is None:
+    if found.threads is None:
         return None
-    like = found.accounts.effect.estimate
-    rows = [
-        (
-            part.name,
-            str(interval_text(part.here, "time", like=like)),
-            str(interval_text(part.there, "time", like=like)),
-            str(interval_text(part.change, "difference", like=like)),
-            str(interval_text(part.share, "share")),
-        )
-        for part in found.accounts.parts
-    ]
-    rows.append(
-        (
-            "all together",
-            DASH,
-            DASH,
-            str(interval_text(found.accounts.together, "difference", like=like)),
-            str(interval_text(found.accounts.share, "share")),
-        )
-    )
-    effect = interval_text(found.accounts.effect, "difference")
+    effect, together = found.threads.whole, found.threads.together
+
+    def row(part: Share, here: str, there: str) -> tuple[str, ...]:
+        change = str(interval_text(part.amount, "difference", effect.estimate))
+        return part.name, here, there, change, _share(part.share)
+
+    def end(interval: Interval) -> str:
+        return str(interval_text(interval, "time", effect.estimate))
+
+    rows = [row(part, end(part.here), end(part.there)) for part in found.threads.parts]
     return Table(
-        f"Where threads were, for each request [95 % interval]; the effect is {effect}",
+        f"Where threads were, for each request [95 % interval]; the effect is"
+        f" {interval_text(effect, 'difference')}",
         ("thread", "here", "there", "more here", "share of the effect"),
-        tuple(rows),
+        (*rows, row(together, DASH, DASH)),
         heads=1,
         note="The largest change first. On one core these add up to the effect where the account"
         " closes; shares by Fieller, unbounded where the effect is not told from zero.",
     )
 
 
-def _operations(found: Explained) -> Table | None:
+def _operations(found: Difference) -> Table | None:
     """Operations, and what their changes add, the largest first."""
     if not found.operations:
         return None
-    like = found.accounts.effect.estimate if found.accounts else None
+    like = found.threads.whole.estimate if found.threads else None
     rows = tuple(
         (
             operation.name,
             *(numbers.time(cost).bare for cost in operation.costs_ns),
             *(numbers.fixed(count).bare for count in operation.counts),
-            str(interval_text(operation.change.by_cost, "difference", like=like)),
-            str(interval_text(operation.change.by_count, "difference", like=like)),
-            str(interval_text(operation.change.change, "difference", like=like)),
-            _percent(operation.share),
+            str(interval_text(operation.by_cost, "difference", like)),
+            str(interval_text(operation.by_count, "difference", like)),
+            str(interval_text(operation.amount, "difference", like)),
+            _share(operation.share, bare=True),
             ", ".join(operation.overlaps) or DASH,
         )
         for operation in found.operations
@@ -151,7 +152,7 @@ def _operations(found: Explained) -> Table | None:
     )
 
 
-def _readings(found: Explained) -> Table | None:
+def _readings(found: Difference) -> Table | None:
     """What was read beside the trials and differs."""
     if not found.readings and not found.alike:
         return None
@@ -161,7 +162,7 @@ def _readings(found: Explained) -> Table | None:
             _reading(reading, reading.here),
             _reading(reading, reading.there),
             _reading(reading, reading.change),
-            _worth(reading) if found.effect_found else DASH,
+            _worth(reading.share) if found.effect_found else DASH,
         )
         for reading in found.readings
     )
@@ -177,7 +178,7 @@ def _readings(found: Explained) -> Table | None:
     )
 
 
-def _facts(found: Explained) -> Table | None:
+def _facts(found: Difference) -> Table | None:
     """Levels, facts and settings that differ, without an amount."""
     if not found.facts:
         return None
@@ -199,22 +200,18 @@ def _reading(reading: ReadingChange, interval: Interval) -> str:
     return str(numbers.fixed(*ends, unit=unit))
 
 
-def _worth(reading: ReadingChange) -> str:
-    return "no price" if reading.share is None else str(interval_text(reading.share, "share"))
+def _worth(share: Interval | None) -> str:
+    return "no price" if share is None else _share(share)
 
 
-def _why(operation: OperationChange) -> str:
-    change = operation.change
+def _why(change: OperationChange) -> str:
     by_cost, by_count = abs(change.by_cost.estimate or 0.0), abs(change.by_count.estimate or 0.0)
     return "its cost" if by_cost >= by_count else "its count"
 
 
-def _share(share: Interval | None) -> str:
-    return DASH if share is None else str(interval_text(share, "share"))
-
-
-def _percent(share: float | None) -> str:
-    return DASH if share is None else numbers.share(share).bare
+def _share(share: Interval, *, bare: bool = False) -> str:
+    value = interval_text(share, "share")
+    return value.bare if bare else str(value)
 
 
 def _fact(value: object) -> str:

@@ -2,9 +2,9 @@
 
 Three kinds of evidence, each with its own sum, since they tell of the same time:
 
-- where every thread was (accounts.py): on-CPU times by party, whose changes add up to the effect
+- where every thread was (threads.py): on-CPU times by party, whose changes add up to the effect
   where the account closes;
-- what the threads did (causes.py): the change of each operation's unit cost and of its count;
+- what the threads did (operations.py): the change of each operation's unit cost and of its count;
 - what was read beside the trials (readings.py): shares of time, priced events, frequency; for a
   workload without requests there is nothing else.
 
@@ -24,32 +24,29 @@ import numpy as np
 
 from tare import experiment as experiments
 from tare import machine, workloads
-from tare.analysis.accounts import CellAccount, account_for
-from tare.analysis.causes import operations_of
-from tare.analysis.readings import READINGS, Reading
+from tare.analysis.operations import counted_in, unit_costs
+from tare.analysis.readings import READINGS
 from tare.analysis.sessions import Sessions
+from tare.analysis.threads import closes, lines_of
 from tare.cell import Cell
 from tare.errors import UsageError
-from tare.record import CauseSession, Record, Trial
-from tare.stats import Interval, Ratio, paired_ratio
-from tare.stats.attribution import Attribution, ProductChange, attribute, product_change
-from tare.stats.budget import fieller
-from tare.stats.interval import mean_interval
-from tare.stats.unit_costs import Operation
+from tare.record import CauseSession, Record
+from tare.stats import Interval, Method, Ratio, mean_interval, paired_ratio
+from tare.stats.operations import Operation, product_change
+from tare.stats.shares import Change, Share, Shares, changes_of, fieller
 from tare.workloads import Statistic, rows
 
-__all__ = ["Explained", "OperationChange", "ReadingChange", "explain", "explain_difference"]
+__all__ = ["Difference", "OperationChange", "ReadingChange", "difference_between", "explain"]
 
 
 @dataclass(frozen=True)
-class OperationChange:
-    """One operation, and what its change adds to the response."""
+class OperationChange(Share):
+    """One operation, and what its change adds to the response, ns for each request."""
 
-    name: str
-    change: ProductChange
-    """In ns for each request."""
-    share: float | None
-    """That over the effect; None where the effect is nothing."""
+    by_cost: Interval
+    """What the change of its unit cost adds."""
+    by_count: Interval
+    """What the change of its count adds."""
     costs_ns: tuple[float, float]
     """Mean unit cost here and there."""
     counts: tuple[float, float]
@@ -72,14 +69,9 @@ class ReadingChange:
     anyones: bool
     """Whether it befell anybody on the machine, and not for certain what was measured."""
 
-    @property
-    def differs(self) -> bool:
-        """Whether the interval of the change excludes zero."""
-        return self.change.excludes(0.0)
-
 
 @dataclass(frozen=True)
-class Explained:
+class Difference:
     """Everything that differs between two cells."""
 
     cell: Cell
@@ -89,7 +81,7 @@ class Explained:
     ratio: Ratio
     slowing: Interval
     """Logarithm of how many times slower: of the ratio; where higher is better, of its inverse."""
-    accounts: Attribution | None
+    threads: Shares[Change] | None
     """Where the threads were, ns for each request; None without accounts on both sides."""
     closes: bool
     """Whether both accounts can be expected to close."""
@@ -114,7 +106,7 @@ class Explained:
     @property
     def operations_share(self) -> float | None:
         """Share of the effect that the operations' changes add up to."""
-        shares = [operation.share for operation in self.operations]
+        shares = [operation.share.estimate for operation in self.operations]
         return None if not shares or None in shares else sum(s for s in shares if s is not None)
 
     @property
@@ -123,7 +115,7 @@ class Explained:
 
         Half is a convention: below it, what is missing is more than what was found.
         """
-        threads = self.accounts.share.estimate if self.accounts else None
+        threads = self.threads.together.share.estimate if self.threads else None
         best = [r.share.estimate for r in self.readings if r.share and not r.anyones]
         shares = (threads, self.operations_share, *best)
         return self.effect_found and any(s is not None and s >= _ENOUGH for s in shares)
@@ -132,7 +124,7 @@ class Explained:
 _ENOUGH = 0.5
 
 
-def explain(record: Record, cell_id: str, against_id: str | None = None) -> Explained:
+def explain(record: Record, cell_id: str, against_id: str | None = None) -> Difference:
     """Explain the effect of one cell of a result over another.
 
     Args:
@@ -159,29 +151,25 @@ def explain(record: Record, cell_id: str, against_id: str | None = None) -> Expl
                 f"{record.folder} has no cell {asked or cell_id!r}",
                 f"choose among {', '.join(sorted(cells))}",
             )
-    sessions = Sessions(record, experiment.deadlines_ns)
-    pair = (cells[cell_id], cells[str(against_id)])
-    found = [account_for(cell, sessions) for cell in pair] if workload.response_times else []
-    return explain_difference(
-        *pair,
-        sessions,
+    return difference_between(
+        cells[cell_id],
+        cells[str(against_id)],
+        Sessions(record, experiment.deadlines_ns),
         record.causes(),
-        {account.cell.id: account for account in found if account is not None},
         (experiment.statistic, workload.statistics[experiment.statistic]),
         countable=workload.response_times,
     )
 
 
-def explain_difference(
+def difference_between(
     cell: Cell,
     against: Cell,
     sessions: Sessions,
     counted: Sequence[CauseSession],
-    accounts: Mapping[str, CellAccount],
     statistic: tuple[str, Statistic],
     *,
     countable: bool,
-) -> Explained:
+) -> Difference:
     """Explain the effect of one cell over another.
 
     Args:
@@ -189,53 +177,52 @@ def explain_difference(
         against: what it is compared with.
         sessions: of the whole result.
         counted: counting sessions of the whole result.
-        accounts: cell id -> account; empty for a workload without requests.
-        statistic: name and row of what is explained, for a workload without requests.
-        countable: whether operations of this workload can be counted.
+        statistic: name and row of what is explained, where threads were not accounted for.
+        countable: whether the workload answers requests, so that threads and operations of each
+            can be told.
     """
-    mine, other = accounts.get(cell.id), accounts.get(against.id)
-    requests = mine is not None and other is not None
-    name, higher = ("mean", False) if requests else (statistic[0], statistic[1].better == "higher")
+    lines = [lines_of(one, sessions) if countable else {} for one in (cell, against)]
+    name, higher = (
+        ("mean", False) if all(lines) else (statistic[0], statistic[1].better == "higher")
+    )
     here, there = sessions.column(cell.id, name), sessions.column(against.id, name)
-    ratio = paired_ratio(here, there)
-    found = _attributed(mine, other, here, there) if mine and other else None
-    operations, uncounted = _operations(cell, against, sessions, counted, found)
+    threads = _threads(lines[0], lines[1], here, there) if all(lines) else None
+    operations, uncounted = _operations(cell, against, sessions, counted, threads)
     slowings = [
         None if a is None or b is None else math.log(a / b) * (-1 if higher else 1)
         for a, b in zip(here, there, strict=True)
     ]
     readings = _readings(cell, against, sessions, counted, slowings)
-    differing = tuple(sorted((r for r in readings if r.differs), key=_worth, reverse=True))
-    return Explained(
+    return Difference(
         cell=cell,
         against=against,
         statistic=name,
-        ratio=ratio,
+        ratio=paired_ratio(here, there),
         slowing=_interval(slowings),
-        accounts=found,
-        closes=bool(mine and other and mine.closes and other.closes),
+        threads=threads,
+        closes=closes(cell, sessions) and closes(against, sessions),
         operations=operations,
         uncounted=uncounted,
-        readings=differing,
-        alike=tuple(r.name for r in readings if not r.differs),
+        readings=tuple(
+            sorted((r for r in readings if r.change.excludes(0.0)), key=_worth, reverse=True)
+        ),
+        alike=tuple(r.name for r in readings if not r.change.excludes(0.0)),
         facts=_facts(cell, against, sessions),
         countable=countable,
     )
 
 
-def _attributed(
-    mine: CellAccount,
-    other: CellAccount,
-    here: Sequence[float | None],
-    there: Sequence[float | None],
-) -> Attribution | None:
-    names = dict.fromkeys((*mine.by_block, *other.by_block))
-    if not names:
-        return None
+def _threads(
+    mine: Mapping[str, list[float | None]],
+    other: Mapping[str, list[float | None]],
+    here: list[float | None],
+    there: list[float | None],
+) -> Shares[Change] | None:
     # Who is on one side only did nothing on the other.
-    nothing = (0.0,) * len(here)
-    parts = {n: (mine.by_block.get(n, nothing), other.by_block.get(n, nothing)) for n in names}
-    found = attribute(here, there, parts)
+    nothing = [0.0] * len(here)
+    names = dict.fromkeys((*mine, *other))
+    parts = {name: (mine.get(name, nothing), other.get(name, nothing)) for name in names}
+    found = changes_of(parts, (here, there))
     return found if found.n_used > 1 else None
 
 
@@ -244,38 +231,46 @@ def _operations(
     against: Cell,
     sessions: Sessions,
     counted: Sequence[CauseSession],
-    found: Attribution | None,
+    threads: Shares[Change] | None,
 ) -> tuple[tuple[OperationChange, ...], tuple[str, ...]]:
-    ours, theirs = (operations_of(which, sessions, counted) for which in (cell, against))
+    ours, theirs = (counted_in(which, sessions, counted) for which in (cell, against))
     one, other = ({o.name: o for o in side.operations} for side in (ours, theirs))
     if not one or not other:
         return (), ()
-    effect = found.effect.estimate if found else None
-    changes = []
+    effect = threads.whole if threads else None
     unknown = dict.fromkeys((*ours.absent, *theirs.absent))
     if any(name.startswith("user time") for name in unknown):
         unknown["user time"] = None  # of one party alone it is not the other side's
-    for name in dict.fromkeys((*one, *other)):
-        if name in unknown:
-            continue
-        a, b = one.get(name) or _absent(other[name]), other.get(name) or _absent(one[name])
-        change = product_change(
-            (a.unit_cost_ns, b.unit_cost_ns),
-            (a.count_per_request, b.count_per_request),
-            paired=a.beside_response and b.beside_response,
+    changes = [
+        _changed(
+            one.get(name) or _absent(other[name]), other.get(name) or _absent(one[name]), effect
         )
-        changes.append(
-            OperationChange(
-                name=name,
-                change=change,
-                share=(change.change.estimate or 0.0) / effect if effect else None,
-                costs_ns=(_mean(a.unit_cost_ns), _mean(b.unit_cost_ns)),
-                counts=(fmean(a.count_per_request), fmean(b.count_per_request)),
-                overlaps=a.overlaps,
-            )
-        )
-    changes.sort(key=lambda c: -abs(c.change.change.estimate or 0.0))
+        for name in dict.fromkeys((*one, *other))
+        if name not in unknown
+    ]
+    changes.sort(key=lambda change: -abs(change.amount.estimate or 0.0))
     return tuple(changes), tuple(unknown)
+
+
+def _changed(here: Operation, there: Operation, effect: Interval | None) -> OperationChange:
+    found = product_change(
+        (here.unit_cost_ns, there.unit_cost_ns),
+        (here.count_per_request, there.count_per_request),
+        paired=here.beside_response and there.beside_response,
+    )
+    share = None
+    if effect is not None and effect.estimate:
+        share = (found.change.estimate or 0.0) / effect.estimate
+    return OperationChange(
+        name=here.name,
+        amount=found.change,
+        share=Interval(share, None, None, found.change.confidence, Method.T, found.change.n),
+        by_cost=found.by_cost,
+        by_count=found.by_count,
+        costs_ns=(_mean(here.unit_cost_ns), _mean(there.unit_cost_ns)),
+        counts=(fmean(here.count_per_request), fmean(there.count_per_request)),
+        overlaps=here.overlaps,
+    )
 
 
 def _mean(costs: Iterable[float | None]) -> float:
@@ -294,48 +289,36 @@ def _readings(
     counted: Sequence[CauseSession],
     slowings: Sequence[float | None],
 ) -> list[ReadingChange]:
-    one, other = sessions.trials_of(cell.id), sessions.trials_of(against.id)
-    costs = _prices(cell, counted)
+    costs = unit_costs(cell, counted)
+    trials = list(zip(sessions.row(cell.id), sessions.row(against.id), slowings, strict=True))
     found = []
     for reading in READINGS:
-        here = [_read(reading, one.get(block)) for block in sessions.blocks]
-        there = [_read(reading, other.get(block)) for block in sessions.blocks]
         whole = [
-            (a, b, s) for a, b, s in zip(here, there, slowings, strict=True)
-            if a is not None and b is not None and s is not None
-        ]  # fmt: skip
+            (a, b, slowing)
+            for here, there, slowing in trials
+            if here is not None and there is not None and slowing is not None
+            if (a := reading.value(here)) is not None and (b := reading.value(there)) is not None
+        ]
         if len(whole) < 2:
             continue
-        worth = [_step(reading, a, b, costs) for a, b, _ in whole]
-        priced = [w for w in worth if w is not None]
+        worth = [
+            one - other
+            for a, b, _ in whole
+            if (one := reading.slowing(a, costs)) is not None
+            and (other := reading.slowing(b, costs)) is not None
+        ]
         found.append(
             ReadingChange(
                 reading.name,
                 reading.kind,
-                _interval([a for a, _, _ in whole]),
-                _interval([b for _, b, _ in whole]),
-                _interval([a - b for a, b, _ in whole]),
-                _share(priced, [s for _, _, s in whole]) if len(priced) == len(whole) else None,
+                _interval(a for a, _, _ in whole),
+                _interval(b for _, b, _ in whole),
+                _interval(a - b for a, b, _ in whole),
+                _share(worth, [s for _, _, s in whole]) if len(worth) == len(whole) else None,
                 reading.anyones,
             )
         )
     return found
-
-
-def _read(reading: Reading, trial: Trial | None) -> float | None:
-    return reading.value(trial) if trial is not None and trial.status == "ok" else None
-
-
-def _step(reading: Reading, here: float, there: float, costs: Mapping[str, float]) -> float | None:
-    one, other = reading.slowing(here, costs), reading.slowing(there, costs)
-    return None if one is None or other is None else one - other
-
-
-def _prices(cell: Cell, counted: Sequence[CauseSession]) -> dict[str, float]:
-    """Unit costs of the cell in question, mean over its counting sessions."""
-    usable = [c.unit_costs_ns for c in counted if c.cell == cell.id and c.error is None]
-    names = dict.fromkeys(name for costs in usable for name in costs)
-    return {name: fmean(c[name] for c in usable if name in c) for name in names}
 
 
 def _interval(values: Iterable[float | None]) -> Interval:
@@ -343,7 +326,7 @@ def _interval(values: Iterable[float | None]) -> Interval:
 
 
 def _share(part: Sequence[float], whole: Sequence[float]) -> Interval:
-    return fieller(np.array(part), np.array(whole), 0.95)
+    return fieller(np.array(part), np.array(whole))
 
 
 def _worth(reading: ReadingChange) -> float:
@@ -359,7 +342,7 @@ def _facts(cell: Cell, against: Cell, sessions: Sessions) -> tuple[tuple[str, An
     same_programs = levels.keys() <= rows.PLOT  # else nothing in their settings is the same
 
     def last(cell_id: str) -> dict[str, Any]:
-        trials = [t for t in sessions.trials_of(cell_id).values() if t.status == "ok"]
+        trials = [trial for trial in sessions.row(cell_id) if trial]
         if not trials:
             return {}
         settings = trials[-1].settings.whole if same_programs else {}

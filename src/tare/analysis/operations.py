@@ -1,4 +1,4 @@
-"""The budget by cause: what each operation of a request costs, times how often it happens.
+"""By operation: what each operation of a request costs, times how often it happens.
 
 Which measured cost stands for which counted operation is decided here, and only here. Overlaps are
 named, sums above the response are shown, and nothing is got by subtraction.
@@ -6,32 +6,36 @@ named, sums above the response are shown, and nothing is got by subtraction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from tare import transports, units
 from tare.accounting import Role
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.record import CauseSession, Trial
-from tare.stats.unit_costs import Explanation, Operation, explain
+from tare.stats.operations import Cost, Operation, costs_of
+from tare.stats.shares import Shares
 
-__all__ = ["CellCauses", "Counted", "causes_for", "operations_of"]
-
-Counts = Mapping[str, float]
+__all__ = [
+    "CellOperations",
+    "Counted",
+    "counted_in",
+    "operations_of",
+    "unit_costs",
+]
 
 
 @dataclass(frozen=True)
-class CellCauses:
+class CellOperations:
     """One cell's response, explained by operations."""
 
     cell: Cell
-    explanation: Explanation
+    shares: Shares[Cost]
     inflation: float | None
     """Mean response while operations were counted over the mean without: what counting costs.
     None where a side is missing."""
-    sessions: int
-    """Counting sessions that it rests on."""
     absent: tuple[str, ...]
     """Operations that nobody could count or time here: they are missing in the sum, not zero."""
 
@@ -43,44 +47,52 @@ class Counted:
     operations: tuple[Operation, ...]
     """Empty where too few counting sessions came to an end."""
     absent: tuple[str, ...]
-    """As in `CellCauses`."""
+    """As in `CellOperations`."""
 
 
-def causes_for(
+def operations_of(
     cell: Cell, sessions: Sessions, counted: Sequence[CauseSession], confidence: float = 0.95
-) -> CellCauses | None:
+) -> CellOperations | None:
     """Explain one cell's mean response; None where too few counting sessions came to an end."""
-    found = operations_of(cell, sessions, counted)
+    found = counted_in(cell, sessions, counted)
     if not found.operations:
         return None
-    usable = [c for c in counted if c.cell == cell.id and c.error is None]
     responses = sessions.column(cell.id, "mean")
     present = [value for value in responses if value is not None]
-    counting = [c.mean_ns for c in usable if c.mean_ns is not None]
+    counting = [c.mean_ns for c in _usable(cell, counted) if c.mean_ns is not None]
     inflation = None
     if counting:
         inflation = (sum(counting) / len(counting)) / (sum(present) / len(present))
-    explanation = explain(found.operations, responses, confidence)
-    return CellCauses(cell, explanation, inflation, len(usable), found.absent)
+    shares = costs_of(found.operations, responses, confidence)
+    return CellOperations(cell, shares, inflation, found.absent)
 
 
-def operations_of(cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]) -> Counted:
+def counted_in(cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]) -> Counted:
     """Operations of one cell's requests, and what of them nobody could tell."""
-    usable = [c for c in counted if c.cell == cell.id and c.error is None]
-    trials = sessions.trials_of(cell.id)
-    if len(usable) < 2 or not any(t.status == "ok" for t in trials.values()):
+    usable, trials = _usable(cell, counted), sessions.row(cell.id)
+    if len(usable) < 2 or not any(trials):
         return Counted((), ())
     # Where none answers, what a server would do is not done, and not absent.
     of = _Measured(usable, answered=transports.served(cell.levels.get("transport")))
     in_guest = any("tap hop" in c.unit_costs_ns for c in usable)
     (_in_guest if in_guest else _on_host)(of)
-    by_block = [trials.get(block) for block in sessions.blocks]
-    of.user_time(by_block, ("client", "guest") if in_guest else ("client", "server"))
+    of.user_time(trials, ("client", "guest") if in_guest else ("client", "server"))
     work_ns = units.duration(cell.levels.get("server_work", "0 us"))
     if work_ns:
         timed = ("user time",) if any(o.name == "user time" for o in of.operations) else ()
         of.operations.append(Operation("server work", (work_ns,) * len(usable), (1.0,), timed))
     return Counted(tuple(of.operations), tuple(of.absent))
+
+
+def unit_costs(cell: Cell, counted: Sequence[CauseSession]) -> dict[str, float]:
+    """Unit costs where a cell was measured, ns: means over its counting sessions."""
+    usable = [session.unit_costs_ns for session in _usable(cell, counted)]
+    names = dict.fromkeys(name for costs in usable for name in costs)
+    return {name: fmean(costs[name] for costs in usable if name in costs) for name in names}
+
+
+def _usable(cell: Cell, counted: Sequence[CauseSession]) -> list[CauseSession]:
+    return [session for session in counted if session.cell == cell.id and session.error is None]
 
 
 def _on_host(of: _Measured) -> None:
@@ -170,8 +182,7 @@ class _Measured:
 
 def _user_ns(trial: Trial | None, role: Role) -> float | None:
     """User time of a party's threads for each request; None where none of them was accounted."""
-    if trial is None or trial.status != "ok" or not trial.counters.get("sent"):
+    if trial is None or not trial.counters.get("sent"):
         return None
-    parties = (party for party in (trial.client, trial.server) if party is not None)
-    times = [t.user_ns for party in parties for t in party.threads if t.role == role]
+    times = [thread.user_ns for thread in trial.threads if thread.role == role]
     return sum(times) / trial.counters["sent"] if times else None

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tare.stats.budget import contrast_budget, fieller
-from tare.stats.causes import closing_account
+from tare.stats.bounds import Bound, Kept
 from tare.stats.compare import paired_ratio
 from tare.stats.noise import noise_floor
-from tare.stats.unit_costs import Operation, explain
+from tare.stats.operations import Operation, costs_of
+from tare.stats.shares import by_contrast, fieller, shares_of
 
 times = st.floats(100.0, 1e7)
 cells = st.lists(st.tuples(times, times, times, times), min_size=1, max_size=12)
@@ -20,7 +20,7 @@ cells = st.lists(st.tuples(times, times, times, times), min_size=1, max_size=12)
 
 def budget(blocks):
     base_floor, env_floor, base_middleware, env_middleware = zip(*blocks, strict=True)
-    return contrast_budget(
+    return by_contrast(
         base_floor=base_floor,
         env_floor=env_floor,
         base_middleware=base_middleware,
@@ -35,24 +35,24 @@ def budget(blocks):
 def test_the_parts_sum_to_the_total_and_their_shares_to_one(blocks):
     found = budget(blocks)
     size = max(map(max, blocks))
-    assert sum(part.time.estimate for part in found.parts) == pytest.approx(
-        found.total.estimate, abs=1e-9 * size
+    assert sum(part.amount.estimate for part in found.parts) == pytest.approx(
+        found.whole.estimate, abs=1e-9 * size
     )
     assert sum(part.share.estimate for part in found.parts) == pytest.approx(
-        1.0, abs=1e-9 * size / found.total.estimate
+        1.0, abs=1e-9 * size / found.whole.estimate
     )
 
 
 def test_each_layer_is_what_switching_it_on_alone_adds():
     found = budget([(7.0, 85.0, 17.0, 448.0)] * 8)
-    parts = {part.name: part.time.estimate for part in found.parts}
+    parts = {part.name: part.amount.estimate for part in found.parts}
     assert parts == {"floor": 7.0, "virtualisation": 78.0, "middleware": 10.0, "interaction": 353.0}
-    assert found.total.estimate == 448.0
+    assert found.whole.estimate == 448.0
 
 
 def test_a_part_may_be_negative():
     found = budget([(10.0, 30.0, 20.0, 35.0)] * 8)
-    assert found.parts[3].time.estimate == -5.0
+    assert found.parts[3].amount.estimate == -5.0
     assert found.parts[3].share.high < 0
 
 
@@ -63,7 +63,7 @@ def test_blocks_that_lack_a_cell_are_dropped_whole():
 
 def test_no_complete_block_gives_no_figure():
     found = budget([(7.0, None, 17.0, 448.0)])
-    assert found.total.estimate is None
+    assert found.whole.estimate is None
     assert all(part.share.estimate is None for part in found.parts)
 
 
@@ -79,7 +79,7 @@ def test_the_intervals_of_the_parts_cover():
         )
         for part in found.parts:
             share = truth[part.name] / 448
-            hits[part.name] += part.time.low <= truth[part.name] <= part.time.high
+            hits[part.name] += part.amount.low <= truth[part.name] <= part.amount.high
             hits[f"share of {part.name}"] += part.share.low <= share <= part.share.high
     for what, count in hits.items():
         assert stats.binom.cdf(count, 400, 0.93) > 1e-5, what
@@ -113,35 +113,37 @@ def test_an_account_that_holds_everything_closes():
     rng = np.random.default_rng(20)
     client, server, waiting = rng.normal([[3e3], [4e3], [1e3]], 100, (3, 10))
     response = (client + server + waiting) * rng.normal(1.0, 0.01, 10)
-    found = closing_account({"client": client, "server": server, "waiting": waiting}, response)
-    assert found.closes_within(0.05)
-    assert found.closure.low < 1.0 < found.closure.high
-    assert found.sum.estimate == pytest.approx(sum(line.time.estimate for line in found.lines))
-    assert [line.name for line in found.lines] == ["client", "server", "waiting"]
+    found = shares_of({"client": client, "server": server, "waiting": waiting}, response)
+    assert found.together.share.within(0.95, 1.05)
+    assert found.together.share.excludes(1.0) is False
+    parts = sum(part.amount.estimate for part in found.parts)
+    assert found.together.amount.estimate == pytest.approx(parts)
+    assert [part.name for part in found.parts] == ["client", "server", "waiting"]
 
 
 def test_an_account_with_a_hole_or_a_double_entry_does_not_close():
     times = np.random.default_rng(21).normal(5e3, 50, (2, 10))
-    assert not closing_account({"client": times[0]}, times.sum(axis=0)).closes_within(0.1)
-    twice = closing_account({"client": times[0], "again": times[0]}, times[0])
-    assert twice.closure.estimate == pytest.approx(2.0)
-    assert not twice.closes_within(0.1)
+    hole = shares_of({"client": times[0]}, times.sum(axis=0))
+    assert not hole.together.share.within(0.9, 1.1)
+    twice = shares_of({"client": times[0], "again": times[0]}, times[0])
+    assert twice.together.share.estimate == pytest.approx(2.0)
+    assert not twice.together.share.within(0.9, 1.1)
 
 
 def test_an_account_that_closes_on_average_alone_does_not_pass():
     ratio = np.array([0.5, 1.5] * 4)
-    assert not closing_account({"all": ratio}, np.ones(8)).closes_within(0.1)
+    assert not shares_of({"all": ratio}, np.ones(8)).together.share.within(0.9, 1.1)
 
 
 def test_an_account_may_have_a_line_named_as_anything():
-    found = closing_account({"response": [1.0, 1.0], "line 0": [2.0, 2.0]}, [3.0, 3.0])
-    assert found.closure.estimate == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="at least one line"):
-        closing_account({}, [1.0])
+    found = shares_of({"whole": [1.0, 1.0], "part 0": [2.0, 2.0]}, [3.0, 3.0])
+    assert found.together.share.estimate == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="at least one part"):
+        shares_of({}, [1.0])
 
 
 def test_blocks_without_account_are_dropped():
-    found = closing_account({"client": [1.0, None, 1.0]}, [1.0, 1.0, 1.0])
+    found = shares_of({"client": [1.0, None, 1.0]}, [1.0, 1.0, 1.0])
     assert (found.n_used, found.n_dropped) == (2, 1)
 
 
@@ -154,34 +156,34 @@ def operation(name="send", cost=(100.0, 102.0, 98.0), count=(2.0,), overlaps=(),
 
 def test_costs_times_counts_add_up():
     wake = operation("wake", (50.0, 50.0, 50.0), (4.0, 4.0, 4.0))
-    found = explain([operation(), wake], [500.0] * 6)
-    assert [line.time.estimate for line in found.lines] == pytest.approx([200.0, 200.0])
-    assert found.explained_ns.estimate == pytest.approx(400.0)
-    assert found.share.estimate == pytest.approx(0.8)
-    assert [line.share for line in found.lines] == pytest.approx([0.4, 0.4])
-    assert not found.overlapping
+    found = costs_of([operation(), wake], [500.0] * 6)
+    assert [part.amount.estimate for part in found.parts] == pytest.approx([200.0, 200.0])
+    assert found.together.amount.estimate == pytest.approx(400.0)
+    assert found.together.share.estimate == pytest.approx(0.8)
+    assert [part.share.estimate for part in found.parts] == pytest.approx([0.4, 0.4])
+    assert not any(part.overlaps for part in found.parts)
 
 
 def test_more_than_all_is_shown_and_overlaps_are_named():
-    found = explain([operation(overlaps=("wake",)), operation("wake")], [300.0] * 3)
-    assert found.share.estimate == pytest.approx(4 / 3)
-    assert found.overlapping
-    assert found.lines[0].overlaps == ("wake",)
+    found = costs_of([operation(overlaps=("wake",)), operation("wake")], [300.0] * 3)
+    assert found.together.share.estimate == pytest.approx(4 / 3)
+    assert [part.overlaps for part in found.parts] == [("wake",), ()]
 
 
 def test_the_interval_carries_both_uncertainties():
-    sure = explain([operation()], [500.0] * 3)
-    cost = explain([operation(cost=(90.0, 110.0, 100.0))], [500.0] * 3)
-    count = explain([operation(count=(1.5, 2.5, 2.0))], [500.0] * 3)
-    response = explain([operation()], [400.0, 600.0, 500.0])
+    sure = costs_of([operation()], [500.0] * 3)
+    cost = costs_of([operation(cost=(90.0, 110.0, 100.0))], [500.0] * 3)
+    count = costs_of([operation(count=(1.5, 2.5, 2.0))], [500.0] * 3)
+    response = costs_of([operation()], [400.0, 600.0, 500.0])
     for wider in (cost, count, response):
-        assert wider.share.half_width > 2 * sure.share.half_width
-    assert sure.share.low < sure.share.estimate < sure.share.high
+        assert wider.together.share.half_width > 2 * sure.together.share.half_width
+    share = sure.together.share
+    assert share.low < share.estimate < share.high
 
 
 def test_one_uncertain_cost_has_students_interval():
     costs = [90.0, 110.0, 100.0, 105.0]
-    found = explain([operation(cost=costs)], [500.0] * 3).lines[0].time
+    found = costs_of([operation(cost=costs)], [500.0] * 3).parts[0].amount
     known = stats.t.interval(0.95, 3, np.mean(costs), stats.sem(costs))
     assert (found.low, found.high) == pytest.approx((2 * known[0], 2 * known[1]))
 
@@ -206,34 +208,35 @@ def test_the_interval_of_the_explained_share_covers_however_its_parts_hang_toget
             operation("wake", 1200 * (1 + 0.05 * wake), 3 * (1 + 0.04 * counts)),
             operation("user time", 1500 * (1 + 0.15 * user), beside=True, count=(1.0,)),
         ]
-        found = explain(operations, 9000 * (1 + 0.04 * response)).share
+        found = costs_of(operations, 9000 * (1 + 0.04 * response)).together.share
         hits += found.low <= truth <= found.high
     assert stats.binom.cdf(hits, tries, 0.93) > 1e-5
     assert stats.binom.sf(hits - 1, tries, 0.97) > 1e-5
 
 
 def test_what_was_read_in_one_session_alone_has_no_interval():
-    found = explain([operation(), operation("user time", (50.0,), (1.0,), beside=True)], [500.0])
-    assert found.share.estimate == pytest.approx(0.5)
-    assert not found.share.resolved
-    assert not found.explained_ns.resolved
-    assert not found.lines[1].time.resolved
-    assert found.lines[0].time.resolved
+    found = costs_of([operation(), operation("user time", (50.0,), (1.0,), beside=True)], [500.0])
+    assert found.together.share.estimate == pytest.approx(0.5)
+    assert not found.together.share.resolved
+    assert not found.together.amount.resolved
+    assert not found.parts[1].amount.resolved
+    assert found.parts[0].amount.resolved
 
 
 def test_a_session_without_the_reading_is_left_out_with_its_response():
     user = operation("user time", (50.0, None, 60.0), (1.0,), beside=True)
-    found = explain([user], [500.0, 9000.0, 600.0])
-    assert found.share.estimate == pytest.approx(0.1)
-    assert found.response_ns.n == 2
+    found = costs_of([user], [500.0, 9000.0, 600.0])
+    assert found.together.share.estimate == pytest.approx(0.1)
+    assert found.whole.n == 2
 
 
 def test_at_least_is_said_of_the_whole_interval():
-    found = explain([operation(cost=(180.0, 220.0, 200.0))], [480.0, 500.0, 520.0])
-    assert found.share.estimate == pytest.approx(0.8)
-    assert not found.explains_at_least(0.8)
-    assert found.explains_at_least(found.share.low)
-    assert not explain([operation()], [500.0]).explains_at_least(0.0)
+    found = costs_of([operation(cost=(180.0, 220.0, 200.0))], [480.0, 500.0, 520.0])
+    assert found.together.share.estimate == pytest.approx(0.8)
+    alone = costs_of([operation()], [500.0]).together.share
+    share = found.together.share
+    for of, least, kept in ((share, 0.8, False), (share, share.low, True), (alone, 0.0, False)):
+        assert (Bound("explained", of, least=least).kept is Kept.HOLDS) is kept
 
 
 @pytest.mark.parametrize(
@@ -255,11 +258,11 @@ def test_at_least_is_said_of_the_whole_interval():
 )
 def test_what_cannot_be_explained_is_refused(operations, response, says):
     with pytest.raises(ValueError, match=says):
-        explain(operations, response)
+        costs_of(operations, response)
 
 
 def test_an_operation_that_costs_nothing_explains_nothing():
-    assert explain([operation(count=(0.0,))], [500.0] * 3).share.estimate == 0.0
+    assert costs_of([operation(count=(0.0,))], [500.0] * 3).together.share.estimate == 0.0
 
 
 # --- the noise floor

@@ -1,4 +1,4 @@
-"""The budget by contrast: what of a response is floor, virtualisation, middleware, interaction."""
+"""By contrast: what of a response is floor, virtualisation, middleware, interaction."""
 
 from __future__ import annotations
 
@@ -10,55 +10,53 @@ from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.experiment import Experiment
 from tare.plan import Plan
-from tare.stats.budget import ContrastBudget, contrast_budget
+from tare.stats.shares import Share, Shares, by_contrast
 
-__all__ = ["Budget", "split_by_contrast"]
-
-STATISTIC = "mean"
-"""Means of layers add; medians do not."""
+__all__ = ["Contrast", "contrasts"]
 
 
 @dataclass(frozen=True)
-class Budget:
-    """One response split by contrast."""
+class Contrast:
+    """One mean response split by contrast."""
 
     cell: Cell
-    """The environment in question with the middleware: the total."""
-    base_floor: Cell
-    env_floor: Cell
-    base_middleware: Cell
-    split: ContrastBudget
-    """Of session means, in ns."""
+    """The environment in question with the middleware: the whole."""
+    shares: Shares[Share]
+    """Of session means, in ns: floor, virtualisation, middleware, interaction."""
 
 
-def split_by_contrast(experiment: Experiment, plan: Plan, sessions: Sessions) -> tuple[Budget, ...]:
+def contrasts(experiment: Experiment, plan: Plan, sessions: Sessions) -> tuple[Contrast, ...]:
     """Split every cell that is neither in the baseline nor on the floor.
 
     A cell is left out where the plan lacks one of the other three, or has several that qualify.
     """
-    if not experiment.floor or "environment" not in experiment.baseline:
+    base, floor = experiment.baseline, experiment.floor
+    if not floor or "environment" not in base:
         return ()  # what is not an environment does not virtualise
     cells = [cell for cell in plan.cells if cell.replica == 1]
-    base, floor = experiment.baseline, experiment.floor
+
+    def times(cell: Cell, changed: Mapping[str, str]) -> list[float | None] | None:
+        sibling = _sibling(cells, cell, changed)
+        return None if sibling is None else sessions.column(sibling.id, "mean")
+
     found = []
     for cell in cells:
         if _has(cell, base) or _has(cell, floor):
             continue
         if not transports.served(cell.levels.get("transport")):
             continue  # nothing stands above the floor that could be split
-        base_middleware = _sibling(cells, cell, base)
-        env_floor = _sibling(cells, cell, floor)
-        base_floor = _sibling(cells, cell, {**base, **floor})
-        if base_middleware is None or env_floor is None or base_floor is None:
+        base_floor, env_floor = times(cell, {**base, **floor}), times(cell, floor)
+        base_middleware = times(cell, base)
+        if base_floor is None or env_floor is None or base_middleware is None:
             continue
-        split = contrast_budget(
-            base_floor=sessions.column(base_floor.id, STATISTIC),
-            env_floor=sessions.column(env_floor.id, STATISTIC),
-            base_middleware=sessions.column(base_middleware.id, STATISTIC),
-            env_middleware=sessions.column(cell.id, STATISTIC),
+        split = by_contrast(
+            base_floor=base_floor,
+            env_floor=env_floor,
+            base_middleware=base_middleware,
+            env_middleware=sessions.column(cell.id, "mean"),
         )
         if split.n_used:
-            found.append(Budget(cell, base_floor, env_floor, base_middleware, split))
+            found.append(Contrast(cell, split))
     return tuple(found)
 
 

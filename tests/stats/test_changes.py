@@ -6,7 +6,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.stats.attribution import attribute, product_change
+from tare.stats.operations import product_change
+from tare.stats.shares import changes_of
 
 times = st.floats(1.0, 1e6)
 
@@ -23,37 +24,38 @@ def test_parts_of_a_difference_take_their_true_shares_the_largest_first():
     }
     here = np.sum([part[0] for part in parts.values()], axis=0)
     there = np.sum([part[1] for part in parts.values()], axis=0)
-    found = attribute(here, there, parts)
+    found = changes_of(parts, (here, there))
     assert [part.name for part in found.parts] == ["large", "small", "none"]
-    assert found.found
-    assert found.share.estimate == pytest.approx(1.0)
+    assert found.whole.excludes(0.0)
+    assert found.together.share.estimate == pytest.approx(1.0)
     large, small, none = found.parts
     assert large.share.low < 0.75 < large.share.high
     assert small.share.low < 0.25 < small.share.high
-    assert not none.change.excludes(0.0)
+    assert not none.amount.excludes(0.0)
 
 
 def test_what_is_missing_stays_missing():
     here, there = sessions(100, 1, 10, 1), sessions(60, 1, 10, 2)
     half = [value / 2 for value in here], [value / 2 for value in there]
-    assert attribute(here, there, {"half": half}).share.estimate == pytest.approx(0.5)
+    share = changes_of({"half": half}, (here, there)).together.share
+    assert share.estimate == pytest.approx(0.5)
 
 
 def test_without_an_effect_nothing_is_found():
     here, there = sessions(100, 1, 10, 1), sessions(100, 1, 10, 2)
-    found = attribute(here, there, {"all": (here, there)})
-    assert not found.found
+    found = changes_of({"all": (here, there)}, (here, there))
+    assert not found.whole.excludes(0.0)
 
 
 def test_a_block_that_lacks_a_part_is_left_out_and_counted():
     here, there = [3.0, 4.0, 5.0, 6.0], [1.0, 2.0, 3.0, 4.0]
-    found = attribute(here, there, {"part": ([1.0, None, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0])})
+    found = changes_of({"part": ([1.0, None, 1.0, 1.0], [0.0] * 4)}, (here, there))
     assert (found.n_used, found.n_dropped) == (3, 1)
 
 
 def test_an_effect_of_no_parts_is_refused():
-    with pytest.raises(ValueError, match="no part"):
-        attribute([1.0, 2.0], [1.0, 2.0], {})
+    with pytest.raises(ValueError, match="at least one part"):
+        changes_of({}, ([1.0, 2.0], [1.0, 2.0]))
 
 
 sides = st.lists(st.tuples(times, times), min_size=2, max_size=5)

@@ -1,0 +1,159 @@
+"""By thread: where each was during a request, added up against the response; what else it consumed.
+
+On-CPU times add up. Run-queue waits do not: a server that was woken waits on the same core while
+its client still runs, and that time is in the account already, as the client's. What a wait adds
+for certain is what the account's other threads cannot have filled: other programs ran then. The
+largest such remainder of any thread is the line `WAITED`, a lower bound; `waits` holds the waits
+themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tare.accounting import Role, ThreadTime
+from tare.analysis.sessions import Sessions
+from tare.cell import Cell
+from tare.record import Trial
+from tare.stats import Estimate, across
+from tare.stats.shares import Share, Shares, shares_of
+
+__all__ = ["LINES", "WAITED", "CellThreads", "closes", "lines_of", "threads_of"]
+
+_ROLES: tuple[Role, ...] = ("client", "server", "vmm", "vcpu", "kernel")
+"""Whose times add up. A guest's own rows are the same time seen from inside, and stay out."""
+WAITED = "waiting for other programs, at least"
+LINES = (*(f"{role} on CPU" for role in _ROLES), WAITED)
+"""Names of an account's lines, in order."""
+
+_Column = list[float | None]
+"""One value a block for each request, shape (blocks,); None where the block has none."""
+
+
+@dataclass(frozen=True)
+class CellThreads:
+    """What one cell's requests consumed."""
+
+    cell: Cell
+    shares: Shares[Share] | None
+    """The closing account: time of all threads against the mean response, ns for each request. On
+    one core, where one thing runs at a time, it should close but for idle time."""
+    closes: bool
+    """See `closes`."""
+    waits: Mapping[Role, Estimate]
+    """Role -> run-queue wait of its threads, ns for each request; they overlap with each other and
+    with on-CPU times, and are not in the sum."""
+    guest_ns: Estimate | None
+    """On-CPU time of its server as the guest sees it, for each request: overlaps with vcpu."""
+    cpu_ns: Estimate
+    """On-CPU time of all threads, for each request."""
+    memory_bytes: Estimate
+    """Peak memory of the server's process; for a guest, of QEMU."""
+    wire_bytes: Estimate
+    """Bytes sent and received by the environment's interface, for each request."""
+
+
+def threads_of(cell: Cell, sessions: Sessions, confidence: float = 0.95) -> CellThreads | None:
+    """Add up one cell's accounts; None where no trial has one."""
+    trials = sessions.row(cell.id)
+    if not any(trial and (trial.client or trial.server) for trial in trials):
+        return None
+    lines, roles = lines_of(cell, sessions), _roles(trials)
+
+    def estimate(total: Callable[[Trial], float | None]) -> Estimate:
+        return across(_positive(_per_request(trials, total)))
+
+    mean = sessions.column(cell.id, "mean")
+    return CellThreads(
+        cell=cell,
+        shares=shares_of(lines, mean, confidence) if lines else None,
+        closes=closes(cell, sessions),
+        waits={
+            role: estimate(_sum_of((role,), lambda t: t.wait_ns))
+            for role in _ROLES
+            if role in roles
+        },
+        guest_ns=estimate(_sum_of(("guest",), _cpu)) if "guest" in roles else None,
+        cpu_ns=estimate(_sum_of(_ROLES, _cpu)),
+        memory_bytes=across(_positive([_memory(trial) for trial in trials])),
+        wire_bytes=estimate(_wire),
+    )
+
+
+def lines_of(cell: Cell, sessions: Sessions) -> dict[str, _Column]:
+    """What a cell's closing account is made of: line -> ns for each request, in order."""
+    trials = sessions.row(cell.id)
+    roles = _roles(trials)
+    lines = {
+        f"{role} on CPU": _per_request(trials, _sum_of((role,), _cpu))
+        for role in _ROLES
+        if role in roles
+    }
+    return {**lines, WAITED: _per_request(trials, _waited)} if lines else {}
+
+
+def closes(cell: Cell, sessions: Sessions) -> bool:
+    """Whether a cell's account can be expected to close.
+
+    One request at a time, and both ends accounted for: with several requests, threads work for more
+    than one; in open loop a response also waits for requests before it; where a guest's kernel
+    answers by itself, nobody accounts for it.
+    """
+    alone = cell.levels.get("mode", "closed") == "closed" and cell.levels.get("clients", "1") == "1"
+    trials = sessions.row(cell.id)
+    in_a_guest = any(trial.facts.accelerator for trial in trials if trial)
+    return alone and (not in_a_guest or "vcpu" in _roles(trials))
+
+
+def _roles(trials: Sequence[Trial | None]) -> set[Role]:
+    return {thread.role for trial in trials if trial for thread in trial.threads}
+
+
+def _per_request(trials: Sequence[Trial | None], total: Callable[[Trial], float | None]) -> _Column:
+    column: _Column = []
+    for trial in trials:
+        requests = trial.counters.get("sent") if trial else None
+        found = total(trial) if trial and requests else None
+        column.append(None if found is None or not requests else found / requests)
+    return column
+
+
+def _waited(trial: Trial) -> float | None:
+    # Kernel threads serve the whole machine, and wait off the response's path.
+    threads = [t for t in trial.threads if t.role in _ROLES and t.role != "kernel"]
+    if not threads:
+        return None
+    busy = sum(thread.cpu_ns for thread in threads)
+    return float(max(0, *(t.wait_ns - (busy - t.cpu_ns) for t in threads)))
+
+
+def _sum_of(
+    roles: Sequence[Role], time: Callable[[ThreadTime], int]
+) -> Callable[[Trial], float | None]:
+    def total(trial: Trial) -> float | None:
+        found = [time(t) for t in trial.threads if t.role in roles]
+        # Kernel threads that did nothing are left out of an account; any other party is absent.
+        return float(sum(found)) if found or (trial.threads and "kernel" in roles) else None
+
+    return total
+
+
+def _cpu(thread: ThreadTime) -> int:
+    return thread.cpu_ns
+
+
+def _memory(trial: Trial | None) -> float | None:
+    return trial.server.peak_memory_bytes if trial and trial.server else None
+
+
+def _wire(trial: Trial) -> float | None:
+    account = trial.server
+    if account is None or account.sent_bytes is None or account.received_bytes is None:
+        return None
+    return float(account.sent_bytes + account.received_bytes)
+
+
+def _positive(values: Sequence[float | None]) -> _Column:
+    """A time below the accounting's resolution reads as 0; a logarithm needs more than that."""
+    return [value if value else None for value in values]
