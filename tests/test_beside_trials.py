@@ -100,7 +100,7 @@ def test_what_chance_does_in_one_of_a_hundred_sessions_is_not_told_of(tmp_path):
     assert sum(len(view.sessions) for view in found.cells) > 100
     by_chance, real = odd(found, 0.005), odd(found, 1e-7)
     assert (by_chance.drifting, by_chance.trend.flagged) == ((), False)
-    assert (real.drifting, real.trend.flagged) == ((0,), True)
+    assert (real.drifting, real.trend.flagged) == (((0, 0),), True)
 
 
 def test_answers_within_one_environment_are_headed_by_it_once(tmp_path):

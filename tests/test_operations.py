@@ -105,7 +105,7 @@ def test_user_time_stands_beside_the_response_of_its_own_sessions(tmp_path: Path
 def test_an_account_without_its_server_has_no_time_of_it_rather_than_none(tmp_path: Path):
     record = make(tmp_path / "r")
     cell = next(c for c in record.plan.cells if c.levels["environment"] == "native")
-    first = next(t for t in record.trials() if t.key == (0, cell.id))
+    first = next(t for t in record.trials() if t.key == (0, cell.id, 0))
     with record.writing() as writer:
         writer.append(first.model_copy(update={"server": None}))
     times = lines_of(cell, Sessions(record))["server on CPU"]

@@ -80,21 +80,20 @@ def export(record: Record, format_: str, out: Path | None) -> None:
 def rows(record: Record) -> list[dict[str, Any]]:
     """One row a trial.
 
-    Keys: block, position, cell, replica, session, started, seconds, status, error; one a factor,
-    such as environment; counters; statistics of the session in ns (min_ns, p50_ns, ...), resolved
-    or None; throughput_per_s; drift_p and drift_flagged; CPU time of both ends in ns. Of a workload
-    without response times, its statistics instead, each with its unit behind its name.
+    Keys: block, repeat, position, cell, replica, session, started, seconds, status, error; one a
+    factor, such as environment; counters; statistics of the session in ns (min_ns, p50_ns, ...),
+    resolved or None; throughput_per_s; drift_p and drift_flagged; CPU time of both ends in ns. Of a
+    workload without response times, its statistics instead, each with its unit behind its name.
     """
     sessions = Sessions(record)
     plan = record.plan
     cells = {cell.id: cell for cell in plan.cells}
     factors = list(dict.fromkeys(name for cell in plan.cells for name in cell.levels))
-    found = {(block, cell): s for cell in cells for block, s in sessions.of(cell).items()}
     workload = workloads.by_name()[experiments.load(record.experiment_path, recorded=True).workload]
 
     def measured(trial: Trial) -> dict[str, Any]:
         if workload.response_times:
-            return _of_responses(trial, found.get(trial.key))
+            return _of_responses(trial, sessions.session(trial))
         return {
             f"{name}{_SUFFIXES[statistic.unit]}": trial.values.get(name)
             for name, statistic in workload.statistics.items()
@@ -114,6 +113,7 @@ def rows(record: Record) -> list[dict[str, Any]]:
 def _head(trial: Trial, cell: Cell, factors: list[str]) -> dict[str, Any]:
     return {
         "block": trial.block,
+        "repeat": trial.repeat,
         "position": trial.position,
         "cell": trial.cell,
         "replica": cell.replica,
@@ -151,7 +151,7 @@ def _cpu(account: Account | None) -> int | None:
 
 
 _TYPES: Mapping[str, pa.DataType] = {
-    **dict.fromkeys(("block", "position", "replica", *_COUNTERS), pa.int64()),
+    **dict.fromkeys(("block", "repeat", "position", "replica", *_COUNTERS), pa.int64()),
     **dict.fromkeys(("duration_ns", "client_cpu_ns", "server_cpu_ns"), pa.int64()),
     **dict.fromkeys(("seconds", "effective_samples", "throughput_per_s", "drift_p"), pa.float64()),
     **dict.fromkeys((f"{name}_ns" for name in _TIMES), pa.float64()),

@@ -39,6 +39,8 @@ class Trial(BaseModel):
     position: int
     """From 0: order within its setting up."""
     cell: str
+    repeat: int = 0
+    """From 0: which of the cell's sessions in this block."""
     session: str
     """The setting up that it shared: a guest's boot."""
     started: str
@@ -66,9 +68,9 @@ class Trial(BaseModel):
     `{}`."""
 
     @property
-    def key(self) -> tuple[int, str]:
-        """Identity of a trial: its block and its cell."""
-        return self.block, self.cell
+    def key(self) -> tuple[int, str, int]:
+        """Identity of a trial: its block, its cell, and which of its sessions there."""
+        return self.block, self.cell, self.repeat
 
     @property
     def threads(self) -> tuple[ThreadTime, ...]:

@@ -117,7 +117,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self._plan: Plan = self.record.plan
-        self._done: dict[tuple[int, str], Trial] = {t.key: t for t in self.record.trials()}
+        self._done: dict[tuple[int, str, int], Trial] = {t.key: t for t in self.record.trials()}
         self._accelerators: dict[tuple[str | None, ...], str] = {}
         for trial in self._done.values():
             self._keep_accelerator(trial)
@@ -159,7 +159,7 @@ class _Run:
 
     def _visit(self, block: int, visit: Visit) -> None:
         """Set an environment up once and measure in it what is not on record yet."""
-        missing = [cell for cell in visit.cells if (block, cell) not in self._done]
+        missing = [cell for cell in visit.cells if (block, cell, 0) not in self._done]
         if not missing:
             return
         plot = tuple(visit.plot.items())
@@ -189,7 +189,7 @@ class _Run:
             # The environment itself failed: to start, or beneath a trial.
             _LOG.warning("%s: %s", name, error)
             self._setup_failures[plot] += 1
-            left = [cell for cell in missing if (block, cell) not in self._done]
+            left = [cell for cell in missing if (block, cell, 0) not in self._done]
             self._fail(block, visit, left, str(error))
 
     @contextmanager

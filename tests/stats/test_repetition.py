@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tare.stats import paired_ratio
-from tare.stats.repetition import GUESS, Spread, allot, mean_log, paired_values, spread
+from tare.stats.repetition import GUESS, Spread, allot, even, mean_log, spread
 from tare.stats.simulate import BIMODAL, NORMAL, RARE_MODE
 from tare.stats.simulate_repeated import repeated_runs
 
@@ -46,7 +46,7 @@ def test_repeated_sessions_hold_an_effect_that_was_put_in():
 
 
 def test_means_of_unlike_numbers_would_find_what_is_not_there():
-    """Why `paired_values` takes as many sessions of either cell."""
+    """Why `even` takes as many sessions of either cell."""
     rng = np.random.default_rng(1)
     found = 0
     for _ in range(400):
@@ -57,7 +57,7 @@ def test_means_of_unlike_numbers_would_find_what_is_not_there():
 
 
 def test_a_block_counts_as_many_sessions_of_either_cell_and_the_first_ones():
-    one, other = paired_values([[2.0, 8.0, 100.0], [], [3.0]], [[4.0, 4.0], [5.0], []])
+    one, other = even([[2.0, 8.0, 100.0], [], [3.0]], [[4.0, 4.0], [5.0], []])
     assert one == [pytest.approx(4.0), None, 3.0]
     assert other == [pytest.approx(4.0), 5.0, None]
 
@@ -65,8 +65,8 @@ def test_a_block_counts_as_many_sessions_of_either_cell_and_the_first_ones():
 @given(st.data(), blocks)
 def test_what_is_drawn_anew_in_any_order_pairs_the_same_way_round(data, a):
     b = data.draw(st.lists(st.lists(values, max_size=5), min_size=len(a), max_size=len(a)))
-    one, other = paired_values(a, b)
-    assert paired_values(b, a) == (other, one)
+    one, other = even(a, b)
+    assert even(b, a) == (other, one)
     for drawn, value in zip(a, one, strict=True):
         assert (value is None) == (not drawn)
 

@@ -162,9 +162,8 @@ def _between_stacks(views: Iterable[CellView], sessions: Sessions) -> tuple[Ours
     for (transport, rest), cell in by_rest.items():
         other = by_rest.get(("cyclonedds", rest))
         if transport == "fastdds" and other is not None:
-            ratio = paired_ratio(
-                sessions.column(cell.id, "mean"), sessions.column(other.id, "mean")
-            ).ratio
+            a, b = sessions.columns(cell.id, other.id, statistic="mean")
+            ratio = paired_ratio(a, b).ratio
             ours = _ours(cell, ratio, lambda r: 100 * (r - 1))
             if ours is not None:
                 found.append(ours)

@@ -28,6 +28,8 @@ __all__ = ["PERCENTILES", "RESPONSE_TIMES", "CellView", "over_the_run", "view_ce
 PERCENTILES = tuple(f"p{percent:g}" for percent in PERCENTS)
 RESPONSE_TIMES = ("min", "mean", *PERCENTILES, "max", "jitter", "throughput")
 """What is estimated of response times."""
+Key = tuple[int, int]
+"""A session of a cell: its block, and which of the cell's sessions there, both from 0."""
 ODD_ALPHA = 0.01
 """Family-wise, of what is told beside the verdicts."""
 
@@ -37,15 +39,15 @@ class CellView:
     """What is known of one cell."""
 
     cell: Cell
-    sessions: Mapping[int, Session]
-    """Block -> session; blocks whose trial failed or has not run are absent, and so are trials
-    that hold values instead of response times."""
+    sessions: Mapping[Key, Session]
+    """(block, repeat) -> session; absent where the trial failed or has not run, or holds values
+    instead of response times."""
     measured: int
     """Trials of this cell that were measured."""
     failed: int
     """Trials of this cell that failed."""
-    declared: Mapping[int, float]
-    """Block -> the declared statistic of its session."""
+    declared: Mapping[Key, float]
+    """(block, repeat) -> the declared statistic of that session."""
     estimates: Mapping[str, Estimate]
     """Statistic -> geometric mean over sessions with its interval; of response times in ns,
     throughput in 1/s; else in the units of the workload's statistics."""
@@ -60,9 +62,9 @@ class CellView:
     reordered: int
     deadlines: tuple[DeadlineView, ...]
     """In the order of the experiment's deadlines; empty without sessions."""
-    drifting: tuple[int, ...]
-    """Blocks whose session's halves differ: it was still warming up, or was disturbed. Told over
-    all sessions of the run (`over_the_run`)."""
+    drifting: tuple[Key, ...]
+    """(block, repeat) of sessions whose halves differ: they were still warming up, or disturbed.
+    Told over all sessions of the run (`over_the_run`)."""
     quantiles: Mapping[float, Spread]
     """Share of replies -> the quantile in ns over sessions, as far as every session has it."""
     trend: BlockTrend
@@ -104,27 +106,19 @@ def view_cell(
         deadlines_ns: as the sessions were given.
         statistics: what is estimated.
     """
-    found = sessions.of(cell.id)
     trials = sessions.trials_of(cell.id)
-    columns = {
-        name: [
-            value if block not in found or found[block].resolves(name) else None
-            for block, value in zip(sessions.blocks, sessions.column(cell.id, name), strict=True)
-        ]
-        for name in statistics
-    }
-    declared = sessions.column(cell.id, statistic)
+    of_trials = {(t.block, t.repeat): sessions.session(t) for t in trials}
+    found = {key: session for key, session in of_trials.items() if session is not None}
+    columns = {name: sessions.column(cell.id, name, resolved=True) for name in statistics}
+    values = {(t.block, t.repeat): sessions.value(t, statistic) for t in trials}
+    declared = {key: value for key, value in values.items() if value is not None}
     members = list(found.values())
     return CellView(
         cell=cell,
         sessions=found,
-        measured=sessions.measured(cell.id),
-        declared={
-            block: value
-            for block, value in zip(sessions.blocks, declared, strict=True)
-            if value is not None
-        },
-        failed=sum(trial.status == "failed" for trial in trials.values()),
+        measured=len(sessions.measured(cell.id)),
+        declared=declared,
+        failed=sum(trial.status == "failed" for trial in trials),
         estimates={name: across(column) for name, column in columns.items()},
         unresolved={
             name: sum(not session.resolves(name) for session in members) for name in PERCENTILES
@@ -146,14 +140,14 @@ def view_cell(
             if members
         ),
         drifting=tuple(
-            block
-            for block, session in found.items()
+            key
+            for key, session in found.items()
             if session.summary.drift is not None and session.summary.drift.flagged
         ),
-        trend=block_trend(declared),
-        modes=two_modes(declared),
+        trend=block_trend(sessions.column(cell.id, statistic)),
+        modes=two_modes(list(values.values())),
         quantiles=_quantiles(members),
-        facts=next((t.facts.whole for t in reversed(list(trials.values())) if t.facts.whole), {}),
+        facts=next((t.facts.whole for t in reversed(trials) if t.facts.whole), {}),
         accelerators=sessions.accelerators(cell.id),
     )
 
@@ -165,15 +159,15 @@ def over_the_run(views: Sequence[CellView]) -> tuple[CellView, ...]:
     run's sessions, for trends and modes over its cells.
     """
     drifts = [
-        (view.cell.id, block, drift)
+        (view.cell.id, key, drift)
         for view in views
-        for block, session in view.sessions.items()
+        for key, session in view.sessions.items()
         if (drift := session.summary.drift) is not None
     ]
     adjusted = holm([drift.p for _, _, drift in drifts])
     drifting = {
-        (cell, block)
-        for (cell, block, drift), p in zip(drifts, adjusted, strict=True)
+        (cell, key)
+        for (cell, key, drift), p in zip(drifts, adjusted, strict=True)
         if drift.flagged and p < ODD_ALPHA
     }
     trends = holm([math.nan if v.trend.p is None else v.trend.p for v in views])
@@ -181,7 +175,7 @@ def over_the_run(views: Sequence[CellView]) -> tuple[CellView, ...]:
     return tuple(
         replace(
             view,
-            drifting=tuple(b for b in view.drifting if (view.cell.id, b) in drifting),
+            drifting=tuple(k for k in view.drifting if (view.cell.id, k) in drifting),
             trend=replace(view.trend, flagged=view.trend.flagged and trend < ODD_ALPHA),
             modes=view.modes
             and replace(view.modes, flagged=view.modes.flagged and mode <= ODD_ALPHA),
@@ -201,5 +195,5 @@ def _quantiles(members: Sequence[Session]) -> dict[float, Spread]:
     return found
 
 
-def _counted(trials: Mapping[int, Trial], counter: str) -> int:
-    return sum(trial.counters.get(counter, 0) for trial in trials.values())
+def _counted(trials: Sequence[Trial], counter: str) -> int:
+    return sum(trial.counters.get(counter, 0) for trial in trials)

@@ -34,26 +34,20 @@ def contrasts(experiment: Experiment, plan: Plan, sessions: Sessions) -> tuple[C
     if not floor or "environment" not in base:
         return ()  # what is not an environment does not virtualise
     cells = [cell for cell in plan.cells if cell.replica == 1]
-
-    def times(cell: Cell, changed: Mapping[str, str]) -> list[float | None] | None:
-        sibling = _sibling(cells, cell, changed)
-        return None if sibling is None else sessions.column(sibling.id, "mean")
-
     found = []
     for cell in cells:
         if _has(cell, base) or _has(cell, floor):
             continue
         if not transports.served(cell.levels.get("transport")):
             continue  # nothing stands above the floor that could be split
-        base_floor, env_floor = times(cell, {**base, **floor}), times(cell, floor)
-        base_middleware = times(cell, base)
+        base_floor = _sibling(cells, cell, {**base, **floor})
+        env_floor, base_middleware = (_sibling(cells, cell, only) for only in (floor, base))
         if base_floor is None or env_floor is None or base_middleware is None:
             continue
+        four = (base_floor.id, env_floor.id, base_middleware.id, cell.id)
+        least, env, middleware, both = sessions.columns(*four, statistic="mean")
         split = by_contrast(
-            base_floor=base_floor,
-            env_floor=env_floor,
-            base_middleware=base_middleware,
-            env_middleware=sessions.column(cell.id, "mean"),
+            base_floor=least, env_floor=env, base_middleware=middleware, env_middleware=both
         )
         if split.n_used:
             found.append(Contrast(cell, split))

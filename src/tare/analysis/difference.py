@@ -185,8 +185,11 @@ def difference_between(
     name, higher = (
         ("mean", False) if all(lines) else (statistic[0], statistic[1].better == "higher")
     )
-    here, there = sessions.column(cell.id, name), sessions.column(against.id, name)
-    threads = _threads(lines[0], lines[1], here, there) if all(lines) else None
+    here, there = sessions.columns(cell.id, against.id, statistic=name)
+    threads = None
+    if all(lines):
+        ours, theirs = map(sessions.mean_responses, (cell.id, against.id))
+        threads = _threads(lines[0], lines[1], ours, theirs)
     operations, uncounted = _operations(cell, against, sessions, counted, threads)
     slowings = [
         None if a is None or b is None else math.log(a / b) * (-1 if higher else 1)
@@ -290,14 +293,13 @@ def _readings(
     slowings: Sequence[float | None],
 ) -> list[ReadingChange]:
     costs = unit_costs(cell, counted)
-    trials = list(zip(sessions.row(cell.id), sessions.row(against.id), slowings, strict=True))
     found = []
     for reading in READINGS:
+        here, there = (sessions.means(c.id, reading.value) for c in (cell, against))
         whole = [
             (a, b, slowing)
-            for here, there, slowing in trials
-            if here is not None and there is not None and slowing is not None
-            if (a := reading.value(here)) is not None and (b := reading.value(there)) is not None
+            for a, b, slowing in zip(here, there, slowings, strict=True)
+            if a is not None and b is not None and slowing is not None
         ]
         if len(whole) < 2:
             continue
@@ -342,7 +344,7 @@ def _facts(cell: Cell, against: Cell, sessions: Sessions) -> tuple[tuple[str, An
     same_programs = levels.keys() <= rows.PLOT  # else nothing in their settings is the same
 
     def last(cell_id: str) -> dict[str, Any]:
-        trials = [trial for trial in sessions.row(cell_id) if trial]
+        trials = sessions.measured(cell_id)
         if not trials:
             return {}
         settings = trials[-1].settings.whole if same_programs else {}

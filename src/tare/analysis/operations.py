@@ -6,8 +6,9 @@ named, sums above the response are shown, and nothing is got by subtraction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
 from tare import transports, units
@@ -57,7 +58,7 @@ def operations_of(
     found = counted_in(cell, sessions, counted)
     if not found.operations:
         return None
-    responses = sessions.column(cell.id, "mean")
+    responses = sessions.mean_responses(cell.id)
     present = [value for value in responses if value is not None]
     counting = [c.mean_ns for c in _usable(cell, counted) if c.mean_ns is not None]
     inflation = None
@@ -69,14 +70,15 @@ def operations_of(
 
 def counted_in(cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]) -> Counted:
     """Operations of one cell's requests, and what of them nobody could tell."""
-    usable, trials = _usable(cell, counted), sessions.row(cell.id)
-    if len(usable) < 2 or not any(trials):
+    usable = _usable(cell, counted)
+    if len(usable) < 2 or not sessions.measured(cell.id):
         return Counted((), ())
     # Where none answers, what a server would do is not done, and not absent.
     of = _Measured(usable, answered=transports.served(cell.levels.get("transport")))
     in_guest = any("tap hop" in c.unit_costs_ns for c in usable)
     (_in_guest if in_guest else _on_host)(of)
-    of.user_time(trials, ("client", "guest") if in_guest else ("client", "server"))
+    roles: tuple[Role, ...] = ("client", "guest") if in_guest else ("client", "server")
+    of.user_time({r: sessions.means(cell.id, partial(_user_ns, r)) for r in roles})
     work_ns = units.duration(cell.levels.get("server_work", "0 us"))
     if work_ns:
         timed = ("user time",) if any(o.name == "user time" for o in of.operations) else ()
@@ -162,15 +164,14 @@ class _Measured:
         numbers = [count(*row) for row in counts]
         self.operations.append(Operation(name, costs, numbers, overlaps))
 
-    def user_time(self, trials: Sequence[Trial | None], roles: tuple[Role, ...]) -> None:
+    def user_time(self, found: Mapping[Role, Sequence[float | None]]) -> None:
         """Time in user mode for each request, as accounted in the untraced sessions.
 
         The kernel accounts user time by ticks of some milliseconds, so one session's figure is
         coarse and only their mean is worth anything. Where no tick of any session fell into user
         mode, it is below what the kernel can tell.
         """
-        wanted = [role for role in roles if self._answered or role == "client"]
-        found = {role: [_user_ns(trial, role) for trial in trials] for role in wanted}
+        wanted = [role for role in found if self._answered or role == "client"]
         seen = [role for role in wanted if any(found[role])]
         self.absent += [f"user time, {role}" for role in wanted if role not in seen]
         if not seen:
@@ -180,9 +181,9 @@ class _Measured:
         self.operations.append(Operation("user time", times, (1.0,), beside_response=True))
 
 
-def _user_ns(trial: Trial | None, role: Role) -> float | None:
+def _user_ns(role: Role, trial: Trial) -> float | None:
     """User time of a party's threads for each request; None where none of them was accounted."""
-    if trial is None or not trial.counters.get("sent"):
+    if not trial.counters.get("sent"):
         return None
     times = [thread.user_ns for thread in trial.threads if thread.role == role]
     return sum(times) / trial.counters["sent"] if times else None

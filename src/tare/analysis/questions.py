@@ -130,7 +130,7 @@ def instrument_floor(*ends: tuple[Sessions, str]) -> float | None:
     """The worst of the ends, each a cell of some result, by the median of its calibrations; ns."""
     floors = []
     for sessions, cell in ends:
-        trials = sessions.trials_of(cell).values()
+        trials = sessions.trials_of(cell)
         known = [t.calibration.floor_ns for t in trials if t.calibration is not None]
         if known:
             floors.append(median(known))
@@ -145,8 +145,5 @@ def half_widths(plan: Plan, sessions: Sessions, statistic: str) -> dict[str, flo
 def _ratio(
     sessions: Sessions, comparison: Comparison, statistic: str, confidence: float = 0.95
 ) -> Ratio:
-    return paired_ratio(
-        sessions.column(comparison.cell, statistic),
-        sessions.column(comparison.against, statistic),
-        confidence,
-    )
+    a, b = sessions.columns(comparison.cell, comparison.against, statistic=statistic)
+    return paired_ratio(a, b, confidence)

@@ -7,10 +7,11 @@ block costs one block, not all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from tare.errors import UsageError
 from tare.record import Record, Trial
 from tare.stats import PERCENTS, Summary, samples_needed, summarise
+from tare.stats.repetition import even, mean_log
 
 __all__ = ["GRID", "Session", "Sessions", "summarise_session"]
 
@@ -108,53 +110,83 @@ _SHARES = {f"p{percent:g}": round(percent / 100.0, 6) for percent in PERCENTS}
 
 
 class Sessions:
-    """Every session of a result that was measured, by block and cell.
+    """Every session of a result that was measured, by cell and block.
 
-    A trial that holds values instead of response times has no session here; `column` knows both.
+    A trial that holds values instead of response times has no `Session`; columns know both.
     """
 
     def __init__(self, record: Record, deadlines_ns: Sequence[int] = ()) -> None:
         self.trials: tuple[Trial, ...] = record.trials()
         self.blocks: tuple[int, ...] = tuple(sorted({trial.block for trial in self.trials}))
-        self._found: dict[tuple[int, str], Session] = {}
-        self._trial_of: dict[tuple[int, str], Trial] = {trial.key: trial for trial in self.trials}
-        for trial in self.trials:
+        self._of: dict[str, list[Trial]] = {}
+        self._found: dict[tuple[int, str, int], Session] = {}
+        for trial in sorted(self.trials, key=lambda trial: (trial.block, trial.repeat)):
+            self._of.setdefault(trial.cell, []).append(trial)
             path = record.samples_path(trial)
             if trial.status == "ok" and path is not None and not trial.values:
                 self._found[trial.key] = summarise_session(path, deadlines_ns)
 
-    def of(self, cell: str) -> Mapping[int, Session]:
-        """Block -> session of one cell; a block whose trial failed is absent."""
-        keys = ((block, cell) for block in self.blocks)
-        return {key[0]: self._found[key] for key in keys if key in self._found}
+    def trials_of(self, cell: str) -> tuple[Trial, ...]:
+        """The trials of one cell, failed ones included, by block and by their order within it."""
+        return tuple(self._of.get(cell, ()))
 
-    def trials_of(self, cell: str) -> Mapping[int, Trial]:
-        """Block -> trial of one cell, failed ones included."""
-        keys = ((block, cell) for block in self.blocks)
-        return {key[0]: self._trial_of[key] for key in keys if key in self._trial_of}
+    def measured(self, cell: str) -> tuple[Trial, ...]:
+        """Those of them that were measured."""
+        return tuple(trial for trial in self.trials_of(cell) if trial.status == "ok")
 
-    def row(self, cell: str) -> list[Trial | None]:
-        """One trial a block, shape (blocks,); None where it was not measured."""
-        trials = self.trials_of(cell)
-        return [t if (t := trials.get(b)) and t.status == "ok" else None for b in self.blocks]
+    def session(self, trial: Trial) -> Session | None:
+        """The session of a trial; None where it failed, or holds values."""
+        return self._found.get(trial.key)
 
-    def column(self, cell: str, statistic: str) -> list[float | None]:
-        """One scalar a block, shape (blocks,); None where the trial is absent, or lacks it."""
-        return [self._value((block, cell), statistic) for block in self.blocks]
+    def column(self, cell: str, statistic: str, *, resolved: bool = False) -> list[float | None]:
+        """One value a block, shape (blocks,): the geometric mean of its sessions.
 
-    def measured(self, cell: str) -> int:
-        """How many trials of a cell were measured."""
-        return sum(trial.status == "ok" for trial in self.trials_of(cell).values())
+        None where no trial of the block was measured, or none has the statistic; where `resolved`,
+        none resolves it.
+        """
+
+        def value(trial: Trial) -> float | None:
+            session = self._found.get(trial.key)
+            short = resolved and session is not None and not session.resolves(statistic)
+            return None if short else self.value(trial, statistic)
+
+        return [mean_log(block) for block in self._blocks(cell, value)]
+
+    def columns(self, *cells: str, statistic: str) -> tuple[list[float | None], ...]:
+        """Columns of cells that are compared: from as many sessions of each in every block."""
+        return even(*(self._by_block(cell, statistic) for cell in cells))
+
+    def means(self, cell: str, value: Callable[[Trial], float | None]) -> list[float | None]:
+        """One number a block, shape (blocks,): the mean of what its measured trials tell.
+
+        Parts add up to their whole as means, and not as geometric means.
+        """
+        found = self._blocks(cell, value)
+        return [fmean(block) if block else None for block in found]
+
+    def mean_responses(self, cell: str) -> list[float | None]:
+        """The mean response in each block, as `means`: what requests' parts add up to, in ns."""
+        return self.means(cell, lambda trial: self.value(trial, "mean"))
+
+    def value(self, trial: Trial, statistic: str) -> float | None:
+        """One scalar of a trial; None where it failed, or lacks it."""
+        session = self._found.get(trial.key)
+        return session.value(statistic) if session else trial.values.get(statistic)
 
     def accelerators(self, cell: str) -> tuple[str, ...]:
         """What ran the guest's instructions in a cell's measured trials; none without a guest."""
-        measured = [trial for trial in self.trials_of(cell).values() if trial.status == "ok"]
+        measured = self.measured(cell)
         return tuple(sorted({t.facts.accelerator for t in measured if t.facts.accelerator}))
 
-    def _value(self, key: tuple[int, str], statistic: str) -> float | None:
-        if key in self._found:
-            return self._found[key].value(statistic)
-        return self._trial_of[key].values.get(statistic) if key in self._trial_of else None
+    def _by_block(self, cell: str, statistic: str) -> list[list[float]]:
+        return self._blocks(cell, lambda trial: self.value(trial, statistic))
+
+    def _blocks(self, cell: str, value: Callable[[Trial], float | None]) -> list[list[float]]:
+        found: dict[int, list[float]] = {block: [] for block in self.blocks}
+        for trial in self.measured(cell):
+            if (one := value(trial)) is not None:
+                found[trial.block].append(one)
+        return list(found.values())
 
 
 def summarise_session(path: Path, deadlines_ns: Iterable[int] = ()) -> Session:

@@ -56,15 +56,15 @@ class CellThreads:
 
 def threads_of(cell: Cell, sessions: Sessions, confidence: float = 0.95) -> CellThreads | None:
     """Add up one cell's accounts; None where no trial has one."""
-    trials = sessions.row(cell.id)
-    if not any(trial and (trial.client or trial.server) for trial in trials):
+    trials = sessions.measured(cell.id)
+    if not any(trial.client or trial.server for trial in trials):
         return None
     lines, roles = lines_of(cell, sessions), _roles(trials)
 
     def estimate(total: Callable[[Trial], float | None]) -> Estimate:
-        return across(_positive(_per_request(trials, total)))
+        return across(_positive(sessions.means(cell.id, _per_request(total))))
 
-    mean = sessions.column(cell.id, "mean")
+    mean = sessions.mean_responses(cell.id)
     return CellThreads(
         cell=cell,
         shares=shares_of(lines, mean, confidence) if lines else None,
@@ -76,21 +76,18 @@ def threads_of(cell: Cell, sessions: Sessions, confidence: float = 0.95) -> Cell
         },
         guest_ns=estimate(_sum_of(("guest",), _cpu)) if "guest" in roles else None,
         cpu_ns=estimate(_sum_of(_ROLES, _cpu)),
-        memory_bytes=across(_positive([_memory(trial) for trial in trials])),
+        memory_bytes=across(_positive(sessions.means(cell.id, _memory))),
         wire_bytes=estimate(_wire),
     )
 
 
 def lines_of(cell: Cell, sessions: Sessions) -> dict[str, _Column]:
     """What a cell's closing account is made of: line -> ns for each request, in order."""
-    trials = sessions.row(cell.id)
-    roles = _roles(trials)
-    lines = {
-        f"{role} on CPU": _per_request(trials, _sum_of((role,), _cpu))
-        for role in _ROLES
-        if role in roles
-    }
-    return {**lines, WAITED: _per_request(trials, _waited)} if lines else {}
+    roles = _roles(sessions.measured(cell.id))
+    totals = {f"{role} on CPU": _sum_of((role,), _cpu) for role in _ROLES if role in roles}
+    if totals:
+        totals[WAITED] = _waited
+    return {name: sessions.means(cell.id, _per_request(of)) for name, of in totals.items()}
 
 
 def closes(cell: Cell, sessions: Sessions) -> bool:
@@ -101,22 +98,22 @@ def closes(cell: Cell, sessions: Sessions) -> bool:
     answers by itself, nobody accounts for it.
     """
     alone = cell.levels.get("mode", "closed") == "closed" and cell.levels.get("clients", "1") == "1"
-    trials = sessions.row(cell.id)
-    in_a_guest = any(trial.facts.accelerator for trial in trials if trial)
+    trials = sessions.measured(cell.id)
+    in_a_guest = any(trial.facts.accelerator for trial in trials)
     return alone and (not in_a_guest or "vcpu" in _roles(trials))
 
 
-def _roles(trials: Sequence[Trial | None]) -> set[Role]:
-    return {thread.role for trial in trials if trial for thread in trial.threads}
+def _roles(trials: Sequence[Trial]) -> set[Role]:
+    return {thread.role for trial in trials for thread in trial.threads}
 
 
-def _per_request(trials: Sequence[Trial | None], total: Callable[[Trial], float | None]) -> _Column:
-    column: _Column = []
-    for trial in trials:
-        requests = trial.counters.get("sent") if trial else None
-        found = total(trial) if trial and requests else None
-        column.append(None if found is None or not requests else found / requests)
-    return column
+def _per_request(total: Callable[[Trial], float | None]) -> Callable[[Trial], float | None]:
+    def share(trial: Trial) -> float | None:
+        requests = trial.counters.get("sent")
+        found = total(trial) if requests else None
+        return None if found is None or not requests else found / requests
+
+    return share
 
 
 def _waited(trial: Trial) -> float | None:
@@ -143,8 +140,8 @@ def _cpu(thread: ThreadTime) -> int:
     return thread.cpu_ns
 
 
-def _memory(trial: Trial | None) -> float | None:
-    return trial.server.peak_memory_bytes if trial and trial.server else None
+def _memory(trial: Trial) -> float | None:
+    return trial.server.peak_memory_bytes if trial.server else None
 
 
 def _wire(trial: Trial) -> float | None:

@@ -148,7 +148,11 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
                 f"{name} saw {numbers.count(view.duplicated)} replies twice and"
                 f" {numbers.count(view.reordered)} out of order."
             )
-    drifting = [f"{_name(v, names)} ({_blocks(v.drifting)})" for v in analysis.cells if v.drifting]
+    drifting = [
+        f"{_name(view, names)} ({_blocks(block for block, _ in view.drifting)})"
+        for view in analysis.cells
+        if view.drifting
+    ]
     if drifting:
         found.append(
             "The medians of a session's halves differ by more than 1 %, and not by chance"

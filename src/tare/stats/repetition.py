@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["GUESS", "PILOT_BLOCKS", "Spread", "allot", "mean_log", "paired_values", "spread"]
+__all__ = ["GUESS", "PILOT_BLOCKS", "Blocks", "Spread", "allot", "even", "mean_log", "spread"]
 
 PILOT_BLOCKS = 3
 """The first blocks of a run, after which the numbers are decided, once."""
@@ -59,24 +59,21 @@ def mean_log(values: Sequence[float]) -> float | None:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def paired_values(a: Blocks, b: Blocks) -> tuple[list[float | None], list[float | None]]:
-    """Bring two cells to one value a block each, from as many sessions of either.
+def even(*cells: Blocks) -> tuple[list[float | None], ...]:
+    """Bring cells to one value a block each, from as many sessions of either.
 
-    Of the cell with more, the first ones count. With unlike numbers the two means would have
+    Of a cell with more, the first ones count. With unlike numbers the two means would have
     unlike distributions even where the cells are the same, and the difference no symmetric one:
     where one session in ten starts in a slow mode, one session against eight are found different
     19 times in 100 (`tests/stats/test_repetition.py`). With like numbers the arms of a block are
     exchangeable whatever the distribution, which is all that the sign-flip test asks.
 
     Args:
-        a: shape (blocks, any number of sessions), positive.
-        b: same number of blocks, same unit.
+        cells: of each its blocks, the same for all; sessions positive, of one unit.
     """
-    pairs = [(min(len(one), len(other)), one, other) for one, other in zip(a, b, strict=True)]
-    # A cell that is alone in a block keeps its value, so that the block counts as dropped.
-    return (
-        [mean_log(one[: n or len(one)]) for n, one, _ in pairs],
-        [mean_log(other[: n or len(other)]) for n, _, other in pairs],
+    fewest = [min(map(len, filter(None, block)), default=0) for block in zip(*cells, strict=True)]
+    return tuple(
+        [mean_log(block[:n]) for n, block in zip(fewest, cell, strict=True)] for cell in cells
     )
 
 

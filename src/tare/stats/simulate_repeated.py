@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tare.stats.compare import paired_ratio
+from tare.stats.compare import Ratio, paired_ratio
 from tare.stats.proportion import Proportion, proportion
-from tare.stats.repetition import GUESS, PILOT_BLOCKS, Spread, allot, paired_values, spread
+from tare.stats.repetition import GUESS, PILOT_BLOCKS, Blocks, Spread, allot, even, spread
 from tare.stats.simulate import Sessions
 from tare.stats.verdict import Verdict, judge_family
 
@@ -75,16 +75,18 @@ def repeated_runs(
                 values = sessions.draw(np.full(numbers.get(cell, 1), start), rng)
                 kept = values[rng.random(values.size) >= failing]
                 found.append(list(kept * (1.0 if cell == "baseline" else effect)))
-        family = {
-            f"{a} over {b}": paired_ratio(*paired_values(drawn[a], drawn[b]), 1.0 - alpha)
-            for a, b in _PAIRS
-        }
+        family = {f"{a} over {b}": _ratio(drawn[a], drawn[b], 1.0 - alpha) for a, b in _PAIRS}
         verdicts = {judged.verdict for judged in judge_family(family, alpha=alpha).values()}
         false += not verdicts.isdisjoint({Verdict.SLOWER, Verdict.FASTER})
         repeated = family["cheap over baseline"].ratio
         covered += repeated.resolved and not repeated.excludes(effect)
         asked += numbers["cheap"]
     return Found(proportion(false, runs), proportion(covered, runs), asked / runs)
+
+
+def _ratio(a: Blocks, b: Blocks, confidence: float) -> Ratio:
+    one, other = even(a, b)
+    return paired_ratio(one, other, confidence)
 
 
 def _numbers(spreads: Mapping[tuple[str, str], Spread]) -> dict[str, int]:

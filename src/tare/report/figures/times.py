@@ -59,7 +59,7 @@ def levels(analysis: Analysis, names: Names) -> Figure | None:
         )
         rows += [
             common | {"kind": "session", "value": value / size, "block": block}
-            for block, value in view.declared.items()
+            for (block, _), value in view.declared.items()
         ]
     if not rows:
         return None
@@ -179,8 +179,8 @@ def by_block(analysis: Analysis, names: Names) -> Figure | None:
     rows: Rows = []
     for view in analysis.cells:
         place = names.place(view.cell)
-        for block, value in view.declared.items() if view.cell.replica == 1 else ():
-            low, high = _within(view.sessions.get(block), statistic)
+        for (block, repeat), value in view.declared.items() if view.cell.replica == 1 else ():
+            low, high = _within(view.sessions.get((block, repeat)), statistic)
             rows.append(
                 {
                     "environment": place.environment,
