@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import subprocess
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,15 @@ def test_the_lab_knows_no_claims():
     for path in LAB:
         if path != HOME / "src/tare/cli/claim.py":
             assert not any(name.split(".")[0] == "claims" for name in imports(path)), path
+
+
+def test_rooms_import_each_other_in_one_direction():
+    rooms: dict[str, set[str]] = {}
+    for path in (HOME / "src/tare").rglob("*.py"):
+        room = path.relative_to(HOME / "src/tare").parts[0].removesuffix(".py")
+        used = {i.split(".")[1] for i in imports(path) if i.startswith("tare.")}
+        rooms.setdefault(room, set()).update(used - {room})
+    TopologicalSorter(rooms).prepare()  # raises CycleError, which names the circle
 
 
 def test_statistics_know_no_files_and_nothing_else_of_tare():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from tare.analysis.difference import explain
 from tare.analysis.operations import counted_in
 from tare.analysis.sessions import Sessions
 from tare.analysis.threads import lines_of
+from tare.leftovers import Registry
 from tare.record import CauseSession, Record
 
 TEXT = """\
@@ -133,10 +133,14 @@ def test_threads_of_a_far_machine_are_not_counted_among_those_of_this_one(
             return {}
 
     monkeypatch.setattr(counting, "_Watch", Watch)
-    monkeypatch.setattr(uprobes, "clock_readings", lambda _: nullcontext())
+    monkeypatch.setattr(uprobes, "add_clock_readings", lambda _: None)
     client = Account((ThreadTime("client", "c", os.getpid(), 0, 0, 0, 0),))
     server = Account((ThreadTime("server", "s", 1, 0, 0, 0, 0),), far=True)
     far = accounting.combined(server, Account())
-    with counting.Counter(tmp_path, None).watching(client, accounting.difference(far, far)):  # type: ignore[arg-type]
+    used = accounting.difference(far, far)
+    with (
+        Registry(tmp_path / "owed") as owed,
+        counting.Counter(tmp_path, owed).watching(client, used),
+    ):
         pass
     assert watched == {"client": [os.getpid()]}

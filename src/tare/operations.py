@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -228,7 +229,9 @@ class Counter:
             if thread.role in ("client", "server", "vmm", "vcpu"):  # not a guest's own numbers
                 groups.setdefault(thread.role, []).append(thread.tid)
         with ExitStack() as stack:
-            clock = stack.enter_context(uprobes.clock_readings(self.leftovers))
+            name = f"clock_{self.leftovers.run_id}_{secrets.token_hex(2)}"
+            stack.enter_context(self.leftovers.owing("uprobe", name))
+            clock = uprobes.add_clock_readings(name)
             events = _EVENTS if clock is None else _EVENTS | {_CLOCK: (clock,)}
             watches = [
                 stack.enter_context(_Watch(role, tids, self.scratch, events))

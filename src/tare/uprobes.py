@@ -12,44 +12,32 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tare.leftovers import Registry
-
-__all__ = ["clock_readings", "remove"]
+__all__ = ["add_clock_readings", "remove"]
 
 _GROUP = "tare"
 _EVENTS = Path("/sys/kernel/tracing/uprobe_events")
 
 
-@contextmanager
-def clock_readings(leftovers: Registry) -> Iterator[str | None]:
-    """Make a tracepoint on the C library's clock_gettime while the context is open.
+def add_clock_readings(name: str) -> str | None:
+    """Make a tracepoint on the C library's clock_gettime, whoever calls it, until it is removed.
 
     It costs nothing while nobody counts by it. Programs that bring a C library of their own, and
     guests, are not seen.
 
-    Yields:
+    Returns:
         The event, as `perf stat --event` takes it; None where this kernel has no such tracepoints.
     """
     place = _place("clock_gettime")
     if place is None or not _EVENTS.exists():
-        yield None
-        return
-    name = f"clock_{leftovers.run_id}_{secrets.token_hex(2)}"
-    with leftovers.owing("uprobe", name):
-        path, offset = place
-        try:
-            _say(f"p:{_GROUP}/{name} {path}:{offset:#x}")
-        except OSError:  # a kernel that is locked down
-            yield None
-        else:
-            yield f"{_GROUP}:{name}"
+        return None
+    path, offset = place
+    try:
+        _say(f"p:{_GROUP}/{name} {path}:{offset:#x}")
+    except OSError:  # a kernel that is locked down
+        return None
+    return f"{_GROUP}:{name}"
 
 
 def remove(name: str) -> bool:

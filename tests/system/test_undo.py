@@ -189,8 +189,8 @@ def test_a_tracepoint_on_the_c_library(tmp_path: Path) -> None:
     events = Path("/sys/kernel/tracing/uprobe_events")
     code = """
 from tare import uprobes
-made = uprobes.clock_readings(registry)
-print(made.__enter__().partition(":")[2], file=open(values[0], "w"))
+registry.add("uprobe", "clock_of_a_test")
+print(uprobes.add_clock_readings("clock_of_a_test").partition(":")[2], file=open(values[0], "w"))
 """
     killed_run(tmp_path / "root", code, str(tmp_path / "name"))
     name = (tmp_path / "name").read_text().strip()
