@@ -7,7 +7,6 @@ clock costs by two orders of magnitude (in User-Mode Linux a reading takes some 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError
+from tare.events import events_in
 
 if TYPE_CHECKING:
     from tare.environments import Inside, Site
@@ -87,9 +87,9 @@ def calibrate(site: Site, inside: Inside) -> Calibration:
 
 
 def _clock(run: Callable[[Sequence[str], float], str]) -> Clock:
-    clock = _last_object(run(_CLOCK, _TIMEOUT_S), "probe clock")
-    timer = _last_object(run(_TIMER, _TIMEOUT_S), "probe timer")
-    nulls = [_last_object(run(_NULL, _TIMEOUT_S), "echo-null") for _ in range(_NULL_RUNS)]
+    clock = _said(run(_CLOCK, _TIMEOUT_S), "probe clock")
+    timer = _said(run(_TIMER, _TIMEOUT_S), "probe timer")
+    nulls = [_said(run(_NULL, _TIMEOUT_S), "echo-null") for _ in range(_NULL_RUNS)]
     try:
         found = Clock(
             read_ns=median(map(float, clock["batches"])),
@@ -108,12 +108,8 @@ def _clock(run: Callable[[Sequence[str], float], str]) -> Clock:
     return found
 
 
-def _last_object(output: str, what: str) -> dict[str, Any]:
-    """Read the last line of a program's output, which must be a JSON object."""
-    try:
-        found = json.loads(output.strip().rpartition("\n")[2])
-    except (ValueError, RecursionError) as error:
-        raise TrialError(f"{what} printed no JSON: {output[-200:]!r}") from error
-    if not isinstance(found, dict):
-        raise TrialError(f"{what} printed no JSON object: {output[-200:]!r}")
-    return found
+def _said(output: str, who: str) -> dict[str, Any]:
+    said = events_in(output, who)
+    if not said:
+        raise TrialError(f"{who} printed no JSON object: {output[-200:]!r}")
+    return said[-1]

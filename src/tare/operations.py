@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from tare import process, uprobes
 from tare.command import PATH, Command
 from tare.errors import TrialError, UnavailableError
+from tare.events import events_in
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
 
@@ -199,7 +200,7 @@ def _tap_hop(site: Site) -> Cost:
             site, "echo/echo-udp", "ask", "--peer", _BEHIND_TAP, "--port", str(_SINK_PORT),
             "--payload", "64", "--requests", "3000", "--warmup", "300", "--out", str(out),
         )  # fmt: skip
-        done = json.loads(process.run(asked, _TIMEOUT_S).stdout.splitlines()[-1])
+        done = events_in(process.run(asked, _TIMEOUT_S).stdout, "echo-udp")[-1]
         behind.stop()
     out.unlink(missing_ok=True)
     mean = (float(done["end_ns"]) - float(done["start_ns"])) / float(done["counters"]["received"])

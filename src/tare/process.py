@@ -9,7 +9,6 @@ mark in its environment, by which the next start finds it (`leftovers.py`).
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import select
@@ -18,7 +17,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -29,12 +27,13 @@ from typing import IO, Any
 
 from tare.command import PATH, Command
 from tare.errors import TrialError
+from tare.events import Events
 from tare.failures import ProcessError, ended, last_words
 
 __all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait_pid", "wait_pidfd"]
 
 _LOG = logging.getLogger(__name__)
-_LINE_LIMIT = 1 << 20
+_MOST_KEPT = 1 << 20
 
 # The kernel sends the parent-death signal when the *thread* that spawned the child ends, so that
 # a child of some short-lived worker would die with it. One thread spawns them all.
@@ -81,10 +80,9 @@ class Running(AbstractContextManager["Running"]):
         self._popen = popen
         self._files = files
         self._pidfd = os.pidfd_open(popen.pid)
-        self._lines: deque[bytes] = deque()
-        self._torn = b""
+        self._whoami = f"{command.name} (pid {self.pid})"
+        self._events = Events(self._whoami)
         self._eof = False
-        self._last_event: dict[str, Any] | None = None
 
     def event(self, timeout_s: float) -> dict[str, Any]:
         """Return the next JSON object of its standard output; other lines are only logged.
@@ -94,16 +92,15 @@ class Running(AbstractContextManager["Running"]):
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            while self._lines:
-                if (event := self._parse(self._lines.popleft())) is not None:
-                    return event
+            if (event := self._events.next()) is not None:
+                return event
             if self._eof:
                 self.ended_within(deadline - time.monotonic())
                 raise self._failure("without the event that was waited for")
             if not self._read(deadline - time.monotonic()):
                 raise ProcessError(
                     "timeout",
-                    f"{self._whoami()} said nothing within {timeout_s:g} s{self._last_words()}",
+                    f"{self._whoami} said nothing within {timeout_s:g} s{self._last_words()}",
                 )
 
     def tell(self, line: str) -> None:
@@ -158,8 +155,7 @@ class Running(AbstractContextManager["Running"]):
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            while self._lines:
-                self._parse(self._lines.popleft())
+            said = self._events.finish()
             if self._eof or not self._read(deadline - time.monotonic()):
                 break
         ended = self.ended_within(deadline - time.monotonic())
@@ -167,14 +163,14 @@ class Running(AbstractContextManager["Running"]):
         if not ended:
             raise ProcessError(
                 "timeout",
-                f"{self._whoami()} did not end within {timeout_s:g} s and was killed"
+                f"{self._whoami} did not end within {timeout_s:g} s and was killed"
                 f"{self._last_words()}",
             )
         # A program that runs another for us (runc) says by 128 + 15 that it died of our SIGTERM.
         accepted = accept if sent is None else (*accept, -sent, 128 + sent)
         if self._popen.returncode not in accepted:
             raise self._failure("")
-        return self._last_event or {}
+        return said
 
     def kill(self) -> None:
         """Kill it and everything in its session, and reap it. Idempotent."""
@@ -223,29 +219,8 @@ class Running(AbstractContextManager["Running"]):
         chunk = os.read(descriptor, 65536)
         self._eof = not chunk
         self._files.keep_stdout(chunk)
-        *lines, self._torn = (self._torn + chunk).split(b"\n")
-        self._lines.extend(lines)
-        if len(self._torn) > _LINE_LIMIT:
-            raise ProcessError("protocol", f"{self._whoami()} wrote a line of over 1 MiB")
+        self._events.add(chunk)
         return True
-
-    def _parse(self, line: bytes) -> dict[str, Any] | None:
-        if not line.startswith(b"{"):
-            _LOG.debug("%s: %s", self.command.name, line.decode(errors="replace"))
-            return None
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            shown = line[:200].decode(errors="replace")
-            raise ProcessError(
-                "protocol", f"{self._whoami()} wrote a line that is no JSON: {shown!r}"
-            ) from error
-        assert isinstance(event, dict)  # it starts with a brace
-        self._last_event = event
-        return event
-
-    def _whoami(self) -> str:
-        return f"{self.command.name} (pid {self.pid})"
 
     def _last_words(self) -> str:
         return last_words(self._files.read_stderr())
@@ -254,11 +229,11 @@ class Running(AbstractContextManager["Running"]):
         if self.alive():
             return ProcessError(
                 "protocol",
-                f"{self._whoami()} closed its output {circumstance}{self._last_words()}",
+                f"{self._whoami} closed its output {circumstance}{self._last_words()}",
             )
         self.kill()
         return ended(
-            self._whoami(), self.command, self._popen.returncode, circumstance, self._last_words()
+            self._whoami, self.command, self._popen.returncode, circumstance, self._last_words()
         )
 
 
@@ -289,7 +264,7 @@ class _Files:
 
     def read_stderr(self) -> bytes:
         size = os.fstat(self.stderr.fileno()).st_size
-        return os.pread(self.stderr.fileno(), _LINE_LIMIT, max(0, size - _LINE_LIMIT))
+        return os.pread(self.stderr.fileno(), _MOST_KEPT, max(0, size - _MOST_KEPT))
 
     def close(self) -> None:
         self._stack.close()

@@ -7,7 +7,6 @@ so that its last words are there however it ended; and while a trial is measured
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from tare import accounting
 from tare.accounting import Account
 from tare.errors import TrialError
+from tare.events import Events
 from tare.guests.agent import Agent, Ended, pauses
 from tare.guests.monitor import MonitorError, RefusedError
 
@@ -51,11 +51,11 @@ class Program:
         self._base = f"/tmp/{next(_NUMBERS)}-{self.name}"  # noqa: S108 - the guest's, and ours alone
         self._ended: Ended | None = None
         self._gone = False
-        self._pending = b""
-        self._last_event: dict[str, Any] | None = None
         # Opened before the program writes to it: there is never a moment without the file.
         self._output = agent.create(f"{self._base}.out")
         self.pid = agent.start([_SCRIPT, "start", self._base, *argv], env)
+        self._whoami = f"{self.name} (pid {self.pid} in the guest)"
+        self._events = Events(self._whoami)
 
     def event(self, timeout_s: float) -> dict[str, Any]:
         """Return the next JSON object of its standard output; other lines are left out.
@@ -66,13 +66,13 @@ class Program:
         for _ in pauses(timeout_s):
             # First whether it ended, then what it wrote: so its last line is never missed.
             ended = self._look()
-            self._pending += self._output.read()
-            if (event := self._next_event()) is not None:
+            self._events.add(self._output.read())
+            if (event := self._events.next()) is not None:
                 return event
             if ended is not None:
                 raise self._failure("without the event that was waited for")
         silence = f"said nothing within {timeout_s:g} s"
-        raise TrialError(f"{self._whoami()} {silence}{self._last_words()}")
+        raise TrialError(f"{self._whoami} {silence}{self._last_words()}")
 
     def consumption(self) -> Account:
         """Snapshot what its threads have consumed, as the guest's kernel counts.
@@ -93,19 +93,18 @@ class Program:
             self._agent.start(["/bin/kill", "-TERM", str(self.pid)])
             self._ended = self._agent.wait_for(self.pid, timeout_s)
         ended = self._ended
-        self._pending += self._output.read()
-        while self._next_event() is not None:
-            pass
+        self._events.add(self._output.read())
+        said = self._events.finish()
         if ended is None:
             words = self._last_words()
             self.kill()
             raise TrialError(
-                f"{self._whoami()} did not end within {timeout_s:g} s and was killed{words}"
+                f"{self._whoami} did not end within {timeout_s:g} s and was killed{words}"
             )
         if ended.code not in (0, -_SIGTERM):
             raise self._failure("")
         self.kill()
-        return self._last_event or {}
+        return said
 
     def kill(self) -> None:
         """Kill it and everything in its session, see that it is gone, remove its files.
@@ -121,7 +120,7 @@ class Program:
             if not self._agent.run(sweep, _ASK_TIMEOUT_S).stdout.strip():
                 break
         else:
-            raise TrialError(f"{self._whoami()} left processes that cannot be killed")
+            raise TrialError(f"{self._whoami} left processes that cannot be killed")
         if self._ended is None:
             self._ended = self._agent.wait_for(self.pid, _ASK_TIMEOUT_S)
         self._output.close()
@@ -132,30 +131,12 @@ class Program:
             self._ended = self._agent.ended(self.pid)
         return self._ended
 
-    def _next_event(self) -> dict[str, Any] | None:
-        while b"\n" in self._pending:
-            line, _, self._pending = self._pending.partition(b"\n")
-            if line.startswith(b"{"):
-                try:
-                    event: dict[str, Any] = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    shown = line[:200].decode(errors="replace")
-                    raise TrialError(
-                        f"{self._whoami()} wrote a line that is no JSON: {shown!r}"
-                    ) from error
-                self._last_event = event
-                return event
-        return None
-
-    def _whoami(self) -> str:
-        return f"{self.name} (pid {self.pid} in the guest)"
-
     def _failure(self, circumstance: str) -> TrialError:
         assert self._ended is not None
         code = self._ended.code
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return TrialError(
-            " ".join(filter(None, (self._whoami(), how, circumstance))) + self._last_words()
+            " ".join(filter(None, (self._whoami, how, circumstance))) + self._last_words()
         )
 
     def _last_words(self) -> str:

@@ -6,7 +6,6 @@ close, so that what a cache writes back at close is never left out.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 from tare import process, units
 from tare.command import Command
 from tare.errors import TrialError
+from tare.events import events_in
 from tare.workloads.mpi_io_job import Cache, Job, run
 
 __all__ = ["PROGRAMS", "Place", "Program"]
@@ -302,15 +302,10 @@ PROGRAMS: Mapping[str, Program] = {
 
 def _record(stdout: str) -> dict[str, Any]:
     """The one line of JSON that every program prints."""
-    lines = [line for line in stdout.splitlines() if line.startswith("{")]
-    if len(lines) != 1:
-        raise TrialError(f"the program printed {len(lines)} records instead of one")
-    try:
-        found = json.loads(lines[0])
-    except ValueError as error:
-        raise TrialError(f"the program's record is no JSON: {lines[0][:200]!r}") from error
-    assert isinstance(found, dict)  # it starts with a brace
-    return found
+    records = events_in(stdout, "the program")
+    if len(records) != 1:
+        raise TrialError(f"the program printed {len(records)} records instead of one")
+    return records[0]
 
 
 def _phases(said: Mapping[str, Any]) -> dict[str, float]:
