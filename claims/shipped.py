@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from claims import Workshop
-from tare import analysis, experiment, machine, plan, preflight, runner, workloads
+from tare import analysis, experiment, machine, plan, preflight, runner
 from tare.errors import UnavailableError, UsageError
 from tare.record import Record
 from tare.stats.bounds import LOOKS
@@ -53,7 +53,6 @@ def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None
         UnavailableError: this machine cannot run all of it.
     """
     asked = experiment.parse(text, f"{folder.name}.yaml")
-    workload = workloads.by_name()[asked.workload]
     here, look = machine.fingerprint(workshop.programs), workshop.look
     blocks = None
     if look is not None:
@@ -63,14 +62,16 @@ def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None
         asked = asked.model_copy(update={"blocks": asked.blocks.model_copy(update={"max": most})})
     if look is not None and (folder / "plan.json").is_file():
         record = Record(folder)
-        if changed := machine.changed(record.fingerprint.whole, here, workload.programs):
+        if changed := machine.changed(
+            record.fingerprint.whole, here, record.plan.workload.programs
+        ):
             raise UsageError(
                 f"no blocks can be added to {folder}: since it began, {', '.join(changed)} changed",
                 f"remove {look.folder}, and begin again",
             )
     else:
-        whole = plan.make(asked, workload)
-        _refuse_parts(whole, preflight.possible(whole, workload, workshop.programs, connect=True))
+        whole = plan.make(asked)
+        _refuse_parts(whole, preflight.possible(whole, workshop.programs, connect=True))
         record = Record.create(folder, text, whole, here)
 
     def tell(progress: runner.Progress) -> None:
@@ -79,5 +80,5 @@ def run_text(workshop: Workshop, text: str, folder: Path, also_tell: Tell | None
         if also_tell is not None:
             also_tell(progress)
 
-    runner.run(record, asked, workload, workshop.programs, workshop.cache, tell, blocks=blocks)
+    runner.run(record, workshop.programs, workshop.cache, tell, blocks=blocks)
     return record

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from tare import experiment as experiments
 from tare import plan as plans
-from tare import workloads
 from tare.accounting import Account, ThreadTime
 from tare.cell import Cell
 from tare.record import Record, Trial
@@ -101,8 +100,7 @@ def make(
     """Make a whole record of an experiment file's text."""
     recipe = recipe or Recipe()
     experiment = experiments.parse(text, "experiment.yaml")
-    workload = workloads.by_name()[experiment.workload]
-    plan = plans.make(experiment, workload, recipe.seed)
+    plan = plans.make(experiment, recipe.seed)
     record = Record.create(folder, text, plan, fingerprint)
     rng = np.random.default_rng(recipe.seed)
     with record.writing() as writer:

@@ -24,7 +24,7 @@ def beside(file: Path) -> tuple[Beside, ...]:
     """What would stand beside the paper if every planned cell had been measured."""
     asked = experiment.load(file)
     workload = workloads.by_name()[asked.workload]
-    laid_out = plan.make(asked, workload)
+    laid_out = plan.make(asked)
     cells = {cell.id: cell for cell in laid_out.cells}
     found = measured(2e6, 1e6, 3e6)
     views = [

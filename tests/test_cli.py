@@ -265,11 +265,9 @@ def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path
 
 
 def test_markup_in_a_title_is_shown_as_it_is(tmp_path):
-    record = records.make(tmp_path / "results" / "[red]r")
-    path = record.folder / "experiment.yaml"
-    text = path.read_text().splitlines()
-    rest = "\n".join(line for line in text if not line.startswith("title:"))
-    path.write_text(f'title: "[bold]x[/bold] <script>alert(1)</script>"\n{rest}\n')
+    title = 'title: "[bold]x[/bold] <script>alert(1)</script>"\n'
+    text = title + records.EXPERIMENT.partition("\n")[2]
+    record = records.make(tmp_path / "results" / "[red]r", text=text)
     found = tare("list", "--results", str(tmp_path / "results"))
     assert "[bold]x[/bold] <script>" in found.stdout
     drawn = tare("report", str(record.folder))

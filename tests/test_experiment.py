@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import experiment, plan, suite, workloads
+from tare import experiment, plan, suite
 from tare.errors import UsageError
 from tare.placement import PINNINGS
 
@@ -34,14 +34,14 @@ def problems(text: str) -> list[str]:
 def test_every_experiment_that_ships_can_be_planned(path):
     asked = experiment.load(path)
     assert asked.title
-    assert plan.make(asked, workloads.by_name()[asked.workload]).cells
+    assert plan.make(asked).cells
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda p: p.name)
 def test_every_part_of_a_suite_that_ships_can_be_planned_and_judges_something(path):
     for part in suite.load(path).files(path).values():
         asked = experiment.load(part)
-        laid_out = plan.make(asked, workloads.by_name()[asked.workload])
+        laid_out = plan.make(asked)
         assert laid_out.family, part
 
 

@@ -2,12 +2,10 @@ from collections import Counter
 
 import pytest
 
-from tare import cuts, experiment, plan, workloads
+from tare import cuts, experiment, plan
 from tare.cell import one_word
 from tare.errors import UnavailableError, UsageError
 from tare.workloads import rows
-
-WORKLOAD = workloads.by_name()["request-reply"]
 
 
 def parse(text: str) -> experiment.Experiment:
@@ -49,21 +47,21 @@ def without(made, factor, absent):
 
 
 def test_factors_that_do_not_apply_collapse_so_that_paper_a_has_66_cells():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     assert sum(cell.replica == 1 for cell in made.cells) == 66
     icmp = [c for c in made.cells if c.levels["transport"] == "icmp"]
     assert all("reception" not in c.levels and "server_work" not in c.levels for c in icmp)
 
 
 def test_every_cell_is_visited_once_in_every_block():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     for block in made.blocks:
         visited = Counter(cell for visit in block for cell in visit.cells)
         assert visited == Counter(cell.id for cell in made.cells)
 
 
 def test_cells_of_one_guest_share_its_boot_and_only_those():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     for visit in made.blocks[0]:
         assert {made.cell(c).levels["environment"] for c in visit.cells} == {
             visit.plot["environment"]
@@ -80,7 +78,7 @@ def visits_of_pairs(made):
 
 
 def test_where_environments_are_compared_the_second_arm_of_a_pair_has_a_boot_of_its_own():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     assert not any(visits_of_pairs(made))
     assert not any(made.together(c) for c in made.comparisons if c.kind == "a/a")
     for visit in made.blocks[0]:
@@ -104,7 +102,7 @@ def test_where_all_is_compared_within_one_setting_up_a_pair_costs_none_of_its_ow
     asked = parse(
         f"title: t\nworkload: {workload}\nfactors: {{{factors}}}\nbaseline: {{{baseline}}}\n"
     )
-    made = plan.make(asked, workloads.by_name()[workload], seed=1)
+    made = plan.make(asked, seed=1)
     assert all(visits_of_pairs(made))
     assert all(made.together(comparison) for comparison in made.comparisons)
     plots = [tuple(visit.plot.items()) for visit in made.blocks[0]]
@@ -113,7 +111,7 @@ def test_where_all_is_compared_within_one_setting_up_a_pair_costs_none_of_its_ow
 
 def test_without_any_comparison_a_pair_shows_what_a_restart_differs_by():
     asked = parse("title: t\nfactors: {environment: native}\nbaseline: {environment: native}\n")
-    assert not any(visits_of_pairs(plan.make(asked, WORKLOAD, seed=1)))
+    assert not any(visits_of_pairs(plan.make(asked, seed=1)))
 
 
 def test_a_cell_is_named_in_one_word_that_can_be_read():
@@ -122,19 +120,19 @@ def test_a_cell_is_named_in_one_word_that_can_be_read():
 
 
 def test_the_seed_decides_the_order_and_nothing_else():
-    a, b, c = (plan.make(paper(), WORKLOAD, seed=s) for s in (1, 1, 2))
+    a, b, c = (plan.make(paper(), seed=s) for s in (1, 1, 2))
     assert a == b
     assert a.blocks != c.blocks
     assert a.cells == c.cells
 
 
 def test_orders_differ_between_blocks():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     assert len({tuple(v.cells for v in block) for block in made.blocks}) == len(made.blocks)
 
 
 def test_each_cell_is_compared_with_the_one_that_differs_in_the_baseline_alone():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     effects = [c for c in made.comparisons if c.kind == "effect"]
     assert len(effects) == 44
     for comparison in effects:
@@ -146,7 +144,7 @@ def test_each_cell_is_compared_with_the_one_that_differs_in_the_baseline_alone()
 
 
 def test_a_a_pairs_are_always_there():
-    pairs = [c for c in plan.make(small(), WORKLOAD).comparisons if c.kind == "a/a"]
+    pairs = [c for c in plan.make(small()).comparisons if c.kind == "a/a"]
     assert pairs
     assert not any(c.family for c in pairs)
 
@@ -155,46 +153,46 @@ def test_a_family_that_the_blocks_cannot_resolve_is_refused_with_the_number_that
     # The smallest two-sided sign-flip p at 6 blocks is 2/64 = 0.031: too large for two comparisons.
     refused = r"6 blocks cannot resolve 2 comparisons.*0\.031"
     with pytest.raises(UsageError, match=refused) as caught:
-        plan.make(small("blocks: {min: 6, max: 9}"), WORKLOAD)
+        plan.make(small("blocks: {min: 6, max: 9}"))
     assert "blocks.min to 7" in str(caught.value.remedy)
 
 
 def test_a_smaller_family_is_resolved():
     extra = "blocks: {min: 6, max: 9}\nfamily: {transport: udp}"
-    assert len(plan.make(small(extra), WORKLOAD).family) == 1
+    assert len(plan.make(small(extra)).family) == 1
 
 
 def test_exclusions_leave_cells_out():
-    made = plan.make(small("exclude: [{environment: container, transport: icmp}]"), WORKLOAD)
+    made = plan.make(small("exclude: [{environment: container, transport: icmp}]"))
     assert not any("container" in c.id and "icmp" in c.id for c in made.cells)
 
 
 def test_excluding_everything_is_refused():
     with pytest.raises(UsageError, match="leave no cell"):
-        plan.make(small("exclude: [{transport: [udp, icmp]}]"), WORKLOAD)
+        plan.make(small("exclude: [{transport: [udp, icmp]}]"))
 
 
 def test_a_budget_is_kept_and_says_what_it_cut():
-    made = plan.make(paper(), WORKLOAD, seed=1)
-    budget = made.seconds(WORKLOAD) * 0.8
-    cut = cuts.fit(made, WORKLOAD, budget)
-    assert cut.seconds(WORKLOAD) <= budget
+    made = plan.make(paper(), seed=1)
+    budget = made.seconds() * 0.8
+    cut = cuts.fit(made, budget)
+    assert cut.seconds() <= budget
     assert cut.cuts
     assert {c.id for c in cut.cells} == {c.id for c in made.cells}
 
 
 def test_a_budget_that_is_large_enough_cuts_nothing():
-    made = plan.make(small(), WORKLOAD, seed=1)
-    assert cuts.fit(made, WORKLOAD, 1e6) == made
+    made = plan.make(small(), seed=1)
+    assert cuts.fit(made, 1e6) == made
 
 
 def test_a_budget_never_cuts_below_what_gives_a_verdict():
     with pytest.raises(UsageError, match="too short"):
-        cuts.fit(plan.make(small(), WORKLOAD), WORKLOAD, 1.0)
+        cuts.fit(plan.make(small()), 1.0)
 
 
 def test_an_absent_environment_is_left_out_and_named():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     left = without(made, "environment", {"qemu": "qemu-system-x86_64 is not installed"})
     assert not any(c.levels["environment"] == "qemu" for c in left.cells)
     assert all(v.plot["environment"] != "qemu" for block in left.blocks for v in block)
@@ -202,18 +200,18 @@ def test_an_absent_environment_is_left_out_and_named():
 
 
 def test_a_plan_that_has_lost_everything_to_compare_is_refused():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     with pytest.raises(UnavailableError, match="nothing is left to compare here: without qemu: a"):
         without(made, "environment", {"qemu": "absent", "container": "absent too"})
 
 
 def test_a_plan_survives_being_written_down():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     assert plan.Plan.model_validate_json(made.model_dump_json()) == made
 
 
 def test_a_transport_that_is_not_built_is_left_out_of_every_visit():
-    made = plan.make(paper(), WORKLOAD, seed=1)
+    made = plan.make(paper(), seed=1)
     left = without(made, "transport", {"fastdds": "not built"})
     gone = {c.id for c in made.cells if c.levels["transport"] == "fastdds"}
     assert gone
@@ -223,24 +221,24 @@ def test_a_transport_that_is_not_built_is_left_out_of_every_visit():
 
 
 def test_what_was_left_out_is_still_said_after_a_budget_cut():
-    left = without(plan.make(paper(), WORKLOAD, seed=1), "environment", {"qemu": "absent"})
-    cut = cuts.fit(left, WORKLOAD, left.seconds(WORKLOAD) * 0.9)
+    left = without(plan.make(paper(), seed=1), "environment", {"qemu": "absent"})
+    cut = cuts.fit(left, left.seconds() * 0.9)
     assert cut.cuts[0] == "without qemu: absent"
     assert len(cut.cuts) > 1
 
 
 def test_operations_are_counted_in_no_setting_up_of_a_second_arm():
-    made = plan.make(small("causes: 5\nblocks: {min: 8, max: 9}"), WORKLOAD, seed=1)
+    made = plan.make(small("causes: 5\nblocks: {min: 8, max: 9}"), seed=1)
     counted = [cell for visit in made.counted for cell in visit.cells]
     assert sorted(counted) == sorted(c.id for c in made.cells if c.replica == 1)
     assert len(made.counted) == 2 < len(made.blocks[0])
 
 
 def test_sessions_that_count_operations_are_in_the_expected_duration_and_are_cut_first():
-    without = plan.make(small(), WORKLOAD, seed=1)
-    counting = plan.make(small("causes: 5\nblocks: {min: 8, max: 9}"), WORKLOAD, seed=1)
-    assert counting.seconds(WORKLOAD) > without.seconds(WORKLOAD)
-    cut = cuts.fit(counting, WORKLOAD, without.seconds(WORKLOAD))
+    without = plan.make(small(), seed=1)
+    counting = plan.make(small("causes: 5\nblocks: {min: 8, max: 9}"), seed=1)
+    assert counting.seconds() > without.seconds()
+    cut = cuts.fit(counting, without.seconds())
     assert cut.causes == 0
     assert cut.min_blocks == counting.min_blocks
     assert cut.session == counting.session

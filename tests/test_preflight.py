@@ -6,7 +6,7 @@ import re
 import pytest
 
 from needs import PROGRAMS
-from tare import command, cuts, operations, packages, plan, preflight, workloads
+from tare import command, cuts, operations, packages, plan, preflight
 from tare.errors import UnavailableError
 from tare.experiment import Experiment
 from tare.workloads.migration import arms
@@ -23,24 +23,23 @@ def laid_out(workload, **factors):
             "session": {"requests": "2000", "warmup": "200", "timeout": "1 s"},
         }
     )
-    found = workloads.by_name()[workload]
-    return plan.make(asked, found, seed=1), found
+    return plan.make(asked, seed=1)
 
 
-def absent(made, workload, *, connect=False):
-    return preflight.absent(made, workload, PROGRAMS, connect=connect)
+def absent(made, *, connect=False):
+    return preflight.absent(made, PROGRAMS, connect=connect)
 
 
 def test_a_workload_with_places_of_its_own_is_asked_whether_they_are_here(monkeypatch):
     monkeypatch.setattr(command, "PATH", "/nowhere")
     with pytest.raises(UnavailableError, match="not installed: qemu-system-x86"):
-        absent(*laid_out("migration", arm=list(arms.BY_NAME)[:2]))
+        absent(laid_out("migration", arm=list(arms.BY_NAME)[:2]))
 
 
 def test_what_only_some_options_make_impossible_is_named_by_them(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    made, disk = laid_out("disk", operation=["read", "write"], device=["raw", "nfs"])
-    found = absent(made, disk)
+    made = laid_out("disk", operation=["read", "write"], device=["raw", "nfs"])
+    found = absent(made)
     assert [one.what for one in found] == ["nfs"]
     assert "mounted in guests only" in found[0].why
     left = cuts.without(made, found)
@@ -52,19 +51,19 @@ def test_processors_that_this_machine_has_not_are_left_out(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     asked = laid_out("request-reply", environment=["native"], placement=["same-core", "client=7"])
-    found = absent(*asked)
+    found = absent(asked)
     assert [one.what for one in found] == ["client=7"]
     assert found[0].why == "the placement 'client=7' names processor 7; this machine offers 0"
     with pytest.raises(UnavailableError, match="names processor 7"):
-        absent(*laid_out("request-reply", environment=["native"], placement=["client=7"]))
+        absent(laid_out("request-reply", environment=["native"], placement=["client=7"]))
 
 
 def test_what_is_missing_is_named_once_though_both_arms_of_a_pair_want_it(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    made, disk = laid_out("disk", device=["raw", "nfs"], operation=["read"])
+    made = laid_out("disk", device=["raw", "nfs"], operation=["read"])
     wanting = [visit for visit in made.blocks[0] if visit.plot["device"] == "nfs"]
     assert len(wanting) == 2
-    (found,) = absent(made, disk)
+    (found,) = absent(made)
     assert found.what == "nfs"
     assert {cell for visit in wanting for cell in visit.cells} == found.cells
 
@@ -72,38 +71,38 @@ def test_what_is_missing_is_named_once_though_both_arms_of_a_pair_want_it(monkey
 def test_what_can_be_had_nowhere_is_refused_with_the_reason_of_each():
     asked = laid_out("disk", environment=["ssh root@192.0.2.1", "ssh root@192.0.2.2/qemu"])
     with pytest.raises(UnavailableError) as error:
-        absent(*asked)
+        absent(asked)
     assert "192.0.2.1" in error.value.what
     assert "192.0.2.2" in error.value.what
 
 
 def test_what_an_environment_cannot_do_is_left_out_and_the_rest_goes_on(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    made, disk = laid_out(
+    made = laid_out(
         "disk", environment=["native", "container"], operation=["buffered", "read", "write"]
     )
-    (found,) = absent(made, disk)
+    (found,) = absent(made)
     assert found.what == "container/buffered"
     assert "may not drop the page cache in a container. Take `operation: read`" in found.why
-    left = preflight.possible(made, disk, PROGRAMS, connect=False)
+    left = preflight.possible(made, PROGRAMS, connect=False)
     assert not any("container/buffered" in c.id for c in left.cells)
     assert left.cuts == (f"without container/buffered: {found.why}",)
 
 
 def test_where_only_what_cannot_be_done_is_asked_nothing_begins(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    made, disk = laid_out("disk", environment=["native", "container"])
+    made = laid_out("disk", environment=["native", "container"])
     with pytest.raises(UnavailableError, match="nothing is left to compare here: without cont"):
-        preflight.possible(made, disk, PROGRAMS, connect=False)
+        preflight.possible(made, PROGRAMS, connect=False)
 
 
 def test_operations_are_not_counted_where_perf_is_missing_and_that_is_said(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    made, echo = laid_out("request-reply", transport=["udp", "tcp"])
+    made = laid_out("request-reply", transport=["udp", "tcp"])
     made = made.model_copy(update={"causes": 3})
-    assert preflight.possible(made, echo, PROGRAMS, connect=False).causes == 3
+    assert preflight.possible(made, PROGRAMS, connect=False).causes == 3
     monkeypatch.setattr(operations, "PATH", "/nowhere")
-    left = preflight.possible(made, echo, PROGRAMS, connect=False)
+    left = preflight.possible(made, PROGRAMS, connect=False)
     assert left.causes == 0
     assert left.cuts == (
         "operations are not counted: not installed: linux-perf; apt-get install linux-perf",
@@ -114,8 +113,8 @@ def test_a_machine_that_does_not_let_us_in_is_left_out_with_the_reason(monkeypat
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     nobody = "ssh root@127.0.0.1:1"
     asked = laid_out("request-reply", environment=["native", nobody], transport=["udp", "tcp"])
-    assert absent(*asked) == []
-    (found,) = absent(*asked, connect=True)
+    assert absent(asked) == []
+    (found,) = absent(asked, connect=True)
     assert found.what == nobody
     assert found.why == (
         "connecting to root@127.0.0.1:1 failed: Connection refused; see whether"
@@ -162,17 +161,17 @@ def test_a_machine_that_does_not_let_us_in_is_left_out_with_the_reason(monkeypat
 )
 def test_what_only_trials_found_out_is_found_out_before(monkeypatch, workload, factors, said):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    made, found = laid_out(workload, **factors)
-    (why,) = {one.why for one in absent(made, found)}
+    made = laid_out(workload, **factors)
+    (why,) = {one.why for one in absent(made)}
     assert re.search(said, why), why
-    assert len(cuts.without(made, []).cells) > sum(len(one.cells) for one in absent(made, found))
+    assert len(cuts.without(made, []).cells) > sum(len(one.cells) for one in absent(made))
 
 
 def test_programs_that_a_cell_runs_are_looked_for_and_no_others(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     asked = laid_out("request-reply", interference=["none", "host cpu 50 %", "host disk 1"])
     monkeypatch.setattr(packages, "missing_packages", lambda names: " ".join(set(names.values())))
-    found = {one.why for one in absent(*asked)}
+    found = {one.why for one in absent(asked)}
     assert found == {
         "not installed: stress-ng; apt-get install stress-ng",
         "not installed: fio; apt-get install fio",
@@ -180,11 +179,11 @@ def test_programs_that_a_cell_runs_are_looked_for_and_no_others(monkeypatch):
 
 
 def test_a_run_without_room_for_its_samples_does_not_begin(tmp_path):
-    made, echo = laid_out("request-reply", transport=["udp", "tcp"])
-    preflight.refuse_without_room(made, echo, tmp_path / "results" / "new")
+    made = laid_out("request-reply", transport=["udp", "tcp"])
+    preflight.refuse_without_room(made, tmp_path / "results" / "new")
     large = made.model_copy(update={"session": {**made.session, "requests": str(1 << 31)}})
     with pytest.raises(UnavailableError, match=r"the samples of 12 blocks take up to .* GB left"):
-        preflight.refuse_without_room(large, echo, tmp_path / "results" / "new")
+        preflight.refuse_without_room(large, tmp_path / "results" / "new")
 
 
 def test_every_package_that_a_part_names_is_one_that_setup_installs():

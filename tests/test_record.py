@@ -1,3 +1,4 @@
+import json
 import os
 from pathlib import Path
 
@@ -5,14 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tare import experiment as experiments
+from tare import plan as plans
 from tare.cell import Cell
 from tare.command import Command
 from tare.errors import TareError, UsageError
+from tare.experiment import Experiment
 from tare.plan import Plan, Visit
 from tare.process import run
 from tare.record import Record, Resumption, Trial
 
 PLAN = Plan(
+    experiment=Experiment(title="t", factors={}, baseline={}),
     seed=1,
     cells=(Cell(id="a", levels={"environment": "native"}),),
     comparisons=(),
@@ -138,6 +143,25 @@ def test_a_plan_of_another_version_is_refused_in_words(record):
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 9'))
     with pytest.raises(UsageError, match="cannot be read"):
         _ = record.plan
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"seed": ', "[" * 100_000])
+def test_a_damaged_plan_is_refused_in_words(record, text):
+    (record.folder / "plan.json").write_text(text)
+    with pytest.raises(UsageError, match=r"experiment\.yaml|plan\.json"):
+        _ = record.plan
+
+
+def test_a_plan_of_before_it_held_the_experiment_takes_it_from_the_file(tmp_path):
+    text = "title: t\nfactors: {transport: [udp, tcp]}\nbaseline: {transport: udp}\n"
+    asked = experiments.parse(text, "x.yaml")
+    record = Record.create(tmp_path / "r", text, plans.make(asked, seed=1), {})
+    path = record.folder / "plan.json"
+    old = json.loads(path.read_text())
+    del old["experiment"]
+    path.write_text(json.dumps(old))
+    assert Record(record.folder).experiment == asked
+    assert Record(record.folder).plan == record.plan
 
 
 @pytest.mark.parametrize("text", [None, "", '{"cpu": ', "[1]", "[" * 100_000])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tare import experiment, plan, suite, workloads
+from tare import experiment, plan, suite
 from tare.errors import UsageError
 
 GOOD = """\
@@ -55,9 +55,9 @@ def test_a_rule_with_a_level_that_no_cell_has_is_refused_with_the_nearest(field)
 def test_a_family_of_which_nothing_is_compared_is_refused():
     asked = experiment.parse(GOOD + "family: {environment: native}", "x.yaml")
     with pytest.raises(UsageError, match="no comparison is of a cell with environment: native"):
-        plan.make(asked, workloads.by_name()[asked.workload])
+        plan.make(asked)
     none = experiment.parse(GOOD + "family: none\nblocks: {min: 2, max: 2}", "x.yaml")
-    assert plan.make(none, workloads.by_name()[none.workload]).family == ()
+    assert plan.make(none).family == ()
 
 
 @pytest.mark.parametrize("field", ["baseline", "floor"])
@@ -67,7 +67,7 @@ def test_what_the_exclusions_leave_without_anything_to_compare_with_is_refused(f
     text += "".join(f"{name}: {where}\n" for name, where in levels.items())
     asked = experiment.parse(f"{text}exclude: [{levels[field]}]", "x.yaml")
     with pytest.raises(UsageError, match=f"{field}: no cell is left with"):
-        plan.make(asked, workloads.by_name()[asked.workload])
+        plan.make(asked)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_whatever_takes_a_fields_place_is_taken_or_refused_in_plain_words(change
         in_plain_words(error)
         return
     try:
-        plan.make(asked, workloads.by_name()[asked.workload])
+        plan.make(asked)
     except UsageError as error:
         assert error.remedy
 

@@ -2,13 +2,12 @@
 
 import pytest
 
-from tare import workloads
 from tare.cli.plan import refuse_if_changed
 from tare.errors import UsageError
+from tare.experiment import Experiment
 from tare.plan import Plan
 from tare.record import Record
 
-MPI_IO = workloads.by_name()["mpi-io"]
 BEGAN = {
     "cpu": {"affinity": [0, 1], "governor": None},
     "kernel": {"clock_source": "tsc", "same_page_merging": "0"},
@@ -18,27 +17,34 @@ BEGAN = {
 }
 
 
+def begun(folder, workload="mpi-io"):
+    asked = Experiment(title="t", workload=workload, factors={}, baseline={})
+    plan = Plan(
+        experiment=asked, seed=1, cells=(), comparisons=(), blocks=(), min_blocks=2, session={}
+    )
+    return Record.create(folder, "title: t\n", plan, BEGAN)
+
+
 @pytest.fixture
 def record(tmp_path):
-    plan = Plan(seed=1, cells=(), comparisons=(), blocks=(), min_blocks=2, session={})
-    return Record.create(tmp_path / "r", "title: t\n", plan, BEGAN)
+    return begun(tmp_path / "r")
 
 
 def refusal(record, **changed):
     with pytest.raises(UsageError) as caught:
-        refuse_if_changed(record, MPI_IO, {**BEGAN, **changed})
+        refuse_if_changed(record, {**BEGAN, **changed})
     return caught.value.what
 
 
 def test_what_cannot_change_a_figure_may_differ(record):
     kernel = {**BEGAN["kernel"], "same_page_merging": "1"}
-    refuse_if_changed(record, MPI_IO, {**BEGAN, "kernel": kernel, "tare": {"commit": "b"}})
+    refuse_if_changed(record, {**BEGAN, "kernel": kernel, "tare": {"commit": "b"}})
 
 
 @pytest.mark.parametrize("workload", ["request-reply", "cpu", "migration"])
-def test_a_program_that_the_workload_cannot_run_may_be_another(record, workload):
+def test_a_program_that_the_workload_cannot_run_may_be_another(record, workload, tmp_path):
     changed = {**BEGAN, "programs": {"nvio/nvio": "11"}}
-    refuse_if_changed(record, workloads.by_name()[workload], changed)
+    refuse_if_changed(begun(tmp_path / "other", workload), changed)
     refusal(record, programs=changed["programs"])
 
 

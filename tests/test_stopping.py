@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import records
-from tare import analysis, experiment, runner, workloads
+from tare import analysis, runner
 from tare.stats.stopping import Action
 
 TEXT = """\
@@ -24,8 +24,6 @@ def decided(record, blocks):
     absent: Any = None
     run = runner._Run(
         record=record,
-        experiment=experiment.load(record.experiment_path),
-        workload=workloads.by_name()["request-reply"],
         programs=nowhere,
         cache=nowhere,
         on_progress=lambda _: None,

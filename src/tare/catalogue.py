@@ -47,7 +47,6 @@ def results(folder: Path) -> Iterator[Row]:
     for path in sorted(p.parent for p in found):
         try:
             record = Record(path)
-            title = experiment.load(record.experiment_path, recorded=True).title
             plan, trials = record.plan, record.trials()
         except UsageError as error:
             yield Row("result", path, "", error.what.splitlines()[0])
@@ -55,4 +54,6 @@ def results(folder: Path) -> Iterator[Row]:
         ok = sum(t.status == "ok" for t in trials)
         state = f"{ok} trials in {len(trials) // max(1, len(plan.cells))} blocks"
         failed = len(trials) - ok
-        yield Row("result", path, title, f"{state}, {failed} failed" if failed else state)
+        yield Row(
+            "result", path, plan.experiment.title, f"{state}, {failed} failed" if failed else state
+        )

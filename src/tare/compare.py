@@ -22,8 +22,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tare import experiment as experiments
-from tare import machine, suite, workloads
+from tare import machine, suite
 from tare.analysis.questions import above_below, instrument_floor
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
@@ -129,7 +128,7 @@ def compare(
     """
     for other in (*a[1:], *b):
         _refuse_other_machine(a[0], other, across_machines)
-    experiment = experiments.load(b[0].experiment_path, recorded=True)
+    experiment = b[0].experiment
     statistic, margin = experiment.statistic, experiment.margin_share
     before, after = [_Run(record) for record in a], [_Run(record) for record in b]
     common = [k for k in after[0].cells if all(k in run.cells for run in (*before, *after))]
@@ -145,7 +144,7 @@ def compare(
     values = [(_values(after, key, statistic), _values(before, key, statistic)) for key in common]
     ratios = [unpaired_ratio(*sides, cautious=judged) for sides in values]
     adjusted = holm([ratio.p for ratio in ratios])
-    workload = workloads.by_name()[experiment.workload]
+    workload = b[0].plan.workload
     declared = workload.statistics[statistic]
     timed = workload.response_times and declared.unit == "ns"
     words = above_below(declared)

@@ -14,12 +14,12 @@ from tare.plan import ALPHA, Comparison, Plan
 from tare.stats.family import family_resolvable
 
 if TYPE_CHECKING:
-    from tare.workloads import Workload
+    pass
 
 __all__ = ["Absent", "fit", "without", "without_causes"]
 
 
-def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
+def fit(plan: Plan, budget_s: float) -> Plan:
     """Cut a plan down until it is expected to end within a budget, and say what was cut.
 
     First the blocks beyond the minimum go, then the sessions that count operations, then requests
@@ -35,30 +35,30 @@ def fit(plan: Plan, workload: Workload, budget_s: float) -> Plan:
     cuts: list[str] = []
     most = len(plan.blocks)
     wanted = most
-    while wanted > plan.min_blocks and plan.seconds(workload, wanted) > budget_s:
+    while wanted > plan.min_blocks and plan.seconds(wanted) > budget_s:
         wanted -= 1
     if wanted < most:
         cuts.append(f"at most {wanted} blocks instead of {most}")
         plan = plan.model_copy(update={"blocks": plan.blocks[:wanted]})
     causes = plan.causes
-    while plan.causes and plan.seconds(workload) > budget_s:
+    while plan.causes and plan.seconds() > budget_s:
         plan = plan.model_copy(update={"causes": plan.causes - 1})
     if plan.causes < causes:
         cuts.append(f"operations are counted {plan.causes} times instead of {causes}")
-    if plan.seconds(workload) > budget_s:
-        plan, cut = _shorten_sessions(plan, workload, budget_s)
+    if plan.seconds() > budget_s:
+        plan, cut = _shorten_sessions(plan, budget_s)
         cuts += cut
     fewest = _fewest_blocks(plan)
     wanted = plan.min_blocks
-    while wanted > fewest and plan.seconds(workload, wanted) > budget_s:
+    while wanted > fewest and plan.seconds(wanted) > budget_s:
         wanted -= 1
     if wanted < plan.min_blocks:
         cuts.append(f"{wanted} blocks instead of {plan.min_blocks}: intervals will be wider")
         plan = plan.model_copy(update={"blocks": plan.blocks[:wanted], "min_blocks": wanted})
-    if plan.seconds(workload) > budget_s:
+    if plan.seconds() > budget_s:
         raise UsageError(
             f"a budget of {budget_s:.0f} s is too short: {fewest} blocks of {len(plan.cells)}"
-            f" cells, the fewest that give a verdict, take about {plan.seconds(workload):.0f} s",
+            f" cells, the fewest that give a verdict, take about {plan.seconds():.0f} s",
             "give it more time, or fewer levels",
         )
     return plan.model_copy(update={"cuts": (*plan.cuts, *cuts)})
@@ -126,7 +126,7 @@ def _fewest_blocks(plan: Plan) -> int:
     return min(plan.min_blocks, needed or plan.min_blocks)
 
 
-def _shorten_sessions(plan: Plan, workload: Workload, budget_s: float) -> tuple[Plan, list[str]]:
+def _shorten_sessions(plan: Plan, budget_s: float) -> tuple[Plan, list[str]]:
     """Take a share of the requests of every session, no less than a quarter."""
     if "requests" not in plan.session:
         return plan, []
@@ -138,7 +138,7 @@ def _shorten_sessions(plan: Plan, workload: Workload, budget_s: float) -> tuple[
 
     for percent in range(95, 20, -5):
         shorter = with_requests(max(1, declared * percent // 100))
-        if percent == 25 or shorter.seconds(workload) <= budget_s:
+        if percent == 25 or shorter.seconds() <= budget_s:
             count = shorter.session["requests"]
             return shorter, [f"{count} requests a session instead of {declared}"]
     return plan, []

@@ -11,8 +11,6 @@ from typing import IO, Any
 import duckdb
 import pyarrow as pa
 
-from tare import experiment as experiments
-from tare import workloads
 from tare.accounting import Account
 from tare.analysis.cells import PERCENTILES
 from tare.analysis.sessions import Session, Sessions
@@ -89,7 +87,7 @@ def rows(record: Record) -> list[dict[str, Any]]:
     plan = record.plan
     cells = {cell.id: cell for cell in plan.cells}
     factors = list(dict.fromkeys(name for cell in plan.cells for name in cell.levels))
-    workload = workloads.by_name()[experiments.load(record.experiment_path, recorded=True).workload]
+    workload = plan.workload
 
     def measured(trial: Trial) -> dict[str, Any]:
         if workload.response_times:

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tare import workloads
 from tare.cell import Cell, one_word
 from tare.errors import UsageError
+from tare.experiment import Experiment
 from tare.stats.family import Resolvability, family_resolvable
 
 if TYPE_CHECKING:
-    from tare.experiment import Experiment
     from tare.workloads import Workload
 
 _PROBING_S = 4.0
@@ -64,6 +65,7 @@ class Plan(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
+    experiment: Experiment
     seed: int
     cells: tuple[Cell, ...]
     comparisons: tuple[Comparison, ...]
@@ -76,6 +78,11 @@ class Plan(BaseModel):
     """Extra sessions of each cell, after the blocks, in which operations are counted."""
     cuts: tuple[str, ...] = ()
     """What a budget of time took away, or this machine has not, in sentences."""
+
+    @property
+    def workload(self) -> Workload:
+        """What is measured."""
+        return workloads.by_name()[self.experiment.workload]
 
     def cell(self, cell_id: str) -> Cell:
         """Look a cell up by its id."""
@@ -105,38 +112,37 @@ class Plan(BaseModel):
         both = {comparison.cell, comparison.against}
         return any(both <= set(visit.cells) for visit in self.blocks[0])
 
-    def seconds(self, workload: Workload, blocks: int | None = None) -> float:
+    def seconds(self, blocks: int | None = None) -> float:
         """Expected duration of so many blocks, of the minimum where None, and of counting."""
         if not self.blocks:
             return 0.0
         count = self.min_blocks if blocks is None else blocks
-        return self.block_seconds(workload) * count + self.causes_seconds(workload)
+        return self.block_seconds() * count + self.causes_seconds()
 
-    def block_seconds(self, workload: Workload) -> float:
+    def block_seconds(self) -> float:
         """Expected duration of one block."""
-        return self._visit_seconds(workload, self.blocks[0])
+        return self._visit_seconds(self.blocks[0])
 
-    def causes_seconds(self, workload: Workload) -> float:
+    def causes_seconds(self) -> float:
         """Expected duration of all sessions in which operations are counted."""
         if not self.causes:
             return 0.0
-        one = self._visit_seconds(workload, self.counted) + _PROBING_S * len(self.counted)
+        one = self._visit_seconds(self.counted) + _PROBING_S * len(self.counted)
         return self.causes * one
 
-    def _visit_seconds(self, workload: Workload, visits: Sequence[Visit]) -> float:
+    def _visit_seconds(self, visits: Sequence[Visit]) -> float:
         return sum(
-            workload.setup_seconds(visit.plot)
-            + sum(workload.seconds(self.cell(cell), self.session) for cell in visit.cells)
+            self.workload.setup_seconds(visit.plot)
+            + sum(self.workload.seconds(self.cell(cell), self.session) for cell in visit.cells)
             for visit in visits
         )
 
 
-def make(experiment: Experiment, workload: Workload, seed: int | None = None) -> Plan:
+def make(experiment: Experiment, seed: int | None = None) -> Plan:
     """Lay out every trial of an experiment.
 
     Args:
         experiment: a validated declaration.
-        workload: the workload that it names.
         seed: of the order; the experiment's own, or a fresh one, where None.
 
     Raises:
@@ -149,6 +155,7 @@ def make(experiment: Experiment, workload: Workload, seed: int | None = None) ->
             if experiment.seed is not None
             else random.SystemRandom().getrandbits(32)
         )
+    workload = workloads.by_name()[experiment.workload]
     originals = _cells(experiment, workload)
     replicas = _replicas(experiment, workload, originals)
     cells = (*originals, *replicas)
@@ -159,6 +166,7 @@ def make(experiment: Experiment, workload: Workload, seed: int | None = None) ->
     apart = _between_plots(workload, originals, effects)
     shuffle = random.Random(seed)  # noqa: S311 - an order, not a secret
     return Plan(
+        experiment=experiment,
         seed=seed,
         cells=cells,
         comparisons=comparisons,

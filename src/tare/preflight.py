@@ -30,19 +30,18 @@ _NAMED = 3
 """Cells of one reason that are named one by one."""
 
 
-def possible(plan: Plan, workload: Workload, programs: Path, *, connect: bool) -> Plan:
+def possible(plan: Plan, programs: Path, *, connect: bool) -> Plan:
     """Leave out of a plan what cannot run here, and say so.
 
     Args:
         plan: the whole.
-        workload: that it is of.
         programs: the build directory.
         connect: see whether other machines let us in; else that is left to the run.
 
     Raises:
         UnavailableError: nothing is left that could be compared.
     """
-    plan = cuts.without(plan, absent(plan, workload, programs, connect=connect))
+    plan = cuts.without(plan, absent(plan, programs, connect=connect))
     if not plan.causes:
         return plan
     try:
@@ -52,17 +51,15 @@ def possible(plan: Plan, workload: Workload, programs: Path, *, connect: bool) -
     return plan
 
 
-def absent(
-    plan: Plan, workload: Workload, programs: Path, *, connect: bool = False
-) -> list[Absent]:
+def absent(plan: Plan, programs: Path, *, connect: bool = False) -> list[Absent]:
     """Name what of a plan cannot run here, with the reason; see `possible`.
 
     Raises:
         UnavailableError: nothing of it can.
     """
-    found = [*_places(plan, workload, connect=connect)]
+    found = [*_places(plan, connect=connect)]
     gone = frozenset().union(*(one.cells for one in found))
-    found += _cells(plan, workload, programs, gone)
+    found += _cells(plan, programs, gone)
     if sum(len(one.cells) for one in found) == len(plan.cells):
         raise UnavailableError(
             "nothing of this experiment can run here: "
@@ -72,13 +69,13 @@ def absent(
     return found
 
 
-def refuse_without_room(plan: Plan, workload: Workload, folder: Path) -> None:
+def refuse_without_room(plan: Plan, folder: Path) -> None:
     """See that what a run keeps, and what it needs meanwhile, has room.
 
     Raises:
         UnavailableError: there is less than the fewest blocks need.
     """
-    rooms = [workload.room(cell, plan.session) for cell in plan.cells]
+    rooms = [plan.workload.room(cell, plan.session) for cell in plan.cells]
     kept = plan.min_blocks * sum(room.kept_bytes for room in rooms)
     meanwhile = max((room.scratch_bytes for room in rooms), default=0)
     for where, needed, what in (
@@ -94,16 +91,16 @@ def refuse_without_room(plan: Plan, workload: Workload, folder: Path) -> None:
             )
 
 
-def _places(plan: Plan, workload: Workload, *, connect: bool) -> Iterator[Absent]:
+def _places(plan: Plan, *, connect: bool) -> Iterator[Absent]:
     """What is wrong with an environment as a whole, or with some of its plots."""
     reasons: dict[str, dict[str, list[Visit]]] = {}
     places: Counter[str] = Counter()
     reached: dict[str, str | None] = {}
     for visit in plan.blocks[0]:
-        environment = workload.environment(visit.plot)
+        environment = plan.workload.environment(visit.plot)
         where = place(environment, visit.plot)
         places[where] += 1
-        why = _lacking(environment, workload, visit)
+        why = _lacking(environment, plan.workload, visit)
         if why is None and connect and isinstance(environment, Ssh):
             if where not in reached:
                 reached[where] = environment.unreachable()
@@ -132,9 +129,7 @@ def _lacking(environment: Environment, workload: Workload, visit: Visit) -> str 
     return None
 
 
-def _cells(
-    plan: Plan, workload: Workload, programs: Path, gone: frozenset[str]
-) -> Iterator[Absent]:
+def _cells(plan: Plan, programs: Path, gone: frozenset[str]) -> Iterator[Absent]:
     """What is wrong with single cells in an environment that is there."""
     reasons: dict[str, list[str]] = {}
     known: dict[tuple[tuple[str, str], ...], str | None] = {}
@@ -143,7 +138,7 @@ def _cells(
             continue
         key = tuple(cell.levels.items())
         if key not in known:
-            known[key] = workload.lacking(cell.levels, programs)
+            known[key] = plan.workload.lacking(cell.levels, programs)
         if why := known[key]:
             reasons.setdefault(why, []).append(cell.id)
     for why, cells in reasons.items():

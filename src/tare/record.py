@@ -13,15 +13,18 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from tare import experiment as experiments
 from tare.accounting import Account, ThreadTime
 from tare.clocks import Calibration
 from tare.environments import Facts
 from tare.errors import TareError, UsageError
+from tare.experiment import Experiment
 from tare.machine import Fingerprint, Meanwhile
 from tare.plan import Plan
 from tare.told import Told
@@ -173,23 +176,30 @@ class Record:
             os.close(making)
         return cls(folder)
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """The plan as it was written before the first trial."""
         path = self.folder / "plan.json"
         try:
-            return Plan.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = "".join(f" at {'.'.join(map(str, first['loc']))}" for _ in first["loc"][:1])
+            written = json.loads(path.read_bytes())
+            # Earlier versions kept the experiment's text alone.
+            if "experiment" not in written:
+                written["experiment"] = experiments.load(self.experiment_path, recorded=True)
+            return Plan.model_validate(written)
+        except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(
-                f"{path} cannot be read: {first['msg']}{where}",
+                f"{path} cannot be read: {_why(error)}",
                 "it was written by another version, or changed; run the experiment again",
             ) from error
 
     @property
+    def experiment(self) -> Experiment:
+        """What was asked, as it was validated when the run began."""
+        return self.plan.experiment
+
+    @property
     def experiment_path(self) -> Path:
-        """The experiment file as it was when the run began."""
+        """The experiment file as it was when the run began, for people to read."""
         return self.folder / "experiment.yaml"
 
     @property
@@ -350,6 +360,13 @@ def _read_lines(path: Path, kind: type[Row]) -> tuple[Row, ...]:
             ) from error
         found[row.key] = row
     return tuple(found.values())
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'its top'}"
 
 
 def _refused(folder: Path, error: OSError) -> TareError:

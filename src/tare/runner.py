@@ -22,12 +22,10 @@ from tare import analysis, clocks, leftovers, machine, operations
 from tare.cell import Cell
 from tare.environments import Facts, Inside, Site, place
 from tare.errors import TareError, TrialError
-from tare.experiment import Experiment
 from tare.hosts import Hosts
-from tare.plan import Plan, Visit
+from tare.plan import Visit
 from tare.record import CauseSession, Record, Trial, Writer
 from tare.stats.stopping import Action, Decision, decide
-from tare.workloads import Workload
 
 _LOG = logging.getLogger(__name__)
 _GIVE_UP_AFTER = 3
@@ -60,8 +58,6 @@ class Outcome:
 
 def run(
     record: Record,
-    experiment: Experiment,
-    workload: Workload,
     programs: Path,
     cache: Path,
     on_progress: Callable[[Progress], None] = lambda _: None,
@@ -88,8 +84,6 @@ def run(
         scratch.mkdir()
         return _Run(
             record=record,
-            experiment=experiment,
-            workload=workload,
             programs=programs,
             cache=cache,
             on_progress=on_progress,
@@ -105,8 +99,6 @@ class _Run:
     """One process's share of a run."""
 
     record: Record
-    experiment: Experiment
-    workload: Workload
     programs: Path
     cache: Path
     on_progress: Callable[[Progress], None]
@@ -116,15 +108,16 @@ class _Run:
     blocks: int | None
 
     def __post_init__(self) -> None:
-        self._plan: Plan = self.record.plan
+        self._plan = self.record.plan
+        self._workload = self._plan.workload
         self._done: dict[tuple[int, str, int], Trial] = {t.key: t for t in self.record.trials()}
         self._accelerators: dict[tuple[str | None, ...], str] = {}
         for trial in self._done.values():
             self._keep_accelerator(trial)
         self._setup_failures: Counter[tuple[tuple[str, str], ...]] = Counter()
         self._expected_blocks = self.blocks or self._plan.min_blocks
-        self._pace = _Pace(self._plan.block_seconds(self.workload))
-        self._counting_left = self._plan.causes_seconds(self.workload)
+        self._pace = _Pace(self._plan.block_seconds())
+        self._counting_left = self._plan.causes_seconds()
 
     def to_the_end(self) -> Outcome:
         decision = self._decide(0)
@@ -154,7 +147,7 @@ class _Run:
             blocks=blocks,
             min_blocks=self.blocks or self._plan.min_blocks,
             max_blocks=self.blocks or len(self._plan.blocks),
-            target_percent=None if self.blocks else self.experiment.blocks.until_percent,
+            target_percent=None if self.blocks else self._plan.experiment.blocks.until_percent,
         )
 
     def _visit(self, block: int, visit: Visit) -> None:
@@ -163,7 +156,7 @@ class _Run:
         if not missing:
             return
         plot = tuple(visit.plot.items())
-        environment = self.workload.environment(visit.plot)
+        environment = self._workload.environment(visit.plot)
         name = place(environment, visit.plot)
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
             why = f"{name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
@@ -195,15 +188,15 @@ class _Run:
     @contextmanager
     def _entered(self, visit: Visit) -> Iterator[tuple[Site, Inside]]:
         """Set up the hosts and the environment that a visit asks for."""
-        environment = self.workload.environment(visit.plot)
-        with Hosts(self.registry, rate_bits_s=self.workload.link_rate(visit.plot)) as hosts:
+        environment = self._workload.environment(visit.plot)
+        with Hosts(self.registry, rate_bits_s=self._workload.link_rate(visit.plot)) as hosts:
             site = Site(
                 hosts=hosts,
                 programs=self.programs,
                 scratch=self.scratch,
                 cache=self.cache,
                 leftovers=self.registry,
-                placement=self.workload.placement(visit.plot),
+                placement=self._workload.placement(visit.plot),
             )
             with environment.enter(site) as inside:
                 self._refuse_other_accelerator(environment.name, visit, inside)
@@ -255,7 +248,7 @@ class _Run:
                     cell = self._plan.cell(left[0])
                     counter = operations.Counter(site.scratch, site.leftovers)
                     samples = site.scratch / "counted.parquet"
-                    measured = self.workload.measure(
+                    measured = self._workload.measure(
                         cell, self._plan.session, site, inside, samples, counter.watching
                     )
                     yield CauseSession(
@@ -278,7 +271,7 @@ class _Run:
         before = machine.state()
         found: dict[str, Any]
         try:
-            measured = self.workload.measure(
+            measured = self._workload.measure(
                 cell, self._plan.session, site, inside, self.record.folder / "samples" / name
             )
         except TrialError as error:

@@ -12,7 +12,7 @@ import rich
 import records
 from tare import analysis, report, transports
 from tare.errors import TareError
-from tare.record import Resumption
+from tare.record import Record, Resumption
 from tare.report import remarks, wording
 
 LIMIT = 5_000_000
@@ -269,7 +269,8 @@ def test_pairs_that_shared_a_boot_where_cells_did_not_are_said_to_show_too_littl
             known["cells"] += visit["cells"]
         old["blocks"][number] = list(together.values())
     path.write_text(json.dumps(old))
-    assert "Both arms of 2 A/A pairs" in remarks.noise(analysis.analyse(record))[0]
+    found = analysis.analyse(Record(record.folder))
+    assert "Both arms of 2 A/A pairs" in remarks.noise(found)[0]
 
 
 def test_pairs_that_could_not_be_found_different_bound_nothing(tmp_path, found):

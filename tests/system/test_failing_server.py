@@ -103,8 +103,7 @@ def test_the_run_goes_on_after_a_server_that_died(tmp_path):
         "title: t\nfactors: {transport: [udp, icmp]}\nbaseline: {transport: icmp}\n"
         "blocks: {min: 6, max: 6}\nsession: {requests: 2000, warmup: 20, timeout: 1 s}\n"
     )
-    asked = experiment.parse(text, "x")
-    made = plan.make(asked, WORKLOAD, seed=1)
+    made = plan.make(experiment.parse(text, "x"), seed=1)
     record = Record.create(tmp_path / "r", text, made, machine.fingerprint(PROGRAMS))
     killed: list[int] = []
 
@@ -118,7 +117,7 @@ def test_the_run_goes_on_after_a_server_that_died(tmp_path):
     thread = Thread(target=assassin)
     thread.start()
     try:
-        outcome = runner.run(record, asked, WORKLOAD, PROGRAMS, tmp_path / "cache")
+        outcome = runner.run(record, PROGRAMS, tmp_path / "cache")
     finally:
         thread.join()
     assert killed

@@ -17,7 +17,7 @@ import pytest
 from reach import ask
 
 import records
-from tare import accounting, experiment, leftovers, process, runner, workloads
+from tare import accounting, leftovers, process, runner
 from tare.accounting import ThreadTime
 from tare.command import Command
 from tare.environments import Site
@@ -331,9 +331,8 @@ def test_a_run_whose_guests_lost_kvm_stops_and_mixes_nothing(tmp_path: Path) -> 
     recipe = records.Recipe(blocks=1, requests=50, accelerator=lambda _block, _cell: "kvm")
     made = records.make(tmp_path / "r", recipe, text)
     before = made.trials()
-    asked = experiment.load(made.experiment_path)
     with pytest.raises(TareError, match=r"runs under TCG now .*ran under KVM: the two are not"):
-        runner.run(made, asked, workloads.by_name()[asked.workload], PROGRAMS, CACHE)
+        runner.run(made, PROGRAMS, CACHE)
     assert made.trials() == before
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tare import experiment as experiments
-from tare import machine, workloads
+from tare import machine
 from tare.analysis.beside import Beside, beside_paper_a
 from tare.analysis.beside_paper_b import beside_paper_b
 from tare.analysis.beside_paper_c import beside_paper_c
@@ -122,9 +121,9 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     Raises:
         UsageError: a file of the result is damaged; the message names it.
     """
-    plan, experiment = record.plan, experiments.load(record.experiment_path, recorded=True)
+    plan, experiment = record.plan, record.experiment
     fingerprint = record.fingerprint
-    workload = workloads.by_name()[experiment.workload]
+    workload = plan.workload
     sessions = Sessions(record, experiment.deadlines_ns)
     declared = workload.statistics[experiment.statistic]
     answered = ask(
@@ -209,7 +208,7 @@ def half_widths(record: Record) -> dict[str, float | None]:
     Returns:
         Comparison id -> half-width, None where there is no interval yet.
     """
-    experiment = experiments.load(record.experiment_path, recorded=True)
+    experiment = record.experiment
     sessions = Sessions(record, experiment.deadlines_ns)
     return _half_widths(record.plan, sessions, experiment.statistic)
 

@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tare import experiment as experiments
-from tare import machine, workloads
+from tare import machine
 from tare.analysis.operations import counted_in, unit_costs
 from tare.analysis.readings import READINGS
 from tare.analysis.sessions import Sessions
@@ -135,8 +134,8 @@ def explain(record: Record, cell_id: str, against_id: str | None = None) -> Diff
     Raises:
         UsageError: there is no such cell, or nothing that it is compared with.
     """
-    plan, experiment = record.plan, experiments.load(record.experiment_path, recorded=True)
-    workload = workloads.by_name()[experiment.workload]
+    plan, experiment = record.plan, record.experiment
+    workload = plan.workload
     cells = {cell.id: cell for cell in plan.cells}
     if against_id is None:
         compared = {c.cell: c.against for c in plan.comparisons}

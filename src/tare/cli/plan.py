@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from tare.record import Record
     from tare.runner import Outcome
     from tare.runner import Progress as Standing
-    from tare.workloads import Workload
 
 __all__ = [
     "lay_out",
-    "load",
     "measure",
     "plan_json",
     "print_plan",
@@ -32,8 +30,6 @@ __all__ = [
 
 def measure(
     record: Record,
-    experiment: Experiment,
-    workload: Workload,
     programs: Path,
     *,
     whole: Path | None = None,
@@ -43,8 +39,6 @@ def measure(
 
     Args:
         record: the result.
-        experiment: that it is of.
-        workload: that the experiment names.
         programs: the build directory.
         whole: the folder to name for going on; the record's own where None.
         quiet: show no progress.
@@ -55,14 +49,14 @@ def measure(
         printing.say("[yellow]cut:[/]", cut)
     try:
         with _progress(quiet=quiet) as on_progress:
-            return runner.run(record, experiment, workload, programs, paths.cache(), on_progress)
+            return runner.run(record, programs, paths.cache(), on_progress)
     except KeyboardInterrupt:
         folder = whole or record.folder
         printing.say("", f"interrupted; all was cleaned up; go on with: tare run --resume {folder}")
         raise
 
 
-def refuse_if_changed(record: Record, workload: Workload, fingerprint: Mapping[str, Any]) -> None:
+def refuse_if_changed(record: Record, fingerprint: Mapping[str, Any]) -> None:
     """Refuse to go on where machine or programs are not those of the beginning.
 
     Raises:
@@ -72,7 +66,7 @@ def refuse_if_changed(record: Record, workload: Workload, fingerprint: Mapping[s
 
     began = record.fingerprint.whole
     differing = machine.unlike(began, fingerprint)
-    changed = machine.changed(began, fingerprint, workload.programs)
+    changed = machine.changed(began, fingerprint, record.plan.workload.programs)
     # Not installed or built then, or begun by a Tare that did not look: it cannot be shown alike.
     untold = [key for key in changed if differing[key][0] is None]
     told = [key for key in changed if key not in untold]
@@ -98,17 +92,7 @@ def ready() -> Path:
     return programs
 
 
-def load(path: Path, *, recorded: bool = False) -> tuple[Experiment, Workload]:
-    """Read an experiment file, of a result where `recorded`; return it and its workload."""
-    from tare import experiment, workloads  # noqa: PLC0415
-
-    found = experiment.load(path, recorded=recorded)
-    return found, workloads.by_name()[found.workload]
-
-
-def lay_out(
-    experiment: Experiment, workload: Workload, seed: int | None, *, must_run: bool
-) -> Plan:
+def lay_out(asked: Experiment, seed: int | None, *, must_run: bool) -> Plan:
     """Lay the plan out, and leave out what cannot run here.
 
     Raises:
@@ -117,9 +101,9 @@ def lay_out(
     from tare import plan as planning  # noqa: PLC0415
     from tare import preflight  # noqa: PLC0415
 
-    plan = planning.make(experiment, workload, seed)
+    plan = planning.make(asked, seed)
     try:
-        plan = preflight.possible(plan, workload, paths.build(), connect=must_run)
+        plan = preflight.possible(plan, paths.build(), connect=must_run)
     except TareError as error:
         if must_run:
             raise
@@ -127,18 +111,18 @@ def lay_out(
     return plan
 
 
-def plan_json(plan: Plan, workload: Workload) -> dict[str, Any]:
+def plan_json(plan: Plan) -> dict[str, Any]:
     """What would be done, and how long it takes, for machines."""
     seconds = {
-        "least": plan.seconds(workload),
-        "most": plan.seconds(workload, len(plan.blocks)),
+        "least": plan.seconds(),
+        "most": plan.seconds(len(plan.blocks)),
     }
     return {**plan.model_dump(mode="json"), "seconds": seconds}
 
 
-def print_plan(plan: Plan, workload: Workload) -> None:
+def print_plan(plan: Plan) -> None:
     """Print what would be done, and how long it takes."""
-    seconds = plan.seconds(workload), plan.seconds(workload, len(plan.blocks))
+    seconds = plan.seconds(), plan.seconds(len(plan.blocks))
     table = printing.table("cell", "compared with", "judged")
     against = {c.cell: c for c in plan.comparisons}
     for cell in plan.cells:

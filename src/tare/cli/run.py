@@ -14,7 +14,6 @@ from tare.cli import printing
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import (
     lay_out,
-    load,
     measure,
     plan_json,
     print_plan,
@@ -28,7 +27,6 @@ from tare.errors import Exit, UnavailableError, UsageError
 if TYPE_CHECKING:
     from tare.plan import Plan
     from tare.record import Record
-    from tare.workloads import Workload
 
 
 def run(
@@ -76,7 +74,7 @@ def run(
     folder = out or Path("results") / f"{file.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     programs = ready()
     for part in plans.values():
-        preflight.refuse_without_room(part.plan, part.workload, folder)
+        preflight.refuse_without_room(part.plan, folder)
     fingerprint = machine.fingerprint(programs)
     for name, part in plans.items():
         text = part.file.read_text(encoding="utf-8")
@@ -98,8 +96,7 @@ def _go_on(folder: Path, *, as_json: bool) -> None:
     programs = ready()
     fingerprint = machine.fingerprint(programs)
     for record in records.values():
-        _, workload = load(record.experiment_path, recorded=True)
-        refuse_if_changed(record, workload, fingerprint)
+        refuse_if_changed(record, fingerprint)
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     found = machine.Fingerprint.model_validate(fingerprint)
     for record in records.values():
@@ -124,11 +121,6 @@ class _Planned:
 
     file: Path
     plan: Plan
-    workload: Workload
-
-    @property
-    def seconds(self) -> float:
-        return self.plan.seconds(self.workload)
 
 
 def _plans(
@@ -139,15 +131,14 @@ def _plans(
     Raises:
         TareError: nothing is left that can run here.
     """
-    from tare import cuts  # noqa: PLC0415
+    from tare import cuts, experiment  # noqa: PLC0415
 
     plans: dict[str, _Planned] = {}
     absent: dict[str, str] = {}
     for name, file in parts.items():
-        experiment, workload = load(file)
+        asked = experiment.load(file)
         try:
-            plan = lay_out(experiment, workload, seed, must_run=must_run)
-            plans[name] = _Planned(file, plan, workload)
+            plans[name] = _Planned(file, lay_out(asked, seed, must_run=must_run))
         except UnavailableError as error:
             if len(parts) == 1:
                 raise
@@ -162,9 +153,9 @@ def _plans(
     if budget_s is None:
         _refuse_without_end(plans)
     else:
-        share = budget_s / (sum(part.seconds for part in plans.values()) or 1.0)
+        share = budget_s / (sum(part.plan.seconds() for part in plans.values()) or 1.0)
         plans = {
-            name: replace(part, plan=cuts.fit(part.plan, part.workload, part.seconds * share))
+            name: replace(part, plan=cuts.fit(part.plan, part.plan.seconds() * share))
             for name, part in plans.items()
         }
     return plans, absent
@@ -174,7 +165,7 @@ def _refuse_without_end(plans: dict[str, _Planned]) -> None:
     """Refuse what takes so long that nobody can mean it, unless a budget says so."""
     from tare import units  # noqa: PLC0415 - so that --help is fast
 
-    seconds = sum(part.seconds for part in plans.values())
+    seconds = sum(part.plan.seconds() for part in plans.values())
     if seconds > units.WEEK_NS / 1e9:
         raise UsageError(
             f"the least that is asked for takes about {seconds / 86_400:.3g} days",
@@ -186,16 +177,16 @@ def _refuse_without_end(plans: dict[str, _Planned]) -> None:
 def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
     """Print what would be done."""
     if as_json:
-        shown = {n: plan_json(part.plan, part.workload) for n, part in plans.items()}
+        shown = {n: plan_json(part.plan) for n, part in plans.items()}
         printing.show_json(shown.get("", shown))
         return
     for name, part in plans.items():
         if name:
             printing.heading(name)
-        print_plan(part.plan, part.workload)
+        print_plan(part.plan)
     if len(plans) > 1:
-        least = sum(part.seconds for part in plans.values())
-        most = sum(p.plan.seconds(p.workload, len(p.plan.blocks)) for p in plans.values())
+        least = sum(part.plan.seconds() for part in plans.values())
+        most = sum(p.plan.seconds(len(p.plan.blocks)) for p in plans.values())
         whole = span(least, most, printing.minutes)
         printing.show(f"\n{len(plans)} parts: about {whole} in all")
 
@@ -209,8 +200,7 @@ def _measure(folder: Path, programs: Path, *, as_json: bool) -> None:
     for name, record in _records(folder).items():
         if name:
             printing.say("[bold]part[/]", name)
-        experiment, workload = load(record.experiment_path, recorded=True)
-        outcome = measure(record, experiment, workload, programs, whole=folder, quiet=as_json)
+        outcome = measure(record, programs, whole=folder, quiet=as_json)
         failed, tried = failed + outcome.failed, tried + outcome.trials
     if suites.is_result(folder):
         draw_suite(suites.SuiteResult(folder), None, as_json=as_json)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from tare import experiment as experiments
 from tare.analysis.sessions import Sessions
 from tare.errors import UsageError
 from tare.predict.calibration import Calibration, Known, Prediction
@@ -54,7 +53,7 @@ def check(predictions: Iterable[Prediction], truth: Record) -> list[Checked]:
     Raises:
         UsageError: it measured none of them.
     """
-    if experiments.load(truth.experiment_path, recorded=True).workload != "request-reply":
+    if truth.experiment.workload != "request-reply":
         raise UsageError(f"{truth.folder} measured no responses", "give a request-reply result")
     measured = measured_in(truth)
     found = [

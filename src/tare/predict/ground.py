@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from tare import experiment as experiments
 from tare import transports
 from tare.analysis.sessions import Sessions
 from tare.analysis.threads import lines_of
@@ -70,7 +69,7 @@ def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
     Raises:
         UsageError: the result holds no request-reply, or nothing was measured on the host.
     """
-    experiment = experiments.load(record.experiment_path, recorded=True)
+    experiment = record.experiment
     if experiment.workload != "request-reply":
         raise UsageError(
             f"{record.folder} measured {experiment.workload}; responses alone are predicted",
