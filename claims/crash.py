@@ -7,15 +7,15 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
-from claims import Claim, Result, Workshop
+from claims.checking import Found, Workshop
 from tare import leftovers, process
-from tare.command import OWNER_VARIABLE, Command, start_time
+from tare.command import Command, start_time
 from tare.record import Record
 from tare.stats.bounds import Kept
+from tare.testing import traces
 
 KILLS = 20
 _EXPERIMENT = """\
@@ -80,27 +80,9 @@ def _left(marks: set[str], runs: set[str]) -> int:
 
     Nothing is cleaned here: that the next start does so is what is claimed.
     """
-    wanted = {f"{OWNER_VARIABLE}={mark}".encode() for mark in marks}
-    left = sum(
-        not wanted.isdisjoint(_environ(p).split(b"\0")) for p in Path("/proc").glob("[0-9]*")
-    )
-    for run in runs:
-        left += (leftovers.ROOT / run).exists()
-        for folder in (
-            "/run/netns",
-            "/sys/class/net",
-            "/sys/fs/cgroup/memory",
-            tempfile.gettempdir(),
-        ):
-            left += len(list(Path(folder).glob(f"tare-{run}*")))
-    return left
-
-
-def _environ(process: Path) -> bytes:
-    try:
-        return (process / "environ").read_bytes()
-    except OSError:
-        return b""
+    lists = sum((leftovers.ROOT / run).exists() for run in runs)
+    there = sum(len(traces.of_run(run)) for run in runs)
+    return lists + there + sum(len(traces.processes_of(mark)) for mark in marks)
 
 
 def _inventory(result: Path) -> dict[str, int]:
@@ -117,30 +99,20 @@ def _inventory(result: Path) -> dict[str, int]:
     }
 
 
-def _check(workshop: Workshop) -> Result:
-    with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
-        totals: Counter[str] = Counter()
-        seed = 0
-        while totals["kills"] < KILLS:
-            workshop.say(f"{totals['kills']} of {KILLS} kills")
-            place = Path(folder) / str(seed)
-            place.mkdir()
-            totals += Counter(killed_run(place, KILLS - totals["kills"], seed))
-            seed += 1
+def kills(workshop: Workshop) -> Found:
+    """A8: runs that are killed and resumed until there were enough kills."""
+    totals: Counter[str] = Counter()
+    seed = 0
+    while totals["kills"] < KILLS:
+        workshop.say(f"{totals['kills']} of {KILLS} kills")
+        folder = workshop.scratch / f"killed-{seed}"
+        folder.mkdir()
+        totals += Counter(killed_run(folder, KILLS - totals["kills"], seed))
+        seed += 1
     lost = totals["expected"] - totals["found"]
     figure = (
         f"{totals['kills']} kills over {seed} runs of {totals['expected']} trials: {lost} lost,"
         f" {totals['repeated']} repeated, {totals['failed']} failed, {totals['left']} things left"
     )
     holds = lost == totals["repeated"] == totals["failed"] == totals["left"] == 0
-    return Result(Kept.counted(holds), figure, dict(totals))
-
-
-CLAIMS = (
-    Claim(
-        "A8",
-        "`kill -9` at any moment loses no trial, repeats none, and leaves nothing running.",
-        f"{KILLS} kills at random moments, all counts zero",
-        _check,
-    ),
-)
+    return Found(figure, dict(totals), counted=Kept.counted(holds))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from claims import Claim, Result, Workshop
-from claims.shipped import run_text
+from claims.checking import Found, Workshop
+from claims.everywhere import absence, in_each, judged
+from claims.experiments import run_text
 from tare import analysis, clocks, environments, workloads
 from tare.accounting import Account
 from tare.command import owner_mark
 from tare.environments import Inside, Site
 from tare.errors import TrialError
-from tare.stats.bounds import Kept, all_kept
+from tare.stats.bounds import Kept
 from tare.testing import traces
-from tare.testing.far_machine import require_sshd
 from tare.testing.site import cell_of, site_for
 
 _MOST = 0.01
@@ -33,25 +32,18 @@ session: {requests: 500, warmup: 50, timeout: 1 s}
 _TRACERS = ("perf", "strace", "bpftrace", "ltrace")
 
 
-def _check(workshop: Workshop) -> Result:
-    require_sshd(workshop.programs)
-    found: dict[str, Any] = {}
-    absent: dict[str, str] = {}
-    for name in environments.by_name():
-        here = environments.by_name()[name].availability()
-        if not here.available:
-            absent[name] = here.detail
-            continue
+def costs_little(workshop: Workshop) -> Found:
+    """B2: clock and probes in each environment, tracers, and what counting costs."""
+
+    def look(name: str) -> dict[str, Any]:
         workshop.say(name)
-        with (
-            tempfile.TemporaryDirectory(prefix="tare-claim-") as folder,
-            site_for(name, Path(folder), workshop.programs, workshop.cache) as (level, site),
-        ):
-            found[name] = _cost(level, site)
+        with site_for(name, workshop.programs, workshop.cache) as (level, site):
+            return _cost(level, site)
+
+    found, absent = in_each(workshop, look)
     workshop.say("counting operations")
-    with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
-        inflation = _inflation(workshop, Path(folder))
-    verdict = _verdict(found.values(), inflation, absent)
+    counted = analysis.analyse(run_text(workshop, _TRACED, "traced")).operations
+    inflation = {c.cell.id: c.inflation for c in counted if c.inflation is not None}
     figure = "; ".join(
         f"{name}: clock {seen['clock over response']:.2%} of a UDP response, worst probe"
         f" {seen['worst probe']:.2%}"
@@ -62,23 +54,21 @@ def _check(workshop: Workshop) -> Result:
     figure += "; counting sessions took " + ", ".join(
         f"{value:.2f} times as long ({cell})" for cell, value in inflation.items()
     )
-    figure += "".join(f"; not tried, {name}: {why}" for name, why in absent.items())
-    return Result(verdict, figure, {**found, "inflation": inflation, "absent": absent})
+    data = {**found, "inflation": inflation, "absent": absent}
+    return Found(figure + absence(absent), data, counted=verdict(found, inflation, absent))
 
 
-def _verdict(
-    found: Iterable[dict[str, Any]], inflation: dict[str, float], absent: dict[str, str]
+def verdict(
+    found: Mapping[str, dict[str, Any]], inflation: Mapping[str, float], absent: Mapping[str, str]
 ) -> Kept:
     """An environment that is not here, like an inflation that was not seen, decides nothing."""
-    kept = [
-        Kept.counted(
-            not seen["tracers"]
-            and seen["clock over response"] < _MOST
-            and seen["worst probe"] < _MOST
-        )
-        for seen in found
-    ]
-    return all_kept([*kept, *(Kept.UNDECIDED for one in (absent, not inflation) if one)])
+    sound = {
+        name: not seen["tracers"]
+        and seen["clock over response"] < _MOST
+        and seen["worst probe"] < _MOST
+        for name, seen in found.items()
+    }
+    return judged(sound, absent if inflation else {**absent, "inflation": "not seen"})
 
 
 def _cost(level: str, site: Site) -> dict[str, Any]:
@@ -139,21 +129,3 @@ def _tracers() -> list[str]:
         if name in _TRACERS or int(traced.split()[1]) not in (0, *ours):
             found.append(f"{name} ({traced})")
     return found
-
-
-def _inflation(workshop: Workshop, folder: Path) -> dict[str, float]:
-    found = analysis.analyse(run_text(workshop, _TRACED, folder / "traced")).operations
-    return {c.cell.id: c.inflation for c in found if c.inflation is not None}
-
-
-CLAIMS = (
-    Claim(
-        "B2",
-        "Measuring sessions carry no tracer; clock, timer and probes are calibrated in each"
-        " environment and cost under 1 % of what is reported, else the value is refused; counting"
-        " sessions report their own inflation.",
-        "no tracer seen; two clock readings under 1 % of a response, each probe's clock under 1 %"
-        " of its cost, in every environment",
-        _check,
-    ),
-)

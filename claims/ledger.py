@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from claims import Claim, Result
+from claims.checking import Claim, Result
 from tare.errors import TareError
 from tare.stats.bounds import Kept
 

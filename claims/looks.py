@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from claims import Claim, Look, Result, Workshop
+from claims.checking import Claim, Look, Result, Workshop
 from tare import units
 from tare.errors import UsageError
 from tare.stats.bounds import LOOKS, Kept
@@ -70,7 +70,8 @@ def decide(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> Result
     began = time.monotonic()
     for number in range(1, LOOKS + 1):
         start = time.monotonic()
-        result = claim.check(replace(workshop, look=Look(number, most.blocks, folder), analyses={}))
+        look = Look(number, most.blocks)
+        result = claim.check(replace(workshop, scratch=folder, look=look, measured={}))
         took = time.monotonic() - start
         if result.verdict is not Kept.UNDECIDED or start + 2 * took - began > most.seconds:
             break

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from claims import Claim, Result, Workshop
-from claims.shipped import run_text
+from claims.checking import Found, Workshop
+from claims.experiments import run_text
 from tare import analysis, environments, leftovers, report, runner
 from tare.hosts import Hosts
 from tare.stats.bounds import Kept
@@ -30,12 +28,12 @@ session: {{requests: 300, warmup: 30, timeout: 1 s}}
 _HOW = {"lost": signal.SIGKILL, "stopped": signal.SIGSTOP}
 
 
-def _check(workshop: Workshop) -> Result:
+def rest_is_complete(workshop: Workshop) -> Found:
+    """B6: every trial on this machine measured, the host's absent, the report drawn."""
     found = {}
     for how, by in _HOW.items():
         workshop.say(f"a host that is {how} in block {_AFTER + 1}")
-        with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
-            found[how] = run_without(workshop, by, Path(folder))
+        found[how] = run_without(workshop, how, by)
     holds = all(
         seen["native failed"] == 0
         and seen["there measured"] >= _AFTER
@@ -48,15 +46,17 @@ def _check(workshop: Workshop) -> Result:
         f" measured and {seen['there failed']} absent, report drawn"
         for how, seen in found.items()
     )
-    return Result(Kept.counted(holds), figure, found)
+    return Found(figure, found, counted=Kept.counted(holds))
 
 
-def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[str, Any]:
+def run_without(workshop: Workshop, how: str, by: signal.Signals) -> dict[str, Any]:
     """Run here and there, send a signal to the far side after some blocks, and go on to the end."""
+    keys = workshop.scratch / f"host-{how}"
+    keys.mkdir()
     with (
-        leftovers.Registry(folder / "leftovers") as owed,
+        leftovers.Registry() as owed,
         Hosts(owed) as hosts,
-        at_home(folder, workshop.programs, hosts) as far,
+        at_home(keys, workshop.programs, hosts) as far,
     ):
         level = environments.level(f"{environments.FAR} {far.target}")
         text = _EXPERIMENT.format(far=level, blocks=_BLOCKS)
@@ -69,7 +69,7 @@ def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[st
                     os.kill(pid, by)
 
         try:
-            record = run_text(workshop, text, folder / "lost-host", watch)
+            record = run_text(workshop, text, f"{how}-host", watch)
         finally:
             for pid in gone:
                 with suppress(ProcessLookupError):
@@ -90,14 +90,3 @@ def run_without(workshop: Workshop, by: signal.Signals, folder: Path) -> dict[st
         "there failed": sum(t.status == "failed" for t in there),
         "in report": level in page,
     }
-
-
-CLAIMS = (
-    Claim(
-        "B6",
-        "A stopped or lost ssh host costs only its own cells: the run ends by itself, with a"
-        " complete report of the rest.",
-        "every trial on this machine measured, the host's absent with their reason, report drawn",
-        _check,
-    ),
-)

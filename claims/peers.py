@@ -10,29 +10,20 @@ import json
 import random
 import re
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from claims import Claim, Result, Workshop, conclude, power, shown
-from tare import leftovers, process, workloads
+from claims.checking import Found, Workshop, shown
+from tare import process, workloads
 from tare.analysis import summarise_session
 from tare.command import Command
 from tare.environments import Inside, Site
 from tare.environments.native import Native
 from tare.errors import TrialError
-from tare.hosts import Hosts
-from tare.placement import Placement
-from tare.stats import paired_ratio
+from tare.stats import Ratio, paired_ratio
 from tare.stats.bounds import Bound
-from tare.testing.site import cell_of
-
-if TYPE_CHECKING:
-    from tare.stats import Ratio
+from tare.testing.site import cell_of, site_for
 
 _BLOCKS = 15
 _NO_SLOWER = 1.05
@@ -110,32 +101,22 @@ def _ddsperf(site: Site, _: Inside) -> float:
 def _interleave(workshop: Workshop, arms: dict[str, Measure]) -> dict[str, list[float]]:
     """Measure every arm once a block in random order; medians in ns."""
     blocks = _BLOCKS if workshop.look is None else workshop.look.blocks(_BLOCKS)
-    kept = None if workshop.look is None else workshop.look.folder / f"{'-'.join(arms)}.json"
+    kept = workshop.scratch / f"{'-'.join(arms)}.json"
     found: dict[str, list[float]] = {name: [] for name in arms}
-    if kept is not None and kept.exists():
+    if kept.exists():
         found = json.loads(kept.read_text())
     order = random.Random(1)  # noqa: S311 - an order, not a secret
-    with ExitStack() as stack:
-        made = stack.enter_context(leftovers.Registry())
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tare-claim-")))
-        site = Site(
-            hosts=stack.enter_context(Hosts(made)),
-            programs=workshop.programs,
-            scratch=scratch,
-            cache=workshop.cache,
-            leftovers=made,
-            placement=replace(Placement.here("same-core"), fifo=_FIFO),
-        )
-        inside = stack.enter_context(Native().enter(site))
-        for block in range(blocks):
-            names = list(arms)
-            order.shuffle(names)
-            if block < min(map(len, found.values())):  # on record, in this very order
-                continue
-            workshop.say(f"block {block + 1} of {blocks}: {', '.join(arms)}")
-            for name, ns in {name: arms[name](site, inside) for name in names}.items():
-                found[name].append(ns)
-            if kept is not None:
+    with site_for("native", workshop.programs, workshop.cache) as (_, site):
+        site = replace(site, placement=replace(site.placement, fifo=_FIFO))  # noqa: PLW2901
+        with Native().enter(site) as inside:
+            for block in range(blocks):
+                names = list(arms)
+                order.shuffle(names)
+                if block < min(map(len, found.values())):  # on record, in this very order
+                    continue
+                workshop.say(f"block {block + 1} of {blocks}: {', '.join(arms)}")
+                for name, ns in {name: arms[name](site, inside) for name in names}.items():
+                    found[name].append(ns)
                 kept.write_text(json.dumps(found))
     return found
 
@@ -151,44 +132,21 @@ def _beside(
     )
 
 
-def _check_udp(workshop: Workshop) -> Result:
+def beside_sockperf(workshop: Workshop) -> Found:
+    """A1: UDP."""
     found = _interleave(workshop, {"ours": _ours("udp"), "sockperf": _sockperf})
     names = ("UDP p50", "sockperf")
     ratio, figure = _beside(found["ours"], found["sockperf"], names, workshop.confidence)
-    bound = Bound(" / ".join(names), ratio.ratio, most=_NO_SLOWER)
-    return conclude([bound], f"{figure}; {power([bound])}", found)
+    return Found(figure, found, (Bound(" / ".join(names), ratio.ratio, most=_NO_SLOWER),))
 
 
-def _check_cyclone(workshop: Workshop) -> Result:
-    found = _interleave(
-        workshop,
-        {
-            "listener": _ours("cyclonedds", "listener"),
-            "waitset": _ours("cyclonedds", "waitset"),
-            "ddsperf": _ddsperf,
-        },
-    )
+def beside_ddsperf(workshop: Workshop) -> Found:
+    """A2: Cyclone DDS by listener; by waitset it is told beside."""
+    listener, waitset = (_ours("cyclonedds", how) for how in ("listener", "waitset"))
+    arms = {"listener": listener, "waitset": waitset, "ddsperf": _ddsperf}
+    found = _interleave(workshop, arms)
     names, other = ("Cyclone p50", "2 x ddsperf"), ("by waitset", "2 x ddsperf")
     ratio, figure = _beside(found["listener"], found["ddsperf"], names, workshop.confidence)
     _, beside = _beside(found["waitset"], found["ddsperf"], other, workshop.confidence)
     bound = Bound(" / ".join(names), ratio.ratio, most=_NO_SLOWER)
-    return conclude([bound], f"{figure}; {power([bound])}; reported beside: {beside}", found)
-
-
-CLAIMS = (
-    Claim(
-        "A1",
-        "Our UDP round trip is no slower than sockperf's on one core, so that what is reported is"
-        " the link and not the instrument.",
-        "upper end of ours / sockperf at most 1.05",
-        _check_udp,
-        grows=True,
-    ),
-    Claim(
-        "A2",
-        "Our Cyclone DDS round trip by listener is no slower than ddsperf's.",
-        "upper end of ours / (2 x ddsperf's half trip) at most 1.05",
-        _check_cyclone,
-        grows=True,
-    ),
-)
+    return Found(f"{figure}; reported beside: {beside}", found, (bound,))

@@ -1,33 +1,35 @@
-"""B4: are responses foretold where only UDP and the overhead vector were measured?"""
+"""B4: are responses predicted where only UDP and the overhead vector were measured?"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from claims import Claim, Result, Workshop
-from claims.shipped import run_shipped
+from claims.checking import Found, Workshop
+from claims.experiments import run_shipped
 from tare import predict, transports
-from tare.predict import Checked, Predicted
 from tare.record import Record
 from tare.stats.bounds import Kept
-from tare.stats.forecast import Score
 
+GROUND, CHECK = "predict.yaml", "prediction-check.yaml"
 _MEDIAN_ERROR = 0.35
 _WITHIN_TWO = 0.90
 _COVERED = 0.85
 _LEFT_OUT = ("container",)
 
 
-def judge(start: Record, truth: Record) -> Result:
+def predicted(workshop: Workshop) -> Found:
+    """Measure what a prediction starts from, and what it predicts."""
+    ground, truth = (run_shipped(workshop, name).record for name in (GROUND, CHECK))
+    return compared(ground, truth)
+
+
+def compared(start: Record, truth: Record) -> Found:
     """Hold predictions of a DDS's median against what was measured.
 
-    Each environment is foretold by a model that has never seen it, in any placement.
+    Each environment is predicted by a model that has never seen it, in any placement.
     """
-    foretold = predict.predict(start, predict.shipped(), used=False)
+    made = predict.predict(start, predict.shipped(), used=False)
     chosen = [
         p
-        for p in foretold.predictions
+        for p in made.predictions
         if p.statistic == "p50"
         and transports.is_dds(p.target.levels.get("transport"))
         and p.target.environment not in _LEFT_OUT
@@ -47,16 +49,10 @@ def judge(start: Record, truth: Record) -> Result:
         f" 90 % intervals cover {ours.covered or 0.0:.0%} of {ours.n} DDS medians; log-additive:"
         f" {simple.median_error:.0%}, {simple.within_two:.0%}"
     )
-    return Result(Kept.counted(holds), figure, _data(checked, foretold, ours, simple))
-
-
-def _data(
-    checked: list[Checked], foretold: Predicted, ours: Score, simple: Score
-) -> dict[str, object]:
-    return {
+    data = {
         "model": vars(ours),
         "log_additive": vars(simple),
-        "refused": sorted({f"{r.environment}: {r.why}" for r in foretold.refusals}),
+        "refused": sorted({f"{r.environment}: {r.why}" for r in made.refusals}),
         "responses": {
             " ".join(c.prediction.target.key): {
                 "predicted_ns": round(c.prediction.value_ns),
@@ -67,23 +63,4 @@ def _data(
             for c in checked
         },
     }
-
-
-def _check(workshop: Workshop) -> Result:
-    with TemporaryDirectory(prefix="tare-claim-") as folder:
-        start = run_shipped(workshop, "predict.yaml", Path(folder))
-        truth = run_shipped(workshop, "prediction-check.yaml", Path(folder))
-        return judge(Record(start.folder), Record(truth.folder))
-
-
-CLAIMS = (
-    Claim(
-        "B4",
-        "A DDS's median response is foretold in an environment where only UDP and the overhead"
-        " vector were measured, by a model that never saw that environment (containers excluded).",
-        "median error at most 35 %, 90 % within a factor of 2, 90 % prediction intervals cover at"
-        " least 85 %, better than the log-additive model",
-        _check,
-        experiments=("predict.yaml", "prediction-check.yaml"),
-    ),
-)
+    return Found(figure, data, counted=Kept.counted(holds))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gc
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from claims import Claim, Result, Workshop
+from claims.checking import Found, Workshop
+from claims.everywhere import absence, in_each, judged
 from tare import environments
 from tare.command import owner_mark
 from tare.environments import Site
-from tare.stats.bounds import Kept, all_kept
 from tare.testing import traces
-from tare.testing.far_machine import require_sshd
 from tare.testing.site import site_for
 
 ROUNDS = 100
@@ -40,11 +38,11 @@ class Rounds:
         return self.memory_kb[1] / self.memory_kb[0] - 1
 
 
-def enter_and_leave(workshop: Workshop, name: str, rounds: int, folder: Path) -> Rounds:
+def enter_and_leave(workshop: Workshop, name: str, rounds: int = ROUNDS) -> Rounds:
     """Enter an environment again and again, run a program in it, and look after each time."""
     settled = 0
     left: list[str] = []
-    with site_for(name, folder, workshop.programs, workshop.cache) as (level, site):
+    with site_for(name, workshop.programs, workshop.cache) as (level, site):
         environment = environments.for_plot({"environment": level})
         _once(environment, site)  # packs images, and writes logs
         before = _there(site)
@@ -80,19 +78,10 @@ def _resident_kb() -> int:
     return 0
 
 
-def _check(workshop: Workshop) -> Result:
-    require_sshd(workshop.programs)
-    found: dict[str, Rounds] = {}
-    absent: dict[str, str] = {}
-    for name in environments.by_name():
-        here = environments.by_name()[name].availability()
-        if not here.available:
-            absent[name] = here.detail
-            continue
-        with tempfile.TemporaryDirectory(prefix="tare-claim-") as folder:
-            found[name] = enter_and_leave(workshop, name, ROUNDS, Path(folder))
-    kept = [Kept.counted(not r.left and r.growth <= _GROWTH) for r in found.values()]
-    verdict = all_kept([*kept, *(Kept.UNDECIDED for _ in absent)])
+def nothing_stays(workshop: Workshop) -> Found:
+    """B5: in every environment."""
+    found, absent = in_each(workshop, lambda name: enter_and_leave(workshop, name))
+    kept = {name: not r.left and r.growth <= _GROWTH for name, r in found.items()}
     figure = "; ".join(
         f"{name} {rounds.entered} times, {len(rounds.left)} left, memory {rounds.growth:+.1%}"
         for name, rounds in found.items()
@@ -101,16 +90,5 @@ def _check(workshop: Workshop) -> Result:
         name: {"rounds": r.entered, "left": list(r.left), "memory_kb": list(r.memory_kb)}
         for name, r in found.items()
     }
-    figure += "".join(f"; not tried, {name}: {why}" for name, why in absent.items())
-    return Result(verdict, figure, {**data, "absent": absent})
-
-
-CLAIMS = (
-    Claim(
-        "B5",
-        "All six environments entered and left 100 times each leave no process, namespace, mount,"
-        " cgroup, loop device, descriptor or file, and the lab's memory stays flat.",
-        "nothing left; resident memory after the 100th round at most 5 % above that after the 20th",
-        _check,
-    ),
-)
+    verdict = judged(kept, absent)
+    return Found(figure + absence(absent), {**data, "absent": absent}, counted=verdict)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from claims import Claim, Result, Workshop, conclude, shown
-from claims.shipped import run_shipped
+from claims.checking import Found, Workshop, shown
+from claims.experiments import run_shipped
 from tare.stats import Interval, Method
-from tare.stats.bounds import Bound
+from tare.stats.bounds import Bound, Kept
 from tare.stats.proportion import Proportion
 from tare.stats.simulate import Sessions, coverage, false_positive_rate
 from tare.stats.verdict import Verdict
 
+A_A, INJECTED = "a-a.yaml", "injected-effect.yaml"
 _ALPHA = 0.05
 _BLOCKS = (8, 12, 20)
 _EFFECTS = (1.02, 1.05, 1.10)
@@ -24,34 +22,29 @@ _SETTINGS = {
 }
 
 
-def _check_false_positives(workshop: Workshop) -> Result:
-    data: dict[str, dict[str, float | None]] = {}
+def false_positives(workshop: Workshop) -> Found:
+    """A3: A/A comparisons of simulated sessions, by their upper bounds."""
     bounds = []
     for name, sessions in _SETTINGS.items():
         for blocks in _BLOCKS:
             workshop.say(f"10 000 A/A comparisons, {name} sessions, {blocks} blocks")
             found = false_positive_rate(sessions, blocks, families=10_000, alpha=_ALPHA)
             bounds.append(_bound(f"{name}, {blocks} blocks", found, None, _ALPHA + 0.01))
-            data[bounds[-1].name] = {"rate": found.share, "upper": found.high}
     worst = max(bounds, key=lambda bound: bound.found.high or 0.0)
-    with TemporaryDirectory(prefix="tare-claim-") as folder:
-        noise = run_shipped(workshop, "a-a.yaml", Path(folder)).noise
-    real = noise.false_positives
-    data["real pairs"] = {"found different": real.count, "of": real.of, "upper": real.high}
-    figure = (
-        f"worst upper bound {worst.found.high:.4f} ({worst.name}), nominal {_ALPHA};"
-        f" of {real.of} real pairs, {real.count} were found different"
-    )
-    return conclude(bounds, figure, data)
+    figure = f"worst upper bound {worst.found.high:.4f} ({worst.name}), nominal {_ALPHA}"
+    return Found(figure, bounds=tuple(bounds))
 
 
-def _bound(name: str, found: Proportion, least: float | None, most: float) -> Bound:
-    """Of a rate, by the exact interval of its simulation."""
-    seen = Interval(found.share, found.low, found.high, found.confidence, Method.T, found.of)
-    return Bound(name, seen, least, most, ratio=False)
+def real_pairs(workshop: Workshop) -> Found:
+    """A3: A/A pairs of real sessions, told beside."""
+    real = run_shipped(workshop, A_A).analysis.noise.false_positives
+    figure = f"of {real.of} real pairs, {real.count} were found different"
+    data = {"found different": real.count, "of": real.of, "upper": real.high}
+    return Found(figure, {"real pairs": data})
 
 
-def _check_coverage(workshop: Workshop) -> Result:
+def covered_effects(workshop: Workshop) -> Found:
+    """A4: how often intervals of simulated sessions cover a known effect."""
     bounds = []
     for name, sessions in _SETTINGS.items():
         for blocks in _BLOCKS:
@@ -60,34 +53,22 @@ def _check_coverage(workshop: Workshop) -> Result:
                 covered = coverage(sessions, blocks, effect=effect)
                 what = f"{name}, {blocks} blocks, x {effect}"
                 bounds.append(_bound(what, covered, 0.93, 0.98))
-    shares = [bound.found.estimate or 0.0 for bound in bounds]
-    with TemporaryDirectory(prefix="tare-claim-") as folder:
-        found = run_shipped(workshop, "injected-effect.yaml", Path(folder))
-    real = {q.comparison.id: (q.ratio.ratio, q.judgement) for q in found.questions}
-    seen = bool(real) and all(
-        judgement and judgement.verdict is Verdict.SLOWER for _, judgement in real.values()
+    shares = [100 * (bound.found.estimate or 0.0) for bound in bounds]
+    figure = f"intervals cover {min(shares):.1f} to {max(shares):.1f} times in 100"
+    return Found(figure, bounds=tuple(bounds))
+
+
+def injected_effect(workshop: Workshop) -> Found:
+    """A4: 5 % more of real server work is found."""
+    questions = run_shipped(workshop, INJECTED).analysis.questions
+    seen = bool(questions) and all(
+        q.judgement is not None and q.judgement.verdict is Verdict.SLOWER for q in questions
     )
-    figure = f"intervals cover {100 * min(shares):.1f} to {100 * max(shares):.1f} times in 100;"
-    figure += " +5 % of work: "
-    figure += ", ".join(f"{name} {shown(ratio)}" for name, (ratio, _) in real.items())
-    return conclude(bounds, figure, {}, counted=seen)
+    found = ", ".join(f"{q.comparison.id} {shown(q.ratio.ratio)}" for q in questions)
+    return Found(f"+5 % of work: {found}", counted=Kept.counted(seen))
 
 
-CLAIMS = (
-    Claim(
-        "A3",
-        "Comparing a thing with itself finds a difference no more often than declared, with"
-        " variance between sessions, with and without modes.",
-        "95 % upper bound of the false-positive rate at most 0.06 at a nominal 0.05",
-        _check_false_positives,
-        experiments=("a-a.yaml",),
-    ),
-    Claim(
-        "A4",
-        "Intervals cover a known injected effect as often as they say, at 8, 12 and 20 blocks, with"
-        " normal and with bimodal sessions; 5 % more of real server work is found.",
-        "coverage of nominal 95 % intervals between 93 and 98 in 100; verdict slower",
-        _check_coverage,
-        experiments=("injected-effect.yaml",),
-    ),
-)
+def _bound(name: str, found: Proportion, least: float | None, most: float) -> Bound:
+    """Of a rate, by the exact interval of its simulation."""
+    seen = Interval(found.share, found.low, found.high, found.confidence, Method.T, found.of)
+    return Bound(name, seen, least, most, ratio=False)

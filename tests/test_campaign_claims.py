@@ -30,7 +30,7 @@ def workshop(home: Path, said: list[str], status: int, **differing: Any) -> Work
     script = home / "nvio/conformance/campaign.py"
     script.parent.mkdir(parents=True)
     script.write_text(SCRIPT.format(result={**RESULT, **differing}, status=status))
-    return Workshop(home, home / "build", home, said.append)
+    return Workshop(home, home / "build", home, home, said.append)
 
 
 def test_a_whole_campaign_holds_and_each_of_its_parts_was_told(tmp_path: Path) -> None:

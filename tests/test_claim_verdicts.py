@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import claims
-from claims import Claim, Result, Workshop, conclude, instrument, ledger, looks
+from claims import Claim, Found, Workshop, instrument, judge, ledger, looks
 from tare import cli, doctor
 from tare.cli import paths
 from tare.errors import UsageError
@@ -19,7 +19,7 @@ from tare.stats import Interval, Method, paired_ratio
 from tare.stats.bounds import LOOKS, Bound, Kept, look_confidence
 
 NOWHERE = Path("/nowhere")
-WORKSHOP = Workshop(NOWHERE, NOWHERE, NOWHERE, lambda _: None)
+WORKSHOP = Workshop(*[NOWHERE] * 4, lambda _: None)
 ONCE = looks.Most.of(None)
 
 
@@ -29,21 +29,22 @@ def bound(low: float, high: float) -> Bound:
 
 
 def test_an_interval_across_the_bound_is_undecided_and_the_blocks_that_would_decide_are_named():
-    found = conclude([bound(0.931, 1.066)], "0.996", {})
+    found = judge([Found("0.996", bounds=(bound(0.931, 1.066),))])
     assert found.verdict is Kept.UNDECIDED
     more = bound(0.931, 1.066).blocks_more
     assert more is not None
-    assert found.figure == (
-        f"0.996; undecided: ours / theirs (wanted at most 1.05; some {more} blocks more would"
-        " decide)"
+    assert found.figure.startswith("0.996; with 12 blocks and this noise a ratio of ")
+    assert found.figure.endswith(
+        f"; undecided: ours / theirs (wanted at most 1.05; some {more} blocks more would decide)"
     )
     assert found.data["bounds"]["ours / theirs"]["verdict"] == "undecided"
 
 
 def test_a_broken_bound_outweighs_an_undecided_one_and_a_count_that_fails_does_too():
-    assert conclude([bound(1.1, 1.2), bound(0.9, 1.1)], "", {}).verdict is Kept.FAILS
-    assert conclude([bound(0.9, 1.1)], "", {}, counted=False).verdict is Kept.FAILS
-    assert conclude([bound(0.9, 1.0)], "", {}).verdict is Kept.HOLDS
+    broken, open_, kept = bound(1.1, 1.2), bound(0.9, 1.1), bound(0.9, 1.0)
+    assert judge([Found("", bounds=(broken,)), Found("", bounds=(open_,))]).verdict is Kept.FAILS
+    assert judge([Found("", bounds=(open_,), counted=Kept.FAILS)]).verdict is Kept.FAILS
+    assert judge([Found("", bounds=(kept,)), Found("")]).verdict is Kept.HOLDS
 
 
 class Growing:
@@ -54,21 +55,21 @@ class Growing:
         self.blocks: list[int] = []
         self.confidences: list[float] = []
 
-    def check(self, workshop: Workshop) -> Result:
+    def check(self, workshop: Workshop) -> Found:
         blocks = 8 if workshop.look is None else workshop.look.blocks(8)
         self.blocks.append(blocks)
         self.confidences.append(workshop.confidence)
         ratio = paired_ratio(self._drawn[:blocks], np.ones(blocks), workshop.confidence).ratio
-        return conclude([Bound("time", ratio, most=1.05)], "time", {})
+        return Found("time", bounds=(Bound("time", ratio, most=1.05),))
 
     @property
     def claim(self) -> Claim:
-        return Claim("A1", "It is no slower.", "at most 1.05", self.check, grows=True)
+        return Claim("A1", "It is no slower.", "at most 1.05", (self.check,), grows=True)
 
 
 def test_blocks_are_added_to_the_same_result_until_it_decides(tmp_path: Path):
     growing = Growing(0.99)
-    assert growing.check(WORKSHOP).verdict is Kept.UNDECIDED
+    assert growing.claim.check(WORKSHOP).verdict is Kept.UNDECIDED
     found = looks.decide(growing.claim, WORKSHOP, ONCE, tmp_path / "A1")
     assert found.verdict is Kept.HOLDS
     assert growing.blocks[1:] == [8, 16, 24, 32][: len(growing.blocks) - 1]
@@ -106,7 +107,8 @@ def test_blocks_are_not_added_where_there_are_none(tmp_path: Path):
 def test_an_undecided_claim_has_an_exit_code_of_its_own(
     low: float, high: float, code: int, monkeypatch: pytest.MonkeyPatch
 ):
-    claim = replace(claims.by_id("A1"), check=lambda _: conclude([bound(low, high)], "x", {}))
+    part = Found("x", bounds=(bound(low, high),))
+    claim = replace(claims.by_id("A1"), parts=(lambda _: part,))
     monkeypatch.setattr(claims, "by_id", lambda _: claim)
     monkeypatch.setattr(doctor, "require_root", lambda: None)
     monkeypatch.setattr(paths, "programs", lambda: NOWHERE)
@@ -119,11 +121,12 @@ def test_an_undecided_claim_has_an_exit_code_of_its_own(
 def test_an_environment_that_is_not_here_leaves_a_claim_on_every_one_undecided():
     sound = {"tracers": [], "clock over response": 0.001, "worst probe": 0.001}
     counting = {"native/udp": 2.0}
-    assert instrument._verdict([sound], counting, {}) is Kept.HOLDS
-    assert instrument._verdict([sound], counting, {"uml": "no kernel"}) is Kept.UNDECIDED
-    assert instrument._verdict([sound], {}, {}) is Kept.UNDECIDED
+    assert instrument.verdict({"native": sound}, counting, {}) is Kept.HOLDS
+    assert instrument.verdict({"native": sound}, counting, {"uml": "-"}) is Kept.UNDECIDED
+    assert instrument.verdict({"native": sound}, {}, {}) is Kept.UNDECIDED
     slow = {**sound, "worst probe": 0.02}
-    assert instrument._verdict([sound, slow], counting, {"uml": "-"}) is Kept.FAILS
+    both = {"native": sound, "qemu": slow}
+    assert instrument.verdict(both, counting, {"uml": "-"}) is Kept.FAILS
 
 
 def drawn(home: Path, **entry: object) -> str:

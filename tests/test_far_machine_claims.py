@@ -11,7 +11,7 @@ from tare.testing import far_machine
 @pytest.mark.parametrize("claim", ["B2", "B5"])
 def test_a_claim_without_an_sshd_begins_nothing(claim, monkeypatch, tmp_path):
     monkeypatch.setattr(far_machine, "INSTALLED", tmp_path / "sshd")
-    workshop = Workshop(home=tmp_path, programs=tmp_path, cache=tmp_path, say=pytest.fail)
+    workshop = Workshop(tmp_path, tmp_path, tmp_path, tmp_path, pytest.fail)
     with pytest.raises(UnavailableError) as refused:
         claims.by_id(claim).check(workshop)
     assert "make setup" in str(refused.value.remedy)

@@ -18,6 +18,7 @@ from tare.predict.calibration import Calibration, Known
 from tare.predict.ground import Target
 from tare.predict.model import KINDS, Ground, fit, log_additive, terms
 from tare.record import CauseSession
+from tare.stats.bounds import Kept
 
 HERE = {"clock": 20.0, "wake-ups": 1200.0, "calls": 100.0, "code": 12.0, "client": 12.0}
 COUNTS = {"clock": 5.0, "wake-ups": 1.0, "calls": 3.0}
@@ -346,8 +347,8 @@ def test_the_claim_is_judged_on_every_dds_that_was_predicted(tmp_path):
     text = EXPERIMENT.replace("exclude:\n  - {environment: uml, transport: cyclonedds}\n", "")
     recipe = records.Recipe(blocks=2, requests=200, truth_us=lambda cell: 3 * truth_us(cell))
     truth = records.make(tmp_path / "truth", recipe, text)
-    result = prediction.judge(start(tmp_path / "r"), truth)
-    assert "of 1 DDS medians" in result.figure
+    result = prediction.compared(start(tmp_path / "r"), truth)
+    assert "of 1 DDS medians" in result.line
     assert result.data["model"]["n"] == 1
     # Predicted as ten times native, measured as thirty.
-    assert not result.holds
+    assert result.counted is Kept.FAILS

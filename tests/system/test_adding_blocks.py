@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from claims import Look, Workshop
-from claims.shipped import run_text
+from claims.experiments import run_text
 from needs import needs_root
 from tare import machine
 from tare.cli import paths
@@ -28,25 +28,25 @@ session: {requests: 200, warmup: 20, timeout: 1 s}
 
 def looking(number: int, folder: Path) -> Workshop:
     programs = paths.programs()
-    return Workshop(folder, programs, paths.cache(), lambda _: None, look=Look(number, 5, folder))
+    look = Look(number, 5)
+    return Workshop(folder, programs, paths.cache(), folder, lambda _: None, look=look)
 
 
 def test_a_later_look_adds_blocks_of_the_same_plan_to_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    folder = tmp_path / "open"
-    first = run_text(looking(1, tmp_path), TEXT, folder)
+    first = run_text(looking(1, tmp_path), TEXT, "open")
     trials = first.trials()
     assert {t.block for t in trials} == {0, 1}
     plan = first.plan
     assert len(plan.blocks) == 5
-    again = run_text(looking(2, tmp_path), TEXT, folder)
+    again = run_text(looking(2, tmp_path), TEXT, "open")
     blocks = look_blocks(2, 5, 2)
     assert {t.block for t in again.trials()} == set(range(blocks))
     assert again.trials()[: len(trials)] == trials
     assert again.plan == plan
-    last = run_text(looking(LOOKS, tmp_path), TEXT, folder)
+    last = run_text(looking(LOOKS, tmp_path), TEXT, "open")
     assert {t.block for t in last.trials()} == set(range(5))
     monkeypatch.setattr(machine, "changed", lambda *_: ["programs.echo/echo-udp"])
     with pytest.raises(UsageError, match=r"no blocks can be added.*echo-udp changed"):
-        run_text(looking(LOOKS, tmp_path), TEXT, folder)
+        run_text(looking(LOOKS, tmp_path), TEXT, "open")

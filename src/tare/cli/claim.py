@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -25,7 +26,7 @@ def list_(json_: Json = False) -> None:
     _reach_claims()
     import claims  # noqa: PLC0415 - so that --help is fast
 
-    found = claims.every()
+    found = claims.CLAIMS
     if json_:
         printing.show_json(
             [
@@ -56,8 +57,8 @@ def table(
     from claims import ledger  # noqa: PLC0415
 
     if write:
-        ledger.write(paths.home(), claims.every())
-    sys.stdout.write(ledger.table(paths.home(), claims.every()) + "\n")
+        ledger.write(paths.home(), claims.CLAIMS)
+    sys.stdout.write(ledger.table(paths.home(), claims.CLAIMS) + "\n")
 
 
 def check(
@@ -99,7 +100,7 @@ def check(
     from tare.doctor import require_root  # noqa: PLC0415
     from tare.stats.bounds import Kept, all_kept  # noqa: PLC0415
 
-    asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.every()
+    asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.CLAIMS
     if at_most is not None and not until_decided:
         raise UsageError("--at-most bounds what --until-decided adds; give both")
     most = looks.Most.of(at_most) if until_decided else None
@@ -109,8 +110,11 @@ def check(
     leftovers.clean()
     found: dict[str, claims.Result] = {}
     failed: list[str] = []
-    with standing() as tell:
-        workshop = claims.Workshop(paths.home(), programs, paths.cache(), tell)
+    with (
+        standing() as tell,
+        TemporaryDirectory(prefix="tare-claims-") as scratch,
+    ):
+        workshop = claims.Workshop(paths.home(), programs, paths.cache(), Path(scratch), tell)
         for claim in asked:
             tell(f"{claim.id}: {claim.sentence}")
             try:
@@ -127,7 +131,7 @@ def check(
             found[claim.id] = result
             if record:
                 ledger.keep(paths.home(), claim, result, commit)
-                ledger.write(paths.home(), claims.every())
+                ledger.write(paths.home(), claims.CLAIMS)
             if not json_:
                 colour = {"holds": "green", "undecided": "yellow"}.get(result.verdict, "red")
                 mark = f"[{colour}]{result.verdict}[/]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tare import environments, leftovers, workloads
@@ -18,46 +18,29 @@ __all__ = ["cell_of", "site_for"]
 
 
 @contextmanager
-def site_for(
-    environment: str, folder: Path, programs: Path, cache: Path
-) -> Iterator[tuple[str, Site]]:
+def site_for(environment: str, programs: Path, cache: Path) -> Iterator[tuple[str, Site]]:
     """A site for an environment on one core, and the environment's level.
 
     For ssh, the level is that of a machine that is made for it.
 
     Args:
         environment: by its name.
-        folder: holds the list of leftovers, and what the far machine needs.
         programs: the build directory.
         cache: kept between runs: guest images.
     """
-    with leftovers.Registry(folder / "leftovers") as owed, Hosts(owed) as hosts:
+    with ExitStack() as stack:
+        owed = stack.enter_context(leftovers.Registry())
+        hosts = stack.enter_context(Hosts(owed))
         scratch = Path(tempfile.gettempdir()) / f"tare-{owed.run_id}"
-        with (
-            owed.owing("directory", str(scratch)),
-            _level(environment, programs, hosts, folder) as level,
-        ):
-            scratch.mkdir()
-            yield (
-                level,
-                Site(
-                    hosts=hosts,
-                    programs=programs,
-                    scratch=scratch,
-                    cache=cache,
-                    leftovers=owed,
-                    placement=Placement.here("same-core"),
-                ),
-            )
-
-
-@contextmanager
-def _level(environment: str, programs: Path, hosts: Hosts, folder: Path) -> Iterator[str]:
-    if environment != environments.FAR:
-        yield environment
-        return
-    with at_home(folder, programs, hosts) as far:
-        yield f"{environments.FAR} {far.target}"
+        stack.enter_context(owed.owing("directory", str(scratch)))
+        level = environment
+        if environment == environments.FAR:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tare-far-")))
+            far = stack.enter_context(at_home(folder, programs, hosts))
+            level = f"{environments.FAR} {far.target}"
+        scratch.mkdir()
+        placement = Placement.here("same-core")
+        yield level, Site(hosts, programs, scratch, cache, owed, placement)
 
 
 def cell_of(workload: str, **levels: str) -> Cell:

@@ -12,11 +12,12 @@ __all__ = ["of_run", "processes_of"]
 
 
 def of_run(run_id: str, mark: str | None = None) -> list[str]:
-    """List namespaces, mounts, cgroups, loop devices, folders of a run, and its owner's processes.
+    """List what of a run is there, network to folders, and its owner's processes.
 
     Only those: other runs may be at work on this machine.
     """
     found = [f"namespace {p.name}" for p in Path("/run/netns").glob(f"*{run_id}*")]
+    found += [f"interface {p.name}" for p in Path("/sys/class/net").glob(f"*{run_id}*")]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     found += [f"mount {line}" for line in mounts if run_id in line]
     found += [f"cgroup {p}" for p in Path("/sys/fs/cgroup").glob(f"*/tare-{run_id}*")]

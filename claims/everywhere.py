@@ -1,0 +1,39 @@
+"""What is claimed of every environment: seen in each that is here, undecided where one is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from claims.checking import Workshop
+from tare import environments
+from tare.stats.bounds import Kept, all_kept
+from tare.testing.far_machine import require_sshd
+
+__all__ = ["absence", "in_each", "judged"]
+
+Seen = TypeVar("Seen")
+
+
+def in_each(
+    workshop: Workshop, look: Callable[[str], Seen]
+) -> tuple[dict[str, Seen], dict[str, str]]:
+    """What was seen in each environment, by its name; and why others are not here.
+
+    Raises:
+        UnavailableError: nothing here can stand for a far machine.
+    """
+    require_sshd(workshop.programs)
+    here = {name: kind.availability() for name, kind in environments.by_name().items()}
+    absent = {name: found.detail for name, found in here.items() if not found.available}
+    return {name: look(name) for name in here if name not in absent}, absent
+
+
+def judged(kept: Mapping[str, bool], absent: Mapping[str, str]) -> Kept:
+    """An environment that is not here decides nothing, and leaves the claim undecided."""
+    return all_kept([*map(Kept.counted, kept.values()), *(Kept.UNDECIDED for _ in absent)])
+
+
+def absence(absent: Mapping[str, str]) -> str:
+    """Name what was not tried, at the end of a line."""
+    return "".join(f"; not tried, {name}: {why}" for name, why in absent.items())
