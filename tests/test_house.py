@@ -78,7 +78,7 @@ def test_the_report_computes_nothing():
 
 def test_analysis_draws_nothing():
     for path in (HOME / "src/tare/analysis").glob("*.py"):
-        assert not imports(path) & {"altair", "jinja2", "rich"}, path
+        assert not imports(path) & {"jinja2", "rich"}, path
 
 
 def test_no_room_is_called_util():

@@ -69,7 +69,15 @@ def test_the_page_has_every_part_and_the_way_to_its_own_report(result):
         assert f'href="{name}/report.html"' in page
     assert "Without third: no &lt;X&gt;" in page
     assert "<script" not in page
-    assert len(re.findall("<svg", page)) == 2
+    picture = re.search(r'<figure id="figure-answers".*?</figure>', page, re.DOTALL)[0]
+    assert re.findall("<h4>(.*?)</h4>", picture) == [
+        "first: Container (runc)",
+        "second: Container (runc)",
+    ]
+    assert re.search(
+        r'class="headline">First: .*; .* Second: |class="headline">First: .* Second: ', page
+    )
+    assert page.index("figure-answers") < page.index('<section id="first"')
 
 
 def test_a_suites_folder_is_no_single_result(result):

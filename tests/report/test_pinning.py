@@ -53,9 +53,10 @@ def make(folder, text):
 def test_every_pinning_stands_in_a_map_of_each_statistic(found):
     figure = figures.draw(found, wording.names_of(found))["pinnings"]
     assert figure is not None
-    for words in ("first", "second", "all", "jain", "sum"):
-        assert words in figure.svg
-    assert "0.9" in figure.svg
+    assert [one.heading for one in figure.maps] == ["guest", "host", "sum", "jain"]
+    host, (first, _, absent) = figure.maps[-1].rows[0]
+    assert (host, absent) == ("host first", None)
+    assert first[:2] == (1.0, "0.9000")
 
 
 def test_an_experiment_without_pinnings_has_no_map(tmp_path):

@@ -96,7 +96,7 @@ def test_without_a_block_there_is_no_number():
         others={},
         instrument_floor_ns=None,
     )
-    assert "nothing can be said" in str(wording.sentence(question, NAMES, 0.03, TIME))
+    assert "no block has both measured" in str(wording.sentence(question, NAMES, 0.03, TIME))
 
 
 def test_other_factors_than_the_environment_are_compared_in_their_own_words():

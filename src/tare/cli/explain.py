@@ -35,7 +35,7 @@ def explain(
     printing.show(f"{found.cell.id} over {found.against.id}, {found.statistic}: {ratio}")
     for sentence in tables.conclusion(found):
         printing.show(sentence)
-    for table in tables.of_differences(found):
+    for table in tables.of_differences(found, found.cell.id, found.against.id):
         printing.show("")
         drawn = printing.table(*table.columns, title=table.caption)
         for row in table.rows:

@@ -19,6 +19,7 @@ __all__ = [
     "Value",
     "count",
     "fixed",
+    "mark",
     "memory",
     "percent",
     "quantity",
@@ -163,6 +164,17 @@ def _size(estimate: float | None, low: float | None, high: float | None, *, sign
     """What a unit must suit: a difference may be about zero, and its interval wide all the same."""
     parts = (estimate, low, high) if signed else (estimate,)
     return max(abs(part or 0.0) for part in parts)
+
+
+def mark(unit: Unit, value: float) -> str:
+    """A number of some unit at an axis: as short as it can be, in the unit that suits its size."""
+    shown = quantity(unit, value)
+    whole = {**{name: by for _, by, name in TIME_UNITS}, _SECONDS[1]: _SECONDS[0]}
+    divisor = whole[shown.unit] if unit == "ns" and value else 1.0
+    for by, prefix in _PREFIXES if unit != "ns" else ():
+        if prefix and shown.unit.startswith(prefix):
+            divisor = by
+    return f"{value / divisor:.6g}{SPACE if shown.unit else ''}{shown.unit}"
 
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))

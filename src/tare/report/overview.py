@@ -1,14 +1,14 @@
-"""One page over the parts of a suite: each part's answers, and the way to its own report."""
+"""One page over the parts of a suite: all answers, and the way to each part's own report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-import tare
-from tare.analysis import Analysis
-from tare.report import page, remarks, tables, wording
-from tare.report.figures.effects import effects
+from tare.analysis import Analysis, Question
+from tare.report import figures, page, remarks, tables, wording
+from tare.report.headline import headline, over_parts
 from tare.suite import SuiteResult
 
 __all__ = ["render"]
@@ -24,16 +24,29 @@ def render(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
     Returns:
         HTML without scripts.
     """
+    groups = [
+        replace(group, heading=f"{name}: {group.heading}")
+        for name, analysis in parts.items()
+        for group in figures.grouped(analysis, wording.names_of(analysis), _judged(analysis))
+    ]
     context = {
-        "version": tare.__version__,
-        "style": page.style(),
         "title": suite.title,
+        "headline": over_parts(parts),
+        "figure": figures.picture(
+            groups,
+            "Ratios to the baseline of each part, log scale: geometric means over blocks with 95 %"
+            " intervals; the band is the part's margin of equivalence.",
+        ),
         "description": suite.description,
         "absent": suite.absent,
         "parts": [_part(name, analysis) for name, analysis in parts.items()],
         "folder": suite.folder.name,
     }
-    return page.environment().get_template("suite.html.j2").render(context)
+    return page.drawn("suite.html.j2", context)
+
+
+def _judged(analysis: Analysis) -> list[Question]:
+    return [question for question in analysis.questions if question.judgement is not None]
 
 
 def _part(name: str, analysis: Analysis) -> dict[str, Any]:
@@ -41,6 +54,7 @@ def _part(name: str, analysis: Analysis) -> dict[str, Any]:
     return {
         "name": name,
         "title": analysis.experiment.title,
+        "headline": headline(analysis, names),
         "when": page.when(analysis),
         "outcome": remarks.outcome(analysis),
         "provisional": analysis.complete_blocks < analysis.plan.min_blocks,
@@ -49,6 +63,5 @@ def _part(name: str, analysis: Analysis) -> dict[str, Any]:
         "tried": len(analysis.trials),
         "reading": page.reading(analysis),
         "conditions": page.conditions(analysis),
-        "figure": effects(analysis, names, name),
         "table": tables.effects(analysis, names, analysis.questions),
     }

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +9,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 import tare
@@ -21,16 +16,14 @@ from tare.analysis import Analysis, Question
 from tare.plan import ALPHA
 from tare.published import papers
 from tare.report import figures, numbers, remarks, tables, wording
-from tare.report.figures import Figure
+from tare.report.headline import headline
 from tare.report.tables import Table
 from tare.report.wording import Names, Sentence
 from tare.workloads import Statistic
 
-__all__ = ["conditions", "environment", "reading", "render", "style", "when"]
+__all__ = ["conditions", "drawn", "reading", "render", "when"]
 
 _MOST_ANSWERS = 24
-_LIMIT = 4_500_000
-"""Bytes: live figures are given up, the heaviest first, before a page grows beyond this."""
 _MODES = {
     "closed": "Closed loop: the next request follows the reply (service time).",
     "open": "Open loop: a schedule decides (response time from the intended send).",
@@ -44,23 +37,15 @@ def render(analysis: Analysis) -> str:
         analysis: of one result.
 
     Returns:
-        HTML, in UTF-8 well under 5 MB.
+        HTML without scripts, in UTF-8 well under 5 MB.
     """
     names = wording.names_of(analysis)
-    drawn = figures.draw(analysis, names)
-    specs = _live(drawn)
-    script = _script() if specs else ""
     judged = [q for q in analysis.questions if q.judgement is not None]
     rest = [q for q in analysis.questions if q.judgement is None]
     margin = analysis.experiment.margin_share
-    failures = remarks.failures(analysis, names)
     paper = papers()[analysis.paper]
     context: dict[str, Any] = {
-        "version": tare.__version__,
-        "style": style(),
-        "script": script,
-        "script_hash": _hash(script),
-        "specs": specs,
+        "headline": headline(analysis, names),
         "experiment": analysis.experiment,
         "plan": analysis.plan,
         "source": (analysis.folder / "experiment.yaml").read_text(encoding="utf-8"),
@@ -76,14 +61,15 @@ def render(analysis: Analysis) -> str:
         "reading": reading(analysis),
         "answers": _grouped(judged, names, margin, analysis.statistic),
         "described": [wording.sentence(q, names, margin, analysis.statistic) for q in rest],
-        "failures": failures,
+        "failures": tables.failures(analysis, names),
         "failed": len(analysis.failures),
         "tried": len(analysis.trials),
         "observations": remarks.observations(analysis, names),
         "noise": remarks.noise(analysis),
         "floor": _levels(analysis.experiment.floor or {}, names),
-        "figures": drawn,
+        "figures": figures.draw(analysis, names),
         "tables": _tables(analysis, names),
+        "values": tables.values(analysis, names),
         "differences": tables.differences(analysis, names),
         "response_times": analysis.response_times,
         "paper": paper,
@@ -91,21 +77,7 @@ def render(analysis: Analysis) -> str:
         "identity": _identity(analysis),
         "fingerprints": _fingerprints(analysis, names),
     }
-    return environment().get_template("page.html.j2").render(context)
-
-
-def _live(drawn: Mapping[str, Figure | None]) -> dict[str, Mapping[str, Any]]:
-    """The figures that become live, as far as the page has room for them."""
-    figures_ = {key: figure for key, figure in drawn.items() if figure is not None}
-    room = _LIMIT - len(_script()) - sum(len(figure.svg) for figure in figures_.values())
-    live: dict[str, Mapping[str, Any]] = {}
-    sizes = {k: len(json.dumps(f.spec)) for k, f in figures_.items() if f.spec is not None}
-    for key in sorted(sizes, key=lambda k: sizes[k]):
-        spec = figures_[key].spec
-        room -= sizes[key]
-        if spec is not None and room > 0:
-            live[key] = spec
-    return live
+    return drawn("page.html.j2", context)
 
 
 def conditions(analysis: Analysis) -> str:
@@ -195,11 +167,10 @@ def _tables(analysis: Analysis, names: Names) -> dict[str, Table | None]:
         "others": tables.other_statistics(analysis, names),
         "pairs": tables.effects(analysis, names, analysis.pairs),
         "levels": tables.levels(analysis, names),
-        "cells": tables.values(analysis, names),
         "tails": tables.tails(analysis, names),
-        "budgets": tables.contrasts(analysis, names),
-        "accounts": tables.threads(analysis, names),
-        "causes": tables.operations(analysis, names),
+        "contrasts": tables.contrasts(analysis, names),
+        "threads": tables.threads(analysis, names),
+        "operations": tables.operations(analysis, names),
         "resources": tables.resources(analysis, names),
         "deadlines": tables.deadlines(analysis, names),
         "calibration": tables.calibration(analysis, names),
@@ -250,34 +221,18 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return rows
 
 
+def drawn(template: str, context: Mapping[str, Any]) -> str:
+    """Fill a template; whatever comes from a user or a machine is escaped."""
+    style = resources.files("tare.report").joinpath("style.css").read_text(encoding="utf-8")
+    common = {"version": tare.__version__, "style": style}
+    return _templates().get_template(template).render({**common, **context})
+
+
 @cache
-def environment() -> Environment:
-    """The templates, which escape whatever comes from a user or a machine."""
+def _templates() -> Environment:
     return Environment(
         loader=PackageLoader("tare.report", "."),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=False,
     )
-
-
-def style() -> str:
-    """The pages' style sheet."""
-    return _file("style.css")
-
-
-def _file(name: str) -> str:
-    return resources.files("tare.report").joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def _script() -> str:
-    """Vega and our few lines, as one module: its names must not meet a classic script's."""
-    # A closing tag in one of its strings would end the element; `<\/` is the same to JavaScript.
-    bundle = str(vl_convert.javascript_bundle(_file("interactive.js")))
-    return re.sub("</(?=script)", r"<\\/", bundle, flags=re.IGNORECASE)
-
-
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"

@@ -12,14 +12,19 @@ from tare.analysis.cells import CellView
 from tare.cell import Cell
 from tare.report import numbers
 from tare.report.numbers import SPACE, Value
-from tare.stats import Interval, Verdict
+from tare.stats import Interval, Ratio, Verdict
 from tare.workloads import Statistic, Unit
 
+UNADJUSTED = {"interaction": "interaction (unadjusted)"}
+"""Parts of a budget that are shown by another name: a contrast of four cells, without a verdict."""
+
 __all__ = [
+    "UNADJUSTED",
     "Names",
     "Place",
     "Sentence",
     "absolute",
+    "ends",
     "equal",
     "interval_text",
     "names_of",
@@ -27,6 +32,8 @@ __all__ = [
     "ratio_text",
     "sentence",
     "statistic_name",
+    "verdict_of",
+    "what",
 ]
 
 _STATISTICS = {
@@ -55,8 +62,22 @@ class Place:
     @property
     def full(self) -> str:
         """What tells the cell from others, in one line."""
-        series = self.series if self.tells else ""
-        return ", ".join(part for part in (self.environment, series, self.panel) if part)
+        return what(self.environment, self.series if self.tells else "", self.panel)
+
+    @property
+    def rest(self) -> str:
+        """All but the environment."""
+        return what(self.series, self.panel)
+
+    @property
+    def apart(self) -> str:
+        """All but the series."""
+        return what(self.environment, self.panel)
+
+
+def what(*parts: str) -> str:
+    """What there is of several names, in one line."""
+    return ", ".join(part for part in parts if part)
 
 
 class Names:
@@ -265,11 +286,7 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     lower = subject[0].lower() + subject[1:]
     if question.ratio.ratio.estimate is None:
         return Sentence(
-            verdict,
-            f"Of {lower}{here} nothing can be said:",
-            "no complete block",
-            f"compares it with that {there}.",
-            why,
+            verdict, f"Of {lower}{here} and {there}", "no block", "has both measured.", why
         )
     open_questions = {
         Verdict.EQUIVALENT: f"{subject} {words.verb} {words.equal}{here} as {there}, within"
@@ -280,6 +297,8 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
         " the instrument can tell:",
     }
     if verdict in open_questions:
+        if question.blocks_more is not None:
+            why += f"; about {question.blocks_more} more blocks would tell"
         return Sentence(verdict, open_questions[verdict], f"{number},", f"{values}.", why)
     less = question.ratio.ratio.estimate < 1.0
     only = " only" if verdict is not None and less else ""
@@ -292,11 +311,25 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     )
 
 
+def verdict_of(question: Question) -> str:
+    """The verdict's word; descriptive where nothing is judged."""
+    return str(question.judgement.verdict) if question.judgement else "descriptive"
+
+
+def ends(ratio: Ratio, unit: Unit) -> tuple[Value, Value, Value]:
+    """Both ends of a comparison and their difference, in one unit."""
+    like = ((ratio.a.estimate or 0.0) * (ratio.b.estimate or 0.0)) ** 0.5
+    return (
+        quantity_text(ratio.a, unit, like=like),
+        quantity_text(ratio.b, unit, like=like),
+        quantity_text(ratio.difference, unit, signed=True, like=like),
+    )
+
+
 def absolute(question: Question, unit: Unit = "ns") -> str:
-    """Both ends of a comparison and their difference."""
-    ours, theirs = (quantity_text(end, unit).bare for end in (question.ratio.a, question.ratio.b))
-    difference = quantity_text(question.ratio.difference, unit, signed=True)
-    return f"{ours} against {theirs}, a difference of {difference}"
+    """Both ends of a comparison and their difference, in words."""
+    ours, theirs, difference = ends(question.ratio, unit)
+    return f"{ours.bare} against {theirs.bare}, a difference of {difference}"
 
 
 def ratio_text(interval: Interval) -> str:

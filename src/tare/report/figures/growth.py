@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import altair as alt
-
 from tare.analysis import Analysis
 from tare.analysis.growth import Growth
 from tare.analysis.scaling import PROCESSES, VERTICES
-from tare.report.figures.chart import (
-    HEADER,
-    ROWS,
-    WIDTH,
-    Figure,
-    Rows,
-    colours_and_shapes,
-    compose,
-    drawn_in,
-    in_order,
-    labels,
-    tips,
-)
+from tare.report.figures.axis import Axis, plain, written
+from tare.report.figures.figure import Figure, Line, Panel, legend, series
 from tare.report.wording import Names
 from tare.stats import Interval
 
@@ -28,68 +15,47 @@ __all__ = ["growth", "many_processes"]
 
 def growth(analysis: Analysis, names: Names) -> Figure | None:
     """Levels over each factor, a line for each arm, with the exponent in words."""
-    unit = analysis.statistic.unit
-    scale = drawn_in(unit)
-    rows: Rows = []
+    statistic, unit = analysis.experiment.statistic, analysis.statistic.unit
+    styles = series(names.main(cell)[0] for found in analysis.growths for _, cell in found.cells)
+    drawn: dict[str, list[Line]] = {}
+    said = []
     for found in analysis.growths:
-        panel = _panel(analysis, found, names)
+        points, bars = [], []
         for number, cell in found.cells:
-            estimate = analysis.view(cell.id).estimates[analysis.experiment.statistic]
-            if estimate.value is None:
-                continue
-            low, high = (estimate.value if e is None else e for e in (estimate.low, estimate.high))
-            rows.append(
-                {
-                    "panel": panel,
-                    "arm": names.main(cell)[0],
-                    "number": number,
-                    "value": estimate.value / scale,
-                    "low": low / scale,
-                    "high": high / scale,
-                    "exponent": f"exponent {_shown(found.exponent)}",
-                }
-            )
-    if not rows:
+            estimate = analysis.view(cell.id).estimates[statistic]
+            if estimate.value is not None:
+                points.append((number, estimate.value))
+                if estimate.low is not None and estimate.high is not None:
+                    bars.append((number, estimate.low, estimate.high))
+        if points:
+            panel, arm = _panel(analysis, found, names), names.main(found.cells[0][1])[0]
+            line = Line(styles[arm], tuple(points), bars=tuple(bars), kind="points")
+            drawn.setdefault(panel, []).append(line)
+            said.append(f"{panel}, {arm}: exponent {_shown(found.exponent)}")
+    if not drawn:
         return None
-    arms = in_order(row["arm"] for row in rows)
-    colour, shape = colours_and_shapes("arm", arms)
-    numbers = sorted({row["number"] for row in rows})
-    x = alt.X(
-        "number:Q",
-        title=None,
-        scale=alt.Scale(type="log", nice=False, padding=12),
-        axis=alt.Axis(values=numbers, format="~s"),
-    )
-    axis = alt.Axis(labelExpr=labels(unit), tickCount=5)
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(type="log", padding=8), axis=axis)
-    base = alt.Chart(ROWS)
-    panels = in_order(row["panel"] for row in rows)
-    width = WIDTH // 2 - 60 if len(panels) > 1 else WIDTH - 100
-    layers = alt.layer(
-        base.mark_line(strokeWidth=1.4).encode(x=x, y=y, color=colour),
-        base.mark_rule(strokeWidth=2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour),
-        base.mark_point(filled=True, size=60, opacity=1).encode(
-            x=x, y=y, color=colour, shape=shape, tooltip=tips("panel", "arm", "number", "exponent")
-        ),
-    ).properties(width=width, height=150)
-    chart = (
-        layers.facet(
-            facet=alt.Facet("panel:N", title=None, sort=panels, header=HEADER),
-            columns=2,
-            spacing=18,
+    panels = [
+        Panel(
+            heading,
+            _over([x for line in lines for x, _ in line.points]),
+            Axis(
+                [y for line in lines for _, y in line.points]
+                + [y for line in lines for _, *ends in line.bars for y in ends],
+                written(unit),
+                upright=True,
+            ),
+            tuple(lines),
         )
-        .resolve_scale(x="independent", y="independent")
-        .resolve_axis(x="independent", y="independent")
-    )
-    said = in_order(f"{row['panel']}, {row['arm']}: {row['exponent']}" for row in rows)
-    return compose(
+        for heading, lines in drawn.items()
+    ]
+    return Figure(
         "growth",
         "How it grows",
         "Both axes are logarithmic, so that a straight line is a power: 1 is in proportion. Lines"
-        " are 95 % intervals over blocks. " + "; ".join(said) + ".",
-        chart,
-        rows,
+        " are 95 % intervals over blocks. " + "; ".join(dict.fromkeys(said)) + ".",
         "The cost of each arm over every factor that was varied as a number.",
+        panels=tuple(panels),
+        legend=legend(styles),
     )
 
 
@@ -99,32 +65,12 @@ def many_processes(analysis: Analysis, _names: Names) -> Figure | None:
     if model is None:
         return None
     arms = {"plain": model.plain_s, "nvio": model.nvio_s}
-    rows: Rows = [
-        {"arm": arm, "processes": processes, "value": 1e6 * seconds(processes)}
+    styles = series(arms)
+    lines = tuple(
+        Line(styles[arm], tuple((p, 1e9 * seconds(p)) for p in PROCESSES), kind="dashed")
         for arm, seconds in arms.items()
-        for processes in PROCESSES
-    ]
-    colour, shape = colours_and_shapes("arm", list(arms))
-    base = alt.Chart(ROWS)
-    x = alt.X(
-        "processes:Q",
-        title="processes, each on a node of its own",
-        scale=alt.Scale(type="log", nice=False, padding=12),
-        axis=alt.Axis(values=list(PROCESSES), format="d", labelOverlap="greedy"),
     )
-    y = alt.Y(
-        "value:Q",
-        title="time of one product",
-        scale=alt.Scale(type="log", padding=8),
-        axis=alt.Axis(labelExpr=labels("ns"), tickCount=6),
-    )
-    chart = alt.layer(
-        base.mark_line(strokeWidth=1.4, strokeDash=[6, 3]).encode(x=x, y=y, color=colour),
-        base.mark_point(filled=True, size=50, opacity=1).encode(
-            x=x, y=y, color=colour, shape=shape, tooltip=tips("arm", "processes")
-        ),
-    ).properties(width=WIDTH - 150, height=200)
-    return compose(
+    return Figure(
         "many_processes",
         "By model, not measured: many processes",
         f"One product of {VERTICES} x {VERTICES} cells, row by row. With this run's figures:"
@@ -133,10 +79,23 @@ def many_processes(analysis: Analysis, _names: Names) -> Figure | None:
         f" {1e6 * model.call_s:.3g} us, writing back {model.write_back_s:.3g} s. Plain calls all"
         " meet at one file system; under nvio there are as many managers as processes. What the"
         " model leaves out is said in docs/mpi-io.md.",
-        chart,
-        rows,
         "Modelled time of one product over the number of processes, plain and under nvio.",
+        panels=(
+            Panel(
+                "",
+                _over(list(PROCESSES)),
+                Axis([y for line in lines for _, y in line.points], written("ns"), upright=True),
+                lines,
+            ),
+        ),
+        legend=legend(styles),
+        axes=("processes, each on a node of its own", "time of one product"),
     )
+
+
+def _over(values: list[float] | list[int]) -> Axis:
+    """A logarithmic axis that is marked where something was varied."""
+    return Axis(values, plain, marks=sorted(set(values)))
 
 
 def _panel(analysis: Analysis, found: Growth, names: Names) -> str:

@@ -2,126 +2,84 @@
 
 from __future__ import annotations
 
-import altair as alt
-
 from tare.analysis import Analysis
 from tare.analysis.cells import CellView
 from tare.analysis.migrations import parts, throughputs
 from tare.record import Trial
-from tare.report.figures.chart import (
-    HEADER,
-    ROWS,
-    TIME_LABELS,
-    US,
-    WIDTH,
-    Figure,
-    Rows,
-    colours_and_shapes,
-    compose,
-    in_order,
-    scale,
-    tips,
-)
+from tare.report import numbers
+from tare.report.figures.axis import Axis, plain, written
+from tare.report.figures.figure import Figure, Line, Mark, Panel, Row, legend, strips
 from tare.report.wording import Names
 
 __all__ = ["split", "throughput"]
 
 _PARTS = {
-    "setup": ("before the first page", "#999999"),
-    "first_pass": ("first iteration", "#0072B2"),
-    "further_passes": ("further iterations", "#E69F00"),
-    "rest": ("standing still", "#D55E00"),
+    "setup": ("before the first page", "grey"),
+    "first_pass": ("first iteration", "c0"),
+    "further_passes": ("further iterations", "c4"),
+    "rest": ("standing still", "c1"),
 }
-_GUESTS = {"stays": "stays at the source", "peer": "at the destination", "migrates": "migrates"}
+_GUESTS = {
+    "stays": ("stays at the source", "c0"),
+    "peer": ("at the destination", "c1"),
+    "migrates": ("migrates", "c2"),
+}
 
 
 def split(analysis: Analysis, names: Names) -> Figure | None:
     """The parts of each arm's migration time, as means over its sessions."""
-    rows: Rows = []
+    rows = []
     for view in _migrations(analysis):
-        end = 0.0
+        marks, end = [], 0.0
         for part, mean_ns in parts(_measured(analysis, view), tuple(_PARTS)).items():
-            start = end
-            end += mean_ns / US
-            place, called = names.place(view.cell).full, _PARTS[part][0]
-            rows.append({"row": place, "part": called, "start": start, "end": end})
+            called, style = _PARTS[part]
+            tip = f"{called} {numbers.time(mean_ns).bare}"
+            marks.append(Mark("bar", style, end, end + mean_ns, tip))
+            end += mean_ns
+        if marks:
+            rows.append(Row(names.place(view.cell).full, tuple(marks), numbers.time(end).bare))
     if not rows:
         return None
-    domain = [name for name, _ in _PARTS.values()]
-    colours = [colour for _, colour in _PARTS.values()]
-    chart = (
-        alt.Chart(ROWS)
-        .mark_bar(height=14)
-        .encode(
-            x=alt.X(
-                "start:Q", title="migration time", axis=alt.Axis(labelExpr=TIME_LABELS, tickCount=6)
-            ),
-            x2="end:Q",
-            y=alt.Y("row:N", title=None, sort=in_order(row["row"] for row in rows)),
-            color=alt.Color(
-                "part:N",
-                title=None,
-                scale=scale(domain, colours),
-                legend=alt.Legend(orient="top", columns=4),
-            ),
-            tooltip=tips("row", "part", "start", "end"),
-        )
-        .properties(width=WIDTH - 150, height=alt.Step(20))
-    )
-    return compose(
+    return Figure(
         "split",
         "Where the time of a migration goes",
         "Means over sessions; together the parts make the whole, from the order to migrate until"
         " the guest runs at the destination. Hashing is part of the iterations: it goes on while"
         " pages are sent. The intervals of each part stand in the table.",
-        chart,
-        rows,
-        "Migration time of each arm, split into its phases.",
+        groups=strips([("", rows)], written("ns"), log=False, seen=(0.0,)),
+        legend=tuple((style, called) for called, style in _PARTS.values()),
     )
 
 
 def throughput(analysis: Analysis, names: Names) -> Figure | None:
     """Answers a second of all three guests around the migration, as means over sessions."""
-    rows: Rows = []
+    panels: dict[str, tuple[Line, ...]] = {}
+    used = set()
     for view in _migrations(analysis):
-        panel = names.place(view.cell).full
-        rows += [
-            {"panel": panel, "guest": _GUESTS.get(guest, guest), "time": when, "rate": rate}
-            for (guest, when), rate in throughputs(_measured(analysis, view)).items()
-        ]
-    if not rows:
+        rates: dict[str, list[tuple[float, float]]] = {}
+        for (guest, when), rate in throughputs(_measured(analysis, view)).items():
+            rates.setdefault(guest, []).append((when, rate))
+        if rates:
+            panels[names.place(view.cell).full] = tuple(
+                Line(_GUESTS[guest][1], tuple(points), kind="steps")
+                for guest, points in rates.items()
+            )
+            used |= set(rates)
+    if not panels:
         return None
-    called = [name for name in _GUESTS.values() if any(row["guest"] == name for row in rows)]
-    colour, _ = colours_and_shapes("guest", called)
-    dashes = alt.StrokeDash(
-        "guest:N", title=None, scale=alt.Scale(domain=called, range=[[1, 0], [6, 2], [2, 2]])
-    )
-    base = alt.Chart(ROWS)
-    layers = alt.layer(
-        base.mark_line(interpolate="step-after", strokeWidth=1.6).encode(
-            x=alt.X("time:Q", title="seconds from the order to migrate"),
-            y=alt.Y("rate:Q", title="answers/s"),
-            color=colour,
-            strokeDash=dashes,
-            tooltip=tips("panel", "guest", "time", "rate"),
-        ),
-        base.mark_rule(strokeDash=[3, 3], color="#888888").encode(x=alt.datum(0)),
-    ).properties(width=WIDTH // 2 - 60, height=110)
-    panels = in_order(row["panel"] for row in rows)
-    chart = layers.facet(
-        facet=alt.Facet("panel:N", title=None, sort=panels, header=HEADER),
-        columns=2,
-        spacing=14,
-    )
-    return compose(
+    points = [p for lines in panels.values() for line in lines for p in line.points]
+    x = Axis([*(x for x, _ in points), 0.0], plain, log=False)
+    y = Axis([*(y for _, y in points), 0.0], plain, log=False, upright=True)
+    return Figure(
         "throughput",
         "What the guests' load was answered meanwhile",
         "All three guests are asked at the same fixed rate, whatever they answer. Means over"
         " sessions; the dashed line is the order to migrate. A guest that is disturbed falls below"
         " the rate, and answers what has waited afterwards.",
-        chart,
-        rows,
         "Answers a second of the guests over time, around the migration.",
+        panels=tuple(Panel(heading, x, y, lines, rule=0.0) for heading, lines in panels.items()),
+        legend=legend({called: style for g, (called, style) in _GUESTS.items() if g in used}),
+        axes=("seconds from the order to migrate", "answers/s"),
     )
 
 

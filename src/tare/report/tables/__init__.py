@@ -3,7 +3,7 @@
 from tare.report.tables.costs import contrasts, operations, resources, threads
 from tare.report.tables.differences import conclusion, differences, of_differences
 from tare.report.tables.effects import effects, other_statistics, paper
-from tare.report.tables.instrument import calibration, machine
+from tare.report.tables.instrument import calibration, failures, machine
 from tare.report.tables.table import Table
 from tare.report.tables.times import deadlines, levels, tails
 from tare.report.tables.values import values
@@ -25,5 +25,6 @@ __all__ = [  # noqa: RUF022 (in the order of the page)
     "deadlines",
     "calibration",
     "machine",
+    "failures",
     "paper",
 ]

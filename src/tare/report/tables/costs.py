@@ -6,8 +6,8 @@ from tare.analysis import Analysis, CellThreads
 from tare.analysis.threads import LINES
 from tare.cell import Cell
 from tare.report import numbers
-from tare.report.tables.table import DASH, Table, time, what
-from tare.report.wording import Names, interval_text
+from tare.report.tables.table import DASH, Table, time
+from tare.report.wording import UNADJUSTED, Names, interval_text
 
 
 def contrasts(analysis: Analysis, names: Names) -> Table | None:
@@ -25,13 +25,16 @@ def contrasts(analysis: Analysis, names: Names) -> Table | None:
         rows.append((*_heads(found.cell, names), *parts, total, str(shares.n_used)))
     if not rows:
         return None
-    named = tuple(part.name for part in analysis.contrasts[0].shares.parts)
+    named = tuple(
+        UNADJUSTED.get(part.name, part.name) for part in analysis.contrasts[0].shares.parts
+    )
     return Table(
         "Budget of the mean response by contrast [95 % interval], and each part's share",
         (names.heading, "transport", *named, "total", "blocks"),
         tuple(rows),
         note="The parts add up in every block by construction, so their sum proves nothing; each"
-        " interval is of one part by itself. Shares: Fieller.",
+        " interval is of one part by itself, and none is adjusted for how many there are: an"
+        " interaction is no verdict. Shares: Fieller.",
     )
 
 
@@ -158,7 +161,7 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
 
 def _heads(cell: Cell, names: Names) -> tuple[str, str]:
     place = names.place(cell)
-    return place.environment, what(place.series, place.panel)
+    return place.environment, place.rest
 
 
 def _waits(found: CellThreads) -> str:

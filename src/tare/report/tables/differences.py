@@ -20,20 +20,17 @@ _LONGEST_FACT = 60
 
 def differences(analysis: Analysis, names: Names) -> list[tuple[str, bool, list[str], list[Table]]]:
     """Every effect that was judged: a heading, whether it is explained, words, and tables."""
-    return [
-        (
-            f"{names.place(found.cell).full} against {names.place(found.against).full}",
-            found.explained,
-            conclusion(found),
-            of_differences(found),
-        )
-        for found in analysis.differences
-    ]
+    said = []
+    for found in analysis.differences:
+        here, there = (names.place(cell).full for cell in (found.cell, found.against))
+        tables = of_differences(found, here, there)
+        said.append((f"{here} against {there}", found.explained, conclusion(found), tables))
+    return said
 
 
-def of_differences(found: Difference) -> list[Table]:
-    """Every table of two cells that has something to say."""
-    made = (_threads(found), _operations(found), _readings(found), _facts(found))
+def of_differences(found: Difference, here: str, there: str) -> list[Table]:
+    """Every table of two cells that has something to say; its columns have the cells' names."""
+    made = (make(found, here, there) for make in (_threads, _operations, _readings, _facts))
     return [table for table in made if table is not None]
 
 
@@ -87,15 +84,15 @@ def conclusion(found: Difference) -> list[str]:
     return said
 
 
-def _threads(found: Difference) -> Table | None:
+def _threads(found: Difference, here: str, there: str) -> Table | None:
     """Where the threads were, the largest change first."""
     if found.threads is None:
         return None
     effect, together = found.threads.whole, found.threads.together
 
-    def row(part: Share, here: str, there: str) -> tuple[str, ...]:
+    def row(part: Share, one: str, other: str) -> tuple[str, ...]:
         change = str(interval_text(part.amount, "difference", effect.estimate))
-        return part.name, here, there, change, _share(part.share)
+        return part.name, one, other, change, _share(part.share)
 
     def end(interval: Interval) -> str:
         return str(interval_text(interval, "time", effect.estimate))
@@ -104,7 +101,7 @@ def _threads(found: Difference) -> Table | None:
     return Table(
         f"Where threads were, for each request [95 % interval]; the effect is"
         f" {interval_text(effect, 'difference')}",
-        ("thread", "here", "there", "more here", "share of the effect"),
+        ("thread", here, there, "more", "share of the effect"),
         (*rows, row(together, DASH, DASH)),
         heads=1,
         note="The largest change first. On one core these add up to the effect where the account"
@@ -112,7 +109,7 @@ def _threads(found: Difference) -> Table | None:
     )
 
 
-def _operations(found: Difference) -> Table | None:
+def _operations(found: Difference, here: str, there: str) -> Table | None:
     """Operations, and what their changes add, the largest first."""
     if not found.operations:
         return None
@@ -134,10 +131,10 @@ def _operations(found: Difference) -> Table | None:
         "Operations, and what their changes add to a response [95 % interval]",
         (
             "operation",
-            "costs here",
-            "costs there",
-            "a request here",
-            "a request there",
+            f"costs: {here}",
+            f"costs: {there}",
+            f"a request: {here}",
+            f"a request: {there}",
             "because it costs more",
             "because it happens more",
             "together",
@@ -152,7 +149,7 @@ def _operations(found: Difference) -> Table | None:
     )
 
 
-def _readings(found: Difference) -> Table | None:
+def _readings(found: Difference, here: str, there: str) -> Table | None:
     """What was read beside the trials and differs."""
     if not found.readings and not found.alike:
         return None
@@ -169,7 +166,7 @@ def _readings(found: Difference) -> Table | None:
     alike = f" No difference was seen in: {'; '.join(found.alike)}." if found.alike else ""
     return Table(
         "Read beside the trials, where it differs [95 % interval]",
-        ("reading", "here", "there", "more here", "can explain at most"),
+        ("reading", here, there, "more", "can explain at most"),
         rows,
         heads=1,
         note="A share of time that was taken away can have slowed a trial by its inverse and no"
@@ -178,14 +175,14 @@ def _readings(found: Difference) -> Table | None:
     )
 
 
-def _facts(found: Difference) -> Table | None:
+def _facts(found: Difference, here: str, there: str) -> Table | None:
     """Levels, facts and settings that differ, without an amount."""
     if not found.facts:
         return None
     return Table(
         "Levels, facts and settings that differ",
-        ("what", "here", "there"),
-        tuple((name, _fact(here), _fact(there)) for name, here, there in found.facts),
+        ("what", here, there),
+        tuple((name, *map(_fact, both)) for name, *both in found.facts),
         heads=1,
         words=(1, 2),
         conditioned=False,

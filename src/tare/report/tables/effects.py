@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tare.analysis import Analysis, Question
 from tare.analysis.questions import DESCRIPTIVE
 from tare.report import numbers
-from tare.report.tables.table import DASH, UNRESOLVED, Table, what
-from tare.report.wording import Names, interval_text, quantity_text
+from tare.report.tables.table import DASH, UNRESOLVED, Table
+from tare.report.wording import Names, ends, interval_text, verdict_of
 from tare.stats import Interval
 
 
@@ -17,17 +17,17 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
     statistic, unit = analysis.experiment.statistic, analysis.statistic.unit
     rows = []
     for question in questions:
-        place, ratio = names.place(question.cell), question.ratio
-        judged = question.judgement
+        place, judged = names.place(question.cell), question.judgement
+        here, baseline, difference = ends(question.ratio, unit)
         rows.append(
             (
                 place.environment,
-                what(place.series, place.panel),
-                str(judged.verdict) if judged else "descriptive",
-                _ratio(ratio.ratio),
-                quantity_text(ratio.a, unit).bare,
-                quantity_text(ratio.b, unit).bare,
-                str(quantity_text(ratio.difference, unit, signed=True)),
+                place.rest,
+                verdict_of(question),
+                _ratio(question.ratio.ratio),
+                here.bare,
+                baseline.bare,
+                str(difference),
                 f"{judged.adjusted_p:.2g}" if judged else DASH,
                 _blocks(question),
             )
@@ -65,16 +65,12 @@ def other_statistics(analysis: Analysis, names: Names) -> Table | None:
         columns: list[str] = []
         for name in others:
             ratio = question.others[name]
-            ends = (analysis.view(cell.id) for cell in (question.cell, question.against))
-            if any(view.unresolved.get(name) for view in ends):
+            views = (analysis.view(cell.id) for cell in (question.cell, question.against))
+            if any(view.unresolved.get(name) for view in views):
                 columns += [UNRESOLVED, DASH, DASH]
                 continue
-            columns += [
-                _ratio(ratio.ratio),
-                interval_text(ratio.a, "time").bare,
-                interval_text(ratio.b, "time").bare,
-            ]
-        rows.append((place.environment, what(place.series, place.panel), *columns))
+            columns += [_ratio(ratio.ratio), *(end.bare for end in ends(ratio, "ns")[:2])]
+        rows.append((place.environment, place.rest, *columns))
     if not rows:
         return None
     return Table(
@@ -97,15 +93,13 @@ def _other_values(analysis: Analysis, names: Names) -> Table | None:
         for name, ratio in question.others.items():
             if name == analysis.experiment.statistic or ratio.ratio.estimate is None:
                 continue
-            unit = analysis.statistics[name].unit
             rows.append(
                 (
                     place.environment,
-                    what(place.series, place.panel),
+                    place.rest,
                     name.replace("_", " "),
                     _ratio(ratio.ratio),
-                    quantity_text(ratio.a, unit).bare,
-                    quantity_text(ratio.b, unit).bare,
+                    *(end.bare for end in ends(ratio, analysis.statistics[name].unit)[:2]),
                 )
             )
     if not rows:

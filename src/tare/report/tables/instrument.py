@@ -6,7 +6,7 @@ from tare.analysis import Analysis
 from tare.analysis.beside_trials import LOAD, STOLEN, Spread, calibrated
 from tare.analysis.beside_trials import machine as machine_beside
 from tare.record import Trial
-from tare.report import numbers
+from tare.report import numbers, remarks
 from tare.report.tables.table import DASH, Table
 from tare.report.wording import Names
 
@@ -42,7 +42,9 @@ def calibration(analysis: Analysis, names: Names) -> Table | None:
 
 
 def _spread(found: Spread | None) -> str:
-    return DASH if found is None else str(numbers.time(found.median, found.least, found.most))
+    if found is None:
+        return DASH
+    return str(numbers.time(found.median, found.least, found.most, like=1.0))
 
 
 def machine(analysis: Analysis) -> Table | None:
@@ -75,4 +77,19 @@ def _values(name: str, one: Spread) -> tuple[str, ...]:
     return tuple(
         DASH if value is None else numbers.fixed(scale * value).bare
         for value in (one.median, one.p95, one.most)
+    )
+
+
+def failures(analysis: Analysis, names: Names) -> Table | None:
+    """What failed, by reason."""
+    rows = tuple(remarks.failures(analysis, names))
+    if not rows:
+        return None
+    return Table(
+        "Failed trials: absent from every figure, never zero",
+        ("cell", "blocks", "reason"),
+        rows,
+        heads=1,
+        words=(2,),
+        conditioned=False,
     )

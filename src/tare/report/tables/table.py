@@ -35,14 +35,9 @@ def cell_heads(view: CellView, names: Names) -> tuple[str, str]:
     """The two row headings of a cell."""
     place = names.place(view.cell)
     second = " (second arm of A/A)" if view.cell.replica > 1 else ""
-    return place.environment, what(place.series, place.panel) + second
+    return place.environment, place.rest + second
 
 
-def what(series: str, panel: str) -> str:
-    """What travels, with the other levels that vary."""
-    return ", ".join(part for part in (series, panel) if part)
-
-
-def time(estimate: Estimate) -> Value:
-    """An estimate in ns, rounded."""
-    return numbers.time(estimate.value, estimate.low, estimate.high)
+def time(estimate: Estimate, like: float | None = None) -> Value:
+    """An estimate in ns, rounded, in the unit that suits `like`."""
+    return numbers.time(estimate.value, estimate.low, estimate.high, like=like)

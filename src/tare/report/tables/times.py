@@ -44,7 +44,7 @@ def tails(analysis: Analysis, names: Names) -> Table | None:
         (
             *cell_heads(view, names),
             *(_level(view, statistic) for statistic in _TAIL),
-            numbers.time(view.estimates["max"].max).bare,
+            numbers.time(view.estimates["max"].max, like=view.estimates["p50"].value).bare,
             f"{numbers.count(view.lost)} of {numbers.count(view.requests)}",
         )
         for view in analysis.cells
@@ -60,43 +60,34 @@ def tails(analysis: Analysis, names: Names) -> Table | None:
 
 def deadlines(analysis: Analysis, names: Names) -> Table | None:
     """Shares of each deadline, and what came late."""
-    texts = analysis.experiment.deadlines
-    rows = [
-        (
-            *cell_heads(view, names),
-            *(text for found in view.deadlines for text in _deadline(view, found)),
-        )
+    rows = tuple(
+        (*cell_heads(view, names), text, *_deadline(view, found))
+        for number, text in enumerate(analysis.experiment.deadlines)
         for view in analysis.cells
         if view.cell.replica == 1 and view.deadlines
-    ]
+        for found in (view.deadlines[number],)
+    )
     if not rows:
         return None
     return Table(
         "Share that p50 and p99 take of each deadline [95 % interval], and what missed it",
-        (
-            names.heading,
-            "transport",
-            *(
-                heading
-                for text in texts
-                for heading in (f"p50 of {text}", f"p99 of {text}", f"late; missed {text}")
-            ),
-        ),
-        tuple(rows),
+        (names.heading, "transport", "deadline", "p50", "p99", "late", "missed"),
+        rows,
+        heads=3,
         note="Late: replies after the deadline. Missed: requests answered late or not at all, with"
         " an interval that takes into account that lateness clusters in sessions (Korn and"
         " Graubard).",
     )
 
 
-def _deadline(view: CellView, found: DeadlineView) -> tuple[str, str, str]:
+def _deadline(view: CellView, found: DeadlineView) -> tuple[str, str, str, str]:
     late, missed = (numbers.count(counted.count) for counted in (found.late, found.missed))
     if found.missed.count:
         missed += f" = {numbers.share(found.missed.share, found.missed.low, found.missed.high)}"
     else:
         missed += f" (below {numbers.share(found.missed.high).bare})"
     p99 = UNRESOLVED if view.unresolved["p99"] else _share(found.p99_share)
-    return _share(found.p50_share), p99, f"{late}; {missed}"
+    return _share(found.p50_share), p99, late, missed
 
 
 def _sessions(view: CellView) -> str:
@@ -111,7 +102,7 @@ def _level(view: CellView, statistic: str) -> str:
         if short and short < total:
             return f"{UNRESOLVED} in {short} of {total}"
         return UNRESOLVED if short else DASH
-    return str(time(view.estimates[statistic]))
+    return str(time(view.estimates[statistic], like=view.estimates["p50"].value))
 
 
 def _share(estimate: Estimate) -> str:

@@ -7,29 +7,34 @@ from tare.report import numbers
 from tare.report.tables.table import DASH, Table, cell_heads
 from tare.report.wording import Names
 
+_AT_ONCE = 4
 
-def values(analysis: Analysis, names: Names) -> Table | None:
-    """Every statistic of every cell, over its sessions."""
-    if analysis.response_times:
-        return None
+
+def values(analysis: Analysis, names: Names) -> list[Table]:
+    """Every statistic of every cell, over its sessions; a table for a few of them at a time."""
     measured = [
         name
         for name in analysis.statistics
         if any(view.estimates[name].value is not None for view in analysis.cells)
     ]
-    return Table(
-        "Every cell: geometric mean over sessions [95 % interval]",
-        (names.heading, names.lead, "sessions", *measured),
-        tuple(
-            (
-                *cell_heads(view, names),
-                _sessions(view),
-                *(_value(analysis, view, name) for name in measured),
-            )
-            for view in analysis.cells
-        ),
-        note="; ".join(f"{name}: {analysis.statistics[name].help}" for name in measured) + ".",
-    )
+    if analysis.response_times:
+        return []
+    return [
+        Table(
+            "Every cell: geometric mean over sessions [95 % interval]",
+            (names.heading, names.lead, "sessions", *shown),
+            tuple(
+                (
+                    *cell_heads(view, names),
+                    _sessions(view),
+                    *(_value(analysis, view, name) for name in shown),
+                )
+                for view in analysis.cells
+            ),
+            note="; ".join(f"{name}: {analysis.statistics[name].help}" for name in shown) + ".",
+        )
+        for shown in (measured[i : i + _AT_ONCE] for i in range(0, len(measured), _AT_ONCE))
+    ]
 
 
 def _sessions(view: CellView) -> str:

@@ -1,0 +1,113 @@
+"""Where values lie along an axis, and where it is marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from tare.report import numbers
+from tare.workloads import Unit
+
+__all__ = ["Axis", "plain", "share", "written"]
+
+_PAD = 4.0
+"""Percent of the axis that stay free at either end."""
+_APART = 14.0
+"""Percent of the axis between two marks, so that their labels do not meet on a telephone; and the
+more, the longer the labels."""
+_LETTER = 3.3
+_FAR = 25.0
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+class Axis:
+    """A line of 100 percent, on which values have their place.
+
+    Args:
+        values: everything that is to be seen; of a logarithmic axis those above zero count.
+        label: a marked value -> its text.
+        log: whether equal ratios are equal distances.
+        marks: the values that may be marked, where they are few and known.
+        upright: whether labels stand above each other, where their length does not matter.
+    """
+
+    def __init__(
+        self,
+        values: Iterable[float | None],
+        label: Callable[[float], str],
+        *,
+        log: bool = True,
+        marks: Sequence[float] = (),
+        upright: bool = False,
+    ) -> None:
+        self._log = log
+        seen = [v for v in values if v is not None and math.isfinite(v) and (v > 0 or not log)]
+        least, most = min(seen, default=1.0), max(seen, default=1.0)
+        if least == most:
+            least, most = (least / 1.1, most * 1.1) if log else (least - 0.5, most + 0.5)
+        low, high = self._scaled(least), self._scaled(most)
+        spare = (high - low) * _PAD / (100.0 - 2.0 * _PAD)
+        self._low, self._length = low - spare, high - low + 2.0 * spare
+        self.marks = tuple(
+            (self.at(value), label(value)) for value in self._marked(marks, label, upright=upright)
+        )
+        """Place in percent and text of each mark."""
+
+    def at(self, value: float) -> float:
+        """Place of a value in percent; what lies outside is put at the end."""
+        if self._log and value <= 0.0:
+            return 0.0
+        place = 100.0 * (self._scaled(value) - self._low) / self._length
+        return round(min(max(place, 0.0), 100.0), 2)
+
+    def _scaled(self, value: float) -> float:
+        return math.log10(value) if self._log else value
+
+    def _marked(
+        self, known: Sequence[float], label: Callable[[float], str], *, upright: bool
+    ) -> list[float]:
+        ends = (self._low, self._low + self._length)
+        least, most = (10.0**end for end in ends) if self._log else ends
+        thinned = (known[::every] for every in range(1, len(known)))
+        fits: list[float] = []
+        for values in thinned if known else self._ladder(least, most):
+            fits = [value for value in values if least <= value <= most]
+            places = sorted(self.at(value) for value in fits)
+            gaps = [b - a for a, b in pairwise(places)]
+            # Two marks are enough where they lie far apart, as decades do.
+            enough = len(fits) > 2 or (len(fits) == 2 and (known or gaps[0] > _FAR))
+            longest = 0 if upright else max((len(label(value)) for value in fits), default=0)
+            if enough and min(gaps) >= max(_APART, _LETTER * longest):
+                return fits
+        return fits
+
+    def _ladder(self, least: float, most: float) -> Iterator[list[float]]:
+        """Ways to mark a range, the finest first: 1, 2, 5, ..., decades, or equal steps."""
+        if self._log:
+            powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+            for digits in ((1, 2, 5), (1, 3), (1,)):
+                yield [digit * 10.0**power for power in powers for digit in digits]
+            for every in (2, 3, 4, 6):
+                yield [10.0**power for power in powers if power % every == 0]
+        finest = math.floor(math.log10((most - least) / 10.0))
+        for power in range(finest, finest + 3):
+            for step in _STEPS:
+                size = step * 10.0**power
+                first, last = math.ceil(least / size), math.floor(most / size)
+                yield [round(n * size, 12) for n in range(first, last + 1)]
+
+
+def plain(value: float) -> str:
+    """A number as a mark's text."""
+    return f"{value:.6g}".replace("-", numbers.MINUS)
+
+
+def share(value: float) -> str:
+    """A share of 1 as a mark's text."""
+    return f"{plain(100.0 * value)}{numbers.SPACE}%"
+
+
+def written(unit: Unit) -> Callable[[float], str]:
+    """How marks of a unit are written."""
+    return lambda value: numbers.mark(unit, value)

@@ -1,0 +1,113 @@
+"""Figures are data: axes are marked whatever they span, and strips say what the analysis says."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import records
+from tare import analysis
+from tare.report import figures, tables, wording
+from tare.report.figures.axis import Axis, plain, written
+
+STEADY = settings(deadline=None, derandomize=True, max_examples=300)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return analysis.analyse(records.make(tmp_path_factory.mktemp("figures") / "r"))
+
+
+@pytest.fixture(scope="module")
+def drawn(found):
+    return figures.draw(found, wording.names_of(found))
+
+
+@STEADY
+@given(least=st.floats(1e-3, 1e9), factor=st.floats(1.001, 1e12), log=st.booleans())
+def test_any_axis_has_marks_that_lie_apart_and_in_order(least, factor, log):
+    axis = Axis([least, least * factor], written("ns"), log=log)
+    places = [place for place, _ in axis.marks]
+    assert len(places) >= 2
+    assert all(b - a >= 14 for a, b in pairwise(places))
+    assert len({text for _, text in axis.marks}) == len(places), "two marks read alike"
+
+
+def test_an_axis_of_one_value_is_an_axis_too():
+    assert Axis([7.0], plain).at(7.0) == pytest.approx(50.0)
+    assert Axis([], plain).marks
+
+
+def test_what_lies_outside_of_an_axis_is_put_at_its_end():
+    axis = Axis([1.0, 10.0], plain)
+    assert (axis.at(0.0), axis.at(1e9)) == (0.0, 100.0)
+
+
+def test_the_picture_holds_every_comparison_by_environment_with_the_margin(found, drawn):
+    picture = drawn["answers"]
+    assert [group.heading for group in picture.groups] == ["Container (runc)", "QEMU guest (TCG)"]
+    assert sum(len(group.rows) for group in picture.groups) == len(found.questions)
+    for group in picture.groups:
+        low, high = group.band
+        assert 0 < group.axis.at(low) < group.axis.at(1.0) < group.axis.at(high) < 100
+    point, line = picture.groups[1].rows[1].marks[1], picture.groups[1].rows[1].marks[0]
+    asked = next(q for q in found.questions if q.cell.id == "qemu/udp")
+    assert (line.start, point.start, line.end) == (
+        asked.ratio.ratio.low,
+        asked.ratio.ratio.estimate,
+        asked.ratio.ratio.high,
+    )
+    assert point.style == "slower"
+
+
+def test_groups_of_unlike_size_have_an_axis_each_and_alike_ones_share_one(drawn):
+    assert drawn["answers"].groups[0].axis is not drawn["answers"].groups[1].axis
+    assert len({id(group.axis) for group in drawn["levels"].groups}) == 1
+
+
+def test_an_interval_without_end_does_not_press_the_others_together(tmp_path):
+    recipe = records.Recipe(blocks=2, requests=50, spread=0.8)
+    wild = analysis.analyse(records.make(tmp_path / "r", recipe))
+    picture = figures.draw(wild, wording.names_of(wild))["answers"]
+    widest = max(m.end / m.start for g in picture.groups for r in g.rows for m in r.marks if m.end)
+    assert widest > 1e4
+    for group in picture.groups:
+        assert group.axis.at(1 + 0.03) - group.axis.at(1.0) > 0.1
+
+
+def test_a_staircase_ends_at_its_total(drawn):
+    for group in drawn["contrasts"].groups:
+        *parts, total = group.rows
+        assert parts[-1].label == "interaction (unadjusted)"
+        ends = {mark.start for mark in parts[-1].marks[:1]} | {parts[-1].marks[0].end}
+        assert total.marks[0].end in ends
+
+
+def test_a_comparison_is_in_one_unit_from_end_to_end(found):
+    names = wording.names_of(found)
+    table = tables.effects(found, names, found.questions)
+    here, baseline, difference = (
+        table.columns.index(c) for c in ("here", "baseline", "difference")
+    )
+    for row in table.rows:
+        units = {
+            row[column].split("\N{NO-BREAK SPACE}")[-1] for column in (here, baseline, difference)
+        }
+        assert len(units) == 1, row
+
+
+def test_late_and_missed_stand_in_columns_of_their_own(found):
+    table = tables.deadlines(found, wording.names_of(found))
+    assert table.columns[2:] == ("deadline", "p50", "p99", "late", "missed")
+    assert not any(";" in cell for row in table.rows for cell in row)
+
+
+def test_what_differs_stands_in_columns_named_by_the_cells(found):
+    names = wording.names_of(found)
+    for heading, _, _, made in tables.differences(found, names):
+        here, there = heading.split(" against ")
+        for table in made:
+            assert here in " ".join(table.columns)
+            assert there in " ".join(table.columns)
+            assert not {"here", "there"} & set(" ".join(table.columns).split())
