@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tare import environments
+from tare.environments.qemu import Qemu
 from tare.environments.ssh import Ssh
 from tare.errors import UsageError
 from tare.far import Target
@@ -59,7 +60,7 @@ def test_a_level_names_what_the_machine_holds(holding):
     written = f"ssh root@192.0.2.1:22/{holding} from lab"
     assert environments.level(written) == written
     assert environments.named(written) == Ssh(
-        Target("192.0.2.1", "root", 22, "lab"), holding=holding
+        Target("192.0.2.1", "root", 22, "lab"), environments.by_name()[holding]
     )
     assert environments.is_guest_of_qemu(written) == (holding == "qemu")
 
@@ -74,7 +75,8 @@ def test_a_guest_there_is_made_of_what_the_plot_asks_for():
     levels = {"environment": "ssh root@192.0.2.1/qemu", "vcpus": "2", "memory": "1 GiB"}
     asked = environments.for_plot(levels)
     assert isinstance(asked, Ssh)
-    assert (asked.guest.vcpus, asked.guest.memory_bytes) == (2, 1 << 30)
+    assert isinstance(asked.held, Qemu)
+    assert (asked.held.vcpus, asked.held.memory_bytes) == (2, 1 << 30)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ class Command:
         netns: network namespace, by name (as `ip netns` has it) or by path.
         cpus: processors that it may use; empty leaves the choice to the kernel.
         fifo: SCHED_FIFO priority, or None for SCHED_OTHER. Never for QEMU.
+        within: what starts it, last of the chain, such as `chroot FOLDER`.
         cwd: working directory; None is Tare's own.
     """
 
@@ -69,6 +70,7 @@ class Command:
     netns: str | Path | None = None
     cpus: tuple[int, ...] = ()
     fifo: int | None = None
+    within: tuple[str, ...] = ()
     cwd: Path | None = None
 
     @property
@@ -103,7 +105,7 @@ class Command:
             chain += ["taskset", "--cpu-list", ",".join(map(str, self.cpus))]
         if self.fifo is not None:
             chain += ["chrt", "--fifo", str(self.fifo)]
-        return [*chain, *self.argv]
+        return [*chain, *self.within, *self.argv]
 
     def __str__(self) -> str:
         """Return a line that can be pasted into a shell, without the tie to this process."""

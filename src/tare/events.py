@@ -76,6 +76,10 @@ class Events:
             pass
         return self.last
 
+    def unread(self) -> str:
+        """Return all that came and was not read as events: whole lines, and a torn one."""
+        return b"\n".join((*self._lines, self._torn)).decode(errors="replace")
+
 
 def events_in(output: str, who: str) -> list[dict[str, Any]]:
     """Return the events in all that a program wrote.

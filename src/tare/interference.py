@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tare import accounting, packages, process, units
 from tare.command import Command
-from tare.environments.on_host import OnHostServer
+from tare.environments.on_host import Server
 from tare.errors import TrialError, UsageError
+from tare.host import ThisHost
 from tare.packages import PROGRAMS
 
 if TYPE_CHECKING:
@@ -251,9 +252,10 @@ def _level(kind: Kind, level: str, text: str) -> int:
     return found
 
 
-def _on_host(command: Command, site: Site) -> OnHostServer:
-    running = process.start(command, log_dir=site.scratch / "logs", name="interference")
-    return OnHostServer(running, site.hosts.client_interface, running.pid)
+def _on_host(command: Command, site: Site) -> Server:
+    host = ThisHost(site)
+    running = host.start(command, name="interference")
+    return Server(host, running, running.pid)
 
 
 @contextmanager

@@ -158,6 +158,25 @@ class Running(AbstractContextManager["Running"]):
             said = self._events.finish()
             if self._eof or not self._read(deadline - time.monotonic()):
                 break
+        # A program that runs another for us (runc) says by 128 + 15 that it died of our SIGTERM.
+        accepted = accept if sent is None else (*accept, -sent, 128 + sent)
+        self._end(deadline, timeout_s, accepted)
+        return said
+
+    def output(self, timeout_s: float) -> str:
+        """Wait for its own end and return what it wrote to standard output since the last event.
+
+        Raises:
+            ProcessError: it had to be killed, or ended with an error.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self._eof and self._read(deadline - time.monotonic()):
+            pass
+        self._end(deadline, timeout_s, (0,))
+        return self._events.unread()
+
+    def _end(self, deadline: float, timeout_s: float, accepted: Sequence[int]) -> None:
+        """Wait for its end, and judge it."""
         ended = self.ended_within(deadline - time.monotonic())
         self.kill()
         if not ended:
@@ -166,11 +185,8 @@ class Running(AbstractContextManager["Running"]):
                 f"{self._whoami} did not end within {timeout_s:g} s and was killed"
                 f"{self._last_words()}",
             )
-        # A program that runs another for us (runc) says by 128 + 15 that it died of our SIGTERM.
-        accepted = accept if sent is None else (*accept, -sent, 128 + sent)
         if self._popen.returncode not in accepted:
             raise self._failure("")
-        return said
 
     def kill(self) -> None:
         """Kill it and everything in its session, and reap it. Idempotent."""

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["PORT", "ROWS", "Transport", "by_name", "is_dds", "ports", "served", "words"]
+__all__ = [
+    "PORT",
+    "ROWS",
+    "Transport",
+    "answered_by_kernel",
+    "by_name",
+    "is_dds",
+    "ports",
+    "served",
+    "words",
+]
 
 PORT = 7400
 """Where a server listens that is reached by a port."""
@@ -104,6 +114,12 @@ def served(level: str | None) -> bool:
     """Whether a server's process answers what a level carries, as far as this version knows."""
     row = by_name().get(level or "")
     return row is None or row.answered_by == "server"
+
+
+def answered_by_kernel(program: str) -> Transport | None:
+    """The transport of a program that only looks on while the kernel answers."""
+    rows = (row for row in ROWS if row.answered_by == "kernel" and row.program == program)
+    return next(rows, None)
 
 
 def is_dds(level: str | None) -> bool:

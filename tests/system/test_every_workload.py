@@ -183,7 +183,7 @@ def test_a_tool_that_another_machine_lacks_is_brought_there_and_goes_again(
     tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with entered("ssh", tidy_site, tmp_path, monkeypatch) as (_, inside):
-        programs = inside._programs  # type: ignore[attr-defined]
+        programs = inside.host._programs  # type: ignore[attr-defined]
         asked = programs._connection.run
         # As if it were not found there.
         programs._connection.run = lambda argv, *rest, **named: asked(

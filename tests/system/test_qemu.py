@@ -25,6 +25,7 @@ from tare.environments.in_guest import InsideGuest
 from tare.environments.qemu import Qemu
 from tare.errors import TareError, TrialError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, probe
+from tare.host import ThisHost
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "build"
@@ -55,10 +56,8 @@ def machine(site: Site) -> Iterator[Machine]:
     kernel = Kernel.fetch(CACHE)
     image = Image.build(kernel, PROGRAMS, CACHE)
     with site.hosts.tap() as tap:
-        network = Network(tap.netns, tap.name, tap.mac, f"{tap.address}/24")
-        guest = Machine(
-            Hardware("tcg"), kernel, image, network, name="broken", logs=site.scratch / "logs"
-        )
+        network = Network(f"{tap.address}/24", tap.netns, tap.name, tap.mac)
+        guest = Machine(ThisHost(site), Hardware("tcg"), kernel, image, network, name="broken")
         with guest:
             yield guest
 
@@ -285,23 +284,23 @@ def test_nothing_survives_a_killed_owner(tmp_path: Path) -> None:
     assert not Path("/run/netns", namespace).exists()
 
 
-def test_the_boot_probe_tells_a_boot_from_a_hang() -> None:
+def test_the_boot_probe_tells_a_boot_from_a_hang(site: Site) -> None:
     kernel = Kernel.fetch(CACHE)
     image = Image.build(kernel, PROGRAMS, CACHE)
-    assert probe.boots(Hardware("tcg"), kernel, image, timeout_s=60) is None
-    problem = probe.boots(Hardware("tcg"), kernel, image, timeout_s=0.05)
+    assert probe.boots(ThisHost(site), Hardware("tcg"), kernel, image, timeout_s=60) is None
+    problem = probe.boots(ThisHost(site), Hardware("tcg"), kernel, image, timeout_s=0.05)
     assert problem is not None
-    assert "nothing within 0.05 s" in problem
+    assert "within 0.05 s" in problem
 
 
-def test_a_verdict_on_kvm_is_kept(tmp_path: Path) -> None:
+def test_a_verdict_on_kvm_is_kept(site: Site, tmp_path: Path) -> None:
     kernel = Kernel.fetch(CACHE)
     image = Image.build(kernel, PROGRAMS, CACHE)
-    verdict = probe.accelerator(kernel, image, tmp_path)
+    verdict = probe.accelerator(ThisHost(site), kernel, image, tmp_path)
     assert verdict.accelerator in ("kvm", "tcg")
     # An image that is not there could not be booted again.
     nowhere = replace(image, path=tmp_path / "nowhere")
-    assert probe.accelerator(kernel, nowhere, tmp_path) == verdict
+    assert probe.accelerator(ThisHost(site), kernel, nowhere, tmp_path) == verdict
 
 
 def test_an_experiment_can_go_on_where_no_guest_can_be_made(site: Site, tmp_path: Path) -> None:
@@ -315,7 +314,7 @@ def test_an_experiment_can_go_on_where_no_guest_can_be_made(site: Site, tmp_path
 
 def test_kvm_that_is_asked_for_and_does_not_boot_is_refused(site: Site) -> None:
     kernel = Kernel.fetch(CACHE)
-    verdict = probe.accelerator(kernel, Image.build(kernel, PROGRAMS, CACHE), CACHE)
+    verdict = probe.accelerator(ThisHost(site), kernel, Image.build(kernel, PROGRAMS, CACHE), CACHE)
     if verdict.accelerator == "kvm":
         pytest.skip("KVM works here")
     with pytest.raises(TrialError, match="KVM is asked for"), Qemu(accel="kvm").enter(site):

@@ -64,7 +64,7 @@ def test_what_a_library_is_missing_for_is_started_with_those_that_were_pushed(
     liar.write_text("#!/bin/sh\necho 'libstdc++.so.6 => not found'\n")
     liar.chmod(0o755)
     with Ssh(far.target).enter(site) as inside:
-        programs = inside._programs  # type: ignore[attr-defined]
+        programs = inside.host._programs  # type: ignore[attr-defined]
         asked = programs._connection.run
         programs._connection.run = lambda argv, *rest, **named: asked(
             [str(liar) if argv[0] == "ldd" else argv[0], *argv[1:]], *rest, **named
@@ -122,7 +122,7 @@ def test_a_machine_that_is_not_there_says_so(site: Site, far: FarMachine) -> Non
 
 def test_a_disk_that_is_full_there_says_so(site: Site, far: FarMachine) -> None:
     with Ssh(far.target).enter(site) as inside:
-        folder = Path(inside._folder.path)  # type: ignore[attr-defined]
+        folder = Path(inside.host.folder)  # type: ignore[attr-defined]
         with mounted(folder, "64k"), pytest.raises(TrialError, match="No space left"):
             inside.start([*SERVE, inside.address])
 

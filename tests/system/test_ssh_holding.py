@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import platformdirs
 import pytest
@@ -18,8 +17,9 @@ from test_ssh import SERVE
 from needs import PROGRAMS, needs_root
 from tare import accounting, environments
 from tare.accounting import Account
-from tare.environments import Environment, Inside, Site, far_container, far_guest
+from tare.environments import Environment, Inside, Site
 from tare.errors import TrialError
+from tare.far import FarHost
 from tare.leftovers import clean
 from tare.testing.far_machine import FarMachine
 
@@ -69,7 +69,7 @@ def test_a_container_there_answers_and_goes_without_a_trace(
 ) -> None:
     asked = replace(site, placement=replace(site.placement, fifo=fifo))
     with holding(far, "container").enter(asked) as inside:
-        mark, name = inside._folder.mark, inside._name  # type: ignore[attr-defined]
+        mark, name = inside.host.mark, inside.session  # type: ignore[attr-defined]
         assert left_of(mark, name) != []
         assert inside.run(["uname", "-n"], 60) == "tare\n"
         # It is the second process beside the one that waits: a container has its own.
@@ -93,7 +93,7 @@ def test_a_guest_there_answers_at_the_machines_address_and_goes_without_a_trace(
     site: Site, far: FarMachine
 ) -> None:
     with holding(far, "qemu").enter(site) as inside:
-        mark = inside._guest._folder.mark  # type: ignore[attr-defined]
+        mark = inside._guest.host.mark  # type: ignore[attr-defined]
         assert inside.address == site.hosts.server_address
         assert inside.run(["uname", "-r"], 60).strip() == inside.facts["kernel"]
         assert inside.facts["kernel"] != inside.facts["host_kernel"]
@@ -109,10 +109,10 @@ def test_a_guest_there_answers_at_the_machines_address_and_goes_without_a_trace(
 
 
 @pytest.mark.parametrize(
-    ("kind", "module", "lack", "package"),
+    ("kind", "lack", "package"),
     [
-        ("container", far_container, "it lacks runc", "runc"),
-        ("qemu", far_guest, "it lacks qemu-system-x86_64", "qemu-system-x86"),
+        ("container", "it lacks runc", "runc"),
+        ("qemu", "it lacks qemu-system-x86_64", "qemu-system-x86"),
     ],
 )
 def test_what_the_machine_lacks_is_said_with_what_to_install_there(
@@ -120,13 +120,12 @@ def test_what_the_machine_lacks_is_said_with_what_to_install_there(
     far: FarMachine,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
-    module: ModuleType,
     lack: str,
     package: str,
 ) -> None:
     entered = holding(far, kind).enter(site)
     # As if nothing were installed there.
-    monkeypatch.setattr(module, "_LOOK", "PATH=/nowhere\n" + module._LOOK)
+    monkeypatch.setattr(FarHost, "has", lambda *_: False)
     with pytest.raises(TrialError, match=lack) as error, entered:
         pass
     assert str(far.target) in error.value.what
@@ -151,8 +150,8 @@ with Registry(root) as registry, Hosts(registry) as hosts:
         serve = ["echo/echo-udp", "serve", "--port", "7400", "--bind", inside.address]
         with inside.start(serve) as server:
             server.event(60)
-            folder = getattr(inside, "_folder", None) or inside._guest._folder
-            print(folder.mark, getattr(inside, "_name", "none"), flush=True)
+            host = getattr(inside, "host", None) or inside._guest.host
+            print(host.mark, inside.session, flush=True)
             sys.stdin.read()
 """
 

@@ -20,18 +20,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tare import discovery
 from tare.errors import UsageError
-from tare.placement import Placement
+from tare.site import Site as Site
 from tare.told import Told
 
 if TYPE_CHECKING:
     from tare.accounting import Account
-    from tare.hosts import Hosts
-    from tare.leftovers import Registry
 
 
 CAPABILITIES: Mapping[str, str] = {
@@ -87,21 +84,6 @@ class Row:
     setup_s: float = 5.0
     session_s: float = 5.0
     request_s: float = 1e-3
-
-
-@dataclass(frozen=True)
-class Site:
-    """What an environment is given to live in."""
-
-    hosts: Hosts
-    programs: Path
-    """The build directory: holds echo/echo-udp, probe/probe, ..."""
-    scratch: Path
-    """A directory of this run alone, for sockets, bundles and logs; removed at the end."""
-    cache: Path
-    """Kept between runs: guest images by the hash of what they are made from."""
-    leftovers: Registry
-    placement: Placement = field(default_factory=Placement)
 
 
 class ServerProcess(AbstractContextManager["ServerProcess"], Protocol):

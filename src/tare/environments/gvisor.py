@@ -13,7 +13,6 @@ import os
 import secrets
 import shutil
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -28,10 +27,10 @@ from tare import accounting, process
 from tare.accounting import Account
 from tare.command import PATH, Command, start_time
 from tare.environments import Availability, Inside, Row, Site, for_root, oci
-from tare.environments.on_host import resolved
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
 from tare.guests.cache import workspace
+from tare.host import ThisHost, resolved
 from tare.hosts import OwnHost
 from tare.stepwise import Stepwise
 
@@ -52,7 +51,6 @@ _NO_DISK = (
     " in a container or a guest"
 )
 _TIMEOUT_S = 30.0
-_LOOK_AGAIN_S = 0.002
 
 
 @dataclass(frozen=True)
@@ -100,11 +98,15 @@ class Gvisor:
             null = bundle / "state" / "null-netns"
             stack.enter_context(site.leftovers.owing("mount", str(null)))
             host = stack.enter_context(site.hosts.own_host())
-            try:
-                oci.write_bundle(bundle, name, site, netns=host.netns, bind="rbind")
-            except OSError as error:
-                what = f"cannot write the sandbox's bundle {bundle}: {error.strerror}"
-                raise TrialError(what, "make room") from error
+            oci.write_bundle(
+                ThisHost(site),
+                bundle,
+                name,
+                read_only=(site.programs.resolve(),),
+                writable=(site.scratch.resolve(),),
+                netns=f"/run/netns/{host.netns}",
+                bind="rbind",
+            )
             sandbox = stack.enter_context(_Sandbox(runsc, name, bundle, site))
             yield _InsideGvisor(site, sandbox, host)
 
@@ -129,7 +131,7 @@ class _Sandbox(Stepwise):
         where = ("--bundle", str(self.bundle), "--pid-file", str(pid_file))
         # Never SCHED_FIFO: its kernel spins while it waits for a trap.
         running = stack.enter_context(self.start(self.name, "run", *where, self.name))
-        self.pid = await_pid(pid_file, running)
+        self.pid = oci.await_pid(ThisHost(self._site), pid_file, running)
         known = f"{self.pid}:{start_time(self.pid)}"
         stack.enter_context(self._site.leftovers.owing("process", known))
 
@@ -165,7 +167,7 @@ class _InsideGvisor:
         name = f"gvisor-{Path(argv[0]).name}"
         with ExitStack() as stack:
             running = stack.enter_context(self._sandbox.start(name, *words, self._sandbox.name))
-            inner = await_pid(pid_file, running)
+            inner = oci.await_pid(ThisHost(self._site), pid_file, running)
             stack.pop_all()
         return _GvisorServer(self._sandbox, running, inner, self.interface)
 
@@ -238,21 +240,6 @@ def built(cache: Path) -> Path | None:
     """Return the runsc of this version, if the cache has it."""
     path = cache / "gvisor" / f"runsc-{_VERSION}"
     return path if os.access(path, os.X_OK) else None
-
-
-def await_pid(pid_file: Path, running: process.Running) -> int:
-    """Wait until runsc has written a pid.
-
-    Raises:
-        TrialError: it ended before, or took too long.
-    """
-    deadline = time.monotonic() + _TIMEOUT_S
-    while time.monotonic() < deadline and running.alive():
-        with suppress(FileNotFoundError, ValueError):  # not there, or not written yet
-            return int(pid_file.read_text())
-        time.sleep(_LOOK_AGAIN_S)
-    words = running.stderr().strip()[-1000:]
-    raise TrialError(f"runsc did not start {running.command}: {words}")
 
 
 @cache

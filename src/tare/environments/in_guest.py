@@ -13,6 +13,7 @@ from tare.accounting import Account, Role
 from tare.errors import TrialError
 from tare.guests.agent import Agent
 from tare.guests.program import Program
+from tare.host import Host
 from tare.hosts import Tap
 
 __all__ = ["Guest", "GuestServer", "InsideGuest", "seen_by_host"]
@@ -140,15 +141,16 @@ class GuestServer(AbstractContextManager["GuestServer"]):
             self._program.kill()
 
 
-def seen_by_host(pid: int, tap: Tap, role: Callable[[str], Role]) -> Account:
-    """Snapshot a guest on this host: its process, and its tap's bytes, as the guest counts them.
+def seen_by_host(host: Host, pid: int, role: Callable[[str], Role], tap: Tap | None) -> Account:
+    """Snapshot a guest on its host: its process, and its tap's bytes, as the guest counts them.
 
     Args:
+        host: where it is.
         pid: of its process.
-        tap: whose bytes are counted.
         role: tells what a thread of that process is, by its name.
+        tap: whose bytes are counted; those of a guest without one are not.
     """
-    account = accounting.snapshot(pid, role, interface=tap.name)
+    account = host.account(pid, role, tap.name if tap else None)
     # The tap counts from the host's side; what it received, the guest sent.
     return replace(account, sent_bytes=account.received_bytes, received_bytes=account.sent_bytes)
 

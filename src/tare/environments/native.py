@@ -1,33 +1,23 @@
-"""The server as a plain process of the host, in the server's network namespace."""
+"""The server as a plain process of a host; on this one, in the server's network namespace."""
 
 from __future__ import annotations
 
 import platform
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tare import process
-from tare.command import Command
-from tare.environments import (
-    Availability,
-    Inside,
-    Row,
-    ServerProcess,
-    Site,
-    for_root,
-    scratch_disk,
-)
-from tare.environments.on_host import OnHostServer, real_time, resolved
-from tare.environments.scratch_disk import Device, Disk, device_of
+from tare.environments import Availability, Inside, Row, ServerProcess, Site, for_root, scratch_disk
+from tare.environments.on_host import InsideHost, OnAnyHost
+from tare.environments.scratch_disk import Device, device_of
+from tare.host import Host
 
 __all__ = ["ENVIRONMENT", "InsideWithMore", "Native"]
 
 
 @dataclass(frozen=True)
-class Native:
+class Native(OnAnyHost):
     """The baseline: no layer but the kernel's own.
 
     Attributes:
@@ -37,6 +27,7 @@ class Native:
     device: Device | None = None
     name = "native"
     row = Row("Host", "on the host", setup_s=0.3, session_s=0.25, request_s=60e-6)
+    needs = ("env", "coreutils")
 
     def with_options(self, plot: Mapping[str, str]) -> Native:
         """With the device that a plot asks for."""
@@ -49,42 +40,13 @@ class Native:
         return for_root(f"Linux {platform.release()}")
 
     @contextmanager
-    def enter(self, site: Site) -> Iterator[Inside]:
+    def on(self, site: Site, host: Host) -> Iterator[Inside]:
         """Enter the server's namespace; there is nothing to set up."""
         with scratch_disk.on_host(site, self.device) as disk:
-            yield _InsideNative(site, disk)
+            yield InsideHost(host, self.name, disk.facts() if disk else {})
 
 
 ENVIRONMENT = Native()
-
-
-class _InsideNative:
-    def __init__(self, site: Site, disk: Disk | None) -> None:
-        self._site = site
-        self.address = site.hosts.server_address
-        self.interface = site.hosts.server_interface
-        self.session = f"native-{secrets.token_hex(4)}"
-        self.facts: Mapping[str, Any] = {
-            "kernel": platform.release(),
-            **(disk.facts() if disk else {}),
-        }
-
-    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> OnHostServer:
-        running = process.start(self._command(argv, env), log_dir=self._site.scratch / "logs")
-        return OnHostServer(running, self.interface, running.pid)
-
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
-        return process.run(self._command(argv, None), timeout_s).stdout
-
-    def _command(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:
-        placement = self._site.placement
-        return Command(
-            resolved(argv, self._site.programs),
-            env=env or {},
-            netns=self._site.hosts.server_ns,
-            cpus=placement.server,
-            fifo=real_time(argv, placement),
-        )
 
 
 class InsideWithMore:

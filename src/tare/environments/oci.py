@@ -1,4 +1,4 @@
-"""The OCI bundle of a container: the host's root, read-only, with the server's network namespace.
+"""The OCI bundle of a container: the root of its host, read-only, with a network namespace of it.
 
 The bundle's own root is an empty folder into which the runtime binds each folder of the host's
 root, in the container's mount namespace: the host sees none of these mounts, and none is to undo.
@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal
 
 from tare.command import Command
-from tare.environments import Site
+from tare.errors import TrialError
+from tare.host import Host, Process
 
 __all__ = [
     "CAPABILITIES",
     "WAITS",
-    "Root",
+    "await_pid",
     "configuration",
     "process",
-    "schedules_real_time_by_group",
     "write_bundle",
 ]
 
@@ -36,97 +36,87 @@ CAPABILITIES = ("CAP_SYS_NICE",)
 WAITS = ("env", "--ignore-signal=CHLD", "sleep", "infinity")
 """The first process of a container: ignoring SIGCHLD, it reaps whoever is left to it."""
 
-_RT_PERIOD_US = 1_000_000
-_RT_RUNTIME_US = 950_000
-"""What the root of the hierarchy has too, so that a container is throttled no sooner than the
-host. Two containers that want it at once do not fit, and the second is refused by the kernel."""
-
-
-@dataclass(frozen=True)
-class Root:
-    """What lies in the root folder of the machine whose root a container is given.
-
-    Attributes:
-        folders: those in it.
-        links: name of a symbolic link -> what it says.
-    """
-
-    folders: tuple[PurePosixPath, ...]
-    links: Mapping[str, str]
-
-    @staticmethod
-    def here() -> Root:
-        """This machine's."""
-        paths = sorted(Path("/").iterdir())
-        links = {path.name: str(path.readlink()) for path in paths if path.is_symlink()}
-        found = [path for path in paths if path.is_dir() and not path.is_symlink()]
-        return Root(tuple(map(PurePosixPath, found)), links)
+_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 30.0
+_LOOK_AGAIN_S = 0.002
 
 
 def write_bundle(
-    bundle: Path,
+    host: Host,
+    bundle: PurePath,
     name: str,
-    site: Site,
     *,
+    read_only: Sequence[PurePath] = (),
+    writable: Sequence[PurePath] = (),
     netns: str | None = None,
     bind: Literal["bind", "rbind"] = "bind",
     devices: Sequence[Path] = (),
 ) -> None:
-    """Write a bundle: config.json, and the root's skeleton.
+    """Write a bundle there: config.json, and an empty root.
 
     Args:
-        bundle: a folder that this makes.
-        name: of the container's cgroup.
-        site: whose programs and scratch folder the container is given.
-        netns: its network namespace; None is the server's.
-        bind: whether it sees what is mounted below the host's folders. A runtime that binds from a
-            user namespace of its own (runsc) may not leave it out.
-        devices: block devices of the host that it may use.
+        host: where it is to be.
+        bundle: its folder.
+        name, read_only, writable, netns, bind, devices: as `configuration` has them.
     """
-    rootfs = bundle / "rootfs"
-    rootfs.mkdir(parents=True)
-    root = Root.here()
-    for link, target in root.links.items():
-        (rootfs / link).symlink_to(target)
+    found = host.run(
+        Command(("find", "/", "-mindepth", "1", "-maxdepth", "1", "-xtype", "d")), _TIMEOUT_S
+    )
     waiting = Command(WAITS)
     config = configuration(
         name,
-        root,
-        init=process(waiting.full_argv(), waiting.full_env()),
-        read_only=(PurePosixPath(site.programs.resolve()),),
-        writable=(PurePosixPath(site.scratch.resolve()),),
-        netns=f"/run/netns/{netns or site.hosts.server_ns}",
+        sorted(map(PurePosixPath, found.splitlines())),
+        init=process(waiting.full_argv(), host.environment(waiting)),
+        read_only=read_only,
+        writable=writable,
+        netns=netns,
         bind=bind,
         devices=devices,
-        real_time=site.placement.fifo is not None and schedules_real_time_by_group(),
     )
-    (bundle / "config.json").write_text(json.dumps(config, indent=1))
+    host.write(bundle / "config.json", json.dumps(config, indent=1))
+    host.run(Command(("mkdir", str(bundle / "rootfs"))), _TIMEOUT_S)
+
+
+def await_pid(host: Host, file: PurePath, starter: Process) -> int:
+    """Wait until a runtime has written down the pid of what it started.
+
+    Raises:
+        TrialError: it ended before, or took too long.
+    """
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while True:
+        on = starter.alive() and time.monotonic() < deadline
+        if (written := host.read(file)).isdecimal():
+            return int(written)
+        if not on:
+            words = starter.stderr().strip()[-1000:]
+            raise TrialError(f"the container's runtime did not start it on {host.name}: {words}")
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def configuration(
     name: str,
-    root: Root,
+    root: Sequence[PurePath],
     *,
     init: Mapping[str, Any],
-    read_only: Sequence[PurePosixPath] = (),
-    writable: Sequence[PurePosixPath] = (),
+    read_only: Sequence[PurePath] = (),
+    writable: Sequence[PurePath] = (),
     netns: str | None = None,
     bind: Literal["bind", "rbind"] = "bind",
     devices: Sequence[Path] = (),
-    real_time: bool = False,
 ) -> dict[str, Any]:
     """Say what a container is, as config.json has it.
 
     Args:
         name: of its cgroup.
-        root: whose folders it sees, read-only. The links are to be in its skeleton.
+        root: folders in the root folder of its machine, links to folders among them.
         init: its first process, as `process` describes one.
         read_only: further folders that it sees.
         writable: those that it may write to.
         netns: path of its network namespace; None leaves it in that of whoever starts it.
-        bind: as `write_bundle`.
+        bind: whether it sees what is mounted below the host's folders. A runtime that binds from a
+            user namespace of its own (runsc) may not leave it out.
         devices: block devices of this machine that it may use.
-        real_time: whether its group needs time to run anything under SCHED_FIFO.
     """
     mounts = [
         _mount("/proc", "proc", ["nosuid", "noexec", "nodev"]),
@@ -138,7 +128,7 @@ def configuration(
         _mount("/tmp", "tmpfs", ["nosuid", "nodev", "mode=1777"]),  # noqa: S108
         _mount("/run", "tmpfs", ["nosuid", "nodev", "mode=755"]),
     ]
-    seen = [path for path in root.folders if path.name not in _OWN_ROOT_FOLDERS]
+    seen = [path for path in root if path.name not in _OWN_ROOT_FOLDERS]
     # The last may lie below a folder that the container has for itself, or elsewhere altogether.
     mounts += [_bound(path, bind, "ro") for path in (*seen, *read_only)]
     mounts += [_bound(path, bind, "rw") for path in writable]
@@ -159,9 +149,6 @@ def configuration(
             for node in nodes
         ]
         linux["resources"] = {"devices": [{"allow": False, "access": "rwm"}, *allowed]}
-    if real_time:
-        cpu = {"realtimePeriod": _RT_PERIOD_US, "realtimeRuntime": _RT_RUNTIME_US}
-        linux.setdefault("resources", {})["cpu"] = cpu
     return {
         "ociVersion": "1.0.2",
         "process": init,
@@ -191,7 +178,7 @@ def _mount(destination: str, kind: str, options: list[str]) -> dict[str, Any]:
     return {"destination": destination, "type": kind, "source": kind, "options": options}
 
 
-def _bound(path: PurePosixPath, bind: str, access: str) -> dict[str, Any]:
+def _bound(path: PurePath, bind: str, access: str) -> dict[str, Any]:
     options = [bind, access, "nosuid", "nodev"]
     return {"destination": str(path), "type": "bind", "source": str(path), "options": options}
 
@@ -199,8 +186,3 @@ def _bound(path: PurePosixPath, bind: str, access: str) -> dict[str, Any]:
 def _block_device(path: Path) -> dict[str, Any]:
     number = path.stat().st_rdev
     return {"path": str(path), "type": "b", "major": os.major(number), "minor": os.minor(number)}
-
-
-def schedules_real_time_by_group() -> bool:
-    """Tell whether a new cgroup may run nothing under SCHED_FIFO until it is given time for it."""
-    return Path("/sys/fs/cgroup/cpu/cpu.rt_runtime_us").exists()

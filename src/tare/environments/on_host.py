@@ -1,53 +1,104 @@
-"""A server whose process is an ordinary process of the host, as native and container have it."""
+"""An environment whose programs are processes of a host: that itself, and the base of others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
+import secrets
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tare import accounting, process
+from tare import accounting
 from tare.accounting import Account
 from tare.command import Command
-from tare.placement import Placement
-from tare.process import Running, wait_pid
+from tare.environments import Inside, Kind, Site
+from tare.host import Host, Process, ThisHost, resolved
 
-if TYPE_CHECKING:
-    from tare.environments import Site
-
-__all__ = ["OnHostServer", "beside", "real_time", "resolved"]
-
-_DEATH_TIMEOUT_S = 5.0
+__all__ = ["InsideHost", "OnAnyHost", "Server", "beside"]
 
 
-class OnHostServer(AbstractContextManager["OnHostServer"]):
+class OnAnyHost(Kind):
+    """An environment that is made on this machine, and held by another: `ssh user@host/NAME`."""
+
+    needs: tuple[str, str]
+    """A program that the host must have, and its Debian package."""
+
+    @abstractmethod
+    def with_options(self, plot: Mapping[str, str]) -> OnAnyHost:
+        """The one that a plot's canonical levels ask for."""
+
+    @abstractmethod
+    def on(self, site: Site, host: Host) -> AbstractContextManager[Inside]:
+        """Enter it on a host."""
+
+    @contextmanager
+    def enter(self, site: Site) -> Iterator[Inside]:
+        """Enter it on this machine."""
+        with self.on(site, ThisHost(site)) as inside:
+            yield inside
+
+
+class InsideHost:
+    """See `Inside`: its programs are ordinary processes of a host.
+
+    Args:
+        host: which.
+        kind: of environment, for the session's name.
+        facts: what the report must name beside the host's facts.
+        within: what each program is started by, such as `chroot FOLDER`.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        kind: str,
+        facts: Mapping[str, Any] | None = None,
+        within: Sequence[str] = (),
+    ) -> None:
+        self.host = host
+        self.address = host.address
+        self.interface = host.interface
+        self.session = f"{kind}-{secrets.token_hex(4)}"
+        self.facts: Mapping[str, Any] = {**host.facts, **(facts or {})}
+        self._within = within
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Server:
+        """Start a fresh process."""
+        process = self.host.start(self.host.placed(argv, env, self._within))
+        return Server(self.host, process, process.pid)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+        """Run a program to its end."""
+        return self.host.run(self.host.placed(argv, within=self._within), timeout_s)
+
+
+class Server(AbstractContextManager["Server"]):
     """See `ServerProcess`.
 
     Args:
-        running: what speaks for the server: itself, or the program that started it.
-        interface: whose bytes are counted, in the server's network namespace.
-        pid: the server's own, as the host sees it.
+        host: that it runs on.
+        process: what speaks for it: itself, or the program that started it.
+        pid: its own, as the host sees it.
     """
 
-    def __init__(self, running: Running, interface: str, pid: int) -> None:
+    def __init__(self, host: Host, process: Process, pid: int) -> None:
         self.pid = pid
-        self._running = running
-        self._interface = interface
+        self._host = host
+        self._process = process
 
     def event(self, timeout_s: float) -> dict[str, Any]:
         """Return the next JSON line of its standard output."""
-        return self._running.event(timeout_s)
+        return self._process.event(timeout_s)
 
     def account(self) -> Account:
         """Snapshot what its threads and the kernel's have consumed so far."""
-        server = accounting.snapshot(self.pid, "server", interface=self._interface)
-        return accounting.combined(server, accounting.snapshot_kernel())
+        server = self._host.account(self.pid, "server", self._host.interface)
+        return accounting.combined(server, self._host.kernel_account())
 
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask it to end and return its last JSON line; kill it after the timeout."""
-        return self._running.stop(timeout_s)
+        return self._process.stop(timeout_s)
 
     def __exit__(
         self,
@@ -55,21 +106,14 @@ class OnHostServer(AbstractContextManager["OnHostServer"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._running.__exit__(kind, error, trace)
-        # What started it is gone; the kernel is killing the server, which may still hold its port.
-        wait_pid(self.pid, _DEATH_TIMEOUT_S)
-
-
-def resolved(argv: Sequence[str], programs: Path) -> tuple[str, ...]:
-    """Find argv[0]: a path below `programs`, or by its bare name a program of the system."""
-    program = argv[0]
-    return (program if "/" not in program else str(programs / program), *argv[1:])
+        self._process.__exit__(kind, error, trace)
+        self._host.see_off(self.pid)
 
 
 def beside(
     site: Site, argv: Sequence[str], party: str, namespace: str, cpus: tuple[int, ...]
-) -> OnHostServer:
-    """Start a process of the host beside the environment.
+) -> Server:
+    """Start a process of this machine beside the environment.
 
     Args:
         site: whose hosts there are.
@@ -78,11 +122,7 @@ def beside(
         namespace: the network namespace that it runs in.
         cpus: processors that it may use; any, where empty.
     """
+    host = ThisHost(site)
     command = Command(resolved(argv, site.programs), netns=namespace, cpus=cpus)
-    running = process.start(command, log_dir=site.scratch / "logs", name=f"{party}-{command.name}")
-    return OnHostServer(running, site.hosts.server_interface, running.pid)
-
-
-def real_time(argv: Sequence[str], placement: Placement) -> int | None:
-    """SCHED_FIFO priority for a program: a program of the system (interference) never has one."""
-    return placement.fifo if "/" in argv[0] else None
+    process = host.start(command, name=f"{party}-{command.name}")
+    return Server(host, process, process.pid)

@@ -1,4 +1,7 @@
-"""The server in a guest of QEMU, which sits on the bridge by a tap and has an address of its own.
+"""The server in a guest of QEMU.
+
+On this machine it sits on the bridge by a tap and has an address of its own; on another it has that
+machine's own address.
 
 One boot is one session; each server is a fresh process in it. KVM is used where the guests' kernel
 boots with it, else QEMU's translator (TCG), and every result names which.
@@ -6,6 +9,7 @@ boots with it, else QEMU's translator (TCG), and every result names which.
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import secrets
@@ -14,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from tare import units
+from tare import transports, units
 from tare.accounting import Role
 from tare.command import missing_packages
 from tare.environments import (
@@ -27,20 +31,23 @@ from tare.environments import (
     scratch_disk,
 )
 from tare.environments.in_guest import InsideGuest, seen_by_host
+from tare.environments.on_host import OnAnyHost
 from tare.environments.scratch_disk import Device, Disk, device_of
-from tare.environments.tools import TOOLS, named_in
 from tare.errors import TrialError, UnavailableError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
 from tare.guests.agent import Agent
 from tare.guests.image import NFS, PROGRAMS
+from tare.guests.machine import PROGRAM
 from tare.guests.probe import Verdict
+from tare.host import Host, require
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
 from tare.process import ProcessError
+from tare.tools import TOOLS, named_in
 
 __all__ = ["ENVIRONMENT", "Programs", "Qemu", "role"]
 
 _PACKAGES = {
-    machine.PROGRAM: "qemu-system-x86",
+    PROGRAM: "qemu-system-x86",
     "busybox": "busybox-static",
     "qemu-ga": "qemu-guest-agent",
     "cpio": "cpio",
@@ -57,11 +64,20 @@ mkdir -p /mnt
 mount -t nfs4 -o addr={server},clientaddr={address},vers=4.2 {server}:{export} /mnt
 losetup {loop} /mnt/disk
 """
+_GATEWAY = "10.0.2.2"
+_GATEWAY_MAC = "52:55:0a:00:02:02"
+"""The user network's own, of the 10.0.2.0/24 that it has by default."""
+_ROUTE = f"""
+ip route add {_GATEWAY} dev eth0 && arp -s {_GATEWAY} {_GATEWAY_MAC} &&
+ip route add default via {_GATEWAY} dev eth0
+"""
+_BOOT_TIMEOUT_S = 60.0
+_FAR_BOOT_TIMEOUT_S = 120.0
 _Accel = Literal["auto", "kvm", "tcg"]
 
 
 @dataclass(frozen=True)
-class Qemu:
+class Qemu(OnAnyHost):
     """A guest of QEMU.
 
     Attributes:
@@ -86,6 +102,7 @@ class Qemu:
         session_s=0.5,
         request_s=500e-6,
     )
+    needs = (PROGRAM, "qemu-system-x86")
 
     def with_options(self, plot: Mapping[str, str]) -> Qemu:
         """The guest that a plot asks for."""
@@ -110,47 +127,63 @@ class Qemu:
         return for_root(f"{detail}; {self._accelerators()}")
 
     @contextmanager
-    def enter(self, site: Site) -> Iterator[Inside]:
-        """Boot a guest on the bridge; the first time, fetch its kernel and pack its image."""
+    def on(self, site: Site, host: Host) -> Iterator[Inside]:
+        """Boot a guest there; the first time, fetch its kernel and pack its image."""
+        require(host, *self.needs, "guest")
         try:
             kernel = Kernel.fetch(site.cache)
             image = Image.build(kernel, site.programs, site.cache)
             tools = Image.of_tools(TOOLS, site.cache)
-            verdict = self._accelerator(kernel, image, site)
+            verdict = self._accelerator(host, kernel, image, site)
         except UnavailableError as error:
             # The experiment goes on without guests, and says so.
             raise TrialError(f"no guest can be made: {error.what}", error.remedy) from error
-        hardware = Hardware(verdict.accelerator, self.machine, self.vcpus, self.memory_bytes)
         session = f"qemu-{site.leftovers.run_id}-{secrets.token_hex(2)}"
+        on_bridge = nullcontext() if host.far else site.hosts.tap()
         with (
             scratch_disk.raw(site) if self.device in ("raw", "loop") else nullcontext() as disk,
             scratch_disk.over_nfs(site) if self.device == "nfs" else nullcontext(),
-            site.hosts.tap() as tap,
-            Machine(
-                hardware,
+            on_bridge as tap,
+        ):
+            archive, bring_tools = host.bring_later(tools.path) if tools else (None, _nothing)
+            with Machine(
+                host,
+                Hardware(verdict.accelerator, self.machine, self.vcpus, self.memory_bytes),
                 kernel,
                 image,
-                _network(tap, site.hosts),
+                _by_tap(tap, site.hosts) if tap else _by_port(host),
                 name=session,
-                logs=site.scratch / "logs",
-                tools=tools,
+                tools=archive,
                 disk=disk,
                 vmm_cpus=site.placement.vmm,
                 vcpu_cpus=site.placement.vcpus,
-            ) as guest,
-        ):
-            facts = _facts(guest, kernel, verdict)
-            if self.device is not None:
-                server = site.hosts.server_address
-                facts |= _disk(guest, self.device, tools is not None, tap.address, server).facts()
-            yield InsideGuest(
-                guest,
-                lambda: seen_by_host(guest.pid, tap, role),
-                tap.address,
-                session,
-                facts,
-                Programs(guest.agent).resolved,
-            )
+                boot_timeout_s=_FAR_BOOT_TIMEOUT_S if host.far else _BOOT_TIMEOUT_S,
+            ) as guest:
+                facts = _facts(guest, kernel, verdict)
+                programs = Programs(guest.agent, bring_tools)
+                if tap is None:
+                    _find_a_way_out(guest)
+                    programs = _ByPort(guest, bring_tools)
+                    facts |= {
+                        **host.facts,
+                        "kernel": kernel.release,
+                        "host_kernel": host.facts["kernel"],
+                        "machine_type": guest.machine_type,
+                        "network": "QEMU's user network (slirp), which passes single ports on",
+                    }
+                elif self.device is not None:
+                    server = site.hosts.server_address
+                    has_tools = tools is not None
+                    facts |= _disk(guest, self.device, has_tools, tap.address, server).facts()
+                yield InsideGuest(
+                    guest,
+                    lambda: seen_by_host(guest.host, guest.pid, role, tap),
+                    tap.address if tap else host.address,
+                    session,
+                    facts,
+                    programs.resolved,
+                    host.kernel_account,
+                )
 
     def _accelerators(self) -> str:
         if self.accel != "auto":
@@ -159,13 +192,13 @@ class Qemu:
             return "TCG: KVM cannot be used here"
         return "KVM if a guest boots with it (tried at the first start), else TCG"
 
-    def _accelerator(self, kernel: Kernel, image: Image, site: Site) -> Verdict:
+    def _accelerator(self, host: Host, kernel: Kernel, image: Image, site: Site) -> Verdict:
         if self.accel == "tcg":
             return Verdict("tcg", "asked for")
-        verdict = probe.accelerator(kernel, image, site.cache)
+        verdict = probe.accelerator(host, kernel, image, site.cache)
         if self.accel == "kvm" and verdict.accelerator != "kvm":
-            raise UnavailableError(
-                f"KVM is asked for, and does not work here: {verdict.reason}",
+            raise TrialError(
+                f"KVM is asked for, and does not work on {host.name}: {verdict.reason}",
                 "leave the choice to Tare (auto), which then takes TCG and says so",
             )
         return verdict
@@ -232,7 +265,64 @@ def role(thread: str) -> Role:
     return "vcpu" if thread.startswith("CPU ") else "vmm"
 
 
-def _network(tap: Tap, hosts: Hosts) -> Network:
+class _ByPort(Programs):
+    """Of a guest whose ports its host passes on: with the first program of ours they are opened.
+
+    Not before, since two guests of one machine would want the same.
+    """
+
+    def __init__(self, guest: Machine, before: Callable[[], None]) -> None:
+        super().__init__(guest.agent, before)
+        self._guest = guest
+        self._open = False
+
+    def resolved(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """See that what is started can be reached, and find argv[0].
+
+        Raises:
+            TrialError: it cannot.
+        """
+        host = self._guest.host
+        if by_kernel := transports.answered_by_kernel(argv[0]):
+            raise TrialError(
+                f"{by_kernel.words} is answered by {host.name} itself, not by the guest on it",
+                "take a transport with ports, such as udp",
+            )
+        if argv[0].startswith("echo/") and not self._open:
+            for kind, port in itertools.product(("udp", "tcp"), transports.ports()):
+                forward = f"{kind}:{host.address}:{port}-{host.address}:{port}"
+                if said := self._guest.tell(f"hostfwd_add net {forward}"):
+                    raise TrialError(f"QEMU on {host.name} does not pass {forward} on: {said}")
+            self._open = True
+        return super().resolved(argv)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _by_port(host: Host) -> Network:
+    """The host's own address, by QEMU's user network.
+
+    No bridge, tap or route of ours is made on a machine that is not ours, and no privileges are
+    needed there. What comes to one of the transports' ports is handed on to the guest; whatever
+    else (ICMP too) the machine answers by itself. That is part of what is measured.
+    """
+    if host.address.startswith("127."):
+        raise TrialError(
+            f"{host.name} is reached over a loopback, which a guest has for itself",
+            "name the machine by its address on a network",
+        )
+    return Network(f"{host.address}/32")
+
+
+def _find_a_way_out(guest: Machine) -> None:
+    done = guest.agent.run(["/bin/sh", "-c", _ROUTE], _LOSETUP_TIMEOUT_S)
+    if done.code != 0:
+        raise TrialError(f"the guest has no way out: {done.stderr.strip()}")
+
+
+def _by_tap(tap: Tap, hosts: Hosts) -> Network:
     return Network(
         netns=tap.netns,
         tap=tap.name,

@@ -15,37 +15,27 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING
 
-from tare.command import PATH
-from tare.environments import (
-    CAPABILITIES,
-    Availability,
-    Inside,
-    Row,
-    Site,
-    far_container,
-    far_guest,
-)
-from tare.environments.on_far import ASK_TIMEOUT_S, InsideFar
+from tare.command import PATH, Command
+from tare.environments import CAPABILITIES, Availability, Inside, Row, Site, by_name
+from tare.environments.native import Native
+from tare.environments.on_host import OnAnyHost
 from tare.environments.qemu import Qemu
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError, UsageError
-from tare.guests.machine import PROGRAM
 
 if TYPE_CHECKING:
-    from tare.far import Target
+    from tare.far import FarHost, Target
 
-__all__ = ["ENVIRONMENT", "Holding", "Ssh"]
-
-Holding = Literal["container", "qemu"]
-"""What the far machine may hold."""
+__all__ = ["ENVIRONMENT", "Ssh"]
 
 _NO_DISK = (
     "no device is made on a machine that is not ours; run Tare there, with `environment: native`"
 )
+_TIMEOUT_S = 20.0
 _OWN_NETWORK = "/proc/self/ns/net"
-_LEVEL = re.compile(r"(?P<machine>[^/]*?)(?:/(?P<holding>[^/ ]*))?(?P<netns> from .*)?")
+_LEVEL = re.compile(r"(?P<machine>[^/]*?)(?:/(?P<held>[^/ ]*))?(?P<netns> from .*)?")
 
 
 @dataclass(frozen=True)
@@ -54,14 +44,12 @@ class Ssh:
 
     Attributes:
         target: which; None only stands for the kind, as in `tare doctor`.
-        holding: what on it the server runs in; None is the machine itself.
-        guest: what a QEMU guest there is made of.
+        held: what the server runs in there; native is the machine itself.
         device: a disk to be measured; asked for one, it is not available.
     """
 
     target: Target | None = None
-    holding: Holding | None = None
-    guest: Qemu = field(default_factory=Qemu)
+    held: OnAnyHost = field(default_factory=Native)
     device: Device | None = None
     name = "ssh"
     row = Row("Remote machine", "on the remote machine")
@@ -79,25 +67,29 @@ class Ssh:
         if match is None:
             return Ssh(Target.parse(text))
         target = Target.parse(match["machine"] + (match["netns"] or ""))
-        holding = match["holding"]
-        if holding is not None and holding not in get_args(Holding):
+        if match["held"] is None:
+            return Ssh(target)
+        held = {n: kind for n, kind in by_name().items() if isinstance(kind, OnAnyHost)}
+        del held[Native.name]  # the machine itself
+        if match["held"] not in held:
             raise UsageError(
-                f"{holding!r} is nothing that {target.host} can hold: write"
-                f" `ssh user@host:port/{'` or `/'.join(get_args(Holding))}`"
+                f"{match['held']!r} is nothing that {target.host} can hold: write"
+                f" `ssh user@host:port/{'` or `/'.join(held)}`"
             )
-        return Ssh(target, cast("Holding | None", holding))
+        return Ssh(target, held[match["held"]])
 
     def __str__(self) -> str:
         """Return the text that `parse` reads."""
         machine, of, netns = str(self.target).partition(" from ")
-        return machine + (f"/{self.holding}" if self.holding else "") + of + netns
+        held = "" if self.held.name == Native.name else f"/{self.held.name}"
+        return machine + held + of + netns
 
     def with_options(self, plot: Mapping[str, str]) -> Ssh:
-        """The machine that a plot names, and the guest there that it asks for."""
+        """The machine that a plot names, and what it asks for there."""
         named = Ssh.parse(plot["environment"].partition(" ")[2])
-        # A device is no matter of the guest's: there is none to be had.
-        guest = self.guest.with_options({n: v for n, v in plot.items() if n != "device"})
-        return Ssh(named.target, named.holding, guest, device_of(plot))
+        # A device is no matter of what is held: there is none to be had.
+        held = named.held.with_options({n: v for n, v in plot.items() if n != "device"})
+        return Ssh(named.target, held, device_of(plot))
 
     def availability(self) -> Availability:
         """Tell whether this machine can reach others. It connects to none."""
@@ -105,9 +97,9 @@ class Ssh:
             return Availability(False, "strip is not installed", "apt-get install binutils")
         if self.device is not None:
             return Availability(False, _NO_DISK)
-        if self.holding == "qemu":
+        if isinstance(self.held, Qemu):
             # What a guest is made of comes from here; QEMU itself is the far machine's.
-            made_of = self.guest.availability()
+            made_of = self.held.availability()
             if not made_of.available:
                 return made_of
         can = frozenset(CAPABILITIES) - {"disk"}
@@ -128,11 +120,9 @@ class Ssh:
             return None
         try:
             with Connection(self.target) as connection:
-                if self.holding is None:
-                    return None
-                program = {"container": "runc", "qemu": PROGRAM}[self.holding]
+                program = self.held.needs[0]
                 look = ["env", f"PATH={PATH}", "sh", "-c", f"command -v {program}"]
-                found = connection.run(look, ASK_TIMEOUT_S)
+                found = connection.run(look, _TIMEOUT_S)
         except TrialError as error:
             return f"{error.what}; {error.remedy}" if error.remedy else error.what
         if found.code != 0:
@@ -142,7 +132,7 @@ class Ssh:
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
         """Connect, and keep a folder there as long as the connection lasts."""
-        from tare.far import Connection, Folder  # noqa: PLC0415 - as above
+        from tare.far import Connection, FarHost, Folder  # noqa: PLC0415 - as above
 
         if self.target is None:
             raise UsageError("ssh names no machine", "write the level as `ssh user@host:port`")
@@ -151,16 +141,22 @@ class Ssh:
             Folder(connection) as folder,
             site.hosts.client_elsewhere(self.target.netns or _OWN_NETWORK, connection.own_address),
         ):
-            if self.holding == "qemu":
-                with far_guest.entered(site, connection, folder, self.guest) as guest:
-                    yield guest
-                return
-            if self.holding == "container":
-                inside = far_container.started(site, connection, folder)
-            else:
-                inside = InsideFar(site, connection, folder)
-            inside.check_priority()
-            yield inside
+            host = FarHost(site, connection, folder)
+            if site.placement.fifo is not None and not isinstance(self.held, Qemu):
+                _check_priority(host, site)
+            with self.held.on(site, host) as inside:
+                yield inside
 
 
 ENVIRONMENT = Ssh()
+
+
+def _check_priority(host: FarHost, site: Site) -> None:
+    """See that real-time priority, if it is asked for, is given there."""
+    try:
+        host.run(Command(("true",), fifo=site.placement.fifo), _TIMEOUT_S)
+    except TrialError as error:
+        raise TrialError(
+            f"{host.name} gives this user no real-time priority: {error.what}",
+            "log in as root there, or measure with `scheduling: other`",
+        ) from error

@@ -31,6 +31,7 @@ from tare.guests import console as consoles
 from tare.guests.agent import Agent
 from tare.guests.image import PROGRAMS
 from tare.guests.monitor import Monitor, MonitorError
+from tare.host import ThisHost, end_of
 from tare.hosts import PREFIX_LENGTH, Tap
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
@@ -113,7 +114,7 @@ class Uml:
                 ).facts()
             yield InsideGuest(
                 guest,
-                lambda: seen_by_host(guest.pid, tap, _role),
+                lambda: seen_by_host(ThisHost(site), guest.pid, _role, tap),
                 tap.address,
                 name,
                 facts,
@@ -191,12 +192,12 @@ class _Guest(Stepwise):
             ended = self._kernel.ended_within(_END_PATIENCE_S)
             state = "its kernel has ended" if ended else "its kernel still runs"
             told = [f"{self.name} failed {phase}: {error.what} ({state})"]
-            tail = consoles.causes_and_tail(consoles.read_end(self._console))
+            tail = consoles.causes_and_tail(end_of(self._console))
             if words := " | ".join(tail):
                 told.append(f"its console ends: {words}")
             raise TrialError("; ".join(told), error.remedy) from error
         except TrialError as error:
-            if causes := consoles.causes(consoles.read_end(self._console)):
+            if causes := consoles.causes(end_of(self._console)):
                 what = f"{error.what}; the guest's console says: {' | '.join(causes)}"
                 raise TrialError(what, error.remedy) from error
             raise

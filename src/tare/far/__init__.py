@@ -2,13 +2,13 @@
 
 `connection` is a synchronous face of asyncssh; `folder` keeps a folder on the far machine that
 goes, with every process that was started under its mark, when this side hangs up or falls silent;
-`programs` puts this machine's programs there.
+`programs` puts this machine's programs there; `host` is the whole as a host.
 """
 
 from __future__ import annotations
 
 from tare.far.connection import Connection, Far, Target
 from tare.far.folder import Folder
-from tare.far.programs import Programs
+from tare.far.host import FarHost
 
-__all__ = ["Connection", "Far", "Folder", "Programs", "Target"]
+__all__ = ["Connection", "Far", "FarHost", "Folder", "Target"]

@@ -142,7 +142,8 @@ class Connection(AbstractContextManager["Connection"]):
         """
 
         async def run() -> Finished:
-            done = await self._ssh.run(shlex.join(argv), input=stdin, encoding=None, check=False)
+            given: dict[str, Any] = {"input": stdin} if stdin else {"stdin": asyncssh.DEVNULL}
+            done = await self._ssh.run(shlex.join(argv), encoding=None, check=False, **given)
             code = -1 if done.exit_status is None else done.exit_status
             return Finished(code, _bytes(done.stdout), _bytes(done.stderr).decode(errors="replace"))
 
@@ -234,6 +235,22 @@ class Far:
     def __init__(self, connection: Connection, process: Any) -> None:
         self._connection = connection
         self._process = process
+        self._stderr = ""
+
+    def runs(self) -> bool:
+        """Whether it has not ended, as far as was heard here."""
+        process = self._process
+        return process.exit_status is None and not (process.exit_signal or process.is_closing())
+
+    def stderr(self) -> str:
+        """Return what it wrote to standard error so far; its standard output is let go."""
+
+        async def collect(process: Any) -> bytes:
+            return _bytes(process.collect_output()[1])
+
+        found = self._do(collect, _CONNECT_TIMEOUT_S, "listening to")
+        self._stderr += found.decode(errors="replace")
+        return self._stderr
 
     def line(self, timeout_s: float) -> bytes:
         """Return the next line of its standard output; empty once there is none to come.
@@ -270,7 +287,8 @@ class Far:
         if done.exit_status is None and done.exit_signal is None:
             raise TrialError(f"the connection to {self._connection.target} is lost")
         code = -1 if done.exit_status is None else done.exit_status
-        return Finished(code, _bytes(done.stdout), _bytes(done.stderr).decode(errors="replace"))
+        stderr = self._stderr + _bytes(done.stderr).decode(errors="replace")
+        return Finished(code, _bytes(done.stdout), stderr)
 
     def _do(self, work: Callable[[Any], Coroutine[Any, Any, T]], timeout_s: float, doing: str) -> T:
         return self._connection._wait(work(self._process), timeout_s, doing)

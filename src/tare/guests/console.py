@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-__all__ = ["TAIL_LINES", "causes", "causes_and_tail", "lines", "read_end"]
+__all__ = ["TAIL_LINES", "causes", "causes_and_tail", "lines"]
 
 TAIL_LINES = 8
-_TAIL_BYTES = 1 << 16
 _CAUSE = re.compile(r"Kernel panic|BUG:|Oops:|Out of memory|init failed")
 _CAUSES = 3
-
-
-def read_end(console: Path) -> str:
-    """Return the end of what was written to a console; empty if nothing ever was."""
-    try:
-        with console.open("rb") as file:
-            file.seek(max(0, console.stat().st_size - _TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
 
 
 def causes_and_tail(text: str) -> list[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from tare import process
@@ -19,6 +18,7 @@ from tare.guests.agent import Agent, pauses
 from tare.guests.image import Image
 from tare.guests.kernel import Kernel
 from tare.guests.monitor import Monitor, MonitorError
+from tare.host import Host
 from tare.stepwise import Stepwise
 
 __all__ = ["PROGRAM", "Accelerator", "Hardware", "Machine", "Network", "command_line"]
@@ -60,29 +60,35 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Network:
-    """How a guest is attached: a tap that exists, and what its NIC is given.
+    """How a guest is attached, and what its NIC is given.
 
     Attributes:
-        netns: namespace in which the tap is, and QEMU runs.
-        tap: name of the tap.
-        mac: of the guest's NIC.
         address: IPv4 address with prefix length, "10.77.0.3/24".
+        netns: namespace in which QEMU runs; None is that of whoever starts it.
+        tap: name of a tap there; None is QEMU's own user network.
+        mac: of the guest's NIC; None leaves it to QEMU.
         neighbours: (address, MAC) of those whom the guest need not ask for.
     """
 
-    netns: str
-    tap: str
-    mac: str
     address: str
+    netns: str | None = None
+    tap: str | None = None
+    mac: str | None = None
     neighbours: tuple[tuple[str, str], ...] = ()
+
+    def devices(self) -> tuple[str, ...]:
+        """QEMU's options for it."""
+        backend = f"tap,id=net,ifname={self.tap},script=no,downscript=no,vhost=off"
+        nic = "virtio-net-pci,netdev=net,romfile=" + (f",mac={self.mac}" if self.mac else "")
+        return ("-netdev", backend if self.tap else "user,id=net", "-device", nic)
 
 
 def command_line(
     hardware: Hardware,
-    kernel: Kernel,
-    image: Image,
+    kernel: PurePath,
+    image: PurePath,
     *,
-    console: Path,
+    console: PurePath,
     words: Sequence[str] = (),
     devices: Sequence[str] = (),
 ) -> tuple[str, ...]:
@@ -104,8 +110,8 @@ def command_line(
         "-cpu", "max",
         "-smp", str(hardware.vcpus),
         "-m", f"{hardware.memory_bytes >> 20}M",
-        "-kernel", str(kernel.vmlinuz),
-        "-initrd", str(image.path),
+        "-kernel", str(kernel),
+        "-initrd", str(image),
         "-append", " ".join((*_KERNEL_WORDS, *words)),
         "-chardev", f"file,id=console,path={_escaped(console)}",
         "-serial", "chardev:console",
@@ -117,12 +123,12 @@ class Machine(Stepwise):
     """A running QEMU. Entering boots the guest until its agent answers; leaving ends it.
 
     Args:
+        host: that it runs on.
         hardware: what it is made of.
         kernel: what it boots.
         image: its RAM file system.
         network: how it is attached.
-        name: of the process, and of its log files in `logs`.
-        logs: a directory for the console and QEMU's own output.
+        name: of the process, and of its log files.
         tools: an archive that the guest finds as its second disk, or None. The first disk is one of
             QEMU's that takes no time, to tell what a virtio request costs.
         disk: a block device of the host that the guest finds as its last disk, or None.
@@ -133,33 +139,33 @@ class Machine(Stepwise):
 
     def __init__(
         self,
+        host: Host,
         hardware: Hardware,
         kernel: Kernel,
         image: Image,
         network: Network,
         *,
         name: str,
-        logs: Path,
-        tools: Image | None = None,
+        tools: PurePath | None = None,
         disk: Path | None = None,
         vmm_cpus: Sequence[int] = (),
         vcpu_cpus: Sequence[int] = (),
         boot_timeout_s: float = 60.0,
     ) -> None:
+        self.host = host
         self.hardware = hardware
         self.name = name
         self.vcpu_threads: frozenset[int] = frozenset()
         self.machine_type = hardware.machine
         self._boot = (kernel, image, network, tools)
         self._disk = disk
-        self._logs = logs
-        self._cpus = (frozenset(vmm_cpus), frozenset(vcpu_cpus))
+        self._cpus = (tuple(vmm_cpus), tuple(vcpu_cpus))
         self._boot_timeout_s = boot_timeout_s
 
     @property
-    def console(self) -> Path:
-        """The file that holds what the guest wrote to its serial console."""
-        return self._logs / f"{self.name}.console"
+    def console(self) -> PurePath:
+        """The file there that holds what the guest wrote to its serial console."""
+        return self.host.logs / f"{self.name}.console"
 
     @property
     def pid(self) -> int:
@@ -173,16 +179,14 @@ class Machine(Stepwise):
             TrialError: it did not start, or the guest did not come up; the message holds the
                 console's last lines.
         """
-        self._logs.mkdir(parents=True, exist_ok=True)
+        self.host.write(self.console, "")
         qmp = stack.enter_context(Monitor("QEMU's monitor", greets=True))
         channel = stack.enter_context(Monitor("the guest agent", greets=False))
         self._qmp = qmp
         self.agent = Agent(channel)
         command = Command(self._command_line(qmp, channel), netns=self._boot[2].netns)
-        descriptors = (qmp.far.fileno(), channel.far.fileno())
-        self._qemu = stack.enter_context(
-            process.start(command, log_dir=self._logs, name=self.name, pass_fds=descriptors)
-        )
+        passed = (qmp.far.fileno(), channel.far.fileno())
+        self._qemu = stack.enter_context(self.host.start(command, name=self.name, pass_fds=passed))
         stack.callback(self._quit)
         with self.explained("while it was started"):
             qmp.connect(_MONITOR_TIMEOUT_S)
@@ -195,6 +199,12 @@ class Machine(Stepwise):
         with self.explained("while it booted"):
             self.agent.wait(self._boot_timeout_s)
 
+    def tell(self, line: str) -> str:
+        """Give a command of QEMU's monitor for humans; return what it says."""
+        return str(
+            self._qmp.ask("human-monitor-command", _MONITOR_TIMEOUT_S, command_line=line)
+        ).strip()
+
     @contextmanager
     def explained(self, phase: str) -> Iterator[None]:
         """Add to an error what is known of the guest: whether QEMU runs, its last words.
@@ -206,13 +216,13 @@ class Machine(Stepwise):
         except MonitorError as error:
             state = "QEMU still runs" if self._lives_on() else "QEMU has ended"
             told = [f"{self.name} failed {phase}: {error.what} ({state})"]
-            if console := " | ".join(consoles.causes_and_tail(consoles.read_end(self.console))):
+            if console := " | ".join(consoles.causes_and_tail(self.host.read(self.console))):
                 told.append(f"the guest's console ends: {console}")
             if stderr := " | ".join(consoles.lines(self._qemu.stderr())[-consoles.TAIL_LINES :]):
                 told.append(f"QEMU said: {stderr}")
             raise TrialError("; ".join(told), error.remedy) from error
         except TrialError as error:
-            if causes := consoles.causes(consoles.read_end(self.console)):
+            if causes := consoles.causes(self.host.read(self.console)):
                 what = f"{error.what}; the guest's console says: {' | '.join(causes)}"
                 raise TrialError(what, error.remedy) from error
             raise
@@ -227,18 +237,17 @@ class Machine(Stepwise):
         devices = [
             "-name", f"{self.name},debug-threads=on",
             "-S",  # until its threads are in their places
-            "-chardev", f"socket,id=qmp,fd={qmp.far.fileno()}",
+            "-chardev", self.host.line(qmp.far, "qmp"),
             "-mon", "chardev=qmp,mode=control",
-            "-netdev", f"tap,id=net,ifname={network.tap},script=no,downscript=no,vhost=off",
-            "-device", f"virtio-net-pci,netdev=net,mac={network.mac},romfile=",
+            *network.devices(),
             "-device", "virtio-serial-pci",
-            "-chardev", f"socket,id=agent,fd={channel.far.fileno()}",
+            "-chardev", self.host.line(channel.far, "agent"),
             "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
             "-blockdev", "null-co,node-name=null,size=1073741824,read-zeroes=off",
             "-device", "virtio-blk-pci,drive=null",
         ]  # fmt: skip
         if tools is not None:
-            file = {"driver": "file", "filename": str(tools.path)}
+            file = {"driver": "file", "filename": str(tools)}
             disk = {"driver": "raw", "node-name": "tools", "read-only": True, "file": file}
             devices += ["-blockdev", json.dumps(disk), "-device", "virtio-blk-pci,drive=tools"]
         if self._disk is not None:
@@ -251,8 +260,8 @@ class Machine(Stepwise):
             devices += ["-blockdev", json.dumps(below), "-device", "virtio-blk-pci,drive=scratch"]
         return command_line(
             self.hardware,
-            kernel,
-            image,
+            self.host.bring(kernel.vmlinuz),
+            self.host.bring(image.path),
             console=self.console,
             words=(f"tare.address={network.address}", *neighbours),
             devices=devices,
@@ -263,32 +272,31 @@ class Machine(Stepwise):
         answer = self._qmp.ask("query-cpus-fast", _MONITOR_TIMEOUT_S)
         self.vcpu_threads = frozenset(int(cpu["thread-id"]) for cpu in answer)
         vmm, vcpus = self._cpus
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
-            tid = int(task.name)
-            cpus = vcpus if tid in self.vcpu_threads else vmm
-            if cpus:
-                with suppress(ProcessLookupError):  # a worker that has just ended
-                    os.sched_setaffinity(tid, cpus)
+        for thread in self.host.account(self.pid, "vmm").threads:
+            if cpus := vcpus if thread.tid in self.vcpu_threads else vmm:
+                self.host.bind(thread.tid, cpus)
 
     def _quit(self) -> None:
         with suppress(TrialError):
             self._qmp.ask("quit", _QUIT_TIMEOUT_S)
 
 
-def version(program: str = PROGRAM) -> str:
+def version(program: str = PROGRAM, host: Host | None = None) -> str:
     """Return QEMU's version, such as "7.2.22".
 
     Args:
         program: its name on PATH, or its path.
+        host: where it is; None is here.
 
     Raises:
-        ProcessError: it is not there.
+        TrialError: it is not there.
     """
-    said = process.run(Command((program, "--version")), 10).stdout
+    asked = Command((program, "--version"))
+    said = host.run(asked, 20) if host else process.run(asked, 10).stdout
     match = re.search(r"version (\S+)", said)
     return match[1] if match else said.strip()
 
 
-def _escaped(path: Path) -> str:
+def _escaped(path: PurePath) -> str:
     """Return a path as a value in one of QEMU's option lists, where a comma ends the value."""
     return str(path).replace(",", ",,")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tare import environments, packages, process
 from tare.command import Command
-from tare.environments.on_host import OnHostServer, beside
+from tare.environments.on_host import beside
 from tare.errors import TrialError
 from tare.packages import PROGRAMS
 from tare.stats.fairness import jain_index
@@ -309,8 +309,6 @@ def _send(
 
 def _layer_ns(server: ServerProcess) -> int:
     """Processor time of the layer below a program, where it has threads of its own on the host."""
-    if isinstance(server, OnHostServer):
-        return 0
     threads = server.account().threads
     return sum(thread.cpu_ns for thread in threads if thread.role in ("vcpu", "vmm"))
 

@@ -17,6 +17,7 @@ from tare.guests import console as consoles
 from tare.guests.agent import pauses
 from tare.guests.machine import Accelerator
 from tare.guests.monitor import Event, Monitor
+from tare.host import end_of
 from tare.stepwise import Stepwise
 from tare.workloads.migration import usage
 from tare.workloads.migration.hypervisor import Hypervisor
@@ -153,7 +154,7 @@ class Guest(Stepwise):
             TrialError: it did not in time, or it says that it failed.
         """
         deadline = time.monotonic() + timeout_s
-        while _READY not in (said := consoles.read_end(self.console)):
+        while _READY not in (said := end_of(self.console)):
             if _FAILED in said or time.monotonic() > deadline or not self._qemu.alive():
                 shown = " | ".join(consoles.causes_and_tail(said))
                 what = f"the guest {self.name} did not come up within {timeout_s:g} s"

@@ -35,6 +35,7 @@ from tare.environments.native import InsideWithMore, Native
 from tare.errors import TareError, TrialError, UnavailableError
 from tare.guests import Image, Kernel, machine, probe
 from tare.guests.debian import Debian
+from tare.host import ThisHost
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
 from tare.wire import Wire
 from tare.workloads.migration import rows, tiny
@@ -369,7 +370,7 @@ def _prepare(guest: Guest) -> None:
 def _blueprint(plot: Mapping[str, str], site: Site, debian: Debian | None) -> Blueprint:
     kernel = Kernel.fetch(site.cache)
     lab = Image.build(kernel, site.programs, site.cache)
-    accelerator = probe.accelerator(kernel, lab, site.cache).accelerator
+    accelerator = probe.accelerator(ThisHost(site), kernel, lab, site.cache).accelerator
     qemu = choose(accelerator, site.programs)
     memory = units.size(plot["memory"])
     if debian is not None:

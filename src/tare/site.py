@@ -1,0 +1,27 @@
+"""What a plot is given to live in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tare.hosts import Hosts
+from tare.leftovers import Registry
+from tare.placement import Placement
+
+__all__ = ["Site"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """What an environment is given to live in."""
+
+    hosts: Hosts
+    programs: Path
+    """The build directory: holds echo/echo-udp, probe/probe, ..."""
+    scratch: Path
+    """A directory of this run alone, for sockets, bundles and logs; removed at the end."""
+    cache: Path
+    """Kept between runs: guest images by the hash of what they are made from."""
+    leftovers: Registry
+    placement: Placement = field(default_factory=Placement)
