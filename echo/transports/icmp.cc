@@ -4,6 +4,7 @@
 #include <linux/icmp.h>
 #include <netinet/ip.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "byte_client.h"
 #include "clock.h"
 #include "socket.h"
 #include "transport.h"
@@ -85,12 +87,12 @@ class IcmpServer final : public Server {
   const KernelCounts before_ = ReadKernelCounts();
 };
 
-class IcmpClient final : public Client {
+class IcmpClient final : public ByteClient {
  public:
   IcmpClient(const Endpoint& endpoint, uint32_t requester)
-      : receiver_(endpoint.receive_slice_ns),
+      : ByteClient(endpoint, kIcmpHeaderBytes),
+        receiver_(endpoint.receive_slice_ns),
         id_(static_cast<uint16_t>(requester ^ requester >> 16)),
-        request_(kIcmpHeaderBytes + kHeaderBytes + endpoint.payload_bytes),
         reply_(kMaxIpPacket) {
     const SocketAddress peer = Resolve(endpoint.peers.front(), 0);
     if (peer.family() != AF_INET) throw std::runtime_error("echo-icmp speaks IPv4 only");
@@ -112,17 +114,21 @@ class IcmpClient final : public Client {
     }
   }
 
-  void Attach(ReplySink& sink) override { sink_ = &sink; }
-
-  std::span<std::byte> Payload() override {
-    return std::span(request_).subspan(kIcmpHeaderBytes + kHeaderBytes);
+  bool Wait(int64_t timeout_ns) override {
+    const ssize_t length = receiver_.Receive(socket_.get(), reply_, timeout_ns);
+    if (length < 0) return false;
+    const int64_t received_ns = Now();
+    std::span<const std::byte> packet = std::span(reply_).first(static_cast<std::size_t>(length));
+    // A raw socket shows the IP header too; its length is in its first byte, in words.
+    const std::size_t skip =
+        kIcmpHeaderBytes +
+        (raw_ && !packet.empty() ? (std::to_integer<std::size_t>(packet[0]) & 0xf) * 4 : 0);
+    Deliver(packet.subspan(std::min(skip, packet.size())), received_ns);
+    return true;
   }
 
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
-    const std::span<std::byte> request(request_);
-    EncodeHeader(
-        {.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
-        static_cast<uint32_t>(Payload().size()), request.subspan<kIcmpHeaderBytes, kHeaderBytes>());
+ private:
+  bool Transmit(std::span<std::byte> request, uint32_t sequence) override {
     EchoHeader header = {.type = ICMP_ECHO,
                          .code = 0,
                          .checksum = 0,
@@ -134,25 +140,6 @@ class IcmpClient final : public Client {
     return send(socket_.get(), request.data(), request.size(), 0) >= 0;
   }
 
-  bool Wait(int64_t timeout_ns) override {
-    const ssize_t length = receiver_.Receive(socket_.get(), reply_, timeout_ns);
-    if (length < 0) return false;
-    const int64_t received_ns = Now();
-    std::span<const std::byte> packet = std::span(reply_).first(static_cast<std::size_t>(length));
-    // A raw socket shows the IP header too; its length is in its first byte, in words.
-    const std::size_t skip =
-        kIcmpHeaderBytes +
-        (raw_ && !packet.empty() ? (std::to_integer<std::size_t>(packet[0]) & 0xf) * 4 : 0);
-    const auto reply = packet.size() < skip ? std::nullopt : DecodeMessage(packet.subspan(skip));
-    if (reply) {
-      sink_->OnReply(*reply, received_ns);
-    } else {
-      sink_->OnMalformed();
-    }
-    return true;
-  }
-
- private:
   // Every raw socket gets a copy of every ICMP packet; the kernel drops those that are not
   // echo replies with our id before they wake us.
   void AcceptOnlyOwnReplies() {
@@ -175,9 +162,7 @@ class IcmpClient final : public Client {
   bool raw_ = false;
   Receiver receiver_;
   const uint16_t id_;
-  std::vector<std::byte> request_;
   std::vector<std::byte> reply_;
-  ReplySink* sink_ = nullptr;
 };
 
 }  // namespace

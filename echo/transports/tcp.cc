@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "assembler.h"
+#include "byte_client.h"
 #include "clock.h"
 #include "socket.h"
 #include "transport.h"
@@ -90,27 +91,14 @@ class TcpServer final : public Server {
   const int64_t work_ns_;
 };
 
-class TcpClient final : public Client {
+class TcpClient final : public ByteClient {
  public:
   explicit TcpClient(const Endpoint& endpoint)
-      : receiver_(endpoint.receive_slice_ns),
+      : ByteClient(endpoint),
+        receiver_(endpoint.receive_slice_ns),
         bind_(endpoint.bind),
         peer_(Resolve(endpoint.peers.front(), endpoint.port)),
-        request_(kHeaderBytes + endpoint.payload_bytes),
-        assembler_(request_.size()) {}
-
-  void Attach(ReplySink& sink) override { sink_ = &sink; }
-
-  std::span<std::byte> Payload() override { return std::span(request_).subspan(kHeaderBytes); }
-
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
-    if (!connection_ && !Connect()) return false;
-    EncodeHeader(
-        {.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
-        static_cast<uint32_t>(request_.size() - kHeaderBytes),
-        std::span(request_).first<kHeaderBytes>());
-    return SendAll(connection_.get(), request_);
-  }
+        assembler_(message_bytes()) {}
 
   bool Wait(int64_t timeout_ns) override {
     if (!connection_) {  // the server is not there yet; the next request tries again
@@ -126,16 +114,20 @@ class TcpClient final : public Client {
         assembler_.Add(static_cast<std::size_t>(length), static_cast<uint32_t>(Payload().size()),
                        [&](std::span<const std::byte> bytes) {
                          whole = true;
-                         sink_->OnReply(*DecodeMessage(bytes), received_ns);
+                         Deliver(bytes, received_ns);
                        });
     if (!readable) {
-      sink_->OnMalformed();
+      sink().OnMalformed();
       throw ConnectionLost("the stream of replies cannot be read on");
     }
     return whole;
   }
 
  private:
+  bool Transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
+    return (connection_ || Connect()) && SendAll(connection_.get(), request);
+  }
+
   bool Connect() {
     Fd fd = OpenSocket(peer_.family(), SOCK_STREAM, 0);
     SendAtOnce(fd.get());
@@ -152,9 +144,7 @@ class TcpClient final : public Client {
   const std::string bind_;
   const SocketAddress peer_;
   Fd connection_;
-  std::vector<std::byte> request_;
   Assembler assembler_;
-  ReplySink* sink_ = nullptr;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "byte_client.h"
 #include "clock.h"
 #include "transport.h"
 
@@ -92,13 +93,13 @@ class ZmqServer final : public Server {
   const int64_t work_ns_;
 };
 
-class ZmqClient final : public Client {
+class ZmqClient final : public ByteClient {
  public:
   explicit ZmqClient(const Endpoint& endpoint)
-      : socket_(ZMQ_DEALER, endpoint.receive_slice_ns),
+      : ByteClient(endpoint),
+        socket_(ZMQ_DEALER, endpoint.receive_slice_ns),
         slice_ns_(endpoint.receive_slice_ns),
-        request_(kHeaderBytes + endpoint.payload_bytes),
-        reply_(request_.size() + 1) {
+        reply_(message_bytes() + 1) {
     const std::string source = endpoint.bind.empty() ? "" : endpoint.bind + ":0;";
     const std::string address =
         "tcp://" + source + endpoint.peers.front() + ":" + std::to_string(endpoint.port);
@@ -106,18 +107,6 @@ class ZmqClient final : public Client {
     std::size_t length = sizeof readable_.fd;
     zmq_getsockopt(socket_.get(), ZMQ_FD, &readable_.fd, &length);
     readable_.events = POLLIN;
-  }
-
-  void Attach(ReplySink& sink) override { sink_ = &sink; }
-
-  std::span<std::byte> Payload() override { return std::span(request_).subspan(kHeaderBytes); }
-
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
-    EncodeHeader(
-        {.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
-        static_cast<uint32_t>(request_.size() - kHeaderBytes),
-        std::span(request_).first<kHeaderBytes>());
-    return zmq_send(socket_.get(), request_.data(), request_.size(), ZMQ_DONTWAIT) >= 0;
   }
 
   bool Wait(int64_t timeout_ns) override {
@@ -132,6 +121,10 @@ class ZmqClient final : public Client {
   }
 
  private:
+  bool Transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
+    return zmq_send(socket_.get(), request.data(), request.size(), ZMQ_DONTWAIT) >= 0;
+  }
+
   bool Receive(int flags) {
     // What is longer than the buffer is cut off; the one byte of excess tells.
     const int length = zmq_recv(socket_.get(), reply_.data(), reply_.size(), flags);
@@ -141,21 +134,14 @@ class ZmqClient final : public Client {
     }
     const int64_t received_ns = Now();
     const auto whole = std::min(static_cast<std::size_t>(length), reply_.size());
-    const auto reply = DecodeMessage(std::span(reply_).first(whole));
-    if (reply) {
-      sink_->OnReply(*reply, received_ns);
-    } else {
-      sink_->OnMalformed();
-    }
+    Deliver(std::span(reply_).first(whole), received_ns);
     return true;
   }
 
   Socket socket_;
   const int64_t slice_ns_;
-  std::vector<std::byte> request_;
   std::vector<std::byte> reply_;
   pollfd readable_ = {};
-  ReplySink* sink_ = nullptr;
 };
 
 }  // namespace

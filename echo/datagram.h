@@ -1,0 +1,92 @@
+// Server and client of a transport of datagrams over IP, one a message: what differs is the
+// socket's protocol. A transport of that kind is one file that names it, as transports/udp.cc does.
+#pragma once
+
+#include <cerrno>
+#include <vector>
+
+#include "byte_client.h"
+#include "clock.h"
+#include "socket.h"
+#include "transport.h"
+
+namespace tare::echo {
+
+inline constexpr uint32_t kMaxDatagram = 65507;
+
+class DatagramServer final : public Server {
+ public:
+  /// `protocol` is the socket's, 0 for UDP.
+  explicit DatagramServer(const Endpoint& endpoint, int protocol = 0)
+      : socket_(OpenSocket(Resolve(endpoint.bind, 0).family(), SOCK_DGRAM, protocol)),
+        work_ns_(endpoint.work_ns),
+        slice_ns_(endpoint.receive_slice_ns) {
+    Bind(socket_.get(), endpoint.bind, endpoint.port);
+  }
+
+  void Serve(const std::atomic<bool>& stop) override {
+    std::vector<std::byte> buffer(kMaxDatagram);
+    Ticker ticker;
+    ticker.Start(slice_ns_);
+    while (!stop.load(std::memory_order_relaxed)) {
+      SocketAddress from;
+      from.length = sizeof from.storage;
+      const ssize_t length = recvfrom(socket_.get(), buffer.data(), buffer.size(), 0,
+                                      reinterpret_cast<sockaddr*>(&from.storage), &from.length);
+      if (length < 0) {
+        if (errno == EINTR || errno == ECONNREFUSED) continue;
+        ThrowErrno("cannot receive requests");
+      }
+      ++counters.requests;
+      const std::span<const std::byte> datagram(buffer.data(), static_cast<std::size_t>(length));
+      if (!DecodeMessage(datagram)) {
+        ++counters.bad;
+        continue;
+      }
+      SpinFor(work_ns_);
+      if (sendto(socket_.get(), datagram.data(), datagram.size(), 0, from.get(), from.length) >=
+          0) {
+        ++counters.replies;
+      }
+    }
+  }
+
+ private:
+  const Fd socket_;
+  const int64_t work_ns_;
+  const int64_t slice_ns_;
+};
+
+/// With a connected socket.
+class DatagramClient final : public ByteClient {
+ public:
+  /// `protocol` as the server's.
+  explicit DatagramClient(const Endpoint& endpoint, int protocol = 0)
+      : ByteClient(endpoint), receiver_(endpoint.receive_slice_ns), reply_(kMaxDatagram) {
+    const SocketAddress peer = Resolve(endpoint.peers.front(), endpoint.port);
+    socket_ = OpenSocket(peer.family(), SOCK_DGRAM, protocol);
+    if (!endpoint.bind.empty()) Bind(socket_.get(), endpoint.bind, 0);
+    if (connect(socket_.get(), peer.get(), peer.length) != 0) {
+      ThrowErrno("cannot reach " + endpoint.peers.front());
+    }
+  }
+
+  bool Wait(int64_t timeout_ns) override {
+    const ssize_t length = receiver_.Receive(socket_.get(), reply_, timeout_ns);
+    if (length < 0) return false;
+    const int64_t received_ns = Now();
+    Deliver(std::span(reply_).first(static_cast<std::size_t>(length)), received_ns);
+    return true;
+  }
+
+ private:
+  bool Transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
+    return send(socket_.get(), request.data(), request.size(), 0) >= 0;
+  }
+
+  Fd socket_;
+  Receiver receiver_;
+  std::vector<std::byte> reply_;
+};
+
+}  // namespace tare::echo
