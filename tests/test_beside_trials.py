@@ -81,14 +81,14 @@ def odd(found, p):
     block, session = next(iter(first.sessions.items()))
     drift = SessionDrift(100.0, 110.0, p, flagged=True)
     summary = replace(session.summary, drift=drift)
-    calm = BlockTrend(0.0, 0.0, 1.0, flagged=False, n=8)
+    calm = BlockTrend(0.0, 1.0, flagged=False, n=8)
     return over_the_run(
         [
             replace(
                 first,
                 sessions={**first.sessions, block: replace(session, summary=summary)},
                 drifting=(block,),
-                trend=BlockTrend(1.0, 0.9, p, flagged=True, n=8),
+                trend=BlockTrend(1.0, p, flagged=True, n=8),
             ),
             *(replace(view, trend=calm) for view in others),
         ]

@@ -192,7 +192,6 @@ def test_paper_ds_savings_stand_beside_ours():
         ratio=halved,
         judgement=None,
         others=dict.fromkeys(("time", "wire", "cpu"), halved),
-        instrument_floor_ns=None,
     )
     found = {row.figure.id: row for row in beside_paper_d([question], [])}
     assert set(found) == {"time-httperf", "network-httperf", "cpu-httperf"}

@@ -38,7 +38,6 @@ def say(verdict, factor, numerator=GUEST, statistic=TIME):
         ratio=paired_ratio(a, B),
         judgement=Judgement(verdict, "because", 0.01) if verdict else None,
         others={},
-        instrument_floor_ns=None,
     )
     said = str(wording.sentence(question, NAMES, 0.03, statistic))
     return said.replace("\N{NO-BREAK SPACE}", " ")
@@ -94,7 +93,6 @@ def test_without_a_block_there_is_no_number():
         ratio=paired_ratio([], []),
         judgement=Judgement(Verdict.NOT_MEASURED, "0 complete blocks give no interval", 1.0),
         others={},
-        instrument_floor_ns=None,
     )
     assert "no block has both measured" in str(wording.sentence(question, NAMES, 0.03, TIME))
 
@@ -129,7 +127,6 @@ def test_where_transports_are_compared_each_is_named_once():
         ratio=paired_ratio([2.0 * value for value in B], B),
         judgement=Judgement(Verdict.SLOWER, "because", 0.01),
         others={},
-        instrument_floor_ns=None,
     )
     said = str(wording.sentence(question, names, 0.03, TIME))
     assert said.startswith("A response through Cyclone DDS takes 2")

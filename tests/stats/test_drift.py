@@ -59,7 +59,7 @@ def test_a_trend_over_blocks_is_found_with_its_slope():
     values = 100 * 1.02 ** np.arange(12.0)
     found = block_trend(values)
     assert found.flagged
-    assert (found.percent_per_block, found.tau) == (pytest.approx(2.0), pytest.approx(1.0))
+    assert found.percent_per_block == pytest.approx(2.0)
 
 
 def test_an_absent_block_keeps_its_place_in_the_order():

@@ -175,10 +175,10 @@ def test_the_interval_carries_both_uncertainties():
     cost = costs_of([operation(cost=(90.0, 110.0, 100.0))], [500.0] * 3)
     count = costs_of([operation(count=(1.5, 2.5, 2.0))], [500.0] * 3)
     response = costs_of([operation()], [400.0, 600.0, 500.0])
-    for wider in (cost, count, response):
-        assert wider.together.share.half_width > 2 * sure.together.share.half_width
-    share = sure.together.share
-    assert share.low < share.estimate < share.high
+    sure, *wider = (found.together.share for found in (sure, cost, count, response))
+    for share in wider:
+        assert share.high - share.low > 2 * (sure.high - sure.low)
+    assert sure.low < sure.estimate < sure.high
 
 
 def test_one_uncertain_cost_has_students_interval():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import linear_regression
 
 import numpy as np
 
@@ -95,8 +96,5 @@ def _exponent(levels: list[float], costs: list[float | None]) -> float | None:
     """Least squares on both logarithms; None where a trial of the block is absent."""
     if any(cost is None for cost in costs):
         return None
-    x = [math.log(level) for level in levels]
-    y = [math.log(cost) for cost in costs if cost is not None]
-    centre_x, centre_y = sum(x) / len(x), sum(y) / len(y)
-    spread = sum((a - centre_x) ** 2 for a in x)
-    return sum((a - centre_x) * (b - centre_y) for a, b in zip(x, y, strict=True)) / spread
+    known = [math.log(cost) for cost in costs if cost is not None]
+    return linear_regression([math.log(level) for level in levels], known).slope

@@ -35,9 +35,6 @@ class Question:
     """None where the comparison is outside of the family: its interval is descriptive."""
     others: Mapping[str, Ratio]
     """Statistic -> ratio, descriptive."""
-    instrument_floor_ns: float | None
-    """Smallest difference that the calibrated instrument can tell at the coarser of both ends;
-    None where neither was calibrated."""
     blocks_more: int | None = None
     """Blocks that would probably end an inconclusive verdict, if estimate and spread stay as they
     are; None where there is nothing to end, or no number in reach would."""
@@ -87,7 +84,6 @@ def ask(
             ratio=ratios[comparison.id],
             judgement=judgements.get(comparison.id),
             others={name: _ratio(sessions, comparison, name, confidence) for name in descriptive},
-            instrument_floor_ns=floors[comparison.id],
             blocks_more=_blocks_more(
                 ratios[comparison.id], judgements.get(comparison.id), margin, len(plan.family)
             ),

@@ -55,10 +55,8 @@ class Session:
     quantiles: tuple[float | None, ...]
     """Response time at each share of `GRID`, an observed value; None where the replies, taken as
     independent, are fewer than `tare.stats.samples_needed`."""
-    lag_mean_ns: float
-    """Mean time by which requests left after their intended send; 0 in closed loop."""
     lag_max_ns: float
-    """The largest of it."""
+    """The longest time by which a request left after its intended send; 0 in closed loop."""
 
     @property
     def replies(self) -> int:
@@ -213,7 +211,7 @@ def _summarise(path: Path, _mtime_ns: int, _size: int, deadlines_ns: tuple[int, 
     # Time and size stand for the content, so that a trial measured again is read again.
     raw = _read(path)
     responses, lost = raw.in_time_order()
-    span, lag_sum, lag_max = raw.span_ns, raw.lag_sum_ns, raw.lag_max_ns
+    span, lag_max = raw.span_ns, raw.lag_max_ns
     requests = raw.intended.size
     del raw  # the largest session decides how much memory an analysis takes
     if span <= 0:
@@ -223,7 +221,6 @@ def _summarise(path: Path, _mtime_ns: int, _size: int, deadlines_ns: tuple[int, 
         lost=lost,
         late=tuple(int(np.count_nonzero(responses > deadline)) for deadline in deadlines_ns),
         quantiles=_quantiles(responses),
-        lag_mean_ns=lag_sum / requests,
         lag_max_ns=lag_max,
         summary=summarise(responses, span),
     )
@@ -236,7 +233,6 @@ class _Raw:
     intended: _Column
     response: _Column
     """Received minus intended; -1 where lost."""
-    lag_sum_ns: float
     lag_max_ns: float
     span_ns: int
     """From the first intended send to the last send or reply."""
@@ -267,7 +263,7 @@ def _read(path: Path) -> _Raw:
 
 def _gather(file: pq.ParquetFile, path: Path) -> _Raw:
     size = file.metadata.num_rows
-    raw = _Raw(np.empty(size, np.int64), np.empty(size, np.int64), 0.0, 0.0, 0)
+    raw = _Raw(np.empty(size, np.int64), np.empty(size, np.int64), 0.0, 0)
     filled, last = 0, 0
     for batch in file.iter_batches(_BATCH, columns=list(_COLUMNS)):
         if batch.column("intended_ns").null_count or batch.column("sent_ns").null_count:
@@ -281,7 +277,6 @@ def _gather(file: pq.ParquetFile, path: Path) -> _Raw:
             raise _unreadable(path, "its clock runs backwards")
         rows = slice(filled, filled + len(batch))
         raw.intended[rows], raw.response[rows] = intended, np.where(answered, response, _LOST)
-        raw.lag_sum_ns += float(lag.sum(dtype=np.float64))
         raw.lag_max_ns = max(raw.lag_max_ns, float(lag.max()))
         last = max(last, int((intended + np.maximum(lag, raw.response[rows])).max()))
         filled += len(batch)

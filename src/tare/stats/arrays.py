@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BlockValues", "FloatArray", "complete_blocks", "to_array"]
+__all__ = ["BlockValues", "FloatArray", "complete_blocks", "present", "to_array"]
 
 FloatArray = npt.NDArray[np.float64]
 BlockValues = Sequence[float | None] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
@@ -34,6 +34,19 @@ def to_array(values: BlockValues, name: str = "values") -> FloatArray:
             f"{name} is infinite in block {infinite[0]}; give None for an absent trial"
         )
     return array
+
+
+def present(values: BlockValues) -> FloatArray:
+    """The values of the sessions that have one, which has to be positive.
+
+    Raises:
+        ValueError: a value that is infinite, zero or negative.
+    """
+    array = to_array(values)
+    found = array[~np.isnan(array)]
+    if found.size and found.min() <= 0.0:
+        raise ValueError(f"a session's value is {found.min():g}; an absent one is None, not 0")
+    return found
 
 
 def complete_blocks(**columns: BlockValues) -> tuple[dict[str, FloatArray], int]:

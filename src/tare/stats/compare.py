@@ -66,13 +66,6 @@ def _logs(values: FloatArray, name: str) -> FloatArray:
     return np.log(values)
 
 
-def _exponential(of: Interval) -> Interval:
-    def exp(value: float | None) -> float | None:
-        return None if value is None else math.exp(value)
-
-    return Interval(exp(of.estimate), exp(of.low), exp(of.high), of.confidence, of.method, of.n)
-
-
 def paired_ratio(
     a: BlockValues,
     b: BlockValues,
@@ -102,10 +95,10 @@ def paired_ratio(
     log_a, log_b = _logs(kept_a, "a"), _logs(kept_b, "b")
     log_ratio = log_a - log_b
     return Ratio(
-        ratio=_exponential(mean_interval(log_ratio, confidence, method)),
+        ratio=mean_interval(log_ratio, confidence, method).exponential,
         difference=mean_interval(kept_a - kept_b, confidence, method),
-        a=_exponential(mean_interval(log_a, confidence, Method.T)),
-        b=_exponential(mean_interval(log_b, confidence, Method.T)),
+        a=mean_interval(log_a, confidence, Method.T).exponential,
+        b=mean_interval(log_b, confidence, Method.T).exponential,
         p=signflip.p_value(log_ratio),
         sd_log=float(log_ratio.std(ddof=1)) if log_ratio.size > 1 else None,
         n_used=int(log_ratio.size),

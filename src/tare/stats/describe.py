@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
-from tare.stats.arrays import BlockValues, to_array
+from tare.stats.arrays import BlockValues, present
 from tare.stats.drift import SessionDrift, session_drift
 from tare.stats.effective import effective_samples
-from tare.stats.interval import check_confidence
+from tare.stats.interval import Method, mean_interval
 from tare.stats.quantiles import Percentile, percentiles
 
 __all__ = ["PERCENTS", "Estimate", "Summary", "across", "summarise"]
@@ -32,14 +30,12 @@ class Summary:
     """Shortest response time in ns, as are all below; None without samples."""
     mean_ns: float | None
     """Arithmetic mean. Means of layers add; medians do not."""
-    sd_ns: float | None
-    """Standard deviation (n - 1); None below two samples."""
     max_ns: float | None
     """Longest response time."""
     jitter_ns: float | None
     """Mean absolute difference between the response times of successive replies (the quantity that
-    RFC 3550, section 6.4.1, smooths); None below two samples. Unlike `sd_ns` it does not count slow
-    drift and is not ruled by a few outliers."""
+    RFC 3550, section 6.4.1, smooths); None below two samples. Unlike the standard deviation it does
+    not count slow drift and is not ruled by a few outliers."""
     percentiles: tuple[Percentile, ...]
     """p50, p90, p99, p99.9 and p99.99 in ns, unresolved where the samples are too few."""
     throughput_per_s: float | None
@@ -58,11 +54,6 @@ class Summary:
                 return entry
         held = [entry.percent for entry in self.percentiles]
         raise KeyError(f"no p{percent:g} in this summary, only {held}")
-
-    @property
-    def p50_ns(self) -> float | None:
-        """The median in ns; None where unresolved."""
-        return self.percentile(50.0).value
 
 
 def summarise(
@@ -91,7 +82,7 @@ def summarise(
     n = int(samples.size)
     if n == 0:
         unresolved = percentiles(samples, PERCENTS, confidence)
-        return Summary(0, None, None, None, None, None, None, unresolved, None, None)
+        return Summary(0, None, None, None, None, None, unresolved, None, None)
     ordered = np.sort(samples)
     if ordered[0] < 0:
         raise ValueError(
@@ -107,7 +98,6 @@ def summarise(
         effective=effective_samples(samples),
         min_ns=float(ordered[0]),
         mean_ns=float(samples.mean(dtype=np.float64)),
-        sd_ns=float(samples.std(ddof=1, dtype=np.float64)) if n > 1 else None,
         max_ns=float(ordered[-1]),
         jitter_ns=_mean_absolute_step(samples) if n > 1 else None,
         percentiles=percentiles(samples, PERCENTS, confidence, ordered),
@@ -157,29 +147,9 @@ def across(session_values: BlockValues, confidence: float = 0.95) -> Estimate:
     Raises:
         ValueError: a value that is infinite, zero or negative.
     """
-    check_confidence(confidence)
-    array = to_array(session_values, "session_values")
-    values: Sequence[float] | npt.NDArray[np.float64] = array[~np.isnan(array)]
-    n, absent = len(values), int(np.isnan(array).sum())
-    if n == 0:
-        return Estimate(None, None, None, confidence, None, None, None, 0, absent)
-    if min(values) <= 0.0:
-        raise ValueError(f"a session's value is {min(values):g}; an absent one is None, not 0")
-    logs = np.log(values)
-    mean = float(logs.mean())
-    low = high = None
-    if n > 1:
-        error = float(logs.std(ddof=1)) / np.sqrt(n)
-        reach = float(stats.t.ppf((1.0 + confidence) / 2.0, n - 1)) * error
-        low, high = float(np.exp(mean - reach)), float(np.exp(mean + reach))
-    return Estimate(
-        value=float(np.exp(mean)),
-        low=low,
-        high=high,
-        confidence=confidence,
-        median=float(np.median(values)),
-        min=float(min(values)),
-        max=float(max(values)),
-        n=n,
-        absent=absent,
-    )
+    values = present(session_values)
+    n, absent = values.size, len(session_values) - values.size
+    over = mean_interval(np.log(values), confidence, Method.T).exponential
+    middle = (np.median(values), values.min(), values.max()) if n else (None, None, None)
+    median, least, most = (None if x is None else float(x) for x in middle)
+    return Estimate(over.estimate, over.low, over.high, confidence, median, least, most, n, absent)

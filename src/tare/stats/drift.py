@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from tare.stats.arrays import BlockValues, to_array
+from tare.stats.arrays import BlockValues, present, to_array
 from tare.stats.effective import long_run_variance
 
 __all__ = ["BlockTrend", "SessionDrift", "block_trend", "session_drift"]
@@ -83,11 +83,9 @@ class BlockTrend:
 
     percent_per_block: float | None
     """Theil-Sen slope of the logarithm, in percent a block; None below 5 blocks."""
-    tau: float | None
-    """Kendall's rank correlation with the block's order, -1 to 1; None below 5 blocks, or where
-    all values are equal."""
     p: float | None
-    """Two-sided p-value of "no monotone trend"; None where `tau` is."""
+    """Two-sided p-value of "no monotone trend"; None below 5 blocks, or where all values are
+    equal."""
     flagged: bool
     """True where p < 0.01. Pairing within blocks cancels a trend that all cells share."""
     n: int
@@ -104,18 +102,13 @@ def block_trend(values: BlockValues) -> BlockTrend:
     Raises:
         ValueError: a value that is infinite, zero or negative.
     """
-    array = to_array(values)
-    order = np.flatnonzero(~np.isnan(array))
-    present = array[order]
-    if present.size and present.min() <= 0.0:
-        raise ValueError(f"a session's value is {present.min():g}; an absent one is None, not 0")
-    n = int(present.size)
+    known = present(values)
+    order = np.flatnonzero(~np.isnan(to_array(values)))
+    n = int(known.size)
     if n < _FEWEST_BLOCKS:
-        return BlockTrend(None, None, None, False, n)
-    logs = np.log(present)
-    slope = float(stats.theilslopes(logs, order).slope)
-    if np.ptp(present) == 0.0:
-        return BlockTrend(0.0, None, None, False, n)
-    kendall = stats.kendalltau(order, present)
-    p = float(kendall.pvalue)
-    return BlockTrend(100.0 * math.expm1(slope), float(kendall.statistic), p, p < _ALPHA, n)
+        return BlockTrend(None, None, False, n)
+    slope = float(stats.theilslopes(np.log(known), order).slope)
+    if np.ptp(known) == 0.0:
+        return BlockTrend(0.0, None, False, n)
+    p = float(stats.kendalltau(order, known).pvalue)
+    return BlockTrend(100.0 * math.expm1(slope), p, p < _ALPHA, n)

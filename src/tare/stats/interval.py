@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,7 +13,7 @@ from scipy import stats
 from tare.stats import signflip
 from tare.stats.arrays import FloatArray
 
-__all__ = ["Interval", "Method", "check_confidence", "mean_interval"]
+__all__ = ["Interval", "Method", "check_confidence", "mean_interval", "sum_of_means"]
 
 _RESAMPLES = 1999
 _SEED = 19790101
@@ -53,11 +55,11 @@ class Interval:
         return self.low is not None and self.high is not None
 
     @property
-    def half_width(self) -> float | None:
-        """Half the distance between the ends, in the interval's unit."""
-        if self.low is None or self.high is None:
-            return None
-        return (self.high - self.low) / 2.0
+    def exponential(self) -> Interval:
+        """The interval of the geometric mean, where this one is of logarithms."""
+        ends = (self.estimate, self.low, self.high)
+        estimate, low, high = (None if end is None else math.exp(end) for end in ends)
+        return Interval(estimate, low, high, self.confidence, self.method, self.n)
 
     def within(self, low: float, high: float) -> bool:
         """Whether the whole interval lies in [low, high]; False where it is unresolved."""
@@ -70,6 +72,21 @@ class Interval:
         if self.low is None or self.high is None:
             return False
         return value < self.low or value > self.high
+
+
+def sum_of_means(terms: Sequence[FloatArray]) -> tuple[float, float]:
+    """Variance of a sum of means of independent values, and its degrees of freedom.
+
+    Variances add; the degrees of freedom are Welch and Satterthwaite's (Welch 1947, Biometrika
+    34:28); infinite where nothing varies.
+
+    Args:
+        terms: each of shape (values,), two or more.
+    """
+    variances = [float(term.var(ddof=1)) / term.size for term in terms]
+    total = sum(variances)
+    spread = sum(v**2 / (term.size - 1) for v, term in zip(variances, terms, strict=True))
+    return total, total**2 / spread if spread > 0.0 else math.inf
 
 
 def check_confidence(confidence: float) -> None:

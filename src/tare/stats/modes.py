@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tare.stats.arrays import BlockValues, FloatArray, to_array
+from tare.stats.arrays import BlockValues, FloatArray, present
 
 __all__ = ["Modes", "two_modes"]
 
@@ -55,11 +55,8 @@ def two_modes(session_values: BlockValues) -> Modes | None:
     Raises:
         ValueError: a value that is infinite, zero or negative.
     """
-    array = to_array(session_values, "session_values")
-    values = array[~np.isnan(array)]
+    values = present(session_values)
     n = int(values.size)
-    if n and values.min() <= 0.0:
-        raise ValueError(f"a session's value is {values.min():g}; an absent one is None, not 0")
     if n < _FEWEST_SESSIONS or np.ptp(values) == 0.0:
         return None
     logs = np.sort(np.log(values))[np.newaxis, :]

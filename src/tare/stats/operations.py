@@ -2,8 +2,7 @@
 
 Uncertainties are carried to first order (the delta method), session by session, since the cost and
 the count of a session hang together: a slow boot makes all of its costs dear at once. What is added
-up is independent. Variances add; degrees of freedom are Welch and Satterthwaite's (Welch 1947,
-Biometrika 34:28).
+up is independent.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from tare.stats.arrays import BlockValues, FloatArray, complete_blocks, to_array
-from tare.stats.interval import Interval, Method, check_confidence, mean_interval
+from tare.stats.interval import Interval, Method, check_confidence, mean_interval, sum_of_means
 from tare.stats.shares import Share, Shares
 
 __all__ = ["Cost", "Operation", "ProductChange", "costs_of", "product_change"]
@@ -271,9 +270,5 @@ def _share(estimate: float, relative: Sequence[FloatArray], confidence: float, n
 
 def _reach(terms: Sequence[FloatArray], confidence: float) -> float:
     """How far the interval of a sum of independent means reaches to each side."""
-    variances = [float(term.var(ddof=1)) / term.size for term in terms]
-    total = sum(variances)
-    spread = sum(v**2 / (term.size - 1) for v, term in zip(variances, terms, strict=True))
-    if spread == 0.0:
-        return 0.0
-    return float(stats.t.ppf((1.0 + confidence) / 2.0, total**2 / spread)) * math.sqrt(total)
+    variance, freedom = sum_of_means(terms)
+    return float(stats.t.ppf((1.0 + confidence) / 2.0, freedom)) * math.sqrt(variance)

@@ -38,8 +38,6 @@ class Percentile:
     """Least coverage of the interval, 0 to 1."""
     effective: float
     """Independent samples that the series is worth for this percentile."""
-    needed: int
-    """Effective samples that resolve this percentile."""
 
     @property
     def resolved(self) -> bool:
@@ -98,11 +96,11 @@ def _percentile(
 ) -> Percentile:
     n, needed = ordered.size, samples_needed(percent, confidence)
     if n < needed:
-        return Percentile(percent, None, None, None, confidence, float(n), needed)
+        return Percentile(percent, None, None, None, confidence, float(n))
     value = ordered[min(n, math.ceil(n * percent / 100.0 - 1e-9)) - 1]
     effective = effective_samples((samples <= value).astype(np.float32))
     if effective < needed:
-        return Percentile(percent, None, None, None, confidence, effective, needed)
+        return Percentile(percent, None, None, None, confidence, effective)
     low, high = _ranks(int(effective), percent / 100.0, confidence)
     # Ranks among the effective samples become ranks among all, rounded outwards.
     first = max(math.floor(low * n / effective), 1)
@@ -114,7 +112,6 @@ def _percentile(
         float(ordered[last - 1]),
         confidence,
         effective,
-        needed,
     )
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tare.stats.arrays import FloatArray
 from tare.stats.compare import Ratio
-from tare.stats.interval import Interval, Method, mean_interval
+from tare.stats.interval import Interval, Method, mean_interval, sum_of_means
 
 __all__ = ["unpaired_ratio", "would_be_found"]
 
@@ -39,10 +39,10 @@ def unpaired_ratio(
     logs = np.log(a), np.log(b)
     difference, p = _welch(*logs, confidence, cautious=cautious)
     return Ratio(
-        ratio=_exponential(difference),
+        ratio=difference.exponential,
         difference=_welch(a, b, confidence, cautious=cautious)[0],
-        a=_exponential(mean_interval(logs[0], confidence, Method.T)),
-        b=_exponential(mean_interval(logs[1], confidence, Method.T)),
+        a=mean_interval(logs[0], confidence, Method.T).exponential,
+        b=mean_interval(logs[1], confidence, Method.T).exponential,
         p=p,
         sd_log=None,
         n_used=min(a.size, b.size),
@@ -74,16 +74,12 @@ def _spread(a: FloatArray, b: FloatArray, *, cautious: bool) -> tuple[float, flo
     n = min(a.size, b.size)
     if n < 2:
         return None
-    variances = [float(side.var(ddof=1)) / side.size for side in (a, b)]
-    total = sum(variances)
-    if total == 0.0:
+    variance, freedom = sum_of_means((a, b))
+    if variance == 0.0:
         return None
-    freedom = total**2 / sum(
-        v**2 / (side.size - 1) for v, side in zip(variances, (a, b), strict=True)
-    )
     if cautious and a.size != b.size:
         freedom = min(freedom, n - 1.0)
-    return math.sqrt(total), freedom
+    return math.sqrt(variance), freedom
 
 
 def _welch(
@@ -99,12 +95,3 @@ def _welch(
     reach = float(stats.t.ppf((1.0 + confidence) / 2.0, freedom)) * error
     p = float(2.0 * stats.t.sf(abs(estimate) / error, freedom))
     return Interval(estimate, estimate - reach, estimate + reach, confidence, Method.T, n), p
-
-
-def _exponential(interval: Interval) -> Interval:
-    ends = (
-        None if end is None else math.exp(end)
-        for end in (interval.estimate, interval.low, interval.high)
-    )
-    estimate, low, high = ends
-    return Interval(estimate, low, high, interval.confidence, interval.method, interval.n)
