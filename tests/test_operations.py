@@ -60,7 +60,7 @@ def make(folder: Path, transport: str = "udp", user_ns: int = 400) -> Record:
 
 def operations(record: Record, environment: str):
     cell = next(c for c in record.plan.cells if c.levels["environment"] == environment)
-    return counted_in(cell, Sessions(record), record.causes())
+    return counted_in(cell, Sessions(record))
 
 
 def test_a_server_that_nobody_could_count_has_no_operations_and_that_is_said(tmp_path: Path):

@@ -15,12 +15,12 @@ from tare.analysis.beside import Beside, beside_paper_a
 from tare.analysis.beside_paper_b import beside_paper_b
 from tare.analysis.beside_paper_c import beside_paper_c
 from tare.analysis.beside_paper_d import beside_paper_d
-from tare.analysis.cells import RESPONSE_TIMES, CellView, over_the_run, view_cell
+from tare.analysis.cells import CellView, over_the_run, view_cell
 from tare.analysis.contrast import Contrast, contrasts
 from tare.analysis.difference import Difference, difference_between
 from tare.analysis.growth import Growth, growths
 from tare.analysis.operations import CellOperations, operations_of
-from tare.analysis.questions import DESCRIPTIVE, Question, above_below, ask
+from tare.analysis.questions import Question, ask
 from tare.analysis.questions import half_widths as _half_widths
 from tare.analysis.scaling import Scaling, scaling
 from tare.analysis.sessions import Session, Sessions, summarise_session
@@ -125,35 +125,15 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     fingerprint = record.fingerprint
     workload = plan.workload
     sessions = Sessions(record, experiment.deadlines_ns)
-    declared = workload.statistics[experiment.statistic]
-    answered = ask(
-        plan,
-        sessions,
-        experiment.statistic,
-        experiment.margin_share,
-        descriptive=DESCRIPTIVE if workload.response_times else tuple(workload.statistics),
-        above_below=above_below(declared),
-        timed=workload.response_times and declared.unit == "ns",
-        confidence=confidence,
-    )
+    answered = ask(sessions, confidence)
     pairs = tuple(q for q in answered if q.comparison.kind == "a/a")
     questions = tuple(q for q in answered if q.comparison.kind == "effect")
-    views = tuple(
-        view_cell(
-            cell,
-            sessions,
-            experiment.statistic,
-            experiment.deadlines_ns,
-            RESPONSE_TIMES if workload.response_times else tuple(workload.statistics),
-        )
-        for cell in plan.cells
-    )
-    by_contrast = contrasts(experiment, plan, sessions)
+    views = tuple(view_cell(cell, sessions) for cell in plan.cells)
+    by_contrast = contrasts(sessions)
     # Accounts are of a request: without requests there is nothing to share them out among.
     asked = [c for c in plan.cells if c.replica == 1] if workload.response_times else []
     threads = (threads_of(cell, sessions, confidence) for cell in asked)
-    counted = record.causes()
-    operations = (operations_of(cell, sessions, counted, confidence) for cell in asked)
+    operations = (operations_of(cell, sessions, confidence) for cell in asked)
     return Analysis(
         folder=record.folder,
         experiment=experiment,
@@ -173,14 +153,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         threads=tuple(found for found in threads if found is not None),
         operations=tuple(found for found in operations if found is not None),
         differences=tuple(
-            difference_between(
-                q.cell,
-                q.against,
-                sessions,
-                counted,
-                (experiment.statistic, declared),
-                countable=workload.response_times,
-            )
+            difference_between(q.cell, q.against, sessions)
             for q in questions
             if q.judgement is not None and q.judgement.verdict in _DIFFERENT
         ),

@@ -90,22 +90,11 @@ class CellView:
         return estimate
 
 
-def view_cell(
-    cell: Cell,
-    sessions: Sessions,
-    statistic: str,
-    deadlines_ns: Sequence[int] = (),
-    statistics: Sequence[str] = RESPONSE_TIMES,
-) -> CellView:
-    """Describe one cell.
-
-    Args:
-        cell: of the plan.
-        sessions: of the whole result, counted against the same deadlines.
-        statistic: what trend and modes are looked for in.
-        deadlines_ns: as the sessions were given.
-        statistics: what is estimated.
-    """
+def view_cell(cell: Cell, sessions: Sessions) -> CellView:
+    """Describe one cell of a result."""
+    experiment, workload = sessions.plan.experiment, sessions.plan.workload
+    statistic = experiment.statistic
+    statistics = RESPONSE_TIMES if workload.response_times else tuple(workload.statistics)
     trials = sessions.trials_of(cell.id)
     of_trials = {(t.block, t.repeat): sessions.session(t) for t in trials}
     found = {key: session for key, session in of_trials.items() if session is not None}
@@ -136,7 +125,7 @@ def view_cell(
                 late=[session.late[i] for session in members],
                 lost=[session.lost for session in members],
             )
-            for i, deadline in enumerate(deadlines_ns)
+            for i, deadline in enumerate(experiment.deadlines_ns)
             if members
         ),
         drifting=tuple(

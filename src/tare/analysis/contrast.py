@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from tare import transports
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
-from tare.experiment import Experiment
-from tare.plan import Plan
 from tare.stats.shares import Share, Shares, by_contrast
 
 __all__ = ["Contrast", "contrasts"]
@@ -25,15 +23,16 @@ class Contrast:
     """Of session means, in ns: floor, virtualisation, middleware, interaction."""
 
 
-def contrasts(experiment: Experiment, plan: Plan, sessions: Sessions) -> tuple[Contrast, ...]:
+def contrasts(sessions: Sessions) -> tuple[Contrast, ...]:
     """Split every cell that is neither in the baseline nor on the floor.
 
     A cell is left out where the plan lacks one of the other three, or has several that qualify.
     """
+    experiment = sessions.plan.experiment
     base, floor = experiment.baseline, experiment.floor
     if not floor or "environment" not in base:
         return ()  # what is not an environment does not virtualise
-    cells = [cell for cell in plan.cells if cell.replica == 1]
+    cells = [cell for cell in sessions.plan.cells if cell.replica == 1]
     found = []
     for cell in cells:
         if _has(cell, base) or _has(cell, floor):

@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 
 from tare import machine
-from tare.analysis.operations import counted_in, unit_costs
+from tare.analysis.operations import counted_in
 from tare.analysis.readings import READINGS
 from tare.analysis.sessions import Sessions
 from tare.analysis.threads import closes, lines_of
 from tare.cell import Cell
 from tare.errors import UsageError
-from tare.record import CauseSession, Record
+from tare.record import Record
 from tare.stats import Interval, Method, Ratio, mean_interval, paired_ratio
 from tare.stats.operations import Operation, product_change
 from tare.stats.shares import Change, Share, Shares, changes_of, fieller
-from tare.workloads import Statistic, rows
+from tare.workloads import rows
 
 __all__ = ["Difference", "OperationChange", "ReadingChange", "difference_between", "explain"]
 
@@ -134,8 +134,7 @@ def explain(record: Record, cell_id: str, against_id: str | None = None) -> Diff
     Raises:
         UsageError: there is no such cell, or nothing that it is compared with.
     """
-    plan, experiment = record.plan, record.experiment
-    workload = plan.workload
+    plan = record.plan
     cells = {cell.id: cell for cell in plan.cells}
     if against_id is None:
         compared = {c.cell: c.against for c in plan.comparisons}
@@ -150,51 +149,29 @@ def explain(record: Record, cell_id: str, against_id: str | None = None) -> Diff
                 f"{record.folder} has no cell {asked or cell_id!r}",
                 f"choose among {', '.join(sorted(cells))}",
             )
-    return difference_between(
-        cells[cell_id],
-        cells[str(against_id)],
-        Sessions(record, experiment.deadlines_ns),
-        record.causes(),
-        (experiment.statistic, workload.statistics[experiment.statistic]),
-        countable=workload.response_times,
-    )
+    sessions = Sessions(record, record.experiment.deadlines_ns)
+    return difference_between(cells[cell_id], cells[str(against_id)], sessions)
 
 
-def difference_between(
-    cell: Cell,
-    against: Cell,
-    sessions: Sessions,
-    counted: Sequence[CauseSession],
-    statistic: tuple[str, Statistic],
-    *,
-    countable: bool,
-) -> Difference:
-    """Explain the effect of one cell over another.
-
-    Args:
-        cell: the layer in question.
-        against: what it is compared with.
-        sessions: of the whole result.
-        counted: counting sessions of the whole result.
-        statistic: name and row of what is explained, where threads were not accounted for.
-        countable: whether the workload answers requests, so that threads and operations of each
-            can be told.
-    """
+def difference_between(cell: Cell, against: Cell, sessions: Sessions) -> Difference:
+    """Explain the effect of one cell of a result over another."""
+    plan = sessions.plan
+    # Threads and operations are of a request: without requests there is nothing to share out among.
+    countable = plan.workload.response_times
     lines = [lines_of(one, sessions) if countable else {} for one in (cell, against)]
-    name, higher = (
-        ("mean", False) if all(lines) else (statistic[0], statistic[1].better == "higher")
-    )
+    name = "mean" if all(lines) else plan.experiment.statistic
+    higher = not all(lines) and plan.workload.statistics[name].better == "higher"
     here, there = sessions.columns(cell.id, against.id, statistic=name)
     threads = None
     if all(lines):
         ours, theirs = map(sessions.mean_responses, (cell.id, against.id))
         threads = _threads(lines[0], lines[1], ours, theirs)
-    operations, uncounted = _operations(cell, against, sessions, counted, threads)
+    operations, uncounted = _operations(cell, against, sessions, threads)
     slowings = [
         None if a is None or b is None else math.log(a / b) * (-1 if higher else 1)
         for a, b in zip(here, there, strict=True)
     ]
-    readings = _readings(cell, against, sessions, counted, slowings)
+    readings = _readings(cell, against, sessions, slowings)
     return Difference(
         cell=cell,
         against=against,
@@ -232,10 +209,9 @@ def _operations(
     cell: Cell,
     against: Cell,
     sessions: Sessions,
-    counted: Sequence[CauseSession],
     threads: Shares[Change] | None,
 ) -> tuple[tuple[OperationChange, ...], tuple[str, ...]]:
-    ours, theirs = (counted_in(which, sessions, counted) for which in (cell, against))
+    ours, theirs = (counted_in(which, sessions) for which in (cell, against))
     one, other = ({o.name: o for o in side.operations} for side in (ours, theirs))
     if not one or not other:
         return (), ()
@@ -288,10 +264,9 @@ def _readings(
     cell: Cell,
     against: Cell,
     sessions: Sessions,
-    counted: Sequence[CauseSession],
     slowings: Sequence[float | None],
 ) -> list[ReadingChange]:
-    costs = unit_costs(cell, counted)
+    costs = _prices([session.unit_costs_ns for session in sessions.counted(cell.id)])
     found = []
     for reading in READINGS:
         here, there = (sessions.means(c.id, reading.value) for c in (cell, against))
@@ -320,6 +295,12 @@ def _readings(
             )
         )
     return found
+
+
+def _prices(costs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Unit costs of the cell in question, means over its counting sessions."""
+    names = dict.fromkeys(name for one in costs for name in one)
+    return {name: fmean(one[name] for one in costs if name in one) for name in names}
 
 
 def _interval(values: Iterable[float | None]) -> Interval:

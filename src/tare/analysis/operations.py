@@ -24,7 +24,6 @@ __all__ = [
     "Counted",
     "counted_in",
     "operations_of",
-    "unit_costs",
 ]
 
 
@@ -52,25 +51,25 @@ class Counted:
 
 
 def operations_of(
-    cell: Cell, sessions: Sessions, counted: Sequence[CauseSession], confidence: float = 0.95
+    cell: Cell, sessions: Sessions, confidence: float = 0.95
 ) -> CellOperations | None:
     """Explain one cell's mean response; None where too few counting sessions came to an end."""
-    found = counted_in(cell, sessions, counted)
+    found = counted_in(cell, sessions)
     if not found.operations:
         return None
     responses = sessions.mean_responses(cell.id)
     present = [value for value in responses if value is not None]
-    counting = [c.mean_ns for c in _usable(cell, counted) if c.mean_ns is not None]
+    counting = [c.mean_ns for c in sessions.counted(cell.id) if c.mean_ns is not None]
     inflation = None
     if counting:
-        inflation = (sum(counting) / len(counting)) / (sum(present) / len(present))
+        inflation = fmean(counting) / fmean(present)
     shares = costs_of(found.operations, responses, confidence)
     return CellOperations(cell, shares, inflation, found.absent)
 
 
-def counted_in(cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]) -> Counted:
+def counted_in(cell: Cell, sessions: Sessions) -> Counted:
     """Operations of one cell's requests, and what of them nobody could tell."""
-    usable = _usable(cell, counted)
+    usable = sessions.counted(cell.id)
     if len(usable) < 2 or not sessions.measured(cell.id):
         return Counted((), ())
     # Where none answers, what a server would do is not done, and not absent.
@@ -84,17 +83,6 @@ def counted_in(cell: Cell, sessions: Sessions, counted: Sequence[CauseSession]) 
         timed = ("user time",) if any(o.name == "user time" for o in of.operations) else ()
         of.operations.append(Operation("server work", (work_ns,) * len(usable), (1.0,), timed))
     return Counted(tuple(of.operations), tuple(of.absent))
-
-
-def unit_costs(cell: Cell, counted: Sequence[CauseSession]) -> dict[str, float]:
-    """Unit costs where a cell was measured, ns: means over its counting sessions."""
-    usable = [session.unit_costs_ns for session in _usable(cell, counted)]
-    names = dict.fromkeys(name for costs in usable for name in costs)
-    return {name: fmean(costs[name] for costs in usable if name in costs) for name in names}
-
-
-def _usable(cell: Cell, counted: Sequence[CauseSession]) -> list[CauseSession]:
-    return [session for session in counted if session.cell == cell.id and session.error is None]
 
 
 def _on_host(of: _Measured) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -40,29 +40,18 @@ class Question:
     are; None where there is nothing to end, or no number in reach would."""
 
 
-def ask(
-    plan: Plan,
-    sessions: Sessions,
-    statistic: str,
-    margin: float | None,
-    *,
-    descriptive: Iterable[str] = DESCRIPTIVE,
-    above_below: tuple[Verdict, Verdict] = (Verdict.SLOWER, Verdict.FASTER),
-    timed: bool = True,
-    confidence: float = 0.95,
-) -> tuple[Question, ...]:
-    """Answer every comparison of a plan, in its order; A/A pairs included.
-
-    Args:
-        plan: of the run.
-        sessions: of the same run.
-        statistic: what a session is summarised by.
-        margin: of equivalence, as a fraction; None declares none.
-        descriptive: statistics whose ratios are given beside, without a verdict.
-        above_below: what a ratio above 1 means, and one below.
-        timed: whether the statistic is a time that the calibrated instrument took.
-        confidence: of every interval.
-    """
+def ask(sessions: Sessions, confidence: float = 0.95) -> tuple[Question, ...]:
+    """Answer every comparison of a plan, in its order; A/A pairs included."""
+    plan = sessions.plan
+    workload, statistic, margin = (
+        plan.workload,
+        plan.experiment.statistic,
+        plan.experiment.margin_share,
+    )
+    declared = workload.statistics[statistic]
+    descriptive = DESCRIPTIVE if workload.response_times else tuple(workload.statistics)
+    timed = workload.response_times and declared.unit == "ns"  # by the calibrated instrument
+    words = above_below(declared)
     ratios = {c.id: _ratio(sessions, c, statistic, confidence) for c in plan.comparisons}
     floors = {
         c.id: instrument_floor((sessions, c.cell), (sessions, c.against)) if timed else None
@@ -71,7 +60,7 @@ def ask(
     adjusted = holm([ratios[c.id].p for c in plan.family])
     judgements = {
         c.id: judge(
-            ratios[c.id], p, alpha=ALPHA, margin=margin, floor=floors[c.id], above_below=above_below
+            ratios[c.id], p, alpha=ALPHA, margin=margin, floor=floors[c.id], above_below=words
         )
         for c, p in zip(plan.family, adjusted, strict=True)
     }

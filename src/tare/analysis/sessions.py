@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import fmean
 
@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tare.errors import UsageError
-from tare.record import Record, Trial
+from tare.plan import Plan
+from tare.record import CauseSession, Record, Trial
 from tare.stats import PERCENTS, Summary, samples_needed, summarise
 from tare.stats.repetition import even, mean_log
 
@@ -114,7 +115,9 @@ class Sessions:
     """
 
     def __init__(self, record: Record, deadlines_ns: Sequence[int] = ()) -> None:
+        self.plan: Plan = record.plan
         self.trials: tuple[Trial, ...] = record.trials()
+        self._record = record
         self.blocks: tuple[int, ...] = tuple(sorted({trial.block for trial in self.trials}))
         self._of: dict[str, list[Trial]] = {}
         self._found: dict[tuple[int, str, int], Session] = {}
@@ -131,6 +134,14 @@ class Sessions:
     def measured(self, cell: str) -> tuple[Trial, ...]:
         """Those of them that were measured."""
         return tuple(trial for trial in self.trials_of(cell) if trial.status == "ok")
+
+    def counted(self, cell: str) -> list[CauseSession]:
+        """The sessions of a cell in which operations were counted, but for those that failed."""
+        return [one for one in self._counted if one.cell == cell and one.error is None]
+
+    @cached_property
+    def _counted(self) -> tuple[CauseSession, ...]:
+        return self._record.causes()
 
     def session(self, trial: Trial) -> Session | None:
         """The session of a trial; None where it failed, or holds values."""
