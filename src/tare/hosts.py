@@ -16,7 +16,7 @@ IPv6 (with its background chatter), multicast snooping and spanning tree off.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -105,7 +105,7 @@ class Hosts(Stepwise):
         for namespace in (self.wire_ns, self.client_ns, self.server_ns):
             stack.enter_context(self._registry.owing("netns", namespace))
             netns.make(namespace)
-        netns.within(self.wire_ns, _make_bridge)
+        self._within_wire(_make_bridge)
         self._plug("client", self.client_ns, self.client_mac, self.client_address)
         self._plug("server", self.server_ns, self.server_mac, self.server_address)
         self._introduce(self.client_ns, self.server_address, self.server_mac)
@@ -155,17 +155,15 @@ class Hosts(Stepwise):
             mac=_mac(number),
             address=f"10.77.0.{number}",
         )
-        self._run(self.wire_ns, "ip", "tuntap", "add", "dev", tap.name, "mode", "tap")
+        self._within_wire(lambda ip: ip.link("add", ifname=tap.name, kind="tuntap", mode="tap"))
         try:
-            netns.within(self.wire_ns, lambda ip: _raise_port(ip, tap.name))
+            self._within_wire(lambda ip: _raise_port(ip, tap.name))
             self._shape(self.wire_ns, tap.name)
             for namespace in (self.client_ns, self.server_ns):
                 self._introduce(namespace, tap.address, tap.mac)
             yield tap
         finally:
-            self._run(self.wire_ns, "ip", "link", "delete", "dev", tap.name)
-            for namespace in (self.client_ns, self.server_ns):
-                netns.within(namespace, lambda ip: _forget(ip, tap.address))
+            self._unplug(tap.name, tap.address)
 
     @contextmanager
     def own_host(self) -> Iterator[OwnHost]:
@@ -184,9 +182,7 @@ class Hosts(Stepwise):
             try:
                 yield host
             finally:
-                self._run(self.wire_ns, "ip", "link", "delete", "dev", port)
-                for namespace in (self.client_ns, self.server_ns):
-                    netns.within(namespace, lambda ip: _forget(ip, host.address))
+                self._unplug(port, host.address)
 
     def _plug(self, port: str, namespace: str, mac: str, address: str) -> None:
         """Lay a veth from a port of the bridge into a host."""
@@ -203,11 +199,20 @@ class Hosts(Stepwise):
             # DDS discovery and whoever else sends multicast needs a route for it.
             ip.route("add", dst="224.0.0.0/4", oif=index)
 
-        netns.within(self.wire_ns, lay)
+        self._within_wire(lay)
         netns.within(namespace, connect)
         self._shape(self.wire_ns, port)
         if not self._offloads:
             self._turn_off_offloads(namespace, _INTERFACE)
+
+    def _unplug(self, port: str, address: str) -> None:
+        """Take a port away from the bridge, and what the others know of who was there."""
+        self._within_wire(lambda ip: ip.link("del", index=netns.index(ip, port)))
+        for namespace in (self.client_ns, self.server_ns):
+            netns.within(namespace, lambda ip: _forget(ip, address))
+
+    def _within_wire(self, work: Callable[[Any], object]) -> None:
+        netns.within(self.wire_ns, work)
 
     def _shape(self, namespace: str, port: str) -> None:
         rate, discipline = self._rate_bits_s, self._discipline
@@ -220,7 +225,8 @@ class Hosts(Stepwise):
 
     def _turn_off_offloads(self, namespace: str, interface: str) -> None:
         features = [word for feature in ("tx", "tso", "gso", "gro") for word in (feature, "off")]
-        self._run(namespace, "ethtool", "-K", interface, *features)
+        switch = Command(("ethtool", "-K", interface, *features), netns=namespace)
+        run(switch, _COMMAND_TIMEOUT_S)
 
     def _introduce(self, namespace: str, address: str, mac: str) -> None:
         def introduce(ip: Any) -> None:
@@ -233,9 +239,6 @@ class Hosts(Stepwise):
             )
 
         netns.within(namespace, introduce)
-
-    def _run(self, namespace: str, *argv: str) -> None:
-        run(Command(argv, netns=namespace), _COMMAND_TIMEOUT_S)
 
 
 def _mac(number: int) -> str:

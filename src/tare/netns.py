@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,18 +12,25 @@ from pyroute2 import IPRoute, NetlinkError
 from pyroute2 import netns as _netns
 
 from tare.errors import TareError, UnavailableError
-from tare.process import Command, run
 
 __all__ = ["index", "limit", "make", "within"]
 
-_COMMAND_TIMEOUT_S = 10.0
+_CLONE_NEWNET = 0x40000000
 
 T = TypeVar("T")
 
 
 def make(name: str) -> None:
-    """Make a namespace with its loopback up and IPv6, with its background chatter, off."""
-    run(Command(("ip", "netns", "add", name)), _COMMAND_TIMEOUT_S)
+    """Make a namespace with its loopback up and IPv6, with its background chatter, off.
+
+    Raises:
+        UnavailableError: this user or this kernel cannot make it.
+    """
+
+    def leave_ours() -> None:
+        if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "no network namespace can be made")
+        _netns.attach(name, "thread-self")
 
     def quieten(ip: Any) -> None:
         for scope in ("all", "default"):
@@ -32,7 +40,7 @@ def make(name: str) -> None:
                 switch.write_text("1")
         ip.link("set", index=index(ip, "lo"), state="up")
 
-    within(name, quieten)
+    _in_thread(name, leave_ours, quieten)
 
 
 def limit(
@@ -75,19 +83,27 @@ def index(ip: Any, interface: str) -> int:
 def within(namespace: str, work: Callable[[Any], T]) -> T:
     """Do netlink work inside a namespace.
 
-    In a thread that enters the namespace and then ends: pyroute2's own way forks this process,
-    locks and threads and all.
+    Raises:
+        UnavailableError: the kernel refused it.
+    """
+    return _in_thread(namespace, lambda: _netns.setns(namespace), work)
+
+
+def _in_thread(namespace: str, enter: Callable[[], None], work: Callable[[Any], T]) -> T:
+    """In a thread that is in the namespace, and then ends.
+
+    pyroute2's own way forks this process, locks and threads and all.
     """
 
-    def enter() -> T:
-        _netns.setns(namespace)
+    def in_it() -> T:
+        enter()
         with IPRoute() as ip:
             return work(ip)
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-netns") as executor:
         try:
-            return executor.submit(enter).result()
-        except NetlinkError as error:
+            return executor.submit(in_it).result()
+        except (NetlinkError, OSError) as error:
             raise UnavailableError(
                 f"the kernel refused to set up the network in {namespace}: {error}",
                 "run as root on a kernel with veth, bridge, tun and htb; see `tare doctor`",
