@@ -51,8 +51,9 @@ def ended(who: str, command: Command, code: int, circumstance: str, words: str) 
     return ProcessError("exit", what, f"try it by hand: {command}" if code else None, code)
 
 
-def last_words(stderr: bytes) -> str:
+def last_words(stderr: bytes | str) -> str:
     """Put the last lines of standard error into words, or nothing if there are none."""
-    text = stderr[-_STDERR_TAIL_BYTES:].decode(errors="replace").rstrip()
+    end = stderr[-_STDERR_TAIL_BYTES:]
+    text = (end if isinstance(end, str) else end.decode(errors="replace")).strip()
     lines = text.splitlines()[-_STDERR_TAIL_LINES:]
     return "; its last words: " + " | ".join(lines) if lines else ""

@@ -24,17 +24,19 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import get_args
+
+from pydantic import TypeAdapter, ValidationError
 
 from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, start_time
 from tare.errors import TareError, UnavailableError
-from tare.undo import Entry, Kind, is_name, kill, undo
+from tare.undo import Entry, Kind, kill, undo
 
 __all__ = ["Entry", "Kind", "Registry", "clean"]
 
 ROOT = Path("/run/tare")
 
 _LOG = logging.getLogger(__name__)
+_ENTRY = TypeAdapter(Entry)
 _LOCK_PATIENCE_S = 5.0
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_AGAIN_S = 0.01
@@ -73,8 +75,6 @@ class Registry(AbstractContextManager["Registry"]):
         Raises:
             TareError: it cannot be written, so the thing may not be made.
         """
-        if not is_name(kind, name):
-            raise ValueError(f"{name!r} cannot name a {kind}")
         entry = Entry(kind, name, detail)
         line = json.dumps({"kind": kind, "name": name, "detail": detail}) + "\n"
         end = os.fstat(self._list).st_size
@@ -217,15 +217,9 @@ def _read_entries(path: Path) -> Iterator[Entry]:
         return
     for line in lines[:-1]:  # what follows the last newline is torn or empty
         try:
-            raw = json.loads(line)
-            kind, name, detail = raw["kind"], raw["name"], raw["detail"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            yield _ENTRY.validate_json(line)
+        except ValidationError:
             _LOG.warning("%s holds a line that is no entry: %r", path, line[:200])
-            continue
-        if kind in get_args(Kind) and isinstance(detail, str) and is_name(kind, name):
-            yield Entry(kind, name, detail)
-        else:
-            _LOG.warning("%s holds an entry that cannot be: %r", path, line[:200])
 
 
 def _undo_all(entries: list[Entry]) -> list[str]:

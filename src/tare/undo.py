@@ -17,7 +17,7 @@ from tare import process, uprobes
 from tare.command import start_time
 from tare.errors import TareError
 
-__all__ = ["Entry", "Kind", "is_name", "kill", "undo"]
+__all__ = ["Entry", "Kind", "kill", "undo"]
 
 Kind = Literal[
     "netns",
@@ -52,14 +52,14 @@ class Entry:
     name: str
     detail: str = ""
 
-
-def is_name(kind: Kind, name: object) -> bool:
-    """Tell whether such a name could have been written: nothing else may be acted on."""
-    if not isinstance(name, str) or not name or not name.isprintable():
-        return False
-    if kind in ("mount", "cgroup", "directory", "file", "loop"):
-        return Path(name).is_absolute() and ".." not in Path(name).parts
-    return "/" not in name and not name.startswith((".", "-"))
+    def __post_init__(self) -> None:
+        """Refuse a name that cannot be one: nothing else may be acted on."""
+        if self.kind in ("mount", "cgroup", "directory", "file", "loop"):
+            right = Path(self.name).is_absolute() and ".." not in Path(self.name).parts
+        else:
+            right = "/" not in self.name and not self.name.startswith((".", "-"))
+        if not self.name or not self.name.isprintable() or not right:
+            raise ValueError(f"{self.name!r} cannot name a {self.kind}")
 
 
 def undo(entry: Entry) -> bool:

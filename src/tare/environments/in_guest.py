@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tare import accounting
 from tare.accounting import Account, Role
 from tare.errors import TrialError
+from tare.failures import last_words
 from tare.guests.agent import Agent
 from tare.guests.program import Program
 from tare.host import Host
@@ -76,8 +77,8 @@ class InsideGuest:
         with self._guest.explained(f"while {argv[0]} ran in it"):
             ended = self._guest.agent.run(self._resolved(argv), timeout_s)
             if ended.code != 0:
-                words = " | ".join(ended.stderr.strip().splitlines()[-8:])
-                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest: {words}")
+                words = last_words(ended.stderr)
+                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest{words}")
             return ended.stdout
 
 

@@ -17,6 +17,7 @@ from tare.accounting import Account, Role
 from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.events import Events
+from tare.failures import last_words
 from tare.far.connection import Connection, Far
 from tare.far.folder import Folder
 from tare.far.programs import Programs
@@ -125,7 +126,7 @@ class FarHost:
         if done.code != 0:
             raise TrialError(
                 f"{command.name} ended with code {done.code} on {self.name}"
-                f"{_last_words(done.stderr)}"
+                f"{last_words(done.stderr)}"
             )
         return done.stdout.decode(errors="replace")
 
@@ -250,9 +251,7 @@ class FarProcess(AbstractContextManager["FarProcess"]):
         done = self._far.finished(timeout_s)
         self._ended = True
         if done.code != 0:
-            raise TrialError(
-                f"{self._whoami} ended with code {done.code}{_last_words(done.stderr)}"
-            )
+            raise TrialError(f"{self._whoami} ended with code {done.code}{last_words(done.stderr)}")
         return done.stdout.decode(errors="replace")
 
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
@@ -263,9 +262,7 @@ class FarProcess(AbstractContextManager["FarProcess"]):
         done = self._far.finished(timeout_s)
         self._ended = True
         if done.code not in _ENDED_AS_ASKED:
-            raise TrialError(
-                f"{self._whoami} ended with code {done.code}{_last_words(done.stderr)}"
-            )
+            raise TrialError(f"{self._whoami} ended with code {done.code}{last_words(done.stderr)}")
         return self._events.finish()
 
     def __exit__(
@@ -289,15 +286,7 @@ class FarProcess(AbstractContextManager["FarProcess"]):
         done = self._far.finished(_TIMEOUT_S)
         self._ended = True
         how = f"ended with code {done.code}" if done.code >= 0 else "was killed"
-        raise TrialError(
-            f"{self._whoami} {how} while we waited {waiting}{_last_words(done.stderr)}"
-        )
+        raise TrialError(f"{self._whoami} {how} while we waited {waiting}{last_words(done.stderr)}")
 
     def _signal(self, name: str) -> None:
         self._connection.run(["kill", "-s", name, str(self.pid)], _TIMEOUT_S)
-
-
-def _last_words(stderr: str) -> str:
-    """What to add to a message of what a program wrote last."""
-    text = " | ".join(stderr.strip().splitlines()[-8:])
-    return f"; its last words: {text}" if text else ""

@@ -18,6 +18,7 @@ from tare import accounting
 from tare.accounting import Account
 from tare.errors import TrialError
 from tare.events import Events
+from tare.failures import last_words
 from tare.guests.agent import Agent, Ended, pauses
 from tare.guests.monitor import MonitorError, RefusedError
 
@@ -25,7 +26,6 @@ __all__ = ["Program", "account_in"]
 
 _NUMBERS = itertools.count()
 _SIGTERM = 15
-_LAST_WORDS_BYTES = 2048
 _ASK_TIMEOUT_S = 10.0
 
 _SCRIPT = "/program.sh"
@@ -141,9 +141,7 @@ class Program:
 
     def _last_words(self) -> str:
         with suppress(MonitorError, RefusedError):
-            words = self._agent.read(f"{self._base}.err")[-_LAST_WORDS_BYTES:]
-            if text := words.decode(errors="replace").strip():
-                return "; its last words: " + " | ".join(text.splitlines()[-8:])
+            return last_words(self._agent.read(f"{self._base}.err"))
         return ""
 
 
