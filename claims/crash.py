@@ -22,7 +22,7 @@ _EXPERIMENT = """\
 title: Does a killed run lose anything?
 factors: {environment: [native, container], transport: [icmp, udp]}
 baseline: {environment: native}
-blocks: {min: 8, max: 8}
+blocks: {min: 8, max: 8, sessions: auto}
 session: {requests: 500, warmup: 50, timeout: 1 s}
 """
 
@@ -92,7 +92,11 @@ def _inventory(result: Path) -> dict[str, int]:
     trials = record.trials()
     written = Counter(trial.key for trial in trials)
     return {
-        "expected": len(plan.cells) * len(plan.blocks),
+        "expected": sum(
+            record.course(block).sessions.get(cell.id, 1)
+            for block in range(len(plan.blocks))
+            for cell in plan.cells
+        ),
         "found": len(written),
         "failed": sum(trial.status == "failed" for trial in trials),
         "repeated": len(lines) - len(written),

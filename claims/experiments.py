@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from claims.checking import Workshop
-from tare import analysis, experiment, machine, plan, preflight, runner
+from tare import analysis, experiment, machine, plan, preflight, repetition, runner
 from tare.analysis.sessions import Sessions
 from tare.errors import UnavailableError, UsageError
 from tare.record import Record
@@ -79,7 +79,7 @@ def run_text(
                 f"remove {workshop.scratch}, and begin again",
             )
     else:
-        whole = plan.make(asked)
+        whole = repetition.planned(plan.make(asked))
         _refuse_parts(whole, preflight.possible(whole, workshop.programs, connect=True))
         record = Record.create(folder, text, whole, here)
 

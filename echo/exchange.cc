@@ -8,7 +8,8 @@
 namespace tare::echo {
 namespace {
 
-constexpr int64_t kProbeInterval = 100'000'000;
+// A request that is sent before a DDS has found its peer is lost, and half of them are.
+constexpr int64_t kProbeInterval = 10'000'000;
 
 }  // namespace
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from tare import experiment as experiments
 from tare import plan as plans
+from tare import repetition
 from tare.accounting import Account, ThreadTime
 from tare.cell import Cell
 from tare.record import Record, Trial
@@ -100,26 +101,27 @@ def make(
     """Make a whole record of an experiment file's text."""
     recipe = recipe or Recipe()
     experiment = experiments.parse(text, "experiment.yaml")
-    plan = plans.make(experiment, recipe.seed)
+    plan = repetition.planned(plans.make(experiment, recipe.seed))
     record = Record.create(folder, text, plan, fingerprint)
     rng = np.random.default_rng(recipe.seed)
     with record.writing() as writer:
         for block in range(min(recipe.blocks, len(plan.blocks))):
             for visit in plan.blocks[block]:
-                for position, cell_id in enumerate(visit.cells):
-                    trial = _trial(record, recipe, block, position, plan.cell(cell_id), rng)
-                    writer.append(trial)
+                order = repetition.order(plan, block, visit, plan.sessions)
+                for position, (cell_id, repeat) in enumerate(order):
+                    where = (block, position, repeat)
+                    writer.append(_trial(record, recipe, where, plan.cell(cell_id), rng))
     return record
 
 
 def _trial(
     record: Record,
     recipe: Recipe,
-    block: int,
-    position: int,
+    where: tuple[int, int, int],
     cell: Cell,
     rng: np.random.Generator,
 ) -> Trial:
+    block, position, repeat = where
     environment = cell.levels["environment"]
     guest = environment == "qemu"
     accelerator = recipe.accelerator(block, cell.id)
@@ -128,6 +130,7 @@ def _trial(
         "block": block,
         "position": position,
         "cell": cell.id,
+        "repeat": repeat,
         "session": f"{environment}-{block}-{cell.replica}",
         "started": f"2026-01-01T00:{block:02d}:{position:02d}.000+00:00",
         "seconds": 0.5,
@@ -149,7 +152,7 @@ def _trial(
     median *= float(np.exp(rng.normal(0, spread)))
     responses = draw_responses(rng, median, recipe.requests, 0.5 if guest else 0.08)
     lost = recipe.lost.get(cell.id, 0)
-    name = f"{block:03d}-{cell.id.replace('/', '-').replace('#', '-')}.parquet"
+    name = f"{block:03d}-{cell.id.replace('/', '-').replace('#', '-')}-{repeat}.parquet"
     duration = write_samples(record.folder / "samples" / name, responses, lost)
     mean = float(responses[lost:].mean())
     client, server = _accounts(environment, mean, recipe.requests)

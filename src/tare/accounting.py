@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -96,16 +97,16 @@ def snapshot(
         TrialError: the process has ended.
     """
     role_of = role if callable(role) else lambda _: role
-    status = _read(proc / str(pid) / "status")
+    status = _read(f"{proc}/{pid}/status")
     if status is None or re.search(r"^State:\s*[ZX]", status, re.MULTILINE):
         raise TrialError(f"process {pid} ended before its consumption could be read")
     threads = [
         thread
         for member in (pid, *_descendants(pid, proc))
-        for thread in _threads(proc / str(member), role_of)
+        for thread in _threads(f"{proc}/{member}", role_of)
     ]
     peak = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
-    net_dev = _read(proc / str(pid) / "net" / "dev") or ""
+    net_dev = _read(f"{proc}/{pid}/net/dev") or ""
     sent, received = interface_bytes(net_dev, interface) if interface else (None, None)
     huge = re.search(r"^AnonHugePages:\s*(\d+) kB$", _rollup(proc / str(pid)), re.MULTILINE)
     return Account(
@@ -122,14 +123,8 @@ def snapshot_kernel(proc: Path = Path("/proc")) -> Account:
 
     They serve the whole machine: what they consume is an upper bound of the response's part.
     """
-    threads = [
-        thread
-        for pid, parent in _parents(proc).items()
-        if parent == _KTHREADD
-        for thread in _threads(proc / str(pid), lambda _: "kernel")
-        if _KERNEL_THREADS.match(thread.name)
-    ]
-    return Account(tuple(threads))
+    read = (_thread(f"{proc}/{pid}", pid, lambda _: "kernel") for pid in _kernel(proc).look())
+    return Account(tuple(thread for thread in read if thread is not None))
 
 
 def combined(*accounts: Account) -> Account:
@@ -201,39 +196,75 @@ def _counted(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(0, after - before)
 
 
-def _threads(process: Path, role_of: Callable[[str], Role]) -> Iterator[ThreadTime]:
+def _threads(process: str, role_of: Callable[[str], Role]) -> Iterator[ThreadTime]:
     """Read every thread of a process; those that end meanwhile are left out."""
     try:
-        tasks = sorted((process / "task").iterdir())
+        tasks = sorted(path.name for path in Path(f"{process}/task").iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return
     for task in tasks:
-        stat, status = _read(task / "stat"), _read(task / "status")
-        schedstat = _read(task / "schedstat")
-        if stat is None or status is None:
-            continue
-        if schedstat is None:
-            if task.exists():
-                raise UnavailableError(
-                    "this kernel keeps no CPU time by thread: /proc/PID/schedstat is missing",
-                    "use a kernel with CONFIG_SCHED_INFO, as Debian's have it",
-                )
-            continue
-        cpu_ns, wait_ns = (int(word) for word in schedstat.split()[:2])
-        name, user_ns, system_ns, faults = _parse_stat(stat)
-        switches = re.findall(r"^(non)?voluntary_ctxt_switches:\s*(\d+)$", status, re.MULTILINE)
-        yield ThreadTime(
-            role_of(name),
-            name,
-            int(task.name),
-            cpu_ns,
-            wait_ns,
-            user_ns,
-            system_ns,
-            sum(int(count) for _, count in switches),
-            sum(int(count) for against_its_will, count in switches if against_its_will),
-            faults,
-        )
+        if (thread := _thread(f"{process}/task/{task}", int(task), role_of)) is not None:
+            yield thread
+
+
+def _thread(task: str, tid: int, role_of: Callable[[str], Role]) -> ThreadTime | None:
+    """Read one thread, or return None if it has ended."""
+    stat, status, schedstat = (_read(f"{task}/{name}") for name in ("stat", "status", "schedstat"))
+    if stat is None or status is None:
+        return None
+    if schedstat is None:
+        if Path(task).exists():
+            raise UnavailableError(
+                "this kernel keeps no CPU time by thread: /proc/PID/schedstat is missing",
+                "use a kernel with CONFIG_SCHED_INFO, as Debian's have it",
+            )
+        return None
+    cpu_ns, wait_ns = (int(word) for word in schedstat.split()[:2])
+    name, user_ns, system_ns, faults = _parse_stat(stat)
+    switches = re.findall(r"^(non)?voluntary_ctxt_switches:\s*(\d+)$", status, re.MULTILINE)
+    return ThreadTime(
+        role_of(name),
+        name,
+        tid,
+        cpu_ns,
+        wait_ns,
+        user_ns,
+        system_ns,
+        sum(int(count) for _, count in switches),
+        sum(int(count) for against_its_will, count in switches if against_its_will),
+        faults,
+    )
+
+
+class _KernelThreads:
+    """Which processes are the kernel's threads that can work for a response.
+
+    Whatever was looked at once is not looked at again while it lives: to read of every process
+    whose child it is took longer than a session of UDP does.
+    """
+
+    def __init__(self, proc: Path) -> None:
+        self._proc = proc
+        self._seen: dict[int, bool] = {}
+
+    def look(self) -> list[int]:
+        """Return their numbers."""
+        there = [int(path.name) for path in self._proc.iterdir() if path.name.isdigit()]
+        self._seen = {
+            pid: self._seen[pid] if pid in self._seen else self._is_one(pid) for pid in there
+        }
+        return [pid for pid, is_one in self._seen.items() if is_one]
+
+    def _is_one(self, pid: int) -> bool:
+        stat = _read(f"{self._proc}/{pid}/stat")
+        if stat is None or _parent(stat) != _KTHREADD:
+            return False
+        return _KERNEL_THREADS.match(stat[stat.index("(") + 1 :]) is not None
+
+
+@cache
+def _kernel(proc: Path) -> _KernelThreads:
+    return _KernelThreads(proc)
 
 
 def _parse_stat(stat: str) -> tuple[str, int, int, int]:
@@ -253,36 +284,49 @@ def _parse_stat(stat: str) -> tuple[str, int, int, int]:
     )
 
 
-def _parents(proc: Path) -> Mapping[int, int]:
-    """Parent of every process."""
-    found: dict[int, int] = {}
-    for entry in proc.iterdir():
-        if entry.name.isdigit() and (stat := _read(entry / "stat")) is not None:
-            found[int(entry.name)] = int(stat[stat.rindex(")") + 2 :].split()[1])
-    return found
+def _parent(stat: str) -> int:
+    return int(stat[stat.rindex(")") + 2 :].split()[1])
 
 
 def _descendants(pid: int, proc: Path) -> list[int]:
-    parents = _parents(proc)
+    """Every process below one, by generation. Source: proc(5), /proc/PID/task/TID/children."""
     found: list[int] = []
-    generation = {pid}
+    generation = [pid]
     while generation:
-        generation = {child for child, parent in parents.items() if parent in generation}
-        found += sorted(generation)
+        generation = [child for parent in generation for child in _children(parent, proc)]
+        found += generation
     return found
+
+
+def _children(pid: int, proc: Path) -> list[int]:
+    try:
+        tasks = list(Path(f"{proc}/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    listed = (_read(f"{task}/children") or "" for task in tasks)
+    return sorted(int(child) for children in listed for child in children.split())
 
 
 def _rollup(process: Path) -> str:
     """What all mappings of a process hold together; empty where the kernel does not tell."""
     try:
-        return _read(process / "smaps_rollup") or ""
+        return _read(f"{process}/smaps_rollup") or ""
     except PermissionError:
         return ""
 
 
-def _read(path: Path) -> str | None:
+def _read(path: str) -> str | None:
     """Read a file of /proc, or return None if its process has ended."""
     try:
-        return path.read_text(errors="replace")
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
         return None
+    try:
+        parts = []
+        while part := os.read(descriptor, 1 << 16):
+            parts.append(part)
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode(errors="replace")

@@ -1,8 +1,9 @@
 """The instrument, calibrated where it is used: what reading a clock costs, and measuring nothing.
 
 Times are stamped by the client, on the host; inside, clocks decide how long a server works and when
-a sleeper wakes. Both sides are calibrated for every session, since an environment can change what a
-clock costs by two orders of magnitude (in User-Mode Linux a reading takes some 10 us).
+a sleeper wakes. Both sides are calibrated in every environment, which can change what a clock costs
+by two orders of magnitude (in User-Mode Linux a reading takes some 10 us); in the first block and
+every third, since it takes ten processes.
 """
 
 from __future__ import annotations

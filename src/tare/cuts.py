@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare import repetition
 from tare.errors import UnavailableError, UsageError
 from tare.plan import ALPHA, Comparison, Plan
 from tare.stats.family import family_resolvable
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Absent", "fit", "without", "without_causes"]
 
@@ -22,9 +20,9 @@ __all__ = ["Absent", "fit", "without", "without_causes"]
 def fit(plan: Plan, budget_s: float) -> Plan:
     """Cut a plan down until it is expected to end within a budget, and say what was cut.
 
-    First the blocks beyond the minimum go, then the sessions that count operations, then requests
-    of each session down to a quarter, then blocks down to the fewest that still resolve the family.
-    What decides verdicts goes last.
+    First the blocks beyond the minimum go, then the sessions that count operations, then those of
+    cheap cells beyond one in a block, then requests of each session down to a quarter, then blocks
+    down to the fewest that still resolve the family. What decides verdicts goes last.
 
     Args:
         budget_s: seconds.
@@ -45,6 +43,10 @@ def fit(plan: Plan, budget_s: float) -> Plan:
         plan = plan.model_copy(update={"causes": plan.causes - 1})
     if plan.causes < causes:
         cuts.append(f"operations are counted {plan.causes} times instead of {causes}")
+    fewer = repetition.planned(_limited(plan, budget_s))
+    if sum(fewer.sessions.values()) < sum(plan.sessions.values()):
+        cuts.append("fewer sessions of cheap cells in a block: intervals will be wider")
+        plan = fewer
     if plan.seconds() > budget_s:
         plan, cut = _shorten_sessions(plan, budget_s)
         cuts += cut
@@ -61,7 +63,7 @@ def fit(plan: Plan, budget_s: float) -> Plan:
             f" cells, the fewest that give a verdict, take about {plan.seconds():.0f} s",
             "give it more time, or fewer levels",
         )
-    return plan.model_copy(update={"cuts": (*plan.cuts, *cuts)})
+    return _limited(plan.model_copy(update={"cuts": (*plan.cuts, *cuts)}), budget_s)
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def without(plan: Plan, absent: Sequence[Absent]) -> Plan:
         )
         for b in plan.blocks
     )
-    return plan.model_copy(
+    left = plan.model_copy(
         update={
             "cells": kept,
             "comparisons": comparisons,
@@ -107,6 +109,7 @@ def without(plan: Plan, absent: Sequence[Absent]) -> Plan:
             "cuts": (*plan.cuts, *sentences),
         }
     )
+    return repetition.planned(left)
 
 
 def without_causes(plan: Plan, why: str) -> Plan:
@@ -117,6 +120,14 @@ def without_causes(plan: Plan, why: str) -> Plan:
 
 def _has_effects(comparisons: Sequence[Comparison]) -> bool:
     return any(comparison.kind == "effect" for comparison in comparisons)
+
+
+def _limited(plan: Plan, budget_s: float) -> Plan:
+    """Keep to the budget where the pilot blocks will decide how long a block takes."""
+    if plan.experiment.blocks.sessions != "auto":
+        return plan
+    a_block = (budget_s - plan.causes_seconds()) / max(1, len(plan.blocks))
+    return plan.model_copy(update={"block_limit_s": a_block})
 
 
 def _fewest_blocks(plan: Plan) -> int:

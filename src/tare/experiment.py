@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -28,6 +28,11 @@ class Blocks(BaseModel):
     )
     until: str = Field(
         default="3 %", description="Stop once every interval's half-width is this small."
+    )
+    sessions: Annotated[int, Field(ge=1, le=100)] | Literal["auto"] = Field(
+        default=1,
+        description="Of each cell in a block; 'auto': cheap cells run several, as many as cost and"
+        " spread of the first blocks ask for.",
     )
 
     @field_validator("until", mode="before")

@@ -1,9 +1,10 @@
 """From what is asked to what is done: cells, comparisons, and the order of every trial. Pure.
 
-The design is a randomised complete block design with split plots: each block visits every cell
-once. Cells that share a plot (one environment, set up in one way) are visited within one setting
+The design is a randomised complete block design with split plots: each block visits every cell.
+Cells that share a plot (one environment, set up in one way) are visited within one setting
 up of it, a guest's boot, because a boot costs seconds; the boot is thus the whole-plot unit and
-processes are fresh for every cell. Plots are shuffled within a block, cells within a plot.
+processes are fresh for every session. A cell may have several of those in a visit
+(repetition.py). Plots are shuffled within a block, cells within a plot.
 
 An A/A pair shows the noise of the comparisons only where it is made as they are: where some of them
 lie between plots, its second arm has a setting up of its own, since what differs from one setting
@@ -72,6 +73,11 @@ class Plan(BaseModel):
     blocks: tuple[tuple[Visit, ...], ...]
     """As many as the cap allows; the stopping rule may end the run earlier."""
     min_blocks: int
+    sessions: Mapping[str, int] = {}
+    """Cell -> sessions of it in a block, one where it is not named; until the pilot blocks have
+    told more, where the experiment asks for that."""
+    block_limit_s: float | None = None
+    """What a block may take at most, so that a budget of time is kept whatever they tell."""
     session: Mapping[str, str]
     """Settings of every session: requests, warm-up, timeout."""
     causes: int = 0
@@ -121,7 +127,7 @@ class Plan(BaseModel):
 
     def block_seconds(self) -> float:
         """Expected duration of one block."""
-        return self._visit_seconds(self.blocks[0])
+        return self._visit_seconds(self.blocks[0], self.sessions)
 
     def causes_seconds(self) -> float:
         """Expected duration of all sessions in which operations are counted."""
@@ -130,16 +136,22 @@ class Plan(BaseModel):
         one = self._visit_seconds(self.counted) + _PROBING_S * len(self.counted)
         return self.causes * one
 
-    def _visit_seconds(self, visits: Sequence[Visit]) -> float:
+    def _visit_seconds(
+        self, visits: Sequence[Visit], sessions: Mapping[str, int] | None = None
+    ) -> float:
+        many = sessions or {}
         return sum(
             self.workload.setup_seconds(visit.plot)
-            + sum(self.workload.seconds(self.cell(cell), self.session) for cell in visit.cells)
+            + sum(
+                many.get(cell, 1) * self.workload.seconds(self.cell(cell), self.session)
+                for cell in visit.cells
+            )
             for visit in visits
         )
 
 
 def make(experiment: Experiment, seed: int | None = None) -> Plan:
-    """Lay out every trial of an experiment.
+    """Lay out an experiment, with one session a cell and block; see `repetition.planned` for more.
 
     Args:
         experiment: a validated declaration.

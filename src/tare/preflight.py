@@ -75,9 +75,10 @@ def refuse_without_room(plan: Plan, folder: Path) -> None:
     Raises:
         UnavailableError: there is less than the fewest blocks need.
     """
-    rooms = [plan.workload.room(cell, plan.session) for cell in plan.cells]
-    kept = plan.min_blocks * sum(room.kept_bytes for room in rooms)
-    meanwhile = max((room.scratch_bytes for room in rooms), default=0)
+    rooms = {cell.id: plan.workload.room(cell, plan.session) for cell in plan.cells}
+    each = (plan.sessions.get(cell, 1) * room.kept_bytes for cell, room in rooms.items())
+    kept = plan.min_blocks * sum(each)
+    meanwhile = max((room.scratch_bytes for room in rooms.values()), default=0)
     for where, needed, what in (
         (folder, kept, f"the samples of {plan.min_blocks} blocks"),
         (Path(tempfile.gettempdir()), meanwhile, "the files of a trial"),

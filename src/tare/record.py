@@ -122,6 +122,25 @@ class Resumption(BaseModel):
         return self.resumed
 
 
+class Course(BaseModel):
+    """One line of course.ndjson: how the run went on from a block, where that was not planned."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    block: int
+    """The first block that it is for."""
+    sessions: dict[str, int]
+    """Cell -> sessions of it in a block; one where it is not named."""
+    stopped: tuple[str, ...] = ()
+    """Cells that were not visited any more: their comparisons had met the target."""
+
+    @property
+    def key(self) -> int:
+        """Identity: its first block."""
+        return self.block
+
+
 class Record:
     """A result folder, opened for reading; `writing` opens it for appending."""
 
@@ -234,6 +253,19 @@ class Record:
         """
         return _read_lines(self.folder / "causes.ndjson", CauseSession)
 
+    def courses(self) -> tuple[Course, ...]:
+        """How the run went on, in order of the blocks; the first is what was planned.
+
+        Raises:
+            UsageError: a whole line is not one.
+        """
+        planned = Course(block=0, sessions=dict(self.plan.sessions))
+        return (planned, *_read_lines(self.folder / "course.ndjson", Course))
+
+    def course(self, block: int) -> Course:
+        """How the run went on in a block."""
+        return next(found for found in reversed(self.courses()) if found.block <= block)
+
     def resumptions(self) -> tuple[Resumption, ...]:
         """Every time that the run went on after it was stopped, in order.
 
@@ -278,6 +310,7 @@ class Writer:
         self._folder = folder
         self._trials = _Lines(folder / "trials.ndjson")
         self._causes = _Lines(folder / "causes.ndjson")
+        self._courses = _Lines(folder / "course.ndjson")
         self._resumptions = _Lines(folder / "resumptions.ndjson")
 
     def append(self, trial: Trial) -> None:
@@ -302,6 +335,14 @@ class Writer:
         """
         self._causes.append(session)
 
+    def append_course(self, course: Course) -> None:
+        """Put on record how the run goes on, before the first trial that it is for.
+
+        Raises:
+            TareError: the disk is full; the record stays as it was before.
+        """
+        self._courses.append(course)
+
     def append_resumption(self, resumption: Resumption) -> None:
         """Put on record that the run goes on, before its first trial.
 
@@ -314,6 +355,7 @@ class Writer:
         """Close the files."""
         self._trials.close()
         self._causes.close()
+        self._courses.close()
         self._resumptions.close()
 
 
@@ -341,7 +383,7 @@ class _Lines:
         self._file.close()
 
 
-Row = TypeVar("Row", Trial, CauseSession, Resumption)
+Row = TypeVar("Row", Trial, CauseSession, Course, Resumption)
 
 
 def _read_lines(path: Path, kind: type[Row]) -> tuple[Row, ...]:

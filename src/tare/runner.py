@@ -1,8 +1,9 @@
 """Does what a plan says, one trial after another, and records each before the next begins.
 
 A trial that fails is recorded as failed and the run goes on. A run that is killed is resumed by
-running the same folder again: what is on record is not repeated. When to stop is decided after
-each complete block, by the width of the intervals alone (stats/stopping.py).
+running the same folder again: what is on record is not repeated. When to stop, the whole or cells
+of it, is decided after each complete block, by the width of the intervals alone
+(stats/stopping.py); how many sessions cells have, after the pilot blocks (repetition.py).
 """
 
 from __future__ import annotations
@@ -13,23 +14,28 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from tare import analysis, clocks, leftovers, machine, operations
+from tare import analysis, clocks, leftovers, machine, operations, repetition
 from tare.cell import Cell
 from tare.environments import Facts, Inside, Site, place
 from tare.errors import TareError, TrialError
 from tare.hosts import Hosts
 from tare.plan import Visit
 from tare.record import CauseSession, Record, Trial, Writer
+from tare.stats.repetition import PILOT_BLOCKS
 from tare.stats.stopping import Action, Decision, decide
+from tare.stopwatch import Stopwatch
 
 _LOG = logging.getLogger(__name__)
 _GIVE_UP_AFTER = 3
 """Settings-up of one plot that fail in a row before it is given up for the rest of the run."""
+_CALIBRATED_EVERY = 3
+"""Blocks: what a clock costs is the environment's own, and to measure it takes ten processes."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ def run(
     cache: Path,
     on_progress: Callable[[Progress], None] = lambda _: None,
     blocks: int | None = None,
+    stopwatch: Stopwatch | None = None,
 ) -> Outcome:
     """Run a plan to its end, or from where it stopped.
 
@@ -71,6 +78,7 @@ def run(
         cache: kept between runs (guest images).
         on_progress: called before every trial and at the end.
         blocks: run so many in all, however wide the intervals are; to the plan's own end if None.
+        stopwatch: told where the time goes.
 
     Raises:
         TareError: it cannot go on: the disk is full, another run writes here, KVM has come or gone.
@@ -91,6 +99,7 @@ def run(
             registry=registry,
             scratch=scratch,
             blocks=blocks,
+            stopwatch=stopwatch or Stopwatch(),
         ).to_the_end()
 
 
@@ -106,11 +115,14 @@ class _Run:
     registry: leftovers.Registry
     scratch: Path
     blocks: int | None
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
     def __post_init__(self) -> None:
         self._plan = self.record.plan
         self._workload = self._plan.workload
         self._done: dict[tuple[int, str, int], Trial] = {t.key: t for t in self.record.trials()}
+        self._courses = {course.block: course for course in self.record.courses()}
+        self._course = self._courses[0]
         self._accelerators: dict[tuple[str | None, ...], str] = {}
         for trial in self._done.values():
             self._keep_accelerator(trial)
@@ -123,14 +135,17 @@ class _Run:
         decision = self._decide(0)
         blocks = 0
         for number, visits in enumerate(self._plan.blocks):
+            self._course = self._courses.get(number, self._course)
             self._pace.block_begins()
             for visit in visits:
                 self._visit(number, visit)
             self._pace.block_ends()
             blocks = number + 1
+            self.stopwatch.at("the run", "analysing")
             decision = self._decide(blocks)
             if decision.action is not Action.CONTINUE:
                 break
+            self._go_on(blocks, decision)
             if decision.projected_blocks is not None:
                 self._expected_blocks = min(
                     max(blocks + 1, decision.projected_blocks, self._plan.min_blocks),
@@ -141,9 +156,39 @@ class _Run:
         self._tell(blocks, "done")
         return Outcome(decision, blocks, len(self._done), failed)
 
+    def _go_on(self, block: int, decision: Decision) -> None:
+        """Decide how many sessions cells have from a block on, and which are not visited again."""
+        begun = any(trial.block >= block for trial in self._done.values())
+        if begun or block in self._courses:
+            return  # decided before the run was resumed
+        course = self._course.model_copy(update={"block": block})
+        if self._plan.experiment.blocks.sessions == "auto" and block == PILOT_BLOCKS:
+            spreads = analysis.spreads(self.record, self._done.values())
+            costs, a_block = self._costs(), self._pace.seconds_a_block
+            adapted = repetition.adapted(self._plan, costs, a_block, spreads)
+            course = course.model_copy(update={"sessions": adapted})
+            planned = self._plan.sessions
+            self._pace = _Pace(
+                a_block + sum(s * (adapted.get(c, 1) - planned.get(c, 1)) for c, s in costs.items())
+            )
+        if self.blocks is None and block >= self._plan.min_blocks:
+            stopped = repetition.finished(self._plan, decision.wide)
+            course = course.model_copy(update={"stopped": tuple(sorted(stopped))})
+        if course.model_copy(update={"block": self._course.block}) != self._course:
+            self.writer.append_course(course)
+            self._courses[block] = course
+
+    def _costs(self) -> dict[str, float]:
+        """Seconds of a session of each cell, as far as any was measured."""
+        found: dict[str, list[float]] = {}
+        for trial in self._done.values():
+            if trial.status == "ok":
+                found.setdefault(trial.cell, []).append(trial.seconds)
+        return {cell: fmean(seconds) for cell, seconds in found.items()}
+
     def _decide(self, blocks: int) -> Decision:
         return decide(
-            analysis.half_widths(self.record),
+            analysis.half_widths(self.record, self._done.values()),
             blocks=blocks,
             min_blocks=self.blocks or self._plan.min_blocks,
             max_blocks=self.blocks or len(self._plan.blocks),
@@ -152,7 +197,14 @@ class _Run:
 
     def _visit(self, block: int, visit: Visit) -> None:
         """Set an environment up once and measure in it what is not on record yet."""
-        missing = [cell for cell in visit.cells if (block, cell, 0) not in self._done]
+        order = repetition.order(
+            self._plan, block, visit, self._course.sessions, self._course.stopped
+        )
+        missing = {
+            (cell, repeat): position
+            for position, (cell, repeat) in enumerate(order)
+            if (block, cell, repeat) not in self._done
+        }
         if not missing:
             return
         plot = tuple(visit.plot.items())
@@ -160,30 +212,37 @@ class _Run:
         name = place(environment, visit.plot)
         if self._setup_failures[plot] >= _GIVE_UP_AFTER:
             why = f"{name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
-            self._fail(block, visit, missing, why)
+            self._fail(block, missing, why)
             return
         self._tell(block, f"setting up {environment.name}")
+        self.stopwatch.at(name, "setting up")
         try:
             with self._entered(visit) as (site, inside):
-                calibration = clocks.calibrate(site, inside)
+                calibration = None
+                if block % _CALIBRATED_EVERY == 0:
+                    self.stopwatch.now("calibrating")
+                    calibration = clocks.calibrate(site, inside)
                 self._setup_failures[plot] = 0
-                for cell in missing:
+                for (cell, repeat), position in missing.items():
                     self._tell(block, cell)
+                    self.stopwatch.at(cell, "measuring")
                     common = {
                         "block": block,
-                        "position": visit.cells.index(cell),
+                        "position": position,
                         "cell": cell,
+                        "repeat": repeat,
                         "session": inside.session,
                         "facts": Facts.model_validate(inside.facts),
                         "calibration": calibration,
                     }
                     self._trial(self._plan.cell(cell), site, inside, common)
+                self.stopwatch.back(name, "taking down")
         except TrialError as error:
             # The environment itself failed: to start, or beneath a trial.
             _LOG.warning("%s: %s", name, error)
             self._setup_failures[plot] += 1
-            left = [cell for cell in missing if (block, cell, 0) not in self._done]
-            self._fail(block, visit, left, str(error))
+            left = {key: at for key, at in missing.items() if (block, *key) not in self._done}
+            self._fail(block, left, str(error))
 
     @contextmanager
     def _entered(self, visit: Visit) -> Iterator[tuple[Site, Inside]]:
@@ -197,6 +256,7 @@ class _Run:
                 cache=self.cache,
                 leftovers=self.registry,
                 placement=self._workload.placement(visit.plot),
+                stopwatch=self.stopwatch,
             )
             with environment.enter(site) as inside:
                 self._refuse_other_accelerator(environment.name, visit, inside)
@@ -241,6 +301,7 @@ class _Run:
         self, repeat: int, visit: Visit, cells: list[str]
     ) -> Iterator[CauseSession]:
         left = list(cells)
+        self.stopwatch.at("counting operations", "setting up")
         try:
             with self._entered(visit) as (site, inside):
                 costs = operations.unit_costs(site, inside)
@@ -266,7 +327,10 @@ class _Run:
 
     def _trial(self, cell: Cell, site: Site, inside: Inside, common: dict[str, Any]) -> None:
         """Measure one trial and put it on record, as measured or as failed."""
-        name = f"{common['block']:03d}-{self._plan.cells.index(cell):03d}.parquet"
+        number = f"{self._plan.cells.index(cell):03d}"
+        if common["repeat"]:
+            number += f"-{common['repeat']}"
+        name = f"{common['block']:03d}-{number}.parquet"
         began, clock = datetime.now(UTC), time.monotonic()
         before = machine.state()
         found: dict[str, Any]
@@ -280,6 +344,7 @@ class _Run:
         else:
             sampled = (self.record.folder / "samples" / name).exists()
             found = {"status": "ok", "samples": name if sampled else None, **vars(measured)}
+        self.stopwatch.now("recording")
         self._append(
             Trial(
                 **common,
@@ -290,14 +355,15 @@ class _Run:
             )
         )
 
-    def _fail(self, block: int, visit: Visit, cells: list[str], why: str) -> None:
-        """Put trials that could not even begin on record, as absent."""
-        for cell in cells:
+    def _fail(self, block: int, trials: Mapping[tuple[str, int], int], why: str) -> None:
+        """Put trials that could not even begin on record, as absent: which -> position."""
+        for (cell, repeat), position in trials.items():
             self._append(
                 Trial(
                     block=block,
-                    position=visit.cells.index(cell),
+                    position=position,
                     cell=cell,
+                    repeat=repeat,
                     session="none",
                     started=datetime.now(UTC).isoformat(timespec="milliseconds"),
                     seconds=0.0,
@@ -313,10 +379,12 @@ class _Run:
 
     def _tell(self, block: int, doing: str) -> None:
         done = len(self._done)
-        per_block = max(1, len(self._plan.cells))
-        left = max(0.0, self._expected_blocks - done / per_block) * self._pace.seconds_a_block
-        left += max(0.0, self._counting_left)
-        expected = self._expected_blocks * per_block
+        cells = [c.id for c in self._plan.cells if c.id not in self._course.stopped]
+        per_block = sum(self._course.sessions.get(cell, 1) for cell in cells)
+        of_block = sum(trial.block == block for trial in self._done.values())
+        share = self._expected_blocks - block - of_block / max(1, per_block)
+        left = max(0.0, share) * self._pace.seconds_a_block + max(0.0, self._counting_left)
+        expected = done + max(0, self._expected_blocks - block) * per_block - of_block
         self.on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.placement import Placement
+from tare.stopwatch import Stopwatch
 
 __all__ = ["Site"]
 
@@ -25,3 +26,5 @@ class Site:
     """Kept between runs: guest images by the hash of what they are made from."""
     leftovers: Registry
     placement: Placement = field(default_factory=Placement)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    """Told what is begun with, by whoever does it."""

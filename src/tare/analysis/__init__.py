@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,14 @@ from tare.plan import Plan
 from tare.record import Record, Trial
 from tare.stats import Verdict
 from tare.stats.noise import NoiseFloor, noise_floor
+from tare.stats.repetition import Spread, spread
 from tare.workloads import Statistic
 
 __all__ = [  # noqa: RUF022 (in order of importance)
     "analyse",
     "Analysis",
     "half_widths",
+    "spreads",
     "summarise_session",
     "Session",
     "CellView",
@@ -65,7 +68,7 @@ class Analysis:
     trials: tuple[Trial, ...]
     """In the order of the record, failed ones included."""
     complete_blocks: int
-    """Blocks in which every cell of the plan has a trial, failed ones included."""
+    """Blocks in which every cell that was to be visited has its trials, failed ones included."""
     cells: tuple[CellView, ...]
     """In the order of the plan; A/A replicas last."""
     questions: tuple[Question, ...]
@@ -144,7 +147,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
             for one in record.resumptions()
         },
         trials=sessions.trials,
-        complete_blocks=_complete_blocks(plan, sessions),
+        complete_blocks=_complete_blocks(record, sessions),
         cells=over_the_run(views),
         questions=questions,
         pairs=pairs,
@@ -172,18 +175,43 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
 _DIFFERENT = (Verdict.SLOWER, Verdict.FASTER, Verdict.MORE, Verdict.LESS)
 
 
-def half_widths(record: Record) -> dict[str, float | None]:
+def half_widths(record: Record, trials: Iterable[Trial] | None = None) -> dict[str, float | None]:
     """Half-width in percent of the interval of each comparison that the stopping rule watches.
 
-    Cheap after every block: sessions that were summarised before are not read again, and a later
-    `analyse` in the same process finds them ready.
+    Cheap after every block: only the sessions of those comparisons are read, none that was
+    summarised before, and a later `analyse` in the same process finds them ready.
+
+    Args:
+        record: the result.
+        trials: all that is on record, where the caller knows.
 
     Returns:
         Comparison id -> half-width, None where there is no interval yet.
     """
-    experiment = record.experiment
-    sessions = Sessions(record, experiment.deadlines_ns)
-    return _half_widths(record.plan, sessions, experiment.statistic)
+    return _half_widths(record.plan, _of(record, trials), record.experiment.statistic)
+
+
+def spreads(
+    record: Record, trials: Iterable[Trial] | None = None
+) -> dict[tuple[str, str], Spread | None]:
+    """How the sessions and settings-up of each of those comparisons were seen to differ.
+
+    Args:
+        record: as `half_widths`.
+        trials: likewise.
+
+    Returns:
+        (cell, against) -> its spread, None where it cannot be told.
+    """
+    sessions, statistic = _of(record, trials), record.experiment.statistic
+    return {
+        (c.cell, c.against): spread(*(sessions.by_block(x, statistic) for x in (c.cell, c.against)))
+        for c in record.plan.watched
+    }
+
+
+def _of(record: Record, trials: Iterable[Trial] | None) -> Sessions:
+    return Sessions(record, record.experiment.deadlines_ns, trials)
 
 
 def _beside(
@@ -205,9 +233,12 @@ def _beside(
             return beside_paper_b(workload, views, questions)
 
 
-def _complete_blocks(plan: Plan, sessions: Sessions) -> int:
-    cells = {cell.id for cell in plan.cells}
-    tried: dict[int, set[str]] = {}
-    for trial in sessions.trials:
-        tried.setdefault(trial.block, set()).add(trial.cell)
-    return sum(cells <= found for found in tried.values())
+def _complete_blocks(record: Record, sessions: Sessions) -> int:
+    tried = Counter((trial.block, trial.cell) for trial in sessions.trials)
+
+    def complete(block: int) -> bool:
+        course = record.course(block)
+        cells = [cell.id for cell in record.plan.cells if cell.id not in course.stopped]
+        return all(tried[block, cell] >= course.sessions.get(cell, 1) for cell in cells)
+
+    return sum(complete(block) for block in sessions.blocks)

@@ -7,6 +7,7 @@ block costs one block, not all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -114,18 +115,21 @@ class Sessions:
     A trial that holds values instead of response times has no `Session`; columns know both.
     """
 
-    def __init__(self, record: Record, deadlines_ns: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        record: Record,
+        deadlines_ns: Sequence[int] = (),
+        trials: Iterable[Trial] | None = None,
+    ) -> None:
         self.plan: Plan = record.plan
-        self.trials: tuple[Trial, ...] = record.trials()
         self._record = record
+        self._deadlines_ns = tuple(deadlines_ns)
+        self.trials: tuple[Trial, ...] = record.trials() if trials is None else tuple(trials)
         self.blocks: tuple[int, ...] = tuple(sorted({trial.block for trial in self.trials}))
         self._of: dict[str, list[Trial]] = {}
-        self._found: dict[tuple[int, str, int], Session] = {}
+        self._found: dict[tuple[int, str, int], Session | None] = {}
         for trial in sorted(self.trials, key=lambda trial: (trial.block, trial.repeat)):
             self._of.setdefault(trial.cell, []).append(trial)
-            path = record.samples_path(trial)
-            if trial.status == "ok" and path is not None and not trial.values:
-                self._found[trial.key] = summarise_session(path, deadlines_ns)
 
     def trials_of(self, cell: str) -> tuple[Trial, ...]:
         """The trials of one cell, failed ones included, by block and by their order within it."""
@@ -144,8 +148,18 @@ class Sessions:
         return self._record.causes()
 
     def session(self, trial: Trial) -> Session | None:
-        """The session of a trial; None where it failed, or holds values."""
-        return self._found.get(trial.key)
+        """The session of a trial; None where it failed, or holds values.
+
+        Raises:
+            UsageError: its samples are missing, or damaged.
+        """
+        if trial.key not in self._found:
+            path = self._record.samples_path(trial)
+            sampled = trial.status == "ok" and path is not None and not trial.values
+            self._found[trial.key] = (
+                summarise_session(path, self._deadlines_ns) if sampled and path else None
+            )
+        return self._found[trial.key]
 
     def column(self, cell: str, statistic: str, *, resolved: bool = False) -> list[float | None]:
         """One value a block, shape (blocks,): the geometric mean of its sessions.
@@ -155,15 +169,32 @@ class Sessions:
         """
 
         def value(trial: Trial) -> float | None:
-            session = self._found.get(trial.key)
-            short = resolved and session is not None and not session.resolves(statistic)
+            session = self.session(trial) if resolved else None
+            short = session is not None and not session.resolves(statistic)
             return None if short else self.value(trial, statistic)
 
         return [mean_log(block) for block in self._blocks(cell, value)]
 
     def columns(self, *cells: str, statistic: str) -> tuple[list[float | None], ...]:
-        """Columns of cells that are compared: from as many sessions of each in every block."""
-        return even(*(self._by_block(cell, statistic) for cell in cells))
+        """Columns of cells that are compared: from as many sessions of each in every block.
+
+        None of all where one of them was no longer visited, which is no failure.
+        """
+        ends = min(self._ends.get(cell, math.inf) for cell in cells)
+        columns = even(*(self.by_block(cell, statistic) for cell in cells))
+        return tuple(
+            [
+                value if block < ends else None
+                for block, value in zip(self.blocks, column, strict=True)
+            ]
+            for column in columns
+        )
+
+    @cached_property
+    def _ends(self) -> dict[str, int]:
+        """Cell -> the first block in which it was no longer visited, where there is one."""
+        courses = reversed(self._record.courses())
+        return {cell: course.block for course in courses for cell in course.stopped}
 
     def means(self, cell: str, value: Callable[[Trial], float | None]) -> list[float | None]:
         """One number a block, shape (blocks,): the mean of what its measured trials tell.
@@ -179,7 +210,7 @@ class Sessions:
 
     def value(self, trial: Trial, statistic: str) -> float | None:
         """One scalar of a trial; None where it failed, or lacks it."""
-        session = self._found.get(trial.key)
+        session = self.session(trial)
         return session.value(statistic) if session else trial.values.get(statistic)
 
     def accelerators(self, cell: str) -> tuple[str, ...]:
@@ -187,7 +218,8 @@ class Sessions:
         measured = self.measured(cell)
         return tuple(sorted({t.facts.accelerator for t in measured if t.facts.accelerator}))
 
-    def _by_block(self, cell: str, statistic: str) -> list[list[float]]:
+    def by_block(self, cell: str, statistic: str) -> list[list[float]]:
+        """Every session's value, shape (blocks, sessions); absent where it failed, or lacks it."""
         return self._blocks(cell, lambda trial: self.value(trial, statistic))
 
     def _blocks(self, cell: str, value: Callable[[Trial], float | None]) -> list[list[float]]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tare.record import Record
     from tare.runner import Outcome
     from tare.runner import Progress as Standing
+    from tare.stopwatch import Stopwatch
 
 __all__ = [
     "lay_out",
@@ -34,6 +35,7 @@ def measure(
     *,
     whole: Path | None = None,
     quiet: bool = False,
+    stopwatch: Stopwatch | None = None,
 ) -> Outcome:
     """Run a plan to its end, from wherever it stands.
 
@@ -42,6 +44,7 @@ def measure(
         programs: the build directory.
         whole: the folder to name for going on; the record's own where None.
         quiet: show no progress.
+        stopwatch: told where the time goes.
     """
     from tare import runner  # noqa: PLC0415 - so that --help is fast
 
@@ -49,7 +52,8 @@ def measure(
         printing.say("[yellow]cut:[/]", cut)
     try:
         with _progress(quiet=quiet) as on_progress:
-            return runner.run(record, programs, paths.cache(), on_progress)
+            cache = paths.cache()
+            return runner.run(record, programs, cache, on_progress, stopwatch=stopwatch)
     except KeyboardInterrupt:
         folder = whole or record.folder
         printing.say("", f"interrupted; all was cleaned up; go on with: tare run --resume {folder}")
@@ -99,9 +103,9 @@ def lay_out(asked: Experiment, seed: int | None, *, must_run: bool) -> Plan:
         TareError: nothing of it can run here, where it must.
     """
     from tare import plan as planning  # noqa: PLC0415
-    from tare import preflight  # noqa: PLC0415
+    from tare import preflight, repetition  # noqa: PLC0415
 
-    plan = planning.make(asked, seed)
+    plan = repetition.planned(planning.make(asked, seed))
     try:
         plan = preflight.possible(plan, paths.build(), connect=must_run)
     except TareError as error:
@@ -122,6 +126,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def print_plan(plan: Plan) -> None:
     """Print what would be done, and how long it takes."""
+    from tare.stats.repetition import PILOT_BLOCKS  # noqa: PLC0415 - so that --help is fast
+
     seconds = plan.seconds(), plan.seconds(len(plan.blocks))
     table = printing.table("cell", "compared with", "judged")
     against = {c.cell: c for c in plan.comparisons}
@@ -138,6 +144,13 @@ def print_plan(plan: Plan) -> None:
         f"{len(plan.cells)} cells, {span(plan.min_blocks, len(plan.blocks), str)} blocks, seed"
         f" {plan.seed}: about {span(*seconds, printing.minutes)}"
     )
+    if plan.sessions:
+        many = sorted(set(plan.sessions.values()))
+        told = plan.experiment.blocks.sessions == "auto"
+        printing.show(
+            f"of {len(plan.sessions)} cells {span(many[0], many[-1], str)} sessions in a block"
+            + (f" until the first {PILOT_BLOCKS} blocks have told how many pay" if told else "")
+        )
     if plan.causes:
         printing.show(f"of it, sessions that count operations: {plan.causes} of each cell")
     for cut in plan.cuts:

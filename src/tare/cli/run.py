@@ -21,6 +21,7 @@ from tare.cli.plan import (
     refuse_if_changed,
     span,
 )
+from tare.cli.profile import show as show_profile
 from tare.cli.results import draw, draw_suite
 from tare.errors import Exit, UnavailableError, UsageError
 
@@ -49,13 +50,16 @@ def run(
         str | None, typer.Option(help="Fit the plan into a time such as 5m; says what was cut.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the order of the trials.")] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", metavar=FLAG, help="Say where the time of the run went.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Run an experiment, or a suite of them, and draw its report."""
     if resume is not None:
         if file is not None or out is not None or dry_run or budget is not None or seed is not None:
             raise UsageError("--resume goes on with the plan on record, and takes no more than it")
-        _go_on(resume, as_json=json_)
+        _go_on(resume, as_json=json_, profile=profile)
         return
     if file is None:
         raise UsageError("give either an experiment file or --resume FOLDER")
@@ -81,13 +85,13 @@ def run(
         Record.create(folder / name, text, part.plan, fingerprint)
     if suite is not None:
         suites.SuiteResult.create(folder, suite, plans, absent)
-    _measure(folder, programs, as_json=json_)
+    _measure(folder, programs, as_json=json_, profile=profile)
 
 
 _A_TIME = "a time such as '5m' or '90 s'"
 
 
-def _go_on(folder: Path, *, as_json: bool) -> None:
+def _go_on(folder: Path, *, as_json: bool, profile: bool) -> None:
     """Resume a run, on the machine and with the programs with which it began."""
     from tare import machine  # noqa: PLC0415
     from tare.record import Resumption  # noqa: PLC0415
@@ -102,7 +106,7 @@ def _go_on(folder: Path, *, as_json: bool) -> None:
     for record in records.values():
         with record.writing() as writer:
             writer.append_resumption(Resumption(resumed=now, fingerprint=found))
-    _measure(folder, programs, as_json=as_json)
+    _measure(folder, programs, as_json=as_json, profile=profile)
 
 
 def _records(folder: Path) -> dict[str, Record]:
@@ -191,17 +195,21 @@ def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
         printing.show(f"\n{len(plans)} parts: about {whole} in all")
 
 
-def _measure(folder: Path, programs: Path, *, as_json: bool) -> None:
+def _measure(folder: Path, programs: Path, *, as_json: bool, profile: bool) -> None:
     """Run what a folder's plans say and is not on record yet, and draw it."""
     from tare import suite as suites  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
+    from tare.stopwatch import Stopwatch  # noqa: PLC0415
 
     failed = tried = 0
     for name, record in _records(folder).items():
         if name:
             printing.say("[bold]part[/]", name)
-        outcome = measure(record, programs, whole=folder, quiet=as_json)
+        stopwatch = Stopwatch()
+        outcome = measure(record, programs, whole=folder, quiet=as_json, stopwatch=stopwatch)
         failed, tried = failed + outcome.failed, tried + outcome.trials
+        if profile:
+            show_profile(stopwatch)
     if suites.is_result(folder):
         draw_suite(suites.SuiteResult(folder), None, as_json=as_json)
     else:
