@@ -18,7 +18,7 @@ def closes(workshop: Workshop) -> Found:
     found = run_shipped(workshop, BUDGET).analysis
     closures = {a.cell.id: a.shares.together.share for a in found.threads if a.shares}
     bounds = bounded(_of_every_cell(found, closures, "closes"), 0.90, 1.10)
-    return Found(f"account {told(bounds, BUDGET)}", bounds=bounds)
+    return Found(f"account {told(bounds)}", bounds=bounds)
 
 
 def explains(workshop: Workshop) -> Found:
@@ -28,7 +28,7 @@ def explains(workshop: Workshop) -> Found:
     every = _of_every_cell(found, shares, "explained")
     free = {f"{_UNBOUNDED} explained": every.pop(f"{_UNBOUNDED} explained")}
     bounds = bounded(every, least=0.80)
-    figure = f"operations: {told(bounds, BUDGET)}; {told(bounded(free), BUDGET)}"
+    figure = f"operations: {told(bounds)}; {told(bounded(free))}"
     data = {
         c.cell.id: {
             "inflation": c.inflation,

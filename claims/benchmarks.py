@@ -6,13 +6,12 @@ import json
 import os
 import random
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from claims.checking import Found, Workshop, shown
-from claims.rows import bounded
+from claims.rows import bounded, told
 from tare import process
 from tare.command import Command
 from tare.stats import Interval, Method, mean_interval, paired_ratio
@@ -23,11 +22,8 @@ KILLS = 100
 CROWD_S, CROWD_A_SECOND = 60, 1000
 CROWD_FILES, CROWD_THREADS, CROWD_MIB = 256, 32, 64
 _PARTS_GIB_S = {
-    "parse": 20.0,
-    "pass_through_send": 1.8,
-    "pass_through_receive": 1.8,
-    "index_scan": 2.0,
-}
+    "parse": 20.0, "pass_through_send": 1.8, "pass_through_receive": 1.8, "index_scan": 2.0,
+}  # fmt: skip
 _SIZE, _REPEATS = 2000, 12
 _ONE_PLANE, _MORE_PLANES = 0.9, 0.7
 _WITHOUT_VNNI = "AVX2"
@@ -79,22 +75,18 @@ def nodes(workshop: Workshop) -> Found:
     runs = data["runs"]
     local = max(run[way]["p50_us"] for run in runs for way in ("local_read", "local_write"))
     over = {
-        f"{run['clients']} clients {way} over a bare echo": _interval(run[f"{way}_over_echo"])
+        f"{run['clients']} clients {way} over a bare echo": Interval(
+            one["median"], one["low"], one["high"], 0.95, Method.T, int(one["rounds"])
+        )
         for run in runs
         for way in ("read", "write")
+        if (one := run[f"{way}_over_echo"])
     }
     idle = max(run["idle_manager_share"] for run in runs)
-    figure = f"here p50 {local:.2f} us at most; another node: " + ", ".join(
-        f"{name} {shown(ratio, 2)}" for name, ratio in over.items()
-    )
-    figure += f"; an idle manager takes {idle:.2%} of a core"
-    kept = Kept.counted(local <= 1.0 and idle < 0.01)
-    return Found(figure, data, bounded(over, most=1.3), kept)
-
-
-def _interval(ratio: dict[str, float]) -> Interval:
-    ends = (ratio["median"], ratio["low"], ratio["high"])
-    return Interval(*ends, 0.95, Method.T, int(ratio["rounds"]))
+    bounds = bounded(over, most=1.3)
+    figure = f"here p50 {local:.2f} us at most; {told(bounds)}; an idle manager takes {idle:.2%} of"
+    figure += " a core"
+    return Found(figure, data, bounds, Kept.counted(local <= 1.0 and idle < 0.01))
 
 
 def product(workshop: Workshop) -> Found:
@@ -112,34 +104,34 @@ def product(workshop: Workshop) -> Found:
     usual, slow = said[None], said[_WITHOUT_VNNI]
     if slow["vnni"]:
         return Found("oneDNN could not be kept from VNNI", counted=Kept.UNDECIDED)
-    bounds = [
-        Bound(name, speed, least=_ONE_PLANE if planes == (1, 1) else _MORE_PLANES)
-        for planes, name, speed in _speeds(usual)
-    ]
+    bounds = tuple(
+        Bound(f"{planes} planes over raw", speed, _ONE_PLANE if planes == "1 x 1" else _MORE_PLANES)
+        for planes, speed in _speeds(usual).items()
+    )
     # The product checked itself in each case, or the program would have failed.
     widths = sorted({width for case in usual["cases"] for width in case["cells"]})
-    figure = "; ".join(f"{bound.name} {shown(bound.found, 2)} of raw" for bound in bounds)
-    figure += f"; exact with cells of {', '.join(map(str, widths))} bytes, with and without VNNI"
+    figure = f"{told(bounds)}; exact with cells of {', '.join(map(str, widths))} bytes, with and"
+    figure += " without VNNI"
     data = {
-        "without VNNI": {name: shown(speed, 2) for _, name, speed in _speeds(slow)},
+        "without VNNI": {name: shown(speed, 2) for name, speed in _speeds(slow).items()},
         "oneDNN": usual["onednn"],
         "VNNI": usual["vnni"],
         "threads": usual["threads"],
     }
-    return Found(figure, data, tuple(bounds))
+    return Found(figure, data, bounds)
 
 
-def _speeds(said: dict[str, Any]) -> Iterator[tuple[tuple[int, int], str, Interval]]:
-    """Planes of each case, its name, and raw time over the product's.
+def _speeds(said: dict[str, Any]) -> dict[str, Interval]:
+    """Planes -> raw time over the product's.
 
     Raw is the faster of oneDNN's two interfaces, k times where the product needs k.
     """
+    found = {}
     for case in said["cases"]:
         both = zip(case["raw_gemm_s"], case["raw_matmul_s"], strict=True)
         raw = [case["pairs"] * min(times) for times in both]
-        left, right = case["planes"]
-        name = f"{left} x {right} planes"
-        yield (left, right), name, paired_ratio(raw, case["product_s"]).ratio
+        found[" x ".join(map(str, case["planes"]))] = paired_ratio(raw, case["product_s"]).ratio
+    return found
 
 
 def kills(workshop: Workshop) -> Found:
@@ -149,15 +141,12 @@ def kills(workshop: Workshop) -> Found:
         data = _cargo(workshop, "kills", PAGESHARE_KILLS=str(KILLS))
     except process.ProcessError as error:
         return _failed(error, kills=KILLS)
-    kills, aimed, arrived, stayed, lost, doubled, changed = (
-        int(data[name])
-        for name in ("kills", "aimed", "arrived", "stayed", "lost", "doubled", "changed")
-    )
     figure = (
-        f"{kills} kills, {aimed} of them aimed: {arrived} guests arrived, {stayed} stayed,"
-        f" {lost} lost, {doubled} doubled, {changed} with another memory"
-    )
-    sound = kills >= KILLS and aimed * 5 >= kills and arrived + stayed == kills
+        "{kills} kills, {aimed} of them aimed: {arrived} guests arrived, {stayed} stayed, {lost}"
+        " lost, {doubled} doubled, {changed} with another memory"
+    ).format_map(data)
+    enough = data["kills"] >= KILLS and data["aimed"] * 5 >= data["kills"]
+    sound = enough and data["arrived"] + data["stayed"] == data["kills"]
     return Found(figure, data, counted=Kept.counted(sound))
 
 
@@ -168,21 +157,17 @@ def crowd(workshop: Workshop) -> Found:
         data = _cargo(workshop, "crowd", PAGESHARE_SECONDS=str(CROWD_S))
     except process.ProcessError as error:
         return _failed(error, seconds=CROWD_S)
-    migrations, arrived, files, threads = (
-        int(data[name]) for name in ("migrations", "arrived", "files_most", "threads_most")
-    )
-    a_second = float(data["connections"]) / float(data["seconds"])
-    mib = float(data["kibibytes_most"]) / 1024
+    a_second, mib = data["connections"] / data["seconds"], data["kibibytes_most"] / 1024
     figure = (
-        f"{a_second:.0f} connections a second for {float(data['seconds']):.0f} s: {arrived} of"
-        f" {migrations} guests arrived; the receiver had at most {files} files open, {threads}"
-        f" threads, {mib:.0f} MiB"
-    )
+        "{a_second:.0f} connections a second for {seconds:.0f} s: {arrived} of {migrations} guests"
+        " arrived; the receiver had at most {files_most} files open, {threads_most} threads,"
+        " {mib:.0f} MiB"
+    ).format(**data, a_second=a_second, mib=mib)
     sound = (
-        0 < migrations == arrived
+        0 < data["migrations"] == data["arrived"]
         and a_second >= 0.95 * CROWD_A_SECOND
-        and files <= CROWD_FILES
-        and threads <= CROWD_THREADS
+        and data["files_most"] <= CROWD_FILES
+        and data["threads_most"] <= CROWD_THREADS
         and mib <= CROWD_MIB
     )
     return Found(figure, data, counted=Kept.counted(sound))
@@ -196,14 +181,10 @@ def parts(workshop: Workshop) -> Found:
     """D8: GiB/s of pageshare's parts, by Student's interval of the mean over the repeats."""
     workshop.say("building and running pageshare's benchmark of its parts")
     data = _cargo(workshop, "speed")
+    every = {name: np.array(data[name]["all"], dtype=np.float64) for name in _PARTS_GIB_S}
     bounds = tuple(
-        Bound(
-            name,
-            mean_interval(np.array(data[name]["all"], dtype=np.float64), method=Method.T),
-            least=gib_s,
-            ratio=False,
-        )
-        for name, gib_s in _PARTS_GIB_S.items()
+        Bound(name, mean_interval(one, method=Method.T), least=_PARTS_GIB_S[name], ratio=False)
+        for name, one in every.items()
     )
     parse, *passed, scan = (float(data[name]["median"]) for name in _PARTS_GIB_S)
     share = float(data["index_memory_share"])

@@ -72,7 +72,7 @@ def extra_processor_time(workshop: Workshop) -> Found:
         ns = 1e9 * fmean(moved) / _GIB
         a_gib = replace(took, estimate=took.estimate / ns, low=took.low / ns, high=took.high / ns)
     bounds = bounded({"unshareable memory beyond plain, s/GiB": a_gib}, most=_EXTRA_S, ratio=False)
-    line = told(bounds, CPU)
+    line = told(bounds)
     if indexed := _values(measured, "web/pageshare", "index_cpu"):
         line += f"; beside it, the index took {fmean(indexed) / 1e9:.2f} s (web)"
     return Found(line, bounds=bounds)

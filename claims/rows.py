@@ -88,13 +88,13 @@ def bounded(
     return tuple(Bound(name, value, least, most, ratio) for name, value in found.items())
 
 
-def told(bounds: Iterable[Bound], whence: str, show: Callable[[Interval], str] = shown) -> str:
+def told(bounds: Iterable[Bound], whence: str = "", show: Callable[[Interval], str] = shown) -> str:
     """Each figure with its interval; of many, how many keep their limits."""
     every = list(bounds)
-    if len(every) <= NAMED:
-        return "; ".join(f"{bound.name} {show(bound.found)}" for bound in every)
-    kept = sum(bound.kept is Kept.HOLDS for bound in every)
-    return f"{whence}: {kept} of {len(every)} figures are shown to keep their limits"
+    if whence and len(every) > NAMED:
+        kept = sum(bound.kept is Kept.HOLDS for bound in every)
+        return f"{whence}: {kept} of {len(every)} figures are shown to keep their limits"
+    return "; ".join(f"{bound.name} {show(bound.found)}" for bound in every)
 
 
 def _signed(unit: Unit, difference: Interval) -> str:
