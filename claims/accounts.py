@@ -8,14 +8,14 @@ from claims.rows import bounded, told
 from tare.analysis import Analysis
 from tare.stats import Interval, Method
 
-BUDGET = "budget.yaml"
+_BUDGET = "budget.yaml"
 _UNBOUNDED = "qemu/cyclonedds"
 """Cold code after a switch costs more there than any hot loop: reported without a bound."""
 
 
 def closes(workshop: Workshop) -> Found:
     """Threads' time against the mean response, in every cell."""
-    found = run_shipped(workshop, BUDGET).analysis
+    found = run_shipped(workshop, _BUDGET).analysis
     closures = {a.cell.id: a.shares.together.share for a in found.threads if a.shares}
     bounds = bounded(_of_every_cell(found, closures, "closes"), 0.90, 1.10)
     return Found(f"account {told(bounds)}", bounds=bounds)
@@ -23,7 +23,7 @@ def closes(workshop: Workshop) -> Found:
 
 def explains(workshop: Workshop) -> Found:
     """Operations times their unit costs, as a share of the mean response."""
-    found = run_shipped(workshop, BUDGET).analysis
+    found = run_shipped(workshop, _BUDGET).analysis
     shares = {c.cell.id: c.shares.together.share for c in found.operations}
     every = _of_every_cell(found, shares, "explained")
     free = {f"{_UNBOUNDED} explained": every.pop(f"{_UNBOUNDED} explained")}

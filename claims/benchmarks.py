@@ -18,9 +18,9 @@ from tare.stats import Interval, Method, mean_interval, paired_ratio
 from tare.stats.bounds import Bound, Kept
 
 _TIMEOUT_S = 3 * 3600.0
-KILLS = 100
-CROWD_S, CROWD_A_SECOND = 60, 1000
-CROWD_FILES, CROWD_THREADS, CROWD_MIB = 256, 32, 64
+_KILLS = 100
+_CROWD_S, _CROWD_A_SECOND = 60, 1000
+_CROWD_FILES, _CROWD_THREADS, _CROWD_MIB = 256, 32, 64
 _PARTS_GIB_S = {
     "parse": 20.0, "pass_through_send": 1.8, "pass_through_receive": 1.8, "index_scan": 2.0,
 }  # fmt: skip
@@ -136,27 +136,27 @@ def _speeds(said: dict[str, Any]) -> dict[str, Interval]:
 
 def kills(workshop: Workshop) -> Found:
     """D7: what becomes of guests whose migration is killed."""
-    workshop.say(f"{KILLS} kills at random moments, each of a migration of its own")
+    workshop.say(f"{_KILLS} kills at random moments, each of a migration of its own")
     try:
-        data = _cargo(workshop, "kills", PAGESHARE_KILLS=str(KILLS))
+        data = _cargo(workshop, "kills", PAGESHARE_KILLS=str(_KILLS))
     except process.ProcessError as error:
-        return _failed(error, kills=KILLS)
+        return _failed(error, kills=_KILLS)
     figure = (
         "{kills} kills, {aimed} of them aimed: {arrived} guests arrived, {stayed} stayed, {lost}"
         " lost, {doubled} doubled, {changed} with another memory"
     ).format_map(data)
-    enough = data["kills"] >= KILLS and data["aimed"] * 5 >= data["kills"]
+    enough = data["kills"] >= _KILLS and data["aimed"] * 5 >= data["kills"]
     sound = enough and data["arrived"] + data["stayed"] == data["kills"]
     return Found(figure, data, counted=Kept.counted(sound))
 
 
 def crowd(workshop: Workshop) -> Found:
     """D13: migrations among connections that have no certificate."""
-    workshop.say(f"migrations for {CROWD_S} s under {CROWD_A_SECOND} idle connections a second")
+    workshop.say(f"migrations for {_CROWD_S} s under {_CROWD_A_SECOND} idle connections a second")
     try:
-        data = _cargo(workshop, "crowd", PAGESHARE_SECONDS=str(CROWD_S))
+        data = _cargo(workshop, "crowd", PAGESHARE_SECONDS=str(_CROWD_S))
     except process.ProcessError as error:
-        return _failed(error, seconds=CROWD_S)
+        return _failed(error, seconds=_CROWD_S)
     a_second, mib = data["connections"] / data["seconds"], data["kibibytes_most"] / 1024
     figure = (
         "{a_second:.0f} connections a second for {seconds:.0f} s: {arrived} of {migrations} guests"
@@ -165,10 +165,10 @@ def crowd(workshop: Workshop) -> Found:
     ).format(**data, a_second=a_second, mib=mib)
     sound = (
         0 < data["migrations"] == data["arrived"]
-        and a_second >= 0.95 * CROWD_A_SECOND
-        and data["files_most"] <= CROWD_FILES
-        and data["threads_most"] <= CROWD_THREADS
-        and mib <= CROWD_MIB
+        and a_second >= 0.95 * _CROWD_A_SECOND
+        and data["files_most"] <= _CROWD_FILES
+        and data["threads_most"] <= _CROWD_THREADS
+        and mib <= _CROWD_MIB
     )
     return Found(figure, data, counted=Kept.counted(sound))
 

@@ -18,8 +18,8 @@ from tare.testing.site import site_for
 
 _PART_S = 3600.0
 """The longest part of a campaign: all simulated crash points, or a suite with its building."""
-POINTS, KILLS = 10_000, 200
-PAIRS = 1_000
+_POINTS, _KILLS = 10_000, 200
+_PAIRS = 1_000
 _ORACLES = 0.95
 """The least share of pairs in which plain MPI itself left the right bytes."""
 
@@ -66,7 +66,7 @@ def crashes(workshop: Workshop) -> Found:
         f"{points} simulated crash points, {kills} kill -9: {found['failed']} files inconsistent"
         " with the last sync"
     )
-    return _found(found, figure, enough=points >= POINTS and kills >= KILLS)
+    return _found(found, figure, enough=points >= _POINTS and kills >= _KILLS)
 
 
 def beside(workshop: Workshop) -> Found:
@@ -78,7 +78,7 @@ def beside(workshop: Workshop) -> Found:
         mounted.fresh() as remote,
     ):
         data = ("--data", f"ext4={disk}", "--data", f"glusterfs={remote}")
-        found = _campaign(workshop, "beside", "about two hours", "--pairs", str(PAIRS), *data)
+        found = _campaign(workshop, "beside", "about two hours", "--pairs", str(_PAIRS), *data)
     passed = _total(found, "passed")
     figure = f"{passed} pairs of jobs left the right bytes, gaps included"
-    return _found(found, figure, enough=passed >= 2 * PAIRS * _ORACLES)
+    return _found(found, figure, enough=passed >= 2 * _PAIRS * _ORACLES)

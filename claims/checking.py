@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from claims.experiments import Measured
     from tare.stats import Interval
 
-__all__ = ["Claim", "Found", "Look", "Result", "Workshop", "judge", "shown"]
+__all__ = ["Claim", "Found", "Look", "Part", "Result", "Workshop", "judge", "shown"]
 
 _CONFIDENCE = 0.95
 NAMED = 6
@@ -74,6 +74,10 @@ class Found:
     """What may be said of all that has none."""
 
 
+Part = Callable[[Workshop], Found]
+"""Looks after one thing that was promised."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One numbered promise."""
@@ -82,12 +86,11 @@ class Claim:
     sentence: str
     wanted: str
     """The figure that would satisfy it."""
-    parts: tuple[Callable[[Workshop], Found], ...]
-    """Rows, and whatever else has to be done to see what was promised."""
-    experiments: tuple[str, ...] = ()
+    experiments: tuple[str, ...]
     """The shipped experiments that it runs; none where it runs the parts themselves."""
-    grows: bool = False
-    """Whether blocks can be added to what was measured (`Workshop.look`)."""
+    parts: tuple[Part, ...]
+    grows: bool
+    """Whether blocks can be added to what was measured."""
 
     def check(self, workshop: Workshop) -> Result:
         """Look after every part, and judge what they found."""

@@ -17,7 +17,7 @@ from tare.record import Record
 from tare.stats.bounds import Kept
 from tare.testing import traces
 
-KILLS = 20
+_KILLS = 20
 _EXPERIMENT = """\
 title: Does a killed run lose anything?
 factors: {environment: [native, container], transport: [icmp, udp]}
@@ -107,11 +107,11 @@ def kills(workshop: Workshop) -> Found:
     """A8: runs that are killed and resumed until there were enough kills."""
     totals: Counter[str] = Counter()
     seed = 0
-    while totals["kills"] < KILLS:
-        workshop.say(f"{totals['kills']} of {KILLS} kills")
+    while totals["kills"] < _KILLS:
+        workshop.say(f"{totals['kills']} of {_KILLS} kills")
         folder = workshop.scratch / f"killed-{seed}"
         folder.mkdir()
-        totals += Counter(killed_run(folder, KILLS - totals["kills"], seed))
+        totals += Counter(killed_run(folder, _KILLS - totals["kills"], seed))
         seed += 1
     lost = totals["expected"] - totals["found"]
     figure = (

@@ -12,8 +12,8 @@ from tare.errors import UsageError
 from tare.published import papers
 from tare.stats.bounds import Kept
 
-PAPER_B = "kvm-overhead.yaml"
-MAP = "environments.yaml"
+_PAPER_B = "kvm-overhead.yaml"
+_MAP = "environments.yaml"
 _REPEATABLE = 0.93
 _WITHOUT = 2
 """Cells of the host's loop device over NFS, cached and buffered: Tare mounts NFS in guests only."""
@@ -43,7 +43,7 @@ def every_cell(workshop: Workshop) -> Found:
     wanted = _in_the_paper() - _WITHOUT
     data: dict[str, str] = {}
     widths: list[float] = []
-    for part in _parts(workshop, PAPER_B):
+    for part in _parts(workshop, _PAPER_B):
         workshop.say(part)
         for beside in run_shipped(workshop, part).analysis.beside:
             for ours in beside.ours:
@@ -67,7 +67,7 @@ def repeat(workshop: Workshop) -> Found:
         replace(workshop, scratch=workshop.scratch / turn, measured={})
         for turn in ("original", "repeat")
     ]
-    for part in _parts(workshop, MAP):
+    for part in _parts(workshop, _MAP):
         records = [[run_shipped(turn, part).record] for turn in turns]
         for one in compare.compare(*records).cells:
             ratio = one.ratio.ratio

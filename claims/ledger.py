@@ -1,26 +1,53 @@
-"""Keeps what checks found, and draws the table of CLAIMS.md from it."""
+"""CLAIMS.md: reads what is promised there, keeps what checks found, and draws the last results."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from claims.checking import Claim, Result
+from claims.checking import Claim, Part, Result
 from tare.errors import TareError
 from tare.stats.bounds import Kept
 
+__all__ = ["keep", "promised", "table", "write"]
+
 _BEGIN = "<!-- results: drawn by `tare claim table --write` from claims/*.json -->"
 _END = "<!-- end of results -->"
+_ROW = re.compile(r"\| \*\*(\w+)\*\* \| (.*?) \| (.*?) \|")
+"""The name of a claim, its sentence, and what is wanted."""
+_BY = re.compile(r"\[([^]]+)\]\(experiments/\1\)")
+
+
+def promised(
+    home: Path, checks: Mapping[str, tuple[Part, ...]], grow: frozenset[str]
+) -> tuple[Claim, ...]:
+    """Every claim of CLAIMS.md, with how it is checked.
+
+    Raises:
+        TareError: a row of it names a claim that nothing checks, or the other way round.
+    """
+    rows = [match.groups() for line in _parts(home)[1].splitlines() if (match := _ROW.match(line))]
+    if unlike := {row[0] for row in rows} ^ checks.keys():
+        raise TareError(
+            f"CLAIMS.md and claims/promises.py do not both have {', '.join(sorted(unlike))}",
+            "a claim is a row of each",
+        )
+    found = []
+    for name, said, wanted in rows:
+        sentence, _, by = said.partition(" By [")
+        experiments = tuple(_BY.findall(f"[{by}"))
+        found.append(Claim(name, sentence, wanted, experiments, checks[name], name in grow))
+    return tuple(found)
 
 
 def keep(home: Path, claim: Claim, result: Result, commit: str | None) -> Path:
     """Write a result to `claims/ID.json`, in place of the last one."""
     path = home / "claims" / f"{claim.id}.json"
-    path.parent.mkdir(exist_ok=True)
     entry = {
         "id": claim.id,
         "when": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -39,20 +66,25 @@ def table(home: Path, claims: Sequence[Claim]) -> str:
     return "\n".join(rows)
 
 
-def write(home: Path, claims: Sequence[Claim]) -> Path:
-    """Draw the table into CLAIMS.md between its marks.
+def write(home: Path, claims: Sequence[Claim]) -> None:
+    """Draw the table into CLAIMS.md between its marks."""
+    head, _, tail = _parts(home)
+    path = home / "CLAIMS.md"
+    path.write_text(f"{head}{_BEGIN}\n{table(home, claims)}\n{_END}{tail}", encoding="utf-8")
+
+
+def _parts(home: Path) -> tuple[str, str, str]:
+    """What stands before, between and after the marks of CLAIMS.md.
 
     Raises:
         TareError: the marks are not there.
     """
     path = home / "CLAIMS.md"
-    text = path.read_text(encoding="utf-8")
-    head, begin, rest = text.partition(_BEGIN)
-    _, end, tail = rest.partition(_END)
+    head, begin, rest = path.read_text(encoding="utf-8").partition(_BEGIN)
+    drawn, end, tail = rest.partition(_END)
     if not begin or not end:
         raise TareError(f"{path} has lost the marks around its results", f"put back {_BEGIN!r}")
-    path.write_text(f"{head}{_BEGIN}\n{table(home, claims)}\n{_END}{tail}", encoding="utf-8")
-    return path
+    return head, drawn, tail
 
 
 def _claim(claim: Claim) -> str:
@@ -65,22 +97,12 @@ def _last(home: Path, claim: Claim) -> str:
     if not path.is_file():
         return "pending"
     entry: dict[str, Any] = json.loads(path.read_bytes())
-    verdict = _verdict(entry)
+    # Older entries told only whether it holds.
+    verdict = str(entry.get("verdict") or Kept.counted(entry["holds"]))
     mark = verdict if verdict == Kept.HOLDS else f"**{verdict}**"
     if why := entry.get("pending"):
         mark = f"**pending** ({why}; then judged: {verdict})"
-    origin = ", ".join([*_at(entry["commit"]), entry["when"]])
+    # The commit as short as git writes one; + where it was not committed.
+    head, plus, _ = (entry["commit"] or "").partition("+")
+    origin = ", ".join(word for word in (f"{head[:7]}{plus}", entry["when"]) if word)
     return f"{mark} ({origin}): {entry['figure']}"
-
-
-def _verdict(entry: dict[str, Any]) -> str:
-    """The verdict of an entry; older ones told only whether it holds."""
-    return str(entry.get("verdict") or Kept.counted(entry["holds"]))
-
-
-def _at(commit: str | None) -> list[str]:
-    """The commit that a result is of, as short as git writes one."""
-    if commit is None:
-        return []
-    head, plus, _ = commit.partition("+")
-    return [f"{head[:7]}{plus}"]

@@ -13,8 +13,7 @@ from claims.rows import bounded, told
 from tare.record import Trial
 from tare.stats.bounds import Kept
 
-CPU = "migration-processor-time.yaml"
-ABLATION = "migration-ablation.yaml"
+_ABLATION = "migration-ablation.yaml"
 _SLACK_NS = 50e6
 """What a downtime may exceed the larger of plain's and the limit by."""
 _LIMIT_NS = 300e6
@@ -61,9 +60,9 @@ def idle(experiment: str, guest: str, workshop: Workshop) -> Found:
     return Found(f"{name} {fmean(shares):.2f}" if shares else "", {name: shares})
 
 
-def extra_processor_time(workshop: Workshop) -> Found:
+def extra_processor_time(experiment: str, workshop: Workshop) -> Found:
     """D4: seconds a GiB of unshareable memory beyond plain's; the index's cost stands beside."""
-    measured = run_shipped(workshop, CPU)
+    measured = run_shipped(workshop, experiment)
     took = measured.ratio("random/pageshare", "random/plain", "cpu", workshop.confidence).difference
     moved = _values(measured, "random/plain", "wire")
     if not moved or took.estimate is None or took.low is None or took.high is None:
@@ -80,7 +79,7 @@ def extra_processor_time(workshop: Workshop) -> Found:
 
 def ablation(workshop: Workshop) -> Found:
     """D9: of the pages that the destination has, how many KSM's verdict names, and the reverse."""
-    measured = run_shipped(workshop, ABLATION)
+    measured = run_shipped(workshop, _ABLATION)
     lines, data = [], {}
     guests = {"web": "web", "micro 64.7 %": "micro64.7%"}
     for guest, cell in guests.items():

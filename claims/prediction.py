@@ -8,7 +8,7 @@ from tare import predict, transports
 from tare.record import Record
 from tare.stats.bounds import Kept
 
-GROUND, CHECK = "predict.yaml", "prediction-check.yaml"
+_GROUND, _CHECK = "predict.yaml", "prediction-check.yaml"
 _MEDIAN_ERROR = 0.35
 _WITHIN_TWO = 0.90
 _COVERED = 0.85
@@ -17,7 +17,7 @@ _LEFT_OUT = ("container",)
 
 def predicted(workshop: Workshop) -> Found:
     """Measure what a prediction starts from, and what it predicts."""
-    ground, truth = (run_shipped(workshop, name).record for name in (GROUND, CHECK))
+    ground, truth = (run_shipped(workshop, name).record for name in (_GROUND, _CHECK))
     return compared(ground, truth)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import partial
 
 from claims.checking import NAMED, Found, Workshop, shown
@@ -29,9 +29,9 @@ class Row:
 
     experiment: str
     cells: str = "*"
-    """One cell, or a pattern of some."""
+    """One cell, or those of a pattern."""
     against: str | None = None
-    """Another cell; what the plan compares each with where None."""
+    """Another cell, in which `*` stands for the same; what the plan compares with where None."""
     statistic: str | None = None
     """The experiment's own where None."""
     least: float | None = None
@@ -47,16 +47,20 @@ class Row:
         Raises:
             UsageError: the plan has no such cells.
         """
-        first = {cell.id for cell in plan.cells if cell.replica == 1}
-        if self.against is not None:
-            found = [(self.cells, self.against)] if {self.cells, self.against} <= first else []
-        else:
-            effects = [(c.cell, c.against) for c in plan.comparisons if c.kind == "effect"]
-            found = [pair for pair in effects if fnmatchcase(pair[0], self.cells)]
+        ids = [cell.id for cell in plan.cells if cell.replica == 1]
+        usual = {c.cell: c.against for c in plan.comparisons if c.kind == "effect"}
+        pattern = re.escape(self.cells).replace(r"\*", "(.*)")
+        found = []
+        for match in (re.fullmatch(pattern, cell) for cell in ids):
+            if match is not None:
+                star = match[1] if match.re.groups else ""
+                against = (self.against or usual.get(match[0], "")).replace("*", star)
+                found.append((match[0], against))
+        found = [pair for pair in found if pair[1] in ids]
         if not found:
             raise UsageError(
                 f"{self.experiment} compares no {self.cells} with {self.against or 'anything'}",
-                f"mend the row: its cells are {', '.join(sorted(first))}",
+                f"mend the row: its cells are {', '.join(ids)}",
             )
         return found
 

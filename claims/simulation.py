@@ -10,7 +10,7 @@ from tare.stats.proportion import Proportion
 from tare.stats.simulate import Sessions, coverage, false_positive_rate
 from tare.stats.verdict import Verdict
 
-A_A, INJECTED = "a-a.yaml", "injected-effect.yaml"
+_A_A, _INJECTED = "a-a.yaml", "injected-effect.yaml"
 _ALPHA = 0.05
 _BLOCKS = (8, 12, 20)
 _EFFECTS = (1.02, 1.05, 1.10)
@@ -37,7 +37,7 @@ def false_positives(workshop: Workshop) -> Found:
 
 def real_pairs(workshop: Workshop) -> Found:
     """A3: A/A pairs of real sessions, told beside."""
-    real = run_shipped(workshop, A_A).analysis.noise.false_positives
+    real = run_shipped(workshop, _A_A).analysis.noise.false_positives
     figure = f"of {real.of} real pairs, {real.count} were found different"
     data = {"found different": real.count, "of": real.of, "upper": real.high}
     return Found(figure, {"real pairs": data})
@@ -60,7 +60,7 @@ def covered_effects(workshop: Workshop) -> Found:
 
 def injected_effect(workshop: Workshop) -> Found:
     """A4: 5 % more of real server work is found."""
-    questions = run_shipped(workshop, INJECTED).analysis.questions
+    questions = run_shipped(workshop, _INJECTED).analysis.questions
     seen = bool(questions) and all(
         q.judgement is not None and q.judgement.verdict is Verdict.SLOWER for q in questions
     )

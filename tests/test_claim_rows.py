@@ -40,7 +40,7 @@ def judged(row: Row, shop: Workshop) -> Result:
     return judge([row(shop)])
 
 
-@pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", claims.every(), ids=lambda claim: claim.id)
 def test_every_row_finds_its_cells_and_no_two_figures_have_one_name(claim: Claim):
     names = []
     for row in claim.parts:
@@ -178,8 +178,7 @@ def test_processor_time_beyond_plain_is_of_a_gib_that_was_moved(moved: bool):
     sessions = SimpleNamespace(measured=lambda cell: trials if cell == "random/plain" else [])
     took = paired_ratio([5e9, 5.1e9, 4.9e9, 5e9] * 2, [1e9] * 8)
     measured = SimpleNamespace(sessions=sessions, ratio=lambda *_: took)
-    shop = workshop(**{migrations.CPU.removesuffix(".yaml"): measured})
-    (bound,) = migrations.extra_processor_time(shop).bounds
+    (bound,) = migrations.extra_processor_time("cpu.yaml", workshop(cpu=measured)).bounds
     if moved:
         assert bound.found.estimate == pytest.approx(2.0, rel=0.01)
         assert bound.kept is Kept.FAILS

@@ -14,7 +14,7 @@ import claims
 from claims import Claim, Found, Workshop, instrument, judge, ledger, looks
 from tare import cli, doctor
 from tare.cli import paths
-from tare.errors import UsageError
+from tare.errors import TareError, UsageError
 from tare.stats import Interval, Method, paired_ratio
 from tare.stats.bounds import LOOKS, Bound, Kept, look_confidence
 
@@ -64,7 +64,7 @@ class Growing:
 
     @property
     def claim(self) -> Claim:
-        return Claim("A1", "It is no slower.", "at most 1.05", (self.check,), grows=True)
+        return Claim("A1", "It is no slower.", "at most 1.05", (), (self.check,), grows=True)
 
 
 def test_blocks_are_added_to_the_same_result_until_it_decides(tmp_path: Path):
@@ -134,6 +134,17 @@ def drawn(home: Path, **entry: object) -> str:
     common = {"id": "A1", "when": "2026-11-20", "commit": None, "figure": "0.98"}
     (home / "claims/A1.json").write_text(json.dumps({**common, **entry}))
     return ledger.table(home, [claims.by_id("A1")]).splitlines()[-1].removesuffix(" |")
+
+
+def test_what_is_promised_and_what_is_checked_are_the_same_claims(tmp_path: Path):
+    text = (Path(claims.__file__).parents[1] / "CLAIMS.md").read_text()
+    (tmp_path / "CLAIMS.md").write_text(text)
+    found = ledger.promised(tmp_path, claims.CHECKS, frozenset({"C3"}))
+    (grows,) = (claim for claim in found if claim.grows)
+    assert grows.experiments == ("small-pieces.yaml", "open-close.yaml", "ior-like.yaml")
+    (tmp_path / "CLAIMS.md").write_text(text.replace("| **C3** |", "| **C99** |"))
+    with pytest.raises(TareError, match="do not both have C3, C99"):
+        ledger.promised(tmp_path, claims.CHECKS, frozenset())
 
 
 def test_the_table_reads_results_from_before_there_was_a_third_verdict(tmp_path: Path):

@@ -26,7 +26,7 @@ def list_(json_: Json = False) -> None:
     _reach_claims()
     import claims  # noqa: PLC0415 - so that --help is fast
 
-    found = claims.CLAIMS
+    found = claims.every()
     if json_:
         printing.show_json(
             [
@@ -57,8 +57,8 @@ def table(
     from claims import ledger  # noqa: PLC0415
 
     if write:
-        ledger.write(paths.home(), claims.CLAIMS)
-    sys.stdout.write(ledger.table(paths.home(), claims.CLAIMS) + "\n")
+        ledger.write(paths.home(), claims.every())
+    sys.stdout.write(ledger.table(paths.home(), claims.every()) + "\n")
 
 
 def check(
@@ -100,7 +100,7 @@ def check(
     from tare.doctor import require_root  # noqa: PLC0415
     from tare.stats.bounds import Kept, all_kept  # noqa: PLC0415
 
-    asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.CLAIMS
+    asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.every()
     if at_most is not None and not until_decided:
         raise UsageError("--at-most bounds what --until-decided adds; give both")
     most = looks.Most.of(at_most) if until_decided else None
@@ -131,7 +131,7 @@ def check(
             found[claim.id] = result
             if record:
                 ledger.keep(paths.home(), claim, result, commit)
-                ledger.write(paths.home(), claims.CLAIMS)
+                ledger.write(paths.home(), claims.every())
             if not json_:
                 colour = {"holds": "green", "undecided": "yellow"}.get(result.verdict, "red")
                 mark = f"[{colour}]{result.verdict}[/]"
