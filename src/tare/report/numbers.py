@@ -168,9 +168,11 @@ def _size(estimate: float | None, low: float | None, high: float | None, *, sign
 
 def mark(unit: Unit, value: float) -> str:
     """A number of some unit at an axis: as short as it can be, in the unit that suits its size."""
+    if not value:
+        return "0"
     shown = quantity(unit, value)
     whole = {**{name: by for _, by, name in TIME_UNITS}, _SECONDS[1]: _SECONDS[0]}
-    divisor = whole[shown.unit] if unit == "ns" and value else 1.0
+    divisor = whole[shown.unit] if unit == "ns" else 1.0
     for by, prefix in _PREFIXES if unit != "ns" else ():
         if prefix and shown.unit.startswith(prefix):
             divisor = by

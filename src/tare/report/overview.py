@@ -25,7 +25,7 @@ def render(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
         HTML without scripts.
     """
     groups = [
-        replace(group, heading=f"{name}: {group.heading}")
+        replace(group, heading=f"{name}: {group.heading}" if group.heading else name)
         for name, analysis in parts.items()
         for group in figures.grouped(analysis, wording.names_of(analysis), _judged(analysis))
     ]

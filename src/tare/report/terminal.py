@@ -8,6 +8,7 @@ from rich.text import Text
 
 from tare.analysis import Analysis
 from tare.report import numbers, remarks, wording
+from tare.report.headline import headline
 from tare.report.page import conditions
 
 __all__ = ["summary"]
@@ -21,6 +22,7 @@ _STYLES = {
     "equivalent": "cyan",
     "inconclusive": "yellow",
     "below instrument": "yellow",
+    "not measured": "yellow",
 }
 
 
@@ -41,7 +43,7 @@ def summary(analysis: Analysis) -> RenderableType:
             heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
         )
     for question in analysis.questions:
-        verdict = str(question.judgement.verdict) if question.judgement else "descriptive"
+        verdict = wording.verdict_of(question)
         table.add_row(
             Text(verdict, _STYLES.get(verdict, "dim")),
             Text(names.place(question.cell).full),
@@ -51,6 +53,7 @@ def summary(analysis: Analysis) -> RenderableType:
         )
     lines: list[RenderableType] = [
         Text(analysis.experiment.title, "bold"),
+        Text(headline(analysis, names)),
         Text(conditions(analysis), "dim"),
         table,
         Text(remarks.outcome(analysis)),

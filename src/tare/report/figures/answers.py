@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tare.analysis import Analysis, Question
 from tare.report import numbers
@@ -51,7 +52,10 @@ def grouped(analysis: Analysis, names: Names, questions: Iterable[Question]) -> 
         tip = absolute(question, analysis.statistic.unit)
         row = Row(place.rest, of(style, question.ratio.ratio, tip), _number(question))
         found.setdefault(place.environment, []).append(row)
-    return list(strips(list(found.items()), plain, band=_band(analysis.experiment.margin_share)))
+    groups = list(found.items())
+    if all(len(rows) == 1 for _, rows in groups):  # what tells them apart is their heading
+        groups = [("", [replace(rows[0], label=heading) for heading, rows in groups])]
+    return list(strips(groups, plain, band=_band(analysis.experiment.margin_share)))
 
 
 def picture(groups: Sequence[Group], caption: str) -> Figure | None:

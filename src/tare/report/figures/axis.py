@@ -69,18 +69,16 @@ class Axis:
     ) -> list[float]:
         ends = (self._low, self._low + self._length)
         least, most = (10.0**end for end in ends) if self._log else ends
-        thinned = (known[::every] for every in range(1, len(known)))
-        fits: list[float] = []
-        for values in thinned if known else self._ladder(least, most):
+        best: list[float] = []
+        for values in [known[::n] for n in range(1, len(known))] or self._ladder(least, most):
             fits = [value for value in values if least <= value <= most]
-            places = sorted(self.at(value) for value in fits)
-            gaps = [b - a for a, b in pairwise(places)]
-            # Two marks are enough where they lie far apart, as decades do.
-            enough = len(fits) > 2 or (len(fits) == 2 and (known or gaps[0] > _FAR))
+            gaps = [b - a for a, b in pairwise(sorted(self.at(value) for value in fits))]
             longest = 0 if upright else max((len(label(value)) for value in fits), default=0)
-            if enough and min(gaps) >= max(_APART, _LETTER * longest):
-                return fits
-        return fits
+            if min(gaps, default=0.0) >= max(_APART, _LETTER * longest):
+                if len(fits) > 2:
+                    return fits
+                best = best or fits
+        return best or fits
 
     def _ladder(self, least: float, most: float) -> Iterator[list[float]]:
         """Ways to mark a range, the finest first: 1, 2, 5, ..., decades, or equal steps."""
