@@ -30,7 +30,7 @@ def test_any_axis_has_marks_that_lie_apart_and_in_order(least, factor, log):
     axis = Axis([least, least * factor], written("ns"), log=log)
     places = [place for place, _ in axis.marks]
     assert len(places) >= 2
-    assert all(b - a >= 14 for a, b in pairwise(places))
+    assert all(b - a >= 17 for a, b in pairwise(places))
     assert len({text for _, text in axis.marks}) == len(places), "two marks read alike"
 
 

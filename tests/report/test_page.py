@@ -194,6 +194,7 @@ def test_the_json_is_plain(found):
 def test_the_summary_for_the_terminal_has_every_verdict(found, capsys):
     rich.print(report.summary(found))
     shown = capsys.readouterr().out
+    assert "In the QEMU guest (TCG): all 3 slower" in " ".join(shown.split())
     for question in found.questions:
         if question.judgement is not None:
             assert str(question.judgement.verdict) in shown

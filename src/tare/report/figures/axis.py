@@ -13,7 +13,7 @@ __all__ = ["Axis", "plain", "share", "written"]
 
 _PAD = 4.0
 """Percent of the axis that stay free at either end."""
-_APART = 14.0
+_APART = 17.0
 """Percent of the axis between two marks, so that their labels do not meet on a telephone; and the
 more, the longer the labels."""
 _LETTER = 3.3
