@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from claims.checking import Found, Workshop
 from claims.everywhere import absence, in_each, judged
 from claims.experiments import run_text
-from tare import analysis, clocks, environments, workloads
+from tare import analysis, clocks, environments
 from tare.accounting import Account
 from tare.command import owner_mark
 from tare.environments import Inside, Site
 from tare.errors import TrialError
+from tare.levels import Settings
 from tare.stats.bounds import Kept
 from tare.testing import traces
-from tare.testing.site import cell_of, site_for
+from tare.testing.site import levels_of, site_for
+from tare.workloads import echo_samples, overhead, request_reply
 
 _MOST = 0.01
-_SESSION = {"requests": "1000", "warmup": "100", "timeout": "1 s"}
+_SESSION = request_reply.EchoSettings({"requests": "1000", "warmup": "100", "timeout": "1 s"})
 _TRACED = """\
 title: How much does counting slow what it counts?
 factors: {environment: [native, container], transport: [udp]}
@@ -83,9 +86,13 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
     with environments.for_plot({"environment": level}).enter(site) as inside:
         calibration = clocks.calibrate(site, inside)
         samples = site.scratch / "samples.parquet"
-        asked = workloads.by_name()["request-reply"]
-        cell = cell_of("request-reply", environment=level, transport="udp", scheduling="other")
-        asked.measure(cell, _SESSION, site, inside, samples, watching)
+        asked = levels_of(
+            request_reply.WORKLOAD, environment=level, transport="udp", scheduling="other"
+        )
+        bench = request_reply.EchoBench(replace(site, watching=watching), inside, _SESSION)
+        measured = bench.measure(asked)
+        assert measured.samples is not None  # responses are timed
+        echo_samples.to_parquet(measured.samples, samples)
         mean = analysis.summarise_session(samples).value("mean")
         if mean is None:
             raise TrialError(f"the clock in {level} is too coarse for a UDP response")
@@ -104,9 +111,8 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
 
 
 def _probes(level: str, site: Site, inside: Inside) -> dict[str, Any]:
-    found = workloads.by_name()["overhead"].measure(
-        cell_of("overhead", environment=level), {}, site, inside, site.scratch / "none.parquet"
-    )
+    asked = levels_of(overhead.WORKLOAD, environment=level)
+    found = overhead.OverheadBench(site, inside, Settings({})).measure(asked)
     if not found.settings["clock's share"]:
         raise TrialError(f"no probe gave a value in {level}")
     return {"shares": found.settings["clock's share"], "refused": found.settings["refused"]}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from claims.checking import Found, Workshop, shown
-from tare import process, workloads
+from tare import process
 from tare.analysis import summarise_session
 from tare.command import Command
 from tare.environments import Inside, Site
@@ -23,7 +23,8 @@ from tare.environments.native import Native
 from tare.errors import TrialError
 from tare.stats import Ratio, paired_ratio
 from tare.stats.bounds import Bound
-from tare.testing.site import cell_of, site_for
+from tare.testing.site import levels_of, site_for
+from tare.workloads import echo_samples, request_reply
 
 _BLOCKS = 15
 _NO_SLOWER = 1.05
@@ -32,22 +33,23 @@ _FIFO = 50
 _SOCKPERF_MEDIAN = re.compile(r"percentile 50\.000 =\s*([0-9.]+)")
 _DDSPERF_MEDIAN = re.compile(r"size \d+ mean [0-9.]+us min [0-9.]+us 50% ([0-9.]+)us")
 _DDSPERF_DOMAIN = "31"
-_SESSION = {"requests": "20000", "warmup": "1000", "timeout": "1 s"}
+_SESSION = request_reply.EchoSettings({"requests": "20000", "warmup": "1000", "timeout": "1 s"})
 
 Measure = Callable[[Site, Inside], float]
 
 
 def _ours(transport: str, reception: str | None = None) -> Measure:
     """Median round trip of a session of our own, in ns."""
-    workload = workloads.by_name()["request-reply"]
     chosen = {"transport": transport, "payload": f"{_PAYLOAD} B"}
     if reception is not None:
         chosen["reception"] = reception
-    cell = cell_of("request-reply", **chosen)
+    asked = levels_of(request_reply.WORKLOAD, **chosen)
 
     def measure(site: Site, inside: Inside) -> float:
         samples = site.scratch / "ours.parquet"
-        workload.measure(cell, _SESSION, site, inside, samples)
+        found = request_reply.EchoBench(site, inside, _SESSION).measure(asked)
+        assert found.samples is not None  # responses are timed
+        echo_samples.to_parquet(found.samples, samples)
         median = summarise_session(samples).value("p50")
         assert median is not None  # the workload refuses a session without replies
         return median

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from needs import PROGRAMS
-from tare.cell import Cell
 from tare.errors import TrialError
 from tare.workloads.at_once import LEAST_RUNS, counted
 from tare.workloads.cpu import CPU
@@ -125,12 +124,14 @@ def test_any_line_of_a_side_is_a_run_or_a_failed_trial(line: dict[str, object]) 
 def test_a_plan_counts_the_runs_that_a_concurrent_trial_takes() -> None:
     def seconds(mode: str) -> float:
         levels = {"environment": "native", "class": "integer", "mode": mode}
-        return CPU.seconds(Cell(id="x", levels=levels), {"seconds": "2"})
+        return CPU.seconds(CPU.levels(levels), CPU.settings({"seconds": "2"}))
 
     assert seconds("concurrent") > (LEAST_RUNS + 1) * seconds("alone")
 
 
 def test_a_far_machine_has_no_host_beside_it() -> None:
-    levels = {"environment": "ssh me@there:22", "class": "integer", "mode": "concurrent"}
+    levels = CPU.levels(
+        {"environment": "ssh me@there:22", "class": "integer", "mode": "concurrent"}
+    )
     assert "no host of ours" in str(CPU.lacking(levels, PROGRAMS))
-    assert CPU.lacking({**levels, "mode": "alone"}, PROGRAMS) is None
+    assert CPU.lacking(levels.but(mode="alone"), PROGRAMS) is None

@@ -82,7 +82,7 @@ def test_every_column_is_documented_and_no_other(tmp_path):
     cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     documented = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
     (row, *_) = export.rows(records.make(tmp_path / "r"))
-    factors = set(workloads.by_name()["request-reply"].factors)
+    factors = set(workloads.by_name()["request-reply"].levels.rows)
     assert documented - factors == row.keys() - factors
 
 

@@ -12,19 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import workloads
 from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.questions import Question
 from tare.cell import Cell
 from tare.errors import UsageError
 from tare.plan import Comparison
 from tare.stats import paired_ratio
-from tare.workloads.migration import arms, load, rows, usage
+from tare.workloads.migration import WORKLOAD, arms, load, rows, usage
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.journey import Journey
+from tare.workloads.migration.rows import MigrationLevels
 
-WORKLOAD = workloads.by_name()["migration"]
-LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()}
+LEVELS = MigrationLevels.defaults()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factor
     ],
 )
 def test_one_level_has_one_form_however_it_is_written(factor, written, shown):
-    row = WORKLOAD.factors[factor]
+    row = MigrationLevels.rows[factor]
     assert row.level(written) == shown
     assert row.level(shown) == shown
 
@@ -58,22 +57,22 @@ def test_one_level_has_one_form_however_it_is_written(factor, written, shown):
 )
 def test_a_level_that_means_nothing_is_refused(factor, written):
     with pytest.raises(UsageError):
-        WORKLOAD.factors[factor].level(written)
+        MigrationLevels.rows[factor].level(written)
 
 
 def test_only_a_guest_that_is_asked_has_a_rate():
-    assert "rate" in WORKLOAD.applicable({**LEVELS, "guest": "memcached"})
-    assert "rate" not in WORKLOAD.applicable({**LEVELS, "guest": "compile"})
+    assert "rate" in WORKLOAD.applicable(LEVELS.but(guest="memcached"))
+    assert "rate" not in WORKLOAD.applicable(LEVELS.but(guest="compile"))
 
 
 def test_the_micro_benchmark_fills_memory_of_which_a_share_is_alike():
-    plot = {"memory": "512 MiB", "dirty": "0 B"}
+    plot = LEVELS.but(memory="512 MiB", dirty="0 B")
     assert rows.words("micro 82.8 %", plot, seed=7) == ("tare.work=idle", "tare.own=320,828,7")
     assert rows.words("random", plot, seed=7) == ("tare.work=idle", "tare.own=320,0,7")
 
 
 def test_a_dirtying_guest_is_told_how_fast():
-    words = rows.words("idle", {"memory": "512 MiB", "dirty": "30 MiB"}, seed=7)
+    words = rows.words("idle", LEVELS.but(memory="512 MiB", dirty="30 MiB"), seed=7)
     assert words == ("tare.work=idle", f"tare.dirty={30 << 20},7")
 
 
@@ -180,7 +179,7 @@ def test_the_load_counts_a_guest_that_is_not_there_as_failed():
 
 def test_paper_ds_savings_stand_beside_ours():
     def cell(arm: str) -> Cell:
-        return Cell(id=arm, levels={**LEVELS, "guest": "web", "arm": arm})
+        return Cell(id=arm, levels=LEVELS.but(guest="web", arm=arm))
 
     halved = paired_ratio([1.0, 1.1, 0.9, 1.0, 1.05, 0.95], [2.0, 2.2, 1.8, 2.0, 2.1, 1.9])
     question = Question(

@@ -7,20 +7,16 @@ from pathlib import Path
 import pytest
 
 from tare import filesystems
-from tare.cell import Cell
 from tare.errors import TrialError, UsageError
-from tare.workloads.mpi_io import MpiIo, _agrees, _closing
+from tare.testing.site import levels_of
+from tare.workloads.mpi_io import WORKLOAD, MpiLevels, MpiSettings, _agrees, _closing
 from tare.workloads.mpi_io_job import Cache, Job, run
 from tare.workloads.mpi_io_programs import PROGRAMS, Place
 
-WORKLOAD = MpiIo()
 
-
-def levels(**chosen: str) -> dict[str, str]:
+def levels(**chosen: str) -> MpiLevels:
     """A cell's levels: the defaults but for these, without what does not apply."""
-    every = {name: factor.default for name, factor in WORKLOAD.factors.items()} | chosen
-    shown = {name: WORKLOAD.factors[name].level(level) for name, level in every.items()}
-    return {k: v for k, v in shown.items() if k in WORKLOAD.applicable(shown)}
+    return levels_of(WORKLOAD, **chosen)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +47,7 @@ def test_what_is_no_file_system_is_refused(written: str) -> None:
 @pytest.mark.parametrize("written", ["0", "-1", "nan", "inf", "1e9", "often"])
 def test_touches_are_a_number_above_zero(written: str) -> None:
     with pytest.raises(UsageError, match="not a number above 0"):
-        WORKLOAD.factors["touches"].parse(written)
+        MpiLevels.touches.parse(written)
 
 
 def test_a_cell_has_the_levels_of_its_program_alone() -> None:
@@ -62,9 +58,9 @@ def test_a_cell_has_the_levels_of_its_program_alone() -> None:
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
 def test_an_estimate_and_a_subject_exist_for_every_program(program: str) -> None:
-    cell = Cell(id="it", levels=levels(program=program))
-    assert WORKLOAD.seconds(cell, {}) > 0
-    assert WORKLOAD.subject(cell)
+    asked = levels(program=program)
+    assert WORKLOAD.seconds(asked, MpiSettings.defaults()) > 0
+    assert WORKLOAD.subject(asked)
 
 
 def test_both_arms_get_the_same_launcher_and_the_same_progress_settings() -> None:
@@ -83,10 +79,10 @@ def test_durable_means_a_sync_in_one_arm_and_a_setting_in_the_other() -> None:
     place = Place(Path("/build"), Path("/inputs"))
     plain, asked = _closing(levels(program="grid", close="durable"))
     assert plain.settings is None
-    assert "sync" in PROGRAMS["grid"].argv({**asked, "mpi": "mpich"}, place, Path("/f"))
+    assert "sync" in PROGRAMS["grid"].argv(asked, place, Path("/f"))
     cached, asked = _closing(levels(program="grid", close="durable", cache="nvio"))
     assert cached.settings == (("close", "durable"),)
-    assert "sync" not in PROGRAMS["grid"].argv({**asked, "mpi": "mpich"}, place, Path("/f"))
+    assert "sync" not in PROGRAMS["grid"].argv(asked, place, Path("/f"))
 
 
 @pytest.fixture

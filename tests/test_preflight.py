@@ -181,7 +181,7 @@ def test_programs_that_a_cell_runs_are_looked_for_and_no_others(monkeypatch):
 def test_a_run_without_room_for_its_samples_does_not_begin(tmp_path):
     made = laid_out("request-reply", transport=["udp", "tcp"])
     preflight.refuse_without_room(made, tmp_path / "results" / "new")
-    large = made.model_copy(update={"session": {**made.session, "requests": str(1 << 31)}})
+    large = made.model_copy(update={"session": made.session.but(requests=str(1 << 31))})
     with pytest.raises(UnavailableError, match=r"the samples of 12 blocks take up to .* GB left"):
         preflight.refuse_without_room(large, tmp_path / "results" / "new")
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import workloads
-from tare.cell import Cell
 from tare.errors import TrialError, UsageError
-from tare.workloads.request_reply import _check, _longest
+from tare.workloads.request_reply import WORKLOAD, EchoBench, EchoLevels, EchoSettings, _check
 
-WORKLOAD = workloads.by_name()["request-reply"]
-LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()}
-SESSION = {"requests": "1000", "warmup": "0", "timeout": "1 s"}
+LEVELS = EchoLevels.defaults()
+SESSION = EchoSettings({"requests": "1000", "warmup": "0", "timeout": "1 s"})
 
 
 def level(factor: str, written: object) -> str:
-    return WORKLOAD.factors[factor].level(written)
+    return EchoLevels.rows[factor].level(written)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_a_level_that_means_nothing_is_refused(factor, written):
         level(factor, written)
 
 
-@given(st.sampled_from(sorted(WORKLOAD.factors)), st.text(max_size=30) | st.integers() | st.none())
+@given(st.sampled_from(sorted(EchoLevels.rows)), st.text(max_size=30) | st.integers() | st.none())
 def test_whatever_is_written_is_a_level_or_a_usage_error(factor, written):
     try:
         shown = level(factor, written)
@@ -76,23 +75,23 @@ def test_whatever_is_written_is_a_level_or_a_usage_error(factor, written):
 
 
 def test_icmp_knows_neither_reception_nor_work_and_only_a_dds_knows_reception():
-    guest = {"environment": "qemu"}
-    levels = LEVELS | guest
-    names = {t: WORKLOAD.applicable(levels | {"transport": t}) for t in ("icmp", "udp", "fastdds")}
-    assert set(WORKLOAD.factors) - names["icmp"] == {"reception", "server_work"}
-    assert set(WORKLOAD.factors) - names["udp"] == {"reception"}
-    assert names["fastdds"] == set(WORKLOAD.factors)
+    guest = LEVELS.but(environment="qemu")
+    names = {t: WORKLOAD.applicable(guest.but(transport=t)) for t in ("icmp", "udp", "fastdds")}
+    assert set(EchoLevels.rows) - names["icmp"] == {"reception", "server_work"}
+    assert set(EchoLevels.rows) - names["udp"] == {"reception"}
+    assert names["fastdds"] == set(EchoLevels.rows)
 
 
 def test_only_a_guest_of_qemu_is_made_of_anything():
-    names = WORKLOAD.applicable(LEVELS | {"environment": "uml"})
+    names = WORKLOAD.applicable(LEVELS.but(environment="uml"))
     assert not names & {"vcpus", "memory", "machine", "accelerator"}
 
 
 def test_a_schedule_makes_a_session_as_long_as_it_says():
-    slow = Cell(id="x", levels=LEVELS | {"mode": "open 10/s"})
+    slow = LEVELS.but(mode="open 10/s")
     assert WORKLOAD.seconds(slow, SESSION) >= 1000 / 10
-    assert _longest(slow.levels, SESSION) > 1000 / 10
+    nowhere: Any = None
+    assert EchoBench(nowhere, nowhere, SESSION).longest(slow) > 1000 / 10
 
 
 def test_a_session_with_corrupted_replies_or_none_is_no_measurement():

@@ -42,7 +42,7 @@ IPERF3 = {
 
 
 def rate_of(workload: object, kind: str, method: str, said: str) -> float:
-    return float(workload._classes[kind].methods[method].rate(said))  # type: ignore[attr-defined]
+    return float(workload.classes[kind].methods[method].rate(said))  # type: ignore[attr-defined]
 
 
 def a_run(output: str, began: float = 100.0, ended: float = 102.0) -> Run:

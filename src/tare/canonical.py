@@ -1,6 +1,6 @@
 """Brings what an experiment file says into canonical form, and collects all that is wrong in it.
 
-Levels are checked against the rows of the workload (`workloads.Factor`); what has a fixed shape is
+Levels are checked against the rows of the workload (`Workload.levels`); what has a fixed shape is
 left to the model (`experiment.Experiment`).
 """
 
@@ -15,7 +15,8 @@ from typing import Any
 from tare import units, workloads
 from tare.document import Problem, Steps, shown
 from tare.errors import UsageError
-from tare.workloads import Factor, Workload
+from tare.levels import Factor
+from tare.workloads import AnyWorkload
 
 _MOST_COMBINATIONS = 10_000
 _LONGEST_LEVEL = 2_000
@@ -47,13 +48,15 @@ def canonical(
 class _Canonical:
     """One document on its way to canonical form."""
 
-    def __init__(self, document: Mapping[str, Any], workload: Workload, *, recorded: bool) -> None:
+    def __init__(
+        self, document: Mapping[str, Any], workload: AnyWorkload, *, recorded: bool
+    ) -> None:
         self._document = document
         self._recorded = recorded
         self._workload = workload
         self._problems: list[Problem] = []
         self._result = dict(document)
-        self._factors = _Rows("factor", workload.factors, self._problems)
+        self._factors = _Rows("factor", workload.levels.rows, self._problems)
 
     def all(self, known: frozenset[str]) -> tuple[list[Problem], dict[str, Any]]:
         for key in self._document:
@@ -106,7 +109,7 @@ class _Canonical:
     def _levels_of(self, key: str) -> Sequence[str]:
         """The levels that a factor has, by default its only one."""
         factors = self._result.get("factors")
-        row = self._workload.factors[key]
+        row = self._workload.levels.rows[key]
         found = factors.get(key) if isinstance(factors, dict) else None
         return found or (row.level(row.default),)
 
@@ -132,7 +135,7 @@ class _Canonical:
 
     def _combinations(self) -> None:
         """Go through the cross product for what cannot be, and for factors that nothing has."""
-        factors = self._workload.factors
+        factors = self._workload.levels.rows
         levels = {name: self._levels_of(name) for name in factors}
         if (count := math.prod(map(len, levels.values()))) > _MOST_COMBINATIONS:
             most = f"the most are {_MOST_COMBINATIONS}: name fewer levels"
@@ -143,7 +146,7 @@ class _Canonical:
         found: dict[Problem, None] = {}
         some_left = False
         for combination in itertools.product(*levels.values()):
-            every = dict(zip(factors, combination, strict=True))
+            every = self._workload.levels(dict(zip(factors, combination, strict=True)))
             if any(all(every[k] in allowed for k, allowed in rule.items()) for rule in excluded):
                 continue
             some_left = True
@@ -159,8 +162,8 @@ class _Canonical:
             self._say(("factors", name), "means nothing for any of the cells: remove it")
 
     def _session(self) -> None:
-        rows = self._workload.session_settings
-        settings = {row.name: row.level(row.default) for row in rows.values()}
+        rows = self._workload.settings.rows
+        settings = dict(self._workload.settings.defaults())
         if self._has("session"):
             found = _Rows("setting", rows, self._problems)
             settings |= found.single(self._document["session"], ("session",))
@@ -191,7 +194,7 @@ class _Canonical:
 class _Rows:
     """Validates mappings from factor to level(s) against a workload's rows."""
 
-    def __init__(self, kind: str, rows: Mapping[str, Factor], problems: list[Problem]) -> None:
+    def __init__(self, kind: str, rows: Mapping[str, Factor[Any]], problems: list[Problem]) -> None:
         self._kind = kind
         self._rows = rows
         self._problems = problems

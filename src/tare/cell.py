@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
+
+from tare.levels import Levels
 
 
 class Cell(BaseModel):
@@ -14,8 +15,7 @@ class Cell(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
-    levels: Mapping[str, str]
-    """Factor -> canonical level, in the workload's order; factors that do not apply are absent."""
+    levels: Levels
     replica: int = 1
 
     def without(self, *factors: str) -> tuple[tuple[str, str], ...]:

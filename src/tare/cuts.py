@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tare import repetition
 from tare.errors import UnavailableError, UsageError
@@ -144,8 +143,7 @@ def _shorten_sessions(plan: Plan, budget_s: float) -> tuple[Plan, list[str]]:
     declared = int(plan.session["requests"])
 
     def with_requests(count: int) -> Plan:
-        session: dict[str, Any] = {**plan.session, "requests": str(count)}
-        return plan.model_copy(update={"session": session})
+        return plan.model_copy(update={"session": plan.session.but(requests=str(count))})
 
     for percent in range(95, 20, -5):
         shorter = with_requests(max(1, declared * percent // 100))

@@ -1,7 +1,7 @@
 """What is asked: an experiment file, read, validated and frozen.
 
 Errors name file, line, field, what was found and what is allowed, all of them at once. The same
-rows that validate (`Workload.factors`) give the JSON Schema that editors use.
+rows that validate (`Workload.levels`) give the JSON Schema that editors use.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare import process, uprobes
 from tare.command import PATH, Command
+from tare.environments import Facts
 from tare.errors import TrialError, UnavailableError
 from tare.events import events_in
 from tare.process import ProcessError
@@ -136,10 +137,10 @@ def unit_costs(site: Site, inside: Inside) -> dict[str, Cost]:
             probe = ("request-code", *_to(inside.address), "--side", side)
             found[name] = _on_client(site, *probe, *_REQUESTS)
         there.stop()
-    device = inside.facts.get("null_disk")
+    device = Facts.model_validate(inside.facts).null_disk
     if device is not None:  # only a machine has a device model to kick
         found["virtio kick and interrupt"] = _within(
-            inside, "block", "--device", str(device), *_SLOW_EXTENT
+            inside, "block", "--device", device, *_SLOW_EXTENT
         )
         found["tap hop"] = _tap_hop(site)
     return found
@@ -211,7 +212,7 @@ def _tap_hop(site: Site) -> Cost:
 class Counter:
     """Counts operations of both ends while a session's measured part runs.
 
-    `watching` is given to the workload; `counts` holds the result afterwards.
+    `watching` is given to the site; `counts` holds the result of the last session.
     """
 
     scratch: Path
@@ -225,6 +226,7 @@ class Counter:
 
         A far machine's thread numbers are those of others here: what it did stays uncounted.
         """
+        self.counts = {}
         groups: dict[str, list[int]] = {}
         for thread in (t for party in (client, server) if not party.far for t in party.threads):
             if thread.role in ("client", "server", "vmm", "vcpu"):  # not a guest's own numbers

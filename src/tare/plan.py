@@ -24,10 +24,11 @@ from tare import workloads
 from tare.cell import Cell, one_word
 from tare.errors import UsageError
 from tare.experiment import Experiment
+from tare.levels import Levels, Settings
 from tare.stats.family import Resolvability, family_resolvable
 
 if TYPE_CHECKING:
-    from tare.workloads import Workload
+    from tare.workloads import AnyWorkload
 
 _PROBING_S = 4.0
 """Unit costs are measured anew in every setting up: only for the estimate."""
@@ -55,7 +56,7 @@ class Visit(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    plot: Mapping[str, str]
+    plot: Levels
     """Levels of the factors that need setting up."""
     cells: tuple[str, ...]
 
@@ -78,15 +79,14 @@ class Plan(BaseModel):
     told more, where the experiment asks for that."""
     block_limit_s: float | None = None
     """What a block may take at most, so that a budget of time is kept whatever they tell."""
-    session: Mapping[str, str]
-    """Settings of every session: requests, warm-up, timeout."""
+    session: Settings
     causes: int = 0
     """Extra sessions of each cell, after the blocks, in which operations are counted."""
     cuts: tuple[str, ...] = ()
     """What a budget of time took away, or this machine has not, in sentences."""
 
     @property
-    def workload(self) -> Workload:
+    def workload(self) -> AnyWorkload:
         """What is measured."""
         return workloads.by_name()[self.experiment.workload]
 
@@ -143,7 +143,7 @@ class Plan(BaseModel):
         return sum(
             self.workload.setup_seconds(visit.plot)
             + sum(
-                many.get(cell, 1) * self.workload.seconds(self.cell(cell), self.session)
+                many.get(cell, 1) * self.workload.seconds(self.cell(cell).levels, self.session)
                 for cell in visit.cells
             )
             for visit in visits
@@ -186,22 +186,22 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
             _block(workload, cells, shuffle, apart=apart) for _ in range(experiment.blocks.max)
         ),
         min_blocks=experiment.blocks.min,
-        session=dict(experiment.session),
+        session=workload.settings(experiment.session),
         causes=experiment.causes,
     )
 
 
-def _cells(experiment: Experiment, workload: Workload) -> tuple[Cell, ...]:
+def _cells(experiment: Experiment, workload: AnyWorkload) -> tuple[Cell, ...]:
     """Cross the factors, drop what is excluded and what does not apply, keep each cell once."""
-    names = tuple(workload.factors)
-    levels = [experiment.factors.get(n, (workload.factors[n].default,)) for n in names]
+    rows = workload.levels.rows
+    levels = [experiment.factors.get(name, (row.default,)) for name, row in rows.items()]
     found: dict[str, Cell] = {}
     for combination in itertools.product(*levels):
-        every = dict(zip(names, combination, strict=True))
+        every = workload.levels(dict(zip(rows, combination, strict=True)))
         if any(_matches(every, rule) for rule in experiment.exclude):
             continue
         applicable = workload.applicable(every)
-        kept = {name: level for name, level in every.items() if name in applicable}
+        kept = workload.levels({n: level for n, level in every.items() if n in applicable})
         # Only what varies names a cell; the rest is in its levels.
         cell_id = _name(kept, experiment)
         found.setdefault(cell_id, Cell(id=cell_id, levels=kept))
@@ -220,7 +220,7 @@ def _matches(levels: Mapping[str, str], rule: Mapping[str, tuple[str, ...]]) -> 
 
 
 def _replicas(
-    experiment: Experiment, workload: Workload, cells: Sequence[Cell]
+    experiment: Experiment, workload: AnyWorkload, cells: Sequence[Cell]
 ) -> tuple[Cell, ...]:
     """The second arms of the A/A pairs: the declared ones, else the baseline's and the dearest."""
     if experiment.a_a is not None:
@@ -292,13 +292,13 @@ def _a_a(originals: Sequence[Cell], replicas: Sequence[Cell]) -> tuple[Compariso
     )
 
 
-def _plot(workload: Workload, cell: Cell) -> tuple[tuple[str, str], ...]:
+def _plot(workload: AnyWorkload, cell: Cell) -> tuple[tuple[str, str], ...]:
     """Levels of the factors that need setting up."""
     return tuple((n, v) for n, v in cell.levels.items() if n in workload.plot_factors)
 
 
 def _between_plots(
-    workload: Workload, cells: Sequence[Cell], effects: Sequence[Comparison]
+    workload: AnyWorkload, cells: Sequence[Cell], effects: Sequence[Comparison]
 ) -> bool:
     """Whether comparisons hold what two settings-up differ by; also where there are none at all."""
     plots = {cell.id: _plot(workload, cell) for cell in cells}
@@ -306,7 +306,7 @@ def _between_plots(
 
 
 def _block(
-    workload: Workload, cells: Sequence[Cell], shuffle: random.Random, *, apart: bool
+    workload: AnyWorkload, cells: Sequence[Cell], shuffle: random.Random, *, apart: bool
 ) -> tuple[Visit, ...]:
     """Draw one block's order; `apart` sets the second arms of A/A pairs up by themselves."""
     plots: dict[tuple[tuple[tuple[str, str], ...], int], list[str]] = {}
@@ -317,7 +317,7 @@ def _block(
     for (plot, _), members in plots.items():
         order = list(members)
         shuffle.shuffle(order)
-        visits.append(Visit(plot=dict(plot), cells=tuple(order)))
+        visits.append(Visit(plot=workload.levels(dict(plot)), cells=tuple(order)))
     shuffle.shuffle(visits)
     return tuple(visits)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from tare.errors import UnavailableError
 if TYPE_CHECKING:
     from tare.environments import Environment
     from tare.plan import Plan, Visit
-    from tare.workloads import Workload
+    from tare.workloads import AnyWorkload
 
 __all__ = ["absent", "possible", "refuse_without_room"]
 
@@ -75,7 +75,7 @@ def refuse_without_room(plan: Plan, folder: Path) -> None:
     Raises:
         UnavailableError: there is less than the fewest blocks need.
     """
-    rooms = {cell.id: plan.workload.room(cell, plan.session) for cell in plan.cells}
+    rooms = {cell.id: plan.workload.room(cell.levels, plan.session) for cell in plan.cells}
     each = (plan.sessions.get(cell, 1) * room.kept_bytes for cell, room in rooms.items())
     kept = plan.min_blocks * sum(each)
     meanwhile = max((room.scratch_bytes for room in rooms.values()), default=0)
@@ -118,7 +118,7 @@ def _places(plan: Plan, *, connect: bool) -> Iterator[Absent]:
             yield Absent(what, why, frozenset(cell for visit in visits for cell in visit.cells))
 
 
-def _lacking(environment: Environment, workload: Workload, visit: Visit) -> str | None:
+def _lacking(environment: Environment, workload: AnyWorkload, visit: Visit) -> str | None:
     """Say what a plot needs that this machine has not; None where it has all."""
     found = environment.availability()
     if not found.available:
@@ -151,8 +151,7 @@ def _cells(plan: Plan, programs: Path, gone: frozenset[str]) -> Iterator[Absent]
 def _of_plot(visit: Visit, plan: Plan) -> str:
     """Name a plot by what tells it from others of the plan."""
     others = [other.plot for other in plan.blocks[0]]
-    levels: Mapping[str, str] = visit.plot
-    return " ".join(v for n, v in levels.items() if any(other.get(n) != v for other in others))
+    return " ".join(v for n, v in visit.plot.items() if any(other.get(n) != v for other in others))
 
 
 def _sentence(error: UnavailableError) -> str:

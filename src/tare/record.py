@@ -20,11 +20,13 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from tare import experiment as experiments
+from tare import workloads
 from tare.accounting import Account, ThreadTime
 from tare.clocks import Calibration
 from tare.environments import Facts
 from tare.errors import TareError, UsageError
 from tare.experiment import Experiment
+from tare.levels import Levels, Settings
 from tare.machine import Fingerprint, Meanwhile
 from tare.plan import Plan
 from tare.told import Told
@@ -204,8 +206,11 @@ class Record:
             # Earlier versions kept the experiment's text alone.
             if "experiment" not in written:
                 written["experiment"] = experiments.load(self.experiment_path, recorded=True)
-            return Plan.model_validate(written)
-        except (ValueError, TypeError, RecursionError) as error:
+            asked = Experiment.model_validate(written["experiment"])
+            workload = workloads.by_name()[asked.workload]
+            of_it = {Levels: workload.levels, Settings: workload.settings}
+            return Plan.model_validate(written, context=of_it)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise UsageError(
                 f"{path} cannot be read: {_why(error)}",
                 "it was written by another version, or changed; run the experiment again",

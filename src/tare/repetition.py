@@ -33,7 +33,7 @@ def planned(plan: Plan) -> Plan:
         many = {cell.id: asked for cell in plan.cells} if asked > 1 else {}
         return plan.model_copy(update={"sessions": many})
     once = plan.model_copy(update={"sessions": {}})
-    seconds = {c.id: plan.workload.seconds(c, plan.session) for c in plan.cells}
+    seconds = {c.id: plan.workload.seconds(c.levels, plan.session) for c in plan.cells}
     cheap = {cell: cost for cell, cost in seconds.items() if cost <= _CHEAP_S}
     pairs = {(c.cell, c.against): GUESS for c in plan.watched}
     many = _allotted(plan, cheap, once.block_seconds(), pairs)

@@ -22,14 +22,17 @@ from typing import Any
 
 from tare import analysis, clocks, leftovers, machine, operations, repetition
 from tare.cell import Cell
-from tare.environments import Facts, Inside, Site, place
+from tare.environments import Facts, Inside, place
 from tare.errors import TareError, TrialError
 from tare.hosts import Hosts
 from tare.plan import Visit
 from tare.record import CauseSession, Record, Trial, Writer
+from tare.site import Site, Watching, unwatched
 from tare.stats.repetition import PILOT_BLOCKS
 from tare.stats.stopping import Action, Decision, decide
 from tare.stopwatch import Stopwatch
+from tare.workloads import AnyBench, echo_samples
+from tare.workloads.echo_samples import EchoSamples
 
 _LOG = logging.getLogger(__name__)
 _GIVE_UP_AFTER = 3
@@ -217,11 +220,12 @@ class _Run:
         self._tell(block, f"setting up {environment.name}")
         self.stopwatch.at(name, "setting up")
         try:
-            with self._entered(visit) as (site, inside):
+            with self._entered(visit) as bench:
+                inside = bench.inside
                 calibration = None
                 if block % _CALIBRATED_EVERY == 0:
                     self.stopwatch.now("calibrating")
-                    calibration = clocks.calibrate(site, inside)
+                    calibration = clocks.calibrate(bench.site, inside)
                 self._setup_failures[plot] = 0
                 for (cell, repeat), position in missing.items():
                     self._tell(block, cell)
@@ -235,7 +239,7 @@ class _Run:
                         "facts": Facts.model_validate(inside.facts),
                         "calibration": calibration,
                     }
-                    self._trial(self._plan.cell(cell), site, inside, common)
+                    self._trial(self._plan.cell(cell), bench, common)
                 self.stopwatch.back(name, "taking down")
         except TrialError as error:
             # The environment itself failed: to start, or beneath a trial.
@@ -245,9 +249,8 @@ class _Run:
             self._fail(block, left, str(error))
 
     @contextmanager
-    def _entered(self, visit: Visit) -> Iterator[tuple[Site, Inside]]:
+    def _entered(self, visit: Visit, watching: Watching = unwatched) -> Iterator[AnyBench]:
         """Set up the hosts and the environment that a visit asks for."""
-        environment = self._workload.environment(visit.plot)
         with Hosts(self.registry, rate_bits_s=self._workload.link_rate(visit.plot)) as hosts:
             site = Site(
                 hosts=hosts,
@@ -257,10 +260,11 @@ class _Run:
                 leftovers=self.registry,
                 placement=self._workload.placement(visit.plot),
                 stopwatch=self.stopwatch,
+                watching=watching,
             )
-            with environment.enter(site) as inside:
-                self._refuse_other_accelerator(environment.name, visit, inside)
-                yield site, inside
+            with self._workload.enter(visit.plot, site, self._plan.session) as bench:
+                self._refuse_other_accelerator(visit, bench.inside)
+                yield bench
 
     def _keep_accelerator(self, trial: Trial) -> None:
         """Remember what a guest's first measured trial ran under."""
@@ -268,8 +272,9 @@ class _Run:
             guest = _guest(self._plan.cell(trial.cell).levels)
             self._accelerators.setdefault(guest, trial.facts.accelerator)
 
-    def _refuse_other_accelerator(self, name: str, visit: Visit, inside: Inside) -> None:
+    def _refuse_other_accelerator(self, visit: Visit, inside: Inside) -> None:
         """Stop rather than mix: failed trials would not be measured again once KVM is back."""
+        name = self._workload.environment(visit.plot).name
         first = self._accelerators.get(_guest(visit.plot))
         found = Facts.model_validate(inside.facts)
         if first is None or found.accelerator is None or found.accelerator == first:
@@ -302,16 +307,15 @@ class _Run:
     ) -> Iterator[CauseSession]:
         left = list(cells)
         self.stopwatch.at("counting operations", "setting up")
+        counter = operations.Counter(self.scratch, self.registry)
+        samples = self.scratch / "counted.parquet"
         try:
-            with self._entered(visit) as (site, inside):
-                costs = operations.unit_costs(site, inside)
+            with self._entered(visit, counter.watching) as bench:
+                costs = operations.unit_costs(bench.site, bench.inside)
                 while left:
-                    cell = self._plan.cell(left[0])
-                    counter = operations.Counter(site.scratch, site.leftovers)
-                    samples = site.scratch / "counted.parquet"
-                    measured = self._workload.measure(
-                        cell, self._plan.session, site, inside, samples, counter.watching
-                    )
+                    measured = bench.measure(self._plan.cell(left[0]).levels)
+                    assert measured.samples is not None  # only such workloads can be asked to count
+                    _keep(measured.samples, samples)
                     yield CauseSession(
                         repeat=repeat,
                         cell=left.pop(0),
@@ -325,7 +329,7 @@ class _Run:
             for cell_id in left:
                 yield CauseSession(repeat=repeat, cell=cell_id, error=str(error))
 
-    def _trial(self, cell: Cell, site: Site, inside: Inside, common: dict[str, Any]) -> None:
+    def _trial(self, cell: Cell, bench: AnyBench, common: dict[str, Any]) -> None:
         """Measure one trial and put it on record, as measured or as failed."""
         number = f"{self._plan.cells.index(cell):03d}"
         if common["repeat"]:
@@ -335,15 +339,15 @@ class _Run:
         before = machine.state()
         found: dict[str, Any]
         try:
-            measured = self._workload.measure(
-                cell, self._plan.session, site, inside, self.record.folder / "samples" / name
-            )
+            measured = bench.measure(cell.levels)
         except TrialError as error:
             _LOG.warning("block %d, %s: %s", common["block"], cell.id, error)
             found = {"status": "failed", "error": str(error)}
         else:
-            sampled = (self.record.folder / "samples" / name).exists()
-            found = {"status": "ok", "samples": name if sampled else None, **vars(measured)}
+            found = {**vars(measured), "status": "ok", "samples": None}
+            if measured.samples is not None:
+                _keep(measured.samples, self.record.folder / "samples" / name)
+                found["samples"] = name
         self.stopwatch.now("recording")
         self._append(
             Trial(
@@ -386,6 +390,16 @@ class _Run:
         left = max(0.0, share) * self._pace.seconds_a_block + max(0.0, self._counting_left)
         expected = done + max(0, self._expected_blocks - block) * per_block - of_block
         self.on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
+
+
+def _keep(samples: EchoSamples, path: Path) -> None:
+    try:
+        echo_samples.to_parquet(samples, path)
+    except OSError as error:
+        raise TareError(
+            f"cannot write the samples to {path}: {error.strerror}",
+            "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
+        ) from error
 
 
 def _guest(levels: Mapping[str, str]) -> tuple[str | None, ...]:

@@ -1,6 +1,6 @@
 """The JSON Schema of experiment files and suites, for editors.
 
-It is made of the rows that validate a file (`Workload.factors`), a branch a workload: factors of
+It is made of the rows that validate a file (`Workload.levels`), a branch a workload: factors of
 one name mean different things in different workloads.
 """
 
@@ -11,8 +11,9 @@ from typing import Any
 
 from tare import workloads
 from tare.experiment import Experiment
+from tare.levels import Factor
 from tare.suite import Suite
-from tare.workloads import Factor, Workload
+from tare.workloads import AnyWorkload
 
 __all__ = ["json_schema"]
 
@@ -39,7 +40,7 @@ def json_schema() -> dict[str, Any]:
         kind = ["object", "string"] if name == _FAMILY else kind
         fields[name] = {"type": kind, "description": fields[name].get("description", "")}
     for workload in kinds.values():
-        rows = workload.factors.values()
+        rows = workload.levels.rows.values()
         definitions[f"{workload.name}-levels"] = _mapping(rows, many=True)
         definitions[f"{workload.name}-level"] = _mapping(rows, many=False)
     experiment["allOf"] = [_branch(workload, fields["workload"]) for workload in kinds.values()]
@@ -52,7 +53,7 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _branch(workload: Workload, field: Mapping[str, Any]) -> dict[str, Any]:
+def _branch(workload: AnyWorkload, field: Mapping[str, Any]) -> dict[str, Any]:
     """What the fields hold that are a workload's own; the default's branch is also that of none."""
     condition: dict[str, Any] = {"properties": {"workload": {"const": workload.name}}}
     if workload.name != field["default"]:
@@ -63,20 +64,20 @@ def _branch(workload: Workload, field: Mapping[str, Any]) -> dict[str, Any]:
         _FAMILY: {"anyOf": [{"const": "none"}, levels]},
         **{name: {"items": levels} for name in _RULES},
         **{name: {"$ref": f"#/$defs/{workload.name}-level"} for name in _ONE_LEVEL},
-        "session": _mapping(workload.session_settings.values(), many=False),
+        "session": _mapping(workload.settings.rows.values(), many=False),
         "statistic": {"enum": list(workload.statistics)},
     }
     return {"if": condition, "then": {"properties": properties}}
 
 
-def _mapping(rows: Iterable[Factor], *, many: bool) -> dict[str, Any]:
+def _mapping(rows: Iterable[Factor[Any]], *, many: bool) -> dict[str, Any]:
     return {
         "properties": {row.name: _row(row, many=many) for row in rows},
         "additionalProperties": False,
     }
 
 
-def _row(factor: Factor, *, many: bool) -> dict[str, Any]:
+def _row(factor: Factor[Any], *, many: bool) -> dict[str, Any]:
     level: dict[str, Any] = {"type": ["string", "number"]}
     if factor.choices:
         level = {"enum": list(factor.choices)}

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tare.accounting import Account
 from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.placement import Placement
 from tare.stopwatch import Stopwatch
 
 __all__ = ["Site"]
+
+
+Watching = Callable[[Account, Account], AbstractContextManager[None]]
+"""Looks on while a session is measured: (client's account, server's account) -> context."""
+
+
+def unwatched(_client: Account, _server: Account) -> AbstractContextManager[None]:
+    """Look away: measuring sessions carry no tracer."""
+    return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -28,3 +40,5 @@ class Site:
     placement: Placement = field(default_factory=Placement)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     """Told what is begun with, by whoever does it."""
+    watching: Watching = unwatched
+    """Open around the measured part of a session of requests."""

@@ -13,10 +13,10 @@ import pytest
 
 from needs import PROGRAMS, needs_root
 from tare import environments, workloads
-from tare.cell import Cell
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.testing.far_machine import far_machine
+from tare.testing.site import levels_of
 from tare.workloads import Measurement
 from tare.workloads.cpu import CPU
 from tare.workloads.memory import MEMORY
@@ -67,13 +67,10 @@ def entered(
 
 def trial(workload: str, level: str, site: Site, inside: Inside, **asked: str) -> Measurement:
     found = workloads.by_name()[workload]
-    levels = {row.name: row.level(row.default) for row in found.factors.values()}
-    levels |= {"environment": level, **ASKED[workload], **asked}
-    kept = found.applicable(levels)
-    session = {row.name: row.level(row.default) for row in found.session_settings.values()}
-    cell = Cell(id=workload, levels={n: v for n, v in levels.items() if n in kept})
-    session |= {"seconds": "1"} if "seconds" in session else {}
-    return found.measure(cell, session, site, inside, site.scratch / "samples.parquet")
+    levels = levels_of(found, environment=level, **{**ASKED[workload], **asked})
+    settings = found.settings.defaults()
+    settings = settings.but(seconds="1") if "seconds" in settings else settings
+    return found.bench(site, inside, settings).measure(levels)
 
 
 def shortened(workload: Stressing) -> Mapping[str, Class]:
@@ -83,7 +80,7 @@ def shortened(workload: Stressing) -> Mapping[str, Class]:
     """
     return {
         name: replace(kind, methods=dict([*kind.methods.items()][:: len(kind.methods) - 1]))
-        for name, kind in workload._classes.items()
+        for name, kind in workload.classes.items()
     }
 
 
@@ -95,7 +92,8 @@ def test_each_workload_measures_what_it_declares(
     plot = {"device": "raw"} if has_disk(name) else {}
     if name != "native":
         for stressing in (CPU, MEMORY):
-            monkeypatch.setattr(stressing, "_classes", shortened(stressing))
+            short = Stressing(stressing.name, shortened(stressing))
+            monkeypatch.setattr(stressing, "levels", short.levels)
     with entered(name, site, tmp_path, monkeypatch, **plot) as (level, inside):
         for workload in ASKED:
             if workload == "disk" and not has_disk(name):
@@ -162,7 +160,8 @@ def test_host_and_environment_compute_or_move_memory_at_once(
 ) -> None:
     site = replace(tidy_site, cache=CACHE)
     for stressing in (CPU, MEMORY):
-        monkeypatch.setattr(stressing, "_classes", shortened(stressing))
+        short = Stressing(stressing.name, shortened(stressing))
+        monkeypatch.setattr(stressing, "levels", short.levels)
     with entered(name, site, tmp_path, monkeypatch) as (level, inside):
         for workload in workloads:
             measured = trial(workload.name, level, site, inside, mode="concurrent")

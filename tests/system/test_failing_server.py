@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -15,28 +16,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from needs import PROGRAMS, needs_root
-from tare import experiment, machine, plan, runner, workloads
+from tare import experiment, machine, plan, runner
 from tare.accounting import Account
-from tare.cell import Cell
 from tare.command import owner_mark
 from tare.environments import Site
 from tare.environments.native import Native
 from tare.errors import TrialError
 from tare.record import Record
 from tare.testing import traces
+from tare.testing.site import levels_of
+from tare.workloads import echo_samples
+from tare.workloads.request_reply import WORKLOAD, EchoBench, EchoLevels, EchoSettings
 
 pytestmark = [pytest.mark.system, needs_root]
 
-WORKLOAD = workloads.by_name()["request-reply"]
-LEVELS = {name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()}
-SESSION = {"requests": "200", "warmup": "20", "timeout": "10 ms"}
-
-
-def cell(**changed: str) -> Cell:
-    levels = LEVELS | changed
-    return Cell(
-        id="x", levels={n: v for n, v in levels.items() if n in WORKLOAD.applicable(levels)}
-    )
+SESSION = EchoSettings({"requests": "200", "warmup": "20", "timeout": "10 ms"})
 
 
 def servers() -> list[int]:
@@ -65,19 +59,25 @@ def signalled(number: int) -> Iterator[Callable[[Account, Account], object]]:
     yield watching
 
 
-def measured(site: Site, what: Cell, number: int | None, tmp_path: Path) -> Path:
-    samples = tmp_path / "samples.parquet"
+def asked(**levels: str) -> EchoLevels:
+    return levels_of(WORKLOAD, **levels)
+
+
+def measured(site: Site, what: EchoLevels, number: int | None, folder: Path) -> Path:
+    path = folder / "samples.parquet"
     with Native().enter(site) as inside:
         if number is None:
-            WORKLOAD.measure(what, SESSION, site, inside, samples)
+            found = EchoBench(site, inside, SESSION).measure(what)
         else:
             with signalled(number) as watching:
-                WORKLOAD.measure(what, SESSION, site, inside, samples, watching)
-    return samples
+                found = EchoBench(replace(site, watching=watching), inside, SESSION).measure(what)
+    assert found.samples is not None
+    echo_samples.to_parquet(found.samples, path)
+    return path
 
 
 def test_an_open_loop_counts_from_the_moment_at_which_it_should_have_sent(tidy_site, tmp_path):
-    samples = pq.read_table(measured(tidy_site, cell(mode="open 1000/s"), None, tmp_path))
+    samples = pq.read_table(measured(tidy_site, asked(mode="open 1000/s"), None, tmp_path))
     intended = samples["intended_ns"].to_numpy()
     assert len(intended) == 200
     assert np.all(np.diff(intended) == 1_000_000)  # the schedule, whatever the replies do
@@ -85,7 +85,7 @@ def test_an_open_loop_counts_from_the_moment_at_which_it_should_have_sent(tidy_s
 
 
 def test_icmp_is_measured_without_a_server(tidy_site, tmp_path):
-    samples = pq.read_table(measured(tidy_site, cell(transport="icmp"), None, tmp_path))
+    samples = pq.read_table(measured(tidy_site, asked(transport="icmp"), None, tmp_path))
     assert samples.num_rows == 200
     assert samples["received_ns"].null_count == 0
 
@@ -93,7 +93,7 @@ def test_icmp_is_measured_without_a_server(tidy_site, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_a_server_that_stops_answering_makes_no_trial(tidy_site, tmp_path, number):
     with pytest.raises(TrialError):
-        measured(tidy_site, cell(), number, tmp_path)
+        measured(tidy_site, asked(), number, tmp_path)
     assert not (tmp_path / "samples.parquet").exists()
     assert servers() == []
 

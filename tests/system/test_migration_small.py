@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from needs import PROGRAMS, needs_root
-from tare import workloads
-from tare.cell import Cell
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.workloads import Measurement
 from tare.workloads.migration.proxies import program
+from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
 from tare.workloads.migration.testbed import InsideTestbed, Testbed
+from tare.workloads.migration.workload import MigrationBench
 
 CACHE = PROGRAMS / "test-cache"
-WORKLOAD = workloads.by_name()["migration"]
-LEVELS = {
-    **{name: factor.level(factor.default) for name, factor in WORKLOAD.factors.items()},
-    "testbed": "tiny",
-    "guest": "idle",
-    "memory": "128 MiB",
-}
-SESSION = {"warmup": "1 ms", "settle": "1 ms"}
+LEVELS = MigrationLevels.defaults().but(testbed="tiny", guest="idle", memory="128 MiB")
+SESSION = MigrationSettings({"warmup": "1 ms", "settle": "1 ms"})
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -48,15 +41,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def inside(site: Site) -> Iterator[InsideTestbed]:
-    plot = {name: level for name, level in LEVELS.items() if name in WORKLOAD.plot_factors}
-    with Testbed(plot).enter(site) as entered:
-        assert isinstance(entered, InsideTestbed)
+    with Testbed(LEVELS).enter(site) as entered:
         yield entered
 
 
 def migrate(site: Site, inside: InsideTestbed, arm: str) -> Measurement:
-    cell = Cell(id=arm, levels={**LEVELS, "arm": arm})
-    return WORKLOAD.measure(cell, SESSION, site, inside, Path(os.devnull))
+    return MigrationBench(site, inside, SESSION).measure(LEVELS.but(arm=arm))
 
 
 def test_what_the_destination_has_does_not_cross_the_wire(

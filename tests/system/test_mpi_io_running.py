@@ -12,15 +12,13 @@ import pytest
 
 from needs import PROGRAMS, needs_root
 from tare import filesystems, process
-from tare.cell import Cell
 from tare.command import Command
-from tare.environments import Inside, Site
-from tare.environments.native import Native
-from tare.errors import TareError, TrialError
-from tare.filesystems.environment import InsideFileSystem
+from tare.environments import Site
+from tare.errors import TrialError
 from tare.record import Record
+from tare.testing.site import levels_of
 from tare.workloads import Measurement
-from tare.workloads.mpi_io import MpiIo
+from tare.workloads.mpi_io import WORKLOAD, MpiSettings
 
 pytestmark = [
     needs_root,
@@ -32,26 +30,14 @@ pytestmark = [
     ),
 ]
 
-WORKLOAD = MpiIo()
-
-
-def levels_of(**chosen: str) -> dict[str, str]:
-    """The defaults but for these levels, of what applies."""
-    every = {name: factor.default for name, factor in WORKLOAD.factors.items()} | chosen
-    shown = {name: WORKLOAD.factors[name].level(level) for name, level in every.items()}
-    return {k: v for k, v in shown.items() if k in WORKLOAD.applicable(shown)}
-
-
-def trial(site: Site, inside: Inside, levels: dict[str, str]) -> Measurement:
-    cell = Cell(id="it", levels=levels)
-    return WORKLOAD.measure(cell, {"timeout": "4 min"}, site, inside, site.scratch / "none")
+SETTINGS = MpiSettings({"timeout": "4 min"})
 
 
 def measured(site: Site, **chosen: str) -> Measurement:
     """One trial on a file system of its own."""
-    levels = levels_of(**chosen)
-    with WORKLOAD.environment(levels).enter(site) as inside:
-        return trial(site, inside, levels)
+    levels = levels_of(WORKLOAD, **chosen)
+    with WORKLOAD.enter(levels, site, SETTINGS) as bench:
+        return bench.measure(levels)
 
 
 def kind_or_skip(kind: str) -> str:
@@ -83,21 +69,15 @@ def test_a_trial_finds_nothing_of_the_one_before_on_the_same_file_system(
     tidy_site: Site, kind: str
 ) -> None:
     """Nor of one that failed after it had written."""
-    levels = levels_of(filesystem=kind_or_skip(kind), program="grid", size="1 MiB")
-    with WORKLOAD.environment(levels).enter(tidy_site) as inside:
-        assert isinstance(inside, InsideFileSystem)
-        trial(tidy_site, inside, levels)
-        with inside.mounted.fresh() as folder:
+    levels = levels_of(WORKLOAD, filesystem=kind_or_skip(kind), program="grid", size="1 MiB")
+    with WORKLOAD.enter(levels, tidy_site, SETTINGS) as bench:
+        bench.measure(levels)
+        with bench.inside.mounted.fresh() as folder:
             (folder / "left").mkdir()
             (folder / "left/behind").write_bytes(b"x")
-        trial(tidy_site, inside, levels)
-        with inside.mounted.fresh() as folder:
+        bench.measure(levels)
+        with bench.inside.mounted.fresh() as folder:
             assert [path.name for path in folder.iterdir()] == ["data"]
-
-
-def test_a_job_without_a_file_system_is_a_mistake_of_ours(tidy_site: Site) -> None:
-    with Native().enter(tidy_site) as inside, pytest.raises(TareError, match="needs a file system"):
-        trial(tidy_site, inside, levels_of())
 
 
 def test_cold_means_that_the_kernel_holds_nothing_of_the_input(tidy_site: Site) -> None:

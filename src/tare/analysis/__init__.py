@@ -168,7 +168,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         paper=_PAPERS.get(workload.name, "B"),
         statistics=workload.statistics,
         response_times=workload.response_times,
-        subjects={cell.id: workload.subject(cell) for cell in plan.cells},
+        subjects={cell.id: workload.subject(cell.levels) for cell in plan.cells},
     )
 
 

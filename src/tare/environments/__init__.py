@@ -112,6 +112,10 @@ class Facts(Told):
     accelerator: str | None = None
     """What runs a guest's instructions: kvm or tcg; None where there is no guest."""
     accelerator_reason: str | None = None
+    disk: str | None = None
+    """Path of the block device that is measured."""
+    null_disk: str | None = None
+    """Path of a device that does nothing, in a machine: what reaching it costs."""
 
 
 class Inside(Protocol):

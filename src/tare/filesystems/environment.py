@@ -39,7 +39,7 @@ class OnFileSystem:
         return named(self.name).availability()
 
     @contextmanager
-    def enter(self, site: Site) -> Iterator[Inside]:
+    def enter(self, site: Site) -> Iterator[InsideFileSystem]:
         """Make the file system; leaving removes it with all its files.
 
         Raises:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tare import environments, leftovers, workloads
-from tare.cell import Cell
+from tare import environments, leftovers
 from tare.environments import Site
 from tare.hosts import Hosts
 from tare.placement import Placement
 from tare.testing.far_machine import at_home
+from tare.workloads import L, S, Workload
 
-__all__ = ["cell_of", "site_for"]
+__all__ = ["levels_of", "site_for"]
 
 
 @contextmanager
@@ -43,10 +43,8 @@ def site_for(environment: str, programs: Path, cache: Path) -> Iterator[tuple[st
         yield level, Site(hosts, programs, scratch, cache, owed, placement)
 
 
-def cell_of(workload: str, **levels: str) -> Cell:
-    """A cell of a workload whose other levels are the defaults, as far as they apply."""
-    found = workloads.by_name()[workload]
-    every = {name: factor.level(factor.default) for name, factor in found.factors.items()}
-    every |= levels
-    kept = found.applicable(every)
-    return Cell(id=workload, levels={n: v for n, v in every.items() if n in kept})
+def levels_of(workload: Workload[L, S], **levels: str) -> L:
+    """Levels of a workload, those that are not named at their defaults, as far as they apply."""
+    every = workload.levels.defaults().but(**levels)
+    kept = workload.applicable(every)
+    return workload.levels({n: v for n, v in every.items() if n in kept})

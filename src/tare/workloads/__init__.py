@@ -8,65 +8,28 @@ rows, and the JSON Schema that editors use is exported from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from tare import discovery
 from tare.accounting import Account
-from tare.errors import UsageError
+from tare.levels import Levels, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tare.cell import Cell
     from tare.environments import Environment, Inside, Site
     from tare.placement import Placement
+    from tare.workloads.echo_samples import EchoSamples
 
-
-@dataclass(frozen=True)
-class Factor:
-    """One factor of a workload.
-
-    Attributes:
-        parse: text of a level -> the level as the workload wants it; raises UsageError.
-        show: the level as every table prints it, so that `100us` and `0.1 ms` are one level.
-        choices: the allowed levels, where they can be listed.
-    """
-
-    name: str
-    parse: Callable[[object], Any]
-    show: Callable[[Any], str]
-    default: str
-    help: str
-    choices: tuple[str, ...] | None = None
-    examples: tuple[str, ...] = ()
-
-    def level(self, written: object) -> str:
-        """The canonical text of a level; the one form that records and tables hold."""
-        return self.show(self.parse(written))
-
-
-Watching = Callable[["Account", "Account"], AbstractContextManager[None]]
-"""Looks on while a session is measured: (client's account, server's account) -> context."""
-
-
-def unwatched(_client: Account, _server: Account) -> AbstractContextManager[None]:
-    """Look away: measuring sessions carry no tracer."""
-    return nullcontext()
-
-
-def choice(name: str, choices: tuple[str, ...], default: str, help: str) -> Factor:  # noqa: A002
-    """A factor whose levels are words."""
-
-    def parse(written: object) -> str:
-        if written not in choices:
-            raise UsageError(f"{written!r} is not one of {', '.join(choices)}")
-        return str(written)
-
-    return Factor(name, parse, str, default, help, choices)
+L = TypeVar("L", bound=Levels)
+"""The levels of a workload's cells, typed."""
+S = TypeVar("S", bound=Settings)
+"""The settings of its sessions."""
 
 
 Unit = Literal["ns", "B", "B/s", "1/s", "1"]
@@ -84,7 +47,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a workload returns of one trial, beside the raw samples that it may have written."""
+    """What a workload returns of one trial."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     """Statistic -> this trial's value, positive and finite. Statistics of raw samples are computed
@@ -98,6 +61,8 @@ class Measurement:
     server: Account = field(default_factory=Account)
     duration_ns: int | None = None
     """Of the measured part, where there is one."""
+    samples: EchoSamples | None = None
+    """Every request, where responses are timed."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +75,33 @@ class Room:
     """Among temporary files, while it runs."""
 
 
-class Workload(Protocol):
+@dataclass(frozen=True)
+class Bench(ABC, Generic[L, S]):
+    """A workload set up in one plot: measures cells, one after another."""
+
+    site: Site
+    inside: Inside
+    settings: S
+
+    @abstractmethod
+    def measure(self, levels: L) -> Measurement:
+        """Measure one trial.
+
+        Raises:
+            TrialError: it could not be measured; the run goes on.
+        """
+
+
+class Workload(Protocol[L, S]):
     """A kind of measurement."""
 
     name: str
-    factors: Mapping[str, Factor]
+    levels: type[L]
+    """Its factors."""
+    settings: type[S]
+    """What every session of an experiment shares."""
     plot_factors: frozenset[str]
     """Factors that need an environment to be set up anew; they define the whole plot."""
-    session_settings: Mapping[str, Factor]
-    """Settings that every session of an experiment shares: requests, warm-up, timeout."""
     statistics: Mapping[str, Statistic]
     """Name -> the scalars that a session can be summarised by, e.g. p50; the first is the one that
     is judged where an experiment declares none."""
@@ -130,11 +113,11 @@ class Workload(Protocol):
     computed from them, and it can be asked for deadlines, and for what its operations cost. The
     trials of other workloads hold values instead."""
 
-    def subject(self, cell: Cell) -> str:
+    def subject(self, levels: L) -> str:
         """What sentences about a cell speak of, such as "A response through UDP"."""
         ...
 
-    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+    def applicable(self, levels: L) -> frozenset[str]:
         """Names of the factors that mean something for a cell with these levels.
 
         A factor that does not apply is left out of the cell, so that cells that differ in it
@@ -142,9 +125,7 @@ class Workload(Protocol):
         """
         ...
 
-    def refused(
-        self, levels: Mapping[str, str], asked: Mapping[str, Sequence[str]]
-    ) -> tuple[str, str] | None:
+    def refused(self, levels: L, asked: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
         """Say why no cell can be what these levels ask for together, wherever it is run.
 
         Args:
@@ -156,15 +137,15 @@ class Workload(Protocol):
         """
         ...
 
-    def link_rate(self, plot: Mapping[str, str]) -> int | None:
+    def link_rate(self, plot: L) -> int | None:
         """Rate of the wire that a plot asks for, bits a second; None without a limit."""
         ...
 
-    def environment(self, plot: Mapping[str, str]) -> Environment:
+    def environment(self, plot: L) -> Environment:
         """Where a plot is measured."""
         ...
 
-    def placement(self, plot: Mapping[str, str]) -> Placement:
+    def placement(self, plot: L) -> Placement:
         """Processors and priority that a plot asks for.
 
         Raises:
@@ -172,15 +153,15 @@ class Workload(Protocol):
         """
         ...
 
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+    def setup_seconds(self, plot: L) -> float:
         """Expected duration of setting an environment up."""
         ...
 
-    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
+    def seconds(self, levels: L, settings: S) -> float:
         """Expected duration of a trial, for the plan's estimate."""
         ...
 
-    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+    def lacking(self, levels: L, programs: Path) -> str | None:
         """Say what a cell needs that its environment cannot do or this machine has not.
 
         Args:
@@ -192,33 +173,25 @@ class Workload(Protocol):
         """
         ...
 
-    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:
+    def room(self, levels: L, settings: S) -> Room:
         """Tell how much disk a trial takes."""
         ...
 
-    def measure(
-        self,
-        cell: Cell,
-        session: Mapping[str, Any],
-        site: Site,
-        inside: Inside,
-        samples: Path,
-        watching: Watching = unwatched,
-    ) -> Measurement:
-        """Measure one trial in an entered environment.
-
-        Raw samples, where there are any, are written to `samples` (Parquet, as
-        docs/formats/results.md says). `watching` is open around the measured part; it is given
-        both ends' accounts.
+    def enter(self, plot: L, site: Site, settings: S) -> AbstractContextManager[Bench[L, S]]:
+        """Set up where a plot is measured; leaving undoes it.
 
         Raises:
-            TrialError: it could not be measured; the run goes on.
+            TrialError: it cannot be set up; the run goes on without it.
         """
         ...
 
 
+AnyWorkload = Workload[Any, Any]
+AnyBench = Bench[Any, Any]
+
+
 @cache
-def by_name() -> Mapping[str, Workload]:
+def by_name() -> Mapping[str, AnyWorkload]:
     """Every workload of this version, by its name in experiment files."""
-    found: list[Workload] = [*discovery.offered(__name__, "WORKLOAD")]
+    found: list[AnyWorkload] = [*discovery.offered(__name__, "WORKLOAD")]
     return {workload.name: workload for workload in found}

@@ -12,22 +12,23 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tare import filesystems, packages, units
-from tare.errors import TareError, TrialError, UsageError
+from tare import filesystems, packages
+from tare.errors import TrialError, UsageError
 from tare.filesystems.environment import InsideFileSystem, OnFileSystem, empty
+from tare.levels import Factor, Levels, Settings, among, choice
 from tare.placement import Placement
-from tare.workloads import Factor, Measurement, Room, Statistic, Watching, choice, rows, unwatched
+from tare.workloads import Bench, Measurement, Room, Statistic, rows
 from tare.workloads.mpi_io_job import LAUNCHERS, PLAIN, Cache, Job, run
 from tare.workloads.mpi_io_programs import PROGRAMS, Place
 
 if TYPE_CHECKING:
-    from tare.cell import Cell
-    from tare.environments import Environment, Inside, Site
+    from tare.environments import Site
 
 __all__ = ["WORKLOAD", "MpiIo"]
 
@@ -44,62 +45,67 @@ def _parse_touches(written: object) -> float:
     return found
 
 
-_FACTORS = (
-    choice("program", tuple(PROGRAMS), "walks", "What runs: see nvio/programs and docs/walks.md."),
-    Factor(
-        "cache",
+class MpiLevels(Levels):
+    """The factors of `mpi-io`."""
+
+    program = among(PROGRAMS, "walks", "What runs: see nvio/programs and docs/walks.md.")
+    cache = Factor(
         Cache.parse,
         str,
         PLAIN,
         "plain: MPI-IO as it is. nvio: under it, with any of its settings behind: 'nvio"
         " prefetch=whole'.",
         examples=(PLAIN, "nvio"),
-    ),
-    Factor(
-        "filesystem",
+    )
+    filesystem = Factor(
         filesystems.level,
         str,
         "glusterfs",
         f"Beneath: {', '.join(filesystems.NAMES)}, or 'folder /path' on one that is there.",
         examples=(*filesystems.NAMES, "folder /lustre/me"),
-    ),
-    rows.count("ranks", "4", "MPI processes.", most=4096),
-    choice("mpi", ("mpich", "openmpi"), "mpich", "Which MPI, where a program is built for both."),
-    rows.LINK,
-    rows.count("vertices", "2000", "walks: side of the matrix.", least=2, most=1_000_000),
-    rows.count("power", "2", "walks: which power.", least=2, most=1000),
-    choice(
-        "pattern",
+    )
+    ranks = rows.count("4", "MPI processes.", most=4096)
+    mpi = choice(("mpich", "openmpi"), "mpich", "Which MPI, where a program is built for both.")
+    link = rows.LINK
+    vertices = rows.count("2000", "walks: side of the matrix.", least=2, most=1_000_000)
+    power = rows.count("2", "walks: which power.", least=2, most=1000)
+    pattern = choice(
         ("rows", "views", "block", "collective", "shift"),
         "rows",
         "walks: how blocks are read and written.",
-    ),
-    choice("handover", ("sync", "reopen"), "sync", "walks: how others come to see a power."),
-    choice("result", ("kept", "discarded"), "kept", "walks: discarded is deleted on close."),
-    choice("operation", ("write", "read"), "write", "What is done with the pieces."),
-    choice("order", ("random", "strided", "sequential"), "random", "grid: which piece comes next."),
-    rows.size("piece", "4 KiB", "Bytes of one call.", "4 KiB", "1 MiB", most=1 << 30),
-    rows.size("size", "32 MiB", "Bytes of the file, or of all files.", "32 MiB", "1 GiB"),
-    Factor(
-        "touches",
+    )
+    handover = choice(("sync", "reopen"), "sync", "walks: how others come to see a power.")
+    result = choice(("kept", "discarded"), "kept", "walks: discarded is deleted on close.")
+    operation = choice(("write", "read"), "write", "What is done with the pieces.")
+    order = choice(("random", "strided", "sequential"), "random", "grid: which piece comes next.")
+    piece = rows.size("4 KiB", "Bytes of one call.", "4 KiB", "1 MiB", most=1 << 30)
+    size = rows.size("32 MiB", "Bytes of the file, or of all files.", "32 MiB", "1 GiB")
+    touches = Factor(
         _parse_touches,
         lambda times: f"{times:g}",
         "1",
         "grid: bytes touched, in units of the size.",
         examples=("0.1", "1", "4"),
-    ),
-    choice("files", ("shared", "each"), "shared", "grid: one file, or one a rank."),
-    choice(
-        "close",
+    )
+    files = choice(("shared", "each"), "shared", "grid: one file, or one a rank.")
+    close = choice(
         ("visible", "durable"),
         "visible",
         "What the end guarantees. durable: plain MPI-IO syncs before it closes, nvio makes close"
         " durable.",
-    ),
-)
-_SETTINGS = (
-    rows.duration("timeout", "10 min", "A job that takes longer has failed.", "10 min", least=1),
-)
+    )
+
+    @property
+    def built_for(self) -> str:
+        """Which MPI it is run by: the program's only one, where there is no choice."""
+        return self.mpi if "mpi" in self else min(self.program.mpis)
+
+
+class MpiSettings(Settings):
+    """What its sessions share."""
+
+    timeout = rows.duration("10 min", "A job that takes longer has failed.", "10 min", least=1)
+
 
 # For the plan's estimate only: the progress bar corrects itself by what it sees.
 _TRIAL_S = 1.5
@@ -109,12 +115,55 @@ _PIECES = {"rows": 0.5, "views": 64, "collective": 64, "block": 64, "shift": 64}
 """walks: bytes of a call, in sides of the matrix."""
 
 
-class MpiIo(rows.InEnvironment):
+@dataclass(frozen=True)
+class MpiBench(Bench[MpiLevels, MpiSettings]):
+    """The file system of a plot, empty for each of its trials."""
+
+    inside: InsideFileSystem
+
+    def measure(self, levels: MpiLevels) -> Measurement:
+        """Run one job on the file system, which is empty but for its input.
+
+        Raises:
+            TrialError: the file system cannot be mounted, the job failed, nvio did not serve it, or
+                what it wrote and what another arm wrote differ.
+        """
+        site, mounted, program = self.site, self.inside.mounted, levels.program
+        cache, asked = _closing(levels)
+        place = Place(site.programs, site.scratch / "inputs")
+        place.inputs.mkdir(exist_ok=True)
+        with mounted.fresh() as folder:
+            empty(folder)
+            program.bring(asked, place, folder)
+        with mounted.fresh() as folder:
+            job = Job(
+                argv=program.argv(asked, place, folder),
+                mpi=levels.built_for,
+                ranks=levels.ranks,
+                cache=cache,
+                programs=site.programs,
+                scratch=site.scratch,
+                before=mounted.chain,
+            )
+            done = run(job, self.settings.timeout / 1e9)
+        with mounted.fresh() as folder:
+            written = program.result(asked, folder)
+            checked = written is not None and _agrees(written, levels, site.scratch)
+        values = program.values(done.stdout) | {"job": 1e9 * done.seconds}
+        return Measurement(
+            values={name: value for name, value in values.items() if value > 0},
+            counters={**done.counters, **program.counters(done.stdout)},
+            settings={"result compared": checked},
+            duration_ns=round(values["time"]),
+        )
+
+
+class MpiIo:
     """The workload `mpi-io`."""
 
     name = "mpi-io"
-    factors: Mapping[str, Factor] = {factor.name: factor for factor in _FACTORS}
-    session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
+    levels = MpiLevels
+    settings = MpiSettings
     plot_factors = frozenset({"link", "filesystem"})
     programs: tuple[str, ...] = ("nvio/*", "walks/*")
     response_times = False
@@ -133,26 +182,26 @@ class MpiIo(rows.InEnvironment):
         "bandwidth": Statistic("bytes a second, open and close included", "B/s", "higher"),
     }
 
-    def subject(self, cell: Cell) -> str:
+    def subject(self, levels: MpiLevels) -> str:
         """Name the program and what it does."""
-        return PROGRAMS[cell.levels["program"]].subject(cell.levels)
+        return levels.program.subject(levels)
 
-    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+    def applicable(self, levels: MpiLevels) -> frozenset[str]:
         """Leave out what the program does not know."""
-        program = PROGRAMS[levels["program"]]
+        program = levels.program
         names = {"program", "cache", "filesystem", "ranks", "link"} | program.factors
-        if levels["mpi"] in program.mpis and len(program.mpis) > 1:
+        if levels.mpi in program.mpis and len(program.mpis) > 1:
             names.add("mpi")
         return frozenset(names)
 
     def refused(
         self,
-        levels: Mapping[str, str],
+        levels: MpiLevels,
         asked: Mapping[str, Sequence[str]],  # noqa: ARG002
     ) -> tuple[str, str] | None:
         """A grid in which a rank's share is less than a piece: nobody would read or write."""
-        share = units.size(levels["size"]) // int(levels["ranks"])
-        if levels["program"] == "grid" and units.size(levels["piece"]) > share:
+        share = levels.size // levels.ranks
+        if levels["program"] == "grid" and levels.piece > share:
             return (
                 "piece",
                 f"{levels['piece']!r} is more than one of {levels['ranks']} ranks has of"
@@ -160,107 +209,60 @@ class MpiIo(rows.InEnvironment):
             )
         return None
 
-    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+    def lacking(self, levels: MpiLevels, programs: Path) -> str | None:
         """The launcher, the program, and what nvio says of its settings."""
-        program = PROGRAMS[levels["program"]]
-        mpi = levels.get("mpi", min(program.mpis))
+        mpi = levels.built_for
         launcher = LAUNCHERS[mpi][0]
         return (
             packages.lacking({launcher: packages.PROGRAMS["mpi-io"][launcher]})
-            or rows.unbuilt(*(programs / path for path in program.built(mpi)))
-            or Cache.parse(levels["cache"]).lacking(programs)
+            or rows.unbuilt(*(programs / path for path in levels.program.built(mpi)))
+            or levels.cache.lacking(programs)
         )
 
-    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:  # noqa: ARG002
+    def room(self, levels: MpiLevels, settings: MpiSettings) -> Room:  # noqa: ARG002
         """What is read and what is written, and a copy of the input."""
-        levels = cell.levels
-        if "size" in levels:
-            return Room(scratch_bytes=2 * units.size(levels["size"]))
-        return Room(scratch_bytes=3 * int(levels["vertices"]) ** 2)
+        return Room(scratch_bytes=2 * levels.size if "size" in levels else 3 * levels.vertices**2)
 
-    def environment(self, plot: Mapping[str, str]) -> Environment:
+    def environment(self, plot: MpiLevels) -> OnFileSystem:
         """The file system that a plot names."""
-        return OnFileSystem(plot["filesystem"])
+        return OnFileSystem(plot.filesystem)
 
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+    @contextmanager
+    def enter(self, plot: MpiLevels, site: Site, settings: MpiSettings) -> Iterator[MpiBench]:
+        """Make the file system."""
+        with self.environment(plot).enter(site) as inside:
+            yield MpiBench(site, inside, settings)
+
+    def link_rate(self, plot: MpiLevels) -> int | None:
+        """As asked."""
+        return plot.link
+
+    def setup_seconds(self, plot: MpiLevels) -> float:
         """Expected duration of setting up both hosts and the file system."""
-        return 4.0 if plot["filesystem"] == "glusterfs" else 1.0
+        return 4.0 if plot.filesystem == "glusterfs" else 1.0
 
-    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:  # noqa: ARG002
+    def seconds(self, levels: MpiLevels, settings: MpiSettings) -> float:  # noqa: ARG002
         """Expected duration of a trial: bytes, and calls where nothing caches them."""
-        levels = cell.levels
-        touched = PROGRAMS[levels["program"]].bytes_touched(levels)
-        if "piece" in levels:
-            piece = float(units.size(levels["piece"]))
-        else:
-            piece = float(levels["vertices"]) * _PIECES[levels["pattern"]]
-        slow = levels["cache"] == PLAIN and levels["filesystem"] != "tmpfs"
+        touched = levels.program.bytes_touched(levels)
+        piece = levels.piece if "piece" in levels else levels.vertices * _PIECES[levels.pattern]
+        slow = levels["cache"] == PLAIN and levels.filesystem != "tmpfs"
         return _TRIAL_S + touched / _BYTES_S + (touched / piece / _CALLS_S if slow else 0.0)
 
-    def placement(self, plot: Mapping[str, str]) -> Placement:  # noqa: ARG002
+    def placement(self, plot: MpiLevels) -> Placement:  # noqa: ARG002
         """Ranks run where the kernel puts them."""
         return Placement()
-
-    def measure(
-        self,
-        cell: Cell,
-        session: Mapping[str, Any],
-        site: Site,
-        inside: Inside,
-        samples: Path,  # noqa: ARG002
-        watching: Watching = unwatched,  # noqa: ARG002
-    ) -> Measurement:
-        """Run one job on the file system, which is empty but for its input.
-
-        Raises:
-            TrialError: the file system cannot be mounted, the job failed, nvio did not serve it, or
-                what it wrote and what another arm wrote differ.
-        """
-        if not isinstance(inside, InsideFileSystem):
-            raise TareError(f"an MPI job needs a file system, not {type(inside).__name__}")
-        levels = cell.levels
-        program = PROGRAMS[levels["program"]]
-        mpi = levels.get("mpi", min(program.mpis))
-        cache, asked = _closing({**levels, "mpi": mpi})
-        place = Place(site.programs, site.scratch / "inputs")
-        place.inputs.mkdir(exist_ok=True)
-        mounted = inside.mounted
-        with mounted.fresh() as folder:
-            empty(folder)
-            program.bring(asked, place, folder)
-        with mounted.fresh() as folder:
-            job = Job(
-                argv=program.argv(asked, place, folder),
-                mpi=mpi,
-                ranks=int(levels["ranks"]),
-                cache=cache,
-                programs=site.programs,
-                scratch=site.scratch,
-                before=mounted.chain,
-            )
-            done = run(job, units.duration(session["timeout"]) / 1e9)
-        with mounted.fresh() as folder:
-            written = program.result(asked, folder)
-            checked = written is not None and _agrees(written, levels, site.scratch)
-        values = program.values(done.stdout) | {"job": 1e9 * done.seconds}
-        return Measurement(
-            values={name: value for name, value in values.items() if value > 0},
-            counters={**done.counters, **program.counters(done.stdout)},
-            settings={"result compared": checked},
-            duration_ns=round(values["time"]),
-        )
 
 
 WORKLOAD = MpiIo()
 
 
-def _closing(levels: Mapping[str, str]) -> tuple[Cache, Mapping[str, str]]:
+def _closing(levels: MpiLevels) -> tuple[Cache, MpiLevels]:
     """Say a durable close as each arm says it: nvio by its setting, a plain program by syncing."""
-    cache = Cache.parse(levels["cache"])
-    if levels.get("close") != "durable" or cache.settings is None:
+    cache = levels.cache
+    if levels.close != "durable" or cache.settings is None:
         return cache, levels
     settings = tuple(sorted({**dict(cache.settings), "close": "durable"}.items()))
-    return replace(cache, settings=settings), {**levels, "close": "visible"}
+    return replace(cache, settings=settings), levels.but(close="visible")
 
 
 def _agrees(written: Path, levels: Mapping[str, str], scratch: Path) -> bool:

@@ -12,21 +12,22 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tare import process, units
+from tare import process
 from tare.command import Command
 from tare.errors import TrialError
 from tare.events import events_in
 from tare.workloads.mpi_io_job import Cache, Job, run
+
+if TYPE_CHECKING:
+    from tare.workloads.mpi_io import MpiLevels
 
 __all__ = ["PROGRAMS", "Place", "Program"]
 
 _MIB = 1 << 20
 _S = 1e9
 _TIMEOUT_S = 600.0
-
-Levels = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ class Program(Protocol):
         """Its own files below the build directory."""
         ...
 
-    def bring(self, levels: Levels, place: Place, folder: Path) -> None:
+    def bring(self, levels: MpiLevels, place: Place, folder: Path) -> None:
         """Put the files that it reads into a folder. Not measured."""
         ...
 
-    def argv(self, levels: Levels, place: Place, folder: Path) -> tuple[str, ...]:
+    def argv(self, levels: MpiLevels, place: Place, folder: Path) -> tuple[str, ...]:
         """Return the program and its arguments."""
         ...
 
@@ -67,15 +68,15 @@ class Program(Protocol):
         """What the program says of the number of its I/O calls, over all ranks."""
         ...
 
-    def result(self, levels: Levels, folder: Path) -> Path | None:
+    def result(self, levels: MpiLevels, folder: Path) -> Path | None:
         """Return the file whose bytes may not depend on the cache; None where there is none."""
         ...
 
-    def bytes_touched(self, levels: Levels) -> float:
+    def bytes_touched(self, levels: MpiLevels) -> float:
         """Bytes that all ranks together read and write, roughly: for the plan's estimate."""
         ...
 
-    def subject(self, levels: Levels) -> str:
+    def subject(self, levels: MpiLevels) -> str:
         """What a sentence in the report speaks of."""
         ...
 
@@ -91,11 +92,11 @@ class Walks:
         """The program, and MPICH's, which makes the graph."""
         return (f"walks/walks-{mpi}", "walks/walks-mpich")
 
-    def bring(self, levels: Levels, place: Place, folder: Path) -> None:
+    def bring(self, levels: MpiLevels, place: Place, folder: Path) -> None:
         """Make the graph: edges with probability 2 %, as in the paper."""
-        vertices = levels["vertices"]
+        vertices = str(levels.vertices)
         # Rows of tiles are what `block` reads at once; the others take the rows of the matrix.
-        tile = str(int(vertices) // 2) if levels["pattern"] == "block" else "0"
+        tile = str(levels.vertices // 2) if levels.pattern == "block" else "0"
         made = place.inputs / f"graph-{vertices}-{tile}"
         if not made.exists():
             walks = str(place.programs / "walks/walks-mpich")
@@ -108,14 +109,14 @@ class Walks:
             part.rename(made)
         _copy(made, folder / "graph.wm")
 
-    def argv(self, levels: Levels, place: Place, folder: Path) -> tuple[str, ...]:
+    def argv(self, levels: MpiLevels, place: Place, folder: Path) -> tuple[str, ...]:
         """Cells of one byte are cut off where a count does not fit, as the paper's overflow."""
-        discard = ("--discard",) if levels["result"] == "discarded" else ()
+        discard = ("--discard",) if levels.result == "discarded" else ()
         return (
-            str(place.programs / f"walks/walks-{levels['mpi']}"),
+            str(place.programs / f"walks/walks-{levels.built_for}"),
             "power", str(folder / "graph.wm"), "--output", str(folder / "power.wm"),
-            "--power", levels["power"], "--cell", "1", "--saturate",
-            "--pattern", levels["pattern"], "--handover", levels["handover"],
+            "--power", str(levels.power), "--cell", "1", "--saturate",
+            "--pattern", levels.pattern, "--handover", levels.handover,
             *discard, "--json", "--quiet",
         )  # fmt: skip
 
@@ -143,19 +144,18 @@ class Walks:
         ranks = _record(stdout)["rank_totals"]
         return {"calls": sum(rank["read_calls"] + rank["write_calls"] for rank in ranks)}
 
-    def result(self, levels: Levels, folder: Path) -> Path | None:
+    def result(self, levels: MpiLevels, folder: Path) -> Path | None:
         """The power; every pattern writes the same bytes."""
-        return None if levels["result"] == "discarded" else folder / "power.wm"
+        return None if levels.result == "discarded" else folder / "power.wm"
 
-    def bytes_touched(self, levels: Levels) -> float:
+    def bytes_touched(self, levels: MpiLevels) -> float:
         """Each product reads both operands once a row or column of ranks, and writes one."""
-        products = max(1, int(levels["power"]) - 1)
-        once = float(levels["vertices"]) ** 2
-        return products * once * (1 + 2 * math.sqrt(float(levels["ranks"])))
+        products = max(1, levels.power - 1)
+        return products * levels.vertices**2 * (1 + 2 * math.sqrt(levels.ranks))
 
-    def subject(self, levels: Levels) -> str:
+    def subject(self, levels: MpiLevels) -> str:
         """Name the pattern, which decides what a cache can win."""
-        return f"walks, pattern {levels['pattern']}"
+        return f"walks, pattern {levels.pattern}"
 
 
 _ORDERS = ("random", "strided", "sequential")
@@ -172,12 +172,12 @@ class Grid:
         """The program."""
         return (f"nvio/grid-{mpi}",)
 
-    def bring(self, levels: Levels, place: Place, folder: Path) -> None:
+    def bring(self, levels: MpiLevels, place: Place, folder: Path) -> None:
         """Make what is read: bytes that no compression takes away."""
-        if levels["operation"] != "read":
+        if levels.operation != "read":
             return
-        size = units.size(levels["size"])
-        ranks = int(levels["ranks"]) if levels["files"] == "each" else 1
+        size = levels.size
+        ranks = levels.ranks if levels.files == "each" else 1
         made = place.inputs / f"random-{size // ranks}"
         if not made.exists():
             part = made.with_suffix(".part")
@@ -185,20 +185,20 @@ class Grid:
                 for start in range(0, size // ranks, _MIB):
                     file.write(os.urandom(min(_MIB, size // ranks - start)))
             part.rename(made)
-        if levels["files"] == "shared":
+        if levels.files == "shared":
             _copy(made, folder / "data")
         else:
             for rank in range(ranks):
                 _copy(made, folder / f"data.{rank}")
 
-    def argv(self, levels: Levels, place: Place, folder: Path) -> tuple[str, ...]:
+    def argv(self, levels: MpiLevels, place: Place, folder: Path) -> tuple[str, ...]:
         """As grid's own usage says."""
         return (
-            str(place.programs / f"nvio/grid-{levels['mpi']}"), str(folder / "data"),
-            levels["operation"], levels["order"], str(units.size(levels["piece"])),
-            str(units.size(levels["size"])), levels["touches"],
-            *(("each",) if levels["files"] == "each" else ()),
-            *(("sync",) if levels["close"] == "durable" else ()),
+            str(place.programs / f"nvio/grid-{levels.built_for}"), str(folder / "data"),
+            levels.operation, levels.order, str(levels.piece), str(levels.size),
+            levels["touches"],
+            *(("each",) if levels.files == "each" else ()),
+            *(("sync",) if levels.close == "durable" else ()),
         )  # fmt: skip
 
     def values(self, stdout: str) -> dict[str, float]:
@@ -209,19 +209,18 @@ class Grid:
         """One call a piece."""
         return {"calls": _record(stdout)["operations"]}
 
-    def result(self, levels: Levels, folder: Path) -> Path | None:
+    def result(self, levels: MpiLevels, folder: Path) -> Path | None:
         """What was written, where no two ranks wrote the same bytes."""
-        fixed = levels["operation"] == "write" and levels["order"] != "random"
-        return folder / "data" if fixed and levels["files"] == "shared" else None
+        fixed = levels.operation == "write" and levels.order != "random"
+        return folder / "data" if fixed and levels.files == "shared" else None
 
-    def bytes_touched(self, levels: Levels) -> float:
+    def bytes_touched(self, levels: MpiLevels) -> float:
         """As declared."""
-        return units.size(levels["size"]) * float(levels["touches"])
+        return levels.size * levels.touches
 
-    def subject(self, levels: Levels) -> str:
+    def subject(self, levels: MpiLevels) -> str:
         """Name order and operation."""
-        order, piece = levels["order"].capitalize(), levels["piece"]
-        return f"{order} {levels['operation']}s of {piece}"
+        return f"{levels.order.capitalize()} {levels.operation}s of {levels['piece']}"
 
 
 @dataclass(frozen=True)
@@ -237,9 +236,9 @@ class Slab:
         """The program or script."""
         return (f"nvio/programs/{self.words[-1]}",)
 
-    def bring(self, levels: Levels, place: Place, folder: Path) -> None:
+    def bring(self, levels: MpiLevels, place: Place, folder: Path) -> None:
         """Have the program write what it is to read, by plain MPI-IO."""
-        if levels["operation"] != "read":
+        if levels.operation != "read":
             return
         name = "-".join([self.library, levels["size"], levels["piece"], levels["ranks"]])
         made = place.inputs / name.replace(" ", "")
@@ -248,7 +247,7 @@ class Slab:
             run(
                 Job(
                     self._argv(levels, place, part, "write"),
-                    levels["mpi"], int(levels["ranks"]), Cache(None), place.programs,
+                    levels.built_for, levels.ranks, Cache(None), place.programs,
                     place.inputs,
                 ),
                 _TIMEOUT_S,
@@ -256,10 +255,10 @@ class Slab:
             part.rename(made)
         _copy(made, folder / "data")
 
-    def argv(self, levels: Levels, place: Place, folder: Path) -> tuple[str, ...]:
+    def argv(self, levels: MpiLevels, place: Place, folder: Path) -> tuple[str, ...]:
         """As nvio/programs/README.md says."""
-        sync = ("sync",) if levels["close"] == "durable" else ()
-        return (*self._argv(levels, place, folder / "data", levels["operation"]), *sync)
+        sync = ("sync",) if levels.close == "durable" else ()
+        return (*self._argv(levels, place, folder / "data", levels.operation), *sync)
 
     def values(self, stdout: str) -> dict[str, float]:
         """Times of the slowest rank."""
@@ -269,24 +268,24 @@ class Slab:
         """One call of the library a piece."""
         return {"calls": _record(stdout)["operations"]}
 
-    def result(self, levels: Levels, folder: Path) -> Path | None:
+    def result(self, levels: MpiLevels, folder: Path) -> Path | None:
         """What was written; HDF5 notes the time in it, so that no two files are alike."""
-        fixed = levels["operation"] == "write" and self.library != "HDF5"
+        fixed = levels.operation == "write" and self.library != "HDF5"
         return folder / "data" if fixed else None
 
-    def bytes_touched(self, levels: Levels) -> float:
+    def bytes_touched(self, levels: MpiLevels) -> float:
         """Once."""
-        return float(units.size(levels["size"]))
+        return levels.size
 
-    def subject(self, levels: Levels) -> str:
+    def subject(self, levels: MpiLevels) -> str:
         """Name the library."""
-        return f"An array {levels['operation']} by {self.library}"
+        return f"An array {levels.operation} by {self.library}"
 
-    def _argv(self, levels: Levels, place: Place, path: Path, operation: str) -> tuple[str, ...]:
+    def _argv(self, levels: MpiLevels, place: Place, path: Path, operation: str) -> tuple[str, ...]:
         *interpreter, program = self.words
         return (
             *interpreter, str(place.programs / "nvio/programs" / program), str(path), operation,
-            str(units.size(levels["piece"])), str(units.size(levels["size"])),
+            str(levels.piece), str(levels.size),
         )  # fmt: skip
 
 

@@ -20,23 +20,15 @@ from tare import environments, packages, process
 from tare.command import Command
 from tare.environments.on_host import beside
 from tare.errors import TrialError
+from tare.levels import Settings, choice
 from tare.packages import PROGRAMS
 from tare.stats.fairness import jain_index
-from tare.workloads import (
-    Factor,
-    Measurement,
-    Statistic,
-    Watching,
-    choice,
-    rows,
-    unwatched,
-)
+from tare.workloads import Bench, Measurement, Statistic, rows
 from tare.workloads.meeting import Meeting, Run, overlap
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tare.cell import Cell
     from tare.environments import Inside, ServerProcess, Site
 
 __all__ = ["WORKLOAD", "Network"]
@@ -53,96 +45,51 @@ _EDGE_S = 0.2
 _LEAST_OVERLAP = 0.9
 """A rate of dd's is over all of its time: the sides must have run together for so much of it."""
 
-_FACTORS = (
-    rows.environment("What the guest is"),
-    choice("to", ("localhost", "host", "remote"), "remote", "Whom each side sends to."),
-    choice(
-        "mode",
+
+class NetworkLevels(rows.Placed):
+    """The factors of `network`."""
+
+    environment = rows.environment("What the guest is")
+    to = choice(("localhost", "host", "remote"), "remote", "Whom each side sends to.")
+    mode = choice(
         ("alone", "concurrent"),
         "alone",
         "Whether host and guest send one after the other, or at once.",
-    ),
-    choice(
-        "tool",
+    )
+    tool = choice(
         ("iperf3", "dd-nc"),
         "iperf3",
         "What sends: iperf3, or `dd if=/dev/zero bs=1M | nc`, whose figure is what dd handed over.",
-    ),
-    rows.PLACEMENT,
-    rows.LINK,
-    *rows.GUEST,
-)
+    )
+    placement = rows.PLACEMENT
+    link = rows.LINK
+    vcpus, memory, machine, accelerator = rows.GUEST
 
 
-class Network(rows.InEnvironment):
-    """The workload `network`."""
+class NetworkSettings(Settings):
+    """What its sessions share."""
 
-    name = "network"
-    factors: Mapping[str, Factor] = {row.name: row for row in _FACTORS}
-    session_settings: Mapping[str, Factor] = {
-        "seconds": rows.count(
-            "seconds", "3", "How long each side sends, in whole seconds.", most=86_400
-        )
-    }
-    statistics: Mapping[str, Statistic] = {
-        "guest": Statistic("throughput of the guest's sender", "B/s", "higher"),
-        "host": Statistic("throughput of the host's sender beside it", "B/s", "higher"),
-        "sum": Statistic("throughput of both, sent at once", "B/s", "higher"),
-        "jain": Statistic("Jain's index of the split: 1 is even, 0.5 one has all", "1", "higher"),
-        "guest-cpu": Statistic(
-            "processor time for each gigabyte from the guest: its sender and receiver, or the"
-            " guest's threads on the host"
-        ),
-        "host-cpu": Statistic("processor time for each gigabyte from the host"),
-    }
-    response_times = False
+    seconds = rows.count("3", "How long each side sends, in whole seconds.", most=86_400)
 
-    def subject(self, cell: Cell) -> str:
-        """What sentences about a cell speak of."""
-        return f"Throughput of TCP to {cell.levels['to']} ({cell.levels['tool']})"
 
-    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
-        """What sends; and whom a guest on another machine cannot send to."""
-        where = levels["environment"]
-        guest = environments.is_far(where) and environments.is_guest_of_qemu(where)
-        if levels["to"] == "host" and guest:
-            return (
-                "a guest on another machine has that machine's address for itself, and cannot"
-                " send to it. Take `to: localhost` or `to: remote` there"
-            )
-        program = "iperf3" if levels["tool"] == "iperf3" else "nc.openbsd"
-        needed = {program: PROGRAMS["network"][program]}
-        return super().lacking(levels, programs) or packages.lacking(needed)
+class NetworkBench(Bench[NetworkLevels, NetworkSettings]):
+    """Both hosts and the guest."""
 
-    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
-        """Expected duration of a trial."""
-        turns = 2 if cell.levels["mode"] == "alone" else 1
-        return turns * (int(session["seconds"]) + 1.5)
-
-    def measure(
-        self,
-        cell: Cell,
-        session: Mapping[str, Any],
-        site: Site,
-        inside: Inside,
-        samples: Path,  # noqa: ARG002 - a rate is all that is told
-        watching: Watching = unwatched,  # noqa: ARG002 - nothing is counted
-    ) -> Measurement:
+    def measure(self, levels: NetworkLevels) -> Measurement:
         """Send from both sides, one after the other or at once.
 
         Raises:
             TrialError: a program failed, or the sides did not overlap.
         """
-        levels, seconds = cell.levels, int(session["seconds"])
         parties: tuple[Party, ...] = ("host", "guest")
-        if levels["environment"].startswith(environments.FAR):
+        if environments.is_far(levels.environment):
             # No host of ours is beside it there, and another machine sends by itself.
             parties = ("guest",)
-        together = levels["mode"] == "concurrent" and len(parties) == 2
+        together = levels.mode == "concurrent" and len(parties) == 2
         turns = (parties,) if together else tuple((party,) for party in parties)
         found: dict[Party, _Sent] = {}
         for turn in turns:
-            found |= _send(turn, levels, seconds, site, inside)
+            found |= _send(turn, levels, self.settings.seconds, self.site, self.inside)
         values = {str(party): sent.rate for party, sent in found.items()}
         values |= {
             f"{party}-cpu": sent.cpu_ns * 1e9 / sent.sent_bytes
@@ -161,6 +108,52 @@ class Network(rows.InEnvironment):
         if together:
             settings["overlap"] = {p: round(sent.overlap, 3) for p, sent in found.items()}
         return Measurement(values=values, counters=counters, settings=settings)
+
+
+class Network(rows.InEnvironment[NetworkLevels, NetworkSettings]):
+    """The workload `network`."""
+
+    name = "network"
+    levels = NetworkLevels
+    settings = NetworkSettings
+    bench = NetworkBench
+    statistics: Mapping[str, Statistic] = {
+        "guest": Statistic("throughput of the guest's sender", "B/s", "higher"),
+        "host": Statistic("throughput of the host's sender beside it", "B/s", "higher"),
+        "sum": Statistic("throughput of both, sent at once", "B/s", "higher"),
+        "jain": Statistic("Jain's index of the split: 1 is even, 0.5 one has all", "1", "higher"),
+        "guest-cpu": Statistic(
+            "processor time for each gigabyte from the guest: its sender and receiver, or the"
+            " guest's threads on the host"
+        ),
+        "host-cpu": Statistic("processor time for each gigabyte from the host"),
+    }
+    response_times = False
+
+    def subject(self, levels: NetworkLevels) -> str:
+        """What sentences about a cell speak of."""
+        return f"Throughput of TCP to {levels.to} ({levels.tool})"
+
+    def lacking(self, levels: NetworkLevels, programs: Path) -> str | None:
+        """What sends; and whom a guest on another machine cannot send to."""
+        where = levels.environment
+        guest = environments.is_far(where) and environments.is_guest_of_qemu(where)
+        if levels.to == "host" and guest:
+            return (
+                "a guest on another machine has that machine's address for itself, and cannot"
+                " send to it. Take `to: localhost` or `to: remote` there"
+            )
+        program = "iperf3" if levels.tool == "iperf3" else "nc.openbsd"
+        needed = {program: PROGRAMS["network"][program]}
+        return super().lacking(levels, programs) or packages.lacking(needed)
+
+    def link_rate(self, plot: NetworkLevels) -> int | None:
+        """As asked."""
+        return plot.link
+
+    def seconds(self, levels: NetworkLevels, settings: NetworkSettings) -> float:
+        """Expected duration of a trial."""
+        return (2 if levels.mode == "alone" else 1) * (settings.seconds + 1.5)
 
 
 WORKLOAD = Network()
@@ -184,13 +177,13 @@ class _Sent:
 class _Side:
     """One of the two: where it runs, and where it sends to."""
 
-    def __init__(self, party: Party, levels: Mapping[str, str], site: Site, inside: Inside) -> None:
+    def __init__(self, party: Party, levels: NetworkLevels, site: Site, inside: Inside) -> None:
         self.party: Party = party
-        self._tool = levels["tool"]
+        self._tool = levels.tool
         self._site = site
         self._inside = inside
-        self._far = levels["environment"].startswith(environments.FAR)
-        self._to = levels["to"]
+        self._far = environments.is_far(levels.environment)
+        self._to = levels.to
         self.port = _PORTS[party]
 
     @property
@@ -271,7 +264,7 @@ def _listens(table: str, port: int) -> bool:
 
 def _send(
     parties: tuple[Party, ...],
-    levels: Mapping[str, str],
+    levels: NetworkLevels,
     seconds: int,
     site: Site,
     inside: Inside,
@@ -295,7 +288,7 @@ def _send(
     window = overlap(runs)
     if window[1] - window[0] < 2 * _EDGE_S:
         raise TrialError("host and guest did not send at the same time: lengthen `seconds`")
-    read = _read_iperf3 if levels["tool"] == "iperf3" else _read_dd
+    read = _read_iperf3 if levels.tool == "iperf3" else _read_dd
     return {
         side.party: read(
             run,

@@ -12,17 +12,15 @@ import math
 import statistics
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tare import environments
 from tare.errors import TrialError
-from tare.workloads import Factor, Measurement, Statistic, Watching, rows, unwatched
+from tare.levels import Settings
+from tare.workloads import Bench, Measurement, Statistic, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tare.cell import Cell
-    from tare.environments import Inside, Site
 
 __all__ = ["WORKLOAD", "Overhead"]
 
@@ -64,15 +62,52 @@ _UNITS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 """Statistic -> what it is, and the probe's arguments."""
-_FACTORS = (rows.environment("What costs"), rows.PLACEMENT, *rows.GUEST)
 
 
-class Overhead(rows.InEnvironment):
+class OverheadLevels(rows.Placed):
+    """The factors of `overhead`."""
+
+    environment = rows.environment("What costs")
+    placement = rows.PLACEMENT
+    vcpus, memory, machine, accelerator = rows.GUEST
+
+
+class OverheadBench(Bench[OverheadLevels, Settings]):
+    """An environment, and beside it a second one."""
+
+    def measure(self, levels: OverheadLevels) -> Measurement:
+        """Run every probe, then set up a second environment.
+
+        Raises:
+            TrialError: a probe failed, or the environment did not start.
+        """
+        values: dict[str, float] = {}
+        shares: dict[str, float] = {}
+        refused: list[str] = []
+        for name, (_, argv) in _UNITS.items():
+            cost, share = _cost(name, self.inside.run(("probe/probe", *argv), _TIMEOUT_S))
+            if share < _MOST_OF_CLOCK:
+                values[name], shares[name] = cost, share
+            else:
+                refused.append(name)
+        began = time.monotonic_ns()
+        with environments.for_plot(levels).enter(self.site) as second:
+            second.run(("uname", "-r"), _TIMEOUT_S)
+            values["start"] = float(time.monotonic_ns() - began)
+            with second.start(("sleep", _IDLE_S)) as idle:
+                footprint = idle.account().peak_memory_bytes
+        if footprint:
+            values["footprint"] = float(footprint)
+        return Measurement(values=values, settings={"clock's share": shares, "refused": refused})
+
+
+class Overhead(rows.InEnvironment[OverheadLevels, Settings]):
     """The workload `overhead`."""
 
     name = "overhead"
-    factors: Mapping[str, Factor] = {row.name: row for row in _FACTORS}
-    session_settings: Mapping[str, Factor] = {}
+    levels = OverheadLevels
+    settings = Settings
+    bench = OverheadBench
     statistics: Mapping[str, Statistic] = {
         **{name: Statistic(what) for name, (what, _) in _UNITS.items()},
         "start": Statistic("from nothing until a first program has run inside"),
@@ -84,50 +119,17 @@ class Overhead(rows.InEnvironment):
     }
     response_times = False
 
-    def subject(self, cell: Cell) -> str:  # noqa: ARG002 - there is but one
+    def subject(self, levels: OverheadLevels) -> str:  # noqa: ARG002 - there is but one
         """What sentences about a cell speak of."""
         return "An elementary operation"
 
-    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+    def lacking(self, levels: OverheadLevels, programs: Path) -> str | None:
         """The probe."""
         return super().lacking(levels, programs) or rows.unbuilt(programs / "probe/probe")
 
-    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:  # noqa: ARG002
+    def seconds(self, levels: OverheadLevels, settings: Settings) -> float:  # noqa: ARG002
         """Expected duration of a trial: the probes, and one more setting up."""
-        return 2.0 + environments.row(cell.levels["environment"]).setup_s
-
-    def measure(
-        self,
-        cell: Cell,
-        session: Mapping[str, Any],  # noqa: ARG002 - there are no settings
-        site: Site,
-        inside: Inside,
-        samples: Path,  # noqa: ARG002 - batches are all that a probe tells
-        watching: Watching = unwatched,  # noqa: ARG002 - nothing is counted
-    ) -> Measurement:
-        """Run every probe, then set up a second environment.
-
-        Raises:
-            TrialError: a probe failed, or the environment did not start.
-        """
-        values: dict[str, float] = {}
-        shares: dict[str, float] = {}
-        refused: list[str] = []
-        for name, (_, argv) in _UNITS.items():
-            cost, share = _cost(name, inside.run(("probe/probe", *argv), _TIMEOUT_S))
-            if share < _MOST_OF_CLOCK:
-                values[name], shares[name] = cost, share
-            else:
-                refused.append(name)
-        began = time.monotonic_ns()
-        with self.environment(cell.levels).enter(site) as second:
-            second.run(("uname", "-r"), _TIMEOUT_S)
-            values["start"] = float(time.monotonic_ns() - began)
-            with second.start(("sleep", _IDLE_S)) as idle:
-                footprint = idle.account().peak_memory_bytes
-        if footprint:
-            values["footprint"] = float(footprint)
-        return Measurement(values=values, settings={"clock's share": shares, "refused": refused})
+        return 2.0 + environments.row(levels.environment).setup_s
 
 
 WORKLOAD = Overhead()

@@ -8,28 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tare import accounting, environments, process, transports, units
-from tare.errors import TareError, TrialError, UsageError
+from tare.errors import TrialError, UsageError
 from tare.interference import Interference
-from tare.workloads import (
-    Factor,
-    Measurement,
-    Room,
-    Statistic,
-    Watching,
-    choice,
-    echo_samples,
-    rows,
-    unwatched,
-)
+from tare.levels import Factor, Settings, among, choice
+from tare.placement import Placement
+from tare.workloads import Bench, Measurement, Room, Statistic, echo_samples, rows
 
 if TYPE_CHECKING:
-    from tare.cell import Cell
-    from tare.environments import Inside, ServerProcess, Site
-    from tare.transports import Transport
+    from tare.environments import ServerProcess
 
 # What the programs take (echo/).
 _MOST_BYTES = 1 << 26
@@ -58,65 +49,169 @@ def _parse_mode(written: object) -> float | None:
     return found
 
 
-_FACTORS = (
-    rows.environment("Where the server runs"),
-    choice(
-        "transport",
-        tuple(transports.by_name()),
-        "udp",
-        "What carries request and reply.",
-    ),
-    rows.size("payload", "64 B", "Size of the array, both ways.", most=_MOST_BYTES),
-    rows.duration("server_work", "0 us", "How long the server computes on each request.", "100 us"),
-    choice("reception", ("listener", "waitset"), "listener", "How a DDS hands data over."),
-    rows.PLACEMENT,
-    rows.SCHEDULING,
-    Factor(
-        "mode",
+class EchoLevels(rows.Placed):
+    """The factors of `request-reply`."""
+
+    environment = rows.environment("Where the server runs")
+    transport = among(transports.by_name(), "udp", "What carries request and reply.")
+    payload = rows.size("64 B", "Size of the array, both ways.", most=_MOST_BYTES)
+    server_work = rows.duration("0 us", "How long the server computes on each request.", "100 us")
+    reception = choice(("listener", "waitset"), "listener", "How a DDS hands data over.")
+    placement = rows.PLACEMENT
+    scheduling = rows.SCHEDULING
+    mode = Factor(
         _parse_mode,
         lambda rate: "closed" if rate is None else f"open {rate:g}/s",
         "closed",
         "closed: the next request follows the reply (service time). open RATE: a schedule decides"
         " (response time from the intended send); the rate is of each client.",
         examples=("closed", "open 1000/s"),
-    ),
-    rows.count("clients", "1", "Independent requesters.", most=_MOST_CLIENTS),
-    Factor(
-        "interference",
+    )
+    clients = rows.count("1", "Independent requesters.", most=_MOST_CLIENTS)
+    interference = Factor(
         Interference.parse,
         str,
         "none",
         "What disturbs: KIND LEVEL on the host or inside, such as 'host cpu 50 %'.",
         examples=("none", "host cpu 50 %", "inside memory 1"),
-    ),
-    rows.LINK,
-    *rows.GUEST,
-)
-
-_SETTINGS = (
-    rows.count(
-        "requests",
-        "2000",
-        "Requests of each client that are measured in a session.",
-        most=_MOST_REQUESTS,
-    ),
-    rows.count(
-        "warmup",
-        "200",
-        "Requests of each client before measuring.",
-        least=0,
-        most=_MOST_REQUESTS,
-    ),
-    rows.duration("timeout", "1 s", "An unanswered request is lost after this.", "1 s", least=1),
-)
+    )
+    link = rows.LINK
+    vcpus, memory, machine, accelerator = rows.GUEST
 
 
-class RequestReply(rows.InEnvironment):
+class EchoSettings(Settings):
+    """What its sessions share."""
+
+    requests = rows.count(
+        "2000", "Requests of each client that are measured in a session.", most=_MOST_REQUESTS
+    )
+    warmup = rows.count(
+        "200", "Requests of each client before measuring.", least=0, most=_MOST_REQUESTS
+    )
+    timeout = rows.duration("1 s", "An unanswered request is lost after this.", "1 s", least=1)
+
+
+class EchoBench(Bench[EchoLevels, EchoSettings]):
+    """Fresh processes for every session."""
+
+    def measure(self, levels: EchoLevels) -> Measurement:
+        """Measure one session: fresh server inside, fresh client outside.
+
+        Raises:
+            TrialError: a process died, nobody answered, or a reply was corrupted.
+        """
+        raw = self.site.scratch / "samples.echo"
+        now = self.site.stopwatch.now
+        with ExitStack() as stack:
+            now("starting")
+            server = self._serve(stack, levels)
+            server_settings = server.event(_START_TIMEOUT_S) if server else {}
+            client = stack.enter_context(
+                process.start(
+                    process.Command(
+                        argv=self._ask(levels, raw),
+                        netns=self.site.hosts.client_ns,
+                        cpus=self.site.placement.client,
+                        fifo=self.site.placement.fifo,
+                    )
+                )
+            )
+            client_settings = client.event(_START_TIMEOUT_S)
+            stack.enter_context(levels.interference.running(self.site, self.inside))
+            now("warming up")
+            client.tell("warm up")
+            client.event(self.longest(levels))
+            now("accounting")
+            before = _accounts(client.pid, server)
+            with self.site.watching(*before):
+                now("measuring")
+                client.tell("measure")
+                client.event(self.longest(levels))
+                now("accounting")
+            after = _accounts(client.pid, server)
+            now("ending")
+            client.tell("write")
+            done = client.event(_START_TIMEOUT_S)
+            if done.get("ended_by") != "requests":
+                client.finish(_START_TIMEOUT_S)  # it says why by how it ends
+            # All is told and written. A DDS would take leave for a tenth of a second at either
+            # end, more than its requests took: both are killed, the client first.
+        now("recording")
+        counters = {name: int(count) for name, count in done.get("counters", {}).items()}
+        _check(counters, levels.transport.name)
+        samples = echo_samples.parse(raw.read_bytes())
+        raw.unlink()
+        return Measurement(
+            counters=counters,
+            settings={"server": server_settings, "client": client_settings},
+            client=accounting.difference(before[0], after[0]),
+            server=accounting.difference(before[1], after[1]),
+            duration_ns=int(done["end_ns"]) - int(done["start_ns"]),
+            samples=samples,
+        )
+
+    def _serve(self, stack: ExitStack, levels: EchoLevels) -> ServerProcess | None:
+        """Start the server, unless the client answers itself.
+
+        Where the kernel answers, its server looks on, so that the layer below it is accounted for
+        as it is with every other transport.
+        """
+        transport, inside = levels.transport, self.inside
+        if transport.answered_by == "client":
+            return None
+        argv = [transport.program, "serve"]
+        if transport.domain is not None:
+            argv += _dds(levels, inside.interface, self.site.hosts.client_address)
+        else:
+            argv += ["--bind", inside.address]
+        if transport.has_port:
+            argv += ["--port", str(transports.PORT)]
+        if transport.answered_by == "server":
+            argv += ["--work-ns", str(levels.server_work)]
+        return stack.enter_context(inside.start(argv))
+
+    def _ask(self, levels: EchoLevels, raw: Path) -> tuple[str, ...]:
+        transport, site, inside, settings = levels.transport, self.site, self.inside, self.settings
+        argv = [str(site.programs / transport.program), "ask"]
+        if transport.domain is not None:
+            argv += _dds(levels, site.hosts.client_address, inside.address)
+        elif transport.answered_by == "client":
+            argv += ["--work-ns", str(levels.server_work)]
+        else:
+            argv += ["--peer", inside.address]
+        if transport.has_port:
+            argv += ["--port", str(transports.PORT)]
+        rate = levels.mode
+        argv += ["--mode", "closed"] if rate is None else ["--mode", "open", "--rate", str(rate)]
+        argv += [
+            "--payload", str(levels.payload),
+            "--clients", str(levels.clients),
+            "--requests", str(settings.requests),
+            "--warmup", str(settings.warmup),
+            "--timeout-ns", str(settings.timeout),
+            "--out", str(raw),
+            "--start-on-stdin",
+        ]  # fmt: skip
+        return tuple(argv)
+
+    def longest(self, levels: EchoLevels) -> float:
+        """Seconds after which a client that says nothing is given up.
+
+        Every request may take its work and its timeout once in a hundred; what is slower than that
+        is not a response time but a hang.
+        """
+        requests = self.settings.requests + self.settings.warmup
+        each = max(20e-3 + levels.server_work / 1e9, 0 if levels.mode is None else 1 / levels.mode)
+        return _AGENT_SLACK_S + requests * levels.clients * each
+
+
+class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
     """The workload `request-reply`."""
 
     name = "request-reply"
-    factors: Mapping[str, Factor] = {factor.name: factor for factor in _FACTORS}
-    session_settings: Mapping[str, Factor] = {factor.name: factor for factor in _SETTINGS}
+    levels = EchoLevels
+    settings = EchoSettings
+    bench = EchoBench
     statistics: Mapping[str, Statistic] = {
         "p50": Statistic("median response time of a session"),
         "mean": Statistic("mean response time of a session"),
@@ -126,26 +221,25 @@ class RequestReply(rows.InEnvironment):
     programs: tuple[str, ...] = ("echo/*",)
     response_times = True
 
-    def subject(self, cell: Cell) -> str:
+    def subject(self, levels: EchoLevels) -> str:
         """A response, and what carries it."""
-        return f"A response through {_transport(cell.levels).words}"
+        return f"A response through {levels.transport.words}"
 
-    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+    def applicable(self, levels: EchoLevels) -> frozenset[str]:
         """Leave out what a transport does not know: only a DDS has reception modes."""
         names = set(super().applicable(levels))
-        transport = _transport(levels)
-        if transport.domain is None:
+        if levels.transport.domain is None:
             names.discard("reception")
-        if transport.answered_by == "kernel":  # nobody works
+        if levels.transport.answered_by == "kernel":  # nobody works
             names.discard("server_work")
         return frozenset(names)
 
     def refused(
-        self, levels: Mapping[str, str], asked: Mapping[str, Sequence[str]]
+        self, levels: EchoLevels, asked: Mapping[str, Sequence[str]]
     ) -> tuple[str, str] | None:
         """What a packet cannot carry; and work that no server does, beside others that do it."""
-        row = _transport(levels)
-        if units.size(levels["payload"]) > row.most_bytes:
+        row = levels.transport
+        if levels.payload > row.most_bytes:
             return (
                 "payload",
                 f"{levels['payload']!r} is more than {row.words} carries in one packet:"
@@ -159,106 +253,38 @@ class RequestReply(rows.InEnvironment):
             )
         return None
 
-    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+    def lacking(self, levels: EchoLevels, programs: Path) -> str | None:
         """What carries, and what disturbs."""
-        if remedy := _transport(levels).missing(programs):
+        if remedy := levels.transport.missing(programs):
             return f"not built; {remedy}"
-        disturbs = Interference.parse(levels["interference"])
-        if environments.is_far(levels["environment"]) and str(disturbs).startswith("host network"):
+        disturbs = levels.interference
+        if environments.is_far(levels.environment) and str(disturbs).startswith("host network"):
             return (
                 "what goes from client to host disturbs no other machine. Take `inside network`"
                 " there"
             )
         return super().lacking(levels, programs) or disturbs.lacking()
 
-    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:
+    def room(self, levels: EchoLevels, settings: EchoSettings) -> Room:
         """A record a request; what is kept is smaller, by how much only the times tell."""
-        size = int(session["requests"]) * int(cell.levels["clients"]) * echo_samples.RECORD_BYTES
+        size = settings.requests * levels.clients * echo_samples.RECORD_BYTES
         return Room(kept_bytes=size, scratch_bytes=size)
 
-    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
+    def link_rate(self, plot: EchoLevels) -> int | None:
+        """As asked."""
+        return plot.link
+
+    def placement(self, plot: EchoLevels) -> Placement:
+        """Processors, and priority."""
+        return replace(super().placement(plot), fifo=50 if plot.scheduling == "fifo" else None)
+
+    def seconds(self, levels: EchoLevels, settings: EchoSettings) -> float:
         """Expected duration of a trial."""
-        row = environments.row(cell.levels["environment"])
-        work = units.duration(cell.levels.get("server_work", "0 us")) / 1e9
-        each = row.request_s + work
-        rate = _parse_mode(cell.levels["mode"])
-        if rate is not None:
-            each = max(each, 1 / rate)
-        requests = int(session["requests"]) + int(session["warmup"])
-        return row.session_s + requests * each
-
-    def measure(
-        self,
-        cell: Cell,
-        session: Mapping[str, Any],
-        site: Site,
-        inside: Inside,
-        samples: Path,
-        watching: Watching = unwatched,
-    ) -> Measurement:
-        """Measure one session: fresh server inside, fresh client outside.
-
-        Raises:
-            TrialError: a process died, nobody answered, or a reply was corrupted.
-            TareError: the samples cannot be written.
-        """
-        levels = cell.levels
-        raw = site.scratch / "samples.echo"
-        now = site.stopwatch.now
-        with ExitStack() as stack:
-            now("starting")
-            server = _serve(stack, levels, site, inside)
-            server_settings = server.event(_START_TIMEOUT_S) if server else {}
-            client = stack.enter_context(
-                process.start(
-                    process.Command(
-                        argv=_ask(levels, session, site, inside, raw),
-                        netns=site.hosts.client_ns,
-                        cpus=site.placement.client,
-                        fifo=site.placement.fifo,
-                    )
-                )
-            )
-            client_settings = client.event(_START_TIMEOUT_S)
-            stack.enter_context(Interference.parse(levels["interference"]).running(site, inside))
-            now("warming up")
-            client.tell("warm up")
-            client.event(_longest(levels, session))
-            now("accounting")
-            before = _accounts(client.pid, server)
-            with watching(*before):
-                now("measuring")
-                client.tell("measure")
-                client.event(_longest(levels, session))
-                now("accounting")
-            after = _accounts(client.pid, server)
-            now("ending")
-            client.tell("write")
-            done = client.event(_START_TIMEOUT_S)
-            if done.get("ended_by") != "requests":
-                client.finish(_START_TIMEOUT_S)  # it says why by how it ends
-            # All is told and written. A DDS would take leave for a tenth of a second at either
-            # end, more than its requests took: both are killed, the client first.
-        now("recording")
-        counters = {name: int(count) for name, count in done.get("counters", {}).items()}
-        _check(counters, levels["transport"])
-        found = echo_samples.parse(raw.read_bytes())
-        try:
-            echo_samples.to_parquet(found, samples)
-        except OSError as error:
-            raise TareError(
-                f"cannot write the samples of {cell.id} to {samples}: {error.strerror}",
-                "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
-            ) from error
-        finally:
-            raw.unlink(missing_ok=True)
-        return Measurement(
-            counters=counters,
-            settings={"server": server_settings, "client": client_settings},
-            client=accounting.difference(before[0], after[0]),
-            server=accounting.difference(before[1], after[1]),
-            duration_ns=int(done["end_ns"]) - int(done["start_ns"]),
-        )
+        row = environments.row(levels.environment)
+        each = row.request_s + levels.server_work / 1e9
+        if levels.mode is not None:
+            each = max(each, 1 / levels.mode)
+        return row.session_s + (settings.requests + settings.warmup) * each
 
 
 WORKLOAD = RequestReply()
@@ -273,85 +299,18 @@ def _check(counters: Mapping[str, int], transport: str) -> None:
         raise TrialError(f"nothing came back over {transport}: {lost} requests lost")
 
 
-def _transport(levels: Mapping[str, str]) -> Transport:
-    return transports.by_name()[levels["transport"]]
-
-
-def _serve(
-    stack: ExitStack, levels: Mapping[str, str], site: Site, inside: Inside
-) -> ServerProcess | None:
-    """Start the server, unless the client answers itself.
-
-    Where the kernel answers, its server looks on, so that the layer below it is accounted for as it
-    is with every other transport.
-    """
-    transport = _transport(levels)
-    if transport.answered_by == "client":
-        return None
-    argv = [transport.program, "serve"]
-    if transport.domain is not None:
-        argv += _dds(levels, inside.interface, site.hosts.client_address)
-    else:
-        argv += ["--bind", inside.address]
-    if transport.has_port:
-        argv += ["--port", str(transports.PORT)]
-    if transport.answered_by == "server":
-        argv += ["--work-ns", str(units.duration(levels["server_work"]))]
-    return stack.enter_context(inside.start(argv))
-
-
-def _ask(
-    levels: Mapping[str, str], session: Mapping[str, Any], site: Site, inside: Inside, raw: Path
-) -> tuple[str, ...]:
-    transport = _transport(levels)
-    argv = [str(site.programs / transport.program), "ask"]
-    if transport.domain is not None:
-        argv += _dds(levels, site.hosts.client_address, inside.address)
-    elif transport.answered_by == "client":
-        argv += ["--work-ns", str(units.duration(levels["server_work"]))]
-    else:
-        argv += ["--peer", inside.address]
-    if transport.has_port:
-        argv += ["--port", str(transports.PORT)]
-    rate = _parse_mode(levels["mode"])
-    argv += ["--mode", "closed"] if rate is None else ["--mode", "open", "--rate", str(rate)]
-    argv += [
-        "--payload", str(units.size(levels["payload"])),
-        "--clients", levels["clients"],
-        "--requests", str(session["requests"]),
-        "--warmup", str(session["warmup"]),
-        "--timeout-ns", str(units.duration(session["timeout"])),
-        "--out", str(raw),
-        "--start-on-stdin",
-    ]  # fmt: skip
-    return tuple(argv)
-
-
-def _dds(levels: Mapping[str, str], interface: str, peer: str) -> list[str]:
-    return [
-        "--domain", str(_transport(levels).domain),
-        "--interface", interface,
-        "--peer", peer,
-        "--reception", levels["reception"],
-    ]  # fmt: skip
-
-
-def _longest(levels: Mapping[str, str], session: Mapping[str, Any]) -> float:
-    """Seconds after which a client that says nothing is given up.
-
-    Every request may take its work and its timeout once in a hundred; what is slower than that is
-    not a response time but a hang.
-    """
-    requests = int(session["requests"]) + int(session["warmup"])
-    work = units.duration(levels.get("server_work", "0 us")) / 1e9
-    rate = _parse_mode(levels["mode"])
-    each = max(20e-3 + work, 0 if rate is None else 1 / rate)
-    return _AGENT_SLACK_S + requests * int(levels["clients"]) * each
-
-
 def _accounts(
     client_pid: int, server: ServerProcess | None
 ) -> tuple[accounting.Account, accounting.Account]:
     """Snapshot both ends. The server's comes last before, and its cost falls outside the loop."""
     served = server.account() if server else accounting.Account()
     return accounting.snapshot(client_pid, "client"), served
+
+
+def _dds(levels: EchoLevels, interface: str, peer: str) -> list[str]:
+    return [
+        "--domain", str(levels.transport.domain),
+        "--interface", interface,
+        "--peer", peer,
+        "--reception", levels.reception,
+    ]  # fmt: skip

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tare import environments, placement, units
 from tare.environments import Environment
 from tare.errors import UsageError
+from tare.levels import Factor, Levels, choice
 from tare.placement import Placement
-from tare.workloads import Factor, Room, choice
+from tare.workloads import Bench, Room, S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tare.cell import Cell
+    from tare.environments import Site
 
 __all__ = [
     "GUEST",
+    "GUEST_NAMES",
     "LINK",
     "PLACEMENT",
     "PLOT",
     "SCHEDULING",
     "InEnvironment",
+    "Placed",
     "count",
     "duration",
     "environment",
@@ -52,32 +55,30 @@ def _within(
 
 
 def size(
-    name: str,
     default: str,
     help: str,  # noqa: A002
     *examples: str,
     least: int = 1,
     most: int = 1 << 50,
-) -> Factor:
+) -> Factor[int]:
     """A factor whose levels are sizes in bytes."""
     parse = _within(units.size, units.exact_size, least, most)
     shown = examples or ("64 B", "512 B")
-    return Factor(name, parse, units.exact_size, default, help, examples=shown)
+    return Factor(parse, units.exact_size, default, help, examples=shown)
 
 
 def duration(
-    name: str,
     default: str,
     help: str,  # noqa: A002
     *examples: str,
     least: int = 0,
-) -> Factor:
+) -> Factor[int]:
     """A factor whose levels are times, in ns, up to a week."""
     parse = _within(units.duration, units.exact_duration, least, units.WEEK_NS)
-    return Factor(name, parse, units.exact_duration, default, help, examples=examples)
+    return Factor(parse, units.exact_duration, default, help, examples=examples)
 
 
-def count(name: str, default: str, help: str, *, most: int, least: int = 1) -> Factor:  # noqa: A002
+def count(default: str, help: str, *, most: int, least: int = 1) -> Factor[int]:  # noqa: A002
     """A factor whose levels are whole numbers."""
 
     def read(written: object) -> int:
@@ -86,14 +87,13 @@ def count(name: str, default: str, help: str, *, most: int, least: int = 1) -> F
             raise UsageError(f"{written!r} is not a whole number from {least} to {most}")
         return int(text)
 
-    return Factor(name, _within(read, str, least, most), str, default, help)
+    return Factor(_within(read, str, least, most), str, default, help)
 
 
-def environment(what: str) -> Factor:
+def environment(what: str) -> Factor[str]:
     """The factor `environment`; `what` says what of the workload is in it."""
     names = environments.names()
     return Factor(
-        "environment",
         environments.level,
         str,
         "native",
@@ -108,7 +108,6 @@ def environment(what: str) -> Factor:
 
 
 PLACEMENT = Factor(
-    "placement",
     placement.parse,
     str,
     "same-core",
@@ -117,7 +116,6 @@ PLACEMENT = Factor(
     examples=("same-core", "across-cores"),
 )
 SCHEDULING = choice(
-    "scheduling",
     ("fifo", "other"),
     "fifo",
     "Class of client and native server: SCHED_FIFO or SCHED_OTHER. QEMU is never SCHED_FIFO.",
@@ -144,27 +142,27 @@ def _show_link(rate: int | None) -> str:
     return "unlimited" if rate is None else f"{rate / 1e6:g} Mbit/s"
 
 
-def link(name: str, default: str, help: str, *examples: str) -> Factor:  # noqa: A002
+def link(default: str, help: str, *examples: str) -> Factor[int | None]:  # noqa: A002
     """A factor whose levels are rates of a link."""
-    return Factor(name, link_rate, _show_link, default, help, examples=examples)
+    return Factor(link_rate, _show_link, default, help, examples=examples)
 
 
-LINK = link("link", "unlimited", "Rate of the link between the hosts.", "unlimited", "100 Mbit/s")
+LINK = link("unlimited", "Rate of the link between the hosts.", "unlimited", "100 Mbit/s")
 
 GUEST = (
-    count("vcpus", "1", "Virtual processors of a QEMU guest.", most=255),
-    size("memory", "512 MiB", "Memory of a QEMU guest.", "512 MiB", "2 GiB", least=1 << 20),
-    choice("machine", ("q35", "pc"), "q35", "Machine type of a QEMU guest."),
+    count("1", "Virtual processors of a QEMU guest.", most=255),
+    size("512 MiB", "Memory of a QEMU guest.", "512 MiB", "2 GiB", least=1 << 20),
+    choice(("q35", "pc"), "q35", "Machine type of a QEMU guest."),
     choice(
-        "accelerator",
         ("auto", "kvm", "tcg"),
         "auto",
         "What runs a QEMU guest's instructions; auto is KVM where a guest boots with it, else TCG.",
     ),
 )
-"""What a guest is made of; means something for QEMU alone."""
+"""What a guest is made of, its `GUEST_NAMES`; means something for QEMU alone."""
 
-PLOT = frozenset({"environment", "placement", "scheduling", "link", *(row.name for row in GUEST)})
+GUEST_NAMES = ("vcpus", "memory", "machine", "accelerator")
+PLOT = frozenset({"environment", "placement", "scheduling", "link", *GUEST_NAMES})
 """Rows of this file that need an environment to be set up anew."""
 
 
@@ -174,22 +172,36 @@ def unbuilt(*paths: Path) -> str | None:
     return f"not built: {', '.join(missing)}. Run `make build`" if missing else None
 
 
-class InEnvironment:
-    """What workloads share that are measured in an environment, and declare it by these rows."""
+class Placed(Levels):
+    """What workloads have in common that are measured in an environment."""
 
-    factors: Mapping[str, Factor]
+    environment: Factor[str]
+    placement: Factor[str]
+    vcpus: Factor[int]
+    memory: Factor[int]
+    machine: Factor[str]
+    accelerator: Factor[str]
+
+
+P = TypeVar("P", bound=Placed)
+
+
+class InEnvironment(Generic[P, S]):
+    """What workloads share that are measured in an environment."""
+
+    levels: type[P]
+    bench: type[Bench[P, S]]
     plot_factors = PLOT
     programs: tuple[str, ...] = ()
 
-    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
+    def applicable(self, levels: P) -> frozenset[str]:
         """Leave out what a guest is made of, where there is none."""
-        if environments.is_guest_of_qemu(levels["environment"]):
-            return frozenset(self.factors)
-        return frozenset(self.factors) - {row.name for row in GUEST}
+        guest = environments.is_guest_of_qemu(levels.environment)
+        return frozenset(self.levels.rows) - (frozenset() if guest else frozenset(GUEST_NAMES))
 
     def refused(
         self,
-        levels: Mapping[str, str],  # noqa: ARG002
+        levels: P,  # noqa: ARG002
         asked: Mapping[str, Sequence[str]],  # noqa: ARG002
     ) -> tuple[str, str] | None:
         """Nothing: levels that can be had by themselves can be had together."""
@@ -197,43 +209,46 @@ class InEnvironment:
 
     def lacking(
         self,
-        levels: Mapping[str, str],
+        levels: P,
         programs: Path,  # noqa: ARG002
     ) -> str | None:
         """What is not to be had there: memory of this machine's, a limit on a wire not ours."""
-        memory = units.size(levels.get("memory", "0 B"))
         here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if levels.get("environment") == "qemu" and memory > here:
+        if levels.environment == "qemu" and levels.memory > here:
             return (
                 f"a guest of {levels['memory']} is larger than this machine's"
                 f" {here / (1 << 30):.3g} GiB. Give it less memory"
             )
-        far = environments.is_far(levels.get("environment", ""))
-        if far and levels.get("link", LINK.default) != LINK.default:
+        if environments.is_far(levels.environment) and self.link_rate(levels) is not None:
             return "the link to another machine cannot be limited. Leave `link` unlimited there"
         return None
 
     def room(
         self,
-        cell: Cell,  # noqa: ARG002
-        session: Mapping[str, Any],  # noqa: ARG002
+        levels: P,  # noqa: ARG002
+        settings: S,  # noqa: ARG002
     ) -> Room:
         """Next to none: a trial is some numbers."""
         return Room()
 
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:
+    def setup_seconds(self, plot: P) -> float:
         """Expected duration of setting an environment up, with its calibration."""
-        return environments.row(plot.get("environment", "native")).setup_s
+        return environments.row(plot.environment).setup_s
 
-    def environment(self, plot: Mapping[str, str]) -> Environment:
+    def environment(self, plot: P) -> Environment:
         """The environment that a plot names, with its options."""
         return environments.for_plot(plot)
 
-    def link_rate(self, plot: Mapping[str, str]) -> int | None:
-        """Bits a second of the link that a plot asks for; None without a limit."""
-        return link_rate(plot.get("link", LINK.default))
+    def link_rate(self, plot: P) -> int | None:  # noqa: ARG002
+        """No limit."""
+        return None
 
-    def placement(self, plot: Mapping[str, str]) -> Placement:
-        """Processors and priority that a plot asks for."""
-        found = Placement.here(plot.get("placement", PLACEMENT.default))
-        return replace(found, fifo=50 if plot.get("scheduling", "other") == "fifo" else None)
+    def placement(self, plot: P) -> Placement:
+        """Processors that a plot asks for."""
+        return Placement.here(plot.placement)
+
+    @contextmanager
+    def enter(self, plot: P, site: Site, settings: S) -> Iterator[Bench[P, S]]:
+        """Enter the environment that a plot names."""
+        with self.environment(plot).enter(site) as inside:
+            yield self.bench(site, inside, settings)

@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from tare import environments, packages
 from tare.errors import TrialError
+from tare.levels import Factor, Settings, among, choice
 from tare.packages import PROGRAMS
 from tare.stats.fairness import jain_index
-from tare.workloads import Factor, Measurement, Statistic, Unit, Watching, choice, rows, unwatched
+from tare.workloads import Bench, Measurement, Statistic, Unit, rows
 from tare.workloads.at_once import LEAST_RUNS, Counted, at_once
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tare.cell import Cell
-    from tare.environments import Inside, Site
 
 __all__ = ["HOST", "SCORE", "Class", "Method", "Stressing", "stress_ng", "sysbench"]
 
@@ -108,7 +106,64 @@ class Class:
     methods: Mapping[str, Method]
 
 
-class Stressing(rows.InEnvironment):
+class StressLevels(rows.Placed):
+    """The factors of such a workload."""
+
+    environment = rows.environment("Where the programs run")
+    class_: Factor[Class] = among({}, "", "What they do; each workload has its own.")
+    workers = rows.count("1", "Processes that do it at once.", most=4096)
+    mode = choice(
+        ("alone", "concurrent"),
+        "alone",
+        "Whether they run in the environment alone, or on the host beside it too, at once.",
+    )
+    placement = rows.PLACEMENT
+    vcpus, memory, machine, accelerator = rows.GUEST
+
+
+class StressSettings(Settings):
+    """What its sessions share."""
+
+    seconds = rows.count("1", "How long each method runs, in whole seconds.", most=86_400)
+
+
+class StressBench(Bench[StressLevels, StressSettings]):
+    """The environment, and the host beside it."""
+
+    def measure(self, levels: StressLevels) -> Measurement:
+        """Run every method of the class, one after another.
+
+        Raises:
+            TrialError: a program failed, or printed no rate.
+        """
+        methods, seconds = levels.class_.methods, self.settings.seconds
+        together = levels.mode == "concurrent"
+        rates: dict[str, float] = {}
+        overlaps: dict[str, Mapping[str, float]] = {}
+        for name, method in methods.items():
+            argv, timeout_s = method.argv(levels.workers, seconds), seconds + _START_SLACK_S
+            if together:
+                found = at_once(argv, timeout_s, self.site, self.inside)
+                rates |= {name: _mean(method, found.guest), HOST + name: _mean(method, found.host)}
+                overlaps[name] = _overlap(found, seconds)
+            else:
+                rates[name] = method.rate(self.inside.run(argv, timeout_s))
+        for name, rate in rates.items():
+            if not (math.isfinite(rate) and rate > 0):
+                raise TrialError(f"{name} did nothing within {seconds} s")
+        values = {SCORE: _score(rates, methods), **rates}
+        settings: dict[str, Any] = {
+            n: " ".join(m.argv(levels.workers, seconds)) for n, m in methods.items()
+        }
+        if together:
+            host = _score(rates, [HOST + name for name in methods])
+            shares = (host, values[SCORE])
+            values |= {HOST + SCORE: host, "sum": sum(shares), "jain": jain_index(shares)}
+            settings["overlap"] = overlaps
+        return Measurement(values=values, settings=settings)
+
+
+class Stressing(rows.InEnvironment[StressLevels, StressSettings]):
     """A workload of classes of methods; a trial runs every method of one class.
 
     Args:
@@ -116,31 +171,17 @@ class Stressing(rows.InEnvironment):
         classes: by name; the first is the default.
     """
 
-    session_settings: Mapping[str, Factor] = {
-        "seconds": rows.count(
-            "seconds", "1", "How long each method runs, in whole seconds.", most=86_400
-        )
-    }
+    settings = StressSettings
+    bench = StressBench
     response_times = False
 
     def __init__(self, name: str, classes: Mapping[str, Class]) -> None:
+        class OwnLevels(StressLevels):
+            class_ = among(classes, next(iter(classes)), "What they do.")
+
         self.name = name
-        self._classes = classes
-        names = tuple(classes)
-        declared = (
-            rows.environment("Where the programs run"),
-            choice("class", names, names[0], "What they do."),
-            rows.count("workers", "1", "Processes that do it at once.", most=4096),
-            choice(
-                "mode",
-                ("alone", "concurrent"),
-                "alone",
-                "Whether they run in the environment alone, or on the host beside it too, at once.",
-            ),
-            rows.PLACEMENT,
-            *rows.GUEST,
-        )
-        self.factors: Mapping[str, Factor] = {row.name: row for row in declared}
+        self.classes = classes
+        self.levels = OwnLevels
         every = [item for kind in classes.values() for item in kind.methods.items()]
         each = {name: method.statistic for name, method in every}
         score = Statistic("geometric mean of the class's rates; an index", "1/s", "higher")
@@ -158,70 +199,26 @@ class Stressing(rows.InEnvironment):
             },
         }
 
-    def subject(self, cell: Cell) -> str:
+    def subject(self, levels: StressLevels) -> str:
         """What sentences about a cell speak of."""
-        return self._of(cell).subject
+        return levels.class_.subject
 
-    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
+    def lacking(self, levels: StressLevels, programs: Path) -> str | None:
         """What computes; and a host of ours beside what is on another machine."""
-        if levels["mode"] == "concurrent" and environments.is_far(levels["environment"]):
+        if levels.mode == "concurrent" and environments.is_far(levels.environment):
             return (
                 "no host of ours is beside an environment on another machine. Take `mode: alone`"
                 " there, or run Tare on that machine"
             )
         return super().lacking(levels, programs) or packages.lacking(PROGRAMS[self.name])
 
-    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
+    def seconds(self, levels: StressLevels, settings: StressSettings) -> float:
         """Expected duration of a trial."""
-        methods, seconds = len(self._of(cell).methods), int(session["seconds"])
-        if cell.levels["mode"] == "alone":
+        methods, seconds = len(levels.class_.methods), settings.seconds
+        if levels.mode == "alone":
             return methods * (seconds + _START_S)
         # Two start at once. Who has enough goes on until the other has, and to its run's end.
         return methods * ((LEAST_RUNS + 1) * (seconds + 2 * _START_S) + _MEETING_S)
-
-    def measure(
-        self,
-        cell: Cell,
-        session: Mapping[str, Any],
-        site: Site,
-        inside: Inside,
-        samples: Path,  # noqa: ARG002 - a rate is all that a method tells
-        watching: Watching = unwatched,  # noqa: ARG002 - nothing is counted
-    ) -> Measurement:
-        """Run every method of the class, one after another.
-
-        Raises:
-            TrialError: a program failed, or printed no rate.
-        """
-        methods = self._of(cell).methods
-        workers, seconds = int(cell.levels["workers"]), int(session["seconds"])
-        together = cell.levels["mode"] == "concurrent"
-        rates: dict[str, float] = {}
-        overlaps: dict[str, Mapping[str, float]] = {}
-        for name, method in methods.items():
-            argv, timeout_s = method.argv(workers, seconds), seconds + _START_SLACK_S
-            if together:
-                found = at_once(argv, timeout_s, site, inside)
-                rates |= {name: _mean(method, found.guest), HOST + name: _mean(method, found.host)}
-                overlaps[name] = _overlap(found, seconds)
-            else:
-                rates[name] = method.rate(inside.run(argv, timeout_s))
-        for name, rate in rates.items():
-            if not (math.isfinite(rate) and rate > 0):
-                raise TrialError(f"{name} did nothing within {seconds} s")
-        values = {SCORE: _score(rates, methods), **rates}
-        settings: dict[str, Any] = {
-            n: " ".join(m.argv(workers, seconds)) for n, m in methods.items()
-        }
-        if together:
-            host = _score(rates, [HOST + name for name in methods])
-            shares = (host, values[SCORE])
-            values |= {HOST + SCORE: host, "sum": sum(shares), "jain": jain_index(shares)}
-            settings["overlap"] = overlaps
-        return Measurement(values=values, settings=settings)
-
-    def _of(self, cell: Cell) -> Class:
-        return self._classes[cell.levels["class"]]
 
 
 def _score(rates: Mapping[str, float], names: Iterable[str]) -> float:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-from tare import packages, units
+from tare import packages
 from tare.errors import TareError
 from tare.packages import PROGRAMS
-from tare.workloads.migration import arms, ksm, tiny
+from tare.workloads.migration import ksm, tiny
 from tare.workloads.migration.hypervisor import choose
+from tare.workloads.migration.rows import MigrationLevels
 from tare.workloads.rows import unbuilt
 
 __all__ = ["lacking"]
@@ -19,30 +19,28 @@ _GUESTS = 4
 """Three that run, and the destination's half of the one that travels."""
 
 
-def lacking(levels: Mapping[str, str], programs: Path) -> str | None:
+def lacking(levels: MigrationLevels, programs: Path) -> str | None:
     """Say what is lacking and what to do; None where nothing is.
 
     Args:
         levels: a cell's.
         programs: the build directory.
     """
-    arm = arms.BY_NAME[levels["arm"]]
-    memory = units.size(levels["memory"])
     here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if _GUESTS * memory > here:
+    if _GUESTS * levels.memory > here:
         return (
             f"{_GUESTS} guests of {levels['memory']} are larger than this machine's"
             f" {here / (1 << 30):.3g} GiB. Give them less memory"
         )
-    if levels["processors"] == "one a host" and len(os.sched_getaffinity(0)) < 2:
+    if levels.processors == "one a host" and len(os.sched_getaffinity(0)) < 2:
         return "this machine offers one processor. Take `processors: all`"
-    if arm.ksm and not ksm.available():
+    if levels.arm.ksm and not ksm.available():
         return "this kernel has no KSM. Leave the arm `ksm` out"
-    if levels["testbed"] == "debian":
+    if levels.testbed == "debian":
         found = packages.lacking(PROGRAMS["migration"])
     else:
         found = packages.lacking({str(tiny.BUSYBOX): "busybox-static"})
-    if found is None and arm.proxied:
+    if found is None and levels.arm.proxied:
         found = unbuilt(programs.parent / "target/release/pageshare")
     return found or _unsound(programs)
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 
 from tare import units
 from tare.errors import UsageError
-from tare.workloads import Factor, choice
+from tare.levels import Factor, Levels, Settings, among, choice
 from tare.workloads import rows as shared
-from tare.workloads.migration.arms import ARMS
+from tare.workloads.migration.arms import ARMS, BY_NAME
 
-__all__ = ["FACTORS", "PLOT", "SETTINGS", "load", "processors", "words"]
+__all__ = ["PLOT", "MigrationLevels", "MigrationSettings", "load", "processors", "words"]
 
 _MICRO = re.compile(r"micro ([0-9]+(?:\.[0-9])?) ?%")
 _WORKS = ("idle", "web", "memcached", "compile", "spin", "random")
@@ -46,16 +45,16 @@ def _frequency(written: object) -> float:
     return rate
 
 
-FACTORS = (
-    choice(
-        "testbed",
+class MigrationLevels(Levels):
+    """The factors of `migration`."""
+
+    testbed = choice(
         ("debian", "tiny"),
         "debian",
         "Guests: an ordinary Debian with a disk and a network, or a kernel with a shell (idle only;"
         " boots in seconds).",
-    ),
-    Factor(
-        "guest",
+    )
+    guest = Factor(
         _guest,
         str,
         "web",
@@ -64,79 +63,72 @@ FACTORS = (
         " random (memory that nobody else has); 'micro X %' (memory of which X % is in every"
         " guest).",
         examples=(*_WORKS, "micro 82.8 %"),
-    ),
-    Factor(
-        "arm",
-        choice("arm", tuple(arm.name for arm in ARMS), "plain", "").parse,
-        str,
+    )
+    arm = among(
+        BY_NAME,
         "plain",
         "How the guest migrates. " + "; ".join(f"{arm.name}: {arm.help}" for arm in ARMS) + ".",
-        tuple(arm.name for arm in ARMS),
-    ),
-    shared.link(
-        "wire",
+    )
+    wire = shared.link(
         "1 Gbit/s",
         "Rate of the wire between the hosts; nothing but migrations travels on it.",
         "1 Gbit/s",
         "10 Gbit/s",
         "unlimited",
-    ),
-    choice(
-        "processors",
+    )
+    processors = choice(
         ("one a host", "all"),
         "one a host",
         "What the hosts may use: each a processor of its own, or both all of them.",
-    ),
-    choice(
-        "destination",
+    )
+    destination = choice(
         ("preallocated", "faulting"),
         "preallocated",
         "The destination's memory: there before the first page arrives, or made page by page.",
-    ),
-    choice(
-        "tls",
+    )
+    tls = choice(
         ("off", "on"),
         "off",
         "Mutual TLS between pageshare's proxies. QEMU alone goes without.",
-    ),
-    choice(
-        "peer",
+    )
+    peer = choice(
         ("warm", "cold"),
         "warm",
         "The destination's own guest: does what the others do, or is idle.",
-    ),
-    Factor(
-        "rate",
+    )
+    rate = Factor(
         _frequency,
         lambda rate: f"{rate:g}/s",
         "20/s",
         "Requests a second to each guest that is asked anything, in open loop.",
         examples=("20/s",),
-    ),
-    shared.size(
-        "dirty",
+    )
+    dirty = shared.size(
         "0 B",
         "Memory that the guests rewrite each second, on a schedule, within 64 MiB.",
         "0 B",
         "30 MiB",
         least=0,
-    ),
-    shared.size("memory", "512 MiB", "Memory of each guest.", "512 MiB", "2 GiB", least=1 << 20),
-)
+    )
+    memory = shared.size("512 MiB", "Memory of each guest.", "512 MiB", "2 GiB", least=1 << 20)
+
+
 PLOT = frozenset(
     {"testbed", "guest", "processors", "peer", "rate", "dirty", "memory"}
 )  # fmt: skip
-SETTINGS = (
-    shared.duration("warmup", "20 s", "Load on the guests before the first trial."),
-    shared.duration(
-        "settle",
+
+
+class MigrationSettings(Settings):
+    """What its sessions share."""
+
+    warmup = shared.duration("20 s", "Load on the guests before the first trial.")
+    settle = shared.duration(
         "4 s",
         "Load on the guests before each trial; what the guests beside it are compared with.",
-    ),
-    shared.duration("away", "10 s", "How long a guest that returns has been away, under its load."),
-    shared.duration("timeout", "120 s", "A migration that takes longer is cancelled.", least=1),
-    shared.duration("downtime_limit", "300 ms", "For how long the guest may stand still."),
-)
+    )
+    away = shared.duration("10 s", "How long a guest that returns has been away, under its load.")
+    timeout = shared.duration("120 s", "A migration that takes longer is cancelled.", least=1)
+    downtime_limit = shared.duration("300 ms", "For how long the guest may stand still.")
 
 
 def load(work: str) -> str | None:
@@ -152,17 +144,17 @@ def processors(level: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (present[0],), (present[-1],)
 
 
-def words(work: str, plot: Mapping[str, str], *, seed: int) -> tuple[str, ...]:
+def words(work: str, plot: MigrationLevels, *, seed: int) -> tuple[str, ...]:
     """What a guest's kernel is told of its work; `seed` makes memory that no other guest has."""
     match = _MICRO.fullmatch(work)
     alike = None if match is None else round(float(match[1]) * 10)
     if work == "random":
         alike = 0
     if alike is not None:
-        mib = max(16, (units.size(plot["memory"]) - _SYSTEM_BYTES) >> 20)
+        mib = max(16, (plot.memory - _SYSTEM_BYTES) >> 20)
         found = ["tare.work=idle", f"tare.own={mib},{alike},{seed}"]
     else:
         found = [f"tare.work={work}"]
-    if dirty := units.size(plot["dirty"]):
-        found.append(f"tare.dirty={dirty},{seed}")
+    if plot.dirty:
+        found.append(f"tare.dirty={plot.dirty},{seed}")
     return tuple(found)

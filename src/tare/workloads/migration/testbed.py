@@ -22,13 +22,13 @@ import shutil
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tare import netns, process, units
+from tare import netns, process
 from tare.command import Command, missing_packages
 from tare.environments import Availability, Inside, Site
 from tare.environments.native import InsideWithMore, Native
@@ -43,6 +43,7 @@ from tare.workloads.migration.guest import Blueprint, Guest, Nic
 from tare.workloads.migration.hypervisor import choose
 from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies, Scope
+from tare.workloads.migration.rows import MigrationLevels
 
 __all__ = ["Bed", "InsideTestbed", "Testbed"]
 
@@ -59,7 +60,7 @@ _UNLIMITED = 1 << 40
 class Testbed:
     """The environment of the workload `migration`."""
 
-    plot: Mapping[str, str]
+    plot: MigrationLevels
     name = "testbed"
 
     def availability(self) -> Availability:
@@ -69,7 +70,7 @@ class Testbed:
         return Availability(True, f"QEMU {machine.version()}")
 
     @contextmanager
-    def enter(self, site: Site) -> Iterator[Inside]:
+    def enter(self, site: Site) -> Iterator[InsideTestbed]:
         """Boot the three guests; the first time, make their image."""
         with ExitStack() as stack:
             native = stack.enter_context(Native().enter(site))
@@ -102,7 +103,7 @@ class _Place:
 class Bed:
     """The running testbed; everything of it is on `stack`."""
 
-    def __init__(self, plot: Mapping[str, str], site: Site, stack: ExitStack) -> None:
+    def __init__(self, plot: MigrationLevels, site: Site, stack: ExitStack) -> None:
         self.plot = plot
         self.site = site
         self.session = f"testbed-{site.leftovers.run_id}-{secrets.token_hex(2)}"
@@ -113,11 +114,11 @@ class Bed:
         self._stack = stack
         self._trip = 0
         self._warm = False
-        self._debian = Debian.build(site.cache) if plot["testbed"] == "debian" else None
+        self._debian = Debian.build(site.cache) if plot.testbed == "debian" else None
         self.blueprint = _blueprint(plot, site, self._debian)
         self.wire = stack.enter_context(Wire(site.leftovers, None))
         self._rates: dict[int, float] = {}
-        self.cpus = rows.processors(plot["processors"])
+        self.cpus = rows.processors(plot.processors)
         self.scope = Scope.make(site.programs, self.scratch / "scope.json")
         self._seed = secrets.randbits(31)
         self._lay(stack)
@@ -264,12 +265,12 @@ class Bed:
         self.peer = stack.enter_context(self._booting("peer", self._peer, 3))
         for guest in (self.home, self.stays, self.peer):
             guest.wait_ready(_BOOT_TIMEOUT_S)
-        if (kind := rows.load(self.plot["guest"])) is not None:
+        if (kind := rows.load(self.plot.guest)) is not None:
             self.load = stack.enter_context(self._loading(kind))
 
     def _booting(self, name: str, place: _Place, tap: int) -> Guest:
-        work = self.plot["guest"]
-        if name == "peer" and self.plot["peer"] == "cold":
+        work = self.plot.guest
+        if name == "peer" and self.plot.peer == "cold":
             work = "idle"
         words = rows.words(work, self.plot, seed=self._seed + tap)
         found = self._taps[tap]
@@ -330,14 +331,14 @@ class Bed:
 
     def _loading(self, kind: str) -> AbstractContextManager[process.Running]:
         pressed = {"stays": 2, "migrates": 0}
-        if self.plot["peer"] == "warm":
+        if self.plot.peer == "warm":
             pressed["peer"] = 3
         addresses = [
             f"{name}={tap.address}" for name, at in pressed.items() if (tap := self._taps[at])
         ]
         argv = (
             sys.executable, "-m", "tare.workloads.migration.load", kind,
-            "--rate", f"{units.frequency(self.plot['rate']):g}", "--seed", str(self._seed),
+            "--rate", f"{self.plot.rate:g}", "--seed", str(self._seed),
             *addresses,
         )  # fmt: skip
         running = process.start(Command(argv, netns=self.site.hosts.client_ns), name="load")
@@ -367,16 +368,15 @@ def _prepare(guest: Guest) -> None:
     guest.allow({"events": True, "return-path": True, **off}, {"max-bandwidth": _UNLIMITED})
 
 
-def _blueprint(plot: Mapping[str, str], site: Site, debian: Debian | None) -> Blueprint:
+def _blueprint(plot: MigrationLevels, site: Site, debian: Debian | None) -> Blueprint:
     kernel = Kernel.fetch(site.cache)
     lab = Image.build(kernel, site.programs, site.cache)
     accelerator = probe.accelerator(ThisHost(site), kernel, lab, site.cache).accelerator
     qemu = choose(accelerator, site.programs)
-    memory = units.size(plot["memory"])
     if debian is not None:
-        return Blueprint(qemu, debian.kernel, debian.initrd, True, accelerator, memory)
+        return Blueprint(qemu, debian.kernel, debian.initrd, True, accelerator, plot.memory)
     initrd = tiny.pack(site.cache).path
-    return Blueprint(qemu, kernel.vmlinuz, initrd, False, accelerator, memory)
+    return Blueprint(qemu, kernel.vmlinuz, initrd, False, accelerator, plot.memory)
 
 
 def _opened(stack: ExitStack, tap: Tap) -> int:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tare import units
-from tare.errors import TareError, TrialError
+from tare.errors import TrialError
 from tare.placement import Placement
-from tare.workloads import Factor, Measurement, Room, Statistic, Watching, unwatched
+from tare.workloads import Bench, Measurement, Room, Statistic
 from tare.workloads.migration import arms, certificates, ksm, requirements, rows, usage
 from tare.workloads.migration.arms import Arm
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.guest import Guest
 from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies
+from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
 from tare.workloads.migration.testbed import InsideTestbed, Testbed
-from tare.workloads.rows import link_rate
 
 if TYPE_CHECKING:
-    from tare.cell import Cell
-    from tare.environments import Environment, Inside, Site
+    from pathlib import Path
+
+    from tare.environments import Site
 
 __all__ = ["Migration"]
 
@@ -62,131 +61,128 @@ _STATISTICS = {
 }
 
 
-class Migration:
-    """The workload `migration`."""
+@dataclass(frozen=True)
+class MigrationBench(Bench[MigrationLevels, MigrationSettings]):
+    """The testbed with its guests."""
 
-    name = "migration"
-    factors: Mapping[str, Factor] = {factor.name: factor for factor in rows.FACTORS}
-    session_settings: Mapping[str, Factor] = {factor.name: factor for factor in rows.SETTINGS}
-    plot_factors = rows.PLOT
-    statistics: Mapping[str, Statistic] = _STATISTICS
-    programs: tuple[str, ...] = ("qemu-newer/*", "target/release/pageshare")
-    response_times = False
+    inside: InsideTestbed
 
-    def subject(self, cell: Cell) -> str:
-        """What sentences about a cell speak of."""
-        return f"The migration of the {cell.levels['guest']} guest"
-
-    def applicable(self, levels: Mapping[str, str]) -> frozenset[str]:
-        """Leave out what means nothing: only a guest that is asked has a rate, only proxies TLS."""
-        names = set(self.factors)
-        if not arms.BY_NAME[levels["arm"]].proxied:
-            names.discard("tls")
-        if rows.load(levels["guest"]) is None:
-            names.discard("rate")
-        return frozenset(names)
-
-    def refused(
-        self,
-        levels: Mapping[str, str],
-        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
-    ) -> tuple[str, str] | None:
-        """Work of the tiny guests, which have neither a disk nor a network nor programs."""
-        if levels["testbed"] == "tiny" and levels["guest"] != "idle":
-            why = "is more than a kernel with a shell can do: exclude it with testbed tiny"
-            return "guest", f"{levels['guest']!r} {why}, or take 'idle'"
-        return None
-
-    def lacking(self, levels: Mapping[str, str], programs: Path) -> str | None:
-        """What the guests are made of, and what the arm needs; see `requirements`."""
-        return requirements.lacking(levels, programs)
-
-    def room(self, cell: Cell, session: Mapping[str, Any]) -> Room:  # noqa: ARG002
-        """Next to none: guests write to layers in memory, and a trial is some numbers."""
-        return Room()
-
-    def link_rate(self, _plot: Mapping[str, str]) -> int | None:
-        """The bridge, over which the load comes, is never limited; the wire is the testbed's."""
-        return None
-
-    def environment(self, plot: Mapping[str, str]) -> Environment:
-        """Two hosts with guests of their own."""
-        return Testbed(plot)
-
-    def placement(self, _plot: Mapping[str, str]) -> Placement:
-        """Processors are the testbed's matter."""
-        return Placement()
-
-    def setup_seconds(self, plot: Mapping[str, str]) -> float:
-        """Expected duration of three boots."""
-        return _BOOT_S[plot["testbed"]]
-
-    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
-        """Expected duration of a trial."""
-        return _TRIAL_S[cell.levels["testbed"]] + _seconds(session, "settle")
-
-    def measure(
-        self,
-        cell: Cell,
-        session: Mapping[str, Any],
-        site: Site,
-        inside: Inside,
-        samples: Path,  # noqa: ARG002 - there are no raw samples
-        watching: Watching = unwatched,  # noqa: ARG002 - operations are not counted
-    ) -> Measurement:
+    def measure(self, levels: MigrationLevels) -> Measurement:
         """Migrate the guest once, and bring it back.
 
         Raises:
             TrialError: it could not be migrated.
         """
-        if not isinstance(inside, InsideTestbed):
-            raise TareError(f"a migration needs the testbed, not {type(inside).__name__}")
-        return _Trial(cell, session, site, inside).run()
+        return _Trial(levels, self).run()
 
 
-def _seconds(session: Mapping[str, Any], name: str) -> float:
-    default = next(row.default for row in rows.SETTINGS if row.name == name)
-    return units.duration(session.get(name, default)) / 1e9
+class Migration:
+    """The workload `migration`."""
+
+    name = "migration"
+    levels = MigrationLevels
+    settings = MigrationSettings
+    plot_factors = rows.PLOT
+    statistics: Mapping[str, Statistic] = _STATISTICS
+    programs: tuple[str, ...] = ("qemu-newer/*", "target/release/pageshare")
+    response_times = False
+
+    def subject(self, levels: MigrationLevels) -> str:
+        """What sentences about a cell speak of."""
+        return f"The migration of the {levels.guest} guest"
+
+    def applicable(self, levels: MigrationLevels) -> frozenset[str]:
+        """Leave out what means nothing: only a guest that is asked has a rate, only proxies TLS."""
+        names = set(levels.rows)
+        if not levels.arm.proxied:
+            names.discard("tls")
+        if rows.load(levels.guest) is None:
+            names.discard("rate")
+        return frozenset(names)
+
+    def refused(
+        self,
+        levels: MigrationLevels,
+        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
+    ) -> tuple[str, str] | None:
+        """Work of the tiny guests, which have neither a disk nor a network nor programs."""
+        if levels.testbed == "tiny" and levels.guest != "idle":
+            why = "is more than a kernel with a shell can do: exclude it with testbed tiny"
+            return "guest", f"{levels.guest!r} {why}, or take 'idle'"
+        return None
+
+    def lacking(self, levels: MigrationLevels, programs: Path) -> str | None:
+        """What the guests are made of, and what the arm needs; see `requirements`."""
+        return requirements.lacking(levels, programs)
+
+    def room(self, levels: MigrationLevels, settings: MigrationSettings) -> Room:  # noqa: ARG002
+        """Next to none: guests write to layers in memory, and a trial is some numbers."""
+        return Room()
+
+    def link_rate(self, _plot: MigrationLevels) -> int | None:
+        """The bridge, over which the load comes, is never limited; the wire is the testbed's."""
+        return None
+
+    def environment(self, plot: MigrationLevels) -> Testbed:
+        """Two hosts with guests of their own."""
+        return Testbed(plot)
+
+    def placement(self, _plot: MigrationLevels) -> Placement:
+        """Processors are the testbed's matter."""
+        return Placement()
+
+    def setup_seconds(self, plot: MigrationLevels) -> float:
+        """Expected duration of three boots."""
+        return _BOOT_S[plot.testbed]
+
+    def seconds(self, levels: MigrationLevels, settings: MigrationSettings) -> float:
+        """Expected duration of a trial."""
+        return _TRIAL_S[levels.testbed] + settings.settle / 1e9
+
+    @contextmanager
+    def enter(
+        self, plot: MigrationLevels, site: Site, settings: MigrationSettings
+    ) -> Iterator[MigrationBench]:
+        """Boot the guests."""
+        with self.environment(plot).enter(site) as inside:
+            yield MigrationBench(site, inside, settings)
 
 
 class _Trial:
     """One migration there, measured, and the way back."""
 
-    def __init__(
-        self, cell: Cell, session: Mapping[str, Any], site: Site, inside: InsideTestbed
-    ) -> None:
-        self._arm = arms.BY_NAME[cell.levels["arm"]]
-        self._prealloc = cell.levels["destination"] == "preallocated"
-        self._rate = link_rate(cell.levels["wire"])
-        self._tls = cell.levels.get("tls") == "on"
-        self._session = session
-        self._site = site
-        self._bed = inside.bed
+    def __init__(self, levels: MigrationLevels, bench: MigrationBench) -> None:
+        self._arm = levels.arm
+        self._levels = levels
+        self._settings = bench.settings
+        self._site = bench.site
+        self._bed = bench.inside.bed
 
     def run(self) -> Measurement:
         bed = self._bed
         bed.require_home()
-        bed.warm_up(_seconds(self._session, "warmup"))
+        bed.warm_up(self._settings.warmup / 1e9)
         with ExitStack() as stack:
             if self._arm.returning:
                 bed.visit(keep_home=self._arm.differing)
-                time.sleep(_seconds(self._session, "away"))
+                time.sleep(self._settings.away / 1e9)
             if self._arm.ksm:
                 stack.enter_context(ksm.merging(self._site.leftovers, bed.home.pid))
-            there = stack.enter_context(bed.awaiting(prealloc=self._prealloc))
+            prealloc = self._levels.destination == "preallocated"
+            there = stack.enter_context(bed.awaiting(prealloc=prealloc))
             measured = self._measured(stack, there)
             bed.bring_back(there)
         return measured
 
     def _measured(self, stack: ExitStack, there: Guest) -> Measurement:
         bed, arm, home = self._bed, self._arm, self._bed.home
-        wire = bed.limit_wire(self._rate)
+        wire = bed.limit_wire(self._levels.wire)
         for guest in (home, there):
             self._prepare(guest)
         proxies = stack.enter_context(self._proxies(arm)) if arm.proxied else None
         uri = proxies.outward if proxies else f"tcp:{bed.wire.destination_address}:{_PORT}"
         there.ask("migrate-incoming", uri=proxies.inward if proxies else uri)
-        beside = Throughput(bed, _seconds(self._session, "settle"))
+        beside = Throughput(bed, self._settings.settle / 1e9)
         traffic, system = bed.wire.traffic(), usage.machine_system_ns()
         # The destination's other threads begin and end within the migration.
         source = usage.Meter.start(home.pid, usage.threads(home.pid))
@@ -194,7 +190,7 @@ class _Trial:
         meters = proxies.meters() if proxies else ()
         vcpus = {g.name: (g, g.vcpu_ns()) for g in (home, bed.stays, bed.peer)}
         try:
-            journey = travel(home, there, uri, _seconds(self._session, "timeout"))
+            journey = travel(home, there, uri, self._settings.timeout / 1e9)
         except TrialError as error:
             said = f"; {proxies.last_words()}" if proxies else ""
             raise TrialError(f"{error.what}{said}", error.remedy) from error
@@ -237,7 +233,7 @@ class _Trial:
         """Set every capability that some arm sets, so that none is left of the last trial."""
         known = {name for arm in arms.ARMS for name in arm.capabilities}
         on = {name: name in self._arm.capabilities for name in sorted(known)}
-        limit = round(_seconds(self._session, "downtime_limit") * 1000)
+        limit = round(self._settings.downtime_limit / 1e6)
         guest.allow(
             {"events": True, "return-path": True, **on},
             {
@@ -271,7 +267,7 @@ class _Trial:
             send=send,
             receive=receive,
             cpus=bed.cpus,
-            tls=certificates.make(bed.scratch / "pki") if self._tls else None,
+            tls=certificates.make(bed.scratch / "pki") if self._levels.tls == "on" else None,
         )
 
 
