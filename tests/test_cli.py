@@ -276,6 +276,15 @@ def test_markup_in_a_title_is_shown_as_it_is(tmp_path):
     assert "<script>alert(1)" not in (record.folder / "report.html").read_text()
 
 
+def test_no_text_of_a_result_commands_the_terminal(tmp_path):
+    text = 'title: "mine\\e]0;yours\\a"\n' + records.EXPERIMENT.partition("\n")[2]
+    record = records.make(tmp_path / "results" / "r", text=text)
+    for argv in (["list", "--results", str(tmp_path / "results")], ["report", str(record.folder)]):
+        said = tare(*argv)
+        assert "mine␛]0;yours" in said.stdout
+        assert "\x1b" not in said.stdout + said.stderr
+
+
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
     record = records.make(tmp_path / "r")
     for argv in (["list"], ["schema"], ["export", str(record.folder)]):

@@ -8,19 +8,50 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.markup import escape
 from rich.table import Table
 
 from tare.errors import TareError
 
 _WIDE = 10_000
+_CONTROLS = {
+    code: 0x2400 + code if code < 0x20 else 0xFFFD
+    for code in (*range(0x20), *range(0x7F, 0xA0))
+    if chr(code) not in "\n\t"
+}
+"""What a terminal would obey -> a picture of it."""
+
+
+class _Inert(RenderHook):
+    """Texts of results are not ours: whatever in them would command a terminal is shown instead."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Shown(renderable) for renderable in renderables]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    renderable: ConsoleRenderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.renderable, options):
+            yield (
+                segment
+                if segment.control
+                else segment._replace(text=segment.text.translate(_CONTROLS))
+            )
+
+
 out = Console()
 if not out.is_terminal:
     out.width = _WIDE  # a program that reads a table has no columns to fold names into
 err = Console(stderr=True)
+for _console in (out, err):
+    _console.push_render_hook(_Inert())
 
 
 def say(mark: str, text: str) -> None:
