@@ -4,17 +4,21 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from needs import needs_root
 from tare import command, leftovers
 from tare.command import Command, start_time
-from tare.errors import TareError
+from tare.errors import TareError, UnavailableError
 from tare.leftovers import Kind, Registry, clean
 from tare.process import start
+
+_NOBODY = 65534
 
 
 def dead_run(root: Path, code: str, **values: object) -> str:
@@ -292,7 +296,33 @@ def test_two_runs_have_lists_of_their_own(tmp_path: Path) -> None:
         )
 
 
+@needs_root
 def test_only_root_can_hold_the_real_list() -> None:
-    if os.geteuid() != 0:
-        with pytest.raises(TareError, match="cannot write"):
-            Registry()
+    with Registry():  # so that there is a place for lists
+        child = os.fork()
+        if child == 0:
+            os.setgroups([])
+            os.setresgid(*[_NOBODY] * 3)
+            os.setresuid(*[_NOBODY] * 3)
+            refused = 0
+            for act in (Registry, clean):
+                with suppress(BaseException):
+                    try:
+                        act()
+                    except UnavailableError as error:
+                        refused += "cannot write" in error.what
+            os._exit(refused)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 2
+
+
+def test_nobody_else_can_write_a_list_whatever_is_masked(tmp_path: Path) -> None:
+    usual = os.umask(0)
+    try:
+        with Registry(tmp_path / "root") as registry:
+            registry.add("file", "/nowhere/tare-test")
+            made = [tmp_path / "root", *(tmp_path / "root").rglob("*")]
+            assert len(made) == 6
+            assert [path for path in made if path.stat().st_mode & 0o022] == []
+    finally:
+        os.umask(usual)

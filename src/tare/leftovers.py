@@ -54,16 +54,14 @@ class Registry(AbstractContextManager["Registry"]):
         """Six hexadecimal digits: short, since it goes into names of network interfaces."""
         self.directory = root / self.run_id
         self._entries: list[Entry] = []
-        try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o755)
-        except PermissionError as error:
-            raise UnavailableError(f"cannot write {root}", "run as root") from error
         # `clean` takes an unlocked list for a dead run's, so none may see ours before it is locked.
         with _only_one(root):
-            self.directory.mkdir()
+            # Whoever could write there could have root undo what he likes.
+            self.directory.mkdir(mode=0o755)
             self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             owner = {"boot": _boot_id(), "mark": owner_mark()}
+            (self.directory / "owner").touch(mode=0o644)
             (self.directory / "owner").write_text(json.dumps(owner))
             self._list = os.open(
                 self.directory / "entries.ndjson", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
@@ -279,7 +277,11 @@ def _environment(pid: int) -> bytes:
 @contextmanager
 def _only_one(root: Path) -> Iterator[None]:
     """Let one process at a time make or judge lists."""
-    lock = os.open(root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o755)
+        lock = os.open(root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except PermissionError as error:
+        raise UnavailableError(f"cannot write {root}", "run as root") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
