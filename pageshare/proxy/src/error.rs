@@ -83,6 +83,12 @@ impl Error {
         move |source| Self::Lost { what, doing, source }
     }
 
+    /// Whether nothing has come for as long as was waited.
+    pub(crate) fn is_late(&self) -> bool {
+        let late = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+        matches!(self, Self::Lost { source, .. } if late.contains(&source.kind()))
+    }
+
     /// Whether the other end has just closed the connection, and has not said why.
     pub(crate) fn is_cut(&self) -> bool {
         let cuts = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];

@@ -64,15 +64,23 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
             _ => format!("{error} (run as root or as the user that owns it)"),
         },
     })?;
-    let (mut wire, agreed) = sender.ask_only(sender.scope.as_ref())?;
+    let mut wire = None;
     let mut compressor = Compressor::new(sender.level)
         .map_err(|error| Error::Refused(format!("zstd level {}: {error}", sender.level)))?;
 
     let mut seen = Seen::default();
     let pages = memory.sample(sample.max(1), |batch| {
-        seen.ask(batch, &mut wire, &agreed.hash_key, &mut compressor)
+        // Not before: a receiver to whom nothing is shown does not wait for long for a first question.
+        let (wire, agreed) = match &mut wire {
+            Some(open) => open,
+            none => none.insert(sender.ask_only(sender.scope.as_ref())?),
+        };
+        seen.ask(batch, wire, &agreed.hash_key, &mut compressor)
     })?;
-    send::end_questions(&mut wire)?;
+    match wire {
+        Some((mut wire, _)) => send::end_questions(&mut wire)?,
+        None => sender.greet()?,
+    }
 
     let share =
         |part: usize, whole: usize| if whole == 0 { 0.0 } else { number(part) / number(whole) };

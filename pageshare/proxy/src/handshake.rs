@@ -76,7 +76,7 @@ pub fn send(
     });
     let ours = shared.map(|scope| proof(&scope.key, Side::Sender, &hello, &nonce));
     link.writer.write(&[&Confirm { proof: ours }.encode()])?;
-    link.agreed()?;
+    link.reader.lift_deadline()?;
     Ok(Agreed {
         migration,
         channel,
@@ -86,7 +86,8 @@ pub fn send(
     })
 }
 
-/// The receiver's side, which answers in any of these scopes.
+/// The receiver's side, which answers in any of these scopes. The link's deadline stays: the sender may
+/// have shown nothing yet.
 ///
 /// # Errors
 /// If the peer is no sender of this version, claims a scope whose key it has not, or is silent.
@@ -127,7 +128,6 @@ pub fn receive<'a>(
         }
         (Some(_), _) => return Err(WireError::Protocol("proof of the scope").into()),
     };
-    link.agreed()?;
     Ok(Agreed {
         migration: hello.migration,
         channel: hello.channel,

@@ -29,6 +29,7 @@ pub mod receive;
 pub mod record;
 pub mod scope;
 pub mod send;
+mod signals;
 pub mod socket;
 pub mod sources;
 mod threads;

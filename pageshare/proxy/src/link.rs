@@ -126,18 +126,6 @@ impl Link {
     pub fn checksums(&self) -> bool {
         self.writer.checksums
     }
-
-    /// The handshake is over: from now on the peer may take its time.
-    ///
-    /// # Errors
-    /// If the connection is gone.
-    pub fn agreed(&mut self) -> Result<(), Error> {
-        let lifted = match self.reader.inner.get_mut() {
-            ReadHalf::Plain(until) => until.lift(),
-            ReadHalf::Tls(reader) => reader.lift(),
-        };
-        lifted.map_err(Error::lost(PEER, HANDSHAKE))
-    }
 }
 
 /// A peer that lets a handshake wait.
@@ -146,6 +134,18 @@ fn silent() -> Error {
 }
 
 impl LinkReader {
+    /// It is known who this is: from now on the peer may take its time.
+    ///
+    /// # Errors
+    /// If the connection is gone.
+    pub fn lift_deadline(&mut self) -> Result<(), Error> {
+        let lifted = match self.inner.get_mut() {
+            ReadHalf::Plain(until) => until.lift(),
+            ReadHalf::Tls(reader) => reader.lift(),
+        };
+        lifted.map_err(Error::lost(PEER, HANDSHAKE))
+    }
+
     /// The next record; nothing when the peer has closed the connection between records.
     ///
     /// # Errors

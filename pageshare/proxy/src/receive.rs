@@ -7,6 +7,7 @@
 mod addresses;
 mod answer;
 mod channel;
+mod qemu;
 mod received;
 mod search;
 mod session;
@@ -76,13 +77,14 @@ pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> Result<mpsc::Receiv
     let (ended, records) = mpsc::channel();
     threads::start(move || {
         let sessions = Sessions::default();
-        let strangers = Arc::new(Strangers::default());
+        let strangers = Strangers::at_most(SHAKING);
+        let silent = Strangers::at_most(Rules::room(WAITING));
         loop {
             let arrival = gate.next();
             let stranger = strangers.admit(&arrival);
             let (greeter, sessions) = (Arc::clone(&receiver), Arc::clone(&sessions));
-            let ended = ended.clone();
-            let greet = move || greet(&arrival, stranger, &greeter, &sessions, &ended);
+            let (silent, ended) = (Arc::clone(&silent), ended.clone());
+            let greet = move || greet(&arrival, stranger, &silent, &greeter, &sessions, &ended);
             if let Err(error) = threads::start(greet) {
                 receiver.metrics.turned_away(&error.to_string());
             }
@@ -91,8 +93,12 @@ pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> Result<mpsc::Receiv
     Ok(records)
 }
 
-/// Connections that may wait until they have spoken.
+/// Connections that may wait until they have spoken; with `--insecure`, as many again until they have
+/// sent something of a migration.
 const WAITING: usize = 256;
+
+/// Handshakes at once.
+const SHAKING: usize = 16;
 
 /// Of what a sender says first, no more need be looked at: a record of TLS, which is longer than our
 /// own Hello.
@@ -119,6 +125,7 @@ fn opens(secure: bool, said: &[u8]) -> bool {
 fn greet(
     arrival: &Arrival,
     stranger: Stranger,
+    silent: &Arc<Strangers>,
     receiver: &Arc<Receiver>,
     sessions: &Sessions,
     ended: &mpsc::Sender<Record>,
@@ -132,20 +139,25 @@ fn greet(
         };
         let scopes = receiver.shelves.iter().map(|(scope, _)| scope);
         let agreed = handshake::receive(&mut link, receiver.window, scopes)?;
-        Ok((link, agreed))
+        let shown = receiver.tls.is_some() || agreed.scope.is_some();
+        if shown {
+            link.reader.lift_deadline()?;
+        }
+        Ok((link, agreed, shown))
     };
-    let greeted = greeted();
-    drop(stranger);
-    let (link, agreed) = match greeted {
+    let (link, agreed, shown) = match greeted() {
         Ok(greeted) => greeted,
         Err(error) => return turn_away(&error),
     };
+    // Who has shown neither a certificate nor that he knows a scope's key remains a stranger.
+    let silent = (!shown).then(|| silent.admit(arrival));
+    drop(stranger);
     let id = agreed.migration;
     let session = {
         let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let session = sessions
             .entry(id)
-            .or_insert_with(|| Arc::new(Session::begin(Arc::clone(receiver), &agreed)));
+            .or_insert_with(|| Arc::new(Session::begin(Arc::clone(receiver), &agreed, shown)));
         if session.scope != agreed.scope {
             let words = "a channel in another scope than its migration's first";
             return turn_away(&Error::Refused(words.to_owned()));
@@ -153,7 +165,7 @@ fn greet(
         session.open_channel();
         Arc::clone(session)
     };
-    channel::run(link, &agreed, &session);
+    channel::run(link, &agreed, &session, silent);
     let last = {
         let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let last = session.close_channel();

@@ -23,12 +23,12 @@ impl Drop for Kept {
 }
 
 #[test]
-fn an_index_that_is_kept_outlives_an_image_that_is_away_for_a_while() {
+fn an_index_that_is_kept_outlives_a_hangup_and_an_image_that_is_away_for_a_while() {
     let directory = tempfile::tempdir().expect("a scratch directory");
     let at = |name: &str| directory.path().join(name);
     let scope = lab::scope(directory.path(), "test");
     write(at("image"), [1; PAGE_SIZE]).expect("the scratch directory is writable");
-    let index = Command::new(lab::binary())
+    let index = lab::without_hangups()
         .args(["index", "--every", "1", "--scope", &scope, "--out"])
         .arg(at("index"))
         .arg(format!("--source=image:{}", at("image").display()))
@@ -42,6 +42,7 @@ fn an_index_that_is_kept_outlives_an_image_that_is_away_for_a_while() {
         assert!(said, "it has ended and never said: {words}");
     };
     says("1 pages");
+    lab::signal("HUP", index.0.id());
     let before = read(at("index")).expect("an index was written");
     remove_file(at("image")).expect("it is there");
     says("the index written before stays");

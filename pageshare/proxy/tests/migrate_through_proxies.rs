@@ -56,7 +56,6 @@ fn a_guest_arrives_over_tcp_with_multifd_channels() {
     let before = source.checksum();
     for guest in [&mut source, &mut destination] {
         guest.capabilities(&["return-path", "multifd"]);
-        guest.execute("migrate-set-parameters", json!({"multifd-channels": 2}));
     }
     source.unlimited();
     migrate(&mut source, &mut destination, &pair);
@@ -137,7 +136,6 @@ fn a_guest_arrives_from_afar() {
         let before = source.checksum();
         for guest in [&mut source, &mut destination] {
             guest.capabilities(&["return-path", "multifd"]);
-            guest.execute("migrate-set-parameters", json!({"multifd-channels": 2}));
         }
         source.unlimited();
         migrate(&mut source, &mut destination, &pair);

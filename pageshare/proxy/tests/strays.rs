@@ -4,14 +4,14 @@
 mod lab;
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lab::stand_in::{carry, path, through};
+use lab::stand_in::{MIGRATION, carry, leave, path, through};
 use lab::{Crowd, Crowded, Pair, Proxy};
 use pageshare::address::Address;
 use pageshare::handshake;
@@ -20,31 +20,17 @@ use pageshare::socket::Socket;
 use pageshare_wire::hello::{HELLO_BYTES, MigrationId};
 
 const STREAM: &[u8] = &[7; 100_000];
-/// What begins as a main channel does.
-const MIGRATION: &[u8] = b"QEVM, and nothing that is known";
 
 fn connect(pair: &Pair) -> UnixStream {
     UnixStream::connect(path(&pair.to)).expect("the proxy listens")
 }
 
-/// Closes a connection on which nothing was said; returns once the sender has closed it too.
-fn leave(mut nobody: UnixStream) {
-    nobody.shutdown(Shutdown::Write).expect("a connected socket");
-    nobody.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
-    nobody.read_to_end(&mut Vec::new()).expect("a connection that is closed");
-}
-
 /// Connects to a sender and closes the connection before the sender has had a look at it.
 fn look_in(pair: &Pair) {
-    let signal = |name: &str| {
-        let kill = format!("kill -{name} {}", pair.send.pid());
-        let sent = Command::new("sh").args(["-c", &kill]).status();
-        assert!(sent.expect("sh starts").success());
-    };
-    signal("STOP");
+    lab::signal("STOP", pair.send.pid());
     let nobody = connect(pair);
     nobody.shutdown(Shutdown::Write).expect("a connected socket");
-    signal("CONT");
+    lab::signal("CONT", pair.send.pid());
     leave(nobody);
 }
 
@@ -166,6 +152,56 @@ fn a_crowd_without_certificates_keeps_no_migration_out_and_takes_little_room() {
         assert!(files <= 128 && threads <= 32 && kibibytes < 64 << 10, "{:?}", crowded.room());
     }
     assert!(crowd.came() > 1000);
+}
+
+/// Who greets with `--insecure` and no scope has shown nothing: he is a stranger until something comes,
+/// on whichever channel.
+#[test]
+fn a_crowd_that_greets_and_says_nothing_keeps_no_migration_out_and_is_let_go() {
+    let crowded = Crowded::insecure(256);
+    let destination = UnixListener::bind(path(&crowded.from)).expect("a fresh socket");
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let (mut sender, to) = crowded.sender(directory.path());
+    let mut main = UnixStream::connect(path(&to)).expect("the proxy listens");
+    main.write_all(MIGRATION).expect("the proxy takes it");
+    let (mut end, _) = destination.accept().expect("the proxy connects");
+    let silent = UnixStream::connect(path(&to)).expect("the proxy listens");
+    let (mut silent_end, _) = destination.accept().expect("the proxy connects");
+
+    let address: Address = crowded.wire.parse().expect("the receiver's own address");
+    let greeted = (0..200_u8).map(|number| {
+        let socket = Arc::new(Socket::connect("the receiver", &address).expect("it listens"));
+        let mut link = Link::plain(Arc::clone(&socket), link::deadline());
+        handshake::send(&mut link, MigrationId([number; 16]), 0, 1 << 20, None).expect("a welcome");
+        socket
+    });
+    let greeted: Vec<Arc<Socket>> = greeted.collect();
+    let (files, threads, kibibytes) = crowded.room();
+    assert!(files <= 192 && threads <= 192 && kibibytes < 64 << 10, "{:?}", crowded.room());
+    let another = tempfile::tempdir().expect("a scratch directory");
+    let (mut second, to) = crowded.sender(another.path());
+    let (arrived, _) = carry(&to, &destination, MIGRATION, &[]);
+    assert!(arrived == MIGRATION, "{}", second.log());
+    assert!(second.record()["error"].is_null(), "{}", second.log());
+
+    for socket in greeted {
+        socket.limit_wait(Some(Duration::from_secs(60))).expect("a connected socket");
+        let closed = (&*socket).read_to_end(&mut Vec::new());
+        let kept = closed.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        assert!(!kept, "it has a thread for good: {:?}", crowded.room());
+    }
+    // The channel that has been silent for as long was not let go.
+    for channel in [main, silent] {
+        channel.shutdown(Shutdown::Write).expect("a connected socket");
+    }
+    for (end, all) in [(&mut end, MIGRATION), (&mut silent_end, &[][..])] {
+        let mut arrived = Vec::new();
+        end.read_to_end(&mut arrived).expect("a half-close");
+        assert!(arrived == all);
+    }
+    drop((end, silent_end));
+    assert!(sender.record()["error"].is_null(), "{}", sender.log());
+    assert!(!crowded.receiver.log().contains("failed:"), "{}", crowded.receiver.log());
 }
 
 /// Channels that QEMU opens in the middle, as for `postcopy-preempt`, have to get through.

@@ -26,9 +26,6 @@ impl Way {
         let taps = [Tap::start(&to, &at("out")), Tap::start(&at("in"), &incoming)];
         for guest in [&mut source, &mut destination] {
             guest.capabilities(capabilities);
-            if capabilities.contains(&"multifd") {
-                guest.execute("migrate-set-parameters", json!({"multifd-channels": 2}));
-            }
         }
         source.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
         destination.listen(&format!("unix:{}", incoming.display()));

@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::qmp::Qmp;
 use crate::record::Record;
 use crate::send;
+use crate::signals;
 use crate::socket::Listener;
 
 /// How long the proxy's own account may come after QEMU's.
@@ -48,8 +49,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
 
     let stop = Arc::new(AtomicBool::new(false));
     let at_signal = Arc::clone(&stop);
-    ctrlc::set_handler(move || at_signal.store(true, Ordering::SeqCst))
-        .map_err(|error| Error::Refused(format!("cannot catch signals: {error}")))?;
+    signals::on_end(move || at_signal.store(true, Ordering::SeqCst))?;
     let records = send::serve(sender, Arc::clone(&listener))?;
     driver.start(&listener.address().to_string()).map_err(|error| match error {
         Error::Refused(_) => error,

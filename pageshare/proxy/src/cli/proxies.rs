@@ -23,6 +23,7 @@ use crate::receive::{self, Receiver, Shelf};
 use crate::record::Record;
 use crate::scope::Scope;
 use crate::send::{self, Candidates, Sender};
+use crate::signals;
 use crate::socket::Listener;
 use crate::sources::SourceSpec;
 
@@ -202,11 +203,10 @@ fn stay(
     }
     let at_signal = Arc::clone(listener);
     // 130 is what a shell reports of a program that Ctrl-C has ended.
-    ctrlc::set_handler(move || {
+    signals::on_end(move || {
         at_signal.remove();
         std::process::exit(130);
-    })
-    .map_err(|error| Error::Refused(format!("cannot catch signals: {error}")))?;
+    })?;
     for record in ended {
         match &record.error {
             None => info!(

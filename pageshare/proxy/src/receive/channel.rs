@@ -9,46 +9,46 @@
 //! ```
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::Shutdown;
 use std::sync::{Arc, mpsc};
 use std::thread::ScopedJoinHandle;
 
 use pageshare_index::{HashKey, PAGE_SIZE};
-use pageshare_stream::ReturnPath;
 use pageshare_wire::ask::{Ask, decode_supply};
-use pageshare_wire::record::{Kind, LONGEST_SEGMENT};
+use pageshare_wire::record::{Header, Kind, LONGEST_SEGMENT};
 use pageshare_wire::segment::{Held, Placed, SegmentView};
 use pageshare_wire::{Chain, Expander, WireError};
 use tracing::{debug, warn};
 
 use super::addresses::Addresses;
 use super::answer::{self, Promises, Question};
+use super::qemu::{QEMU, connect, reverse};
 use super::session::Session;
+use super::strangers::Stranger;
 use super::waiting::Waiting;
-use crate::command_line::{self, starts_by_itself};
 use crate::error::Error;
 use crate::fuse::Fuse;
 use crate::handshake::Agreed;
-use crate::link::{Body, Link, LinkReader, LinkWriter};
+use crate::link::{Body, Link, LinkReader, LinkWriter, PATIENCE};
 use crate::record::add;
 use crate::socket::Socket;
-use crate::sources::is_qemu;
 use crate::threads::start_in;
 
-const QEMU: &str = "the destination QEMU";
 /// The thread of the return path.
 type Started<'t> = Result<ScopedJoinHandle<'t, ()>, Error>;
 /// Questions that may wait; behind them the connection itself waits.
 const QUESTIONS: usize = 64;
-const REVERSE_BYTES: usize = 16 << 10;
 /// A Credit wakes the sender, so there is none for less than this, but at the end. The smallest
 /// window is four times as large: it never waits for a Credit that is held back.
 const CREDIT_BYTES: u64 = 256 << 10;
 
 /// Carries one channel to its end. Whatever fails, QEMU sees its connection closed within the
 /// stream, and the sender is told why.
-pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
+///
+/// One that is `silent` lacks a first record of whoever has shown nothing: it has to come soon, unless
+/// another channel has brought one.
+pub(super) fn run(link: Link, agreed: &Agreed, session: &Session, silent: Option<Stranger>) {
     debug!("channel {} open, scope {:?}", agreed.channel, agreed.scope);
     let Link { reader, writer } = link;
     let fuse = Fuse::new(Vec::new());
@@ -84,6 +84,7 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
             accepted: 0,
             credited: 0,
             qemu: None,
+            silent,
             waiting: Waiting::new(agreed.window.into()),
             supplies: HashMap::new(),
             addresses: Addresses::of_channel(agreed.channel),
@@ -101,26 +102,11 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session) {
     writer.finish();
     session.account.sent(&writer);
     if let Some(error) = fuse.error() {
-        warn!("channel {}: {error}", agreed.channel);
-        session.account.broke(&error.to_string());
-    }
-}
-
-/// Passes on QEMU's return path until QEMU closes it.
-fn reverse(session: &Session, mut qemu: &Socket, link: &LinkWriter) -> Result<(), Error> {
-    let mut said = ReturnPath::default();
-    let mut buffer = vec![0; REVERSE_BYTES];
-    loop {
-        match qemu.read(&mut buffer) {
-            Ok(0) => {
-                link.send(Kind::ReverseEnd, 0, &[])?;
-                return Ok(());
-            }
-            Ok(length) => {
-                session.account.heard(&mut said, &buffer[..length]);
-                link.send(Kind::Reverse, 0, &[&buffer[..length]])?;
-            }
-            Err(error) => return Err(Error::lost(QEMU, "reading its return path")(error)),
+        if session.is_known() {
+            warn!("channel {}: {error}", agreed.channel);
+            session.account.broke(&error.to_string());
+        } else {
+            session.receiver.metrics.turned_away(&error.to_string());
         }
     }
 }
@@ -145,6 +131,7 @@ struct Take<'a> {
     /// Of those, the ones that the sender has been told of.
     credited: u64,
     qemu: Option<Arc<Socket>>,
+    silent: Option<Stranger>,
     waiting: Waiting,
     supplies: HashMap<u32, Vec<u8>>,
     addresses: Addresses,
@@ -165,7 +152,7 @@ impl Take<'_> {
             self.reach(&mut reverse, &start_reverse)?;
         }
         loop {
-            let Some(header) = link.receive(&mut body)? else {
+            let Some(header) = self.next(&mut link, &mut body)? else {
                 return Err(Error::Closed { what: "the sending proxy" });
             };
             self.session.account.received(&mut link);
@@ -222,6 +209,30 @@ impl Take<'_> {
             _ => drop(self.link.send(Kind::ReverseEnd, 0, &[])?),
         }
         Ok(())
+    }
+
+    /// The sender's next record.
+    fn next(&mut self, link: &mut LinkReader, body: &mut Body) -> Result<Option<Header>, Error> {
+        let mut first = None;
+        if self.silent.is_some() && !self.session.is_known() {
+            match link.receive(body) {
+                Ok(Some(header)) => {
+                    self.session.becomes_known();
+                    first = Some(header);
+                }
+                // Another channel has brought one meanwhile.
+                Err(error) if error.is_late() && self.session.is_known() => {}
+                Err(error) if error.is_late() => {
+                    let words = format!("it has sent nothing of a migration in {PATIENCE:?}");
+                    return Err(Error::Refused(words));
+                }
+                ended => return ended,
+            }
+        }
+        if self.silent.take().is_some() {
+            link.lift_deadline()?;
+        }
+        first.map_or_else(|| link.receive(body), |header| Ok(Some(header)))
     }
 
     /// Writes expanded bytes to QEMU, connecting to it first if need be.
@@ -387,26 +398,4 @@ impl Take<'_> {
         }
         self.addresses.follow(bytes, placed, self.session);
     }
-}
-
-/// Connects to QEMU.
-fn connect(session: &Session, fuse: &Fuse) -> Result<Arc<Socket>, Error> {
-    let qemu = Arc::new(Socket::connect(QEMU, &session.receiver.qemu)?);
-    fuse.protect(Arc::clone(&qemu));
-    let pid = session.receiver.qemu_pid.or_else(|| qemu.peer().filter(|pid| is_qemu(*pid)));
-    if let Some(name) = pid.and_then(command_line::name) {
-        session.account.is_of(&name);
-    }
-    if let Some(pid) = pid
-        && session.first_to_reach_qemu()
-        && starts_by_itself(pid)
-    {
-        warn!(
-            "the destination QEMU, process {pid}, was started without -S: if nobody has told it \
-             `stop` since, as `pageshare migrate` does, it lets the guest run as soon as it has \
-             loaded, before the source knows; should the last message be lost, the guest runs twice"
-        );
-    }
-    session.received().arrives_in(pid);
-    Ok(qemu)
 }

@@ -1,6 +1,6 @@
 //! What the channels of one migration share.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,12 +37,14 @@ pub(super) struct Session {
     received: Mutex<Received>,
     pub(super) keeping: Keeping,
     open: AtomicUsize,
+    /// Whether it is known to be a sender's: by what was shown, or by a first record.
+    known: AtomicBool,
     /// Whether channel 0 has reached QEMU, and who waits for that.
     first: (Mutex<bool>, Condvar),
 }
 
 impl Session {
-    pub(super) fn begin(receiver: Arc<Receiver>, agreed: &Agreed) -> Self {
+    pub(super) fn begin(receiver: Arc<Receiver>, agreed: &Agreed, known: bool) -> Self {
         let shelf =
             receiver.shelves.iter().find(|(scope, _)| agreed.scope.as_ref() == Some(&scope.name));
         let account = receiver.metrics.begin("receive", agreed.migration.0);
@@ -56,9 +58,19 @@ impl Session {
             buffers: Buffers::default(),
             received: Mutex::default(),
             open: AtomicUsize::new(0),
+            known: AtomicBool::new(known),
             first: (Mutex::new(false), Condvar::new()),
             receiver,
         }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.known.load(Ordering::SeqCst)
+    }
+
+    /// A record has come.
+    pub(super) fn becomes_known(&self) {
+        self.known.store(true, Ordering::SeqCst);
     }
 
     /// Call before connecting to QEMU for a channel, with its number.

@@ -67,7 +67,9 @@ pub struct Crowded {
     pub wire: String,
     /// What the destination QEMU awaits.
     pub from: String,
-    directory: tempfile::TempDir,
+    /// What a sender to it says of TLS.
+    tls: Vec<String>,
+    _directory: tempfile::TempDir,
 }
 
 impl Crowded {
@@ -75,26 +77,41 @@ impl Crowded {
     pub fn start(files: u32) -> Self {
         let directory = tempfile::tempdir().expect("a scratch directory");
         pki::certificates(directory.path(), "destination.example", "source.example");
+        let tls = ["--tls-dir", directory.path().to_str().expect("a plain path")];
+        let tls = tls.map(str::to_owned).to_vec();
+        let name = ["--tls-name", "destination.example"].map(str::to_owned);
+        Self::receiving(files, directory, &tls.clone(), [tls, name.to_vec()].concat())
+    }
+
+    /// The same without TLS.
+    pub fn insecure(files: u32) -> Self {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let insecure = vec!["--insecure".to_owned()];
+        Self::receiving(files, directory, &insecure.clone(), insecure)
+    }
+
+    fn receiving(
+        files: u32,
+        directory: tempfile::TempDir,
+        here: &[String],
+        tls: Vec<String>,
+    ) -> Self {
         let [port] = super::guest::ports();
         let wire = format!("tcp:127.0.0.1:{port}");
         let from = format!("unix:{}", directory.path().join("in").display());
         let mut program = Command::new("prlimit");
         program.args([&format!("--nofile={files}:{files}"), binary()]);
-        let tls = directory.path().to_str().expect("a plain path");
-        let words = ["--listen", &wire, "--qemu", &from, "--tls-dir", tls].map(str::to_owned);
+        let words = ["--listen", &wire, "--qemu", &from].map(str::to_owned);
+        let words = [&words[..], here].concat();
         let receiver = Proxy::spawn(program, directory.path(), "receive", &words);
-        Self { receiver, wire, from, directory }
+        Self { receiver, wire, from, tls, _directory: directory }
     }
 
     /// A sender for one migration to it, its files in `directory`; and what the source migrates to.
     pub fn sender(&self, directory: &Path) -> (Proxy, String) {
         let to = format!("unix:{}", directory.join("out").display());
-        let tls = self.directory.path().to_str().expect("a plain path");
-        let words = [
-            ["--once", "--listen", &to, "--to", &self.wire],
-            ["--tls-dir", tls, "--tls-name", "destination.example", "--ask=always"],
-        ];
-        let words = words.concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let words = ["--once", "--ask=always", "--listen", &to, "--to", &self.wire];
+        let words = [&words.map(str::to_owned)[..], &self.tls].concat();
         (Proxy::spawn(Command::new(binary()), directory, "send", &words), to)
     }
 

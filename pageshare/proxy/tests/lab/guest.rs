@@ -319,11 +319,14 @@ impl Guest {
         self.command("sum", "SUM ")
     }
 
-    /// Sets migration capabilities.
+    /// Sets migration capabilities; of `multifd`, two channels beside the main one.
     pub fn capabilities(&mut self, names: &[&str]) {
         let list: Vec<Value> =
             names.iter().map(|name| json!({"capability": name, "state": true})).collect();
         self.execute("migrate-set-capabilities", json!({"capabilities": list}));
+        if names.contains(&"multifd") {
+            self.execute("migrate-set-parameters", json!({"multifd-channels": 2}));
+        }
     }
 
     /// Migrates as fast as it can from now on.

@@ -28,6 +28,7 @@ pub use xorshift::Xorshift;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pageshare::scope::Scope;
@@ -43,6 +44,19 @@ pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("waited in vain for {what}");
+}
+
+/// Sends a signal to a process.
+pub fn signal(name: &str, pid: u32) {
+    let kill = format!("kill -{name} {pid}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh starts").success());
+}
+
+/// What starts the program under test so that it ignores a hangup, as `nohup` does.
+pub fn without_hangups() -> Command {
+    let mut program = Command::new("env");
+    program.args(["--ignore-signal=HUP", binary()]);
+    program
 }
 
 /// Makes a scope; returns its file in `directory`.

@@ -77,9 +77,12 @@ impl Stage {
 
     /// `pageshare migrate`, not yet started.
     pub fn command(&self, more: &[&str]) -> Command {
+        self.command_by(Command::new(binary()), more)
+    }
+
+    fn command_by(&self, mut program: Command, more: &[&str]) -> Command {
         let to_qmp = self.to_qmp.clone().unwrap_or_else(|| self.destination.monitor());
-        let mut command = Command::new(binary());
-        command
+        program
             .arg("migrate")
             .arg(self.source.monitor().to_string())
             .args(["--to-qmp", &to_qmp.to_string()])
@@ -89,13 +92,18 @@ impl Stage {
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .stdout(Stdio::piped());
-        command
+        program
     }
 
     /// Starts the command.
     pub fn migrate(&self, more: &[&str]) -> Child {
-        let incoming = ["--incoming", &self.incoming];
-        self.command(&[&incoming, more].concat()).spawn().expect("the program under test starts")
+        self.migrate_by(Command::new(binary()), more)
+    }
+
+    /// Starts the command by what starts the program.
+    pub fn migrate_by(&self, program: Command, more: &[&str]) -> Child {
+        let words = [&["--incoming", &self.incoming], more].concat();
+        self.command_by(program, &words).spawn().expect("the program under test starts")
     }
 
     /// Waits until the guest is on its way.

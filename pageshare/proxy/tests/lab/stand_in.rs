@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Pair;
 
@@ -12,8 +13,18 @@ pub fn path(address: &str) -> PathBuf {
     PathBuf::from(address.strip_prefix("unix:").expect("a Unix socket"))
 }
 
+/// What begins as a main channel does.
+pub const MIGRATION: &[u8] = b"QEVM, and nothing that is known";
+
 /// What a destination QEMU says last: it has loaded the guest.
 pub const LOADED: [u8; 8] = [0, 1, 0, 4, 0, 0, 0, 0];
+
+/// Closes a connection on which nothing was said; returns once the proxy has closed it too.
+pub fn leave(mut nobody: UnixStream) {
+    nobody.shutdown(Shutdown::Write).expect("a connected socket");
+    nobody.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
+    nobody.read_to_end(&mut Vec::new()).expect("a connection that is closed");
+}
 
 /// Sends `stream` through a pair and `answer` back; returns what arrived at either end.
 pub fn through(pair: &Pair, stream: &[u8], answer: &[u8]) -> (Vec<u8>, Vec<u8>) {
