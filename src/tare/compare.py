@@ -23,14 +23,14 @@ from rich.table import Table
 from rich.text import Text
 
 from tare import machine, suite
-from tare.analysis.questions import above_below, instrument_floor
+from tare.analysis.questions import judge_declared
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.errors import UsageError
 from tare.plan import ALPHA
 from tare.record import Record
 from tare.report.wording import quantity_text, ratio_text
-from tare.stats import Judgement, Ratio, Verdict, holm, judge
+from tare.stats import Judgement, Ratio, Verdict
 from tare.stats.unpaired import unpaired_ratio, would_be_found
 from tare.workloads import Unit
 
@@ -143,19 +143,14 @@ def compare(
     judged = min(len(a), len(b)) >= FEWEST_RUNS
     values = [(_values(after, key, statistic), _values(before, key, statistic)) for key in common]
     ratios = [unpaired_ratio(*sides, cautious=judged) for sides in values]
-    adjusted = holm([ratio.p for ratio in ratios])
-    workload = b[0].plan.workload
-    declared = workload.statistics[statistic]
-    timed = workload.response_times and declared.unit == "ns"
-    words = above_below(declared)
-
-    def judgement(key: _Key, ratio: Ratio, p: float) -> Judgement:
-        if not judged:
-            return Judgement(Verdict.INCONCLUSIVE, _TOO_FEW, 1.0)
-        ends = ((run.sessions, run.cells[key].id) for run in (*before, *after))
-        floor = instrument_floor(*ends) if timed else None
-        return judge(ratio, p, alpha=ALPHA, margin=margin, floor=floor, above_below=words)
-
+    ids = [after[0].cells[key].id for key in common]
+    judgements = dict.fromkeys(ids, Judgement(Verdict.INCONCLUSIVE, _TOO_FEW, 1.0))
+    if judged:
+        ends = {
+            name: [(run.sessions, run.cells[key].id) for run in (*before, *after)]
+            for name, key in zip(ids, common, strict=True)
+        }
+        judgements = judge_declared(b[0].plan, dict(zip(ids, ratios, strict=True)), ends)
     earlier, later = (
         {k: c for run in side for k, c in run.cells.items()} for side in (before, after)
     )
@@ -164,7 +159,7 @@ def compare(
         later=_side(b),
         runs=(len(a), len(b)),
         statistic=statistic,
-        unit=declared.unit,
+        unit=b[0].plan.workload.statistics[statistic].unit,
         margin=margin,
         machines=machine.unlike(a[0].fingerprint.whole, b[0].fingerprint.whole),
         within={"earlier": _differing_within(a), "later": _differing_within(b)},
@@ -172,12 +167,12 @@ def compare(
         accelerators=accelerators,
         cells=tuple(
             CellComparison(
-                after[0].cells[key].id,
+                name,
                 ratio,
-                judgement(key, ratio, p),
+                judgements[name],
                 would_be_found(*sides, ALPHA / len(common)) if judged else None,
             )
-            for key, ratio, p, sides in zip(common, ratios, adjusted, values, strict=True)
+            for name, ratio, sides in zip(ids, ratios, values, strict=True)
         ),
         only_earlier=tuple(cell.id for key, cell in earlier.items() if key not in common),
         only_later=tuple(cell.id for key, cell in later.items() if key not in common),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from tare.clocks import Clock
 from tare.record import Trial
 
-__all__ = ["LOAD", "STOLEN", "WAITED", "Spread", "calibrated", "machine", "spread", "stolen"]
+__all__ = ["LOAD", "STOLEN", "WAITED", "Spread", "calibrated", "machine", "spread"]
 
 LOAD = "load average over 1 min"
 STOLEN = "time stolen by the hypervisor below"
@@ -50,9 +50,15 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     )
 
 
+def rate(trial: Trial, count: float | None, one: float = 1.0) -> float | None:
+    """A counter over the trial's time, a second; `one` is how many of it make a unit."""
+    seconds = trial.machine.seconds
+    return None if count is None or not seconds else count / one / seconds
+
+
 def stolen(trial: Trial) -> float | None:
     """What the hypervisor below took while a trial ran, as a share of one processor's time."""
-    return _share(trial, trial.machine.steal_ns, 1e9)
+    return rate(trial, trial.machine.steal_ns, 1e9)
 
 
 def waited(trial: Trial, what: str) -> float | None:
@@ -61,7 +67,7 @@ def waited(trial: Trial, what: str) -> float | None:
     The clock and the kernel's counter are read one after the other: of a short trial that waited
     all the time the quotient may exceed the whole, which a share cannot.
     """
-    found = _share(trial, trial.machine.pressure_us.get(what), 1e6)
+    found = rate(trial, trial.machine.pressure_us.get(what), 1e6)
     return None if found is None else min(1.0, found)
 
 
@@ -97,8 +103,3 @@ def calibrated(trials: Iterable[Trial]) -> Mapping[str, Mapping[str, Spread]]:
         for side, clocks in sides.items()
         if floor is not None
     }
-
-
-def _share(trial: Trial, part: float | None, whole: float) -> float | None:
-    seconds = trial.machine.seconds
-    return None if part is None or not seconds else part / (whole * seconds)

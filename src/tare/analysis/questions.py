@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.plan import ALPHA, Comparison, Plan
-from tare.stats import Judgement, Ratio, Verdict, family_resolvable, holm, judge, paired_ratio
+from tare.stats import Judgement, Ratio, Verdict, family_resolvable, judge_family, paired_ratio
 from tare.stats.bounds import Bound
 from tare.workloads import Statistic
 
-__all__ = ["DESCRIPTIVE", "Question", "above_below", "ask", "half_widths", "instrument_floor"]
+__all__ = ["DESCRIPTIVE", "Question", "ask", "half_widths", "judge_declared"]
 
 DESCRIPTIVE = ("p50", "mean", "p99")
 """Statistics whose ratios stand beside the declared one's, without a verdict."""
@@ -48,22 +48,10 @@ def ask(sessions: Sessions, confidence: float = 0.95) -> tuple[Question, ...]:
         plan.experiment.statistic,
         plan.experiment.margin_share,
     )
-    declared = workload.statistics[statistic]
     descriptive = DESCRIPTIVE if workload.response_times else tuple(workload.statistics)
-    timed = workload.response_times and declared.unit == "ns"  # by the calibrated instrument
-    words = above_below(declared)
     ratios = {c.id: _ratio(sessions, c, statistic, confidence) for c in plan.comparisons}
-    floors = {
-        c.id: instrument_floor((sessions, c.cell), (sessions, c.against)) if timed else None
-        for c in plan.comparisons
-    }
-    adjusted = holm([ratios[c.id].p for c in plan.family])
-    judgements = {
-        c.id: judge(
-            ratios[c.id], p, alpha=ALPHA, margin=margin, floor=floors[c.id], above_below=words
-        )
-        for c, p in zip(plan.family, adjusted, strict=True)
-    }
+    ends = {c.id: ((sessions, c.cell), (sessions, c.against)) for c in plan.family}
+    judgements = judge_declared(plan, {name: ratios[name] for name in ends}, ends)
     cells = {cell.id: cell for cell in plan.cells}
     return tuple(
         Question(
@@ -102,7 +90,32 @@ def _blocks_more(
     return min(enough, default=None)
 
 
-def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
+def judge_declared(
+    plan: Plan,
+    ratios: Mapping[str, Ratio],
+    ends: Mapping[str, Sequence[tuple[Sessions, str]]],
+) -> dict[str, Judgement]:
+    """Judge a family of comparisons of the declared statistic, by its unit and direction.
+
+    Args:
+        plan: whose statistic and margin are declared.
+        ratios: name -> ratio.
+        ends: name -> the cells at both ends, each of some result.
+    """
+    experiment, workload = plan.experiment, plan.workload
+    declared = workload.statistics[experiment.statistic]
+    # Of a time that the calibrated instrument took, how little it can tell is known.
+    timed = workload.response_times and declared.unit == "ns"
+    return judge_family(
+        ratios,
+        alpha=ALPHA,
+        margin=experiment.margin_share,
+        floors={name: _floor(of) for name, of in ends.items()} if timed else {},
+        above_below=_above_below(declared),
+    )
+
+
+def _above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
     """What a ratio of a statistic above 1 is called, and one below."""
     if statistic.unit in ("B", "1"):
         return Verdict.MORE, Verdict.LESS
@@ -111,8 +124,8 @@ def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
     return Verdict.SLOWER, Verdict.FASTER
 
 
-def instrument_floor(*ends: tuple[Sessions, str]) -> float | None:
-    """The worst of the ends, each a cell of some result, by the median of its calibrations; ns."""
+def _floor(ends: Iterable[tuple[Sessions, str]]) -> float | None:
+    """The worst of the ends by the median of its calibrations; ns."""
     floors = []
     for sessions, cell in ends:
         trials = sessions.trials_of(cell)

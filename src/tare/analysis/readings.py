@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tare.accounting import ThreadTime
-from tare.analysis.beside_trials import waited
+from tare.analysis.beside_trials import rate, stolen, waited
 from tare.clocks import Clock
 from tare.machine import Meanwhile
 from tare.record import Trial
@@ -56,26 +56,18 @@ class Reading:
         return None
 
 
-def _machine(
-    counted: Callable[[Meanwhile], int | None], one: float = 1.0
-) -> Callable[[Trial], float | None]:
-    """A counter of the machine over the trial's time; `one` is how many of it make a unit."""
-
-    def value(trial: Trial) -> float | None:
-        count, seconds = counted(trial.machine), trial.machine.seconds
-        return None if count is None or not seconds else count / one / seconds
-
-    return value
+def _machine(counted: Callable[[Meanwhile], int | None]) -> Callable[[Trial], float | None]:
+    """A counter of the machine over the trial's time."""
+    return lambda trial: rate(trial, counted(trial.machine))
 
 
 def _threads(
     roles: tuple[str, ...], of: Callable[[ThreadTime], int], *, one: float = 1.0
 ) -> Callable[[Trial], float | None]:
-    """What the accounted threads did over the measured part, together; `one` as in `_machine`."""
+    """What the accounted threads did over the measured part, together; `one` as in `rate`."""
 
     def value(trial: Trial) -> float | None:
-        parties = [party for party in (trial.client, trial.server) if party is not None]
-        found = [of(t) for party in parties for t in party.threads if t.role in roles]
+        found = [of(thread) for thread in trial.threads if thread.role in roles]
         # Where a workload does not tell how long it measured, the trial's time is an upper bound.
         seconds = trial.duration_ns / 1e9 if trial.duration_ns else trial.machine.seconds
         return sum(found) / one / seconds if found and seconds else None
@@ -98,7 +90,7 @@ _TIME: Kind = "share of time"
 _EVENTS: Kind = "events a second"
 
 READINGS = (
-    Reading("stolen by the hypervisor below", _TIME, _machine(lambda m: m.steal_ns, 1e9)),
+    Reading("stolen by the hypervisor below", _TIME, stolen),
     Reading("some task waited for a processor", _TIME, lambda t: waited(t, "cpu"), anyones=True),
     Reading("some task waited for memory", _TIME, lambda t: waited(t, "memory"), anyones=True),
     Reading("some task waited for input or output", _TIME, lambda t: waited(t, "io"), anyones=True),

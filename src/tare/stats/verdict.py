@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from tare.stats import signflip
 from tare.stats.compare import Ratio
@@ -128,7 +129,7 @@ def judge_family(
     *,
     alpha: float = 0.05,
     margin: float | None = None,
-    floor: float | None = None,
+    floors: Mapping[str, float | None] = MappingProxyType({}),
     above_below: tuple[Verdict, Verdict] = (Verdict.SLOWER, Verdict.FASTER),
 ) -> dict[str, Judgement]:
     """Judge every comparison of a family, with Holm's adjustment over all of them.
@@ -141,18 +142,13 @@ def judge_family(
             (its p is 1): leaving it out would make the others easier.
         alpha: see `judge`, as are the others.
         margin: see `judge`.
-        floor: see `judge`.
+        floors: name -> the comparison's `floor`, where there is one.
         above_below: see `judge`.
     """
     adjusted = holm([comparison.p for comparison in comparisons.values()])
     return {
         name: judge(
-            comparison,
-            p,
-            alpha=alpha,
-            margin=margin,
-            floor=floor,
-            above_below=above_below,
+            one, p, alpha=alpha, margin=margin, floor=floors.get(name), above_below=above_below
         )
-        for (name, comparison), p in zip(comparisons.items(), adjusted, strict=True)
+        for (name, one), p in zip(comparisons.items(), adjusted, strict=True)
     }
