@@ -184,7 +184,9 @@ def test_a_program_that_a_guest_lacks_is_named(inside: InsideGuest) -> None:
 
 
 def test_a_program_that_fails_or_hangs_is_an_error(inside: InsideGuest) -> None:
-    with pytest.raises(TrialError, match=r"^sh ended with code 3 in the guest; its last words: it broke$"):
+    with pytest.raises(
+        TrialError, match=r"^sh ended with code 3 in the guest; its last words: it broke$"
+    ):
         inside.run(["sh", "-c", "echo it broke >&2; exit 3"], 10)
     with pytest.raises(TrialError, match=r"did not end within 0\.2 s"):
         inside.run(["sleep", "1000"], 0.2)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tare.environments import Availability, Inside, Site
+from tare.environments import Availability, Site
 from tare.environments.on_host import InsideHost
 from tare.errors import TrialError
 from tare.filesystems import Mounted, named

@@ -30,7 +30,7 @@ from typing import Any
 
 from tare import netns, process
 from tare.command import Command, missing_packages
-from tare.environments import Availability, Inside, Site
+from tare.environments import Availability, Site
 from tare.environments.on_host import InsideHost
 from tare.errors import TareError, TrialError, UnavailableError
 from tare.guests import Image, Kernel, machine, probe
