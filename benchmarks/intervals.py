@@ -1,6 +1,6 @@
 """Print the tables of docs/method.md: coverage of intervals, and false positives.
 
-python benchmarks/intervals.py [--repeats N]
+python benchmarks/intervals.py [--repeats N] [--repeated]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tare.stats.simulate import (
     coverage_when_stopped,
     false_positive_rate,
 )
+from tare.stats.simulate_repeated import repeated_runs
 
 BLOCKS = (6, 8, 12, 20)
 SKEWED = replace(BIMODAL, mode_share=0.2)
@@ -38,11 +39,38 @@ def percent(share: Proportion) -> str:
     return f"{100 * (share.share or 0.0):.1f}"
 
 
+def repeated(runs: int) -> None:
+    """Print what repeated sessions do, from pilot blocks to verdicts."""
+    print(f"Repeated sessions, {runs} runs a figure, one session in fifty failing.\n")
+    print(
+        "| sessions | blocks | false positives, nominal 5 % | coverage, nominal 95 % | sessions |"
+    )
+    print("|---|---|---|---|---|")
+    cells = {"normal": NORMAL, "two modes, 1 : 1": BIMODAL, "two modes, 9 : 1": RARE_MODE}
+    for name, cell in cells.items():
+        for blocks in (8, 12):
+            found = repeated_runs(cell, blocks, failing=0.02, runs=runs)
+            false = found.false_positives
+            bound = 100 * upper_bound(false.count, false.of)
+            print(
+                f"| {name} | {blocks} | {percent(false)} (≤ {bound:.1f}) |"
+                f" {percent(found.covered)} | {found.sessions:.1f} |",
+                flush=True,
+            )
+
+
 def main() -> None:
     """Draw, count, print Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=4000, help="comparisons a figure")
-    repeats = parser.parse_args().repeats
+    parser.add_argument(
+        "--repeated", action="store_true", help="only the table of repeated sessions"
+    )
+    asked = parser.parse_args()
+    repeats = asked.repeats
+    if asked.repeated:
+        repeated(repeats)
+        return
 
     print(f"Coverage in %, nominal 95, {repeats} comparisons a figure, injected effect 5 %.")
     for method in Method:
@@ -79,6 +107,8 @@ def main() -> None:
     stopped = repeats // 4
     for name, cell in {"normal": NORMAL, "two modes, 9 : 1": RARE_MODE}.items():
         print(f"| {name} | {percent(coverage_when_stopped(cell, repeats=stopped))} |", flush=True)
+    print()
+    repeated(repeats)
 
 
 if __name__ == "__main__":

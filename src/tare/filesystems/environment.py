@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tare.environments import Availability, Site
-from tare.environments.on_host import InsideHost
+from tare.environments import Availability, Inside, Site
+from tare.environments.native import InsideWithMore, Native
 from tare.errors import TrialError
 from tare.filesystems import Mounted, named
-from tare.host import Host
 
 __all__ = ["InsideFileSystem", "OnFileSystem", "empty"]
 
 
-class InsideFileSystem(InsideHost):
+class InsideFileSystem(InsideWithMore):
     """An entered file system: the protocol of every environment, and `mounted` for the workload."""
 
-    def __init__(self, site: Site, mounted: Mounted) -> None:
-        super().__init__(Host(site), "filesystem", {"file system": dict(mounted.facts)})
+    def __init__(self, native: Inside, mounted: Mounted) -> None:
+        super().__init__(native)
         self.mounted = mounted
+        self.session = f"filesystem-{secrets.token_hex(4)}"
+        self.facts = {**native.facts, "file system": dict(mounted.facts)}
 
 
 @dataclass
@@ -47,8 +49,8 @@ class OnFileSystem:
         found = filesystem.availability()
         if not found.available:
             raise TrialError(f"no {self.name} here: {found.detail}", found.remedy)
-        with filesystem.mounted(site) as mounted:
-            yield InsideFileSystem(site, mounted)
+        with Native().enter(site) as native, filesystem.mounted(site) as mounted:
+            yield InsideFileSystem(native, mounted)
 
 
 def empty(folder: Path) -> None:
