@@ -7,10 +7,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tare import experiment, plan, suite, workloads
-from tare.analysis.beside import Beside
-from tare.analysis.beside_paper_b import beside_paper_b
 from tare.cell import Cell
 from tare.published import papers
+from tare.published.beside import Beside
 
 HOME = Path(__file__).parents[1] / "experiments"
 SUITE = HOME / "kvm-overhead.yaml"
@@ -37,7 +36,8 @@ def beside(file: Path) -> tuple[Beside, ...]:
         for c in laid_out.comparisons
         if c.kind == "effect"
     ]
-    return beside_paper_b(asked.workload, cast("Any", views), cast("Any", questions))
+    result = SimpleNamespace(cells=views, questions=questions)
+    return laid_out.workload.beside(cast("Any", result))
 
 
 def test_the_suite_that_ships_holds_every_cell_of_the_paper_but_two() -> None:
@@ -79,7 +79,9 @@ def test_scores_with_a_busy_host_beside_are_not_the_papers(tmp_path: Path) -> No
 
 
 def test_what_was_not_measured_stays_out() -> None:
-    assert beside_paper_b("overhead", [], []) == ()
     cell = Cell(id="x", levels={"environment": "native", "device": "raw", "operation": "read"})
     view = cast("Any", SimpleNamespace(cell=cell, estimates={"rate": measured(1, 1, 1)}))
-    assert beside_paper_b("disk", [view], []) == ()
+    nothing = cast("Any", SimpleNamespace(cells=[view], questions=[]))
+    assert all(
+        one.beside(nothing) == () for one in workloads.by_name().values() if one.paper == "B"
+    )

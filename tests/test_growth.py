@@ -9,6 +9,8 @@ import pytest
 
 from tare.analysis.growth import growths
 from tare.cell import Cell
+from tare.workloads.mpi_io import WORKLOAD
+from tare.workloads.mpi_io_rows import MpiLevels
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,7 @@ class Planned:
     """The part of a plan that is looked at."""
 
     cells: tuple[Cell, ...]
+    workload = WORKLOAD
 
 
 class Costs:
@@ -33,7 +36,7 @@ class Costs:
 
 def planned(*ranks: str) -> Planned:
     cells = [
-        Cell(id=f"{n}/{cache}", levels={"cache": cache, "ranks": n})
+        Cell(id=f"{n}/{cache}", levels=MpiLevels({"cache": cache, "ranks": n}))
         for n in ranks
         for cache in ("plain", "nvio")
     ]

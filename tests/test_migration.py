@@ -6,13 +6,13 @@ import asyncio
 import random
 import subprocess
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.questions import Question
 from tare.cell import Cell
 from tare.errors import UsageError
@@ -192,7 +192,8 @@ def test_paper_ds_savings_stand_beside_ours():
         judgement=None,
         others=dict.fromkeys(("time", "wire", "cpu"), halved),
     )
-    found = {row.figure.id: row for row in beside_paper_d([question], [])}
+    result = cast("Any", SimpleNamespace(questions=[question], trials=[]))
+    found = {row.figure.id: row for row in WORKLOAD.beside(result)}
     assert set(found) == {"time-httperf", "network-httperf", "cpu-httperf"}
     ours = found["time-httperf"].ours[0]
     assert ours.estimate == pytest.approx(50)

@@ -9,9 +9,10 @@ import pytest
 from tare import filesystems
 from tare.errors import TrialError, UsageError
 from tare.testing.site import levels_of
-from tare.workloads.mpi_io import WORKLOAD, MpiLevels, MpiSettings, _agrees, _closing
+from tare.workloads.mpi_io import WORKLOAD, _agrees, _closing
 from tare.workloads.mpi_io_job import Cache, Job, run
 from tare.workloads.mpi_io_programs import PROGRAMS, Place
+from tare.workloads.mpi_io_rows import MpiLevels, MpiSettings
 
 
 def levels(**chosen: str) -> MpiLevels:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tare.analysis.scaling import VERTICES, Scaling, scaling
 from tare.cell import Cell
 from tare.machine import Fingerprint
 from tare.record import Trial
+from tare.workloads.mpi_io_scaling import VERTICES, Scaling, scaling
 
 FINGERPRINT = Fingerprint.model_validate({"cpu": {"usable": 2}})
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The part of a plan that is looked at."""
-
-    cells: tuple[Cell, ...]
 
 
 def cell(cache: str, ranks: str, vertices: str = "2000") -> Cell:
@@ -40,7 +33,9 @@ def filled(*cells: Cell) -> Scaling | None:
         for c in cells
         for block in range(3)
     ]
-    return scaling(cast("Any", Planned(cells)), trials, FINGERPRINT)
+    views = [SimpleNamespace(cell=c) for c in cells]
+    result = SimpleNamespace(cells=views, trials=trials, fingerprint=FINGERPRINT)
+    return scaling(cast("Any", result))
 
 
 def test_a_run_fills_in_the_model() -> None:

@@ -20,7 +20,7 @@ class Cell(BaseModel):
 
     def without(self, *factors: str) -> tuple[tuple[str, str], ...]:
         """The levels but for some factors, as a key."""
-        return tuple((k, v) for k, v in self.levels.items() if k not in factors)
+        return self.levels.without(*factors)
 
 
 def one_word(level: str) -> str:

@@ -79,6 +79,10 @@ class Levels(Mapping[str, str]):
         """The same with other levels."""
         return type(self)({**self, **changed})
 
+    def without(self, *factors: str) -> tuple[tuple[str, str], ...]:
+        """The texts but for some factors, as a key."""
+        return tuple((k, v) for k, v in self.items() if k not in factors)
+
     @classmethod
     def defaults(cls) -> Self:
         """Every factor at its default."""

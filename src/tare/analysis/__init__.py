@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tare import machine
-from tare.analysis.beside import Beside, beside_paper_a
-from tare.analysis.beside_paper_b import beside_paper_b
-from tare.analysis.beside_paper_c import beside_paper_c
-from tare.analysis.beside_paper_d import beside_paper_d
 from tare.analysis.cells import CellView, over_the_run, view_cell
 from tare.analysis.contrast import Contrast, contrasts
 from tare.analysis.difference import Difference, difference_between
@@ -23,16 +20,17 @@ from tare.analysis.growth import Growth, growths
 from tare.analysis.operations import CellOperations, operations_of
 from tare.analysis.questions import Question, ask
 from tare.analysis.questions import half_widths as _half_widths
-from tare.analysis.scaling import Scaling, scaling
 from tare.analysis.sessions import Session, Sessions, summarise_session
 from tare.analysis.threads import CellThreads, threads_of
 from tare.experiment import Experiment
 from tare.plan import Plan
+from tare.published.beside import Beside
 from tare.record import Record, Trial
 from tare.stats import Verdict
 from tare.stats.noise import NoiseFloor, noise_floor
 from tare.stats.repetition import Spread, spread
-from tare.workloads import Statistic
+from tare.workloads import AnyWorkload, Statistic
+from tare.workloads.mpi_io_scaling import Scaling
 
 __all__ = [  # noqa: RUF022 (in order of importance)
     "analyse",
@@ -51,10 +49,6 @@ __all__ = [  # noqa: RUF022 (in order of importance)
 ]
 
 
-_PAPERS = {"request-reply": "A", "mpi-io": "C", "migration": "D"}
-"""Workload -> the paper whose figures its reports stand beside; all others are paper B's."""
-
-
 @dataclass(frozen=True)
 class Analysis:
     """Everything that a report says of one result."""
@@ -65,6 +59,7 @@ class Analysis:
     fingerprint: machine.Fingerprint
     resumptions: Mapping[str, Mapping[str, tuple[Any, Any]]]
     """When the run was resumed -> what differed from the fingerprint: (at its beginning, then)."""
+    sessions: Sessions
     trials: tuple[Trial, ...]
     """In the order of the record, failed ones included."""
     complete_blocks: int
@@ -82,20 +77,41 @@ class Analysis:
     """Of cells whose operations were counted."""
     differences: tuple[Difference, ...]
     """What differs, for every comparison of the family that was found different."""
-    scaling: Scaling | None
-    """The model of many processes with this run's figures; None where it lacks some."""
-    growths: tuple[Growth, ...]
-    """How the cost grows with what was varied as a number; of workloads with values."""
-    beside: tuple[Beside, ...]
-    """Published figures beside this run's, where the experiment replays a paper's."""
-    paper: str
-    """The paper whose figures `beside` holds: A, B, C or D."""
-    statistics: Mapping[str, Statistic]
-    """What the workload measures; the declared one is `experiment.statistic`."""
-    response_times: bool
-    """Whether sessions are series of response times (`Workload.response_times`)."""
-    subjects: Mapping[str, str]
-    """Cell id -> what sentences about it speak of."""
+
+    @property
+    def workload(self) -> AnyWorkload:
+        """What was measured."""
+        return self.plan.workload
+
+    @cached_property
+    def growths(self) -> tuple[Growth, ...]:
+        """How the cost grows with what was varied as a number."""
+        return growths(self.plan, self.sessions, self.experiment.statistic)
+
+    @cached_property
+    def model(self) -> Scaling | None:
+        """What the workload's model makes of it."""
+        return self.workload.model(self)
+
+    @cached_property
+    def beside(self) -> tuple[Beside, ...]:
+        """Published figures beside this run's, where the experiment replays a paper's."""
+        return self.workload.beside(self) if self.experiment.replays else ()
+
+    @property
+    def statistics(self) -> Mapping[str, Statistic]:
+        """What the workload measures; the declared one is `experiment.statistic`."""
+        return self.workload.statistics
+
+    @property
+    def response_times(self) -> bool:
+        """Whether sessions are series of response times (`Workload.response_times`)."""
+        return self.workload.response_times
+
+    @property
+    def subjects(self) -> Mapping[str, str]:
+        """Cell id -> what sentences about it speak of."""
+        return {cell.id: self.workload.subject(cell.levels) for cell in self.plan.cells}
 
     @property
     def statistic(self) -> Statistic:
@@ -126,7 +142,6 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     """
     plan, experiment = record.plan, record.experiment
     fingerprint = record.fingerprint
-    workload = plan.workload
     sessions = Sessions(record, experiment.deadlines_ns)
     answered = ask(sessions, confidence)
     pairs = tuple(q for q in answered if q.comparison.kind == "a/a")
@@ -134,7 +149,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     views = tuple(view_cell(cell, sessions) for cell in plan.cells)
     by_contrast = contrasts(sessions)
     # Accounts are of a request: without requests there is nothing to share them out among.
-    asked = [c for c in plan.cells if c.replica == 1] if workload.response_times else []
+    asked = [c for c in plan.cells if c.replica == 1] if plan.workload.response_times else []
     threads = (threads_of(cell, sessions, confidence) for cell in asked)
     operations = (operations_of(cell, sessions, confidence) for cell in asked)
     return Analysis(
@@ -146,6 +161,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
             one.resumed: machine.unlike(fingerprint.whole, one.fingerprint.whole)
             for one in record.resumptions()
         },
+        sessions=sessions,
         trials=sessions.trials,
         complete_blocks=_complete_blocks(record, sessions),
         cells=over_the_run(views),
@@ -160,15 +176,6 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
             for q in questions
             if q.judgement is not None and q.judgement.verdict in _DIFFERENT
         ),
-        scaling=scaling(plan, sessions.trials, fingerprint) if workload.name == "mpi-io" else None,
-        growths=() if workload.response_times else growths(plan, sessions, experiment.statistic),
-        beside=_beside(workload.name, views, questions, by_contrast, sessions)
-        if experiment.replays
-        else (),
-        paper=_PAPERS.get(workload.name, "B"),
-        statistics=workload.statistics,
-        response_times=workload.response_times,
-        subjects={cell.id: workload.subject(cell.levels) for cell in plan.cells},
     )
 
 
@@ -212,25 +219,6 @@ def spreads(
 
 def _of(record: Record, trials: Iterable[Trial] | None) -> Sessions:
     return Sessions(record, record.experiment.deadlines_ns, trials)
-
-
-def _beside(
-    workload: str,
-    views: tuple[CellView, ...],
-    questions: tuple[Question, ...],
-    contrasts: tuple[Contrast, ...],
-    sessions: Sessions,
-) -> tuple[Beside, ...]:
-    """The published figures that this workload's results stand beside."""
-    match _PAPERS.get(workload):
-        case "A":
-            return beside_paper_a(views, questions, contrasts, sessions)
-        case "C":
-            return beside_paper_c(questions)
-        case "D":
-            return beside_paper_d(questions, sessions.trials)
-        case _:
-            return beside_paper_b(workload, views, questions)
 
 
 def _complete_blocks(record: Record, sessions: Sessions) -> int:

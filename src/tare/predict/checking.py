@@ -53,7 +53,7 @@ def check(predictions: Iterable[Prediction], truth: Record) -> list[Checked]:
     Raises:
         UsageError: it measured none of them.
     """
-    if truth.experiment.workload != "request-reply":
+    if not truth.plan.workload.response_times:
         raise UsageError(f"{truth.folder} measured no responses", "give a request-reply result")
     measured = measured_in(truth)
     found = [

@@ -70,7 +70,7 @@ def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
         UsageError: the result holds no request-reply, or nothing was measured on the host.
     """
     experiment = record.experiment
-    if experiment.workload != "request-reply":
+    if not record.plan.workload.response_times:
         raise UsageError(
             f"{record.folder} measured {experiment.workload}; responses alone are predicted",
             "start from experiments/predict.yaml",

@@ -43,7 +43,7 @@ def render(analysis: Analysis) -> str:
     judged = [q for q in analysis.questions if q.judgement is not None]
     rest = [q for q in analysis.questions if q.judgement is None]
     margin = analysis.experiment.margin_share
-    paper = papers()[analysis.paper]
+    paper = papers()[analysis.workload.paper]
     context: dict[str, Any] = {
         "headline": headline(analysis, names),
         "experiment": analysis.experiment,
@@ -68,6 +68,7 @@ def render(analysis: Analysis) -> str:
         "noise": remarks.noise(analysis),
         "floor": _levels(analysis.experiment.floor or {}, names),
         "figures": figures.draw(analysis, names),
+        "own": list(analysis.workload.figures),
         "tables": _tables(analysis, names),
         "values": tables.values(analysis, names),
         "differences": tables.differences(analysis, names),

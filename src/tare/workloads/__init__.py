@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     from tare.environments import Environment, Inside, Site
     from tare.placement import Placement
+    from tare.published.beside import Beside
     from tare.workloads.echo_samples import EchoSamples
+    from tare.workloads.findings import Findings
+    from tare.workloads.mpi_io_scaling import Scaling
 
 L = TypeVar("L", bound=Levels)
 """The levels of a workload's cells, typed."""
@@ -105,13 +108,17 @@ class Workload(Protocol[L, S]):
     statistics: Mapping[str, Statistic]
     """Name -> the scalars that a session can be summarised by, e.g. p50; the first is the one that
     is judged where an experiment declares none."""
-    programs: tuple[str, ...]
+    programs: tuple[str, ...] = ()
     """Patterns of the programs that it runs, below the build directory or beside it; the instrument
     itself apart. A run goes on while these are what they were."""
     response_times: bool
     """Whether a session is a series of response times, written as samples: its statistics are
     computed from them, and it can be asked for deadlines, and for what its operations cost. The
     trials of other workloads hold values instead."""
+    paper: str = "B"
+    """The letter of the paper that its experiments can replay."""
+    figures: tuple[str, ...] = ()
+    """Figures of the report that are its own, by their names there."""
 
     def subject(self, levels: L) -> str:
         """What sentences about a cell speak of, such as "A response through UDP"."""
@@ -125,7 +132,11 @@ class Workload(Protocol[L, S]):
         """
         ...
 
-    def refused(self, levels: L, asked: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
+    def refused(
+        self,
+        levels: L,  # noqa: ARG002
+        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
+    ) -> tuple[str, str] | None:
         """Say why no cell can be what these levels ask for together, wherever it is run.
 
         Args:
@@ -135,11 +146,11 @@ class Workload(Protocol[L, S]):
         Returns:
             The factor that has to change, and a sentence on its level; None where all is well.
         """
-        ...
+        return None
 
-    def link_rate(self, plot: L) -> int | None:
+    def link_rate(self, plot: L) -> int | None:  # noqa: ARG002
         """Rate of the wire that a plot asks for, bits a second; None without a limit."""
-        ...
+        return None
 
     def environment(self, plot: L) -> Environment:
         """Where a plot is measured."""
@@ -173,9 +184,9 @@ class Workload(Protocol[L, S]):
         """
         ...
 
-    def room(self, levels: L, settings: S) -> Room:
-        """Tell how much disk a trial takes."""
-        ...
+    def room(self, levels: L, settings: S) -> Room:  # noqa: ARG002
+        """Tell how much disk a trial takes: next to none where it is some numbers."""
+        return Room()
 
     def enter(self, plot: L, site: Site, settings: S) -> AbstractContextManager[Bench[L, S]]:
         """Set up where a plot is measured; leaving undoes it.
@@ -184,6 +195,22 @@ class Workload(Protocol[L, S]):
             TrialError: it cannot be set up; the run goes on without it.
         """
         ...
+
+    def numbers(self, levels: L) -> Mapping[str, tuple[float, object]]:  # noqa: ARG002
+        """What varies as a number, over which a cost can grow.
+
+        Returns:
+            Name, such as a factor's -> the number, and what cells that differ in it alone share.
+        """
+        return {}
+
+    def beside(self, found: Findings) -> tuple[Beside, ...]:  # noqa: ARG002
+        """The paper's figures of which a result has the like."""
+        return ()
+
+    def model(self, found: Findings) -> Scaling | None:  # noqa: ARG002
+        """What a result foretells beyond this machine, by a model; None where it lacks figures."""
+        return None
 
 
 AnyWorkload = Workload[Any, Any]

@@ -20,10 +20,13 @@ from tare.environments.scratch_disk import SIZE_BYTES
 from tare.errors import TrialError
 from tare.levels import Settings, choice
 from tare.packages import PROGRAMS
-from tare.workloads import Bench, Measurement, Room, Statistic, rows
+from tare.workloads import Bench, Measurement, Room, Statistic, papers, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tare.published.beside import Beside
+    from tare.workloads.findings import Findings
 
 __all__ = ["WORKLOAD", "Disk"]
 
@@ -125,6 +128,10 @@ class Disk(rows.InEnvironment[DiskLevels, DiskSettings]):
         elif levels.io == "buffered":
             names.discard("depth")
         return frozenset(names)
+
+    def beside(self, found: Findings) -> tuple[Beside, ...]:
+        """The paper's table of a disk."""
+        return papers.b.disk(found)
 
     def lacking(self, levels: DiskLevels, programs: Path) -> str | None:
         """A container may not drop the page cache before, as hdparm does."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,93 +17,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tare import filesystems, packages
-from tare.errors import TrialError, UsageError
+from tare import packages
+from tare.errors import TrialError
 from tare.filesystems.environment import InsideFileSystem, OnFileSystem, empty
-from tare.levels import Factor, Levels, Settings, among, choice
 from tare.placement import Placement
-from tare.workloads import Bench, Measurement, Room, Statistic, rows
+from tare.workloads import Bench, Measurement, Room, Statistic, Workload, papers, rows
 from tare.workloads.mpi_io_job import LAUNCHERS, PLAIN, Cache, Job, run
-from tare.workloads.mpi_io_programs import PROGRAMS, Place
+from tare.workloads.mpi_io_programs import Place
+from tare.workloads.mpi_io_rows import MpiLevels, MpiSettings
+from tare.workloads.mpi_io_scaling import Scaling, scaling
 
 if TYPE_CHECKING:
     from tare.environments import Site
+    from tare.published.beside import Beside
+    from tare.workloads.findings import Findings
 
 __all__ = ["WORKLOAD", "MpiIo"]
 
 _CHUNK = 1 << 20
-
-
-def _parse_touches(written: object) -> float:
-    try:
-        found = float(str(written))
-    except ValueError:
-        found = math.nan
-    if not 0 < found <= 1000:
-        raise UsageError(f"{written!r} is not a number above 0, up to 1000, such as 0.1 or 4")
-    return found
-
-
-class MpiLevels(Levels):
-    """The factors of `mpi-io`."""
-
-    program = among(PROGRAMS, "walks", "What runs: see nvio/programs and docs/walks.md.")
-    cache = Factor(
-        Cache.parse,
-        str,
-        PLAIN,
-        "plain: MPI-IO as it is. nvio: under it, with any of its settings behind: 'nvio"
-        " prefetch=whole'.",
-        examples=(PLAIN, "nvio"),
-    )
-    filesystem = Factor(
-        filesystems.level,
-        str,
-        "glusterfs",
-        f"Beneath: {', '.join(filesystems.NAMES)}, or 'folder /path' on one that is there.",
-        examples=(*filesystems.NAMES, "folder /lustre/me"),
-    )
-    ranks = rows.count("4", "MPI processes.", most=4096)
-    mpi = choice(("mpich", "openmpi"), "mpich", "Which MPI, where a program is built for both.")
-    link = rows.LINK
-    vertices = rows.count("2000", "walks: side of the matrix.", least=2, most=1_000_000)
-    power = rows.count("2", "walks: which power.", least=2, most=1000)
-    pattern = choice(
-        ("rows", "views", "block", "collective", "shift"),
-        "rows",
-        "walks: how blocks are read and written.",
-    )
-    handover = choice(("sync", "reopen"), "sync", "walks: how others come to see a power.")
-    result = choice(("kept", "discarded"), "kept", "walks: discarded is deleted on close.")
-    operation = choice(("write", "read"), "write", "What is done with the pieces.")
-    order = choice(("random", "strided", "sequential"), "random", "grid: which piece comes next.")
-    piece = rows.size("4 KiB", "Bytes of one call.", "4 KiB", "1 MiB", most=1 << 30)
-    size = rows.size("32 MiB", "Bytes of the file, or of all files.", "32 MiB", "1 GiB")
-    touches = Factor(
-        _parse_touches,
-        lambda times: f"{times:g}",
-        "1",
-        "grid: bytes touched, in units of the size.",
-        examples=("0.1", "1", "4"),
-    )
-    files = choice(("shared", "each"), "shared", "grid: one file, or one a rank.")
-    close = choice(
-        ("visible", "durable"),
-        "visible",
-        "What the end guarantees. durable: plain MPI-IO syncs before it closes, nvio makes close"
-        " durable.",
-    )
-
-    @property
-    def built_for(self) -> str:
-        """Which MPI it is run by: the program's only one, where there is no choice."""
-        return self.mpi if "mpi" in self else min(self.program.mpis)
-
-
-class MpiSettings(Settings):
-    """What its sessions share."""
-
-    timeout = rows.duration("10 min", "A job that takes longer has failed.", "10 min", least=1)
 
 
 # For the plan's estimate only: the progress bar corrects itself by what it sees.
@@ -158,14 +88,16 @@ class MpiBench(Bench[MpiLevels, MpiSettings]):
         )
 
 
-class MpiIo:
+class MpiIo(Workload[MpiLevels, MpiSettings]):
     """The workload `mpi-io`."""
 
     name = "mpi-io"
     levels = MpiLevels
     settings = MpiSettings
     plot_factors = frozenset({"link", "filesystem"})
-    programs: tuple[str, ...] = ("nvio/*", "walks/*")
+    programs = ("nvio/*", "walks/*")
+    paper = "C"
+    figures = ("many_processes",)
     response_times = False
     statistics: Mapping[str, Statistic] = {
         "time": Statistic("from before open to after close, slowest rank"),
@@ -232,6 +164,27 @@ class MpiIo:
         """Make the file system."""
         with self.environment(plot).enter(site) as inside:
             yield MpiBench(site, inside, settings)
+
+    def beside(self, found: Findings) -> tuple[Beside, ...]:
+        """Paper C's savings."""
+        return papers.c.beside(found)
+
+    def model(self, found: Findings) -> Scaling | None:
+        """On many nodes."""
+        return scaling(found)
+
+    def numbers(self, levels: MpiLevels) -> Mapping[str, tuple[float, object]]:
+        """Sizes, and simulated nodes: no factor of their own, but a setting of the cache."""
+        found: dict[str, tuple[float, object]] = {
+            name: (levels.read(levels.rows[name]), levels.without(name))
+            for name in ("ranks", "vertices", "power", "size")
+            if name in levels
+        }
+        if (settings := levels.cache.settings) is not None:
+            rest = tuple(pair for pair in settings if pair[0] != "nodes")
+            nodes = float(levels.cache.setting("nodes", "1"))
+            found["nodes"] = nodes, (levels.without("cache"), rest)
+        return found
 
     def link_rate(self, plot: MpiLevels) -> int | None:
         """As asked."""

@@ -21,7 +21,7 @@ from tare.events import events_in
 from tare.workloads.mpi_io_job import Cache, Job, run
 
 if TYPE_CHECKING:
-    from tare.workloads.mpi_io import MpiLevels
+    from tare.workloads.mpi_io_rows import MpiLevels
 
 __all__ = ["PROGRAMS", "Place", "Program"]
 

@@ -23,13 +23,15 @@ from tare.errors import TrialError
 from tare.levels import Settings, choice
 from tare.packages import PROGRAMS
 from tare.stats.fairness import jain_index
-from tare.workloads import Bench, Measurement, Statistic, rows
+from tare.workloads import Bench, Measurement, Statistic, papers, rows
 from tare.workloads.meeting import Meeting, Run, overlap
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.environments import Inside, ServerProcess, Site
+    from tare.published.beside import Beside
+    from tare.workloads.findings import Findings
 
 __all__ = ["WORKLOAD", "Network"]
 
@@ -133,6 +135,10 @@ class Network(rows.InEnvironment[NetworkLevels, NetworkSettings]):
     def subject(self, levels: NetworkLevels) -> str:
         """What sentences about a cell speak of."""
         return f"Throughput of TCP to {levels.to} ({levels.tool})"
+
+    def beside(self, found: Findings) -> tuple[Beside, ...]:
+        """The paper's table of a network."""
+        return papers.b.network(found)
 
     def lacking(self, levels: NetworkLevels, programs: Path) -> str | None:
         """What sends; and whom a guest on another machine cannot send to."""

@@ -17,10 +17,12 @@ from tare.errors import TrialError, UsageError
 from tare.interference import Interference
 from tare.levels import Factor, Settings, among, choice
 from tare.placement import Placement
-from tare.workloads import Bench, Measurement, Room, Statistic, echo_samples, rows
+from tare.workloads import Bench, Measurement, Room, Statistic, echo_samples, papers, rows
 
 if TYPE_CHECKING:
     from tare.environments import ServerProcess
+    from tare.published.beside import Beside
+    from tare.workloads.findings import Findings
 
 # What the programs take (echo/).
 _MOST_BYTES = 1 << 26
@@ -218,7 +220,8 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
         "p99": Statistic("99th percentile of a session"),
         "min": Statistic("smallest response time of a session"),
     }
-    programs: tuple[str, ...] = ("echo/*",)
+    programs = ("echo/*",)
+    paper = "A"
     response_times = True
 
     def subject(self, levels: EchoLevels) -> str:
@@ -269,6 +272,10 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
         """A record a request; what is kept is smaller, by how much only the times tell."""
         size = settings.requests * levels.clients * echo_samples.RECORD_BYTES
         return Room(kept_bytes=size, scratch_bytes=size)
+
+    def beside(self, found: Findings) -> tuple[Beside, ...]:
+        """Paper A's response times."""
+        return papers.a.beside(found)
 
     def link_rate(self, plot: EchoLevels) -> int | None:
         """As asked."""

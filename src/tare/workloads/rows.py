@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tare import environments, placement, units
 from tare.environments import Environment
 from tare.errors import UsageError
 from tare.levels import Factor, Levels, choice
 from tare.placement import Placement
-from tare.workloads import Bench, Room, S
+from tare.workloads import Bench, S, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,26 +186,16 @@ class Placed(Levels):
 P = TypeVar("P", bound=Placed)
 
 
-class InEnvironment(Generic[P, S]):
+class InEnvironment(Workload[P, S]):
     """What workloads share that are measured in an environment."""
 
-    levels: type[P]
     bench: type[Bench[P, S]]
     plot_factors = PLOT
-    programs: tuple[str, ...] = ()
 
     def applicable(self, levels: P) -> frozenset[str]:
         """Leave out what a guest is made of, where there is none."""
         guest = environments.is_guest_of_qemu(levels.environment)
         return frozenset(self.levels.rows) - (frozenset() if guest else frozenset(GUEST_NAMES))
-
-    def refused(
-        self,
-        levels: P,  # noqa: ARG002
-        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
-    ) -> tuple[str, str] | None:
-        """Nothing: levels that can be had by themselves can be had together."""
-        return None
 
     def lacking(
         self,
@@ -223,14 +213,6 @@ class InEnvironment(Generic[P, S]):
             return "the link to another machine cannot be limited. Leave `link` unlimited there"
         return None
 
-    def room(
-        self,
-        levels: P,  # noqa: ARG002
-        settings: S,  # noqa: ARG002
-    ) -> Room:
-        """Next to none: a trial is some numbers."""
-        return Room()
-
     def setup_seconds(self, plot: P) -> float:
         """Expected duration of setting an environment up, with its calibration."""
         return environments.row(plot.environment).setup_s
@@ -238,10 +220,6 @@ class InEnvironment(Generic[P, S]):
     def environment(self, plot: P) -> Environment:
         """The environment that a plot names, with its options."""
         return environments.for_plot(plot)
-
-    def link_rate(self, plot: P) -> int | None:  # noqa: ARG002
-        """No limit."""
-        return None
 
     def placement(self, plot: P) -> Placement:
         """Processors that a plot asks for."""

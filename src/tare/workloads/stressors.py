@@ -20,11 +20,14 @@ from tare.errors import TrialError
 from tare.levels import Factor, Settings, among, choice
 from tare.packages import PROGRAMS
 from tare.stats.fairness import jain_index
-from tare.workloads import Bench, Measurement, Statistic, Unit, rows
+from tare.workloads import Bench, Measurement, Statistic, Unit, papers, rows
 from tare.workloads.at_once import LEAST_RUNS, Counted, at_once
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tare.published.beside import Beside
+    from tare.workloads.findings import Findings
 
 __all__ = ["HOST", "SCORE", "Class", "Method", "Stressing", "stress_ng", "sysbench"]
 
@@ -202,6 +205,10 @@ class Stressing(rows.InEnvironment[StressLevels, StressSettings]):
     def subject(self, levels: StressLevels) -> str:
         """What sentences about a cell speak of."""
         return levels.class_.subject
+
+    def beside(self, found: Findings) -> tuple[Beside, ...]:
+        """The paper's ratios of guest and host."""
+        return papers.b.scores(found)
 
     def lacking(self, levels: StressLevels, programs: Path) -> str | None:
         """What computes; and a host of ours beside what is on another machine."""

@@ -21,8 +21,13 @@ __all__ = ["Figure", "draw", "grouped", "picture"]
 
 def draw(analysis: Analysis, names: Names) -> dict[str, Figure | None]:
     """Draw every figure, by id; None where the analysis has no data for it."""
-    makers = (
+    of_any = (
         *(answers, levels, distributions, by_block, contrasts, threads, operations, deadlines),
-        *(split, throughput, pinnings, growth, many_processes, pairs, paper),
+        *(pinnings, growth, pairs, paper),
     )
-    return {make.__name__: make(analysis, names) for make in makers}
+    own = [
+        make
+        for make in (many_processes, split, throughput)
+        if make.__name__ in analysis.workload.figures
+    ]
+    return {make.__name__: make(analysis, names) for make in (*of_any, *own)}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tare.analysis import Analysis
 from tare.analysis.growth import Growth
-from tare.analysis.scaling import PROCESSES, VERTICES
 from tare.report.figures.axis import Axis, plain, written
 from tare.report.figures.figure import Figure, Line, Panel, legend, series
 from tare.report.wording import Names
 from tare.stats import Interval
+from tare.workloads.mpi_io_scaling import PROCESSES, VERTICES
 
 __all__ = ["growth", "many_processes"]
 
@@ -61,7 +61,7 @@ def growth(analysis: Analysis, names: Names) -> Figure | None:
 
 def many_processes(analysis: Analysis, _names: Names) -> Figure | None:
     """The model of the paper's cluster, drawn from this run's figures: no measurement."""
-    model = analysis.scaling
+    model = analysis.model
     if model is None:
         return None
     arms = {"plain": model.plain_s, "nvio": model.nvio_s}

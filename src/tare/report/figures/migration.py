@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tare.analysis import Analysis
 from tare.analysis.cells import CellView
-from tare.analysis.migrations import parts, throughputs
 from tare.record import Trial
 from tare.report import numbers
 from tare.report.figures.axis import Axis, plain, written
 from tare.report.figures.figure import Figure, Line, Mark, Panel, Row, legend, strips
 from tare.report.wording import Names
+from tare.workloads.migration.told import parts, throughputs
 
 __all__ = ["split", "throughput"]
 
@@ -84,7 +84,7 @@ def throughput(analysis: Analysis, names: Names) -> Figure | None:
 
 
 def _migrations(analysis: Analysis) -> list[CellView]:
-    return [v for v in analysis.cells if v.cell.replica == 1 and "arm" in v.cell.levels]
+    return [v for v in analysis.cells if v.cell.replica == 1]
 
 
 def _measured(analysis: Analysis, view: CellView) -> list[Trial]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare.errors import TrialError
 from tare.placement import Placement
-from tare.workloads import Bench, Measurement, Room, Statistic
+from tare.workloads import Bench, Measurement, Statistic, Workload, papers
 from tare.workloads.migration import arms, certificates, ksm, requirements, rows, usage
 from tare.workloads.migration.arms import Arm
 from tare.workloads.migration.beside import Throughput
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.environments import Site
+    from tare.published.beside import Beside
+    from tare.workloads.findings import Findings
 
 __all__ = ["Migration"]
 
@@ -76,7 +78,7 @@ class MigrationBench(Bench[MigrationLevels, MigrationSettings]):
         return _Trial(levels, self).run()
 
 
-class Migration:
+class Migration(Workload[MigrationLevels, MigrationSettings]):
     """The workload `migration`."""
 
     name = "migration"
@@ -84,7 +86,9 @@ class Migration:
     settings = MigrationSettings
     plot_factors = rows.PLOT
     statistics: Mapping[str, Statistic] = _STATISTICS
-    programs: tuple[str, ...] = ("qemu-newer/*", "target/release/pageshare")
+    programs = ("qemu-newer/*", "target/release/pageshare")
+    paper = "D"
+    figures = ("split", "throughput")
     response_times = False
 
     def subject(self, levels: MigrationLevels) -> str:
@@ -115,13 +119,9 @@ class Migration:
         """What the guests are made of, and what the arm needs; see `requirements`."""
         return requirements.lacking(levels, programs)
 
-    def room(self, levels: MigrationLevels, settings: MigrationSettings) -> Room:  # noqa: ARG002
-        """Next to none: guests write to layers in memory, and a trial is some numbers."""
-        return Room()
-
-    def link_rate(self, _plot: MigrationLevels) -> int | None:
-        """The bridge, over which the load comes, is never limited; the wire is the testbed's."""
-        return None
+    def beside(self, found: Findings) -> tuple[Beside, ...]:
+        """Paper D's savings."""
+        return papers.d.beside(found)
 
     def environment(self, plot: MigrationLevels) -> Testbed:
         """Two hosts with guests of their own."""

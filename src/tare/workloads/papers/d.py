@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import mean
 
-from tare.analysis.beside import Beside, Ours
-from tare.analysis.questions import Question
 from tare.published import papers
-from tare.record import Trial
-from tare.stats import Interval
+from tare.published.beside import Beside, Ours, measured, saved
+from tare.workloads.findings import Findings, QuestionSeen, TrialSeen
+from tare.workloads.migration.told import migrated
 
-__all__ = ["beside_paper_d"]
+__all__ = ["beside"]
 
 _PROXIED = frozenset(
     {
@@ -35,12 +34,12 @@ _WHAT = {
 }
 
 
-def beside_paper_d(questions: Iterable[Question], trials: Iterable[Trial]) -> tuple[Beside, ...]:
-    """Set the savings of paper D beside this run's; those of which it measured nothing stay out."""
+def beside(found: Findings) -> tuple[Beside, ...]:
+    """Set the savings of paper D beside a run's; those of which it measured nothing stay out."""
     paper = papers()["D"]
     against_plain = [
         q
-        for q in questions
+        for q in found.questions
         if q.cell.levels.get("arm") in _PROXIED and q.against.levels.get("arm") == "plain"
     ]
     wanted = [("micro-time", "time", _BEST), ("micro-network", "wire", _BEST)]
@@ -48,47 +47,37 @@ def beside_paper_d(questions: Iterable[Question], trials: Iterable[Trial]) -> tu
     wanted += [(f"network-{name}", "wire", guest) for name, guest in _GUESTS.items()]
     wanted += [("cpu-httperf", "cpu", "web")]
     rows = [
-        Beside(paper.figure(figure), _WHAT[statistic], _saved(against_plain, statistic, guest))
+        Beside(
+            paper.figure(figure),
+            _WHAT[statistic],
+            saved(
+                (q.cell, q.others[statistic].ratio)
+                for q in against_plain
+                if q.cell.levels.get("guest") == guest
+            ),
+        )
         for figure, statistic, guest in wanted
     ]
     rows.append(
         Beside(
             paper.figure("shared"),
             "pages of the stream that the destination had, zero pages not counted",
-            _shared(against_plain, tuple(trials)),
+            _shared(against_plain, found.trials),
         )
     )
-    return tuple(row for row in rows if row.ours)
+    return measured(rows)
 
 
-def _saved(questions: Iterable[Question], statistic: str, guest: str) -> tuple[Ours, ...]:
-    found = (
-        _percent_saved(q, q.others[statistic].ratio)
-        for q in questions
-        if q.cell.levels.get("guest") == guest
-    )
-    return tuple(ours for ours in found if ours is not None)
-
-
-def _percent_saved(question: Question, ratio: Interval) -> Ours | None:
-    if ratio.estimate is None:
-        return None
-    # The more it takes, the less it saves: the ends change places.
-    ends = [None if end is None else 100 * (1 - end) for end in (ratio.high, ratio.low)]
-    return Ours(question.cell, 100 * (1 - ratio.estimate), ends[0], ends[1])
-
-
-def _shared(questions: Iterable[Question], trials: tuple[Trial, ...]) -> tuple[Ours, ...]:
+def _shared(questions: Iterable[QuestionSeen], trials: Iterable[TrialSeen]) -> tuple[Ours, ...]:
     found = []
     for question in questions:
         if question.cell.levels.get("guest") not in _GUESTS.values():
             continue
+        told = [migrated(t) for t in trials if t.cell == question.cell.id and t.status == "ok"]
         shares = [
-            100 * record["pages_referenced"] / record["pages"]
-            for trial in trials
-            if trial.cell == question.cell.id and trial.status == "ok"
-            for record in [trial.settings.whole.get("proxies", {}).get("send", {})]
-            if record.get("pages") and record.get("pages_referenced")
+            100 * one.proxies.send.pages_referenced / one.proxies.send.pages
+            for one in told
+            if one.proxies.send.pages and one.proxies.send.pages_referenced
         ]
         if shares:
             found.append(Ours(question.cell, mean(shares), min(shares), max(shares)))

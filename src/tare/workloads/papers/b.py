@@ -7,15 +7,16 @@ first and second processor, its SD card our scratch disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tare.analysis.beside import Beside, Ours
-from tare.analysis.cells import CellView
-from tare.analysis.questions import Question
+from tare.cell import Cell
 from tare.published import Figure, Table, papers
+from tare.published.beside import Beside, Ours, each, measured
+from tare.stats import Interval
+from tare.workloads.findings import Findings, QuestionSeen, ViewSeen
 
-__all__ = ["beside_paper_b"]
+__all__ = ["disk", "network", "scores"]
 
 _MEGA = 1e6
 _GUESTS = ("qemu",)
@@ -33,47 +34,48 @@ _CLASSES = {
 }
 
 
-def beside_paper_b(
-    workload: str, views: Iterable[CellView], questions: Iterable[Question]
-) -> tuple[Beside, ...]:
-    """Set paper B's figures beside this run's; those of which it measured nothing stay out."""
-    paper = papers()["B"]
-    tables = {table.id: table for table in paper.tables}
-    originals = [view for view in views if view.cell.replica == 1]
-    if workload == "disk":
-        rows = _disk(tables["disk"], originals)
-    elif workload == "network":
-        rows = _network(tables["network"], originals)
-    elif workload not in ("cpu", "memory"):
-        rows = []
-    else:
-        found = list(questions)
-        rows = [
-            Beside(
-                paper.figure(figure),
-                f"score of the class {kind} in the guest over that on the host",
-                _scores(found, kind),
-            )
-            for figure, kinds in _CLASSES.items()
-            for kind in kinds
-        ]
-    return tuple(row for row in rows if row.ours)
+def disk(found: Findings) -> tuple[Beside, ...]:
+    """Set the paper's table of a disk beside a run's."""
+    return measured(_disk(_tables()["disk"], _originals(found)))
 
 
-def _scores(questions: Iterable[Question], kind: str) -> tuple[Ours, ...]:
-    found = []
+def network(found: Findings) -> tuple[Beside, ...]:
+    """Set the paper's table of a network beside a run's."""
+    return measured(_network(_tables()["network"], _originals(found)))
+
+
+def scores(found: Findings) -> tuple[Beside, ...]:
+    """Set the paper's ratios of guest and host beside a run's, of computing and of memory."""
+    return measured(
+        Beside(
+            papers()["B"].figure(figure),
+            f"score of the class {kind} in the guest over that on the host",
+            each(_ratios(found.questions, kind), lambda ratio: 100 * ratio),
+        )
+        for figure, kinds in _CLASSES.items()
+        for kind in kinds
+    )
+
+
+def _tables() -> Mapping[str, Table]:
+    return {table.id: table for table in papers()["B"].tables}
+
+
+def _originals(found: Findings) -> list[ViewSeen]:
+    return [view for view in found.cells if view.cell.replica == 1]
+
+
+def _ratios(questions: Iterable[QuestionSeen], kind: str) -> Iterator[tuple[Cell, Interval]]:
     for question in questions:
-        levels, ratio = question.cell.levels, question.others["score"].ratio
+        levels = question.cell.levels
         of_guest = levels.get("environment") in _GUESTS and levels.get("class") == kind
         # The paper computed with one side at a time.
         of_guest = of_guest and levels.get("mode", "alone") == "alone"
-        if of_guest and question.against.levels.get("environment") == "native" and ratio.estimate:
-            low, high = (None if end is None else 100 * end for end in (ratio.low, ratio.high))
-            found.append(Ours(question.cell, 100 * ratio.estimate, low, high))
-    return tuple(found)
+        if of_guest and question.against.levels.get("environment") == "native":
+            yield question.cell, question.others["score"].ratio
 
 
-def _disk(table: Table, views: Iterable[CellView]) -> list[Beside]:
+def _disk(table: Table, views: Iterable[ViewSeen]) -> list[Beside]:
     found = list(views)
     rows = []
     for platform, device, cached, low, high in table.rows:
@@ -91,7 +93,7 @@ def _disk(table: Table, views: Iterable[CellView]) -> list[Beside]:
     return rows
 
 
-def _network(table: Table, views: Iterable[CellView]) -> list[Beside]:
+def _network(table: Table, views: Iterable[ViewSeen]) -> list[Beside]:
     found = list(views)
     rows = []
     for host_core, guest_core, traffic, host, low, high, odd in table.rows:
@@ -126,7 +128,7 @@ def _figure(table: Table, what: str, ends: tuple[Any, Any]) -> Figure:
 
 
 def _levels(
-    views: Iterable[CellView], wanted: Mapping[str, str], statistic: str
+    views: Iterable[ViewSeen], wanted: Mapping[str, str], statistic: str
 ) -> tuple[Ours, ...]:
     found = []
     for view in views:

@@ -20,14 +20,13 @@ Malinowski and Czarnul 2017, section 4 (the load of a node is constant).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from tare.machine import Fingerprint
-from tare.plan import Plan
-from tare.record import Trial
-from tare.workloads.mpi_io_job import Cache
+from tare.cell import Cell
+from tare.levels import Levels
+from tare.workloads.findings import Findings
+from tare.workloads.mpi_io_rows import MpiLevels
 
 __all__ = ["PROCESSES", "VERTICES", "Scaling", "scaling"]
 
@@ -62,52 +61,48 @@ class Scaling:
         return self.multiply_s / processes + calls * self.call_s + self.write_back_s
 
 
-def scaling(plan: Plan, trials: Iterable[Trial], fingerprint: Fingerprint) -> Scaling | None:
+def scaling(found: Findings) -> Scaling | None:
     """Fill the model in; None where the run lacks plain, or nvio on two or more nodes.
 
     Of each arm the cells with most ranks count, and of them the largest matrix, at power 2.
     """
-    trials = tuple(trials)
-    plain = _largest(plan, trials, nodes=False)
-    spread = _largest(plan, trials, nodes=True)
-    processors = fingerprint.cpu.usable
-    if not plain or not spread or processors is None:
+    plain, spread = (_largest(found, nodes=nodes) for nodes in (False, True))
+    processors = found.fingerprint.cpu.usable
+    if plain is None or spread is None or processors is None:
         return None
-    cells = {cell.id: cell for cell in plan.cells}
-    n = float(cells[spread[0].cell].levels["vertices"])
-    ranks = float(cells[spread[0].cell].levels["ranks"])
-    grown = VERTICES / n
-
-    def middle(found: Iterable[float]) -> float:
-        return float(median(found))
-
+    measured = [t for t in found.trials if t.status == "ok" and t.counters.get("calls")]
+    of_plain = [t for t in measured if t.cell == plain.id]
+    of_spread = [t for t in measured if t.cell == spread.id]
+    if not of_plain or not of_spread:
+        return None
+    grown = VERTICES / spread.levels.read(MpiLevels.vertices)
+    ranks = spread.levels.read(MpiLevels.ranks)
     calls_ns = ((t.values["read"] + t.values["write"]) * ranks / t.counters["calls"]
-                for t in spread)  # fmt: skip
+                for t in of_spread)  # fmt: skip
     return Scaling(
         # Ranks take turns on the processors: all of them are busy for as long as each multiplies.
-        multiply_s=middle(_S * t.values["compute"] * processors for t in plain) * grown**3,
-        served_per_s=middle(t.counters["calls"] / (_S * t.values["io"]) for t in plain),
-        call_s=_S * middle(calls_ns),
-        write_back_s=_S * middle(t.values.get("close", 0.0) for t in spread) * grown**2,
+        multiply_s=median(_S * t.values["compute"] * processors for t in of_plain) * grown**3,
+        served_per_s=median(t.counters["calls"] / (_S * t.values["io"]) for t in of_plain),
+        call_s=_S * median(calls_ns),
+        write_back_s=_S * median(t.values.get("close", 0.0) for t in of_spread) * grown**2,
     )
 
 
-def _largest(plan: Plan, trials: tuple[Trial, ...], *, nodes: bool) -> list[Trial]:
-    """Measured trials of the arm's cell with the most ranks, then the largest matrix."""
+def _largest(found: Findings, *, nodes: bool) -> Cell | None:
+    """The arm's cell with the most ranks, then the largest matrix."""
 
-    def wanted(levels: Mapping[str, str]) -> bool:
+    def wanted(levels: Levels) -> bool:
         if levels.get("pattern") != "rows" or levels["power"] != "2":
             return False
-        cache = Cache.parse(levels["cache"])
-        if not nodes:
-            return cache.settings is None
-        return int(cache.setting("nodes", "1")) > 1
+        cache = levels.read(MpiLevels.cache)
+        return int(cache.setting("nodes", "1")) > 1 if nodes else cache.settings is None
 
-    cells = [cell for cell in plan.cells if cell.replica == 1 and wanted(cell.levels)]
-    if not cells:
-        return []
-    cell = max(cells, key=lambda c: (int(c.levels["ranks"]), int(c.levels["vertices"])))
-    return [t for t in trials if t.cell == cell.id and t.status == "ok" and t.counters.get("calls")]
+    cells = [v.cell for v in found.cells if v.cell.replica == 1 and wanted(v.cell.levels)]
+    return max(
+        cells,
+        key=lambda c: (c.levels.read(MpiLevels.ranks), c.levels.read(MpiLevels.vertices)),
+        default=None,
+    )
 
 
 def _calls(vertices: int, processes: int) -> float:
