@@ -207,16 +207,11 @@ def _side(runs: Sequence[Record]) -> str:
 
 def _values(side: Sequence[_Run], key: _Key, statistic: str) -> npt.NDArray[np.float64]:
     """One value a run, the geometric mean of its sessions; of one run alone, its sessions."""
-    runs = [
-        np.array(
-            [v for v in run.sessions.column(run.cells[key].id, statistic) if v is not None],
-            dtype=np.float64,
-        )
-        for run in side
-    ]
-    if len(runs) == 1:
-        return runs[0]
-    return np.array([np.exp(np.log(run).mean()) for run in runs if run.size], dtype=np.float64)
+    cells = [(run.sessions, run.cells[key].id) for run in side]
+    values = [sessions.level(cell, statistic) for sessions, cell in cells]
+    if len(cells) == 1:
+        values = cells[0][0].column(cells[0][1], statistic)
+    return np.array([value for value in values if value is not None], dtype=np.float64)
 
 
 def fails(found: Comparison, on: str) -> bool:

@@ -141,10 +141,11 @@ class Sessions:
 
     def counted(self, cell: str) -> list[CauseSession]:
         """The sessions of a cell in which operations were counted, but for those that failed."""
-        return [one for one in self._counted if one.cell == cell and one.error is None]
+        return [one for one in self.causes if one.cell == cell and one.error is None]
 
     @cached_property
-    def _counted(self) -> tuple[CauseSession, ...]:
+    def causes(self) -> tuple[CauseSession, ...]:
+        """Every counting session."""
         return self._record.causes()
 
     def session(self, trial: Trial) -> Session | None:
@@ -174,6 +175,10 @@ class Sessions:
             return None if short else self.value(trial, statistic)
 
         return [mean_log(block) for block in self._blocks(cell, value)]
+
+    def level(self, cell: str, statistic: str) -> float | None:
+        """The geometric mean over blocks; None where none has the statistic."""
+        return mean_log([value for value in self.column(cell, statistic) if value is not None])
 
     def columns(self, *cells: str, statistic: str) -> tuple[list[float | None], ...]:
         """Columns of cells that are compared: from as many sessions of each in every block.

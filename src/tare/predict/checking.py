@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from tare.analysis.sessions import Sessions
 from tare.errors import UsageError
@@ -41,9 +39,8 @@ def measured_in(record: Record) -> Measured:
             continue
         key = key_of(cell.levels.get("environment", "native"), cell.levels)
         for statistic in STATISTICS:
-            values = [v for v in sessions.column(cell.id, statistic) if v is not None]
-            if values:
-                found[key, statistic] = math.exp(fmean(math.log(v) for v in values))
+            if (level := sessions.level(cell.id, statistic)) is not None:
+                found[key, statistic] = level
     return found
 
 

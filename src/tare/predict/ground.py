@@ -5,7 +5,6 @@ A prediction is refused, with the reason, where the result lacks any of it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -16,7 +15,7 @@ from tare.analysis.threads import lines_of
 from tare.cell import Cell
 from tare.errors import UsageError
 from tare.predict.model import COSTS, Ground
-from tare.record import CauseSession, Record
+from tare.record import Record
 from tare.workloads import rows
 
 __all__ = ["STATISTICS", "Refusal", "Target", "targets"]
@@ -83,7 +82,7 @@ def targets(record: Record) -> tuple[list[Target], list[Refusal]]:
             f"{record.folder} needs cells on the host and in an environment",
             "start from experiments/predict.yaml",
         )
-    reader = _Reader(cells, Sessions(record), record.causes())
+    reader = _Reader(cells, Sessions(record))
     found: list[Target] = []
     refused: list[Refusal] = []
     for environment in environments:
@@ -111,14 +110,9 @@ _KINDS = {"clock": "clock readings", "wake-ups": "switches", "calls": "calls"}
 class _Reader:
     """Looks cells up and reduces their sessions to numbers."""
 
-    def __init__(
-        self, cells: Sequence[Cell], sessions: Sessions, counted: Sequence[CauseSession]
-    ) -> None:
+    def __init__(self, cells: Sequence[Cell], sessions: Sessions) -> None:
         self._cells = cells
         self._sessions = sessions
-        self._counted = [session for session in counted if session.error is None]
-        self._errors = {s.cell: s.error for s in counted if s.error is not None}
-        self._by_id = {cell.id: cell for cell in cells}
 
     def floors(self, environment: str, like: Cell) -> list[Cell]:
         """The floor transport's cells in an environment, with the other levels alike.
@@ -180,7 +174,7 @@ class _Reader:
         share = self._client_share(cell, here)
         ground: dict[str, Ground] = {}
         for statistic in STATISTICS:
-            times = [self._time(c, statistic) for c in (here, cell, there)]
+            times = [self._sessions.level(c.id, statistic) for c in (here, cell, there)]
             if share is None or any(time is None for time in times):
                 return (
                     "it, or UDP, has no measured session",
@@ -195,14 +189,9 @@ class _Reader:
 
     def _failure(self, environment: str) -> str:
         """Why measuring a vector failed, where it did."""
-        for cell_id, error in self._errors.items():
-            if self._by_id[cell_id].levels.get("environment") == environment:
-                return f": {error}"
-        return ""
-
-    def _time(self, cell: Cell, statistic: str) -> float | None:
-        values = [v for v in self._sessions.column(cell.id, statistic) if v is not None]
-        return math.exp(fmean(math.log(v) for v in values)) if values else None
+        there = {cell.id for cell in self._cells if cell.levels.get("environment") == environment}
+        errors = (one.error for one in self._sessions.causes if one.error and one.cell in there)
+        return next((f": {error}" for error in errors), "")
 
     def _client_share(self, cell: Cell, floor: Cell) -> float | None:
         """Share of the client in the processor time beyond the floor's; a half where none is."""
@@ -228,7 +217,7 @@ class _Reader:
         }
 
     def _counts(self, cell: Cell) -> Mapping[str, float] | None:
-        found = [c.counts for c in self._counted if c.cell == cell.id]
+        found = [session.counts for session in self._sessions.counted(cell.id)]
         names = [f"server {name}" for name in _KINDS.values()]
         if not found or not all(name in counts for counts in found for name in names):
             return None
@@ -239,10 +228,10 @@ class _Reader:
         wanted = like.levels.get("placement"), like.levels.get("scheduling")
         found = [
             session.unit_medians_ns
-            for session in self._counted
-            for cell in (self._by_id.get(session.cell),)
-            if cell is not None and cell.levels.get("environment") == environment
-            if (cell.levels.get("placement"), cell.levels.get("scheduling")) == wanted
+            for cell in self._cells
+            if cell.levels.get("environment") == environment
+            and (cell.levels.get("placement"), cell.levels.get("scheduling")) == wanted
+            for session in self._sessions.counted(cell.id)
         ]
         vector = {}
         for kind, name in COSTS.items():
