@@ -13,7 +13,7 @@ from tare.record import Record
 
 
 @dataclass(frozen=True)
-class Row:
+class Listed:
     """One experiment file or one result folder."""
 
     kind: str
@@ -26,22 +26,22 @@ class Row:
         return {"kind": self.kind, "path": str(self.path), "title": self.title, "state": self.state}
 
 
-def experiments(folder: Path) -> Iterator[Row]:
+def experiments(folder: Path) -> Iterator[Listed]:
     """Every experiment file of a folder; a broken one with what is wrong."""
     for path in sorted(folder.glob("*.yaml")):
         try:
             whole = suite.load(path)
             if whole is not None:
-                yield Row("suite", path, whole.title, f"{len(whole.parts)} parts")
+                yield Listed("suite", path, whole.title, f"{len(whole.parts)} parts")
                 continue
             found = experiment.load(path)
         except UsageError as error:
-            yield Row("experiment", path, "", error.what.splitlines()[0])
+            yield Listed("experiment", path, "", error.what.splitlines()[0])
         else:
-            yield Row("experiment", path, found.title, found.workload)
+            yield Listed("experiment", path, found.title, found.workload)
 
 
-def results(folder: Path) -> Iterator[Row]:
+def results(folder: Path) -> Iterator[Listed]:
     """Every result below a folder, the oldest first; a broken one with what is wrong."""
     found = (*folder.glob("*/plan.json"), *folder.glob("*/*/plan.json"))
     for path in sorted(p.parent for p in found):
@@ -49,11 +49,11 @@ def results(folder: Path) -> Iterator[Row]:
             record = Record(path)
             plan, trials = record.plan, record.trials()
         except UsageError as error:
-            yield Row("result", path, "", error.what.splitlines()[0])
+            yield Listed("result", path, "", error.what.splitlines()[0])
             continue
         ok = sum(t.status == "ok" for t in trials)
         state = f"{ok} trials in {len(trials) // max(1, len(plan.cells))} blocks"
         failed = len(trials) - ok
-        yield Row(
+        yield Listed(
             "result", path, plan.experiment.title, f"{state}, {failed} failed" if failed else state
         )

@@ -37,7 +37,7 @@ from tare.workloads import Unit
 __all__ = [
     "FEWEST_RUNS",
     "CellComparison",
-    "Comparison",
+    "Versions",
     "as_json",
     "compare",
     "fails",
@@ -69,8 +69,8 @@ class CellComparison:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Two results, or two sets of them."""
+class Versions:
+    """Two versions beside each other: a result of each, or several."""
 
     earlier: str
     later: str
@@ -112,9 +112,7 @@ def runs_of(folder: Path) -> list[Record]:
     return [Record(path) for path in inside]
 
 
-def compare(
-    a: Sequence[Record], b: Sequence[Record], *, across_machines: bool = False
-) -> Comparison:
+def compare(a: Sequence[Record], b: Sequence[Record], *, across_machines: bool = False) -> Versions:
     """Compare the runs b with the runs a.
 
     Args:
@@ -154,7 +152,7 @@ def compare(
     earlier, later = (
         {k: c for run in side for k, c in run.cells.items()} for side in (before, after)
     )
-    return Comparison(
+    return Versions(
         earlier=_side(a),
         later=_side(b),
         runs=(len(a), len(b)),
@@ -214,7 +212,7 @@ def _values(side: Sequence[_Run], key: _Key, statistic: str) -> npt.NDArray[np.f
     return np.array([value for value in values if value is not None], dtype=np.float64)
 
 
-def fails(found: Comparison, on: str) -> bool:
+def fails(found: Versions, on: str) -> bool:
     """Whether any cell has the verdict that shall fail.
 
     Args:
@@ -229,13 +227,13 @@ def fails(found: Comparison, on: str) -> bool:
     return any(cell.judgement.verdict in verdicts for cell in found.cells)
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
+def as_json(found: Versions) -> dict[str, Any]:
     """The comparison as JSON; times in ns."""
-    plain: dict[str, Any] = TypeAdapter(Comparison).dump_python(found, mode="json")
+    plain: dict[str, Any] = TypeAdapter(Versions).dump_python(found, mode="json")
     return plain
 
 
-def table(found: Comparison) -> RenderableType:
+def table(found: Versions) -> RenderableType:
     """The comparison for a terminal."""
     rows = Table(box=None, pad_edge=False)
     headings = ("verdict", "cell", "ratio [95 %]", "later", "earlier", "p (Holm)", "finds")
@@ -289,7 +287,7 @@ _JUDGED = (
 )
 
 
-def no_verdict(found: Comparison) -> str:
+def no_verdict(found: Versions) -> str:
     """Say why there is no verdict, and what would give one."""
     return (
         f"no verdict: {found.runs[0]} run against {found.runs[1]} does not show how much one and"

@@ -166,13 +166,13 @@ def _reach_claims() -> None:
 def standing() -> Iterator[Callable[[str], None]]:
     """Shows what is being done; where no terminal does, a line now and then."""
     if not printing.err.is_terminal:
-        yield _Lines()
+        yield _LinePerMinute()
         return
     with printing.err.status("") as status:
         yield lambda words: status.update(escape(words))
 
 
-class _Lines:
+class _LinePerMinute:
     """One line a minute, for a log."""
 
     def __init__(self) -> None:

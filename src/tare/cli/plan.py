@@ -168,13 +168,13 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[Standing], None]]:
     if quiet:
         yield lambda _: None
     elif not printing.err.is_terminal:
-        yield _Lines()
+        yield _LinePerBlock()
     else:
         with _bar() as show:
             yield show
 
 
-class _Lines:
+class _LinePerBlock:
     """One line a block, for a log."""
 
     def __init__(self) -> None:

@@ -20,8 +20,8 @@ UNADJUSTED = {"interaction": "interaction (unadjusted)"}
 
 __all__ = [
     "UNADJUSTED",
+    "Label",
     "Names",
-    "Place",
     "Sentence",
     "absolute",
     "ends",
@@ -47,7 +47,7 @@ _STATISTICS = {
 
 
 @dataclass(frozen=True)
-class Place:
+class Label:
     """Where a cell stands in tables and figures."""
 
     environment: str
@@ -118,13 +118,13 @@ class Names:
         }
         """Levels that all cells share, said once."""
 
-    def place(self, cell: Cell) -> Place:
+    def place(self, cell: Cell) -> Label:
         """Where a cell stands."""
         named = self._listed(cell, self._series)
         # Where no level names the series, what is measured does.
         series = named or self._subjects.get(cell.id, "")
         panel = self._listed(cell, self._panel)
-        return Place(self.main(cell)[0], series, panel, tells=bool(named))
+        return Label(self.main(cell)[0], series, panel, tells=bool(named))
 
     def main(self, cell: Cell) -> tuple[str, str]:
         """The baseline's factor as a heading, and as an adverbial phrase."""

@@ -17,7 +17,7 @@ from tare.report.figures.figure import (
     strips,
 )
 from tare.report.numbers import quantity
-from tare.report.wording import Names, Place
+from tare.report.wording import Label, Names
 
 __all__ = ["by_block", "deadlines", "distributions", "levels"]
 
@@ -60,7 +60,7 @@ def levels(analysis: Analysis, names: Names) -> Figure | None:
 
 def distributions(analysis: Analysis, names: Names) -> Figure | None:
     """The share of replies slower than a time, with the range over sessions."""
-    drawn: dict[str, list[tuple[Place, Line]]] = {}
+    drawn: dict[str, list[tuple[Label, Line]]] = {}
     views = [v for v in analysis.cells if v.cell.replica == 1 and v.sessions and v.quantiles]
     styles = series(names.place(view.cell).series for view in views)
     for view in views:
