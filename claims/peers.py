@@ -21,7 +21,7 @@ from tare.command import Command
 from tare.environments import Inside, Site
 from tare.environments.native import Native
 from tare.errors import TrialError
-from tare.stats import Ratio, paired_ratio
+from tare.stats import paired_ratio
 from tare.stats.bounds import Bound
 from tare.testing.site import levels_of, site_for
 from tare.workloads import echo_samples, request_reply
@@ -123,32 +123,27 @@ def _interleave(workshop: Workshop, arms: dict[str, Measure]) -> dict[str, list[
     return found
 
 
-def _beside(
-    ours: list[float], peer: list[float], names: tuple[str, str], confidence: float
-) -> tuple[Ratio, str]:
-    found = paired_ratio(ours, peer, confidence)
-    medians = (statistics.median(ours) / 1e3, statistics.median(peer) / 1e3)
-    return found, (
-        f"{names[0]} / {names[1]} {shown(found.ratio)} ({medians[0]:.2f} us against"
-        f" {medians[1]:.2f} us, {len(ours)} blocks)"
-    )
+def _over(
+    name: str, found: dict[str, list[float]], ours: str, peer: str, confidence: float
+) -> Found:
+    """One arm over another, which it may not be slower than."""
+    ratio = paired_ratio(found[ours], found[peer], confidence).ratio
+    a, b = (statistics.median(found[arm]) / 1e3 for arm in (ours, peer))
+    line = f"{name} {shown(ratio)} ({a:.2f} us against {b:.2f} us, {len(found[ours])} blocks)"
+    return Found(line, found, (Bound(name, ratio, most=_NO_SLOWER),))
 
 
 def beside_sockperf(workshop: Workshop) -> Found:
     """A1: UDP."""
     found = _interleave(workshop, {"ours": _ours("udp"), "sockperf": _sockperf})
-    names = ("UDP p50", "sockperf")
-    ratio, figure = _beside(found["ours"], found["sockperf"], names, workshop.confidence)
-    return Found(figure, found, (Bound(" / ".join(names), ratio.ratio, most=_NO_SLOWER),))
+    return _over("UDP p50 / sockperf", found, "ours", "sockperf", workshop.confidence)
 
 
 def beside_ddsperf(workshop: Workshop) -> Found:
     """A2: Cyclone DDS by listener; by waitset it is told beside."""
     listener, waitset = (_ours("cyclonedds", how) for how in ("listener", "waitset"))
     arms = {"listener": listener, "waitset": waitset, "ddsperf": _ddsperf}
-    found = _interleave(workshop, arms)
-    names, other = ("Cyclone p50", "2 x ddsperf"), ("by waitset", "2 x ddsperf")
-    ratio, figure = _beside(found["listener"], found["ddsperf"], names, workshop.confidence)
-    _, beside = _beside(found["waitset"], found["ddsperf"], other, workshop.confidence)
-    bound = Bound(" / ".join(names), ratio.ratio, most=_NO_SLOWER)
-    return Found(f"{figure}; reported beside: {beside}", found, (bound,))
+    found, peer = _interleave(workshop, arms), ("ddsperf", workshop.confidence)
+    judged = _over("Cyclone p50 / 2 x ddsperf", found, "listener", *peer)
+    beside = _over("by waitset / 2 x ddsperf", found, "waitset", *peer)
+    return replace(judged, line=f"{judged.line}; reported beside: {beside.line}")

@@ -1,6 +1,6 @@
 """How each claim of CLAIMS.md is checked: a row a figure, or a function where it is none.
 
-A limit is kept where the whole interval keeps it, not the estimate alone: that nothing was found
+A bound is kept where the whole interval keeps it, not the estimate alone: that nothing was found
 slower does not show that nothing is.
 """
 

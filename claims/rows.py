@@ -1,4 +1,4 @@
-"""Claims as rows: an experiment that ships, cells of it, a statistic, and a limit."""
+"""Claims as rows: an experiment that ships, cells of it, a statistic, and a bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Row", "bounded", "told"]
 class Row:
     """One statistic of cells over that of others, and what its whole interval has to keep.
 
-    Without a limit it is measured and told. Cells are called as `tare explain` calls them.
+    Without a bound it is measured and told. Cells are called as `tare explain` calls them.
     """
 
     experiment: str
@@ -37,7 +37,7 @@ class Row:
     least: float | None = None
     most: float | None = None
     difference: bool = False
-    """Whether the limits are of a minus b, in the statistic's unit, instead of a over b."""
+    """Whether the bounds are of a minus b, in the statistic's unit, instead of a over b."""
     called: str = ""
     """What stands before the cells' names where they do not say it."""
 
@@ -88,16 +88,16 @@ def bounded(
     *,
     ratio: bool = True,
 ) -> tuple[Bound, ...]:
-    """The same limits for each of some figures."""
+    """The same bounds for each of some figures."""
     return tuple(Bound(name, value, least, most, ratio) for name, value in found.items())
 
 
 def told(bounds: Iterable[Bound], whence: str = "", show: Callable[[Interval], str] = shown) -> str:
-    """Each figure with its interval; of many, how many keep their limits."""
+    """Each figure with its interval; of many, how many hold."""
     every = list(bounds)
     if whence and len(every) > NAMED:
         kept = sum(bound.kept is Kept.HOLDS for bound in every)
-        return f"{whence}: {kept} of {len(every)} figures are shown to keep their limits"
+        return f"{whence}: {kept} of {len(every)} figures hold"
     return "; ".join(f"{bound.name} {show(bound.found)}" for bound in every)
 
 

@@ -1,4 +1,4 @@
-"""What rows and other parts of claims make of a result: a limit is kept by the whole interval."""
+"""What rows and other parts of claims make of a result: a bound is kept by the whole interval."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_a_row_that_names_no_cells_of_its_experiment_is_refused(migrated: Worksh
             row(migrated)
 
 
-def test_a_limit_is_kept_or_broken_by_the_whole_interval(migrated: Workshop):
+def test_a_bound_is_kept_or_broken_by_the_whole_interval(migrated: Workshop):
     (bound,) = Row("real.yaml", OURS, PLAIN, "wire")(migrated).bounds
     low, high = bound.found.low, bound.found.high
     assert low is not None
     assert high is not None
-    assert high < 1  # pageshare saves bytes; else the limits below would ask something else
+    assert high < 1  # pageshare saves bytes; else the bounds below would ask something else
     for most, verdict in (
         (high * 1.001, Kept.HOLDS),
         ((low * high) ** 0.5, Kept.UNDECIDED),  # the estimate is not enough
@@ -97,7 +97,7 @@ def test_a_difference_has_the_unit_of_its_statistic(migrated: Workshop):
     assert found.figure.endswith("] ms")
 
 
-def test_what_was_never_measured_keeps_no_limit_and_is_no_figure(migrated: Workshop):
+def test_what_was_never_measured_keeps_no_bound_and_is_no_figure(migrated: Workshop):
     for row in (
         Row("real.yaml", OURS, PLAIN, "beside_source", most=1000.0),
         Row("real.yaml", OURS, PLAIN, "beside_source"),

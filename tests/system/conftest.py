@@ -16,7 +16,7 @@ from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.placement import Placement
 from tare.testing import traces
-from tare.testing.far_machine import FarMachine, far_machine
+from tare.testing.far_machine import FarMachine, at_home
 
 
 @pytest.fixture
@@ -70,12 +70,8 @@ def site(
 
 
 @pytest.fixture
-def far(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarMachine]:
+def far(site: Site, tmp_path: Path) -> Iterator[FarMachine]:
     """The server's host, as a machine that is reached by ssh alone."""
-    hosts = site.hosts
-    far_side = (hosts.client_ns, hosts.server_ns, hosts.server_address)
-    with far_machine(tmp_path, PROGRAMS, *far_side) as machine:
-        monkeypatch.setenv("HOME", str(machine.home))
-        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with at_home(tmp_path, PROGRAMS, site.hosts) as machine:
         yield machine
     assert await_that(lambda: machine.left() == [])  # what sshd closes ends a moment later

@@ -153,6 +153,8 @@ def at_home(folder: Path, programs: Path, hosts: Hosts) -> Iterator[FarMachine]:
             for key, value in usual.items():
                 if value is not None:
                     os.environ[key] = value
+                else:
+                    os.environ.pop(key, None)
 
 
 def _await_listening(near_ns: str, address: str) -> None:
