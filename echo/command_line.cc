@@ -20,7 +20,8 @@ class OptionTable {
 
   /// `shape` stands behind the name in the help: what is to be given, and the default.
   template <typename T>
-  CLI::Option* Add(bool applies, const char* name, T& value, const char* shape, const char* help) {
+  CLI::Option* Add(bool applies, const char* name, T& value, const char* shape,
+                   const std::string& help) {
     return Note(applies, command_.add_option(name, value, help)->option_text(shape));
   }
 
@@ -146,7 +147,8 @@ Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv
            "keep the processor busy this long before each reply")
       ->check(CLI::NonNegativeNumber);
   ask_table
-      .Add(true, "--payload", ask.endpoint.payload_bytes, "BYTES", "payload of a request, bytes")
+      .Add(true, "--payload", ask.endpoint.payload_bytes, "BYTES",
+           "payload of a request: at most " + std::to_string(traits.max_payload) + " bytes")
       ->check(CLI::Range(uint32_t{0}, traits.max_payload))
       ->required();
   ask_table

@@ -79,7 +79,7 @@ def odd(found, p):
     """The views, with one session that drifts and one cell that has a trend, by chance or not."""
     first, *others = (replace(v, drifting=(), modes=None) for v in found.cells)
     block, session = next(iter(first.sessions.items()))
-    drift = SessionDrift(100.0, 110.0, p, flagged=True)
+    drift = SessionDrift(p, flagged=True)
     summary = replace(session.summary, drift=drift)
     calm = BlockTrend(0.0, 1.0, flagged=False, n=8)
     return over_the_run(

@@ -26,7 +26,7 @@ from tare.command import Command
 from tare.environments import Facts
 from tare.environments.on_host import Server
 from tare.errors import TrialError, UsageError
-from tare.host import ThisHost
+from tare.host import Host
 from tare.packages import PROGRAMS
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _level(kind: Kind, level: str, text: str) -> int:
 
 
 def _on_host(command: Command, site: Site) -> Server:
-    host = ThisHost(site)
+    host = Host(site)
     running = host.start(command, name="interference")
     return Server(host, running, running.pid)
 

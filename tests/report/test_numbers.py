@@ -99,3 +99,18 @@ def test_what_is_certainly_positive_is_never_shown_as_zero():
 def test_a_difference_about_zero_has_the_unit_of_its_interval():
     shown = str(numbers.time(20.0, -7100.0, 8200.0, signed=True)).replace("\N{NO-BREAK SPACE}", " ")
     assert shown == "0 [\N{MINUS SIGN}7, +8] \N{MICRO SIGN}s"
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "said"),
+    [
+        ("ns", 0.0, "0"),
+        ("ns", 500.0, "500 ns"),
+        ("ns", 2e6, "2 ms"),
+        ("B", 4096e3, "4.096 MB"),
+        ("1/s", 2e3, "2 k/s"),
+        ("1", 1e6, "1e+06"),
+    ],
+)
+def test_a_mark_of_an_axis_is_as_short_as_it_can_be(unit, value, said):
+    assert numbers.mark(unit, value).replace("\N{NO-BREAK SPACE}", " ") == said

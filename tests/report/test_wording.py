@@ -94,7 +94,9 @@ def test_without_a_block_there_is_no_number():
         judgement=Judgement(Verdict.NOT_MEASURED, "0 complete blocks give no interval", 1.0),
         others={},
     )
-    assert "no block has both measured" in str(wording.sentence(question, NAMES, 0.03, TIME))
+    assert "is not compared with that on the host: no block has both" in str(
+        wording.sentence(question, NAMES, 0.03, TIME)
+    )
 
 
 def test_other_factors_than_the_environment_are_compared_in_their_own_words():

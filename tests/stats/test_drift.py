@@ -24,9 +24,7 @@ def test_a_steady_session_is_seldom_called_drifting(phi):
 def test_a_session_that_warms_up_is_flagged():
     rng = np.random.default_rng(10)
     samples = 7000 + 3000 * np.exp(-np.arange(4000) / 1500) + 300 * rng.normal(size=4000)
-    found = session_drift(samples)
-    assert found.flagged
-    assert found.percent < -5
+    assert session_drift(samples).flagged
 
 
 def test_a_change_that_does_not_matter_is_not_flagged_however_sure():
@@ -48,8 +46,7 @@ def test_short_and_constant_sessions():
     assert session_drift(np.arange(63)) is None
     constant = session_drift(np.full(64, 5))
     assert (constant.p, constant.flagged) == (1.0, False)
-    zero = session_drift(np.zeros(64))
-    assert zero.percent is None
+    assert not session_drift(np.zeros(64)).flagged
     step = session_drift(np.repeat([1.0, 2.0], 50))
     assert step.flagged
     assert step.p == 0.0
@@ -134,7 +131,6 @@ def test_at_the_cap_it_says_which_comparisons_stayed_wide():
     found = rule({"a": 2.0, "b": 9.0, "c": None}, 30)
     assert found.action is Action.CAP_REACHED
     assert found.wide == ("b", "c")
-    assert (found.widest, found.widest_half_width_percent) == ("c", None)
     assert found.projected_blocks is None
 
 

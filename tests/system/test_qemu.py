@@ -25,7 +25,7 @@ from tare.environments.in_guest import InsideGuest
 from tare.environments.qemu import Qemu
 from tare.errors import TareError, TrialError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, probe
-from tare.host import ThisHost
+from tare.host import Host
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "build"
@@ -57,7 +57,7 @@ def machine(site: Site) -> Iterator[Machine]:
     image = Image.build(kernel, PROGRAMS, CACHE)
     with site.hosts.tap() as tap:
         network = Network(f"{tap.address}/24", tap.netns, tap.name, tap.mac)
-        guest = Machine(ThisHost(site), Hardware("tcg"), kernel, image, network, name="broken")
+        guest = Machine(Host(site), Hardware("tcg"), kernel, image, network, name="broken")
         with guest:
             yield guest
 
@@ -184,7 +184,9 @@ def test_a_program_that_a_guest_lacks_is_named(inside: InsideGuest) -> None:
 
 
 def test_a_program_that_fails_or_hangs_is_an_error(inside: InsideGuest) -> None:
-    with pytest.raises(TrialError, match=r"^sh ended with code 3 in the guest: it broke$"):
+    with pytest.raises(
+        TrialError, match=r"^sh ended with code 3 in the guest; its last words: it broke$"
+    ):
         inside.run(["sh", "-c", "echo it broke >&2; exit 3"], 10)
     with pytest.raises(TrialError, match=r"did not end within 0\.2 s"):
         inside.run(["sleep", "1000"], 0.2)
@@ -287,8 +289,8 @@ def test_nothing_survives_a_killed_owner(tmp_path: Path) -> None:
 def test_the_boot_probe_tells_a_boot_from_a_hang(site: Site) -> None:
     kernel = Kernel.fetch(CACHE)
     image = Image.build(kernel, PROGRAMS, CACHE)
-    assert probe.boots(ThisHost(site), Hardware("tcg"), kernel, image, timeout_s=60) is None
-    problem = probe.boots(ThisHost(site), Hardware("tcg"), kernel, image, timeout_s=0.05)
+    assert probe.boots(Host(site), Hardware("tcg"), kernel, image, timeout_s=60) is None
+    problem = probe.boots(Host(site), Hardware("tcg"), kernel, image, timeout_s=0.05)
     assert problem is not None
     assert "within 0.05 s" in problem
 
@@ -296,11 +298,11 @@ def test_the_boot_probe_tells_a_boot_from_a_hang(site: Site) -> None:
 def test_a_verdict_on_kvm_is_kept(site: Site, tmp_path: Path) -> None:
     kernel = Kernel.fetch(CACHE)
     image = Image.build(kernel, PROGRAMS, CACHE)
-    verdict = probe.accelerator(ThisHost(site), kernel, image, tmp_path)
+    verdict = probe.accelerator(Host(site), kernel, image, tmp_path)
     assert verdict.accelerator in ("kvm", "tcg")
     # An image that is not there could not be booted again.
     nowhere = replace(image, path=tmp_path / "nowhere")
-    assert probe.accelerator(ThisHost(site), kernel, nowhere, tmp_path) == verdict
+    assert probe.accelerator(Host(site), kernel, nowhere, tmp_path) == verdict
 
 
 def test_an_experiment_can_go_on_where_no_guest_can_be_made(site: Site, tmp_path: Path) -> None:
@@ -314,7 +316,7 @@ def test_an_experiment_can_go_on_where_no_guest_can_be_made(site: Site, tmp_path
 
 def test_kvm_that_is_asked_for_and_does_not_boot_is_refused(site: Site) -> None:
     kernel = Kernel.fetch(CACHE)
-    verdict = probe.accelerator(ThisHost(site), kernel, Image.build(kernel, PROGRAMS, CACHE), CACHE)
+    verdict = probe.accelerator(Host(site), kernel, Image.build(kernel, PROGRAMS, CACHE), CACHE)
     if verdict.accelerator == "kvm":
         pytest.skip("KVM works here")
     with pytest.raises(TrialError, match="KVM is asked for"), Qemu(accel="kvm").enter(site):

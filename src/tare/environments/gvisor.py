@@ -30,7 +30,7 @@ from tare.environments import Availability, Inside, Row, Site, for_root, oci
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
 from tare.guests.cache import workspace
-from tare.host import ThisHost, resolved
+from tare.host import Host, resolved
 from tare.hosts import OwnHost
 from tare.stepwise import Stepwise
 
@@ -99,7 +99,7 @@ class Gvisor:
             stack.enter_context(site.leftovers.owing("mount", str(null)))
             host = stack.enter_context(site.hosts.own_host())
             oci.write_bundle(
-                ThisHost(site),
+                Host(site),
                 bundle,
                 name,
                 read_only=(site.programs.resolve(),),
@@ -131,7 +131,7 @@ class _Sandbox(Stepwise):
         where = ("--bundle", str(self.bundle), "--pid-file", str(pid_file))
         # Never SCHED_FIFO: its kernel spins while it waits for a trap.
         running = stack.enter_context(self.start(self.name, "run", *where, self.name))
-        self.pid = oci.await_pid(ThisHost(self._site), pid_file, running)
+        self.pid = oci.await_pid(Host(self._site), pid_file, running)
         known = f"{self.pid}:{start_time(self.pid)}"
         stack.enter_context(self._site.leftovers.owing("process", known))
 
@@ -167,7 +167,7 @@ class _InsideGvisor:
         name = f"gvisor-{Path(argv[0]).name}"
         with ExitStack() as stack:
             running = stack.enter_context(self._sandbox.start(name, *words, self._sandbox.name))
-            inner = oci.await_pid(ThisHost(self._site), pid_file, running)
+            inner = oci.await_pid(Host(self._site), pid_file, running)
             stack.pop_all()
         return _GvisorServer(self._sandbox, running, inner, self.interface)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
-from tare.environments import Availability, Inside, Row, ServerProcess, Site, for_root, scratch_disk
+from tare.environments import Availability, Inside, Row, Site, for_root, scratch_disk
 from tare.environments.on_host import InsideHost, OnAnyHost
 from tare.environments.scratch_disk import Device, device_of
 from tare.host import Host
 
-__all__ = ["ENVIRONMENT", "InsideWithMore", "Native"]
+__all__ = ["ENVIRONMENT", "Native"]
 
 
 @dataclass(frozen=True)
@@ -47,22 +46,3 @@ class Native(OnAnyHost):
 
 
 ENVIRONMENT = Native()
-
-
-class InsideWithMore:
-    """An entered native environment in which a workload has set up more of its own."""
-
-    def __init__(self, native: Inside) -> None:
-        self._native = native
-        self.address = native.address
-        self.interface = native.interface
-        self.session = native.session
-        self.facts: Mapping[str, Any] = native.facts
-
-    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> ServerProcess:
-        """Start a process on the host."""
-        return self._native.start(argv, env)
-
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
-        """Run a process on the host."""
-        return self._native.run(argv, timeout_s)

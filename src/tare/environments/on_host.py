@@ -13,7 +13,7 @@ from tare import accounting
 from tare.accounting import Account
 from tare.command import Command
 from tare.environments import Inside, Kind, Site
-from tare.host import Host, Process, ThisHost, resolved
+from tare.host import Host, Process, resolved
 
 __all__ = ["InsideHost", "OnAnyHost", "Server", "beside"]
 
@@ -35,7 +35,7 @@ class OnAnyHost(Kind):
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
         """Enter it on this machine."""
-        with self.on(site, ThisHost(site)) as inside:
+        with self.on(site, Host(site)) as inside:
             yield inside
 
 
@@ -122,7 +122,7 @@ def beside(
         namespace: the network namespace that it runs in.
         cpus: processors that it may use; any, where empty.
     """
-    host = ThisHost(site)
+    host = Host(site)
     command = Command(resolved(argv, site.programs), netns=namespace, cpus=cpus)
     process = host.start(command, name=f"{party}-{command.name}")
     return Server(host, process, process.pid)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -30,8 +30,8 @@ from tare.errors import TrialError
 from tare.guests import console as consoles
 from tare.guests.agent import Agent
 from tare.guests.image import PROGRAMS
-from tare.guests.monitor import Monitor, MonitorError
-from tare.host import ThisHost, end_of
+from tare.guests.monitor import Monitor
+from tare.host import Host, end_of
 from tare.hosts import PREFIX_LENGTH, Tap
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
@@ -114,7 +114,7 @@ class Uml:
                 ).facts()
             yield InsideGuest(
                 guest,
-                lambda: seen_by_host(ThisHost(site), guest.pid, _role, tap),
+                lambda: seen_by_host(Host(site), guest.pid, _role, tap),
                 tap.address,
                 name,
                 facts,
@@ -183,24 +183,14 @@ class _Guest(Stepwise):
             channel.connect(_ANSWER_TIMEOUT_S)
             self.agent.wait(_ANSWER_TIMEOUT_S)
 
-    @contextmanager
-    def explained(self, phase: str) -> Iterator[None]:
+    def explained(self, phase: str) -> AbstractContextManager[None]:
         """Add to an error what is known of the guest: whether it runs, its last words."""
-        try:
-            yield
-        except (MonitorError, ProcessError) as error:
+
+        def state() -> str:
             ended = self._kernel.ended_within(_END_PATIENCE_S)
-            state = "its kernel has ended" if ended else "its kernel still runs"
-            told = [f"{self.name} failed {phase}: {error.what} ({state})"]
-            tail = consoles.causes_and_tail(end_of(self._console))
-            if words := " | ".join(tail):
-                told.append(f"its console ends: {words}")
-            raise TrialError("; ".join(told), error.remedy) from error
-        except TrialError as error:
-            if causes := consoles.causes(end_of(self._console)):
-                what = f"{error.what}; the guest's console says: {' | '.join(causes)}"
-                raise TrialError(what, error.remedy) from error
-            raise
+            return "its kernel has ended" if ended else "its kernel still runs"
+
+        return consoles.explained(self.name, phase, state, lambda: end_of(self._console))
 
     def _lay_out(self) -> None:
         """Write what the first process needs, where it sees it: in the host's files."""

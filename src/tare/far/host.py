@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
@@ -22,7 +22,7 @@ from tare.far.connection import Connection, Far
 from tare.far.folder import Folder
 from tare.far.programs import Programs
 from tare.guests.program import account_in
-from tare.host import real_time
+from tare.host import Host
 from tare.tools import named_in
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ done
 """
 
 
-class FarHost:
-    """See `tare.host.Host`.
+class FarHost(Host):
+    """See `Host`.
 
     Args:
         site: whose programs are brought there, and whose processors are used.
@@ -66,14 +66,14 @@ class FarHost:
         folder: there.
     """
 
+    far = True
+
     def __init__(self, site: Site, connection: Connection, folder: Folder) -> None:
-        self.far = True
+        super().__init__(site)
         self.mark = folder.mark
         self.name = str(connection.target)
-        self.folder: PurePath = PurePosixPath(folder.path)
-        self.logs: PurePath = self.folder
+        self.folder = self.logs = PurePosixPath(folder.path)
         self.address = connection.address
-        self._site = site
         self._connection = connection
         self._folder = folder
         self._brought: dict[Path, PurePath] = {}
@@ -81,7 +81,7 @@ class FarHost:
         self.interface = self._interface()
         self.is_root = self._said("id", "-u").strip() == "0"
         processor = self._said("grep", "-m1", "model name", "/proc/cpuinfo").partition(":")[2]
-        self.facts: Mapping[str, Any] = {
+        self.facts = {
             "machine": self.name,
             "kernel": self._said("uname", "-r").strip(),
             "processor": processor.strip() or "unknown",
@@ -89,20 +89,11 @@ class FarHost:
             "libraries": "the far machine's; pushed with a program that misses one",
         }
 
-    def placed(
-        self, argv: Sequence[str], env: Mapping[str, str] | None = None, within: Sequence[str] = ()
-    ) -> Command:
+    def found(self, argv: Sequence[str]) -> tuple[str, ...]:
         program = self._programs.command(argv[0]) if "/" in argv[0] else (argv[0],)
         for tool in named_in(argv):
             self._programs.bring(tool)
-        placement = self._site.placement
-        return Command(
-            (*program, *argv[1:]),
-            env=env or {},
-            cpus=placement.server,
-            fifo=real_time(argv, placement),
-            within=tuple(within),
-        )
+        return (*program, *argv[1:])
 
     def environment(self, command: Command) -> dict[str, str]:
         mark, _, value = self.mark.partition("=")

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tare.environments import Availability, Inside, Site
-from tare.environments.native import InsideWithMore, Native
+from tare.environments import Availability, Site
+from tare.environments.on_host import InsideHost
 from tare.errors import TrialError
 from tare.filesystems import Mounted, named
+from tare.host import Host
 
 __all__ = ["InsideFileSystem", "OnFileSystem", "empty"]
 
 
-class InsideFileSystem(InsideWithMore):
+class InsideFileSystem(InsideHost):
     """An entered file system: the protocol of every environment, and `mounted` for the workload."""
 
-    def __init__(self, native: Inside, mounted: Mounted) -> None:
-        super().__init__(native)
+    def __init__(self, site: Site, mounted: Mounted) -> None:
+        super().__init__(Host(site), "filesystem", {"file system": dict(mounted.facts)})
         self.mounted = mounted
-        self.session = f"filesystem-{secrets.token_hex(4)}"
-        self.facts = {**native.facts, "file system": dict(mounted.facts)}
 
 
 @dataclass
@@ -49,8 +47,8 @@ class OnFileSystem:
         found = filesystem.availability()
         if not found.available:
             raise TrialError(f"no {self.name} here: {found.detail}", found.remedy)
-        with Native().enter(site) as native, filesystem.mounted(site) as mounted:
-            yield InsideFileSystem(native, mounted)
+        with filesystem.mounted(site) as mounted:
+            yield InsideFileSystem(site, mounted)
 
 
 def empty(folder: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Literal
@@ -13,11 +13,12 @@ from typing import Literal
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError
+from tare.failures import last_words
 from tare.guests import console as consoles
 from tare.guests.agent import Agent, pauses
 from tare.guests.image import Image
 from tare.guests.kernel import Kernel
-from tare.guests.monitor import Monitor, MonitorError
+from tare.guests.monitor import Monitor
 from tare.host import Host
 from tare.stepwise import Stepwise
 
@@ -205,31 +206,16 @@ class Machine(Stepwise):
             self._qmp.ask("human-monitor-command", _MONITOR_TIMEOUT_S, command_line=line)
         ).strip()
 
-    @contextmanager
-    def explained(self, phase: str) -> Iterator[None]:
-        """Add to an error what is known of the guest: whether QEMU runs, its last words.
+    def explained(self, phase: str) -> AbstractContextManager[None]:
+        """Add to an error what is known of the guest: whether QEMU runs, its last words."""
+        read = self.host.read
+        return consoles.explained(self.name, phase, self._state, lambda: read(self.console))
 
-        Of a guest that answers, only what may be a cause is told: a program may fail by itself.
-        """
-        try:
-            yield
-        except MonitorError as error:
-            state = "QEMU still runs" if self._lives_on() else "QEMU has ended"
-            told = [f"{self.name} failed {phase}: {error.what} ({state})"]
-            if console := " | ".join(consoles.causes_and_tail(self.host.read(self.console))):
-                told.append(f"the guest's console ends: {console}")
-            if stderr := " | ".join(consoles.lines(self._qemu.stderr())[-consoles.TAIL_LINES :]):
-                told.append(f"QEMU said: {stderr}")
-            raise TrialError("; ".join(told), error.remedy) from error
-        except TrialError as error:
-            if causes := consoles.causes(self.host.read(self.console)):
-                what = f"{error.what}; the guest's console says: {' | '.join(causes)}"
-                raise TrialError(what, error.remedy) from error
-            raise
-
-    def _lives_on(self) -> bool:
-        """Whether QEMU runs; one that has just hung up is given a moment to end."""
-        return all(self._qemu.alive() for _ in pauses(_END_PATIENCE_S))
+    def _state(self) -> str:
+        """Whether QEMU runs, and what it said; one that has just hung up has a moment to end."""
+        lives = all(self._qemu.alive() for _ in pauses(_END_PATIENCE_S))
+        state = "QEMU still runs" if lives else "QEMU has ended"
+        return state + last_words(self._qemu.stderr())
 
     def _command_line(self, qmp: Monitor, channel: Monitor) -> tuple[str, ...]:
         kernel, image, network, tools = self._boot

@@ -167,18 +167,15 @@ def _size(estimate: float | None, low: float | None, high: float | None, *, sign
 
 
 def mark(unit: Unit, value: float) -> str:
-    """A number of some unit at an axis: as short as it can be, in the unit that suits its size."""
-    if not value:
-        return "0"
-    shown = quantity(unit, value)
-    whole = {**{name: by for _, by, name in TIME_UNITS}, _SECONDS[1]: _SECONDS[0]}
-    divisor = whole[shown.unit] if unit == "ns" else 1.0
-    for by, prefix in _PREFIXES if unit != "ns" else ():
-        if prefix and shown.unit.startswith(prefix):
-            divisor = by
-    return f"{value / divisor:.6g}{SPACE if shown.unit else ''}{shown.unit}"
+    """A number of some unit at an axis, as short as it can be."""
+    ladder = _TIMES if unit == "ns" else _PREFIXES if unit != "1" else ()
+    divisor, prefix = next((step for step in ladder if abs(value) >= step[0]), (1.0, ""))
+    shown = "" if unit in ("ns", "1") else unit.removeprefix("1")
+    text = f"{value / divisor:.6g}"
+    return f"{text}{SPACE}{prefix}{shown}" if value and unit != "1" else text
 
 
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "\N{MICRO SIGN}s"), (1.0, "ns"))
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 

@@ -286,7 +286,11 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     lower = subject[0].lower() + subject[1:]
     if question.ratio.ratio.estimate is None:
         return Sentence(
-            verdict, f"Of {lower}{here} and {there}", "no block", "has both measured.", why
+            verdict,
+            f"{subject}{here} is not compared with that {there}:",
+            "no block",
+            "has both.",
+            why,
         )
     open_questions = {
         Verdict.EQUIVALENT: f"{subject} {words.verb} {words.equal}{here} as {there}, within"

@@ -24,22 +24,11 @@ _MATERIAL_PERCENT = 1.0
 class SessionDrift:
     """The first half of one session against its second half."""
 
-    first_median: float
-    """Median of the first half, in the samples' unit."""
-    second_median: float
-    """Median of the second half, in the samples' unit."""
     p: float
     """Two-sided p-value of "both halves lie equally often below the session's median"."""
     flagged: bool
     """True where p < 0.01 and the medians differ by more than 1 %: the session is still warming
     up, or was disturbed. A flag excludes nothing."""
-
-    @property
-    def percent(self) -> float | None:
-        """By how much the second median exceeds the first, in percent; None from a zero median."""
-        if self.first_median == 0.0:
-            return None
-        return 100.0 * (self.second_median / self.first_median - 1.0)
 
 
 def session_drift(
@@ -74,7 +63,7 @@ def session_drift(
         p = float(2.0 * stats.norm.sf(abs(shift) / math.sqrt(variance)))
     first, second = (float(np.median(half)) for half in halves)
     material = abs(second - first) > _MATERIAL_PERCENT / 100.0 * first
-    return SessionDrift(first, second, p, bool(p < _ALPHA and material))
+    return SessionDrift(p, bool(p < _ALPHA and material))
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def costs_of(
     """
     check_confidence(confidence)
     _check_names(operations)
-    columns, dropped = complete_blocks(
+    columns, _ = complete_blocks(
         response=response_ns,
         **{f"of {one.name}": list(one.unit_cost_ns) for one in operations if one.beside_response},
     )
@@ -125,7 +125,6 @@ def costs_of(
             _share(total / base, relative, confidence, int(response.size)),
         ),
         n_used=int(response.size),
-        n_dropped=dropped,
     )
 
 

@@ -57,8 +57,6 @@ class Shares(Generic[P_co]):
     that ran at the same time, which nothing corrects; below 1 something is missing."""
     n_used: int
     """Blocks in which the whole and every part have a value."""
-    n_dropped: int
-    """Blocks in which only some have."""
 
 
 def shares_of(
@@ -77,7 +75,7 @@ def shares_of(
     if not parts:
         raise ValueError("a whole needs at least one part")
     # Keyed by position, since a part may bear any name, the whole's included.
-    columns, dropped = complete_blocks(
+    columns, _ = complete_blocks(
         whole=whole, **{f"part {i}": values for i, values in enumerate(parts.values())}
     )
     all_of_it = columns.pop("whole")
@@ -92,7 +90,6 @@ def shares_of(
         parts=tuple(share(*part) for part in zip(parts, columns.values(), strict=True)),
         together=share("all together", np.sum(list(columns.values()), axis=0)),
         n_used=int(all_of_it.size),
-        n_dropped=dropped,
     )
 
 
@@ -113,7 +110,7 @@ def changes_of(
         ValueError: as `shares_of`.
     """
     pairs = (whole, *parts.values())
-    columns, dropped = complete_blocks(
+    columns, _ = complete_blocks(
         **{f"here {i}": here for i, (here, _) in enumerate(pairs)},
         **{f"there {i}": there for i, (_, there) in enumerate(pairs)},
     )
@@ -127,7 +124,7 @@ def changes_of(
         for part, ends in zip(found.parts, sides[1:], strict=True)
     )
     largest_first = sorted(changes, key=lambda change: -abs(change.amount.estimate or 0.0))
-    return Shares(found.whole, tuple(largest_first), found.together, found.n_used, dropped)
+    return Shares(found.whole, tuple(largest_first), found.together, found.n_used)
 
 
 def by_contrast(
@@ -160,7 +157,7 @@ def by_contrast(
     Raises:
         ValueError: different lengths, or an infinite value.
     """
-    cells, dropped = complete_blocks(
+    cells, _ = complete_blocks(
         base_floor=base_floor,
         env_floor=env_floor,
         base_middleware=base_middleware,
@@ -173,8 +170,7 @@ def by_contrast(
         "middleware": middleware - floor,
         "interaction": whole - env - middleware + floor,
     }
-    found = shares_of(parts, whole, confidence)
-    return Shares(found.whole, found.parts, found.together, found.n_used, dropped)
+    return shares_of(parts, whole, confidence)
 
 
 def fieller(part: FloatArray, whole: FloatArray, confidence: float = 0.95) -> Interval:

@@ -30,10 +30,6 @@ class Decision:
 
     action: Action
     """What to do. CAP_REACHED ends the run with the wide comparisons inconclusive in width."""
-    widest: str | None
-    """The comparison with the widest interval; None where there is none to judge."""
-    widest_half_width_percent: float | None
-    """Its half-width in percent; None where it has no interval yet."""
     projected_blocks: int | None
     """Blocks after which the widest should meet the target, if its spread stays as it is."""
     wide: tuple[str, ...]
@@ -65,32 +61,25 @@ def decide(
         raise ValueError(f"blocks need 1 <= min <= max, but min {min_blocks}, max {max_blocks}")
     if target_percent is not None and not target_percent > 0.0:
         raise ValueError(f"the target half-width must be positive, but is {target_percent} %")
-    widths = {
-        name: None if width is None or math.isnan(width) else width
-        for name, width in half_widths_percent.items()
-    }
-    widest = max(widths, key=lambda name: _or_infinite(widths[name]), default=None)
-    widest_width = None if widest is None else widths[widest]
     if target_percent is None:
         action = Action.STOP if blocks >= max_blocks else Action.CONTINUE
-        return Decision(action, widest, widest_width, max_blocks, ())
-    wide = tuple(name for name, width in widths.items() if _or_infinite(width) > target_percent)
-    projected = (
-        None
-        if widest is not None and widest_width is None
-        else max(min_blocks, _project(blocks, widest_width or 0.0, target_percent))
-    )
+        return Decision(action, max_blocks, ())
+    widths = {
+        name: math.inf if width is None or math.isnan(width) else width
+        for name, width in half_widths_percent.items()
+    }
+    wide = tuple(name for name, width in widths.items() if width > target_percent)
+    widest = max(widths.values(), default=0.0)
+    projected = None
+    if widest < math.inf:
+        projected = max(min_blocks, _project(blocks, widest, target_percent))
     if blocks >= min_blocks and not wide:
         action = Action.STOP
     elif blocks >= max_blocks:
         action = Action.CAP_REACHED
     else:
         action = Action.CONTINUE
-    return Decision(action, widest, widest_width, projected, wide)
-
-
-def _or_infinite(width: float | None) -> float:
-    return math.inf if width is None else width
+    return Decision(action, projected, wide)
 
 
 def _project(blocks: int, width: float, target: float) -> int:

@@ -287,11 +287,12 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
 
     def seconds(self, levels: EchoLevels, settings: EchoSettings) -> float:
         """Expected duration of a trial."""
-        row = environments.row(levels.environment)
-        each = row.request_s + levels.server_work / 1e9
+        row, transport = environments.row(levels.environment), levels.transport
+        each = row.request_s * transport.times + levels.server_work / 1e9
         if levels.mode is not None:
             each = max(each, 1 / levels.mode)
-        return row.session_s + (settings.requests + settings.warmup) * each
+        start = row.session_s + transport.start_s
+        return start + (settings.requests + settings.warmup) * each
 
 
 WORKLOAD = RequestReply()

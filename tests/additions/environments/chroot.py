@@ -11,7 +11,7 @@ from pathlib import Path
 from tare.command import Command
 from tare.environments import Availability, Inside, Row, Site, for_root
 from tare.environments.on_host import InsideHost
-from tare.host import ThisHost
+from tare.host import Host
 
 _SEEN = ("bin", "dev", "lib", "lib64", "usr")
 _TIMEOUT_S = 10.0
@@ -35,7 +35,7 @@ class Chroot:
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
         """Bind what is seen; every mount is on the list of what a run owes before it is there."""
-        host = ThisHost(site)
+        host = Host(site)
         root = site.scratch / f"chroot-{secrets.token_hex(4)}"
         there = [Path("/", name) for name in _SEEN if Path("/", name).is_dir()]
         with ExitStack() as stack:

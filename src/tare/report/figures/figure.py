@@ -192,12 +192,12 @@ class Figure:
 
     @property
     def key(self) -> tuple[tuple[str, str, str], ...]:
-        """The legend: style, shape, words; a single series needs none."""
+        """The legend: style, what is drawn (a bar, a line or a shape), words."""
         marks = (mark for group in self.groups for row in group.rows for mark in row.marks)
-        bars = {mark.style for mark in marks if mark.kind == "bar"}
-        return tuple(
-            (style, "bar" if style in bars else shape(style), words) for style, words in self.legend
-        )
+        drawn = {mark.style: "bar" for mark in marks if mark.kind == "bar"}
+        lines = (line for panel in self.panels for line in panel.lines)
+        drawn |= {line.style: "line" for line in lines if line.kind in ("line", "steps")}
+        return tuple((style, drawn.get(style, shape(style)), words) for style, words in self.legend)
 
 
 def shape(style: str) -> str:

@@ -132,7 +132,7 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
         (
             *_heads(found.cell, names),
             str(time(found.cpu_ns)),
-            str(time(found.guest_ns)) if found.guest_ns else DASH,
+            str(time(found.guest_ns, found.cpu_ns.value)) if found.guest_ns else DASH,
             _waits(found) or DASH,
             numbers.memory(found.memory_bytes.value),
             str(numbers.fixed(found.wire_bytes.value, unit="B")),
@@ -167,5 +167,7 @@ def _heads(cell: Cell, names: Names) -> tuple[str, str]:
 def _waits(found: CellThreads) -> str:
     """Waits of those who work for this request alone; kernel threads serve the whole machine."""
     return "\n".join(
-        f"{role} {time(wait)}" for role, wait in found.waits.items() if wait.n and role != "kernel"
+        f"{role} {time(wait, found.cpu_ns.value)}"
+        for role, wait in found.waits.items()
+        if wait.n and role != "kernel"
     )

@@ -117,7 +117,7 @@ def _operations(found: Difference, here: str, there: str) -> Table | None:
     rows = tuple(
         (
             operation.name,
-            *(numbers.time(cost).bare for cost in operation.costs_ns),
+            *(numbers.time(cost, like=like).bare for cost in operation.costs_ns),
             *(numbers.fixed(count).bare for count in operation.counts),
             str(interval_text(operation.by_cost, "difference", like)),
             str(interval_text(operation.by_count, "difference", like)),

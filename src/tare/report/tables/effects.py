@@ -139,7 +139,7 @@ def paper(analysis: Analysis, names: Names) -> Table | None:
 
 def _ratio(interval: Interval) -> str:
     value = interval_text(interval, "ratio")
-    return f"{value.number} {value.interval}"
+    return DASH if interval.estimate is None else f"{value.number} {value.interval}"
 
 
 def _blocks(question: Question) -> str:

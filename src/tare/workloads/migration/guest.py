@@ -13,6 +13,7 @@ from typing import Any, Literal
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError
+from tare.failures import last_words
 from tare.guests import console as consoles
 from tare.guests.agent import pauses
 from tare.guests.machine import Accelerator
@@ -222,8 +223,7 @@ class Guest(Stepwise):
         return tuple(argv)
 
     def _last_words(self) -> str:
-        said = " | ".join(consoles.lines(self._qemu.stderr())[-consoles.TAIL_LINES :])
-        return f"; QEMU said: {said}" if said else ""
+        return last_words(self._qemu.stderr())
 
     def _quit(self) -> None:
         with suppress(TrialError):  # it may have ended by itself

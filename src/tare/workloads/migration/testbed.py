@@ -30,12 +30,12 @@ from typing import Any
 
 from tare import netns, process
 from tare.command import Command, missing_packages
-from tare.environments import Availability, Inside, Site
-from tare.environments.native import InsideWithMore, Native
+from tare.environments import Availability, Site
+from tare.environments.on_host import InsideHost
 from tare.errors import TareError, TrialError, UnavailableError
 from tare.guests import Image, Kernel, machine, probe
 from tare.guests.debian import Debian
-from tare.host import ThisHost
+from tare.host import Host
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
 from tare.wire import Wire
 from tare.workloads.migration import rows, tiny
@@ -73,22 +73,20 @@ class Testbed:
     def enter(self, site: Site) -> Iterator[InsideTestbed]:
         """Boot the three guests; the first time, make their image."""
         with ExitStack() as stack:
-            native = stack.enter_context(Native().enter(site))
             try:
                 bed = Bed(self.plot, site, stack)
             except UnavailableError as error:
                 raise TrialError(f"no testbed can be made: {error.what}", error.remedy) from error
-            yield InsideTestbed(native, bed)
+            yield InsideTestbed(bed)
 
 
-class InsideTestbed(InsideWithMore):
+class InsideTestbed(InsideHost):
     """An entered testbed: the protocol of every environment, and `bed` for the workload."""
 
-    def __init__(self, native: Inside, bed: Bed) -> None:
-        super().__init__(native)
+    def __init__(self, bed: Bed) -> None:
+        super().__init__(Host(bed.site), "testbed", bed.facts)
         self.bed = bed
         self.session = bed.session
-        self.facts = {**native.facts, **bed.facts}
 
 
 @dataclass(frozen=True)
@@ -371,7 +369,7 @@ def _prepare(guest: Guest) -> None:
 def _blueprint(plot: MigrationLevels, site: Site, debian: Debian | None) -> Blueprint:
     kernel = Kernel.fetch(site.cache)
     lab = Image.build(kernel, site.programs, site.cache)
-    accelerator = probe.accelerator(ThisHost(site), kernel, lab, site.cache).accelerator
+    accelerator = probe.accelerator(Host(site), kernel, lab, site.cache).accelerator
     qemu = choose(accelerator, site.programs)
     if debian is not None:
         return Blueprint(qemu, debian.kernel, debian.initrd, True, accelerator, plot.memory)
