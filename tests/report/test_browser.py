@@ -15,7 +15,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
 import records
-from tare import analysis, report
+from tare import analysis, report, suite
+from tare.record import Record
 
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -26,7 +27,9 @@ FIGURES = {
     *("answers", "levels", "distributions", "sessions", "pairs"),
     *("budget", "account", "deadlines", "paper"),
 }
-QUICKSTART = Path(__file__).parents[2] / "experiments/quickstart.yaml"
+HOME = Path(__file__).parents[2]
+QUICKSTART = HOME / "experiments/quickstart.yaml"
+RESULTS = HOME / "testdata/results"
 NO_SCRIPTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 WIDTHS = (390, 800, 1280, 1600)
 PAPER = {"A4": (8.27, 11.69), "Letter": (8.5, 11.0)}
@@ -153,40 +156,62 @@ def test_the_first_screen_has_the_title_the_answer_and_the_picture(
     assert "In the QEMU guest (TCG): all 3 slower" in answer.text
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_wider_than_the_page(driver, folder, width):
-    show(driver, folder, width)
+def too_wide(driver):
+    """What is wider than the room that it has: it would be cut, or scroll sideways."""
     driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
-    wide = driver.execute_script(
+    return driver.execute_script(
         "return [document.documentElement, ...document.querySelectorAll('.table, pre, figure *')]"
         ".filter(e => e.scrollWidth > e.clientWidth + 1 && !e.ownerSVGElement && e.clientWidth)"
         ".map(e => e.outerHTML.slice(0, 200))"
     )
-    assert wide == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_text_in_figures_can_be_read_at_every_width(driver, folder, width):
-    show(driver, folder, width)
-    sizes = driver.execute_script(
-        "return [...document.querySelectorAll('figure text, figure span, figure small')].map(e =>"
-        " parseFloat(getComputedStyle(e).fontSize) * (e.getScreenCTM ? e.getScreenCTM().a : 1))"
-    )
-    assert len(sizes) > 100
-    assert min(sizes) >= 9.5
-    assert max(sizes) <= 18
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_labels_of_an_axis_do_not_meet(driver, folder, width):
-    show(driver, folder, width)
-    met = driver.execute_script(
+def met(driver):
+    """Labels of an axis that lie upon each other."""
+    return driver.execute_script(
         "return [...document.querySelectorAll('figure svg')].flatMap(svg => {"
         " const boxes = [...svg.querySelectorAll('text')].map(t => t.getBoundingClientRect());"
         " return boxes.filter((a, i) => boxes.some((b, j) => i < j && a.left < b.right &&"
         "  b.left < a.right && a.top < b.bottom && b.top < a.bottom)).map(() => svg.outerHTML) })"
     )
-    assert met == []
+
+
+def sizes(driver):
+    """Sizes of a figure's texts in pixels, as they are drawn."""
+    return driver.execute_script(
+        "return [...document.querySelectorAll('figure text, figure span, figure small')].map(e =>"
+        " parseFloat(getComputedStyle(e).fontSize) * (e.getScreenCTM ? e.getScreenCTM().a : 1))"
+    )
+
+
+@pytest.fixture(scope="module")
+def pages(folder, tmp_path_factory):
+    """A page of every workload, and a suite's."""
+    found = {}
+    home = tmp_path_factory.mktemp("pages")
+    for plan in sorted(RESULTS.glob("*/plan.json")):
+        found[plan.parent.name] = analysis.analyse(Record(plan.parent))
+    written = suite.Suite(title="All of them", parts=tuple(f"{name}.yaml" for name in found))
+    of_suite = suite.SuiteResult.create(home, written, found, {"gvisor": "runsc is not here"})
+    drawn = {name: report.render(one) for name, one in found.items()}
+    drawn["suite"] = report.render_suite(of_suite, found)
+    for name, page in drawn.items():
+        (home / name).mkdir()
+        report.write(page, home / name / "report.html")
+    return [folder, *(home / name for name in drawn)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_can_be_read_at_every_width(driver, pages, width):
+    assert len(pages) > 8
+    for page in pages:
+        show(driver, page, width)
+        drawn = sizes(driver)
+        assert len(drawn) > 10, page
+        assert min(drawn) >= 9.5, page
+        assert max(drawn) <= 18, page
+        assert met(driver) == [], page
+        assert too_wide(driver) == [], page
 
 
 def test_wide_screens_are_used(driver, folder):

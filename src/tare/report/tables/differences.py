@@ -116,14 +116,13 @@ def _operations(found: Difference, here: str, there: str) -> Table | None:
     like = found.threads.whole.estimate if found.threads else None
     rows = tuple(
         (
-            operation.name,
+            operation.name + "".join(f"\noverlaps with {other}" for other in operation.overlaps),
             *(numbers.time(cost, like=like).bare for cost in operation.costs_ns),
             *(numbers.fixed(count).bare for count in operation.counts),
             str(interval_text(operation.by_cost, "difference", like)),
             str(interval_text(operation.by_count, "difference", like)),
             str(interval_text(operation.amount, "difference", like)),
             _share(operation.share, bare=True),
-            ", ".join(operation.overlaps) or DASH,
         )
         for operation in found.operations
     )
@@ -139,11 +138,9 @@ def _operations(found: Difference, here: str, there: str) -> Table | None:
             "because it happens more",
             "together",
             "share of the effect",
-            "overlaps with",
         ),
         rows,
         heads=1,
-        words=(9,),
         note="Unit cost times count, its change split symmetrically between the two. A hot loop's"
         " cost is a lower bound of what the operation costs cold.",
     )
