@@ -76,9 +76,8 @@ class Row:
             data[name] = {"values": [ratio.a.estimate, ratio.b.estimate]}
         bounds = bounded(intervals, self.least, self.most, ratio=not self.difference)
         unit = measured.analysis.statistics[statistic].unit
-        if self.difference:
-            return Found(told(bounds, self.experiment, partial(_signed, unit)), data, bounds)
-        return Found(told(bounds, self.experiment), data, bounds)
+        show = partial(_signed, unit) if self.difference else shown
+        return Found(told(bounds, self.experiment, show), data, bounds)
 
 
 def bounded(

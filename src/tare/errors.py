@@ -18,7 +18,7 @@ class Exit(IntEnum):
     TRIALS_FAILED = 4
     """The run ended, but some of its trials failed; the report shows which."""
     UNDECIDED = 5
-    """It ran, and what was measured decides neither way; the message says what would."""
+    """It ran, and what was measured is inconclusive: more data needed; the message says what."""
     INTERRUPTED = 130
     """Ctrl-C: everything was cleaned up, and the run can be resumed."""
 

@@ -209,7 +209,7 @@ class Workload(Protocol[L, S]):
         return ()
 
     def model(self, found: Findings) -> Scaling | None:  # noqa: ARG002
-        """What a result foretells beyond this machine, by a model; None where it lacks figures."""
+        """What a result predicts beyond this machine, by a model; None where it lacks figures."""
         return None
 
 
