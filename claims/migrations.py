@@ -54,7 +54,7 @@ def idle(experiment: str, guest: str, workshop: Workshop) -> Found:
     That half of it is idle is the claim's condition, and nothing that pageshare could miss.
     """
     plain = run_shipped(workshop, experiment).sessions.measured(_cell(guest, "plain"))
-    used = [trial.settings.whole["guests_cpu_share"] for trial in plain]
+    used = [trial.settings["guests_cpu_share"] for trial in plain]
     shares = [1 - share["migrates"] - share["stays"] for share in used]
     name = f"{guest} guests leave idle at the source"
     return Found(f"{name} {fmean(shares):.2f}" if shares else "", {name: shares})
@@ -109,5 +109,5 @@ def ablation(workshop: Workshop) -> Found:
 
 def _counted(trials: Iterable[Trial]) -> dict[str, int]:
     """What the senders counted, over all trials."""
-    records: list[Any] = [trial.settings.whole["proxies"]["send"] for trial in trials]
+    records: list[Any] = [trial.settings["proxies"]["send"] for trial in trials]
     return {name: sum(record.get(name, 0) for record in records) for name in _COUNTED}

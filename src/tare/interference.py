@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tare import accounting, packages, process, units
 from tare.command import Command
-from tare.environments import Facts
 from tare.environments.on_host import Server
 from tare.errors import TrialError, UsageError
 from tare.host import Host
@@ -218,7 +217,7 @@ class Interference:
 
     def _disk(self, site: Site, inside: Inside) -> tuple[str, ...]:
         """Name what fio works on: a guest's disk, or else files of the run."""
-        device = Facts.model_validate(inside.facts).null_disk
+        device = inside.facts.null_disk
         if self.where == "inside" and device is not None:
             return ("--filename", device, "--size", _FILE_SIZE)
         folder = site.scratch / "interference"

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 from tare import process, uprobes
 from tare.command import PATH, Command
-from tare.environments import Facts
 from tare.errors import TrialError, UnavailableError
 from tare.events import events_in
 from tare.process import ProcessError
@@ -137,7 +136,7 @@ def unit_costs(site: Site, inside: Inside) -> dict[str, Cost]:
             probe = ("request-code", *_to(inside.address), "--side", side)
             found[name] = _on_client(site, *probe, *_REQUESTS)
         there.stop()
-    device = Facts.model_validate(inside.facts).null_disk
+    device = inside.facts.null_disk
     if device is not None:  # only a machine has a device model to kick
         found["virtio kick and interrupt"] = _within(
             inside, "block", "--device", device, *_SLOW_EXTENT

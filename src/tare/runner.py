@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from tare import analysis, clocks, leftovers, machine, operations, repetition
 from tare.cell import Cell
-from tare.environments import Facts, Inside, place
+from tare.environments import Inside, place
 from tare.errors import TareError, TrialError
 from tare.hosts import Hosts
 from tare.plan import Visit
@@ -230,16 +230,17 @@ class _Run:
                 for (cell, repeat), position in missing.items():
                     self._tell(block, cell)
                     self.stopwatch.at(cell, "measuring")
-                    common = {
-                        "block": block,
-                        "position": position,
-                        "cell": cell,
-                        "repeat": repeat,
-                        "session": inside.session,
-                        "facts": Facts.model_validate(inside.facts),
-                        "calibration": calibration,
-                    }
-                    self._trial(self._plan.cell(cell), bench, common)
+                    begun = partial(
+                        Trial,
+                        block=block,
+                        position=position,
+                        cell=cell,
+                        repeat=repeat,
+                        session=inside.session,
+                        facts=inside.facts,
+                        calibration=calibration,
+                    )
+                    self._trial(block, self._plan.cell(cell), repeat, bench, begun)
                 self.stopwatch.back(name, "taking down")
         except TrialError as error:
             # The environment itself failed: to start, or beneath a trial.
@@ -276,7 +277,7 @@ class _Run:
         """Stop rather than mix: failed trials would not be measured again once KVM is back."""
         name = self._workload.environment(visit.plot).name
         first = self._accelerators.get(_guest(visit.plot))
-        found = Facts.model_validate(inside.facts)
+        found = inside.facts
         if first is None or found.accelerator is None or found.accelerator == first:
             return
         why = f" ({found.accelerator_reason})" if found.accelerator_reason else ""
@@ -329,30 +330,27 @@ class _Run:
             for cell_id in left:
                 yield CauseSession(repeat=repeat, cell=cell_id, error=str(error))
 
-    def _trial(self, cell: Cell, bench: AnyBench, common: dict[str, Any]) -> None:
+    def _trial(
+        self, block: int, cell: Cell, repeat: int, bench: AnyBench, begun: Callable[..., Trial]
+    ) -> None:
         """Measure one trial and put it on record, as measured or as failed."""
-        number = f"{self._plan.cells.index(cell):03d}"
-        if common["repeat"]:
-            number += f"-{common['repeat']}"
-        name = f"{common['block']:03d}-{number}.parquet"
         began, clock = datetime.now(UTC), time.monotonic()
         before = machine.state()
-        found: dict[str, Any]
         try:
             measured = bench.measure(cell.levels)
         except TrialError as error:
-            _LOG.warning("block %d, %s: %s", common["block"], cell.id, error)
-            found = {"status": "failed", "error": str(error)}
+            _LOG.warning("block %d, %s: %s", block, cell.id, error)
+            ended = partial(begun, status="failed", error=str(error))
         else:
-            found = {**vars(measured), "status": "ok", "samples": None}
+            name = None
             if measured.samples is not None:
+                again = f"-{repeat}" if repeat else ""
+                name = f"{block:03d}-{self._plan.cells.index(cell):03d}{again}.parquet"
                 _keep(measured.samples, self.record.folder / "samples" / name)
-                found["samples"] = name
+            ended = partial(begun, status="ok", **{**vars(measured), "samples": name})
         self.stopwatch.now("recording")
         self._append(
-            Trial(
-                **common,
-                **found,
+            ended(
                 started=began.isoformat(timespec="milliseconds"),
                 seconds=time.monotonic() - clock,
                 machine=machine.difference(before, machine.state()),

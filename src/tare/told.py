@@ -36,6 +36,10 @@ class Told(BaseModel):
     def _as_told(self) -> dict[str, Any]:
         return dict(self._whole)
 
+    def __getitem__(self, key: str) -> Any:
+        """What was said by a name; it is told to people alone, unless it has a type as well."""
+        return self._whole[key]
+
     @property
     def whole(self) -> Mapping[str, Any]:
         """All of it, read or not."""

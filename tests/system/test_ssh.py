@@ -245,7 +245,7 @@ def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
     there = [t for t in record.trials() if FAR in t.cell]
     assert all(t.status == "ok" for t in here)
     assert there[0].status == "ok"
-    assert there[0].facts.whole["machine"] == str(far.target)
+    assert there[0].facts["machine"] == str(far.target)
     assert there[-1].status == "failed"
     assert there[-1].error is not None
     assert str(far.target) in there[-1].error

@@ -127,7 +127,7 @@ class Inside(Protocol):
     """Name of the network interface inside, to which DDS is restricted."""
     session: str
     """Names the whole plot (a guest boot, a container start); the record keeps it."""
-    facts: Mapping[str, Any]
+    facts: Facts
     """What the report must name: accelerator, kernel, versions, machine options."""
 
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> ServerProcess:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tare import process
 from tare.command import Command
-from tare.environments import Availability, Inside, Row, Site, for_root, oci, scratch_disk
+from tare.environments import Availability, Facts, Inside, Row, Site, for_root, oci, scratch_disk
 from tare.environments.on_host import OnAnyHost, Server
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
@@ -132,7 +132,7 @@ class _InsideContainer:
         self.address = host.address
         self.interface = host.interface
         self.session = name
-        self.facts = facts
+        self.facts = Facts.model_validate(facts)
         self._bundle = bundle
         self._with_the_host = with_the_host
         self._count = itertools.count()

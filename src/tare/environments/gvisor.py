@@ -26,7 +26,7 @@ import platformdirs
 from tare import accounting, process
 from tare.accounting import Account
 from tare.command import PATH, Command, start_time
-from tare.environments import Availability, Inside, Row, Site, for_root, oci
+from tare.environments import Availability, Facts, Inside, Row, Site, for_root, oci
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
 from tare.guests.cache import workspace
@@ -153,13 +153,14 @@ class _InsideGvisor:
         self.address = host.address
         self.interface = site.hosts.server_interface
         self.session = sandbox.name
-        self.facts: Mapping[str, Any] = {
+        facts = {
             "kernel": self.run(("uname", "-r"), _TIMEOUT_S).strip(),
             "runsc": _VERSION,
             "platform": "systrap",
             "root": "the host's, read-only",
             "network": "gVisor's own stack on a packet socket, without offloads on the wire",
         }
+        self.facts = Facts.model_validate(facts)
 
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> _GvisorServer:
         written, pid_file = self._describe(argv, env)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from tare import accounting
 from tare.accounting import Account, Role
+from tare.environments import Facts
 from tare.errors import TrialError
 from tare.failures import last_words
 from tare.guests.agent import Agent
@@ -64,7 +65,7 @@ class InsideGuest:
         self._kernel = kernel
         self.address = address
         self.session = session
-        self.facts = facts
+        self.facts = Facts.model_validate(facts)
 
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> GuestServer:
         """Start a fresh process in it."""

@@ -12,7 +12,7 @@ from typing import Any
 from tare import accounting
 from tare.accounting import Account
 from tare.command import Command
-from tare.environments import Inside, Kind, Site
+from tare.environments import Facts, Inside, Kind, Site
 from tare.host import Host, Process, resolved
 
 __all__ = ["InsideHost", "OnAnyHost", "Server", "beside"]
@@ -60,7 +60,7 @@ class InsideHost:
         self.address = host.address
         self.interface = host.interface
         self.session = f"{kind}-{secrets.token_hex(4)}"
-        self.facts: Mapping[str, Any] = {**host.facts, **(facts or {})}
+        self.facts = Facts.model_validate({**host.facts, **(facts or {})})
         self._within = within
 
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Server:

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tare import packages
-from tare.environments import Facts
 from tare.environments.scratch_disk import SIZE_BYTES
 from tare.errors import TrialError
 from tare.levels import Settings, choice
@@ -82,7 +81,7 @@ class DiskBench(Bench[DiskLevels, DiskSettings]):
         Raises:
             TrialError: the environment has no disk, the program failed, or printed no rate.
         """
-        path = Facts.model_validate(self.inside.facts).disk
+        path = self.inside.facts.disk
         if path is None:
             raise TrialError(
                 f"{levels.environment} offers no block device",
