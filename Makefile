@@ -14,23 +14,26 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 .PHONY: run
-run: build ## measure what a response costs here, and draw the report (some minutes, as root)
+run: $(STAMPS)/first ## measure what a response costs here, and draw the report (some minutes, as root)
+	@$(MAKE) -j2 $(STAMPS)/venv lab
 	$(BIN)/tare run experiments/quickstart.yaml
 
-# Side by side, since tests mostly wait: for guests, servers and deadlines. What is held back is told
-# when its track ends; the lab's words come at once.
+# Side by side, since tests mostly wait: for guests, servers and deadlines. Each line says whose it
+# is; the words of one alone are in build/test-NAME.log.
 .PHONY: test
 test: build ## every test of every part
-	@$(MAKE) -k -j3 --output-sync=target test-lab test-system test-parts
+	@$(MAKE) -k -j3 test-lab test-system test-parts
+
+TOLD = 2>&1 | tee build/$@.log | sed --unbuffered 's/^/$@: /'
 
 .PHONY: test-lab test-system test-parts
 test-lab:
-	+@MAKEFLAGS= $(BIN)/python -m pytest --ignore=tests/system
+	@MAKEFLAGS= $(BIN)/python -um pytest --ignore=tests/system $(TOLD)
 test-system:
-	@MAKEFLAGS= $(BIN)/python -m pytest tests/system
+	@MAKEFLAGS= $(BIN)/python -um pytest tests/system $(TOLD)
 test-parts: # MPI launchers read standard input
-	@failed=0; ctest --test-dir build --output-on-failure --no-tests=error </dev/null || failed=1; \
-	  MAKEFLAGS= cargo test --quiet --workspace --no-fail-fast || failed=1; exit $$failed
+	@{ failed=0; ctest --test-dir build --output-on-failure --no-tests=error </dev/null || failed=1; \
+	  MAKEFLAGS= cargo test --quiet --workspace --no-fail-fast || failed=1; exit $$failed; } $(TOLD)
 
 .PHONY: lint
 lint: build ## style and types of every language
@@ -65,21 +68,42 @@ claim: build ## check one claim: make claim ID=A1
 .PHONY: build
 build: setup native experiments/schema.json ## build the native programs
 
+# What `make run` configured is kept as it is; whatever it left out is found here.
+CONFIGURE := cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
+EVERYTHING := -DTARE_TRANSPORTS= -DTARE_NVIO=ON -DTARE_WALKS=ON -DBUILD_TESTING=ON
+FIRST_REPORT := '-DTARE_TRANSPORTS=null;icmp;udp;cyclonedds;fastdds' -DTARE_NVIO=OFF -DTARE_WALKS=OFF -DBUILD_TESTING=OFF
+BUILD := cmake --build build --parallel 2
+LOGGED = >build/cmake.log 2>&1 || { cat build/cmake.log; exit 1; }
+BUILT = | { grep --line-buffered --invert-match '^ninja: no work to do' || true; }
+
 .PHONY: native
 native: setup
-	@cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo >build/cmake.log 2>&1 || { cat build/cmake.log; exit 1; }
-	@cmake --build build --parallel 2 2>&1 | { grep -v '^ninja: no work to do' || true; }
+	@$(CONFIGURE) $(EVERYTHING) $(LOGGED)
+	@$(BUILD) 2>&1 $(BUILT)
+	@echo 'cargo build --release'
 	@cargo build --quiet --release --workspace --locked
 
 # What editors check experiment files by: made of the rows that the lab reads them by.
 experiments/schema.json: $(STAMPS)/venv $(wildcard src/tare/*.py src/tare/*/*.py src/tare/*/*/*.py)
 	@$(BIN)/tare schema >$@
 
-.PHONY: setup
-setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/uml-newer $(STAMPS)/sshd $(STAMPS)/venv $(STAMPS)/guest-kernel ## install what is needed (Debian packages, virtual environment)
+.PHONY: lab
+lab: $(STAMPS)/first
+	@test -f build/build.ninja || { $(CONFIGURE) $(FIRST_REPORT) $(LOGGED); }
+	@$(BUILD) --target lab 2>&1 $(BUILT)
 
-$(STAMPS)/packages: setup/packages $(wildcard setup/apt/*.txt)
+.PHONY: setup
+setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/uml-newer $(STAMPS)/sshd $(STAMPS)/venv-dev $(STAMPS)/guest-kernel ## install what is needed (Debian packages, virtual environment)
+
+# Lists of setup/apt: what the first report needs, and nothing else.
+FIRST := python native echo hosts qemu
+
+$(STAMPS)/first: setup/packages $(FIRST:%=setup/apt/%.txt)
 	@mkdir -p $(@D)
+	@setup/packages $(FIRST)
+	@touch $@
+
+$(STAMPS)/packages: setup/packages $(wildcard setup/apt/*.txt) $(STAMPS)/first
 	@setup/packages
 	@touch $@
 
@@ -95,21 +119,31 @@ $(STAMPS)/uml-newer: setup/uml-newer setup/unpack $(STAMPS)/packages
 	@setup/uml-newer "$${XDG_CACHE_HOME:-$$HOME/.cache}/tare/uml"
 	@touch $@
 
-$(STAMPS)/venv: requirements.lock pyproject.toml $(STAMPS)/packages
+# Not compiled ahead: of what is installed a run imports a part, and compiles that.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
+
+$(STAMPS)/venv: requirements.lock pyproject.toml $(STAMPS)/first
 	@echo "setup: installing the Python packages of requirements.lock into $(VENV)"
 	@test -x $(BIN)/python || python3 -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/venv-dev: requirements-dev.lock $(STAMPS)/venv
+	@echo "setup: installing the Python packages of requirements-dev.lock into $(VENV)"
+	@$(PIP) --require-hashes -r requirements-dev.lock
 	@touch $@
 
 $(STAMPS)/guest-kernel: setup/guest-kernel $(STAMPS)/venv
 	@$(BIN)/python setup/guest-kernel build/guest-kernel
 	@touch $@
 
+LOCK := uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command 'make lock'
+
 .PHONY: lock
 lock: ## choose new versions of the Python packages (needs uv)
-	uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev \
-	  --custom-compile-command 'make lock' pyproject.toml --output-file requirements.lock
+	$(LOCK) --group editable pyproject.toml --output-file requirements.lock
+	$(LOCK) --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
 .PHONY: conformance
 conformance: build ## whatever passes with plain MPI passes under nvio: one pass, or as claimed with LONG=1 (an hour, resumes)

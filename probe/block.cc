@@ -57,18 +57,16 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddBlock(CLI::App& app) {
+void AddBlock(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand("block", "Reads of a block device with O_DIRECT.");
-  AddExtent(*command, options.extent);
+  const Command command = costs.Add("block", "Reads of a block device with O_DIRECT.");
+  AddExtent(command, options.extent);
   command
-      ->add_option("--device", options.device, "block device, or file on one that knows O_DIRECT")
-      ->required()
-      ->option_text("PATH");
-  command->add_option("--bytes", options.bytes, "bytes of one read, a multiple of 512")
-      ->check(CLI::Range(512, 1 << 24))
-      ->option_text("N (default 4096)");
-  command->callback([] { Run(options); });
+      .Add("--device", options.device, "block device, or file on one that knows O_DIRECT", "PATH")
+      .Required();
+  command.Add("--bytes", options.bytes, "bytes of one read, a multiple of 512", "N (default 4096)")
+      .Within(512, 1 << 24);
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

@@ -48,12 +48,12 @@ void Run(const Extent& extent) {
 
 }  // namespace
 
-void AddClock(CLI::App& app) {
+void AddClock(Command costs) {
   static Extent extent{.batches = 20, .operations = 10'000};
-  CLI::App* command = app.add_subcommand(
+  const Command command = costs.Add(
       "clock", "Reading CLOCK_MONOTONIC (and rdtsc as tsc_batches), and their resolutions.");
-  AddExtent(*command, extent);
-  command->callback([] { Run(extent); });
+  AddExtent(command, extent);
+  command.Do([] { Run(extent); });
 }
 
 }  // namespace tare::probe

@@ -44,16 +44,13 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddCodeEcho(CLI::App& app) {
+void AddCodeEcho(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand(
-      "code-echo", "The counterpart of request-code: answers datagrams until SIGTERM.");
-  command->add_option("--bind", options.bind, "local address")->option_text("IP (default any)");
-  command->add_option("--port", options.port, "its port")
-      ->required()
-      ->check(CLI::Range(1, 65535))
-      ->option_text("N");
-  command->callback([] { Run(options); });
+  const Command command =
+      costs.Add("code-echo", "The counterpart of request-code: answers datagrams until SIGTERM.");
+  command.Add("--bind", options.bind, "local address", "IP (default any)");
+  command.Add("--port", options.port, "its port", "N").Required().Within(1, 65535);
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

@@ -103,12 +103,12 @@ void Run(const Extent& extent) {
 
 }  // namespace
 
-void AddColdCode(CLI::App& app) {
+void AddColdCode(Command costs) {
   static Extent extent{.batches = 20, .operations = 50};
-  CLI::App* command = app.add_subcommand(
+  const Command command = costs.Add(
       "cold-code", "Calling functions that have not run since the last switch of processes.");
-  AddExtent(*command, extent);
-  command->callback([] { Run(extent); });
+  AddExtent(command, extent);
+  command.Do([] { Run(extent); });
 }
 
 }  // namespace tare::probe

@@ -34,15 +34,15 @@ void RunFloatingPoint(const Extent& extent) {
 
 }  // namespace
 
-void AddComputation(CLI::App& app) {
+void AddComputation(Command costs) {
   static Extent integer{.batches = 20, .operations = 1'000'000};
   static Extent floating_point{.batches = 20, .operations = 1'000'000};
-  CLI::App* command = app.add_subcommand("integer", "A chain of integer operations.");
-  AddExtent(*command, integer);
-  command->callback([] { RunInteger(integer); });
-  command = app.add_subcommand("floating-point", "A chain of double-precision operations.");
-  AddExtent(*command, floating_point);
-  command->callback([] { RunFloatingPoint(floating_point); });
+  const Command whole = costs.Add("integer", "A chain of integer operations.");
+  AddExtent(whole, integer);
+  whole.Do([] { RunInteger(integer); });
+  const Command floating = costs.Add("floating-point", "A chain of double-precision operations.");
+  AddExtent(floating, floating_point);
+  floating.Do([] { RunFloatingPoint(floating_point); });
 }
 
 }  // namespace tare::probe

@@ -54,12 +54,12 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddContextSwitch(CLI::App& app) {
+void AddContextSwitch(Command costs) {
   static Options options;
-  CLI::App* command =
-      app.add_subcommand("context-switch", "A switch between two running threads, by sched_yield.");
-  AddExtent(*command, options.extent);
-  command->callback([] { Run(options); });
+  const Command command =
+      costs.Add("context-switch", "A switch between two running threads, by sched_yield.");
+  AddExtent(command, options.extent);
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

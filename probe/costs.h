@@ -2,28 +2,28 @@
 // When the subcommand is run, it prints its line or throws std::runtime_error with a sentence.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "command.h"
 
 namespace tare::probe {
 
-void AddClock(CLI::App& app);
-void AddTimer(CLI::App& app);
-void AddSystemCall(CLI::App& app);
-void AddContextSwitch(CLI::App& app);
-void AddWakeup(CLI::App& app);
-void AddPageFault(CLI::App& app);
-void AddMemoryCopy(CLI::App& app);
-void AddColdCode(CLI::App& app);
-void AddRequestCode(CLI::App& app);
-void AddComputation(CLI::App& app);  // integer, floating-point
-void AddUdpSend(CLI::App& app);
-void AddUdpReceive(CLI::App& app);
-void AddBlock(CLI::App& app);
+void AddClock(Command costs);
+void AddTimer(Command costs);
+void AddSystemCall(Command costs);
+void AddContextSwitch(Command costs);
+void AddWakeup(Command costs);
+void AddPageFault(Command costs);
+void AddMemoryCopy(Command costs);
+void AddColdCode(Command costs);
+void AddRequestCode(Command costs);
+void AddComputation(Command costs);  // integer, floating-point
+void AddUdpSend(Command costs);
+void AddUdpReceive(Command costs);
+void AddBlock(Command costs);
 
 // Counterparts, which run until they are told to end.
-void AddUdpSink(CLI::App& app);
-void AddCodeEcho(CLI::App& app);
-void AddTapEcho(CLI::App& app);
-void AddMeet(CLI::App& app);
+void AddUdpSink(Command costs);
+void AddCodeEcho(Command costs);
+void AddTapEcho(Command costs);
+void AddMeet(Command costs);
 
 }  // namespace tare::probe

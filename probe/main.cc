@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -18,23 +19,24 @@ int Run(int argc, char** argv) {
       "probe");
   app.require_subcommand(1);
   app.footer("Exit codes: 0 done; 1 it could not be measured here; 2 the command line is wrong.");
-  AddClock(app);
-  AddTimer(app);
-  AddSystemCall(app);
-  AddContextSwitch(app);
-  AddWakeup(app);
-  AddPageFault(app);
-  AddMemoryCopy(app);
-  AddColdCode(app);
-  AddRequestCode(app);
-  AddComputation(app);
-  AddUdpSend(app);
-  AddUdpReceive(app);
-  AddBlock(app);
-  AddUdpSink(app);
-  AddCodeEcho(app);
-  AddTapEcho(app);
-  AddMeet(app);
+  const Command costs(&app);
+  AddClock(costs);
+  AddTimer(costs);
+  AddSystemCall(costs);
+  AddContextSwitch(costs);
+  AddWakeup(costs);
+  AddPageFault(costs);
+  AddMemoryCopy(costs);
+  AddColdCode(costs);
+  AddRequestCode(costs);
+  AddComputation(costs);
+  AddUdpSend(costs);
+  AddUdpReceive(costs);
+  AddBlock(costs);
+  AddUdpSink(costs);
+  AddCodeEcho(costs);
+  AddTapEcho(costs);
+  AddMeet(costs);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

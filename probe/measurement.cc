@@ -20,13 +20,15 @@ double ClockOverhead() {
 
 }  // namespace
 
-void AddExtent(CLI::App& command, Extent& extent) {
-  command.add_option("--batches", extent.batches, "batches to measure")
-      ->check(CLI::Range(1, 1'000'000))
-      ->option_text("N (default " + std::to_string(extent.batches) + ")");
-  command.add_option("--operations", extent.operations, "operations in a batch")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
-      ->option_text("N (default " + std::to_string(extent.operations) + ")");
+void AddExtent(Command command, Extent& extent) {
+  command
+      .Add("--batches", extent.batches, "batches to measure",
+           "N (default " + std::to_string(extent.batches) + ")")
+      .Within(1, 1'000'000);
+  command
+      .Add("--operations", extent.operations, "operations in a batch",
+           "N (default " + std::to_string(extent.operations) + ")")
+      .Within(uint64_t{1}, uint64_t{1} << 40);
 }
 
 void PrintCost(const std::string& probe, const std::string& per, const Extent& extent,

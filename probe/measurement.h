@@ -3,11 +3,12 @@
 
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "command.h"
 
 namespace tare::probe {
 
@@ -31,7 +32,7 @@ struct Extent {
 };
 
 /// Adds --batches and --operations to a subcommand.
-void AddExtent(CLI::App& command, Extent& extent);
+void AddExtent(Command command, Extent& extent);
 
 /// Runs the batches, after one that is not counted. `operation` is what is measured; `before`
 /// and `after` surround each batch outside of the time. Returns the mean nanoseconds of one

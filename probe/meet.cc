@@ -163,23 +163,20 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddMeet(CLI::App& app) {
+void AddMeet(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand(
+  const Command command = costs.Add(
       "meet",
       "Wait at a meeting point until everybody is let go, then run a program, and print one line:\n"
       "its exit code, its times, what it wrote. The connection closes when it ends.");
-  command->add_flag("--again", options.again,
-                    "run it again and again, telling each end by a byte, until a byte comes back");
-  command->add_option("--at", options.at, "address of who lets go")->required()->option_text("IP");
-  command->add_option("--port", options.port, "port of it")
-      ->required()
-      ->check(CLI::Range(1, 65535))
-      ->option_text("N");
-  command->add_option("program", options.program, "the program and its arguments, after --")
-      ->required()
-      ->option_text("PROGRAM ARG...");
-  command->callback([] { Run(options); });
+  command.AddFlag("--again", options.again,
+                  "run it again and again, telling each end by a byte, until a byte comes back");
+  command.Add("--at", options.at, "address of who lets go", "IP").Required();
+  command.Add("--port", options.port, "port of it", "N").Required().Within(1, 65535);
+  command
+      .Add("program", options.program, "the program and its arguments, after --", "PROGRAM ARG...")
+      .Required();
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

@@ -27,14 +27,13 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddMemoryCopy(CLI::App& app) {
+void AddMemoryCopy(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand("memory-copy", "Copying a block of memory (memcpy).");
-  AddExtent(*command, options.extent);
-  command->add_option("--bytes", options.bytes, "size of the block")
-      ->check(CLI::Range(1UL, 1UL << 32))
-      ->option_text("N (default 16777216)");
-  command->callback([] { Run(options); });
+  const Command command = costs.Add("memory-copy", "Copying a block of memory (memcpy).");
+  AddExtent(command, options.extent);
+  command.Add("--bytes", options.bytes, "size of the block", "N (default 16777216)")
+      .Within(1UL, 1UL << 32);
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

@@ -32,11 +32,11 @@ void Run(const Extent& extent) {
 
 }  // namespace
 
-void AddPageFault(CLI::App& app) {
+void AddPageFault(Command costs) {
   static Extent extent{.batches = 20, .operations = 2'000};
-  CLI::App* command = app.add_subcommand("page-fault", "The first touch of an anonymous page.");
-  AddExtent(*command, extent);
-  command->callback([] { Run(extent); });
+  const Command command = costs.Add("page-fault", "The first touch of an anonymous page.");
+  AddExtent(command, extent);
+  command.Do([] { Run(extent); });
 }
 
 }  // namespace tare::probe

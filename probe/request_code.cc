@@ -89,22 +89,18 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddRequestCode(CLI::App& app) {
+void AddRequestCode(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand(
-      "request-code", "Calling functions in the middle of a request (needs code-echo).");
-  AddExtent(*command, options.extent);
-  command->add_option("--peer", options.peer, "where code-echo runs")
-      ->required()
-      ->option_text("IP");
-  command->add_option("--port", options.port, "its port")
-      ->required()
-      ->check(CLI::Range(1, 65535))
-      ->option_text("N");
-  command->add_option("--side", options.side, "who calls them: the asker or the one who answers")
-      ->check(CLI::IsMember({"here", "there"}))
-      ->option_text("here|there (default there)");
-  command->callback([] { Run(options); });
+  const Command command =
+      costs.Add("request-code", "Calling functions in the middle of a request (needs code-echo).");
+  AddExtent(command, options.extent);
+  command.Add("--peer", options.peer, "where code-echo runs", "IP").Required();
+  command.Add("--port", options.port, "its port", "N").Required().Within(1, 65535);
+  command
+      .Add("--side", options.side, "who calls them: the asker or the one who answers",
+           "here|there (default there)")
+      .OneOf({"here", "there"});
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

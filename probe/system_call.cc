@@ -7,11 +7,11 @@
 
 namespace tare::probe {
 
-void AddSystemCall(CLI::App& app) {
+void AddSystemCall(Command costs) {
   static Extent extent{.batches = 20, .operations = 10'000};
-  CLI::App* command = app.add_subcommand("syscall", "A null system call (getppid).");
-  AddExtent(*command, extent);
-  command->callback([] {
+  const Command command = costs.Add("syscall", "A null system call (getppid).");
+  AddExtent(command, extent);
+  command.Do([] {
     PrintCost("syscall", "system call", extent,
               MeasureBatches(extent, [] { syscall(SYS_getppid); }));
   });

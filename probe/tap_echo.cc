@@ -100,16 +100,14 @@ void Run(const std::string& name) {
 
 }  // namespace
 
-void AddTapEcho(CLI::App& app) {
+void AddTapEcho(Command costs) {
   static std::string name;
-  CLI::App* command = app.add_subcommand(
-      "tap-echo",
-      "Make a tap and answer ARP, ICMP echo and UDP for every address behind it, until\n"
-      "SIGTERM. Give the interface an address, then ping another one of that network.");
-  command->add_option("--name", name, "name of the interface to make")
-      ->required()
-      ->option_text("IF");
-  command->callback([] { Run(name); });
+  const Command command =
+      costs.Add("tap-echo",
+                "Make a tap and answer ARP, ICMP echo and UDP for every address behind it, until\n"
+                "SIGTERM. Give the interface an address, then ping another one of that network.");
+  command.Add("--name", name, "name of the interface to make", "IF").Required();
+  command.Do([] { Run(name); });
 }
 
 }  // namespace tare::probe

@@ -35,14 +35,15 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddTimer(CLI::App& app) {
+void AddTimer(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand("timer", "How late clock_nanosleep(TIMER_ABSTIME) ends.");
-  AddExtent(*command, options.extent);
-  command->add_option("--interval-ns", options.interval_ns, "how long to sleep each time")
-      ->check(CLI::PositiveNumber)
-      ->option_text("N (default 200000)");
-  command->callback([] { Run(options); });
+  const Command command = costs.Add("timer", "How late clock_nanosleep(TIMER_ABSTIME) ends.");
+  AddExtent(command, options.extent);
+  command
+      .Add("--interval-ns", options.interval_ns, "how long to sleep each time",
+           "N (default 200000)")
+      .Within(1, INT64_MAX);
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

@@ -49,15 +49,13 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddUdpReceive(CLI::App& app) {
+void AddUdpReceive(Command costs) {
   static Options options;
-  CLI::App* command =
-      app.add_subcommand("udp-receive", "Receiving a datagram that is already queued (loopback).");
-  AddExtent(*command, options.extent);
-  command->add_option("--bytes", options.bytes, "payload of a datagram")
-      ->check(CLI::Range(0, 65507))
-      ->option_text("N (default 88)");
-  command->callback([] { Run(options); });
+  const Command command =
+      costs.Add("udp-receive", "Receiving a datagram that is already queued (loopback).");
+  AddExtent(command, options.extent);
+  command.Add("--bytes", options.bytes, "payload of a datagram", "N (default 88)").Within(0, 65507);
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

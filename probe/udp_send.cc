@@ -70,21 +70,16 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddUdpSend(CLI::App& app) {
+void AddUdpSend(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand(
+  const Command command = costs.Add(
       "udp-send", "Sending a datagram into a far socket that nobody waits on (needs udp-sink).");
-  AddExtent(*command, options.extent);
-  command->add_option("--peer", options.peer, "where udp-sink runs")->required()->option_text("IP");
-  command->add_option("--port", options.port, "its port")
-      ->required()
-      ->check(CLI::Range(1, 65534))
-      ->option_text("N");
-  command->add_option("--bind", options.bind, "local address")->option_text("IP (default any)");
-  command->add_option("--bytes", options.bytes, "payload of a datagram")
-      ->check(CLI::Range(0, 65507))
-      ->option_text("N (default 88)");
-  command->callback([] { Run(options); });
+  AddExtent(command, options.extent);
+  command.Add("--peer", options.peer, "where udp-sink runs", "IP").Required();
+  command.Add("--port", options.port, "its port", "N").Required().Within(1, 65534);
+  command.Add("--bind", options.bind, "local address", "IP (default any)");
+  command.Add("--bytes", options.bytes, "payload of a datagram", "N (default 88)").Within(0, 65507);
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

@@ -56,18 +56,15 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddUdpSink(CLI::App& app) {
+void AddUdpSink(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand(
-      "udp-sink",
-      "The counterpart of udp-send: a socket that nobody waits on, until SIGTERM.\n"
-      "Uses the port and the one above it.");
-  command->add_option("--bind", options.bind, "local address")->option_text("IP (default any)");
-  command->add_option("--port", options.port, "port of the data")
-      ->required()
-      ->check(CLI::Range(1, 65534))
-      ->option_text("N");
-  command->callback([] { Run(options); });
+  const Command command =
+      costs.Add("udp-sink",
+                "The counterpart of udp-send: a socket that nobody waits on, until SIGTERM.\n"
+                "Uses the port and the one above it.");
+  command.Add("--bind", options.bind, "local address", "IP (default any)");
+  command.Add("--port", options.port, "port of the data", "N").Required().Within(1, 65534);
+  command.Do([] { Run(options); });
 }
 
 }  // namespace tare::probe

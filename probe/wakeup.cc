@@ -220,25 +220,25 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddWakeup(CLI::App& app) {
+void AddWakeup(Command costs) {
   static Options options;
-  CLI::App* command = app.add_subcommand("wakeup", "Waking a sleeping thread or process.");
-  AddExtent(*command, options.extent);
-  command->add_option("--kind", options.kind, "who is woken")
-      ->check(CLI::IsMember({"thread", "process"}))
-      ->option_text("thread|process (default thread)");
-  command->add_option("--via", options.via, "what the sleeper waits for")
-      ->check(CLI::IsMember({"eventfd", "futex", "pipe"}))
-      ->option_text("eventfd|futex|pipe (default eventfd)");
-  command->add_flag("--from-idle", options.from_idle,
-                    "the sleeper has an idle processor of its own");
-  command->add_option("--idle-ns", options.idle_ns, "how long that processor may fall asleep")
-      ->check(CLI::PositiveNumber)
-      ->option_text("N (default 1000000)");
-  command->callback([command] {
+  const Command command = costs.Add("wakeup", "Waking a sleeping thread or process.");
+  AddExtent(command, options.extent);
+  command.Add("--kind", options.kind, "who is woken", "thread|process (default thread)")
+      .OneOf({"thread", "process"});
+  command
+      .Add("--via", options.via, "what the sleeper waits for",
+           "eventfd|futex|pipe (default eventfd)")
+      .OneOf({"eventfd", "futex", "pipe"});
+  command.AddFlag("--from-idle", options.from_idle, "the sleeper has an idle processor of its own");
+  command
+      .Add("--idle-ns", options.idle_ns, "how long that processor may fall asleep",
+           "N (default 1000000)")
+      .Within(1, INT64_MAX);
+  command.Do([command] {
     // Each of these sleeps first; the default of the others would take a minute.
     constexpr uint64_t kOperationsFromIdle = 100;
-    if (options.from_idle && command->count("--operations") == 0) {
+    if (options.from_idle && !command.Has("--operations")) {
       options.extent.operations = kOperationsFromIdle;
     }
     Run(options);

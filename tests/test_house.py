@@ -71,7 +71,7 @@ def test_statistics_know_no_files_and_nothing_else_of_tare():
 
 
 def test_the_report_computes_nothing():
-    computing = {"statistics", "numpy", "scipy", "scipy.stats", "duckdb"}
+    computing = {"statistics", "numpy", "scipy", "scipy.stats", "pyarrow"}
     for path in (HOME / "src/tare/report").rglob("*.py"):
         assert not imports(path) & computing, path
 

@@ -12,26 +12,27 @@ from needs import needs_root
 SETUP = Path(__file__).parents[1] / "setup"
 
 
-def asked_for(installed: set[str], folder: Path) -> list[str]:
+def asked_for(installed: set[str], folder: Path, *lists: str, rust: str = "1.99.0") -> list[str]:
     """Run setup/packages where some packages are installed; return what apt-get is to satisfy."""
     listing = "".join(f"ii  {name}\\n" for name in sorted(installed))
     stand_ins = {
         "dpkg-query": f"printf '{listing}'",
         "apt-get": f'printf "%s\\n" "$@" >>{folder}/asked',
-        "rustc": "echo rustc 1.99.0",
+        "rustc": f"echo rustc {rust}",
         "systemctl": "",
     }
     for name, line in stand_ins.items():
         (folder / name).write_text(f"#!/bin/sh\n{line}\n")
         (folder / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    subprocess.run([SETUP / "packages"], env=environment, check=True, timeout=60)
+    subprocess.run([SETUP / "packages", *lists], env=environment, check=True, timeout=60)
     asked = folder / "asked"
     return asked.read_text().splitlines()[-1].split(", ") if asked.exists() else []
 
 
-def listed() -> set[str]:
-    lines = [line for path in (SETUP / "apt").iterdir() for line in path.read_text().splitlines()]
+def listed(lists: str = "*") -> set[str]:
+    files = (SETUP / "apt").glob(f"{lists}.txt")
+    lines = [line for path in files for line in path.read_text().splitlines()]
     return {line.partition("#")[0].strip() for line in lines} - {""}
 
 
@@ -49,6 +50,17 @@ def test_one_of_two_names_is_enough_and_nothing_installed_is_asked_for(
 def test_where_neither_name_is_installed_apt_is_asked_for_either(tmp_path: Path) -> None:
     single = {line for line in listed() if "|" not in line}
     assert asked_for(single, tmp_path) == ["libfastdds-dev | libfastrtps-dev"]
+
+
+@needs_root
+def test_only_the_lists_that_are_named_are_asked_for(tmp_path: Path) -> None:
+    assert set(asked_for(set(), tmp_path, "hosts", "qemu")) == listed("hosts") | listed("qemu")
+
+
+@needs_root
+@pytest.mark.parametrize(("part", "asked"), [("pageshare", True), ("echo", False)])
+def test_rust_is_asked_for_by_what_is_written_in_it(part: str, asked: bool, tmp_path: Path) -> None:
+    assert ("cargo-web" in asked_for(set(), tmp_path, part, rust="1.63.0")) == asked
 
 
 def test_no_list_names_a_compiler_of_one_release() -> None:

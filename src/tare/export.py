@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tare.accounting import Account
 from tare.analysis.cells import PERCENTILES
@@ -20,13 +22,6 @@ from tare.record import Record, Trial
 from tare.workloads import Unit
 
 __all__ = ["FORMATS", "export", "rows"]
-
-FORMATS = {
-    "csv": "FORMAT csv, HEADER",
-    "parquet": "FORMAT parquet, COMPRESSION zstd",
-    "json": "FORMAT json, ARRAY true",
-}
-"""Name -> DuckDB's options of COPY."""
 
 _TIMES = ("min", "mean", *PERCENTILES, "max", "jitter")
 _SUFFIXES: Mapping[Unit, str] = {
@@ -58,18 +53,16 @@ def export(record: Record, format_: str, out: Path | None) -> None:
         raise UsageError(f"no format {format_!r}", f"choose {', '.join(FORMATS)}")
     if out is None and format_ == "parquet" and sys.stdout.isatty():
         raise UsageError("Parquet is not text, and would garble the terminal", "add --out FILE")
-    table = _table(record)
+    table = FORMATS[format_](rows(record))
     try:
         if out is not None:
             part = out.with_name(out.name + ".part")
-            _copy(table, FORMATS[format_], part)
+            part.write_bytes(table)
             part.replace(out)
         else:
-            with tempfile.TemporaryDirectory(prefix="tare-export-") as folder:
-                part = Path(folder) / "out"
-                _copy(table, FORMATS[format_], part)
-                _pour(part, sys.stdout.buffer)
-    except (OSError, duckdb.IOException) as error:
+            sys.stdout.buffer.write(table)
+            sys.stdout.buffer.flush()
+    except OSError as error:
         raise TareError(
             f"cannot write the export: {error}", "make room, or name another file"
         ) from error
@@ -158,15 +151,32 @@ _TYPES: Mapping[str, pa.DataType] = {
 """Columns that are not text. Said outright, so that a column without values keeps its type."""
 
 
-def _table(record: Record) -> pa.Table:
-    found = rows(record)
-    names = list(found[0]) if found else ["block", "cell", "status"]
-    return pa.table(
-        {
-            name: pa.array([row[name] for row in found], _type(name, [row[name] for row in found]))
-            for name in names
-        }
-    )
+def _names(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(found[0]) if found else ["block", "cell", "status"]
+
+
+def _csv(found: Sequence[Mapping[str, Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _names(found), lineterminator="\n")
+    writer.writeheader()
+    words = {True: "true", False: "false"}
+    for row in found:
+        # A one is no "true", though it equals it.
+        writer.writerow({k: words[v] if isinstance(v, bool) else v for k, v in row.items()})
+    return text.getvalue().encode()
+
+
+def _json(found: Sequence[Mapping[str, Any]]) -> bytes:
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in found)
+    return f"[\n{lines}\n]\n".encode()
+
+
+def _parquet(found: Sequence[Mapping[str, Any]]) -> bytes:
+    columns = {name: [row[name] for row in found] for name in _names(found)}
+    table = pa.table({name: pa.array(c, _type(name, c)) for name, c in columns.items()})
+    written = pa.BufferOutputStream()
+    pq.write_table(table, written, compression="zstd")
+    return bytes(written.getvalue())
 
 
 def _type(name: str, column: Sequence[object]) -> pa.DataType:
@@ -174,16 +184,9 @@ def _type(name: str, column: Sequence[object]) -> pa.DataType:
     return _TYPES.get(name, pa.float64() if numbers else pa.string())
 
 
-def _copy(table: pa.Table, options: str, path: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.register("trials", table)
-        # A name in SQL is quoted by doubling its quotes.
-        quoted = str(path).replace("'", "''")
-        connection.execute(f"COPY trials TO '{quoted}' ({options})")
-
-
-def _pour(path: Path, out: IO[bytes]) -> None:
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            out.write(chunk)
-    out.flush()
+FORMATS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {
+    "csv": _csv,
+    "parquet": _parquet,
+    "json": _json,
+}
+"""Name -> what writes rows in it."""

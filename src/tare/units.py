@@ -1,21 +1,17 @@
 """Quantities with units, as people write them in an experiment file: `64 B`, `100 us`, `3 %`.
 
 Everything inside Tare is in one unit a dimension: bytes, nanoseconds, bits a second, events a
-second, plain fractions. Conversion happens here, at the edge, by pint.
+second, plain fractions. Conversion happens here, at the edge.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tare.errors import UsageError
 
-if TYPE_CHECKING:
-    import pint
-
-# One number and one unit, never an expression: pint would evaluate `9**9**9 s`.
+# One number and one unit, never an expression.
 _QUANTITY = re.compile(
     r"\s*(?P<number>[+-]?\d*\.?\d+(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\W\d_/]*%?(?:/s)?)\s*"
 )
@@ -26,51 +22,38 @@ _LONGEST = 60
 WEEK_NS = 7 * 24 * 3600 * 10**9
 
 
-_DEFINITIONS = """
-nano- = 1e-9 = n-
-micro- = 1e-6 = µ- = μ- = u-
-milli- = 1e-3 = m-
-kilo- = 1e3 = k-
-mega- = 1e6 = M-
-giga- = 1e9 = G-
-kibi- = 1024 = Ki-
-mebi- = 1048576 = Mi-
-gibi- = 1073741824 = Gi-
-second = [time] = s
-minute = 60 * second = min
-hour = 60 * minute = h
-hertz = 1 / second = Hz
-bit = [information]
-byte = 8 * bit = B
-percent = 0.01 = %
-""".strip().splitlines()
+_MULTIPLES = {
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
+}  # fmt: skip
+_TIME = {
+    "ns": 1.0,
+    **dict.fromkeys(("us", "µs", "μs"), 1e3),  # the sign for micro, and the Greek letter
+    "ms": 1e6,
+    **dict.fromkeys(("s", "second", "seconds"), 1e9),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60e9),
+    **dict.fromkeys(("h", "hour", "hours"), 3600e9),
+}
+_SIZE = {
+    prefix + unit: multiple * size
+    for prefix, multiple in _MULTIPLES.items()
+    for unit, size in (("B", 1.0), ("bit", 1 / 8))
+}
+_BIT_RATE = {f"{unit}/s": 8 * size for unit, size in _SIZE.items()}
+_FREQUENCY = {"/s": 1.0, "Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
+_SHARE = {"": 1.0, "%": 0.01}
+_KNOWN = _TIME.keys() | _SIZE.keys() | _BIT_RATE.keys() | _FREQUENCY.keys() | _SHARE.keys()
 
 
-@cache
-def _registry() -> pint.UnitRegistry[float]:
-    import pint  # noqa: PLC0415 - takes 0.3 s, which `tare --help` need not pay
-
-    # Only what an experiment may say. pint's own list takes a bit for a plain number, so that 64
-    # would be a size of 8 bytes.
-    registry: pint.UnitRegistry[float] = pint.UnitRegistry(None, cache_folder=None)
-    registry.load_definitions(_DEFINITIONS)
-    return registry
-
-
-def _magnitude(text: object, unit: str, examples: str) -> float:
+def _magnitude(text: object, units: Mapping[str, float], examples: str) -> float:
     match = _QUANTITY.fullmatch(str(text)) if len(str(text)) <= _LONGEST else None
     if match is None:
         raise UsageError(f"cannot read {str(text)[:_LONGEST]!r}: write {examples}")
-    written = {"/s": "1/s", "m": "minute"}.get(match["unit"], match["unit"])
-    registry = _registry()
-    import pint  # noqa: PLC0415 - see _registry
-
-    try:
-        value = float(registry.Quantity(float(match["number"]), written).to(unit).magnitude)
-    except pint.DimensionalityError as error:
-        raise UsageError(f"{str(text)!r} is not {examples}: check its unit") from error
-    except pint.UndefinedUnitError as error:
-        raise UsageError(f"{str(text)!r} has an unknown unit: write {examples}") from error
+    unit = match["unit"]
+    if unit not in _KNOWN:
+        raise UsageError(f"{str(text)!r} has an unknown unit: write {examples}")
+    if unit not in units:
+        raise UsageError(f"{str(text)!r} is not {examples}: check its unit")
+    value = float(match["number"]) * units[unit]
     if value == float("inf") or value < 0:
         raise UsageError(f"{str(text)!r} is out of range: write {examples}")
     return value
@@ -78,7 +61,7 @@ def _magnitude(text: object, unit: str, examples: str) -> float:
 
 def size(text: object) -> int:
     """Bytes of a size such as `64 B`, `4 KiB`."""
-    return round(_magnitude(text, "byte", "a size such as '64 B' or '4 KiB'"))
+    return round(_magnitude(text, _SIZE, "a size such as '64 B' or '4 KiB'"))
 
 
 def duration(text: object, examples: str = "a duration such as '100 us' or '10 ms'") -> int:
@@ -88,7 +71,7 @@ def duration(text: object, examples: str = "a duration such as '100 us' or '10 m
         text: as a person wrote it.
         examples: what errors ask for.
     """
-    return round(_magnitude(text, "nanosecond", examples))
+    return round(_magnitude(text, _TIME, examples))
 
 
 def deadline(text: object) -> int:
@@ -103,12 +86,12 @@ def deadline(text: object) -> int:
 
 def bit_rate(text: object) -> int:
     """Bits a second of a rate such as `100 Mbit/s`."""
-    return round(_magnitude(text, "bit/second", "a rate such as '100 Mbit/s'"))
+    return round(_magnitude(text, _BIT_RATE, "a rate such as '100 Mbit/s'"))
 
 
 def frequency(text: object) -> float:
     """Events a second of a frequency such as `1000/s` or `2 kHz`."""
-    return _magnitude(text, "1/second", "a frequency such as '1000/s'")
+    return _magnitude(text, _FREQUENCY, "a frequency such as '1000/s'")
 
 
 def fraction(text: object) -> float:
@@ -116,7 +99,7 @@ def fraction(text: object) -> float:
 
     `3` is three times the whole: it is refused, since whoever writes it means 3 %.
     """
-    found = _magnitude(text, "dimensionless", "a share such as '3 %'")
+    found = _magnitude(text, _SHARE, "a share such as '3 %'")
     if not 0.0 < found < 1.0:
         raise UsageError(
             f"{str(text)!r} is {100.0 * found:g} %, and has to lie above 0 % and below 100 %: write"

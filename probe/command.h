@@ -1,0 +1,53 @@
+// Words of a command line and what they set, over CLI11. Only command.cc includes its header, which
+// takes the compiler some seconds: every cost would pay them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace tare::probe {
+
+/// An option of a command. A handle: CLI11 owns what it stands for.
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+
+  Option Required() const;
+  /// Refuses numbers outside of these.
+  Option Within(uint64_t least, uint64_t most) const;
+  Option OneOf(const std::vector<std::string>& words) const;
+
+ private:
+  CLI::Option* option_;
+};
+
+/// A command and its options. A handle: the application owns what it stands for.
+class Command {
+ public:
+  explicit Command(CLI::App* app) : app_(app) {}
+
+  Command Add(const std::string& name, const std::string& description) const;
+
+  /// Adds an option that sets `value`, which outlives the command. T is std::string, a list of them
+  /// or one of int64_t, uint16_t, uint32_t, uint64_t. `shown` stands beside its name in the help.
+  template <typename T>
+  Option Add(const std::string& name, T& value, const std::string& description,
+             const std::string& shown) const;
+  void AddFlag(const std::string& name, bool& value, const std::string& description) const;
+  bool Has(const std::string& option) const;
+
+  /// Does this once all options are read, where this command is the one that is named.
+  void Do(const std::function<void()>& run) const;
+
+ private:
+  CLI::App* app_;
+};
+
+}  // namespace tare::probe
