@@ -99,6 +99,13 @@ def test_published_figures_stand_beside_ours(page):
     assert "about 120 to 300 %" in words(page)
 
 
+def test_what_the_page_says_is_there_for_machines_too(found):
+    said = json.loads(json.dumps(report.as_json(found)))
+    assert len(said["questions"]) == len(found.questions)
+    assert [row["figure"]["id"] for row in said["beside"]] == [r.figure.id for r in found.beside]
+    assert said["cells"][0]["deadlines"][0]["deadline_ns"] == 10e6
+
+
 def test_the_command_that_repeats_the_run_is_given(page, found):
     assert f"tare run experiment.yaml --seed {found.plan.seed}" in words(page)
 

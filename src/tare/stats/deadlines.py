@@ -18,6 +18,8 @@ __all__ = ["DeadlineView", "deadline_view"]
 class DeadlineView:
     """One cell against one deadline."""
 
+    deadline_ns: float
+    """The deadline in ns, counted from the (intended) send."""
     p50_share: Estimate
     """The sessions' p50 over the deadline: 0.5 is half of it."""
     p99_share: Estimate
@@ -63,6 +65,7 @@ def deadline_view(
         return across(np.array(values, dtype=np.float64) / deadline_ns, confidence)
 
     return DeadlineView(
+        deadline_ns=deadline_ns,
         p50_share=share(p50_ns),
         p99_share=share(p99_ns),
         late=clustered_proportion(overdue, answered, confidence),
