@@ -86,7 +86,7 @@ def await_pid(host: Host, file: PurePath, starter: Process) -> int:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while True:
         on = starter.alive() and time.monotonic() < deadline
-        if (written := host.read(file)).isdecimal():
+        if (written := host.read(file).strip()).isdecimal():
             return int(written)
         if not on:
             words = starter.stderr().strip()[-1000:]

@@ -33,6 +33,8 @@ __all__ = ["FarHost"]
 _TIMEOUT_S = 20.0
 """For a question that it can answer at once."""
 _TELL_PID = 'echo "{\\"pid\\": $$}" && exec "$@"'
+# Its number may be another's by now.
+_KILL_OURS = 'grep -qsF "$1" "/proc/$2/environ" && kill -s KILL "$2"'
 _WRITE = 'mkdir -p "${1%/*}" && cat >"$1"'
 _MAY_OPEN = '[ -r "$1" ] && [ -w "$1" ]'
 _CONSUMPTION = (
@@ -173,7 +175,7 @@ class FarHost(Host):
 
     def see_off(self, pid: int) -> None:
         with suppress(TrialError):  # where the connection is lost, the folder's keeper does it
-            self._succeeds("kill", "-s", "KILL", str(pid))
+            self._succeeds("sh", "-c", _KILL_OURS, "sh", self.mark, str(pid))
 
     def owe_container(self, stack: ExitStack, name: str, bundle: PurePath) -> None:  # noqa: ARG002
         self._folder.owe(_FORGET.format(bundle=shlex.quote(str(bundle)), name=name))
