@@ -5,57 +5,52 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-from tare import units
-from tare.cell import Cell
-from tare.environments import Inside, Site
 from tare.errors import TrialError
-from tare.workloads import Factor, Measurement, Statistic, Watching, rows, unwatched
-
-_FACTORS = (
-    rows.environment("What hashes"),
-    rows.size("amount", "1 MiB", "How much is hashed."),
-    rows.PLACEMENT,
-    *rows.GUEST,
-)
+from tare.levels import Settings
+from tare.workloads import Bench, Measurement, Statistic, rows
 
 
-class Hashing(rows.InEnvironment):
+class HashingLevels(rows.Placed):
+    """The factors of `hashing`."""
+
+    environment = rows.environment("What hashes")
+    amount = rows.size("1 MiB", "How much is hashed.")
+    placement = rows.PLACEMENT
+    vcpus, memory, machine, accelerator = rows.GUEST
+
+
+class HashingBench(Bench[HashingLevels, Settings]):
+    """The environment."""
+
+    def measure(self, levels: HashingLevels) -> Measurement:
+        """Hash once, and see that the hash is right."""
+        began = time.monotonic_ns()
+        argv = ("sh", "-c", f"head -c {levels.amount} /dev/zero | sha256sum")
+        said = self.inside.run(argv, 60)
+        taken = time.monotonic_ns() - began
+        if said.split()[0] != hashlib.sha256(bytes(levels.amount)).hexdigest():
+            raise TrialError(f"that is not the hash of {levels.amount} zeros: {said!r}")
+        return Measurement(values={"time": float(taken)})
+
+
+class Hashing(rows.InEnvironment[HashingLevels, Settings]):
     """The workload `hashing`."""
 
     name = "hashing"
-    factors: Mapping[str, Factor] = {row.name: row for row in _FACTORS}
-    session_settings: Mapping[str, Factor] = {}
+    levels = HashingLevels
+    settings = Settings
+    bench = HashingBench
     statistics: Mapping[str, Statistic] = {"time": Statistic("from its start to its answer")}
     response_times = False
 
-    def subject(self, cell: Cell) -> str:
+    def subject(self, levels: HashingLevels) -> str:
         """What sentences about a cell speak of."""
-        return f"Hashing {cell.levels['amount']}"
+        return f"Hashing {levels['amount']}"
 
-    def seconds(self, cell: Cell, session: Mapping[str, Any]) -> float:
+    def seconds(self, levels: HashingLevels, settings: Settings) -> float:
         """Expected duration of a trial."""
         return 0.1
-
-    def measure(
-        self,
-        cell: Cell,
-        session: Mapping[str, Any],
-        site: Site,
-        inside: Inside,
-        samples: Path,
-        watching: Watching = unwatched,
-    ) -> Measurement:
-        """Hash once, and see that the hash is right."""
-        amount = units.size(cell.levels["amount"])
-        began = time.monotonic_ns()
-        said = inside.run(("sh", "-c", f"head -c {amount} /dev/zero | sha256sum"), 60)
-        taken = time.monotonic_ns() - began
-        if said.split()[0] != hashlib.sha256(bytes(amount)).hexdigest():
-            raise TrialError(f"that is not the hash of {amount} zeros: {said!r}")
-        return Measurement(values={"time": float(taken)})
 
 
 WORKLOAD = Hashing()
