@@ -1,11 +1,13 @@
 """How many sessions a block of a plan holds, in which order, and which cells stop."""
 
+import math
 from collections import Counter
+from statistics import fmean
 
 import pytest
 
 import records
-from tare import analysis, cuts, experiment, plan, repetition, runner
+from tare import analysis, cuts, experiment, export, plan, repetition, runner
 from tare.record import Course, Record
 from tare.stats.repetition import Spread
 from tare.stats.stopping import Action, Decision
@@ -140,6 +142,38 @@ def test_where_a_cell_stopped_its_comparison_ends_and_nothing_counts_as_dropped(
     assert found.complete_blocks == 10
 
 
+def test_a_blocks_value_is_the_mean_of_its_sessions_and_a_failed_one_takes_its_partner_with_it(
+    tmp_path,
+):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=8, requests=200), AUTO)
+    lines = (record.folder / "trials.ndjson").read_text().splitlines(keepends=True)
+    trials = record.trials()
+    lost = next(i for i, t in enumerate(trials) if t.key == (2, "container/udp", 1))
+    gone = trials[lost].model_copy(update={"status": "failed", "error": "x", "samples": None})
+    lines[lost] = gone.model_dump_json() + "\n"
+    (record.folder / "trials.ndjson").write_text("".join(lines))
+    found = analysis.analyse(Record(record.folder))
+    rows = export.rows(Record(record.folder))
+    assert len(rows) == len(trials) == len({(r["block"], r["cell"], r["repeat"]) for r in rows})
+
+    def logs(cell, block):
+        of = [r for r in rows if (r["cell"], r["block"]) == (cell, block)]
+        return [math.log(r["p50_ns"]) for r in of if r["p50_ns"]]
+
+    ratios = []
+    for block in range(8):
+        a, b = logs("container/udp", block), logs("native/udp", block)
+        n = min(len(a), len(b))
+        assert n == record.plan.sessions["native/udp"] - (block == 2)
+        ratios.append(fmean(a[:n]) - fmean(b[:n]))
+    question = next(q for q in found.questions if q.comparison.cell == "container/udp")
+    assert question.ratio.ratio.estimate == pytest.approx(math.exp(fmean(ratios)))
+    assert (question.ratio.n_used, question.ratio.n_dropped) == (8, 0)
+    assert found.view("container/udp").failed == 1
+    assert len(found.threads) == sum(cell.replica == 1 for cell in record.plan.cells)
+    assert found.complete_blocks == 8
+
+
 def trial_block(line):
     return int(line.partition('"block":')[2].partition(",")[0])
 
@@ -154,7 +188,7 @@ def running(record, writer):
 
 def test_after_the_pilot_blocks_the_numbers_are_decided_once_and_kept(tmp_path):
     record = records.make(tmp_path / "r", records.Recipe(blocks=3, requests=50), AUTO)
-    going_on = Decision(Action.CONTINUE, None, None, None, tuple(c.id for c in record.plan.watched))
+    going_on = Decision(Action.CONTINUE, None, tuple(c.id for c in record.plan.watched))
     with record.writing() as writer:
         run = running(record, writer)
         for block in (1, 2, 3):
@@ -169,7 +203,7 @@ def test_after_the_pilot_blocks_the_numbers_are_decided_once_and_kept(tmp_path):
 
 def test_what_a_resumed_run_went_on_with_is_not_decided_again(tmp_path):
     record = records.make(tmp_path / "r", records.Recipe(blocks=4, requests=50), AUTO)
-    going_on = Decision(Action.CONTINUE, None, None, None, ())
+    going_on = Decision(Action.CONTINUE, None, ())
     with record.writing() as writer:
         running(record, writer)._go_on(3, going_on)
     assert len(Record(record.folder).courses()) == 1

@@ -19,8 +19,9 @@ __all__ = ["adapted", "finished", "order", "planned"]
 
 _MOST = 12
 """Sessions of a cell in a block: beyond, what differs between settings-up is most of the rest."""
-_CHEAP_S = 1.0
-"""A session that is expected to take longer is not repeated: a guest's, a job's."""
+_BOOT_S = 2.0
+"""What takes so long to be set up is a guest, or a file system of jobs: one session in each, since
+boots differ more than sessions in them."""
 
 Pairs = Mapping[tuple[str, str], Spread | None]
 """(cell, against) -> how they were seen to differ; None where it cannot be told."""
@@ -34,7 +35,8 @@ def planned(plan: Plan) -> Plan:
         return plan.model_copy(update={"sessions": many})
     once = plan.model_copy(update={"sessions": {}})
     seconds = {c.id: plan.workload.seconds(c.levels, plan.session) for c in plan.cells}
-    cheap = {cell: cost for cell, cost in seconds.items() if cost <= _CHEAP_S}
+    booted = {c.id for c in plan.cells if plan.workload.setup_seconds(c.levels) >= _BOOT_S}
+    cheap = {cell: cost for cell, cost in seconds.items() if cell not in booted}
     pairs = {(c.cell, c.against): GUESS for c in plan.watched}
     many = _allotted(plan, cheap, once.block_seconds(), pairs)
     return plan.model_copy(update={"sessions": many})

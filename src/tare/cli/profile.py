@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["show"]
 
 _WIDE = 200
-"""Where no terminal says how wide it is."""
+"""Where no terminal says how wide it is: a table that is folded cannot be read."""
 
 
 def show(stopwatch: Stopwatch) -> None:
@@ -33,7 +33,9 @@ def show(stopwatch: Stopwatch) -> None:
     for row in rows:
         add(row.place, str(row.times or ""), [row])
     add("in all", "", rows)
-    printing.err.print(table, width=None if printing.err.is_terminal else _WIDE)
+    if not printing.err.is_terminal:
+        printing.err.width = _WIDE
+    printing.err.print(table)
     measured, whole = _spent("measuring", rows), sum(_spent(phase, rows) for phase in seen)
     if whole:
         printing.say("", f"measuring: {measured:.1f} of {whole:.1f} s, {measured / whole:.0%}")
