@@ -178,7 +178,7 @@ fresh: $(STAMPS)/packages ## make run and make test on a new machine of Debian's
 picture: ## draw docs/report.png, the README's picture, from the newest result
 	@newest=$$(ls -td results/*/report.html | head -n 1); profile=$$(mktemp -d); \
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync \
-	  --hide-scrollbars --user-data-dir="$$profile" --window-size=1280,800 --screenshot=docs/report.png \
+	  --hide-scrollbars --user-data-dir="$$profile" --window-size=1280,760 --virtual-time-budget=2000 --screenshot=docs/report.png \
 	  "file://$$PWD/$$newest" 2>/dev/null; rm -rf "$$profile"
 
 .PHONY: clean
