@@ -1,7 +1,7 @@
 // A program that ends with a descriptor open, as it may: what it wrote there is in the file all the
 // same, also when the file was cached and only the descriptor kept it so.
 //
-//   left FOLDER
+//   left FOLDER [HINT=VALUE]...
 //
 // Prints "left: 0 differences" when other programs see all that rank 0 wrote.
 
@@ -9,7 +9,9 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <span>
 #include <string>
 
 #include "checks.h"
@@ -30,14 +32,21 @@ void put(int fd, long at, const std::string& bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  checks::begin("left", &argc, &argv, 2);
+  checks::begin("left", &argc, &argv, std::max(argc, 2));
   const std::string path = std::string(argv[1]) + "/file";
   const std::string first(kLength, 'a');
+  MPI_Info hints;
+  MPI_Info_create(&hints);
+  for (const std::string hint : std::span(argv, static_cast<std::size_t>(argc)).subspan(2)) {
+    const std::size_t equals = hint.find('=');
+    MPI_Info_set(hints, hint.substr(0, equals).c_str(), hint.substr(equals + 1).c_str());
+  }
   MPI_File file;
-  if (MPI_File_open(MPI_COMM_WORLD, path.c_str(), MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL,
-                    &file) != MPI_SUCCESS) {
+  if (MPI_File_open(MPI_COMM_WORLD, path.c_str(), MPI_MODE_RDWR | MPI_MODE_CREATE, hints, &file) !=
+      MPI_SUCCESS) {
     give_up(path.c_str());
   }
+  MPI_Info_free(&hints);
   const bool acts = checks::g_rank == 0;
   const int fd = acts ? open(path.c_str(), O_RDWR) : -1;
   if (acts) {

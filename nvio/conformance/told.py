@@ -33,13 +33,16 @@ class Job:
         self.folder = folder
         self.nvio = str(launch.build / "nvio")
 
+    def program(self, *words: str) -> list[str]:
+        """One that writes a file in the job's folder, with these hints."""
+        return [str(self.launch.build / f"left-{self.launch.mpi}"), str(self.folder), *words]
+
     def run(self, *options: str, program: list[str] | None = None, **variables: str) -> str:
         """Run it and return what all of it printed."""
         environment = self.launch.environment(None) | {"NVIO_ADMIT": "always"} | variables
         environment.setdefault("NVIO_CAPACITY", "4M")
-        command = program or [str(self.launch.build / f"left-{self.launch.mpi}"), str(self.folder)]
         return run(
-            [self.nvio, "run", *options, "--", *self.launch.command(command)],
+            [self.nvio, "run", *options, "--", *self.launch.command(program or self.program())],
             environment,
             TIMEOUT_S,
         )
@@ -83,6 +86,13 @@ def names(job: Job) -> None:
     config = job.folder / "config"
     config.write_text("clos = durable\n")
     once(job.run(NVIO_CONFIG=str(config)), "line 1: there is no setting")
+    hints = ("nvio_clos=durable", "nvio_close=later", "nvio_store=/tmp", "cb_nodes=1")
+    output = job.run(program=job.program(*hints))
+    once(output, "there is no hint nvio_clos (did you mean nvio_close?); it is ignored")
+    once(output, 'hint nvio_close: "later" is no value for close, which takes visible or durable')
+    once(output, "nvio_store is no hint: it is decided for the whole process, by NVIO_STORE")
+    if "cb_nodes" in output or "left: 0 differences" not in output:
+        raise RunError(output)
 
 
 def without_a_store(job: Job) -> None:

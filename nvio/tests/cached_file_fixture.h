@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,25 +15,20 @@
 #include <type_traits>
 
 #include "../cache/cached_file.h"
+#include "temporary_store.h"
 
 namespace nvio {
 
 namespace fs = std::filesystem;
 
-class CachedFileTest : public ::testing::Test {
+class CachedFileTest : public ::testing::Test, protected TemporaryStore {
  protected:
+  CachedFileTest() : TemporaryStore("test") {}
+
   void SetUp() override {
-    char name[] = "/tmp/nvio-test-XXXXXX";
-    root_ = mkdtemp(name);
-    fs::create_directory(root_ + "/store");
-    settings_.store = root_ + "/store";
-    settings_.session = "test";
     settings_.capacity = 2 << 20;
     settings_.file.admit = Admit::always;
-    path_ = root_ + "/file";
   }
-
-  void TearDown() override { fs::remove_all(root_); }
 
   std::unique_ptr<Session> join() {
     std::string why;
@@ -73,10 +67,6 @@ class CachedFileTest : public ::testing::Test {
   std::string folder() const {
     return settings_.store + "/nvio-" + std::to_string(geteuid()) + "-test";
   }
-
-  std::string root_;
-  std::string path_;
-  Settings settings_;
 };
 
 }  // namespace nvio

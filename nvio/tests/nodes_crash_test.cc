@@ -16,6 +16,7 @@
 #include "../nodes/placement.h"
 #include "../recovery/recover.h"
 #include "simulated_nodes.h"
+#include "temporary_store.h"
 
 namespace nvio {
 namespace {
@@ -43,16 +44,10 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-class History {
+class History : TemporaryStore {
  public:
   History(std::uint32_t nodes, std::uint64_t seed, int interrupts)
-      : random_(seed), interrupts_(interrupts) {
-    char name[] = "/dev/shm/nvio-crash-XXXXXX";
-    root_ = mkdtemp(name);
-    file_ = root_ + "/file";
-    settings_.store = root_ + "/store";
-    fs::create_directory(settings_.store);
-    settings_.session = "crash";
+      : TemporaryStore("crash", "/dev/shm"), random_(seed), interrupts_(interrupts) {
     settings_.kind = StoreKind::file;
     settings_.capacity = kGroupSize;
     settings_.nodes = nodes;
@@ -66,9 +61,9 @@ class History {
     groups_ = kGroupsANode * nodes;
     bytes_.resize(groups_ * kWindow);
     wrote_.assign(nodes, std::vector<bool>(nodes));
-    std::ofstream made(file_);
+    std::ofstream made(path_);
     if (seed % 2 == 1) {
-      fs::resize_file(file_, groups_ * kGroupSize);
+      fs::resize_file(path_, groups_ * kGroupSize);
       size_ = groups_ * kGroupSize;
       if (settings_.file.spread == Spread::parts) {
         shares_.part = equal_part(size_, shares_.unit, nodes);
@@ -76,14 +71,11 @@ class History {
       largest_ = size_;
     }
   }
-  History(const History&) = delete;
-  History& operator=(const History&) = delete;
-  ~History() { fs::remove_all(root_); }
 
   // Returns how many crash points were looked at.
   int run(int steps) {
-    SimulatedNodes nodes(settings_, file_, random_());
-    std::optional<OneOnEachNode> processes(std::in_place, settings_, file_);
+    SimulatedNodes nodes(settings_, path_, random_());
+    std::optional<OneOnEachNode> processes(std::in_place, settings_, path_);
     nodes.interrupt_every(interrupts_, [&] { look(nodes); });
     for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
       const auto node = static_cast<std::uint32_t>(random_() % settings_.nodes);
@@ -174,8 +166,8 @@ class History {
   }
 
   [[nodiscard]] Image read() const {
-    Image image{std::string(bytes_.size(), '\0'), fs::file_size(file_)};
-    const int fd = open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+    Image image{std::string(bytes_.size(), '\0'), fs::file_size(path_)};
+    const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     for (std::uint64_t group = 0; group < groups_; ++group) {
       EXPECT_GE(pread(fd, image.bytes.data() + group * kWindow, kWindow,
                       static_cast<off_t>(group * kGroupSize + kWindowStart)),
@@ -186,7 +178,7 @@ class History {
   }
 
   void put_back(const Image& image) const {
-    const int fd = open(file_.c_str(), O_WRONLY | O_CLOEXEC);
+    const int fd = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     for (std::uint64_t group = 0; group < groups_; ++group) {
       EXPECT_EQ(pwrite(fd, image.bytes.data() + group * kWindow, kWindow,
                        static_cast<off_t>(group * kGroupSize + kWindowStart)),
@@ -248,9 +240,6 @@ class History {
 
   std::mt19937_64 random_;
   int interrupts_;
-  std::string root_;
-  std::string file_;
-  Settings settings_;
   std::uint64_t groups_ = 0;
   Shares shares_{0, 1};
   std::vector<Byte> bytes_;

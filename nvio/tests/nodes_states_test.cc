@@ -1,33 +1,25 @@
 // The way of a file into the cache of several nodes, and out of it, where one of them cannot follow
 // at once.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 
 #include "held_write.h"
 #include "simulated_nodes.h"
+#include "temporary_store.h"
 
 namespace nvio {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::uint64_t kMiB = 1 << 20;
 
-class NodesStatesTest : public ::testing::Test {
+class NodesStatesTest : public ::testing::Test, protected TemporaryStore {
  protected:
+  NodesStatesTest() : TemporaryStore("states") {}
+
   void SetUp() override {
-    char name[] = "/tmp/nvio-states-XXXXXX";
-    root_ = mkdtemp(name);
-    path_ = root_ + "/file";
-    fs::create_directory(root_ + "/store");
-    settings_.store = root_ + "/store";
-    settings_.session = "states";
     settings_.kind = StoreKind::file;
     settings_.capacity = 16 * kMiB;
     settings_.nodes = 3;
@@ -42,7 +34,6 @@ class NodesStatesTest : public ::testing::Test {
     nodes_.reset();
     std::ifstream left(path_, std::ios::binary);
     EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(left), {}) == model_);
-    fs::remove_all(root_);
   }
 
   // Every node writes a piece of every MiB, and reads what the one before it wrote.
@@ -74,9 +65,6 @@ class NodesStatesTest : public ::testing::Test {
     }
   }
 
-  std::string root_;
-  std::string path_;
-  Settings settings_;
   std::optional<SimulatedNodes> nodes_;
   std::optional<OneOnEachNode> processes_;
   std::string model_;

@@ -2,6 +2,11 @@
 #include <grp.h>
 #include <sys/stat.h>
 
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "../posix/real.h"
 #include "../recovery/log_writer.h"
 #include "../recovery/recover.h"
 #include "../store/medium.h"
@@ -10,7 +15,131 @@
 namespace nvio {
 namespace {
 
-class RecoveryTest : public CachedFileTest {};
+class RecoveryTest : public CachedFileTest {
+ protected:
+  // Makes a log of the file as a job leaves it, in a store without working memory: write(writer).
+  template <typename Write>
+  void leave_log(int number, Write&& write) {
+    const int fd = open_file();
+    struct stat status {};
+    ASSERT_EQ(fstat(fd, &status), 0);
+    const FileMark mark = mark_of(fd, path_);
+    ::close(fd);
+    fs::create_directory(folder());
+    fs::permissions(folder(), fs::perms::owner_all);
+    std::string why;
+    const auto medium = open_file_medium(folder() + "/" + std::to_string(number) + ".redo", why);
+    ASSERT_NE(medium, nullptr) << why;
+    LogPosition position;
+    LogWriter writer(*medium, position);
+    ASSERT_EQ(writer.start({status.st_dev, status.st_ino, path_, false, mark}), 0);
+    write(writer);
+  }
+};
+
+// All that recovery writes, counted; and what befalls the file between two of its calls.
+class Watched {
+ public:
+  explicit Watched(std::function<void()> before_growing = {}) : meanwhile_(before_growing) {
+    the_ = this;
+    wrapped_.pwrite = [](int fd, const void* data, std::size_t length, off_t offset) {
+      ++the_->writes_;
+      return the_->plain_->pwrite(fd, data, length, offset);
+    };
+    wrapped_.fstat = [](int fd, struct stat* status) {
+      const int result = the_->plain_->fstat(fd, status);
+      // Once all is written it is asked how long the file is.
+      if (the_->writes_ > 0 && the_->meanwhile_) std::exchange(the_->meanwhile_, {})();
+      return result;
+    };
+    set_real(&wrapped_);
+  }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  ~Watched() { set_real(plain_); }
+  std::size_t writes() const { return writes_; }
+
+ private:
+  static inline Watched* the_ = nullptr;
+  const RealPosix* plain_ = &real();
+  RealPosix wrapped_ = *plain_;
+  std::size_t writes_ = 0;
+  std::function<void()> meanwhile_;
+};
+
+// Of this process, in bytes, as /proc/self/status names it.
+std::uint64_t memory(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name)) return std::stoull(line.substr(name.size())) << 10;
+  }
+  return 0;
+}
+
+constexpr std::size_t kPiece = 4 << 10;
+
+TEST_F(RecoveryTest, WritesALongLogInFewCallsAndHoldsLittleOfItInMemory) {
+  constexpr std::size_t kPieces = 16 << 10;
+  constexpr std::size_t kLog = kPieces * kPiece;
+  leave_log(1, [](LogWriter& writer) {
+    std::string piece(kPiece, ' ');
+    for (std::size_t i = 0; i < kPieces; ++i) {
+      std::memcpy(piece.data(), &i, sizeof i);
+      ASSERT_EQ(writer.extent(i * kPiece, piece.data(), kPiece), 0);
+      if (i % 256 == 255) {
+        ASSERT_EQ(writer.commit((i + 1) * kPiece), 0);
+      }
+    }
+  });
+  // The peak begins anew.
+  ASSERT_TRUE((std::ofstream("/proc/self/clear_refs") << 5).flush().good());
+  const std::uint64_t before = memory("VmRSS:");
+  ASSERT_GT(before, 0U);
+  const Watched watched;
+  EXPECT_TRUE(recover(folder(), {}).good());
+  EXPECT_LT(memory("VmHWM:"), before + kLog / 8);
+  EXPECT_LE(watched.writes(), kPieces / 64);
+  std::ifstream file(path_, std::ios::binary);
+  std::string piece(kPiece, '\0');
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    file.read(piece.data(), kPiece);
+    ASSERT_EQ(std::memcmp(piece.data(), &i, sizeof i), 0) << i;
+  }
+}
+
+TEST_F(RecoveryTest, WritesTheLatestBytesInFewCalls) {
+  constexpr std::size_t kPieces = 2 << 10;
+  settings_.capacity = 16 << 20;
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) {
+    const std::string piece(kPiece, 'x');
+    for (std::size_t i = 0; i < kPieces; ++i) file.write(i * kPiece, piece.data(), kPiece);
+  });
+  ::close(fd);
+  RecoverOptions options;
+  options.latest = true;
+  const Watched watched;
+  EXPECT_TRUE(recover(folder(), options).good());
+  EXPECT_LE(watched.writes(), kPieces / 64);
+  EXPECT_TRUE(file_content() == std::string(kPieces * kPiece, 'x'));
+}
+
+// Another job appends between recovery's looking how long the file is and its making it longer.
+TEST_F(RecoveryTest, KeepsWhatIsAppendedWhileItMakesTheFileLonger) {
+  constexpr std::uint64_t kSize = 100;
+  leave_log(1, [](LogWriter& writer) {
+    ASSERT_EQ(writer.extent(0, "synced", 6), 0);
+    ASSERT_EQ(writer.commit(kSize), 0);
+  });
+  const Watched watched([&] {
+    const std::string beyond(2 * kSize, 'b');
+    const int fd = open_file(O_WRONLY | O_APPEND);
+    EXPECT_EQ(::write(fd, beyond.data(), beyond.size()), static_cast<ssize_t>(beyond.size()));
+    ::close(fd);
+  });
+  EXPECT_TRUE(recover(folder(), {}).good());
+  EXPECT_EQ(file_content(), "synced" + std::string(2 * kSize, 'b'));
+}
 
 // As where the log found no room: the store is all that has these bytes.
 TEST_F(RecoveryTest, KeepsAStoreWhoseBytesNoSyncCompletedAndSaysHowToHaveThem) {
@@ -98,23 +227,12 @@ TEST_F(RecoveryTest, ActsAsTheStoresOwnerWithoutRootsGroups) {
 
 // Two logs of one file: the later one's bytes are the newer ones.
 TEST_F(RecoveryTest, ReplaysLogsInTheOrderOfTheirNumbers) {
-  const int fd = open_file();
-  struct stat status {};
-  ASSERT_EQ(fstat(fd, &status), 0);
-  const FileMark mark = mark_of(fd, path_);
-  ::close(fd);
-  fs::create_directory(folder());
-  fs::permissions(folder(), fs::perms::owner_all);
   for (const int number : {2, 10}) {
     const std::string text = "log " + std::to_string(number);
-    std::string why;
-    const auto medium = open_file_medium(folder() + "/" + std::to_string(number) + ".redo", why);
-    ASSERT_NE(medium, nullptr) << why;
-    LogPosition position;
-    LogWriter writer(*medium, position);
-    ASSERT_EQ(writer.start({status.st_dev, status.st_ino, path_, false, mark}), 0);
-    ASSERT_EQ(writer.extent(0, text.data(), text.size()), 0);
-    ASSERT_EQ(writer.commit(text.size()), 0);
+    leave_log(number, [&](LogWriter& writer) {
+      ASSERT_EQ(writer.extent(0, text.data(), text.size()), 0);
+      ASSERT_EQ(writer.commit(text.size()), 0);
+    });
   }
   EXPECT_TRUE(recover(folder(), {}).good());
   EXPECT_EQ(file_content(), "log 10");

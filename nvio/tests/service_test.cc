@@ -2,13 +2,13 @@
 #include "../manager/service.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "../posix/real.h"
+#include "temporary_store.h"
 
 namespace nvio {
 namespace {
@@ -36,20 +36,16 @@ int stat_apart(const char* path, struct stat* status) {
   return result;
 }
 
-class ServiceTest : public ::testing::Test {
+class ServiceTest : public ::testing::Test, protected TemporaryStore {
  protected:
+  ServiceTest() : TemporaryStore("service") {}
+
   void SetUp() override {
-    char name[] = "/tmp/nvio-service-XXXXXX";
-    root_ = mkdtemp(name);
-    fs::create_directory(root_ + "/store");
-    Settings settings;
-    settings.store = root_ + "/store";
-    settings.session = "test";
-    settings.capacity = 2 << 20;
-    settings.nodes = 2;
-    settings.node = 0;
+    settings_.capacity = 2 << 20;
+    settings_.nodes = 2;
+    settings_.node = 0;
     std::string why;
-    session_ = Session::join(settings, why);
+    session_ = Session::join(settings_, why);
     ASSERT_NE(session_, nullptr) << why;
     apart_ = *plain_;
     apart_.fstat = fstat_apart;
@@ -60,7 +56,6 @@ class ServiceTest : public ::testing::Test {
   void TearDown() override {
     set_real(plain_);
     session_.reset();
-    fs::remove_all(root_);
   }
 
   static Reply open(Service& service, const std::string& path, ServedFile*& file) {
@@ -74,7 +69,6 @@ class ServiceTest : public ::testing::Test {
     return service.serve(request, file, open_payload(wanted), answer);
   }
 
-  std::string root_;
   std::unique_ptr<Session> session_;
   const RealPosix* plain_ = &real();
   RealPosix apart_{};

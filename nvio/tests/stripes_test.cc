@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include "../cache/segment.h"
 #include "../cache/stripe.h"
 #include "simulated_nodes.h"
+#include "temporary_store.h"
 
 namespace {
 
@@ -119,15 +119,11 @@ TEST(Stripe, IsTheSettingsThenLustresThenTheHintsThenTheBlockSize) {
   the_layout.clear();
 }
 
-class StripesTest : public ::testing::Test {
+class StripesTest : public ::testing::Test, protected TemporaryStore {
  protected:
+  StripesTest() : TemporaryStore("stripes") {}
+
   void SetUp() override {
-    char name[] = "/tmp/nvio-stripes-XXXXXX";
-    root_ = mkdtemp(name);
-    file_ = root_ + "/file";
-    fs::create_directory(root_ + "/store");
-    settings_.store = root_ + "/store";
-    settings_.session = "stripes";
     settings_.kind = StoreKind::file;
     settings_.capacity = kGroupSize;  // much is written back long before the end
     settings_.nodes = 3;
@@ -135,19 +131,16 @@ class StripesTest : public ::testing::Test {
     settings_.file.admit = Admit::always;
     the_layout.clear();
   }
-  void TearDown() override {
-    the_layout.clear();
-    fs::remove_all(root_);
-  }
+  void TearDown() override { the_layout.clear(); }
 
   // Every node writes small pieces all over 24 MiB; then the most nodes that wrote to one stripe.
   std::size_t most_writers(std::uint64_t stripe) {
     constexpr std::uint64_t kSize = 24 << 20;
-    fs::remove(file_);
-    std::ofstream made(file_);
-    fs::resize_file(file_, kSize);
-    SimulatedNodes nodes(settings_, file_, 1);
-    std::optional<OneOnEachNode> processes(std::in_place, settings_, file_);
+    fs::remove(path_);
+    std::ofstream made(path_);
+    fs::resize_file(path_, kSize);
+    SimulatedNodes nodes(settings_, path_, 1);
+    std::optional<OneOnEachNode> processes(std::in_place, settings_, path_);
     std::mt19937_64 random(7);
     std::string model(kSize, '\0');
     for (int i = 0; i < 900; ++i) {
@@ -165,14 +158,10 @@ class StripesTest : public ::testing::Test {
     }
     EXPECT_EQ(nodes.writers_of(0, kSize).size(), settings_.nodes) << "every node has its share";
     processes.reset();
-    std::ifstream left(file_, std::ios::binary);
+    std::ifstream left(path_, std::ios::binary);
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(left), {}) == model, true);
     return most;
   }
-
-  std::string root_;
-  std::string file_;
-  Settings settings_;
 };
 
 TEST_F(StripesTest, WithoutAWordOfThemAreAMebibyte) {
