@@ -1,5 +1,6 @@
 """What the machine did beside the trials, over all of them: what is absent stays absent."""
 
+import re
 import statistics
 from dataclasses import replace
 
@@ -120,3 +121,30 @@ def test_answers_within_one_environment_are_headed_by_it_once(tmp_path):
         "Container (runc) against Host",
         "QEMU guest (TCG) against Host",
     ]
+
+
+def test_no_two_sides_within_one_environment_have_the_same_name(tmp_path):
+    text = records.EXPERIMENT.replace(
+        "baseline: {environment: native}", "baseline: {environment: native, transport: udp}"
+    )
+    text = text.replace(
+        "family: {transport: [udp, cyclonedds, fastdds]}", "family: {environment: native}"
+    )
+    recipe = records.Recipe(
+        truth_us=lambda cell: 40.0 if cell.levels["transport"] == "udp" else 90.0
+    )
+    found = analysis.analyse(records.make(tmp_path / "r", recipe, text))
+    within = [e for e in found.differences if e.cell.levels["environment"] == "native"]
+    assert within
+    names = wording.names_of(found)
+    shown = [table for table in page._tables(found, names).values() if table is not None]
+    for heading, _, _, made in tables.differences(found, names):
+        here, there = heading.split(" against ")
+        assert here != there
+        shown += made
+    assert len(shown) > len(within)
+    for table in shown:
+        neighbours = zip(table.columns, table.columns[1:], strict=False)
+        assert all(one != other for one, other in neighbours), table.columns
+    for one, other in re.findall(r">\s*([^<>]+?) against ([^<>]+?)\s*<", page.render(found)):
+        assert one != other

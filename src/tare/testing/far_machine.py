@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,9 +41,20 @@ class FarMachine:
     sshd: process.Running
 
     def sessions(self) -> list[int]:
-        """Return the processes of sshd that each serve one connection."""
-        children = Path(f"/proc/{self.sshd.pid}/task/{self.sshd.pid}/children").read_text()
-        return [int(pid) for pid in children.split()]
+        """Return the processes of sshd that serve connections; newer ones have several for each.
+
+        A connection is lost once none of them is left.
+        """
+        found: list[int] = []
+        parents = [self.sshd.pid]
+        while parents:
+            parent = parents.pop()
+            with suppress(OSError):  # it has ended
+                for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+                    if Path(f"/proc/{pid}/comm").read_text().startswith("sshd"):
+                        found.append(int(pid))
+                        parents.append(int(pid))
+        return found
 
     def left(self) -> list[str]:
         """List what is there of ours: folders, and processes of any session."""
