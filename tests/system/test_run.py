@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,8 +47,9 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_an_experiment_becomes_a_report(small, tmp_path):
-    found = tare("run", str(small), "--json", cwd=tmp_path)
+    found = tare("run", str(small), "--json", "--profile", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
+    assert re.search(r"measuring: [\d.]+ of [\d.]+ s", found.stderr)
     said = json.loads(found.stdout)
     record = Record(tmp_path / said["result"])
     assert len(record.trials()) == len(record.plan.cells) * 2
