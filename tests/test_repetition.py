@@ -9,6 +9,7 @@ import pytest
 import records
 from tare import analysis, cuts, experiment, export, plan, repetition, runner
 from tare.record import Course, Record
+from tare.report import remarks
 from tare.stats.repetition import Spread
 from tare.stats.stopping import Action, Decision
 
@@ -172,6 +173,8 @@ def test_a_blocks_value_is_the_mean_of_its_sessions_and_a_failed_one_takes_its_p
     assert found.view("container/udp").failed == 1
     assert len(found.threads) == sum(cell.replica == 1 for cell in record.plan.cells)
     assert found.complete_blocks == 8
+    most = max(record.plan.sessions.values())
+    assert f"up to {most} sessions of a cell in each" in remarks.outcome(found)
 
 
 def trial_block(line):

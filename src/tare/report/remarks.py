@@ -31,6 +31,8 @@ def outcome(analysis: Analysis) -> str:
     least = analysis.plan.min_blocks
     planned = str(least) if least == most else f"{least} to {most}"
     reached = f"{blocks} complete blocks (planned: {planned})"
+    if (sessions := 1 + max((trial.repeat for trial in analysis.trials), default=0)) > 1:
+        reached += f", up to {sessions} sessions of a cell in each"
     if not family:
         return f"{reached}; no comparison is judged."
     if all(question.ratio.ratio.estimate is None for question in family):
