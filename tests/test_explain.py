@@ -56,7 +56,7 @@ def record(tmp_path_factory):
                 costs = dict.fromkeys(COSTS, 1_000.0) | {
                     "inside send": 3_000.0 if more else 1_000.0
                 }
-                writer.append_causes(
+                writer.append(
                     CauseSession(
                         repeat=repeat,
                         cell=cell.id,

@@ -46,7 +46,7 @@ def make(folder: Path, transport: str = "udp", user_ns: int = 400) -> Record:
         for cell in made.plan.cells:
             native = cell.levels["environment"] == "native" and transport != "icmp"
             for repeat in range(3):
-                writer.append_causes(
+                writer.append(
                     CauseSession(
                         repeat=repeat,
                         cell=cell.id,

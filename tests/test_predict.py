@@ -195,7 +195,7 @@ def start(folder, *, environments=("native", "uml"), counted=True, text=EXPERIME
             if counted:
                 counts["server clock readings"] = 5.0 if "cyclone" in cell.id else 0.0
             for repeat in range(2):
-                writer.append_causes(
+                writer.append(
                     CauseSession(
                         repeat=repeat,
                         cell=cell.id,

@@ -59,7 +59,7 @@ def test_each_resumption_is_on_record_with_its_fingerprint(record):
     moments = [Resumption(resumed=f"2026-01-0{n}", fingerprint={"cpu": {"n": n}}) for n in (1, 2)]
     for moment in moments:
         with record.writing() as writer:
-            writer.append_resumption(moment)
+            writer.append(moment)
     assert list(record.resumptions()) == moments
     assert record.fingerprint.whole == {"cpu": {"model": "x"}, "more": 1}
     assert record.fingerprint.cpu.model == "x"

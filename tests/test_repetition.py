@@ -132,7 +132,7 @@ def test_where_a_cell_stopped_its_comparison_ends_and_nothing_counts_as_dropped(
     record = records.make(tmp_path / "r", records.Recipe(blocks=10, requests=50), AUTO)
     course = Course(block=8, sessions=dict(record.plan.sessions), stopped=("container/udp",))
     with record.writing() as writer:
-        writer.append_course(course)
+        writer.append(course)
     lines = (record.folder / "trials.ndjson").read_text().splitlines(keepends=True)
     kept = [x for x in lines if '"cell":"container/udp"' not in x or trial_block(x) < 8]
     (record.folder / "trials.ndjson").write_text("".join(kept))

@@ -66,13 +66,13 @@ class Levels(Mapping[str, str]):
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = dict(texts)
-        self._read: dict[str, Any] = {}
+        self._read: dict[Factor[Any], Any] = {}
 
     def read(self, row: Factor[T]) -> T:
         """The level of a row, parsed when it is first asked for."""
-        if row.name not in self._read:
-            self._read[row.name] = row.parse(self.get(row.name, row.default))
-        found: T = self._read[row.name]
+        if row not in self._read:
+            self._read[row] = row.parse(self.get(row.name, row.default))
+        found: T = self._read[row]
         return found
 
     def but(self, **changed: str) -> Self:

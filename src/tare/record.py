@@ -7,7 +7,6 @@ and its trial is measured again. A failed trial has a line and no samples: absen
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -15,18 +14,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BeforeValidator, ValidationError
 
 from tare import experiment as experiments
-from tare import workloads
+from tare import lines, workloads
 from tare.accounting import Account, ThreadTime
 from tare.clocks import Calibration
 from tare.environments import Facts
 from tare.errors import TareError, UsageError
 from tare.experiment import Experiment
 from tare.levels import Levels, Settings
+from tare.lines import Row
 from tare.machine import Fingerprint, Meanwhile
 from tare.plan import Plan
 from tare.told import Told
@@ -34,10 +34,10 @@ from tare.told import Told
 _RESTORE = "restore the file: without it nobody knows what was measured on what"
 
 
-class Trial(BaseModel):
+class Trial(Row):
     """One line of trials.ndjson."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    file = "trials.ndjson"
 
     schema_version: Literal[1] = 1
     block: int
@@ -56,9 +56,9 @@ class Trial(BaseModel):
     error: str | None = None
     samples: str | None = None
     """Parquet file below samples/; None where the trial failed, or has no raw samples."""
-    values: dict[str, float] = {}
+    values: Mapping[str, float] = {}
     """Statistic -> value, for workloads that measure one number at a time."""
-    counters: dict[str, int] = {}
+    counters: Mapping[str, int] = {}
     settings: Told = Told()
     """What the programs said of themselves."""
     client: Account | None = None
@@ -83,21 +83,21 @@ class Trial(BaseModel):
         return tuple(t for party in (self.client, self.server) if party for t in party.threads)
 
 
-class CauseSession(BaseModel):
+class CauseSession(Row):
     """One line of causes.ndjson: a session in which operations were counted (operations.py)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    file = "causes.ndjson"
 
     schema_version: Literal[1] = 1
     repeat: int
     cell: str
     error: str | None = None
     """Why there is nothing, if so."""
-    unit_costs_ns: dict[str, float] = {}
+    unit_costs_ns: Mapping[str, float] = {}
     """Operation -> mean cost, as measured in the same setting up."""
-    unit_medians_ns: dict[str, float] = {}
+    unit_medians_ns: Mapping[str, float] = {}
     """Operation -> median over batches of that cost: what a disturbance does not reach."""
-    counts: dict[str, float] = {}
+    counts: Mapping[str, float] = {}
     """Operation -> number for each request."""
     mean_ns: float | None = None
     """Mean response time while counting: over the untraced mean, it is the inflation."""
@@ -108,10 +108,10 @@ class CauseSession(BaseModel):
         return self.repeat, self.cell
 
 
-class Resumption(BaseModel):
+class Resumption(Row):
     """One line of resumptions.ndjson: the run went on, on this machine and with these programs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    file = "resumptions.ndjson"
 
     schema_version: Literal[1] = 1
     resumed: str
@@ -124,10 +124,10 @@ class Resumption(BaseModel):
         return self.resumed
 
 
-class Course(BaseModel):
+class Course(Row):
     """One line of course.ndjson: how the run went on from a block, where that was not planned."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    file = "course.ndjson"
 
     schema_version: Literal[1] = 1
     block: int
@@ -182,10 +182,12 @@ class Record:
             # by making it again, since there is no plan yet to resume.
             fcntl.flock(making, fcntl.LOCK_EX)
             (folder / "samples").mkdir(exist_ok=_is_half_made(folder))
-            _replace(folder / "experiment.yaml", experiment_text)
-            _replace(folder / "environment.json", json.dumps(fingerprint, indent=1, default=str))
+            lines.replace(folder / "experiment.yaml", experiment_text)
+            lines.replace(
+                folder / "environment.json", json.dumps(fingerprint, indent=1, default=str)
+            )
             # Last: its presence is what makes the folder a result.
-            _replace(folder / "plan.json", plan.model_dump_json(indent=1))
+            lines.replace(folder / "plan.json", plan.model_dump_json(indent=1))
         except FileExistsError as error:
             raise TareError(
                 f"cannot make the result folder {folder}: it exists",
@@ -248,7 +250,7 @@ class Record:
         Raises:
             UsageError: a whole line is not a trial.
         """
-        return _read_lines(self.folder / "trials.ndjson", Trial)
+        return lines.read(self.folder, Trial)
 
     def causes(self) -> tuple[CauseSession, ...]:
         """Every counting session on record, in order.
@@ -256,7 +258,7 @@ class Record:
         Raises:
             UsageError: a whole line is not one.
         """
-        return _read_lines(self.folder / "causes.ndjson", CauseSession)
+        return lines.read(self.folder, CauseSession)
 
     def courses(self) -> tuple[Course, ...]:
         """How the run went on, in order of the blocks; the first is what was planned.
@@ -265,7 +267,7 @@ class Record:
             UsageError: a whole line is not one.
         """
         planned = Course(block=0, sessions=dict(self.plan.sessions))
-        return (planned, *_read_lines(self.folder / "course.ndjson", Course))
+        return (planned, *lines.read(self.folder, Course))
 
     def course(self, block: int) -> Course:
         """How the run went on in a block."""
@@ -277,7 +279,7 @@ class Record:
         Raises:
             UsageError: a whole line is not one.
         """
-        return _read_lines(self.folder / "resumptions.ndjson", Resumption)
+        return lines.read(self.folder, Resumption)
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
@@ -312,101 +314,23 @@ class Writer:
     """Appends to a record, each line synced to disk before the next begins."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._trials = _Lines(folder / "trials.ndjson")
-        self._causes = _Lines(folder / "causes.ndjson")
-        self._courses = _Lines(folder / "course.ndjson")
-        self._resumptions = _Lines(folder / "resumptions.ndjson")
+        self._samples = folder / "samples"
+        kinds: tuple[type[lines.Row], ...] = (Trial, CauseSession, Course, Resumption)
+        self._files = {kind: lines.Appended(folder / kind.file) for kind in kinds}
 
-    def append(self, trial: Trial) -> None:
-        """Make a trial part of the record. Its samples must be on disk by now.
+    def append(self, row: Trial | CauseSession | Course | Resumption) -> None:
+        """Make it part of the record. A trial's samples must be on disk by now.
 
         Raises:
             TareError: the disk is full; the record stays as it was before.
         """
-        try:
-            if trial.samples is not None:
-                _sync(self._folder / "samples" / trial.samples)
-                _sync(self._folder / "samples")
-        except OSError as error:
-            raise _refused(self._folder, error) from error
-        self._trials.append(trial)
-
-    def append_causes(self, session: CauseSession) -> None:
-        """Make a counting session part of the record.
-
-        Raises:
-            TareError: the disk is full; the record stays as it was before.
-        """
-        self._causes.append(session)
-
-    def append_course(self, course: Course) -> None:
-        """Put on record how the run goes on, before the first trial that it is for.
-
-        Raises:
-            TareError: the disk is full; the record stays as it was before.
-        """
-        self._courses.append(course)
-
-    def append_resumption(self, resumption: Resumption) -> None:
-        """Put on record that the run goes on, before its first trial.
-
-        Raises:
-            TareError: the disk is full; the record stays as it was before.
-        """
-        self._resumptions.append(resumption)
+        name = row.samples if isinstance(row, Trial) else None
+        self._files[type(row)].append(row, *((self._samples / name, self._samples) if name else ()))
 
     def close(self) -> None:
         """Close the files."""
-        self._trials.close()
-        self._causes.close()
-        self._courses.close()
-        self._resumptions.close()
-
-
-class _Lines:
-    """One append-only file of JSON lines."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        # Unbuffered: what a full disk refused must not wait in memory for another try.
-        self._file = path.open("ab", buffering=0)
-        _cut_torn_line(path)
-
-    def append(self, row: BaseModel) -> None:
-        end = self._file.seek(0, os.SEEK_END)
-        line = row.model_dump_json().encode() + b"\n"
-        try:
-            if self._file.write(line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            os.ftruncate(self._file.fileno(), end)
-            raise _refused(self._path.parent, error) from error
-
-    def close(self) -> None:
-        self._file.close()
-
-
-Row = TypeVar("Row", Trial, CauseSession, Course, Resumption)
-
-
-def _read_lines(path: Path, kind: type[Row]) -> tuple[Row, ...]:
-    """Every whole line of a file; of those with one key, the last."""
-    found: dict[object, Row] = {}
-    if not path.exists():
-        return ()
-    # What follows the last newline was torn by a crash in mid-write: that row does not exist.
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
-        try:
-            row = kind.model_validate_json(line)
-        except ValidationError as error:
-            raise UsageError(
-                f"{path}:{number} is not a {kind.__name__}: {error.errors()[0]['msg']}",
-                "restore the file, or remove that line to measure it again",
-            ) from error
-        found[row.key] = row
-    return tuple(found.values())
+        for file in self._files.values():
+            file.close()
 
 
 def _why(error: Exception) -> str:
@@ -414,29 +338,6 @@ def _why(error: Exception) -> str:
         return str(error)
     first = error.errors()[0]
     return f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'its top'}"
-
-
-def _refused(folder: Path, error: OSError) -> TareError:
-    return TareError(
-        f"cannot record a trial below {folder}: {error.strerror}",
-        "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
-    )
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Drop what a crash left behind the last newline, so that the next line stands alone."""
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _cannot_make(folder: Path, error: OSError) -> TareError:
@@ -451,12 +352,3 @@ def _is_half_made(folder: Path) -> bool:
     return found <= {"samples", "experiment", "environment", "plan"} and not (
         (folder / "plan.json").exists() or any((folder / "samples").glob("*"))
     )
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_suffix(path.suffix + ".part")
-    part.write_text(text, encoding="utf-8")
-    _sync(part)
-    part.rename(path)
-    _sync(path.parent)

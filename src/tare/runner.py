@@ -178,7 +178,7 @@ class _Run:
             stopped = repetition.finished(self._plan, decision.wide)
             course = course.model_copy(update={"stopped": tuple(sorted(stopped))})
         if course.model_copy(update={"block": self._course.block}) != self._course:
-            self.writer.append_course(course)
+            self.writer.append(course)
             self._courses[block] = course
 
     def _costs(self) -> dict[str, float]:
@@ -300,7 +300,7 @@ class _Run:
                     doing = f"counting operations in {visit.plot['environment']}"
                     self._tell(len(self._plan.blocks), doing)
                     for session in self._cause_sessions(repeat, visit, cells):
-                        self.writer.append_causes(session)
+                        self.writer.append(session)
                 self._counting_left -= each
 
     def _cause_sessions(

@@ -237,7 +237,7 @@ def test_what_differed_when_a_run_was_resumed_is_told(tmp_path):
     with record.writing() as writer:
         for day, fingerprint in enumerate((records.FINGERPRINT, other), start=1):
             resumed = f"2026-01-0{day}T09:30:00.000+00:00"
-            writer.append_resumption(Resumption(resumed=resumed, fingerprint=fingerprint))
+            writer.append(Resumption(resumed=resumed, fingerprint=fingerprint))
     said = words(report.render(analysis.analyse(record)))
     assert "Resumed 2026-01-01 09:30 UTC: what differed from the beginning nothing" in said
     assert "2026-01-02 09:30 UTC: what differed from the beginning tare.version 0.1.0" in said

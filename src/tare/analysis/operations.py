@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from tare import transports, units
+from tare import transports
 from tare.accounting import Role
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.record import CauseSession, Trial
 from tare.stats.operations import Cost, Operation, costs_of
 from tare.stats.shares import Shares
+from tare.workloads.request_reply import EchoLevels
 
 __all__ = [
     "CellOperations",
@@ -78,7 +79,7 @@ def counted_in(cell: Cell, sessions: Sessions) -> Counted:
     (_in_guest if in_guest else _on_host)(of)
     roles: tuple[Role, ...] = ("client", "guest") if in_guest else ("client", "server")
     of.user_time({r: sessions.means(cell.id, partial(_user_ns, r)) for r in roles})
-    work_ns = units.duration(cell.levels.get("server_work", "0 us"))
+    work_ns = cell.levels.read(EchoLevels.server_work)
     if work_ns:
         timed = ("user time",) if any(o.name == "user time" for o in of.operations) else ()
         of.operations.append(Operation("server work", (work_ns,) * len(usable), (1.0,), timed))

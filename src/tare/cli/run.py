@@ -105,7 +105,7 @@ def _go_on(folder: Path, *, as_json: bool, profile: bool) -> None:
     found = machine.Fingerprint.model_validate(fingerprint)
     for record in records.values():
         with record.writing() as writer:
-            writer.append_resumption(Resumption(resumed=now, fingerprint=found))
+            writer.append(Resumption(resumed=now, fingerprint=found))
     _measure(folder, programs, as_json=as_json, profile=profile)
 
 

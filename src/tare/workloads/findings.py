@@ -26,8 +26,8 @@ class TrialSeen(Protocol):
 
     cell: str
     status: Any
-    values: dict[str, float]
-    counters: dict[str, int]
+    values: Mapping[str, float]
+    counters: Mapping[str, int]
     settings: Told
 
 

@@ -1,0 +1,108 @@
+"""Files of JSON lines, each synced before the next begins; one torn by a crash does not exist."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tare.errors import TareError, UsageError
+
+__all__ = ["Appended", "Row", "read", "replace", "sync"]
+
+
+class Row(BaseModel):
+    """One line; a subclass names the file that holds its kind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: ClassVar[str]
+
+    @property
+    def key(self) -> object:
+        """Identity: of two rows with one, the later counts."""
+        raise NotImplementedError
+
+
+R = TypeVar("R", bound=Row)
+
+
+def read(folder: Path, kind: type[R]) -> tuple[R, ...]:
+    """Every whole line of a kind's file, in order; of those with one key, the last.
+
+    Raises:
+        UsageError: a whole line is not of that kind.
+    """
+    path, found = folder / kind.file, dict[object, R]()
+    if not path.exists():
+        return ()
+    # What follows the last newline was torn by a crash in mid-write: that row does not exist.
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            row = kind.model_validate_json(line)
+        except ValidationError as error:
+            raise UsageError(
+                f"{path}:{number} is not a {kind.__name__}: {error.errors()[0]['msg']}",
+                "restore the file, or remove that line to measure it again",
+            ) from error
+        found[row.key] = row
+    return tuple(found.values())
+
+
+class Appended:
+    """One file, open for appending."""
+
+    def __init__(self, path: Path) -> None:
+        # Unbuffered: what a full disk refused must not wait in memory for another try.
+        self._file = path.open("ab", buffering=0)
+        self._folder = path.parent
+        # What a crash left behind the last newline goes, so that the next line stands alone.
+        data = path.read_bytes()
+        if (whole := data.rfind(b"\n") + 1) < len(data):
+            os.truncate(path, whole)
+
+    def append(self, row: Row, *before: Path) -> None:
+        """Add a row, once some files and folders are on disk.
+
+        Raises:
+            TareError: the disk is full; the file stays as it was before.
+        """
+        end = self._file.seek(0, os.SEEK_END)
+        line = row.model_dump_json().encode() + b"\n"
+        try:
+            for path in before:
+                sync(path)
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            os.ftruncate(self._file.fileno(), end)
+            raise TareError(
+                f"cannot record a trial below {self._folder}: {error.strerror}",
+                "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of files, is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_suffix(path.suffix + ".part")
+    part.write_text(text, encoding="utf-8")
+    sync(part)
+    part.rename(path)
+    sync(path.parent)
