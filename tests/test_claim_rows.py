@@ -132,10 +132,7 @@ def test_claims_on_one_experiment_share_its_run(monkeypatch: pytest.MonkeyPatch,
 def arms(**values: list[dict[str, float]]) -> Workshop:
     """A result of one saturated guest: arm -> its trials' values."""
     trials = {
-        arm: [
-            SimpleNamespace(values=of, settings=SimpleNamespace(whole={"guests_cpu_share": SHARE}))
-            for of in each
-        ]
+        arm: [SimpleNamespace(values=of, settings={"guests_cpu_share": SHARE}) for of in each]
         for arm, each in values.items()
     }
     sessions = SimpleNamespace(measured=lambda cell: trials[cell])
