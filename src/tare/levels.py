@@ -60,9 +60,9 @@ class Levels(Mapping[str, str]):
     rows: ClassVar[Mapping[str, Factor[Any]]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Collect the rows in the order in which they stand."""
+        """Collect the rows in the order in which they stand, what is inherited behind them."""
         own = {row.name: row for row in vars(cls).values() if isinstance(row, Factor)}
-        cls.rows = {**cls.rows, **own}
+        cls.rows = own | {name: row for name, row in cls.rows.items() if name not in own}
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = dict(texts)

@@ -57,7 +57,7 @@ class Target:
 
 def key_of(environment: str, levels: Mapping[str, str]) -> tuple[str, ...]:
     """Environment and levels in one; a guest's own options belong to the environment."""
-    left_out = {"environment", *(row.name for row in rows.GUEST)}
+    left_out = {"environment", *rows.GUEST}
     rest = sorted((k, v) for k, v in levels.items() if k not in left_out)
     return (environment, *(f"{k}={v}" for k, v in rest))
 

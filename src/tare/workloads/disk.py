@@ -62,8 +62,6 @@ class DiskLevels(rows.Placed):
     depth = rows.count(
         "1", "fio's requests under way at once; above 1 with direct I/O only.", most=65_536
     )
-    placement = rows.PLACEMENT
-    vcpus, memory, machine, accelerator = rows.GUEST
 
 
 class DiskSettings(Settings):

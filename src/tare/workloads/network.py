@@ -65,7 +65,6 @@ class NetworkLevels(rows.Placed):
     )
     placement = rows.PLACEMENT
     link = rows.LINK
-    vcpus, memory, machine, accelerator = rows.GUEST
 
 
 class NetworkSettings(Settings):

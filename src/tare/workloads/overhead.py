@@ -68,8 +68,6 @@ class OverheadLevels(rows.Placed):
     """The factors of `overhead`."""
 
     environment = rows.environment("What costs")
-    placement = rows.PLACEMENT
-    vcpus, memory, machine, accelerator = rows.GUEST
 
 
 class OverheadBench(Bench[OverheadLevels, Settings]):

@@ -78,7 +78,6 @@ class EchoLevels(rows.Placed):
         examples=("none", "host cpu 50 %", "inside memory 1"),
     )
     link = rows.LINK
-    vcpus, memory, machine, accelerator = rows.GUEST
 
 
 class EchoSettings(Settings):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GUEST",
-    "GUEST_NAMES",
     "LINK",
     "PLACEMENT",
     "PLOT",
@@ -32,7 +31,6 @@ __all__ = [
     "duration",
     "environment",
     "link",
-    "link_rate",
     "size",
     "unbuilt",
 ]
@@ -126,7 +124,7 @@ _FASTEST = 10**13
 """Bits a second."""
 
 
-def link_rate(written: object) -> int | None:
+def _link_rate(written: object) -> int | None:
     """Bits a second of a link, or None without a limit."""
     if written == "unlimited":
         return None
@@ -144,25 +142,14 @@ def _show_link(rate: int | None) -> str:
 
 def link(default: str, help: str, *examples: str) -> Factor[int | None]:  # noqa: A002
     """A factor whose levels are rates of a link."""
-    return Factor(link_rate, _show_link, default, help, examples=examples)
+    return Factor(_link_rate, _show_link, default, help, examples=examples)
 
 
 LINK = link("unlimited", "Rate of the link between the hosts.", "unlimited", "100 Mbit/s")
 
-GUEST = (
-    count("1", "Virtual processors of a QEMU guest.", most=255),
-    size("512 MiB", "Memory of a QEMU guest.", "512 MiB", "2 GiB", least=1 << 20),
-    choice(("q35", "pc"), "q35", "Machine type of a QEMU guest."),
-    choice(
-        ("auto", "kvm", "tcg"),
-        "auto",
-        "What runs a QEMU guest's instructions; auto is KVM where a guest boots with it, else TCG.",
-    ),
-)
-"""What a guest is made of, its `GUEST_NAMES`; means something for QEMU alone."""
-
-GUEST_NAMES = ("vcpus", "memory", "machine", "accelerator")
-PLOT = frozenset({"environment", "placement", "scheduling", "link", *GUEST_NAMES})
+GUEST = ("vcpus", "memory", "machine", "accelerator")
+"""What a guest is made of; means something for QEMU alone."""
+PLOT = frozenset({"environment", "placement", "scheduling", "link", *GUEST})
 """Rows of this file that need an environment to be set up anew."""
 
 
@@ -173,14 +160,18 @@ def unbuilt(*paths: Path) -> str | None:
 
 
 class Placed(Levels):
-    """What workloads have in common that are measured in an environment."""
+    """What workloads have in common that are measured in an environment, each with a row for it."""
 
     environment: Factor[str]
-    placement: Factor[str]
-    vcpus: Factor[int]
-    memory: Factor[int]
-    machine: Factor[str]
-    accelerator: Factor[str]
+    placement = PLACEMENT
+    vcpus = count("1", "Virtual processors of a QEMU guest.", most=255)
+    memory = size("512 MiB", "Memory of a QEMU guest.", "512 MiB", "2 GiB", least=1 << 20)
+    machine = choice(("q35", "pc"), "q35", "Machine type of a QEMU guest.")
+    accelerator = choice(
+        ("auto", "kvm", "tcg"),
+        "auto",
+        "What runs a QEMU guest's instructions; auto is KVM where a guest boots with it, else TCG.",
+    )
 
 
 P = TypeVar("P", bound=Placed)
@@ -195,7 +186,7 @@ class InEnvironment(Workload[P, S]):
     def applicable(self, levels: P) -> frozenset[str]:
         """Leave out what a guest is made of, where there is none."""
         guest = environments.is_guest_of_qemu(levels.environment)
-        return frozenset(self.levels.rows) - (frozenset() if guest else frozenset(GUEST_NAMES))
+        return frozenset(self.levels.rows) - (frozenset() if guest else frozenset(GUEST))
 
     def lacking(
         self,

@@ -120,8 +120,6 @@ class StressLevels(rows.Placed):
         "alone",
         "Whether they run in the environment alone, or on the host beside it too, at once.",
     )
-    placement = rows.PLACEMENT
-    vcpus, memory, machine, accelerator = rows.GUEST
 
 
 class StressSettings(Settings):
@@ -180,6 +178,7 @@ class Stressing(rows.InEnvironment[StressLevels, StressSettings]):
 
     def __init__(self, name: str, classes: Mapping[str, Class]) -> None:
         class OwnLevels(StressLevels):
+            environment = StressLevels.environment
             class_ = among(classes, next(iter(classes)), "What they do.")
 
         self.name = name

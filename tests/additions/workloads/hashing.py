@@ -16,8 +16,6 @@ class HashingLevels(rows.Placed):
 
     environment = rows.environment("What hashes")
     amount = rows.size("1 MiB", "How much is hashed.")
-    placement = rows.PLACEMENT
-    vcpus, memory, machine, accelerator = rows.GUEST
 
 
 class HashingBench(Bench[HashingLevels, Settings]):
