@@ -14,11 +14,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from needs import PROGRAMS, needs_root
-from tare.record import Record
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -75,14 +75,19 @@ def tare(checkout: Path, *argv: str) -> str:
     return found.stdout
 
 
-def measured(checkout: Path, what: str) -> tuple[Record, str]:
-    """Run an experiment; return its record, of which every trial is whole, and its page."""
+def measured(checkout: Path, what: str) -> tuple[list[dict[str, Any]], str]:
+    """Run an experiment; return its trials, every one whole, and its page.
+
+    As JSON: this Tare knows nothing of what was added.
+    """
     (checkout / "asked.yaml").write_text(ASKED.format(what=what))
     said = json.loads(tare(checkout, "run", "asked.yaml", "--json"))
-    record = Record(checkout / said["result"])
-    assert len(record.trials()) == 2 * len(record.plan.cells)
-    assert all(trial.status == "ok" for trial in record.trials())
-    return record, (checkout / said["report"]).read_text()
+    result = checkout / said["result"]
+    cells = json.loads((result / "plan.json").read_text())["cells"]
+    trials = [json.loads(line) for line in (result / "trials.ndjson").read_text().splitlines()]
+    assert len(trials) == 2 * len(cells)
+    assert all(trial["status"] == "ok" for trial in trials)
+    return trials, (checkout / said["report"]).read_text()
 
 
 def test_an_environment_and_a_transport_that_are_added_are_measured_and_named(
@@ -93,11 +98,12 @@ def test_an_environment_and_a_transport_that_are_added_are_measured_and_named(
     except OSError:
         pytest.skip("this kernel has no UDP-Lite")
     asked = "factors: {environment: [native, chroot], transport: [udp, udplite]}"
-    record, page = measured(checkout, asked + "\nsession: {requests: 200, warmup: 20}")
-    assert {cell.levels["transport"] for cell in record.plan.cells} == {"udp", "udplite"}
-    assert all(trial.counters["received"] == 200 for trial in record.trials())
-    chrooted = [t for t in record.trials() if t.cell.startswith("chroot")]
-    assert all(t.facts["root"] == "ours" and t.server.threads for t in chrooted)
+    trials, page = measured(checkout, asked + "\nsession: {requests: 200, warmup: 20}")
+    assert {trial["cell"].partition("/")[2] for trial in trials} >= {"udp", "udplite"}
+    assert all(trial["counters"]["received"] == 200 for trial in trials)
+    chrooted = [trial for trial in trials if trial["cell"].startswith("chroot")]
+    assert chrooted
+    assert all(t["facts"]["root"] == "ours" and t["server"]["threads"] for t in chrooted)
     assert "in a chroot" in page
     assert "UDP-Lite" in page
     assert str(checkout) not in Path("/proc/self/mountinfo").read_text()
@@ -105,8 +111,8 @@ def test_an_environment_and_a_transport_that_are_added_are_measured_and_named(
 
 def test_a_workload_that_is_added_is_measured_in_what_was_added(checkout: Path) -> None:
     asked = "workload: hashing\nfactors: {environment: [native, chroot], amount: 64 KiB}"
-    record, page = measured(checkout, asked)
-    assert all(trial.values["time"] > 0 for trial in record.trials())
+    trials, page = measured(checkout, asked)
+    assert all(trial["values"]["time"] > 0 for trial in trials)
     assert "Hashing" in page
 
 
