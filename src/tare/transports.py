@@ -86,7 +86,7 @@ ROWS = (
         "Cyclone DDS",
         "install cyclonedds-dev, then `make build`",
         domain=11,
-        start_s=0.25,
+        start_s=0.12,
         times=1.7,
     ),
     Transport(
@@ -95,7 +95,7 @@ ROWS = (
         "install libfastdds-dev (Debian 12: libfastrtps-dev), libfastcdr-dev and fastddsgen, then"
         " `make build`",
         domain=12,
-        start_s=0.35,
+        start_s=0.25,
         times=4.5,
     ),
     Transport("zeromq", "ZeroMQ", "install libzmq3-dev, then `make build`"),

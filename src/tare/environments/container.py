@@ -43,7 +43,7 @@ class Container(OnAnyHost):
     device: Device | None = None
     name = "container"
     row = Row(
-        "Container (runc)", "in the container (runc)", setup_s=0.9, session_s=0.3, request_s=60e-6
+        "Container (runc)", "in the container (runc)", setup_s=0.7, session_s=0.2, request_s=60e-6
     )
     needs = ("runc", "runc")
 

@@ -25,7 +25,7 @@ class Native(OnAnyHost):
 
     device: Device | None = None
     name = "native"
-    row = Row("Host", "on the host", setup_s=0.3, session_s=0.25, request_s=60e-6)
+    row = Row("Host", "on the host", setup_s=0.25, session_s=0.12, request_s=60e-6)
     needs = ("env", "coreutils")
 
     def with_options(self, plot: Mapping[str, str]) -> Native:
