@@ -1,6 +1,7 @@
 // The redo log: what it writes is what the format says, and what a crash leaves is the last sync.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
