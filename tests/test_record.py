@@ -152,6 +152,15 @@ def test_a_damaged_plan_is_refused_in_words(record, text):
         _ = record.plan
 
 
+def test_a_result_of_a_workload_that_is_not_there_is_listed_and_not_analysed(record):
+    path = record.folder / "plan.json"
+    path.write_text(path.read_text().replace('"request-reply"', '"hashing"'))
+    there = Record(record.folder).plan
+    assert there.cells[0].levels["environment"] == "native"
+    with pytest.raises(UsageError, match="'hashing' is no workload of this version"):
+        _ = there.workload
+
+
 def test_a_plan_of_before_it_held_the_experiment_takes_it_from_the_file(tmp_path):
     text = "title: t\nfactors: {transport: [udp, tcp]}\nbaseline: {transport: udp}\n"
     asked = experiments.parse(text, "x.yaml")

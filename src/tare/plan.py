@@ -87,8 +87,18 @@ class Plan(BaseModel):
 
     @property
     def workload(self) -> AnyWorkload:
-        """What is measured."""
-        return workloads.by_name()[self.experiment.workload]
+        """What is measured.
+
+        Raises:
+            UsageError: this version does not measure it.
+        """
+        name, known = self.experiment.workload, workloads.by_name()
+        if name not in known:
+            raise UsageError(
+                f"{name!r} is no workload of this version, which has {', '.join(known)}",
+                "read the result with the version that measured it",
+            )
+        return known[name]
 
     def cell(self, cell_id: str) -> Cell:
         """Look a cell up by its id."""

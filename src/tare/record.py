@@ -209,10 +209,11 @@ class Record:
             if "experiment" not in written:
                 written["experiment"] = experiments.load(self.experiment_path, recorded=True)
             asked = Experiment.model_validate(written["experiment"])
-            workload = workloads.by_name()[asked.workload]
-            of_it = {Levels: workload.levels, Settings: workload.settings}
+            of_it: dict[type[Levels], type[Levels]] = {}
+            if (workload := workloads.by_name().get(asked.workload)) is not None:
+                of_it = {Levels: workload.levels, Settings: workload.settings}
             return Plan.model_validate(written, context=of_it)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(
                 f"{path} cannot be read: {_why(error)}",
                 "it was written by another version, or changed; run the experiment again",

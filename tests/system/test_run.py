@@ -163,7 +163,7 @@ def test_two_runs_into_one_folder_are_refused(small, tmp_path):
 def test_a_full_disk_stops_the_run_and_it_goes_on_when_there_is_room(small, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    run(Command(("mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(disk))), timeout_s=10)
+    run(Command(("mount", "-t", "tmpfs", "-o", "size=132k", "tmpfs", str(disk))), timeout_s=10)
     try:
         found = tare("run", str(small), "--out", str(disk / "r"), cwd=tmp_path)
         assert found.returncode == Exit.FAILED
