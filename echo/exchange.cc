@@ -8,8 +8,10 @@
 namespace tare::echo {
 namespace {
 
-// A request that is sent before a DDS has found its peer is lost, and half of them are.
-constexpr int64_t kProbeInterval = 10'000'000;
+// A request that is sent before a DDS has found its peer is lost, as the first one often is: asked
+// again soon, then less often, since a slow guest has to answer all of them.
+constexpr int64_t kFirstProbeInterval = 10'000'000;
+constexpr int64_t kProbeInterval = 100'000'000;
 
 }  // namespace
 
@@ -27,13 +29,15 @@ Exchange::Exchange(Client& client, uint32_t requester, uint32_t index,
 bool Exchange::Probe(int64_t patience_ns) {
   const int64_t give_up = Now() + patience_ns;
   int64_t next_probe = 0;
+  int64_t interval = kFirstProbeInterval;
   while (!stop_ && Now() < give_up) {
     if (Now() >= next_probe) {
       const std::lock_guard sending(send_mutex_);
       Transmit(kProbeSequence);
-      next_probe = Now() + kProbeInterval;
+      next_probe = Now() + interval;
+      interval = std::min(2 * interval, kProbeInterval);
     }
-    client_.Wait(std::min(slice_ns_, kProbeInterval));
+    client_.Wait(std::max<int64_t>(0, std::min(slice_ns_, next_probe - Now())));
     const std::lock_guard lock(mutex_);
     if (probe_answered_) return true;
   }
