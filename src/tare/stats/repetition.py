@@ -65,8 +65,8 @@ def even(*cells: Blocks) -> tuple[list[float | None], ...]:
     Of a cell with more, the first ones count. With unlike numbers the two means would have
     unlike distributions even where the cells are the same, and the difference no symmetric one:
     where one session in ten starts in a slow mode, one session against eight are found different
-    19 times in 100 (`tests/stats/test_repetition.py`). With like numbers the arms of a block are
-    exchangeable whatever the distribution, which is all that the sign-flip test asks.
+    19 times in 100 (`tests/stats/test_sessions_a_block.py`). With like numbers the arms of a block
+    are exchangeable whatever the distribution, which is all that the sign-flip test asks.
 
     Args:
         cells: of each its blocks, the same for all; sessions positive, of one unit.
