@@ -37,8 +37,6 @@ from tare.workloads.echo_samples import EchoSamples
 _LOG = logging.getLogger(__name__)
 _GIVE_UP_AFTER = 3
 """Settings-up of one plot that fail in a row before it is given up for the rest of the run."""
-_CALIBRATED_EVERY = 3
-"""Blocks: what a clock costs is the environment's own, and to measure it takes ten processes."""
 
 
 @dataclass(frozen=True)
@@ -222,10 +220,9 @@ class _Run:
         try:
             with self._entered(visit) as bench:
                 inside = bench.inside
-                calibration = None
-                if block % _CALIBRATED_EVERY == 0:
-                    self.stopwatch.now("calibrating")
-                    calibration = clocks.calibrate(bench.site, inside)
+                # In every setting up: what a DDS says in a guest that has just booted is lost.
+                self.stopwatch.now("calibrating")
+                calibration = clocks.calibrate(bench.site, inside)
                 self._setup_failures[plot] = 0
                 for (cell, repeat), position in missing.items():
                     self._tell(block, cell)
