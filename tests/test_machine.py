@@ -48,7 +48,7 @@ def test_another_build_of_a_program_is_another_fingerprint(tmp_path: Path) -> No
 
 
 RUN_BY_TRIALS = (
-    "build/echo/echo-udp", "build/probe/probe",
+    "build/echo/echo-udp", "build/probe/probe", "build/probe/execute",
     "build/nvio/nvio", "build/nvio/nvio-manager", "build/nvio/libnvio.so",
     "build/nvio/libnvio-mpich.so", "build/nvio/libyield.so", "build/nvio/grid-openmpi",
     "build/nvio/programs/slab-pnetcdf", "build/nvio/programs/slab.py",
@@ -56,7 +56,7 @@ RUN_BY_TRIALS = (
     "build/qemu-newer/root/usr/bin/qemu-system-x86_64", "target/release/pageshare",
 )  # fmt: skip
 RUN_BY_NONE = (
-    "build/echo/echo_udp_test", "build/echo/libecho_core.a", "build/probe/probe_test",
+    "build/echo/echo_udp_test", "build/echo/libecho_core.a", "build/probe/probe_test", "build/probe/execute_test",
     "build/nvio/nvio-tests", "build/nvio/nvio-bench", "build/nvio/fuzz-trace",
     "build/nvio/killed-mpich", "build/walks/walks-core-test",
     "build/qemu-newer/root/usr/bin/qemu-pr-helper", "target/release/libpageshare.rlib",

@@ -63,7 +63,7 @@ Where a name counts the library's releases, any of them.
 """
 
 _PROGRAMS = (
-    "echo/echo-*", "probe/probe",
+    "echo/echo-*", "probe/probe", "probe/execute",
     "nvio/nvio", "nvio/nvio-manager", "nvio/lib*.so", "nvio/grid-*", "nvio/programs/slab*",
     "walks/walks-mpich", "walks/walks-openmpi",
     "qemu-newer/root/usr/bin/qemu-system-x86_64",

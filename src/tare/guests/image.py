@@ -33,7 +33,7 @@ PROGRAMS = PurePosixPath("/programs")
 NFS = "modules-nfs"
 """Where it finds the modules that only a device over NFS needs."""
 
-_PATTERNS = ("echo/echo-*", "probe/probe")
+_PATTERNS = ("echo/echo-*", "probe/probe", "probe/execute")
 """What of the build directory a guest is given."""
 
 _APPLETS = (

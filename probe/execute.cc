@@ -1,0 +1,495 @@
+// Runs a command again and again, and prints one JSON line an execution: its times, what its kernel
+// counted of it, how it ended, what it wrote. No statistics.
+//
+// A program of its own, static and small: it works in any root, of whatever libraries, and what it
+// holds in memory is the least peak that it can see of a command (exec keeps the parent's).
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <netinet/in.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+extern char** environ;
+
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr std::size_t kMostTold = 64 << 10;  // of one output; a line of 1 MiB is all that is read
+constexpr std::size_t kTail = 4 << 10;       // of what is told of a failure
+constexpr off_t kMostHeld = 16 << 20;        // of one output in memory, beyond its two ends
+constexpr int kMostRuns = 1000;              // where time decides
+constexpr suseconds_t kLookAgainUs = 100'000;
+
+struct Options {
+  int runs = 1;  // 0: as many as begin within for_ns
+  int64_t for_ns = kSecond / 2;
+  int warmup = 0;
+  int empty = 0;
+  std::string empty_shell;
+  std::string prepare, check, cleanup;
+  std::string input = "/dev/null";
+  std::string folder;
+  int64_t timeout_ns = 0;
+  bool captured = true;
+  std::size_t told = 0;
+  int expected = 0;
+  std::string at;
+  uint16_t port = 0;
+  Words command;
+};
+
+std::runtime_error Failed(const std::string& what, int error) {
+  return std::runtime_error(what + ": " + strerror(error));
+}
+
+int64_t Now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * kSecond + now.tv_nsec;
+}
+
+int64_t Nanoseconds(const timeval& time) {
+  return int64_t{time.tv_sec} * kSecond + int64_t{time.tv_usec} * 1'000;
+}
+
+void Print(const json& line) {
+  // What a program wrote may be no UTF-8.
+  const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (printf("%s\n", text.c_str()) < 0 || fflush(stdout) != 0) throw Failed("cannot print", errno);
+}
+
+// What a program writes, in memory: nobody is woken to read while it runs, and it never waits.
+class Output {
+ public:
+  explicit Output(bool captured)
+      : captured_(captured),
+        fd_(captured ? memfd_create("output", MFD_CLOEXEC)
+                     : open("/dev/null", O_WRONLY | O_CLOEXEC)) {
+    if (fd_ < 0) throw Failed("cannot make room for what the command writes", errno);
+  }
+  ~Output() { close(fd_); }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  int fd() const { return fd_; }
+
+  // Gives the memory of the middle back, however much comes.
+  void Bound() {
+    const off_t end = size() - static_cast<off_t>(kMostTold);
+    if (!captured_ || end - given_back_ < kMostHeld) return;
+    fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, given_back_, end - given_back_);
+    given_back_ = end;
+  }
+
+  off_t size() const {
+    struct stat status = {};
+    return captured_ && fstat(fd_, &status) == 0 ? status.st_size : 0;
+  }
+
+  // All of it, or its two ends where it is more than `most`.
+  std::string Text(std::size_t most) const {
+    const auto length = static_cast<std::size_t>(size());
+    if (length <= most) return Read(0, length);
+    return Read(0, most / 2) + "\n[...]\n" + Read(length - most / 2, most / 2);
+  }
+
+  std::string Tail() const {
+    const auto length = static_cast<std::size_t>(size());
+    return length <= kTail ? Read(0, length) : Read(length - kTail, kTail);
+  }
+
+ private:
+  std::string Read(std::size_t from, std::size_t count) const {
+    std::string text(count, '\0');
+    const ssize_t got = pread(fd_, text.data(), count, static_cast<off_t>(from));
+    text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return text;
+  }
+
+  bool captured_;
+  int fd_;
+  off_t given_back_ = static_cast<off_t>(kMostTold);
+};
+
+// What the kernel counts of a process and the descendants that it waited for, which nobody has
+// reaped yet; empty where it does not tell. Source: proc(5), /proc/PID/io.
+std::map<std::string, int64_t> Transferred(pid_t child) {
+  std::map<std::string, int64_t> found;
+  FILE* file = fopen(("/proc/" + std::to_string(child) + "/io").c_str(), "re");
+  if (file == nullptr) return found;
+  char name[32];
+  long long value = 0;
+  while (fscanf(file, "%31[^:]: %lld\n", name, &value) == 2) found[name] = value;
+  fclose(file);
+  return found;
+}
+
+struct Ended {
+  int64_t wall_ns = 0;
+  int status = 0;
+  bool timed_out = false;
+  rusage usage = {};
+  std::map<std::string, int64_t> transferred;
+
+  int code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
+};
+
+// Wakes whoever waits for a child, to look at the time and at what was written.
+class Ticks {
+ public:
+  Ticks() {
+    struct sigaction action = {};
+    action.sa_handler = [](int) {};
+    sigaction(SIGALRM, &action, nullptr);
+    Every(kLookAgainUs);
+  }
+  ~Ticks() { Every(0); }
+  Ticks(const Ticks&) = delete;
+  Ticks& operator=(const Ticks&) = delete;
+
+ private:
+  static void Every(suseconds_t period) {
+    const itimerval timer = {{0, period}, {0, period}};
+    setitimer(ITIMER_REAL, &timer, nullptr);
+  }
+};
+
+// Starts a program in a process group of its own. Throws a sentence where it cannot be started.
+pid_t Start(const Words& words, int input, int output, int errors) {
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  pid_t child = -1;
+  const int error = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw Failed("cannot start " + words[0], error);
+  return child;
+}
+
+Ended RunOnce(const Words& words, int input, Output& output, Output& errors, int64_t timeout_ns) {
+  Ended ended;
+  const Ticks ticks;
+  const int64_t start = Now();
+  const pid_t child = Start(words, input, output.fd(), errors.fd());
+  siginfo_t info = {};
+  // Not reaped yet: /proc still tells of it.
+  while (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) != 0) {
+    if (errno != EINTR) throw Failed("cannot wait for " + words[0], errno);
+    output.Bound();
+    errors.Bound();
+    if (timeout_ns > 0 && !ended.timed_out && Now() - start > timeout_ns) {
+      ended.timed_out = true;
+      kill(-child, SIGKILL);
+    }
+  }
+  ended.wall_ns = Now() - start;
+  ended.transferred = Transferred(child);
+  while (wait4(child, &ended.status, 0, &ended.usage) != child) {
+    if (errno != EINTR) throw Failed("cannot wait for " + words[0], errno);
+  }
+  return ended;
+}
+
+// Runs a line of shell beside the measured time; returns what it wrote. Throws where it failed.
+std::string Beside(const char* what, const std::string& line) {
+  if (line.empty()) return "";
+  Output output(true);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing < 0) throw Failed("cannot open /dev/null", errno);
+  const Ended ended = RunOnce({"/bin/sh", "-c", line}, nothing, output, output, 0);
+  close(nothing);
+  if (ended.code() != 0) {
+    throw std::runtime_error(std::string(what) + " '" + line + "' ended with code " +
+                             std::to_string(ended.code()) + ": " + output.Tail());
+  }
+  return output.Text(kMostTold);
+}
+
+json Line(const Ended& ended, const Output& output, const Output& errors) {
+  const rusage& usage = ended.usage;
+  json line = {
+      {"event", "execution"},
+      {"code", ended.code()},
+      {"timed_out", ended.timed_out},
+      {"wall_ns", ended.wall_ns},
+      {"user_ns", Nanoseconds(usage.ru_utime)},
+      {"system_ns", Nanoseconds(usage.ru_stime)},
+      {"peak_bytes", int64_t{usage.ru_maxrss} * 1024},
+      {"minor_faults", usage.ru_minflt},
+      {"major_faults", usage.ru_majflt},
+      {"voluntary_switches", usage.ru_nvcsw},
+      {"involuntary_switches", usage.ru_nivcsw},
+      // Blocks of 512 bytes, whatever the device's are.
+      {"storage_read_bytes", int64_t{usage.ru_inblock} * 512},
+      {"storage_written_bytes", int64_t{usage.ru_oublock} * 512},
+      {"stdout_bytes", output.size()},
+      {"stderr_bytes", errors.size()},
+  };
+  const std::map<std::string, const char*> names = {{"rchar", "read_bytes"},
+                                                    {"wchar", "written_bytes"},
+                                                    {"read_bytes", "storage_read_bytes"},
+                                                    {"write_bytes", "storage_written_bytes"}};
+  for (const auto& [name, value] : ended.transferred) {
+    if (const auto known = names.find(name); known != names.end()) line[known->second] = value;
+  }
+  return line;
+}
+
+// One execution with what belongs to it. Returns its time; false where it ended otherwise than
+// expected, which its line tells.
+bool Execute(const Options& options, bool warmup, int64_t& wall_ns) {
+  Beside("the preparation", options.prepare);
+  const int input = open(options.input.c_str(), O_RDONLY | O_CLOEXEC);
+  if (input < 0) throw Failed("cannot open " + options.input + " as its input", errno);
+  Output output(options.captured);
+  Output errors(true);
+  const Ended ended = RunOnce(options.command, input, output, errors, options.timeout_ns);
+  close(input);
+  json line = Line(ended, output, errors);
+  const bool well = ended.code() == options.expected && !ended.timed_out;
+  line["warmup"] = warmup;
+  line["stdout"] = well ? output.Text(options.told) : output.Tail();
+  line["stderr"] = well ? errors.Text(options.told) : errors.Tail();
+  if (well) line["check"] = Beside("the check", options.check);
+  Beside("the clean-up", options.cleanup);
+  Print(line);
+  wall_ns = ended.wall_ns;
+  return well;
+}
+
+// What starting costs: a program that ends at once, this one or a shell with nothing to do.
+void MeasureEmpty(const Options& options) {
+  if (options.empty == 0) return;
+  Words words = {"/proc/self/exe", "--nothing"};
+  if (!options.empty_shell.empty()) words = {options.empty_shell, "-c", ":"};
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  Output output(false);
+  std::vector<int64_t> walls;
+  for (int i = 0; i <= options.empty; ++i) {
+    const Ended ended = RunOnce(words, nothing, output, output, 0);
+    if (ended.code() != 0) {
+      throw std::runtime_error("an empty program (" + words[0] + ") ended with code " +
+                               std::to_string(ended.code()));
+    }
+    if (i > 0) walls.push_back(ended.wall_ns);  // the first warms up
+  }
+  close(nothing);
+  Print({{"event", "empty"}, {"wall_ns", walls}});
+}
+
+// A connection that closes when all is over: whoever waits for that need not ask meanwhile, which
+// in a guest would take the command's own processor.
+int Connect(const Options& options) {
+  if (options.at.empty()) return -1;
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(options.port);
+  if (inet_pton(AF_INET, options.at.c_str(), &address.sin_addr) != 1) {
+    throw std::runtime_error("'" + options.at + "' is no IPv4 address");
+  }
+  if (fd < 0 || connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    throw Failed("cannot reach " + options.at, errno);
+  }
+  return fd;
+}
+
+void Run(const Options& options) {
+  if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) {
+    throw Failed("cannot work in " + options.folder, errno);
+  }
+  MeasureEmpty(options);
+  int64_t wall_ns = 0;
+  for (int i = 0; i < options.warmup; ++i) {
+    if (!Execute(options, true, wall_ns)) return;
+  }
+  int64_t all_ns = 0;
+  for (int i = 0; options.runs > 0 ? i < options.runs : i < kMostRuns; ++i) {
+    if (options.runs == 0 && i > 0 && all_ns >= options.for_ns) break;
+    if (!Execute(options, false, wall_ns)) return;
+    all_ns += wall_ns;
+  }
+}
+
+constexpr const char* kHelp =
+    "Runs a command again and again, and prints one JSON line an execution.\n\n"
+    "execute [options] -- COMMAND ARG...\n"
+    "  --runs N          executions; 0: as many as begin within --for-ns of measured time (1)\n"
+    "  --for-ns NS       (500000000)\n"
+    "  --warmup N        executions before, told as such (0)\n"
+    "  --empty N         first time an empty program so often (0)\n"
+    "  --empty-shell SH  which is this shell with nothing to do\n"
+    "  --prepare LINE    shell line before each execution, outside of its time\n"
+    "  --check LINE      after each; its output is told\n"
+    "  --cleanup LINE    after that\n"
+    "  --stdin FILE      (/dev/null)\n"
+    "  --cwd FOLDER\n"
+    "  --timeout-ns NS   kills an execution after that; 0: never (0)\n"
+    "  --discard         standard output goes to /dev/null\n"
+    "  --tell BYTES      of each output of an execution that ended well, at most 65536 (0)\n"
+    "  --exit CODE       with which it ends well; minus the signal (0). After another it stops\n"
+    "  --at IP --port N  keep a connection there until all is over\n\n"
+    "Exit codes: 0 done, however the executions ended; 1 one could not be made; 2 the command "
+    "line\n"
+    "is wrong.\n";
+
+int64_t Number(const char* name, const char* text, int64_t least, int64_t most) {
+  char* end = nullptr;
+  errno = 0;
+  const long long value = strtoll(text, &end, 10);
+  if (errno != 0 || end == text || *end != '\0' || value < least || value > most) {
+    throw std::invalid_argument("--" + std::string(name) + ": '" + text +
+                                "' is no whole number from " + std::to_string(least) + " to " +
+                                std::to_string(most));
+  }
+  return value;
+}
+
+Options Parse(int argc, char** argv) {
+  static const std::array<option, 19> known = {{
+      {"runs", required_argument, nullptr, 'r'},
+      {"for-ns", required_argument, nullptr, 'f'},
+      {"warmup", required_argument, nullptr, 'w'},
+      {"empty", required_argument, nullptr, 'e'},
+      {"empty-shell", required_argument, nullptr, 's'},
+      {"prepare", required_argument, nullptr, 'p'},
+      {"check", required_argument, nullptr, 'k'},
+      {"cleanup", required_argument, nullptr, 'c'},
+      {"stdin", required_argument, nullptr, 'i'},
+      {"cwd", required_argument, nullptr, 'd'},
+      {"timeout-ns", required_argument, nullptr, 't'},
+      {"discard", no_argument, nullptr, 'n'},
+      {"tell", required_argument, nullptr, 'b'},
+      {"exit", required_argument, nullptr, 'x'},
+      {"at", required_argument, nullptr, 'a'},
+      {"port", required_argument, nullptr, 'o'},
+      {"help", no_argument, nullptr, 'h'},
+      {"nothing", no_argument, nullptr, 'N'},
+      {nullptr, 0, nullptr, 0},
+  }};
+  constexpr int64_t kMostNs = int64_t{7} * 24 * 3600 * kSecond;
+  Options options;
+  int which = -1;
+  for (int found = 0; (found = getopt_long(argc, argv, "+", known.data(), &which)) != -1;) {
+    const char* name = which < 0 ? "" : known[static_cast<std::size_t>(which)].name;
+    const auto number = [name](int64_t least, int64_t most) {
+      return Number(name, optarg, least, most);
+    };
+    switch (found) {
+      case 'r':
+        options.runs = static_cast<int>(number(0, 1'000'000));
+        break;
+      case 'f':
+        options.for_ns = number(1, kMostNs);
+        break;
+      case 'w':
+        options.warmup = static_cast<int>(number(0, 1'000'000));
+        break;
+      case 'e':
+        options.empty = static_cast<int>(number(0, 1'000));
+        break;
+      case 's':
+        options.empty_shell = optarg;
+        break;
+      case 'p':
+        options.prepare = optarg;
+        break;
+      case 'k':
+        options.check = optarg;
+        break;
+      case 'c':
+        options.cleanup = optarg;
+        break;
+      case 'i':
+        options.input = optarg;
+        break;
+      case 'd':
+        options.folder = optarg;
+        break;
+      case 't':
+        options.timeout_ns = number(0, kMostNs);
+        break;
+      case 'n':
+        options.captured = false;
+        break;
+      case 'b':
+        options.told = static_cast<std::size_t>(number(0, kMostTold));
+        break;
+      case 'x':
+        options.expected = static_cast<int>(number(-64, 255));
+        break;
+      case 'a':
+        options.at = optarg;
+        break;
+      case 'o':
+        options.port = static_cast<uint16_t>(number(1, 65535));
+        break;
+      case 'h':
+        fputs(kHelp, stdout);
+        exit(0);
+      case 'N':
+        _exit(0);
+      default:
+        throw std::invalid_argument("see execute --help");  // getopt has said what is wrong
+    }
+  }
+  options.command.assign(argv + optind, argv + argc);
+  if (options.command.empty()) throw std::invalid_argument("no command: execute -- COMMAND ARG...");
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  try {
+    options = Parse(argc, argv);
+  } catch (const std::invalid_argument& error) {
+    fprintf(stderr, "execute: %s\n", error.what());
+    return 2;
+  }
+  try {
+    const int meeting = Connect(options);
+    Run(options);
+    Print({{"event", "done"}});
+    if (meeting >= 0) close(meeting);
+    return 0;
+  } catch (const std::exception& error) {
+    fprintf(stderr, "execute: %s\n", error.what());
+    return 1;
+  }
+}

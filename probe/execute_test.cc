@@ -1,0 +1,174 @@
+// The program as a caller runs it, with commands of the system. No time is ever asserted.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using nlohmann::json;
+
+struct Outcome {
+  int code = 0;
+  std::string all;
+  std::vector<json> lines;
+
+  json Only() const {
+    EXPECT_EQ(lines.size(), 2u) << all;
+    return lines.empty() ? json() : lines.front();
+  }
+};
+
+Outcome Execute(const std::string& arguments) {
+  FILE* pipe = popen((EXECUTE_PROGRAM " " + arguments + " 2>&1 </dev/null").c_str(), "r");
+  Outcome outcome;
+  std::array<char, 4096> buffer;
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.all += buffer.data();
+  outcome.code = WEXITSTATUS(pclose(pipe));
+  std::istringstream text(outcome.all);
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("{")) outcome.lines.push_back(json::parse(line));
+  }
+  return outcome;
+}
+
+// A folder of the test's own, which goes with it.
+class Execution : public testing::Test {
+ protected:
+  Execution() {
+    std::string name = testing::TempDir() + "executeXXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~Execution() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return folder_ / name; }
+  std::string Content(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(folder_ / name).rdbuf();
+    return text.str();
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Execution, TellsItsTimesAndWhatTheKernelCounted) {
+  const json line =
+      Execute("-- sh -c 'head -c 8000000 /dev/urandom | gzip >" + Path("out") + "'").Only();
+  EXPECT_EQ(line.at("event"), "execution");
+  EXPECT_EQ(line.at("code"), 0);
+  EXPECT_GT(line.at("wall_ns"), 0);
+  // Of the shell's children too, which it waited for.
+  EXPECT_GT(line.at("user_ns").get<int64_t>() + line.at("system_ns").get<int64_t>(), 1'000'000);
+  EXPECT_GE(line.at("read_bytes"), 16'000'000);
+  EXPECT_GE(line.at("written_bytes"), 16'000'000);
+  EXPECT_GT(line.at("minor_faults"), 0);
+  EXPECT_GE(line.at("major_faults"), 0);
+  EXPECT_GT(line.at("voluntary_switches"), 0);
+}
+
+TEST_F(Execution, TellsThePeakOfTheCommandsMemory) {
+  const std::string hold = "-- dd if=/dev/zero of=/dev/null count=1 bs=";
+  const auto peak = [](const Outcome& outcome) {
+    return outcome.Only().at("peak_bytes").get<int64_t>();
+  };
+  const int64_t little = peak(Execute(hold + "1K"));
+  EXPECT_LT(little, 8 << 20);
+  EXPECT_GT(peak(Execute(hold + "64M")), little + (60 << 20));
+}
+
+TEST_F(Execution, IsRepeatedAndPreparedAndCleanedUpEachTime) {
+  const std::string log = " >>" + Path("log");
+  const Outcome outcome = Execute("--runs 2 --warmup 1 --prepare 'echo prepare" + log +
+                                  "' --check 'echo checked' --cleanup 'echo clean" + log +
+                                  "' -- sh -c 'echo run" + log + "'");
+  ASSERT_EQ(outcome.lines.size(), 4u) << outcome.all;
+  EXPECT_EQ(outcome.lines[0].at("warmup"), true);
+  EXPECT_EQ(outcome.lines[1].at("warmup"), false);
+  EXPECT_EQ(outcome.lines[2].at("check"), "checked\n");
+  EXPECT_EQ(outcome.lines[3].at("event"), "done");
+  const std::string once = "prepare\nrun\nclean\n";
+  EXPECT_EQ(Content("log"), once + once + once);
+}
+
+TEST_F(Execution, GoesOnForATimeWhereNoNumberIsAsked) {
+  const Outcome outcome = Execute("--runs 0 --for-ns 60000000 -- sleep 0.02");
+  EXPECT_GE(outcome.lines.size(), 3u);
+  EXPECT_LE(outcome.lines.size(), 4u) << "three of 20 ms are enough";
+  EXPECT_EQ(Execute("--runs 0 --for-ns 1 -- true").lines.size(), 2u) << "one is always made";
+}
+
+TEST_F(Execution, ReadsItsInputAnewEachTimeAndWorksWhereItIsTold) {
+  std::ofstream(Path("in")) << "some words\n";
+  const Outcome outcome = Execute("--runs 2 --tell 999 --cwd " + folder_.string() +
+                                  " --stdin in -- sh -c 'cat; pwd; cat no-such-file || true'");
+  ASSERT_EQ(outcome.lines.size(), 3u) << outcome.all;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(outcome.lines[i].at("stdout"), "some words\n" + folder_.string() + "\n");
+    EXPECT_NE(outcome.lines[i].at("stderr").get<std::string>().find("no-such-file"),
+              std::string::npos);
+  }
+}
+
+TEST_F(Execution, StopsAtAnUnexpectedEndAndTellsWhatWasWritten) {
+  const json line =
+      Execute("--runs 5 --check 'touch " + Path("checked") + "' -- sh -c 'echo why; exit 3'")
+          .Only();
+  EXPECT_EQ(line.at("code"), 3);
+  EXPECT_EQ(line.at("stdout"), "why\n");
+  EXPECT_FALSE(std::filesystem::exists(Path("checked")));
+  EXPECT_EQ(Execute("--runs 2 --exit 3 -- sh -c 'exit 3'").lines.size(), 3u);
+  EXPECT_EQ(Execute("-- sh -c 'kill -SEGV $$'").Only().at("code"), -11);
+}
+
+TEST_F(Execution, KillsWhatTakesTooLongWithItsChildren) {
+  const json line = Execute("--timeout-ns 100000000 -- sh -c 'sleep 30; true'").Only();
+  EXPECT_EQ(line.at("timed_out"), true);
+  EXPECT_EQ(line.at("code"), -9);
+}
+
+TEST_F(Execution, TellsTheEndsOfALongOutputAndHoldsLittleOfIt) {
+  const json line =
+      Execute("--tell 20 -- sh -c 'echo first; head -c 200000000 /dev/zero; echo last'").Only();
+  EXPECT_EQ(line.at("stdout_bytes"), 200'000'011);
+  const std::string told = line.at("stdout");
+  EXPECT_TRUE(told.starts_with("first\n")) << told.size();
+  EXPECT_TRUE(told.ends_with("last\n")) << told.size();
+  EXPECT_EQ(Execute("--discard --tell 20 -- echo word").Only().at("stdout"), "");
+}
+
+TEST_F(Execution, TellsBytesThatAreNoUtf8) {
+  EXPECT_EQ(Execute("--tell 20 -- printf 'a\\377b'").Only().at("stdout"),
+            "a\xEF\xBF\xBD"
+            "b");
+}
+
+TEST_F(Execution, OfAnEmptyProgramComesFirst) {
+  for (const char* shell : {"", "--empty-shell sh "}) {
+    const Outcome outcome = Execute(std::string("--empty 3 ") + shell + "-- true");
+    ASSERT_EQ(outcome.lines.size(), 3u) << outcome.all;
+    EXPECT_EQ(outcome.lines[0].at("event"), "empty");
+    EXPECT_EQ(outcome.lines[0].at("wall_ns").size(), 3u);
+  }
+}
+
+TEST_F(Execution, ThatCannotBeMadeIsSaid) {
+  for (const char* wrong :
+       {"-- no-such-program", "--prepare 'exit 4' -- true", "--check 'echo broken; exit 4' -- true",
+        "--cwd /no/such -- true", "--stdin /no/such -- true", "--at 127.0.0.1 --port 1 -- true"}) {
+    const Outcome outcome = Execute(wrong);
+    EXPECT_EQ(outcome.code, 1) << wrong;
+    EXPECT_NE(outcome.all.find("execute: "), std::string::npos) << outcome.all;
+    EXPECT_EQ(outcome.all.find("\"done\""), std::string::npos) << outcome.all;
+  }
+  for (const char* wrong : {"", "--runs x -- true", "--runs -1 -- true", "--nonsense -- true"}) {
+    EXPECT_EQ(Execute(wrong).code, 2) << wrong;
+  }
+}
+
+}  // namespace
