@@ -63,6 +63,7 @@ class Command:
         fifo: SCHED_FIFO priority, or None for SCHED_OTHER. Never for QEMU.
         within: what starts it, last of the chain, such as `chroot FOLDER`.
         cwd: working directory; None is Tare's own.
+        root: folder that becomes its root folder, in which `within` and `argv` are looked for.
     """
 
     argv: tuple[str, ...]
@@ -72,6 +73,7 @@ class Command:
     fifo: int | None = None
     within: tuple[str, ...] = ()
     cwd: Path | None = None
+    root: Path | None = None
 
     @property
     def name(self) -> str:
@@ -105,6 +107,8 @@ class Command:
             chain += ["taskset", "--cpu-list", ",".join(map(str, self.cpus))]
         if self.fifo is not None:
             chain += ["chrt", "--fifo", str(self.fifo)]
+        if self.root is not None:
+            chain += ["chroot", str(self.root)]
         return [*chain, *self.within, *self.argv]
 
     def __str__(self) -> str:

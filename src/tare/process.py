@@ -384,6 +384,8 @@ def _spawn(
 
 
 def _check_found(command: Command) -> None:
+    if command.root is not None:
+        return  # whoever becomes it says so
     program = command.argv[0]
     if shutil.which(program, path=command.env.get("PATH", PATH)) is None:
         exists = os.sep in program and Path(program).exists()

@@ -12,6 +12,7 @@ from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.placement import Placement
 from tare.stopwatch import Stopwatch
+from tare.tree import Tree
 
 __all__ = ["Site"]
 
@@ -42,3 +43,5 @@ class Site:
     """Told what is begun with, by whoever does it."""
     watching: Watching = unwatched
     """Open around the measured part of a session of requests."""
+    tree: Tree | None = None
+    """The files that a user's program sees, and whose rights it has; None of our own programs."""

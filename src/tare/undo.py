@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tare import process, uprobes
+from tare import mounts, process, uprobes
 from tare.command import start_time
 from tare.errors import TareError
 
@@ -246,12 +246,5 @@ def kill(pids: list[int], is_ours: Callable[[int], bool]) -> list[int]:
 
 
 def _mount_points() -> set[Path]:
-    """Every mount point of this namespace. Source: proc(5), /proc/PID/mountinfo field 5."""
-    lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    return {Path(_unescape(line.split(" ")[4])) for line in lines}
-
-
-def _unescape(text: str) -> str:
-    for character in " \t\n\\":
-        text = text.replace(f"\\{ord(character):03o}", character)
-    return text
+    """Every mount point of this namespace."""
+    return {mounted.point for mounted in mounts.listed()}

@@ -11,6 +11,7 @@ from tare.environments import Availability, Inside, Row, Site, for_root, scratch
 from tare.environments.on_host import InsideHost, OnAnyHost
 from tare.environments.scratch_disk import Device, device_of
 from tare.host import Host
+from tare.merged import laid_out
 
 __all__ = ["ENVIRONMENT", "Native"]
 
@@ -41,8 +42,12 @@ class Native(OnAnyHost):
     @contextmanager
     def on(self, site: Site, host: Host) -> Iterator[Inside]:
         """Enter the server's namespace; there is nothing to set up."""
-        with scratch_disk.on_host(site, self.device) as disk:
-            yield InsideHost(host, self.name, disk.facts() if disk else {})
+        with (
+            scratch_disk.on_host(site, self.device) as disk,
+            laid_out(site, own_kernel=True) as merged,
+        ):
+            facts = disk.facts() if disk else {}
+            yield InsideHost(host, self.name, facts, merged=merged)
 
 
 ENVIRONMENT = Native()

@@ -6,6 +6,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +15,7 @@ from tare.accounting import Account
 from tare.command import Command
 from tare.environments import Facts, Inside, Kind, Site
 from tare.host import Host, Process, resolved
+from tare.merged import Merged
 
 __all__ = ["InsideHost", "OnAnyHost", "Server", "beside"]
 
@@ -47,6 +49,7 @@ class InsideHost:
         kind: of environment, for the session's name.
         facts: what the report must name beside the host's facts.
         within: what each program is started by, such as `chroot FOLDER`.
+        merged: the tree that it is started in instead, with its user's rights.
     """
 
     def __init__(
@@ -55,22 +58,30 @@ class InsideHost:
         kind: str,
         facts: Mapping[str, Any] | None = None,
         within: Sequence[str] = (),
+        merged: Merged | None = None,
     ) -> None:
         self.host = host
         self.address = host.address
         self.interface = host.interface
         self.session = f"{kind}-{secrets.token_hex(4)}"
-        self.facts = Facts.model_validate({**host.facts, **(facts or {})})
+        told = merged.facts() if merged else {}
+        self.facts = Facts.model_validate({**host.facts, **told, **(facts or {})})
         self._within = within
+        self._merged = merged
 
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Server:
         """Start a fresh process."""
-        process = self.host.start(self.host.placed(argv, env, self._within))
+        name = Path(argv[0]).name
+        process = self.host.start(self._placed(argv, env), name=name)
         return Server(self.host, process, process.pid)
 
     def run(self, argv: Sequence[str], timeout_s: float) -> str:
         """Run a program to its end."""
-        return self.host.run(self.host.placed(argv, within=self._within), timeout_s)
+        return self.host.run(self._placed(argv, None), timeout_s)
+
+    def _placed(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:
+        command = self.host.placed(argv, env, self._within)
+        return self._merged.rooted(command, argv) if self._merged else command
 
 
 class Server(AbstractContextManager["Server"]):

@@ -33,6 +33,7 @@ __all__ = ["ENVIRONMENT", "Ssh"]
 _NO_DISK = (
     "no device is made on a machine that is not ours; run Tare there, with `environment: native`"
 )
+_NO_TREE = "the files of this machine are not on another one, where a program would look for them"
 _TIMEOUT_S = 20.0
 _OWN_NETWORK = "/proc/self/ns/net"
 _LEVEL = re.compile(r"(?P<machine>[^/]*?)(?:/(?P<held>[^/ ]*))?(?P<netns> from .*)?")
@@ -136,6 +137,8 @@ class Ssh:
 
         if self.target is None:
             raise UsageError("ssh names no machine", "write the level as `ssh user@host:port`")
+        if site.tree is not None:
+            raise TrialError(_NO_TREE, "run Tare there, with `environment: native`")
         with (
             Connection(self.target) as connection,
             Folder(connection) as folder,

@@ -1,0 +1,262 @@
+"""A user's tree, laid out on this machine: the host's files with a private layer over them.
+
+    SCRATCH/tree-XXXX/       the user's and root's alone
+      root                   an overlay of the tree's root; in it one of every further mount, OWN,
+                             and where the programs are this kernel's own, /proc, /sys and /dev
+      layers/N/{upper,work}  what is written, a folder for each overlay
+
+An overlay does not cross mounts, so each gets its own. All of them lie in the one at `root`, which
+is private: it is undone by one lazy unmount, and nothing that is mounted in it shows elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from tare import mounts
+from tare.command import Command
+from tare.errors import TrialError
+from tare.mounts import BIND, NO_DEVICES, NO_PROGRAMS, NO_SETUID, PRIVATE, READ_ONLY, REMOUNT
+from tare.site import Site
+from tare.tree import OWN, Tree
+
+__all__ = ["Merged", "laid_out"]
+
+_LOG = logging.getLogger(__name__)
+
+_KERNELS = tuple(map(Path, ("/proc", "/sys", "/dev")))
+"""What tells of the kernel, and is made anew wherever one runs."""
+_NO_FILES = frozenset({
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
+    "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
+    "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
+})  # fmt: skip
+"""Kinds of file systems that hold nobody's files."""
+_DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
+"""Name -> minor number, of major number 1. Source: Linux, devices.txt."""
+_TERMINAL = os.makedev(5, 0)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A tree that is laid out.
+
+    Attributes:
+        tree: what it is.
+        root: the folder on this machine that shows it.
+        layer: where what is written lies, in words.
+    """
+
+    tree: Tree
+    root: Path
+    layer: str
+
+    def facts(self, by: str = "an overlay") -> Mapping[str, Any]:
+        """What a report must name.
+
+        Args:
+            by: through which files come to the programs, in words.
+        """
+        return {
+            "files": f"{self.tree.files}, by {by}",
+            "tree": "the host's files" if self.tree.root == Path("/") else str(self.tree.root),
+            "layer": self.layer,
+            "user": self.tree.user.uid,
+        }
+
+    def rooted(self, command: Command, argv: Sequence[str]) -> Command:
+        """Have a process of this machine start in the tree, with the user's rights.
+
+        Args:
+            command: how it would be started beside it.
+            argv: as `found` takes it.
+        """
+        env = {**self.tree.user.environment(), **command.env}
+        found, within = self.found(argv), self.within()
+        return replace(command, argv=found, env=env, within=within, root=self.root)
+
+    def within(self) -> tuple[str, ...]:
+        """What starts a program, once `root` is the root folder: its folder, and its rights."""
+        return ("env", f"--chdir={self.tree.cwd}", *self.tree.user.takes_on())
+
+    def found(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Find argv[0] in the tree: a path below the build directory, else as it is written."""
+        program = argv[0]
+        ours = "/" in program and not program.startswith("/")
+        return (f"{OWN}/programs/{program}" if ours else program, *argv[1:])
+
+
+@contextmanager
+def laid_out(site: Site, *, own_kernel: bool = False) -> Iterator[Merged | None]:
+    """Lay a site's tree out, if it has one; leaving removes it, and all that was written to it.
+
+    Args:
+        site: whose tree it is, and in whose scratch folder it lies.
+        own_kernel: whether this machine's kernel runs the programs with nothing between, so that
+            they are to find its /proc, its /sys and the harmless ones of its devices.
+
+    Raises:
+        TrialError: there is no such folder, no room, or the kernel refuses to mount it.
+    """
+    tree = site.tree
+    if tree is None:
+        yield None
+        return
+    if not Path(tree.cwd).is_dir():
+        raise TrialError(f"{tree.cwd}, where the program would start, is no folder (any more)")
+    base = site.scratch / f"tree-{secrets.token_hex(4)}"
+    with ExitStack() as stack:
+        owing = site.leftovers.owing
+        stack.enter_context(owing("directory", str(base)))
+        for name in ("layers", "root"):
+            stack.enter_context(owing("mount", str(base / name)))
+        try:
+            merged = _Building(site, tree, base).build(own_kernel=own_kernel)
+        except OSError as error:
+            what = f"cannot lay out the file tree of {tree.root} in {base}: {error}"
+            raise TrialError(what, "make room") from error
+        yield merged
+
+
+class _Building:
+    """The making of one tree."""
+
+    def __init__(self, site: Site, tree: Tree, base: Path) -> None:
+        self._site = site
+        self._tree = tree
+        self._root = base / "root"
+        self._layers = base / "layers"
+        self._count = 0
+
+    def build(self, *, own_kernel: bool) -> Merged:
+        base = self._root.parent
+        base.mkdir(mode=0o700)
+        os.chown(base, self._tree.user.uid, -1)
+        self._root.mkdir()
+        self._layers.mkdir()
+        layer = f"on the disk of {self._site.scratch.parent}"
+        try:
+            self._cover(self._tree.root, self._root)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            # The layer of an overlay may not lie on an overlay, such as a container's root.
+            mounts.mount("tmpfs", self._layers, "tmpfs", NO_SETUID | NO_DEVICES, "mode=755")
+            layer = "in memory"
+            self._cover(self._tree.root, self._root)
+        mounts.mount("none", self._root, flags=PRIVATE)
+        if self._tree.root == Path("/"):
+            self._cover_further()
+            self._blind(self._site.scratch.resolve())
+        elif self._tree.cwd != "/":
+            self._cover(Path(self._tree.cwd), self._make(Path(self._tree.cwd)))
+        self._show(self._site.programs.resolve(), self._make(Path(OWN, "programs")))
+        if own_kernel:
+            self._show_kernel()
+        return Merged(self._tree, self._root, layer)
+
+    def _cover(self, lower: Path, point: Path, flags: int = 0) -> None:
+        """Mount a folder of the host, with a layer of its own over it."""
+        folder = self._layers / str(self._count)
+        self._count += 1
+        upper, work = folder / "upper", folder / "work"
+        for path in (folder, upper, work):
+            path.mkdir()
+        with ExitStack() as stack:
+            opened = []
+            for path in (lower, upper, work):
+                opened.append(os.open(path, os.O_PATH | os.O_DIRECTORY))
+                stack.callback(os.close, opened[-1])
+            found = os.fstat(opened[0])
+            shutil.copystat(lower, upper)
+            os.chown(upper, found.st_uid, found.st_gid)
+            # By descriptors: a name may hold what the kernel would take for an option's end.
+            names = [f"/proc/self/fd/{number}" for number in opened]
+            options = "lowerdir={},upperdir={},workdir={},redirect_dir=on".format(*names)
+            mounts.mount("tare", point, "overlay", flags | NO_SETUID | NO_DEVICES, options)
+
+    def _cover_further(self) -> None:
+        """Show what is mounted below the root: written to a layer where that can be had."""
+        hidden = [*_KERNELS]
+        for mounted in mounts.listed():
+            point = mounted.point
+            if point == Path("/") or any(point.is_relative_to(path) for path in hidden):
+                continue
+            if mounted.kind == "overlay":  # other containers' roots, and other runs' trees
+                hidden.append(point)
+            elif mounted.kind not in _NO_FILES:
+                flags = 0 if mounted.executable else NO_PROGRAMS
+                try:
+                    self._cover_one(point, flags)
+                except OSError as error:
+                    # Such as a user's FUSE, which not even root may look into.
+                    _LOG.warning("%s is not shown: %s", point, error)
+
+    def _cover_one(self, point: Path, flags: int) -> None:
+        if not point.is_dir():
+            target = self._make(point.parent) / point.name
+            target.touch()
+            self._show(point, target)
+            return
+        target = self._make(point)
+        try:
+            self._cover(point, target, flags)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._show(point, target)  # of a kind that cannot lie below a layer, such as vfat
+
+    def _show(self, source: Path, point: Path) -> None:
+        """Show a file or folder of the host, read-only."""
+        mounts.mount(source, point, flags=BIND)
+        flags = REMOUNT | BIND | READ_ONLY | NO_SETUID | NO_DEVICES
+        mounts.mount("none", point, flags=flags)
+
+    def _blind(self, path: Path) -> None:
+        """Show an empty folder instead: what a run works in is nobody's input."""
+        options = "mode=755,size=4k"
+        mounts.mount("tmpfs", self._within(path), "tmpfs", READ_ONLY, options)
+
+    def _make(self, path: Path) -> Path:
+        """See that a folder is there, and return where."""
+        made = self._within(path)
+        made.mkdir(parents=True, exist_ok=True)
+        return made
+
+    def _within(self, path: PurePath) -> Path:
+        return self._root / path.relative_to("/")
+
+    def _show_kernel(self) -> None:
+        proc, sys, dev = map(self._make, _KERNELS)
+        usual = NO_SETUID | NO_DEVICES | NO_PROGRAMS
+        mounts.mount("proc", proc, "proc", usual)
+        for name in ("bus", "irq", "sys", "sysrq-trigger"):
+            if (proc / name).exists():
+                self._show(proc / name, proc / name)
+        mounts.mount("sysfs", sys, "sysfs", usual | READ_ONLY)
+        mounts.mount("tmpfs", dev, "tmpfs", NO_SETUID, "mode=755,size=64k")
+        for name, minor in _DEVICES.items():
+            _make_device(dev / name, os.makedev(1, minor))
+        _make_device(dev / "tty", _TERMINAL)
+        for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+            (dev / name).symlink_to(f"/proc/self/fd{target}")
+        (dev / "ptmx").symlink_to("pts/ptmx")
+        for name in ("pts", "shm"):
+            (dev / name).mkdir()
+        options = "newinstance,ptmxmode=0666,mode=620"
+        mounts.mount("devpts", dev / "pts", "devpts", NO_SETUID | NO_PROGRAMS, options)
+        mounts.mount("tmpfs", dev / "shm", "tmpfs", NO_SETUID | NO_DEVICES, "mode=1777")
+
+
+def _make_device(path: Path, number: int) -> None:
+    os.mknod(path, 0o020666, number)
+    path.chmod(0o666)  # whatever is masked

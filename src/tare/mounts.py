@@ -1,0 +1,71 @@
+"""Mounts of this machine: what is mounted, and mounting something."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["BIND", "PRIVATE", "READ_ONLY", "Mount", "listed", "mount"]
+
+# Source: linux/mount.h.
+READ_ONLY, NO_SETUID, NO_DEVICES, NO_PROGRAMS = 1, 2, 4, 8
+REMOUNT, BIND, PRIVATE = 32, 4096, 1 << 18
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One mount of this namespace.
+
+    Attributes:
+        point: where it is.
+        kind: of file system.
+        executable: whether programs on it may be started.
+    """
+
+    point: Path
+    kind: str
+    executable: bool
+
+
+def listed() -> list[Mount]:
+    """Every mount of this namespace, later ones behind those that they may hide.
+
+    Source: proc(5), /proc/PID/mountinfo: fields 5 and 6, and the first behind the dash.
+    """
+    found = []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        before, _, after = line.partition(b" - ")
+        point, options = before.split(b" ")[4:6]
+        kind = after.split(b" ")[0].decode()
+        found.append(Mount(Path(_unescaped(point)), kind, b"noexec" not in options.split(b",")))
+    return found
+
+
+def mount(
+    source: str | Path, point: Path, kind: str | None = None, flags: int = 0, options: str = ""
+) -> None:
+    """Have something mounted, as the manual has it in section 2.
+
+    Raises:
+        OSError: the kernel refuses it.
+    """
+    done = _LIBC.mount(
+        os.fsencode(source),
+        os.fsencode(point),
+        None if kind is None else kind.encode(),
+        ctypes.c_ulong(flags),
+        os.fsencode(options),
+    )
+    if done != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(point))
+
+
+def _unescaped(text: bytes) -> str:
+    for character in b" \t\n\\":
+        text = text.replace(b"\\%03o" % character, bytes([character]))
+    return os.fsdecode(text)

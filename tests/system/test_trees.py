@@ -1,0 +1,216 @@
+"""A user's program in the tree of the host, in every environment that has one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from needs import PROGRAMS, needs_root
+from tare import mounts
+from tare.command import start_time
+from tare.environments import Inside, Site, for_plot
+from tare.errors import TrialError
+from tare.leftovers import clean
+from tare.testing import traces
+from tare.tree import Tree, User
+
+pytestmark = [pytest.mark.system, needs_root]
+
+ENVIRONMENTS = ("native",)
+ME = User(4321, 4322, (4322, 4323))
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of the user's, that others may enter, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="trees-") as made:
+        Path(made).chmod(0o755)
+        mine = Path(made, "a folder, of: mine")
+        mine.mkdir()
+        os.chown(mine, ME.uid, ME.gid)
+        yield mine
+
+
+@pytest.fixture
+def reachable(tidy_site: Site, folder: Path) -> Site:
+    """A site whose scratch folder the user may pass, as the real one's."""
+    scratch = folder.parent / "scratch"
+    scratch.mkdir()
+    return replace(tidy_site, scratch=scratch)
+
+
+@pytest.fixture(params=ENVIRONMENTS)
+def inside(request: pytest.FixtureRequest, reachable: Site, folder: Path) -> Iterator[Inside]:
+    (folder / "secret").write_text("of root")
+    (folder / "secret").chmod(0o600)
+    (folder / "of my group").write_text("for us")
+    (folder / "of my group").chmod(0o640)
+    os.chown(folder / "of my group", 0, ME.groups[1])
+    (folder / "mine").write_text("as it was")
+    os.chown(folder / "mine", ME.uid, ME.gid)
+    with entered(request.param, reachable, Tree(Path("/"), str(folder), ME)) as found:
+        yield found
+
+
+def entered(environment: str, site: Site, tree: Tree) -> ExitStack:
+    class Entered(ExitStack):
+        def __enter__(self) -> Inside:  # type: ignore[override]
+            super().__enter__()
+            kind = for_plot({"environment": environment})
+            return self.enter_context(kind.enter(replace(site, tree=tree)))
+
+    return Entered()
+
+
+def shell(inside: Inside, script: str) -> str:
+    return inside.run(("sh", "-c", script), PATIENCE_S)
+
+
+def test_it_starts_in_the_users_folder_with_the_users_rights(inside: Inside, folder: Path) -> None:
+    assert shell(inside, "pwd").strip() == str(folder)
+    assert shell(inside, "id -u; id -g").split() == [str(ME.uid), str(ME.gid)]
+    assert set(shell(inside, "id -G").split()) == {str(group) for group in (ME.gid, *ME.groups)}
+    assert "NoNewPrivs:\t1" in shell(inside, "cat /proc/self/status")
+    assert shell(inside, "cat 'of my group'") == "for us"
+
+
+def test_it_sees_no_more_than_that_user_may(inside: Inside) -> None:
+    for path in ("secret", "/etc/shadow"):
+        with pytest.raises(TrialError, match="Permission denied"):
+            inside.run(("cat", path), PATIENCE_S)
+    with pytest.raises(TrialError, match="Permission denied"):
+        inside.run(("touch", "/etc/mine"), PATIENCE_S)
+
+
+def test_what_it_writes_is_there_for_the_next_and_never_on_the_host(
+    inside: Inside, folder: Path
+) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    shell(inside, "echo anew >mine; echo made >made; mkdir -p /tmp/below/it; rm -f gone")
+    assert shell(inside, "cat mine made; ls -d /tmp/below/it") == "anew\nmade\n/tmp/below/it\n"
+    assert (folder / "mine").read_text() == "as it was"
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert not Path("/tmp/below").exists()
+
+
+def test_a_program_of_ours_runs_there_too(inside: Inside) -> None:
+    assert "elementary operation" in inside.run(("probe/probe", "--help"), PATIENCE_S)
+    with inside.start(("probe/probe", "syscall", "--batches", "3")) as running:
+        assert running.event(PATIENCE_S)["batches"]
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_names_need_not_be_text_and_links_may_lead_out(
+    environment: str, reachable: Site, folder: Path
+) -> None:
+    odd = folder / os.fsdecode(b"\xff not text\n")
+    odd.mkdir()
+    (odd / "out").symlink_to("/etc/hostname")
+    (odd / "nowhere").symlink_to("/no/such/file")
+    with entered(environment, reachable, Tree(Path("/"), str(odd), ME)) as inside:
+        assert shell(inside, "cat out") == Path("/etc/hostname").read_text()
+        assert "nowhere" in shell(inside, "ls")
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_what_is_mounted_below_the_root_is_there_with_a_layer_of_its_own(
+    environment: str, reachable: Site, folder: Path
+) -> None:
+    with reachable.leftovers.owing("mount", str(folder)):
+        mounts.mount("none", folder, "tmpfs", options="mode=777")
+        (folder / "on another mount").touch()
+        with entered(environment, reachable, Tree(Path("/"), str(folder), ME)) as inside:
+            assert shell(inside, "ls; touch new; ls").split("\n")[-3:-1] == [
+                "new",
+                "on another mount",
+            ]
+        assert [path.name for path in folder.iterdir()] == ["on another mount"]
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_root_may_do_as_root_but_not_leave_the_tree(
+    environment: str, reachable: Site, folder: Path
+) -> None:
+    with entered(environment, reachable, Tree(Path("/"), str(folder), User(0, 0))) as inside:
+        assert shell(inside, "touch /etc/of-root; chown 5:5 /etc/of-root; stat -c %u /etc/of-root")
+        assert not Path("/etc/of-root").exists()
+        for refused in ("mknod disk b 8 0", "mount -t tmpfs none /mnt", "chroot . true"):
+            with pytest.raises(TrialError, match=r"not permitted|permission denied|superuser"):
+                shell(inside, refused)
+        with pytest.raises(TrialError, match="Read-only"):
+            shell(inside, "echo 1 >/proc/sys/kernel/panic")
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_folder_that_is_gone_is_named(environment: str, reachable: Site, folder: Path) -> None:
+    tree = Tree(Path("/"), str(folder / "gone"), ME)
+    with (
+        pytest.raises(TrialError, match="gone, where the program would start"),
+        entered(environment, reachable, tree),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_full_layer_is_the_programs_error(
+    environment: str, reachable: Site, folder: Path
+) -> None:
+    with reachable.leftovers.owing("mount", str(reachable.scratch)):
+        mounts.mount("none", reachable.scratch, "tmpfs", options="size=2m")
+        with entered(environment, reachable, Tree(Path("/"), str(folder), ME)) as inside:
+            with pytest.raises(TrialError, match="No space left"):
+                inside.run(("dd", "if=/dev/zero", "of=large", "bs=1M", "count=9"), PATIENCE_S)
+            assert shell(inside, "rm large; echo small >small; cat small") == "small\n"
+
+
+LIFE = """
+import sys
+from pathlib import Path
+from tare.environments import Site, for_plot
+from tare.hosts import Hosts
+from tare.leftovers import Registry
+from tare.placement import Placement
+from tare.tree import Tree, User
+
+environment, *folders = sys.argv[1:]
+root, programs, scratch, cache = map(Path, folders)
+with Registry(root) as registry, Hosts(registry) as hosts:
+    tree = Tree(Path("/"), "/", User(4321, 4321))
+    site = Site(hosts, programs, scratch, cache, registry, Placement(), tree=tree)
+    with for_plot({"environment": environment}).enter(site) as inside:
+        with inside.start(("sh", "-c", "echo '{}'; exec sleep 1000")) as running:
+            running.event(60)
+            print("alive", flush=True)
+            running.event(1000)
+"""
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_after_a_kill_nothing_stays_mounted(
+    environment: str, reachable: Site, tmp_path: Path
+) -> None:
+    root, scratch = tmp_path / "root", reachable.scratch
+    folders = map(str, (root, PROGRAMS, scratch, reachable.cache))
+    argv = [sys.executable, "-c", LIFE, environment, *folders]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as life:
+        mark = f"{life.pid}:{start_time(life.pid)}"
+        assert life.stdout is not None
+        assert life.stdout.readline() == b"alive\n"
+        runs = [path.name for path in root.iterdir() if path.is_dir()]
+        assert [mount for mount in mounts.listed() if mount.point.is_relative_to(scratch)]
+        life.send_signal(signal.SIGKILL)
+    clean(root)
+    assert not [mount for mount in mounts.listed() if mount.point.is_relative_to(scratch)]
+    for run_id in runs:
+        assert traces.of_run(run_id, mark) == []
+    assert list(scratch.glob("tree-*")) == []
