@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from claims.experiments import Measured
     from tare.stats import Interval
 
-__all__ = ["Claim", "Found", "Look", "Part", "Result", "Workshop", "judge", "shown"]
-
 _CONFIDENCE = 0.95
 NAMED = 6
 """Figures that a line names one by one."""

@@ -10,8 +10,6 @@ from tare import environments
 from tare.stats.bounds import Kept, all_kept
 from tare.testing.far_machine import require_sshd
 
-__all__ = ["absence", "in_each", "judged"]
-
 Seen = TypeVar("Seen")
 
 

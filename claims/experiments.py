@@ -14,8 +14,6 @@ from tare.record import Record
 from tare.stats import Ratio, paired_ratio
 from tare.stats.bounds import LOOKS
 
-__all__ = ["Measured", "run_shipped", "run_text"]
-
 
 @dataclass(frozen=True)
 class Measured:

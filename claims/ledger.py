@@ -14,8 +14,6 @@ from claims.checking import Claim, Part, Result
 from tare.errors import TareError
 from tare.stats.bounds import Kept
 
-__all__ = ["keep", "promised", "table", "write"]
-
 _BEGIN = "<!-- results: drawn by `tare claim table --write` from claims/*.json -->"
 _END = "<!-- end of results -->"
 _ROW = re.compile(r"\| \*\*(\w+)\*\* \| (.*?) \| (.*?) \|")

@@ -17,8 +17,6 @@ from tare import units
 from tare.errors import UsageError
 from tare.stats.bounds import LOOKS, Kept
 
-__all__ = ["Most", "decide"]
-
 
 @dataclass(frozen=True)
 class Most:

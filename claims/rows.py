@@ -17,8 +17,6 @@ from tare.stats import Interval
 from tare.stats.bounds import Bound, Kept
 from tare.workloads import Unit
 
-__all__ = ["Row", "bounded", "told"]
-
 
 @dataclass(frozen=True)
 class Row:

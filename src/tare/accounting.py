@@ -19,17 +19,6 @@ from typing import Literal
 
 from tare.errors import TrialError, UnavailableError
 
-__all__ = [
-    "Account",
-    "Role",
-    "ThreadTime",
-    "combined",
-    "difference",
-    "interface_bytes",
-    "snapshot",
-    "snapshot_kernel",
-]
-
 Role = Literal["client", "server", "vmm", "vcpu", "kernel", "guest"]
 """Whose thread it is. `guest` rows are a guest's own view of its server process: they overlap with
 `vcpu`, which is the host's view of the same time, and are never added to it."""

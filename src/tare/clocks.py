@@ -22,8 +22,6 @@ from tare.events import events_in
 if TYPE_CHECKING:
     from tare.environments import Inside, Site
 
-__all__ = ["Calibration", "Clock", "calibrate"]
-
 _TIMEOUT_S = 60.0
 _CLOCK = ("probe/probe", "clock", "--batches", "5", "--operations", "2000")
 _TIMER = ("probe/probe", "timer", "--batches", "5", "--operations", "20")

@@ -14,16 +14,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-__all__ = [
-    "OWNER_VARIABLE",
-    "PATH",
-    "Command",
-    "is_within_exec",
-    "missing_packages",
-    "owner_mark",
-    "start_time",
-]
-
 OWNER_VARIABLE = "TARE_OWNER"
 """Environment variable of every process that Tare starts; see `owner_mark`."""
 

@@ -34,18 +34,6 @@ from tare.stats import Judgement, Ratio, Verdict
 from tare.stats.unpaired import unpaired_ratio, would_be_found
 from tare.workloads import Unit
 
-__all__ = [
-    "FEWEST_RUNS",
-    "CellComparison",
-    "Versions",
-    "as_json",
-    "compare",
-    "fails",
-    "no_verdict",
-    "runs_of",
-    "table",
-]
-
 FEWEST_RUNS = 4
 """Runs a side for a verdict: with fewer, Welch's test errs too often where runs have modes."""
 

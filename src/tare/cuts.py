@@ -13,8 +13,6 @@ from tare.errors import UnavailableError, UsageError
 from tare.plan import ALPHA, Comparison, Plan
 from tare.stats.family import family_resolvable
 
-__all__ = ["Absent", "fit", "without", "without_causes"]
-
 
 def fit(plan: Plan, budget_s: float) -> Plan:
     """Cut a plan down until it is expected to end within a budget, and say what was cut.

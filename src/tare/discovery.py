@@ -7,8 +7,6 @@ import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["offered"]
-
 
 def offered(package: str, name: str) -> Iterator[Any]:
     """Import every module of a package, and yield what those have that define `name`."""

@@ -27,8 +27,6 @@ from ruamel.yaml.reader import ReaderError
 
 from tare.errors import UsageError
 
-__all__ = ["Problem", "Steps", "line", "parse", "read", "refusal", "shown", "worded"]
-
 _MOST_BYTES = 64 << 10
 _DEEPEST = 20
 _MOST_NODES = 20_000

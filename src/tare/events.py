@@ -13,8 +13,6 @@ from typing import Any
 
 from tare.failures import ProcessError
 
-__all__ = ["Events", "events_in"]
-
 _LOG = logging.getLogger(__name__)
 _LINE_LIMIT = 1 << 20
 _SHOWN = 200

@@ -21,8 +21,6 @@ from tare.errors import TareError, UsageError
 from tare.record import Record, Trial
 from tare.workloads import Unit
 
-__all__ = ["FORMATS", "export", "rows"]
-
 _TIMES = ("min", "mean", *PERCENTILES, "max", "jitter")
 _SUFFIXES: Mapping[Unit, str] = {
     "ns": "_ns",

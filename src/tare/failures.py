@@ -8,8 +8,6 @@ from typing import Literal
 from tare.command import Command
 from tare.errors import TrialError
 
-__all__ = ["Failure", "ProcessError", "ended", "last_words"]
-
 _STDERR_TAIL_LINES = 8
 _STDERR_TAIL_BYTES = 4096
 

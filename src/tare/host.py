@@ -25,8 +25,6 @@ from tare.process import wait_pid
 if TYPE_CHECKING:
     from tare.site import Site
 
-__all__ = ["Host", "Process", "end_of", "real_time", "require", "resolved"]
-
 _DEATH_TIMEOUT_S = 5.0
 _END_BYTES = 1 << 16
 

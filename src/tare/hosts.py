@@ -27,8 +27,6 @@ from tare.leftovers import Registry
 from tare.process import Command, run
 from tare.stepwise import Stepwise
 
-__all__ = ["Hosts", "OwnHost", "Tap"]
-
 PREFIX_LENGTH = 24
 _BRIDGE = "bridge"
 _BRIDGE_MAC = "02:00:0a:4d:00:00"

@@ -31,8 +31,6 @@ from tare.packages import PROGRAMS
 if TYPE_CHECKING:
     from tare.environments import Inside, Site
 
-__all__ = ["Interference", "Kind", "Where"]
-
 Kind = Literal["cpu", "memory", "network", "disk"]
 Where = Literal["host", "inside"]
 

@@ -23,7 +23,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -101,12 +100,7 @@ class Registry(AbstractContextManager["Registry"]):
         finally:
             self.undo(entry)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
             with _uninterrupted():
                 _undo_all(self._entries)

@@ -11,8 +11,6 @@ from pydantic_core import CoreSchema, core_schema
 
 from tare.errors import UsageError
 
-__all__ = ["Factor", "Levels", "Settings", "among", "choice"]
-
 T = TypeVar("T")
 
 
@@ -124,12 +122,12 @@ class Settings(Levels):
     """Settings that every session of an experiment shares, likewise: requests, warm-up, timeout."""
 
 
-def choice(choices: tuple[str, ...], default: str, help: str) -> Factor[str]:  # noqa: A002
+def choice(choices: tuple[str, ...], default: str, help: str) -> Factor[str]:
     """A factor whose levels are words."""
     return among({word: word for word in choices}, default, help)
 
 
-def among(choices: Mapping[str, T], default: str, help: str) -> Factor[T]:  # noqa: A002
+def among(choices: Mapping[str, T], default: str, help: str) -> Factor[T]:
     """A factor whose levels are the names of something."""
 
     def parse(written: object) -> T:

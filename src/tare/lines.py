@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tare.errors import TareError, UsageError
 
-__all__ = ["Appended", "Row", "read", "replace", "sync"]
-
 
 class Row(BaseModel):
     """One line; a subclass names the file that holds its kind."""

@@ -27,18 +27,6 @@ from tare.command import Command
 from tare.process import ProcessError
 from tare.told import Told
 
-__all__ = [
-    "Fingerprint",
-    "Meanwhile",
-    "State",
-    "changed",
-    "commit",
-    "difference",
-    "fingerprint",
-    "state",
-    "unlike",
-]
-
 _PACKAGES = (
     # beneath every program, and around it
     "libc6", "libstdc++6", "libgomp1", "coreutils", "util-linux", "mount", "iproute2",

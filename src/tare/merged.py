@@ -29,8 +29,6 @@ from tare.mounts import BIND, NO_DEVICES, NO_PROGRAMS, NO_SETUID, PRIVATE, READ_
 from tare.site import Site
 from tare.tree import OWN, Tree
 
-__all__ = ["Merged", "laid_out"]
-
 _LOG = logging.getLogger(__name__)
 
 _KERNELS = tuple(map(Path, ("/proc", "/sys", "/dev")))

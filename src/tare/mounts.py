@@ -7,8 +7,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["BIND", "PRIVATE", "READ_ONLY", "Mount", "listed", "mount"]
-
 # Source: linux/mount.h.
 READ_ONLY, NO_SETUID, NO_DEVICES, NO_PROGRAMS = 1, 2, 4, 8
 REMOUNT, BIND, PRIVATE = 32, 4096, 1 << 18

@@ -13,8 +13,6 @@ from pyroute2 import netns as _netns
 
 from tare.errors import TareError, UnavailableError
 
-__all__ = ["index", "limit", "make", "within"]
-
 _CLONE_NEWNET = 0x40000000
 
 T = TypeVar("T")

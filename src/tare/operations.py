@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tare.leftovers import Registry
     from tare.workloads import Measurement
 
-__all__ = ["Counter", "require_perf", "unit_costs"]
-
 _TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 30.0
 _SINK_PORT = 7420

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from tare.command import missing_packages
 
-__all__ = ["PROGRAMS", "lacking"]
-
 PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "cpu": {"stress-ng": "stress-ng", "sysbench": "sysbench"},
     "memory": {"stress-ng": "stress-ng", "sysbench": "sysbench"},

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tare.plan import Plan, Visit
     from tare.workloads import AnyWorkload
 
-__all__ = ["absent", "possible", "refuse_without_room"]
-
 _NAMED = 3
 """Cells of one reason that are named one by one."""
 

@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from tare.command import PATH, Command
@@ -200,12 +199,7 @@ class Running(AbstractContextManager["Running"]):
         """Return what it wrote to standard error so far."""
         return self._files.read_stderr().decode(errors="replace")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
             self.kill()
         finally:

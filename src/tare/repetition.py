@@ -15,8 +15,6 @@ from collections.abc import Collection, Mapping
 from tare.plan import Plan, Visit
 from tare.stats.repetition import GUESS, Spread, allot
 
-__all__ = ["adapted", "finished", "order", "planned"]
-
 _MOST = 12
 """Sessions of a cell in a block: beyond, what differs between settings-up is most of the rest."""
 _BOOT_S = 2.0

@@ -15,8 +15,6 @@ from tare.levels import Factor
 from tare.suite import Suite
 from tare.workloads import AnyWorkload
 
-__all__ = ["json_schema"]
-
 _LEVELS = "factors"
 """The field that maps a factor to one level or several."""
 _FAMILY = "family"

@@ -14,9 +14,6 @@ from tare.placement import Placement
 from tare.stopwatch import Stopwatch
 from tare.tree import Tree
 
-__all__ = ["Site"]
-
-
 Watching = Callable[[Account, Account], AbstractContextManager[None]]
 """Looks on while a session is measured: (client's account, server's account) -> context."""
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
-
-__all__ = ["Stepwise"]
 
 
 class Stepwise:
@@ -23,10 +20,5 @@ class Stepwise:
             self._steps = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._steps.close()

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["PHASES", "Row", "Stopwatch"]
-
 PHASES = (
     "setting up", "calibrating", "starting", "warming up", "accounting", "measuring", "ending",
     "recording", "taking down", "analysing",

@@ -17,8 +17,6 @@ from tare import document
 from tare.errors import TareError, UsageError
 from tare.record import Record
 
-__all__ = ["Suite", "SuiteResult", "is_result", "load"]
-
 _FILE = "suite.json"
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 

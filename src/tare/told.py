@@ -14,8 +14,6 @@ from pydantic import (
     model_validator,
 )
 
-__all__ = ["Told"]
-
 
 class Told(BaseModel):
     """An object of JSON, in the order in which it was said; a subclass types what is read of it."""

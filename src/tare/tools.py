@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-__all__ = ["TOOLS", "named_in"]
-
 TOOLS = ("stress-ng", "sysbench", "iperf3", "fio", "hdparm", "nc.openbsd", "dd", "timeout")
 
 

@@ -11,18 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = [
-    "PORT",
-    "ROWS",
-    "Transport",
-    "answered_by_kernel",
-    "by_name",
-    "is_dds",
-    "ports",
-    "served",
-    "words",
-]
-
 PORT = 7400
 """Where a server listens that is reached by a port."""
 

@@ -13,8 +13,6 @@ from typing import Literal
 
 from tare.errors import UsageError
 
-__all__ = ["CAPABILITIES", "OWN", "Tree", "User"]
-
 OWN = "/.tare"
 """Folder of every tree in which it holds what is Tare's, read-only; `OWN/programs` is the build
 directory, wherever that is on the host, and whether or not the user may look there."""

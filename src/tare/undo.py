@@ -17,8 +17,6 @@ from tare import mounts, process, uprobes
 from tare.command import start_time
 from tare.errors import TareError
 
-__all__ = ["Entry", "Kind", "kill", "undo"]
-
 Kind = Literal[
     "netns",
     "link",

@@ -14,8 +14,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["add_clock_readings", "remove"]
-
 _GROUP = "tare"
 _EVENTS = Path("/sys/kernel/tracing/uprobe_events")
 

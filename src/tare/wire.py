@@ -22,8 +22,6 @@ from tare import netns
 from tare.leftovers import Registry
 from tare.stepwise import Stepwise
 
-__all__ = ["Traffic", "Wire"]
-
 _INTERFACE = "wire0"
 _PREFIX_LENGTH = 24
 _BURST_S = 200e-6

@@ -32,7 +32,7 @@ from tare.stats.repetition import Spread, spread
 from tare.workloads import AnyWorkload, Statistic
 from tare.workloads.mpi_io_scaling import Scaling
 
-__all__ = [  # noqa: RUF022 (in order of importance)
+__all__ = [
     "analyse",
     "Analysis",
     "half_widths",

@@ -12,8 +12,6 @@ from dataclasses import dataclass, fields
 from tare.clocks import Clock
 from tare.record import Trial
 
-__all__ = ["LOAD", "STOLEN", "WAITED", "Spread", "calibrated", "machine", "spread"]
-
 LOAD = "load average over 1 min"
 STOLEN = "time stolen by the hypervisor below"
 WAITED = "time in which some task waited for "

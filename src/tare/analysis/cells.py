@@ -23,8 +23,6 @@ from tare.stats import (
 )
 from tare.stats.modes import Modes, two_modes
 
-__all__ = ["PERCENTILES", "RESPONSE_TIMES", "CellView", "over_the_run", "view_cell"]
-
 PERCENTILES = tuple(f"p{percent:g}" for percent in PERCENTS)
 RESPONSE_TIMES = ("min", "mean", *PERCENTILES, "max", "jitter", "throughput")
 """What is estimated of response times."""

@@ -10,8 +10,6 @@ from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.stats.shares import Share, Shares, by_contrast
 
-__all__ = ["Contrast", "contrasts"]
-
 
 @dataclass(frozen=True)
 class Contrast:

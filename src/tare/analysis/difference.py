@@ -35,8 +35,6 @@ from tare.stats.operations import Operation, product_change
 from tare.stats.shares import Change, Share, Shares, changes_of, fieller
 from tare.workloads import rows
 
-__all__ = ["Difference", "OperationChange", "ReadingChange", "difference_between", "explain"]
-
 
 @dataclass(frozen=True)
 class OperationChange(Share):

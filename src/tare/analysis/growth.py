@@ -19,8 +19,6 @@ from tare.cell import Cell
 from tare.plan import Plan
 from tare.stats import Interval, mean_interval
 
-__all__ = ["Growth", "growths"]
-
 
 @dataclass(frozen=True)
 class Growth:

@@ -20,13 +20,6 @@ from tare.stats.operations import Cost, Operation, costs_of
 from tare.stats.shares import Shares
 from tare.workloads.request_reply import EchoLevels
 
-__all__ = [
-    "CellOperations",
-    "Counted",
-    "counted_in",
-    "operations_of",
-]
-
 
 @dataclass(frozen=True)
 class CellOperations:

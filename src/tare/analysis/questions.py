@@ -14,8 +14,6 @@ from tare.stats import Judgement, Ratio, Verdict, family_resolvable, judge_famil
 from tare.stats.bounds import Bound
 from tare.workloads import Statistic
 
-__all__ = ["DESCRIPTIVE", "Question", "ask", "half_widths", "judge_declared"]
-
 DESCRIPTIVE = ("p50", "mean", "p99")
 """Statistics whose ratios stand beside the declared one's, without a verdict."""
 

@@ -19,8 +19,6 @@ from tare.clocks import Clock
 from tare.machine import Meanwhile
 from tare.record import Trial
 
-__all__ = ["READINGS", "Kind", "Reading"]
-
 Kind = Literal["share of time", "events a second", "frequency", "level"]
 _MOST = 0.99
 """A share of time is never taken for more: the logarithm of what is left must be finite."""

@@ -25,8 +25,6 @@ from tare.record import CauseSession, Record, Trial
 from tare.stats import PERCENTS, Summary, samples_needed, summarise
 from tare.stats.repetition import even, mean_log
 
-__all__ = ["GRID", "Session", "Sessions", "summarise_session"]
-
 GRID = (
     *(0.001, 0.01, 0.02, 0.05),
     *(round(0.1 + 0.05 * i, 2) for i in range(17)),

@@ -19,8 +19,6 @@ from tare.record import Trial
 from tare.stats import Estimate, across
 from tare.stats.shares import Share, Shares, shares_of
 
-__all__ = ["LINES", "WAITED", "CellThreads", "closes", "lines_of", "threads_of"]
-
 _ROLES: tuple[Role, ...] = ("client", "server", "vmm", "vcpu", "kernel")
 """Whose times add up. A guest's own rows are the same time seen from inside, and stay out."""
 WAITED = "waiting for other programs, at least"

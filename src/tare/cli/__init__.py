@@ -14,8 +14,6 @@ from tare.cli import claim, doctor, explain, predict, printing, results, run
 from tare.cli.arguments import EPILOG, FLAG
 from tare.errors import TareError
 
-__all__ = ["app", "main"]
-
 
 class _Command(TyperCommand):
     def get_help_option(self, ctx: Any) -> TyperOption | None:

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from tare.runner import Progress as Standing
     from tare.stopwatch import Stopwatch
 
-__all__ = [
-    "lay_out",
-    "measure",
-    "plan_json",
-    "print_plan",
-    "ready",
-    "refuse_if_changed",
-    "span",
-]
-
 
 def measure(
     record: Record,

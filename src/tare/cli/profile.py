@@ -10,8 +10,6 @@ from tare.cli import printing
 if TYPE_CHECKING:
     from tare.stopwatch import Row, Stopwatch
 
-__all__ = ["show"]
-
 _WIDE = 200
 """Where no terminal says how wide it is: a table that is folded cannot be read."""
 

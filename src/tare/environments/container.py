@@ -25,8 +25,6 @@ from tare.errors import TrialError
 from tare.host import Host, Process, require
 from tare.process import ProcessError
 
-__all__ = ["ENVIRONMENT", "Container"]
-
 _TIMEOUT_S = 30.0
 _CPU_GROUP = Path("/sys/fs/cgroup/cpu")
 _AWAIT_GO = ("sh", "-c", 'read -r go && exec "$@"', "sh")

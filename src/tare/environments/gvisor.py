@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import platformdirs
@@ -33,8 +32,6 @@ from tare.guests.cache import workspace
 from tare.host import Host, resolved
 from tare.hosts import OwnHost
 from tare.stepwise import Stepwise
-
-__all__ = ["ENVIRONMENT", "Gvisor"]
 
 _MODULE = "gvisor.dev/gvisor/runsc"
 _VERSION = "v0.0.0-20260905035102-160fafc42237"
@@ -219,12 +216,7 @@ class _GvisorServer(AbstractContextManager["_GvisorServer"]):
             self._signal(signal.SIGTERM)
         return self._running.finish(timeout_s, sent=signal.SIGTERM)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         with self._running:
             if self._running.alive():
                 with suppress(TrialError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Protocol
 
 from tare import accounting
@@ -17,8 +16,6 @@ from tare.guests.agent import Agent
 from tare.guests.program import Program
 from tare.host import Host
 from tare.hosts import Tap
-
-__all__ = ["Guest", "GuestServer", "InsideGuest", "seen_by_host"]
 
 
 class Guest(Protocol):
@@ -132,12 +129,7 @@ class GuestServer(AbstractContextManager["GuestServer"]):
         with self._guest.explained(f"while {self._program.name} was stopped"):
             return self._program.stop(timeout_s)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         # A guest that does not answer ends with everything in it when the environment is left.
         with suppress(TrialError):
             self._program.kill()

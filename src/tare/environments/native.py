@@ -13,8 +13,6 @@ from tare.environments.scratch_disk import Device, device_of
 from tare.host import Host
 from tare.merged import laid_out
 
-__all__ = ["ENVIRONMENT", "Native"]
-
 
 @dataclass(frozen=True)
 class Native(OnAnyHost):

@@ -15,8 +15,6 @@ from tare.command import PATH, Command
 from tare.environments import Site
 from tare.errors import TrialError
 
-__all__ = ["EXPORT", "PORT", "PROGRAM", "serving"]
-
 PROGRAM = "ganesha.nfsd"
 PORT = 2049
 EXPORT = "/export"

@@ -18,15 +18,6 @@ from tare.command import Command
 from tare.errors import TrialError
 from tare.host import Host, Process
 
-__all__ = [
-    "CAPABILITIES",
-    "WAITS",
-    "await_pid",
-    "configuration",
-    "process",
-    "write_bundle",
-]
-
 _OWN_ROOT_FOLDERS = frozenset({"proc", "sys", "dev", "tmp", "run", "lost+found"})
 """Folders of the root that a container has for itself, or must not see."""
 

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tare import accounting
@@ -16,8 +15,6 @@ from tare.command import Command
 from tare.environments import Facts, Inside, Kind, Site
 from tare.host import Host, Process, resolved
 from tare.merged import Merged
-
-__all__ = ["InsideHost", "OnAnyHost", "Server", "beside"]
 
 
 class OnAnyHost(Kind):
@@ -111,13 +108,8 @@ class Server(AbstractContextManager["Server"]):
         """Ask it to end and return its last JSON line; kill it after the timeout."""
         return self._process.stop(timeout_s)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._process.__exit__(None, None, None)
         self._host.see_off(self.pid)
 
 

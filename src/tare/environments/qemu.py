@@ -44,8 +44,6 @@ from tare.hosts import PREFIX_LENGTH, Hosts, Tap
 from tare.process import ProcessError
 from tare.tools import TOOLS, named_in
 
-__all__ = ["ENVIRONMENT", "Programs", "Qemu", "role"]
-
 _PACKAGES = {
     PROGRAM: "qemu-system-x86",
     "busybox": "busybox-static",

@@ -20,8 +20,6 @@ from tare.command import Command
 from tare.environments import Availability, Site, nfs
 from tare.errors import TrialError
 
-__all__ = ["NO_NFS", "SIZE_BYTES", "Device", "Disk", "device_of", "on_host", "over_nfs", "raw"]
-
 Device = Literal["raw", "loop", "nfs"]
 """What a workload may ask for: the disk itself, a loop device on it, one on a file over NFS."""
 

@@ -28,8 +28,6 @@ from tare.errors import TrialError, UsageError
 if TYPE_CHECKING:
     from tare.far import FarHost, Target
 
-__all__ = ["ENVIRONMENT", "Ssh"]
-
 _NO_DISK = (
     "no device is made on a machine that is not ours; run Tare there, with `environment: native`"
 )

@@ -36,8 +36,6 @@ from tare.hosts import PREFIX_LENGTH, Tap
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
 
-__all__ = ["ENVIRONMENT", "Uml"]
-
 _PACKAGES = {
     "linux.uml": "user-mode-linux",
     "qemu-ga": "qemu-guest-agent",

@@ -16,15 +16,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import asyncssh
 from pyroute2 import netns
 
 from tare.errors import TrialError, UsageError
-
-__all__ = ["Connection", "Far", "Finished", "Target"]
 
 _CONNECT_TIMEOUT_S = 15.0
 _SILENCE_S = 15
@@ -112,12 +109,7 @@ class Connection(AbstractContextManager["Connection"]):
         self.own_address = str(self._ssh.get_extra_info("sockname")[0])
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         async def close() -> None:
             self._ssh.abort()
             await self._ssh.wait_closed()

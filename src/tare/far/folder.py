@@ -13,13 +13,10 @@ import secrets
 import threading
 from contextlib import AbstractContextManager, suppress
 from pathlib import PurePosixPath
-from types import TracebackType
 from typing import Self
 
 from tare.errors import TrialError
 from tare.far.connection import Connection
-
-__all__ = ["MARK", "Folder"]
 
 MARK = "TARE_FAR"
 """Environment variable of every process that is started on a far machine."""
@@ -118,12 +115,7 @@ class Folder(AbstractContextManager["Folder"]):
         target = PurePosixPath(self.path) / f"owed-{next(self._owed)}"
         self.put(script.encode(), "what is to be undone", target)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._leaving.set()
         self._pulse.join()
         # Where the connection is lost the keeper does it alone, and there is nobody to ask.

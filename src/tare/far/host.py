@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tare import accounting
@@ -27,8 +26,6 @@ from tare.tools import named_in
 
 if TYPE_CHECKING:
     from tare.site import Site
-
-__all__ = ["FarHost"]
 
 _TIMEOUT_S = 20.0
 """For a question that it can answer at once."""
@@ -107,7 +104,7 @@ class FarHost(Host):
         command: Command,
         *,
         name: str | None = None,
-        pass_fds: Sequence[int] = (),  # noqa: ARG002 - they are tied by `line`
+        pass_fds: Sequence[int] = (),  # they are tied by `line`
     ) -> FarProcess:
         told = replace(command, argv=("sh", "-c", _TELL_PID, "sh", *command.untied_argv()))
         words = self._words(replace(told, cpus=(), fifo=None, within=()))
@@ -177,7 +174,7 @@ class FarHost(Host):
         with suppress(TrialError):  # where the connection is lost, the folder's keeper does it
             self._succeeds("sh", "-c", _KILL_OURS, "sh", self.mark, str(pid))
 
-    def owe_container(self, stack: ExitStack, name: str, bundle: PurePath) -> None:  # noqa: ARG002
+    def owe_container(self, stack: ExitStack, name: str, bundle: PurePath) -> None:
         self._folder.owe(_FORGET.format(bundle=shlex.quote(str(bundle)), name=name))
 
     def _put(self, path: Path) -> None:
@@ -258,12 +255,7 @@ class FarProcess(AbstractContextManager["FarProcess"]):
             raise TrialError(f"{self._whoami} ended with code {done.code}{last_words(done.stderr)}")
         return self._events.finish()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._ended:
             return
         # Where the connection is lost, the folder's keeper kills it.

@@ -18,8 +18,6 @@ from tare.far.connection import Connection
 from tare.far.folder import Folder
 from tare.guests.image import libraries_in
 
-__all__ = ["Programs"]
-
 _TIMEOUT_S = 60.0
 # glibc opens it only when a thread is cancelled or exits, so ldd does not show it.
 _LATE_LIBRARY = "libgcc_s.so.1"

@@ -14,8 +14,6 @@ from tare.errors import TrialError
 from tare.filesystems import Mounted, named
 from tare.host import Host
 
-__all__ = ["InsideFileSystem", "OnFileSystem", "empty"]
-
 
 class InsideFileSystem(InsideHost):
     """An entered file system: the protocol of every environment, and `mounted` for the workload."""

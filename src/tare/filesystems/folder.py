@@ -13,8 +13,6 @@ from tare.environments import Availability, Site
 from tare.errors import TrialError
 from tare.filesystems import Mounted, forget
 
-__all__ = ["Folder"]
-
 
 @dataclass(frozen=True)
 class Folder:

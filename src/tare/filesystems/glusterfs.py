@@ -22,8 +22,6 @@ from tare.environments import Availability, Site
 from tare.errors import TrialError
 from tare.filesystems import Mounted, forget, wait_until
 
-__all__ = ["GlusterFs"]
-
 _PACKAGES = {"glusterd": "glusterfs-server", "gluster": "glusterfs-client"}
 _VOLUME = "tare"
 _TIMEOUT_S = 60.0

@@ -19,8 +19,6 @@ from tare.command import Command, missing_packages
 from tare.environments import Availability, Site
 from tare.filesystems import Mounted, forget
 
-__all__ = ["Throttled"]
-
 _CONTROLLER = Path("/sys/fs/cgroup/blkio")
 _PACKAGES = {"cgexec": "cgroup-tools", "mkfs.ext4": "e2fsprogs", "losetup": "mount"}
 _IMAGE_BYTES = 4 << 30

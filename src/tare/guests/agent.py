@@ -16,8 +16,6 @@ from typing import Any
 from tare.errors import TrialError
 from tare.guests.monitor import Monitor, MonitorError, RefusedError
 
-__all__ = ["Agent", "Ended", "GuestFile"]
-
 PATH = "/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin"
 _ENVIRONMENT = {"PATH": PATH, "HOME": "/", "LC_ALL": "C.UTF-8"}
 

@@ -10,8 +10,6 @@ from tare.errors import TrialError
 from tare.failures import ProcessError
 from tare.guests.monitor import MonitorError
 
-__all__ = ["causes", "causes_and_tail", "explained"]
-
 _TAIL_LINES = 8
 _CAUSE = re.compile(r"Kernel panic|BUG:|Oops:|Out of memory|init failed")
 _CAUSES = 3

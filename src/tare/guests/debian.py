@@ -21,8 +21,6 @@ from tare.command import Command, missing_packages
 from tare.errors import UnavailableError
 from tare.guests.cache import workspace
 
-__all__ = ["PACKAGES", "Debian"]
-
 _SUITE = "bookworm"
 PACKAGES = (
     "systemd-sysv", "udev", "kmod", "iproute2", "initramfs-tools", "lz4", "linux-image-cloud-amd64",

@@ -25,8 +25,6 @@ from tare.errors import UnavailableError
 from tare.guests.cache import workspace
 from tare.guests.kernel import Kernel, module_content
 
-__all__ = ["NFS", "PROGRAMS", "Entry", "Image", "libraries_in"]
-
 PROGRAMS = PurePosixPath("/programs")
 """Where a guest finds what the host has in the build directory."""
 

@@ -20,8 +20,6 @@ from tare.command import Command
 from tare.errors import UnavailableError
 from tare.guests.cache import workspace
 
-__all__ = ["METAPACKAGE", "MODULES", "NFS_MODULES", "Kernel", "module_content"]
-
 METAPACKAGE = "linux-image-cloud-amd64"
 MODULES = ("virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "loop")
 """What a guest loads, besides what these depend on."""

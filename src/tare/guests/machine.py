@@ -22,8 +22,6 @@ from tare.guests.monitor import Monitor
 from tare.host import Host
 from tare.stepwise import Stepwise
 
-__all__ = ["PROGRAM", "Accelerator", "Hardware", "Machine", "Network", "command_line"]
-
 PROGRAM = "qemu-system-x86_64"
 
 Accelerator = Literal["kvm", "tcg"]

@@ -12,15 +12,11 @@ import socket
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from qemu.qmp import ExecuteError, QMPClient, QMPError
 
 from tare.errors import TrialError
-
-__all__ = ["Event", "Monitor", "MonitorError", "RefusedError"]
-
 
 # It logs every failure that it raises; so would we, a second time.
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
@@ -110,12 +106,7 @@ class Monitor(AbstractContextManager["Monitor"]):
         event: Event | None = self._run(next_event(), "")
         return event
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:

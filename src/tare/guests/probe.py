@@ -21,8 +21,6 @@ from tare.guests.kernel import Kernel
 from tare.guests.machine import PROGRAM, Accelerator, Hardware, command_line, version
 from tare.host import Host
 
-__all__ = ["KVM", "Verdict", "accelerator", "boots"]
-
 KVM = "/dev/kvm"
 MARKER = "tare: kernel "
 """What /init prints before it does anything else."""

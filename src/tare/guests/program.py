@@ -22,8 +22,6 @@ from tare.failures import last_words
 from tare.guests.agent import Agent, Ended, pauses
 from tare.guests.monitor import MonitorError, RefusedError
 
-__all__ = ["Program", "account_in"]
-
 _NUMBERS = itertools.count()
 _SIGTERM = 15
 _ASK_TIMEOUT_S = 10.0

@@ -15,7 +15,7 @@ from tare.predict.checking import Checked, calibrate, check, scores
 from tare.predict.ground import STATISTICS, Refusal, Target, targets
 from tare.record import Record
 
-__all__ = [  # noqa: RUF022 (in order of importance)
+__all__ = [
     "predict",
     "Predicted",
     "Prediction",

@@ -23,8 +23,6 @@ from tare.predict.ground import Refusal, Target
 from tare.predict.model import KINDS, Ground, fit, terms
 from tare.stats.forecast import prediction_factor
 
-__all__ = ["Calibration", "Known", "Prediction", "keep", "shipped"]
-
 CONFIDENCE = 0.90
 _FAR = 2.0
 """A cost or a floor that is this many times beyond all that were calibrated on is refused."""

@@ -13,8 +13,6 @@ from tare.predict.model import log_additive
 from tare.record import Record
 from tare.stats.forecast import Score, score
 
-__all__ = ["Checked", "calibrate", "check", "measured_in", "scores"]
-
 
 @dataclass(frozen=True)
 class Checked:

@@ -18,8 +18,6 @@ from tare.predict.model import COSTS, Ground
 from tare.record import Record
 from tare.workloads import rows
 
-__all__ = ["STATISTICS", "Refusal", "Target", "targets"]
-
 STATISTICS = ("p50", "mean")
 """What can be predicted of a response."""
 HOST = "native"

@@ -27,8 +27,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-__all__ = ["COSTS", "KINDS", "Ground", "Terms", "fit", "log_additive", "terms"]
-
 KINDS = ("clock", "wake-ups", "calls", "code", "client")
 """Kinds of work whose weight is fitted."""
 COSTS: Mapping[str, str] = {

@@ -9,8 +9,6 @@ from tare.cell import Cell
 from tare.published import Figure
 from tare.stats import Interval
 
-__all__ = ["Beside", "Ours", "each", "measured", "saved"]
-
 
 @dataclass(frozen=True)
 class Ours:

@@ -8,8 +8,6 @@ from tare.analysis import Analysis, Question
 from tare.report.wording import Names, interval_text, names_of, verdict_of
 from tare.stats import Verdict
 
-__all__ = ["headline", "over_parts"]
-
 _MOST_GROUPS = 4
 """More are counted together."""
 _MOST_NAMED = 2

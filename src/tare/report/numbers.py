@@ -13,21 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tare.workloads import Unit
 
-__all__ = [
-    "SPACE",
-    "TIME_UNITS",
-    "Value",
-    "count",
-    "fixed",
-    "mark",
-    "memory",
-    "percent",
-    "quantity",
-    "ratio",
-    "share",
-    "time",
-]
-
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
 """Between a number and its unit, and within an interval: neither is torn apart at a line's end."""

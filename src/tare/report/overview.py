@@ -11,8 +11,6 @@ from tare.report import figures, page, remarks, tables, wording
 from tare.report.headline import headline, over_parts
 from tare.suite import SuiteResult
 
-__all__ = ["render"]
-
 
 def render(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
     """Draw the page.

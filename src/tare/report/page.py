@@ -21,8 +21,6 @@ from tare.report.tables import Table
 from tare.report.wording import Names, Sentence
 from tare.workloads import Statistic
 
-__all__ = ["conditions", "drawn", "reading", "render", "when"]
-
 _MOST_ANSWERS = 24
 _MODES = {
     "closed": "Closed loop: the next request follows the reply (service time).",

@@ -14,8 +14,6 @@ from tare.report.wording import Names, interval_text
 from tare.stats import Verdict
 from tare.stats.noise import NoiseFloor
 
-__all__ = ["busy", "failures", "noise", "observations", "outcome"]
-
 
 def outcome(analysis: Analysis) -> str:
     """Say how the run ended, in one sentence: its blocks, and whether intervals met the target."""

@@ -11,8 +11,6 @@ from tare.report import numbers, remarks, wording
 from tare.report.headline import headline
 from tare.report.page import conditions
 
-__all__ = ["summary"]
-
 _LONGEST = 200
 _STYLES = {
     "slower": "red",

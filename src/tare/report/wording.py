@@ -18,24 +18,6 @@ from tare.workloads import Statistic, Unit
 UNADJUSTED = {"interaction": "interaction (unadjusted)"}
 """Parts of a budget that are shown by another name: a contrast of four cells, without a verdict."""
 
-__all__ = [
-    "UNADJUSTED",
-    "Label",
-    "Names",
-    "Sentence",
-    "absolute",
-    "ends",
-    "equal",
-    "interval_text",
-    "names_of",
-    "quantity_text",
-    "ratio_text",
-    "sentence",
-    "statistic_name",
-    "verdict_of",
-    "what",
-]
-
 _STATISTICS = {
     "p50": "median (p50)",
     "mean": "mean",

@@ -15,7 +15,7 @@ from tare.stats.quantiles import Percentile, percentiles, samples_needed
 from tare.stats.stopping import Action, Decision, decide
 from tare.stats.verdict import Judgement, Verdict, judge, judge_family
 
-__all__ = [  # noqa: RUF022 (in order of importance)
+__all__ = [
     "paired_ratio",
     "Ratio",
     "judge_family",

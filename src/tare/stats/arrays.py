@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BlockValues", "FloatArray", "complete_blocks", "present", "to_array"]
-
 FloatArray = npt.NDArray[np.float64]
 BlockValues = Sequence[float | None] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 """One scalar a block, shape (blocks,); None or NaN where that block's trial is absent."""

@@ -18,8 +18,6 @@ from scipy import stats
 from tare.stats.arrays import FloatArray
 from tare.stats.interval import Interval
 
-__all__ = ["LOOKS", "Bound", "Kept", "all_kept", "look_blocks", "look_confidence"]
-
 POWER = 0.8
 """Chance with which what is said here comes true."""
 _MOST_BLOCKS = 10_000

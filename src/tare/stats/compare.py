@@ -16,8 +16,6 @@ from tare.stats import signflip
 from tare.stats.arrays import BlockValues, FloatArray, complete_blocks
 from tare.stats.interval import Interval, Method, mean_interval
 
-__all__ = ["Ratio", "paired_ratio"]
-
 
 @dataclass(frozen=True)
 class Ratio:

@@ -11,8 +11,6 @@ from tare.stats.arrays import BlockValues
 from tare.stats.describe import Estimate, across
 from tare.stats.proportion import Proportion, clustered_proportion
 
-__all__ = ["DeadlineView", "deadline_view"]
-
 
 @dataclass(frozen=True)
 class DeadlineView:

@@ -13,8 +13,6 @@ from tare.stats.effective import effective_samples
 from tare.stats.interval import Method, mean_interval
 from tare.stats.quantiles import Percentile, percentiles
 
-__all__ = ["PERCENTS", "Estimate", "Summary", "across", "summarise"]
-
 PERCENTS = (50.0, 90.0, 99.0, 99.9, 99.99)
 
 

@@ -12,8 +12,6 @@ from scipy import stats
 from tare.stats.arrays import BlockValues, present, to_array
 from tare.stats.effective import long_run_variance
 
-__all__ = ["BlockTrend", "SessionDrift", "block_trend", "session_drift"]
-
 _FEWEST_SAMPLES = 64
 _FEWEST_BLOCKS = 5
 _ALPHA = 0.01

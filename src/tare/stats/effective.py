@@ -14,8 +14,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["effective_samples", "long_run_variance"]
-
 _LAGS = 32
 _BATCH = 16
 _FEWEST_BATCHES = 8

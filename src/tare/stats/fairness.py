@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["jain_index"]
-
 
 def jain_index(shares: Sequence[float]) -> float:
     """Jain's index: (Σx)² / (n Σx²), 1 where all have the same, 1/n where one has everything.

@@ -9,8 +9,6 @@ import numpy as np
 
 from tare.stats import signflip
 
-__all__ = ["Resolvability", "family_resolvable", "holm"]
-
 _MOST_BLOCKS = 1000
 
 

@@ -15,8 +15,6 @@ from scipy import stats
 from tare.stats.arrays import FloatArray
 from tare.stats.interval import check_confidence
 
-__all__ = ["Score", "prediction_factor", "score"]
-
 
 def prediction_factor(missed: Sequence[float], groups: int, confidence: float = 0.90) -> float:
     """By what factor a new response may miss its prediction, up and down.

@@ -13,8 +13,6 @@ from scipy import stats
 from tare.stats import signflip
 from tare.stats.arrays import FloatArray
 
-__all__ = ["Interval", "Method", "check_confidence", "mean_interval", "sum_of_means"]
-
 _RESAMPLES = 1999
 _SEED = 19790101
 

@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from tare.stats.arrays import BlockValues, FloatArray, present
 
-__all__ = ["Modes", "two_modes"]
-
 _FEWEST_SESSIONS = 8
 _FEWEST_IN_A_MODE = 2
 _DRAWS = 9999

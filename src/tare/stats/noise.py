@@ -18,8 +18,6 @@ from tare.stats.compare import Ratio
 from tare.stats.interval import check_confidence
 from tare.stats.proportion import Proportion, proportion, upper_bound
 
-__all__ = ["NoiseFloor", "noise_floor"]
-
 
 @dataclass(frozen=True)
 class NoiseFloor:

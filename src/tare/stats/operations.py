@@ -18,8 +18,6 @@ from tare.stats.arrays import BlockValues, FloatArray, complete_blocks, to_array
 from tare.stats.interval import Interval, Method, check_confidence, mean_interval, sum_of_means
 from tare.stats.shares import Share, Shares
 
-__all__ = ["Cost", "Operation", "ProductChange", "costs_of", "product_change"]
-
 
 @dataclass(frozen=True)
 class Operation:

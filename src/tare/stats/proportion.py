@@ -10,8 +10,6 @@ from scipy import stats
 
 from tare.stats.interval import check_confidence
 
-__all__ = ["Proportion", "clustered_proportion", "proportion", "upper_bound"]
-
 
 @dataclass(frozen=True)
 class Proportion:

@@ -18,8 +18,6 @@ from scipy import stats
 from tare.stats.effective import effective_samples
 from tare.stats.interval import check_confidence
 
-__all__ = ["Percentile", "percentiles", "samples_needed"]
-
 
 @dataclass(frozen=True)
 class Percentile:

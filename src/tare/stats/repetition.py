@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["GUESS", "PILOT_BLOCKS", "Blocks", "Spread", "allot", "even", "mean_log", "spread"]
-
 PILOT_BLOCKS = 3
 """The first blocks of a run, after which the numbers are decided, once."""
 _PRIOR_SHARE = 0.1

@@ -18,8 +18,6 @@ from scipy import stats
 from tare.stats.arrays import BlockValues, FloatArray, complete_blocks
 from tare.stats.interval import Interval, Method, mean_interval
 
-__all__ = ["Change", "Share", "Shares", "by_contrast", "changes_of", "fieller", "shares_of"]
-
 
 @dataclass(frozen=True)
 class Share:

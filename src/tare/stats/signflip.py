@@ -20,8 +20,6 @@ import numpy.typing as npt
 
 from tare.stats.arrays import FloatArray
 
-__all__ = ["EXACT_BLOCKS", "interval", "p_value", "smallest_p"]
-
 EXACT_BLOCKS = 16
 """Up to here all 2^n sign vectors are tried; beyond, a seeded sample of as many."""
 

@@ -19,16 +19,6 @@ from tare.stats.proportion import Proportion, proportion
 from tare.stats.stopping import Action, decide
 from tare.stats.verdict import Verdict, judge_family
 
-__all__ = [
-    "BIMODAL",
-    "NORMAL",
-    "RARE_MODE",
-    "Sessions",
-    "coverage",
-    "coverage_when_stopped",
-    "false_positive_rate",
-]
-
 
 @dataclass(frozen=True)
 class Sessions:

@@ -17,8 +17,6 @@ from tare.stats.repetition import GUESS, PILOT_BLOCKS, Blocks, Spread, allot, ev
 from tare.stats.simulate import Sessions
 from tare.stats.verdict import Verdict, judge_family
 
-__all__ = ["Found", "repeated_runs"]
-
 _COSTS = {"baseline": 0.1, "cheap": 0.2}
 """Seconds of a session; the third cell's, a guest's, is never repeated."""
 _FIXED_S = 8.0

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Action", "Decision", "decide"]
-
 
 class Action(StrEnum):
     """What the runner does next."""

@@ -11,8 +11,6 @@ from tare.stats.arrays import FloatArray
 from tare.stats.compare import Ratio
 from tare.stats.interval import Interval, Method, mean_interval, sum_of_means
 
-__all__ = ["unpaired_ratio", "would_be_found"]
-
 _CONFIDENCE = 0.95
 _POWER = 0.8
 

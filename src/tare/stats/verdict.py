@@ -11,8 +11,6 @@ from tare.stats import signflip
 from tare.stats.compare import Ratio
 from tare.stats.family import holm
 
-__all__ = ["Judgement", "Verdict", "judge", "judge_family"]
-
 
 class Verdict(StrEnum):
     """What a comparison allows to be said of cell a against cell b."""

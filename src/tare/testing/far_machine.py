@@ -22,8 +22,6 @@ from tare.errors import TrialError, UnavailableError
 from tare.far import Target
 from tare.hosts import Hosts
 
-__all__ = ["INSTALLED", "PORT", "FarMachine", "at_home", "far_machine", "require_sshd"]
-
 INSTALLED = Path("/usr/sbin/sshd")
 PORT = 2222
 _TIMEOUT_S = 30.0

@@ -14,8 +14,6 @@ from tare.placement import Placement
 from tare.testing.far_machine import at_home
 from tare.workloads import L, S, Workload
 
-__all__ = ["levels_of", "site_for"]
-
 
 @contextmanager
 def site_for(environment: str, programs: Path, cache: Path) -> Iterator[tuple[str, Site]]:

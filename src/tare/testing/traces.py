@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tare.command import OWNER_VARIABLE
 
-__all__ = ["of_run", "processes_of"]
-
 
 def of_run(run_id: str, mark: str | None = None) -> list[str]:
     """List what of a run is there, network to folders, and its owner's processes.

@@ -132,11 +132,7 @@ class Workload(Protocol[L, S]):
         """
         ...
 
-    def refused(
-        self,
-        levels: L,  # noqa: ARG002
-        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
-    ) -> tuple[str, str] | None:
+    def refused(self, levels: L, asked: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
         """Say why no cell can be what these levels ask for together, wherever it is run.
 
         Args:
@@ -148,7 +144,7 @@ class Workload(Protocol[L, S]):
         """
         return None
 
-    def link_rate(self, plot: L) -> int | None:  # noqa: ARG002
+    def link_rate(self, plot: L) -> int | None:
         """Rate of the wire that a plot asks for, bits a second; None without a limit."""
         return None
 
@@ -184,7 +180,7 @@ class Workload(Protocol[L, S]):
         """
         ...
 
-    def room(self, levels: L, settings: S) -> Room:  # noqa: ARG002
+    def room(self, levels: L, settings: S) -> Room:
         """Tell how much disk a trial takes: next to none where it is some numbers."""
         return Room()
 
@@ -196,7 +192,7 @@ class Workload(Protocol[L, S]):
         """
         ...
 
-    def numbers(self, levels: L) -> Mapping[str, tuple[float, object]]:  # noqa: ARG002
+    def numbers(self, levels: L) -> Mapping[str, tuple[float, object]]:
         """What varies as a number, over which a cost can grow.
 
         Returns:
@@ -204,11 +200,11 @@ class Workload(Protocol[L, S]):
         """
         return {}
 
-    def beside(self, found: Findings) -> tuple[Beside, ...]:  # noqa: ARG002
+    def beside(self, found: Findings) -> tuple[Beside, ...]:
         """The paper's figures of which a result has the like."""
         return ()
 
-    def model(self, found: Findings) -> Scaling | None:  # noqa: ARG002
+    def model(self, found: Findings) -> Scaling | None:
         """What a result predicts beyond this machine, by a model; None where it lacks figures."""
         return None
 

@@ -20,8 +20,6 @@ from tare.workloads.meeting import Meeting, Run, overlap
 if TYPE_CHECKING:
     from tare.environments import Inside, Site
 
-__all__ = ["LEAST_RUNS", "Counted", "at_once", "counted"]
-
 LEAST_RUNS = 2
 """Of each side, until it is enough: the first may have begun before the other side had."""
 

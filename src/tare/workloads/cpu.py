@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from tare.workloads.stressors import Class, Method, Stressing, stress_ng, sysbench
 
-__all__ = ["CPU", "WORKLOAD"]
-
 
 def _cpu(method: str, what: str) -> Method:
     return stress_ng(what, "cpu", "--cpu-method", method)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tare.published.beside import Beside
     from tare.workloads.findings import Findings
 
-__all__ = ["WORKLOAD", "Disk"]
-
 _HDPARM = {"cached": "-T", "buffered": "-t"}
 _FIO = ("read", "write", "randread", "randwrite")
 _TIMEOUT_S = 120.0
@@ -143,7 +141,7 @@ class Disk(rows.InEnvironment[DiskLevels, DiskSettings]):
             needed |= PROGRAMS["disk over NFS"]
         return super().lacking(levels, programs) or packages.lacking(needed)
 
-    def room(self, levels: DiskLevels, settings: DiskSettings) -> Room:  # noqa: ARG002
+    def room(self, levels: DiskLevels, settings: DiskSettings) -> Room:
         """The scratch disk, which is filled."""
         return Room(scratch_bytes=SIZE_BYTES)
 

@@ -11,15 +11,6 @@ from tare.stats import Estimate, Ratio
 from tare.stats.shares import Share, Shares
 from tare.told import Told
 
-__all__ = [
-    "ContrastSeen",
-    "Findings",
-    "QuestionSeen",
-    "SessionsSeen",
-    "TrialSeen",
-    "ViewSeen",
-]
-
 
 class TrialSeen(Protocol):
     """One trial on record."""

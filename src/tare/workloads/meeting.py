@@ -25,8 +25,6 @@ from tare.stepwise import Stepwise
 if TYPE_CHECKING:
     from tare.environments import Site
 
-__all__ = ["Meeting", "OneOfMany", "Run", "overlap", "read_run"]
-
 _ARRIVAL_TIMEOUT_S = 30.0
 _LOOK_TIMEOUT_S = 0.5
 _ANSWER_TIMEOUT_S = 30.0

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from tare.workloads.stressors import Class, Stressing, stress_ng, sysbench
 
-__all__ = ["MEMORY", "WORKLOAD"]
-
 _STREAM_CACHE = "4M"
 """stress-ng's stream takes three arrays of four times this, beyond what a core has for itself."""
 _BLOCK = "--memory-block-size=32M"

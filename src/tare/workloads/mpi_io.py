@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tare.published.beside import Beside
     from tare.workloads.findings import Findings
 
-__all__ = ["WORKLOAD", "MpiIo"]
-
 _CHUNK = 1 << 20
 
 
@@ -129,7 +127,7 @@ class MpiIo(Workload[MpiLevels, MpiSettings]):
     def refused(
         self,
         levels: MpiLevels,
-        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
+        asked: Mapping[str, Sequence[str]],
     ) -> tuple[str, str] | None:
         """A grid in which a rank's share is less than a piece: nobody would read or write."""
         share = levels.size // levels.ranks
@@ -151,7 +149,7 @@ class MpiIo(Workload[MpiLevels, MpiSettings]):
             or levels.cache.lacking(programs)
         )
 
-    def room(self, levels: MpiLevels, settings: MpiSettings) -> Room:  # noqa: ARG002
+    def room(self, levels: MpiLevels, settings: MpiSettings) -> Room:
         """What is read and what is written, and a copy of the input."""
         return Room(scratch_bytes=2 * levels.size if "size" in levels else 3 * levels.vertices**2)
 
@@ -194,14 +192,14 @@ class MpiIo(Workload[MpiLevels, MpiSettings]):
         """Expected duration of setting up both hosts and the file system."""
         return 4.0 if plot.filesystem == "glusterfs" else 1.0
 
-    def seconds(self, levels: MpiLevels, settings: MpiSettings) -> float:  # noqa: ARG002
+    def seconds(self, levels: MpiLevels, settings: MpiSettings) -> float:
         """Expected duration of a trial: bytes, and calls where nothing caches them."""
         touched = levels.program.bytes_touched(levels)
         piece = levels.piece if "piece" in levels else levels.vertices * _PIECES[levels.pattern]
         slow = levels["cache"] == PLAIN and levels.filesystem != "tmpfs"
         return _TRIAL_S + touched / _BYTES_S + (touched / piece / _CALLS_S if slow else 0.0)
 
-    def placement(self, plot: MpiLevels) -> Placement:  # noqa: ARG002
+    def placement(self, plot: MpiLevels) -> Placement:
         """Ranks run where the kernel puts them."""
         return Placement()
 

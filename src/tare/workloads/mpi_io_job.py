@@ -19,8 +19,6 @@ from tare import process
 from tare.command import Command
 from tare.errors import TrialError, UsageError
 
-__all__ = ["LAUNCHERS", "PLAIN", "Cache", "Finished", "Job", "run"]
-
 PLAIN = "plain"
 LAUNCHERS: Mapping[str, tuple[str, ...]] = {
     "mpich": ("mpiexec.mpich",),

@@ -23,8 +23,6 @@ from tare.workloads.mpi_io_job import Cache, Job, run
 if TYPE_CHECKING:
     from tare.workloads.mpi_io_rows import MpiLevels
 
-__all__ = ["PROGRAMS", "Place", "Program"]
-
 _MIB = 1 << 20
 _S = 1e9
 _TIMEOUT_S = 600.0
@@ -232,7 +230,7 @@ class Slab:
     factors = frozenset({"operation", "piece", "size", "close"})
     mpis = frozenset({"openmpi"})
 
-    def built(self, mpi: str) -> tuple[str, ...]:  # noqa: ARG002
+    def built(self, mpi: str) -> tuple[str, ...]:
         """The program or script."""
         return (f"nvio/programs/{self.words[-1]}",)
 

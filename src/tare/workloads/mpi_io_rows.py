@@ -11,8 +11,6 @@ from tare.workloads import rows
 from tare.workloads.mpi_io_job import PLAIN, Cache
 from tare.workloads.mpi_io_programs import PROGRAMS
 
-__all__ = ["MpiLevels", "MpiSettings"]
-
 
 def _parse_touches(written: object) -> float:
     try:

@@ -28,8 +28,6 @@ from tare.levels import Levels
 from tare.workloads.findings import Findings
 from tare.workloads.mpi_io_rows import MpiLevels
 
-__all__ = ["PROCESSES", "VERTICES", "Scaling", "scaling"]
-
 PROCESSES = (1, 4, 16, 64, 144, 256, 400, 576, 625)
 """Squares, as Cannon's algorithm likes them; the paper ran over 600."""
 VERTICES = 20_000

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tare.published.beside import Beside
     from tare.workloads.findings import Findings
 
-__all__ = ["WORKLOAD", "Network"]
-
 Party = Literal["host", "guest"]
 _PORTS: Mapping[Party, int] = {"host": 5201, "guest": 5202}
 _START_TIMEOUT_S = 30.0

@@ -22,8 +22,6 @@ from tare.workloads import Bench, Measurement, Statistic, rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["WORKLOAD", "Overhead"]
-
 _TIMEOUT_S = 120.0
 _IDLE_S = "120"
 _MOST_OF_CLOCK = 0.01
@@ -117,7 +115,7 @@ class Overhead(rows.InEnvironment[OverheadLevels, Settings]):
     }
     response_times = False
 
-    def subject(self, levels: OverheadLevels) -> str:  # noqa: ARG002 - there is but one
+    def subject(self, levels: OverheadLevels) -> str:
         """What sentences about a cell speak of."""
         return "An elementary operation"
 
@@ -125,7 +123,7 @@ class Overhead(rows.InEnvironment[OverheadLevels, Settings]):
         """The probe."""
         return super().lacking(levels, programs) or rows.unbuilt(programs / "probe/probe")
 
-    def seconds(self, levels: OverheadLevels, settings: Settings) -> float:  # noqa: ARG002
+    def seconds(self, levels: OverheadLevels, settings: Settings) -> float:
         """Expected duration of a trial: the probes, and one more setting up."""
         return 2.0 + environments.row(levels.environment).setup_s
 

@@ -19,22 +19,6 @@ if TYPE_CHECKING:
 
     from tare.environments import Site
 
-__all__ = [
-    "GUEST",
-    "LINK",
-    "PLACEMENT",
-    "PLOT",
-    "SCHEDULING",
-    "InEnvironment",
-    "Placed",
-    "count",
-    "duration",
-    "environment",
-    "link",
-    "size",
-    "unbuilt",
-]
-
 
 def _within(
     read: Callable[[object], int], show: Callable[[int], str], least: int, most: int
@@ -54,7 +38,7 @@ def _within(
 
 def size(
     default: str,
-    help: str,  # noqa: A002
+    help: str,
     *examples: str,
     least: int = 1,
     most: int = 1 << 50,
@@ -65,18 +49,13 @@ def size(
     return Factor(parse, units.exact_size, default, help, examples=shown)
 
 
-def duration(
-    default: str,
-    help: str,  # noqa: A002
-    *examples: str,
-    least: int = 0,
-) -> Factor[int]:
+def duration(default: str, help: str, *examples: str, least: int = 0) -> Factor[int]:
     """A factor whose levels are times, in ns, up to a week."""
     parse = _within(units.duration, units.exact_duration, least, units.WEEK_NS)
     return Factor(parse, units.exact_duration, default, help, examples=examples)
 
 
-def count(default: str, help: str, *, most: int, least: int = 1) -> Factor[int]:  # noqa: A002
+def count(default: str, help: str, *, most: int, least: int = 1) -> Factor[int]:
     """A factor whose levels are whole numbers."""
 
     def read(written: object) -> int:
@@ -140,7 +119,7 @@ def _show_link(rate: int | None) -> str:
     return "unlimited" if rate is None else f"{rate / 1e6:g} Mbit/s"
 
 
-def link(default: str, help: str, *examples: str) -> Factor[int | None]:  # noqa: A002
+def link(default: str, help: str, *examples: str) -> Factor[int | None]:
     """A factor whose levels are rates of a link."""
     return Factor(_link_rate, _show_link, default, help, examples=examples)
 
@@ -188,11 +167,7 @@ class InEnvironment(Workload[P, S]):
         guest = environments.is_guest_of_qemu(levels.environment)
         return frozenset(self.levels.rows) - (frozenset() if guest else frozenset(GUEST))
 
-    def lacking(
-        self,
-        levels: P,
-        programs: Path,  # noqa: ARG002
-    ) -> str | None:
+    def lacking(self, levels: P, programs: Path) -> str | None:
         """What is not to be had there: memory of this machine's, a limit on a wire not ours."""
         here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if levels.environment == "qemu" and levels.memory > here:

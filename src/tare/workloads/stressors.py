@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tare.published.beside import Beside
     from tare.workloads.findings import Findings
 
-__all__ = ["HOST", "SCORE", "Class", "Method", "Stressing", "stress_ng", "sysbench"]
-
 SCORE = "score"
 """The statistic of a class: the geometric mean over its methods' rates."""
 HOST = "host-"

@@ -11,8 +11,6 @@ from tare.report.figures.axis import plain
 from tare.report.figures.figure import Figure, Group, Row, interval, of, strips
 from tare.report.wording import Names, absolute, equal, ratio_text, verdict_of
 
-__all__ = ["answers", "grouped", "pairs", "paper", "picture"]
-
 
 def answers(analysis: Analysis, names: Names) -> Figure | None:
     """Every comparison, judged or descriptive."""

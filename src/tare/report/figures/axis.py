@@ -9,8 +9,6 @@ from itertools import pairwise
 from tare.report import numbers
 from tare.workloads import Unit
 
-__all__ = ["Axis", "plain", "share", "written"]
-
 _PAD = 4.0
 """Percent of the axis that stay free at either end."""
 _APART = 17.0

@@ -9,8 +9,6 @@ from tare.report.figures.figure import Figure, Mark, Row, strips
 from tare.report.wording import UNADJUSTED, Names, interval_text
 from tare.stats import Interval
 
-__all__ = ["contrasts", "operations", "threads"]
-
 _PARTS = {
     "floor": "grey",
     "virtualisation": "c0",

@@ -14,21 +14,6 @@ from typing import ClassVar, Literal
 from tare.report.figures.axis import Axis
 from tare.stats import Interval
 
-__all__ = [
-    "Figure",
-    "Group",
-    "Line",
-    "Map",
-    "Mark",
-    "Panel",
-    "Row",
-    "interval",
-    "legend",
-    "of",
-    "series",
-    "strips",
-]
-
 _SHAPES = {
     "slower": "right",
     "more": "right",

@@ -10,8 +10,6 @@ from tare.report.wording import Names
 from tare.stats import Interval
 from tare.workloads.mpi_io_scaling import PROCESSES, VERTICES
 
-__all__ = ["growth", "many_processes"]
-
 
 def growth(analysis: Analysis, names: Names) -> Figure | None:
     """Levels over each factor, a line for each arm, with the exponent in words."""

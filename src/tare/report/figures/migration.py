@@ -11,8 +11,6 @@ from tare.report.figures.figure import Figure, Line, Mark, Panel, Row, legend, s
 from tare.report.wording import Names
 from tare.workloads.migration.told import parts, throughputs
 
-__all__ = ["split", "throughput"]
-
 _PARTS = {
     "setup": ("before the first page", "grey"),
     "first_pass": ("first iteration", "c0"),

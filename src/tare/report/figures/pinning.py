@@ -9,8 +9,6 @@ from tare.report import numbers
 from tare.report.figures.figure import Figure, Map
 from tare.report.wording import Names
 
-__all__ = ["pinnings"]
-
 _PINNING = re.compile(r"host=(?P<host>\S+) guest=(?P<guest>\S+)")
 _ORDER = ("first", "second", "all")
 _FEWEST = 3

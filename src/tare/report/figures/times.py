@@ -19,8 +19,6 @@ from tare.report.figures.figure import (
 from tare.report.numbers import quantity
 from tare.report.wording import Label, Names
 
-__all__ = ["by_block", "deadlines", "distributions", "levels"]
-
 _SHARES = (1.0, 0.1, 0.01, 0.001, 0.0001)
 
 

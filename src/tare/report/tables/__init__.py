@@ -8,7 +8,7 @@ from tare.report.tables.table import Table
 from tare.report.tables.times import deadlines, levels, tails
 from tare.report.tables.values import values
 
-__all__ = [  # noqa: RUF022 (in the order of the page)
+__all__ = [
     "Table",
     "effects",
     "other_statistics",

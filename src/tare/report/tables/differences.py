@@ -12,8 +12,6 @@ from tare.report.wording import Names, interval_text
 from tare.stats import Interval
 from tare.stats.shares import Share
 
-__all__ = ["conclusion", "differences", "of_differences"]
-
 _MOST_NAMED = 3
 _LONGEST_FACT = 60
 

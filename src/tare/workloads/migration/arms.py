@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["ARMS", "BY_NAME", "Arm", "Source"]
-
 Source = Literal["peer", "image"]
 """What the destination may take pages from: the memory of its own guest, the base image."""
 

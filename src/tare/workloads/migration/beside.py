@@ -10,8 +10,6 @@ from tare.workloads.migration.journey import Journey
 if TYPE_CHECKING:
     from tare.workloads.migration.testbed import Bed
 
-__all__ = ["Throughput"]
-
 _AFTER_S = 1.5
 """The load is watched for so long after the guest runs at the destination."""
 _BIN_NS = 250_000_000

@@ -7,8 +7,6 @@ from pathlib import Path
 from tare import process
 from tare.command import Command
 
-__all__ = ["RECEIVER", "make"]
-
 RECEIVER = "destination.testbed"
 """The name that the receiver's certificate bears."""
 _SENDER = "source.testbed"

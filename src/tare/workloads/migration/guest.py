@@ -23,8 +23,6 @@ from tare.stepwise import Stepwise
 from tare.workloads.migration import usage
 from tare.workloads.migration.hypervisor import Hypervisor
 
-__all__ = ["Blueprint", "Guest", "Nic"]
-
 _ACCELERATORS: dict[Accelerator, str] = {"kvm": "kvm", "tcg": "tcg,thread=multi"}
 _WORDS = "console=ttyS0 quiet panic=-1 no_timer_check ipv6.disable=1"
 _READY = "tare: ready"

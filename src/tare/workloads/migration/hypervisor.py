@@ -15,8 +15,6 @@ from pathlib import Path
 from tare.errors import UnavailableError
 from tare.guests.machine import PROGRAM, Accelerator, version
 
-__all__ = ["Hypervisor", "choose"]
-
 _SOUND_UNDER_TCG = 9
 """The first major version that loses no write."""
 _FIRMWARE = "/usr/share/seabios"

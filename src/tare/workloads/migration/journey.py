@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from tare.errors import TrialError
 from tare.workloads.migration.guest import Guest
 
-__all__ = ["Journey", "travel"]
-
 _SLICE_S = 1.0
 _FINAL = frozenset({"completed", "failed", "cancelled"})
 

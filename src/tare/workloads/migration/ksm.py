@@ -10,8 +10,6 @@ from pathlib import Path
 from tare.errors import TrialError
 from tare.leftovers import Registry
 
-__all__ = ["available", "merging"]
-
 _ROOT = Path("/sys/kernel/mm/ksm")
 _SETTINGS = {"pages_to_scan": "1000", "sleep_millisecs": "20", "run": "1"}
 """At this pace nearly all that can be merged of small guests is, within 12 s."""

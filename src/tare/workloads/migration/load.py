@@ -16,8 +16,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Target", "main"]
-
 _TIMEOUT_S = 5.0
 _PAGES = 64
 """Files of the guests' site: debian-build.sh."""

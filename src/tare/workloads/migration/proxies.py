@@ -18,8 +18,6 @@ from tare.stepwise import Stepwise
 from tare.wire import Wire
 from tare.workloads.migration import certificates, usage
 
-__all__ = ["Proxies", "Scope", "program"]
-
 _PORT = 7502
 _START_TIMEOUT_S = 120.0
 _RECORD_TIMEOUT_S = 30.0

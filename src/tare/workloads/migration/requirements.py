@@ -13,8 +13,6 @@ from tare.workloads.migration.hypervisor import choose
 from tare.workloads.migration.rows import MigrationLevels
 from tare.workloads.rows import unbuilt
 
-__all__ = ["lacking"]
-
 _GUESTS = 4
 """Three that run, and the destination's half of the one that travels."""
 

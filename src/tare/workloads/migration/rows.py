@@ -11,8 +11,6 @@ from tare.levels import Factor, Levels, Settings, among, choice
 from tare.workloads import rows as shared
 from tare.workloads.migration.arms import ARMS, BY_NAME
 
-__all__ = ["PLOT", "MigrationLevels", "MigrationSettings", "load", "processors", "words"]
-
 _MICRO = re.compile(r"micro ([0-9]+(?:\.[0-9])?) ?%")
 _WORKS = ("idle", "web", "memcached", "compile", "spin", "random")
 _PRESSED = ("web", "memcached")

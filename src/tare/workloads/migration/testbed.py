@@ -45,8 +45,6 @@ from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies, Scope
 from tare.workloads.migration.rows import MigrationLevels
 
-__all__ = ["Bed", "InsideTestbed", "Testbed"]
-
 _BOOT_TIMEOUT_S = 300.0
 _LOAD_TIMEOUT_S = 300.0
 _REPORT_TIMEOUT_S = 30.0

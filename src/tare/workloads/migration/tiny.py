@@ -9,8 +9,6 @@ from tare.errors import UnavailableError
 from tare.guests import Image
 from tare.guests.image import Entry
 
-__all__ = ["BUSYBOX", "pack"]
-
 BUSYBOX = Path("/bin/busybox")
 _ALIKE_BYTES = 16 << 20
 """What every guest has."""

@@ -13,8 +13,6 @@ from pydantic import BeforeValidator
 from tare.told import Told
 from tare.workloads.findings import TrialSeen
 
-__all__ = ["Migrated", "migrated", "parts", "throughputs"]
-
 
 @dataclass(frozen=True)
 class Series:

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Meter", "machine_system_ns", "process_ns", "thread_ns", "threads"]
-
 _CPUCLOCK_SCHED = 2
 """Of a process's clock id: its run time as the scheduler counts it (posix-timers in the kernel)."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tare.published.beside import Beside
     from tare.workloads.findings import Findings
 
-__all__ = ["Migration"]
-
 _PORT = 7501
 _UNLIMITED = 1 << 40
 _BOOT_S = {"debian": 35.0, "tiny": 6.0}
@@ -107,7 +105,7 @@ class Migration(Workload[MigrationLevels, MigrationSettings]):
     def refused(
         self,
         levels: MigrationLevels,
-        asked: Mapping[str, Sequence[str]],  # noqa: ARG002
+        asked: Mapping[str, Sequence[str]],
     ) -> tuple[str, str] | None:
         """Work of the tiny guests, which have neither a disk nor a network nor programs."""
         if levels.testbed == "tiny" and levels.guest != "idle":

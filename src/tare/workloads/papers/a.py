@@ -11,8 +11,6 @@ from tare.published.beside import Beside, Ours, each, measured
 from tare.stats import Interval, paired_ratio
 from tare.workloads.findings import ContrastSeen, Findings, SessionsSeen, ViewSeen
 
-__all__ = ["beside"]
-
 _DEADLINES_NS = {"10ms": 10e6, "100ms": 100e6}
 
 

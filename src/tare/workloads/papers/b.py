@@ -16,8 +16,6 @@ from tare.published.beside import Beside, Ours, each, measured
 from tare.stats import Interval
 from tare.workloads.findings import Findings, QuestionSeen, ViewSeen
 
-__all__ = ["disk", "network", "scores"]
-
 _MEGA = 1e6
 _GUESTS = ("qemu",)
 """What the paper means by its guest."""

@@ -10,8 +10,6 @@ from tare.published.beside import Beside, Ours, measured, saved
 from tare.workloads.findings import Findings, QuestionSeen
 from tare.workloads.mpi_io_rows import MpiLevels
 
-__all__ = ["beside"]
-
 _ASYNCHRONOUS = ("write", "async")
 
 

@@ -10,8 +10,6 @@ from tare.published.beside import Beside, Ours, measured, saved
 from tare.workloads.findings import Findings, QuestionSeen, TrialSeen
 from tare.workloads.migration.told import migrated
 
-__all__ = ["beside"]
-
 _PROXIED = frozenset(
     {
         "references",
