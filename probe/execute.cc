@@ -41,7 +41,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kMostTold = 64 << 10;  // of one output; a line of 1 MiB is all that is read
 constexpr std::size_t kTail = 4 << 10;       // of what is told of a failure
 constexpr off_t kMostHeld = 16 << 20;        // of one output in memory, beyond its two ends
-constexpr int kMostRuns = 1000;              // where time decides
+constexpr int kMostRuns = 200;               // where time decides
 constexpr suseconds_t kLookAgainUs = 100'000;
 
 struct Options {
@@ -489,7 +489,8 @@ int main(int argc, char** argv) {
     if (meeting >= 0) close(meeting);
     return 0;
   } catch (const std::exception& error) {
-    fprintf(stderr, "execute: %s\n", error.what());
+    const json line = {{"event", "failed"}, {"why", error.what()}};
+    puts(line.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
     return 1;
   }
 }

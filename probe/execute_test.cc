@@ -163,8 +163,9 @@ TEST_F(Execution, ThatCannotBeMadeIsSaid) {
         "--cwd /no/such -- true", "--stdin /no/such -- true", "--at 127.0.0.1 --port 1 -- true"}) {
     const Outcome outcome = Execute(wrong);
     EXPECT_EQ(outcome.code, 1) << wrong;
-    EXPECT_NE(outcome.all.find("execute: "), std::string::npos) << outcome.all;
-    EXPECT_EQ(outcome.all.find("\"done\""), std::string::npos) << outcome.all;
+    ASSERT_EQ(outcome.lines.size(), 1u) << outcome.all;
+    EXPECT_EQ(outcome.lines[0].at("event"), "failed");
+    EXPECT_NE(outcome.lines[0].at("why"), "");
   }
   for (const char* wrong : {"", "--runs x -- true", "--runs -1 -- true", "--nonsense -- true"}) {
     EXPECT_EQ(Execute(wrong).code, 2) << wrong;

@@ -56,7 +56,8 @@ RUN_BY_TRIALS = (
     "build/qemu-newer/root/usr/bin/qemu-system-x86_64", "target/release/pageshare",
 )  # fmt: skip
 RUN_BY_NONE = (
-    "build/echo/echo_udp_test", "build/echo/libecho_core.a", "build/probe/probe_test", "build/probe/execute_test",
+    "build/echo/echo_udp_test", "build/echo/libecho_core.a", "build/probe/probe_test",
+    "build/probe/execute_test",
     "build/nvio/nvio-tests", "build/nvio/nvio-bench", "build/nvio/fuzz-trace",
     "build/nvio/killed-mpich", "build/walks/walks-core-test",
     "build/qemu-newer/root/usr/bin/qemu-pr-helper", "target/release/libpageshare.rlib",

@@ -18,6 +18,8 @@ from tare.errors import UsageError
 from tare.levels import Factor
 from tare.workloads import AnyWorkload
 
+_OWN = ("commands", "read")
+"""Fields that only some workloads have."""
 _MOST_COMBINATIONS = 10_000
 _LONGEST_LEVEL = 2_000
 _LONGEST_GUESSED = 100
@@ -42,7 +44,11 @@ def canonical(
     if workload is None:
         found = f"{shown(name)} is no workload{_meant(name, kinds)}: choose {', '.join(kinds)}"
         return [Problem(("workload",), found)], {}
-    return _Canonical(document, workload, recorded=recorded).all(frozenset(known))
+    made = workload.of(document)
+    if made.problems:
+        return list(made.problems), {}
+    reader = _Canonical(made.content, made.workload, recorded=recorded)
+    return reader.all(frozenset(known))
 
 
 class _Canonical:
@@ -62,6 +68,8 @@ class _Canonical:
         for key in self._document:
             if key not in known:
                 self._say((key,), f"unknown field{_meant(key, known) or ': remove it'}")
+            elif key in _OWN and self._has(key) and key not in self._workload.fields:
+                self._say((key,), f"means nothing for {self._workload.name}: remove it")
         self._levels()
         for field in ("baseline", "floor"):
             self._one_cell(field)

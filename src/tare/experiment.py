@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tare import document, units
 from tare.canonical import canonical
 from tare.errors import UsageError
+from tare.workloads.command.reading import Reading
 
 
 class Blocks(BaseModel):
@@ -70,6 +71,15 @@ class Experiment(BaseModel):
     workload: str = Field(default="request-reply", description="What is measured.")
     factors: dict[str, tuple[str, ...]] = Field(
         description="Factor -> levels; their cross product."
+    )
+    commands: dict[str, str] = Field(
+        default_factory=dict,
+        description="Name -> command line, the levels of `command`: the same as that mapping among"
+        " the factors.",
+    )
+    read: dict[str, Reading] = Field(
+        default_factory=dict,
+        description="Statistics that the command prints: name -> how it is found.",
     )
     exclude: tuple[Rule, ...] = Field(default=(), description="Combinations that are left out.")
     baseline: Levels = Field(description="What every cell is compared with.")

@@ -22,6 +22,7 @@ class Factor(Generic[T]):
         parse: text of a level -> the level as the workload wants it; raises UsageError.
         show: the level as every table prints it, so that `100us` and `0.1 ms` are one level.
         choices: the allowed levels, where they can be listed.
+        named: whether a file may give a mapping, of which the levels are the names.
         name: in experiment files: the attribute's, without an underscore behind it.
     """
 
@@ -32,6 +33,7 @@ class Factor(Generic[T]):
     choices: tuple[str, ...] | None = None
     examples: tuple[str, ...] = ()
     name: str = ""
+    named: bool = False
 
     def __set_name__(self, owner: type, attribute: str) -> None:
         self.name = attribute.rstrip("_")

@@ -98,7 +98,7 @@ class Plan(BaseModel):
                 f"{name!r} is no workload of this version, which has {', '.join(known)}",
                 "read the result with the version that measured it",
             )
-        return known[name]
+        return workloads.made(dict(self.experiment))
 
     def cell(self, cell_id: str) -> Cell:
         """Look a cell up by its id."""
@@ -177,7 +177,7 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
             if experiment.seed is not None
             else random.SystemRandom().getrandbits(32)
         )
-    workload = workloads.by_name()[experiment.workload]
+    workload = workloads.made(dict(experiment))
     originals = _cells(experiment, workload)
     replicas = _replicas(experiment, workload, originals)
     cells = (*originals, *replicas)

@@ -210,7 +210,8 @@ class Record:
                 written["experiment"] = experiments.load(self.experiment_path, recorded=True)
             asked = Experiment.model_validate(written["experiment"])
             of_it: dict[type[Levels], type[Levels]] = {}
-            if (workload := workloads.by_name().get(asked.workload)) is not None:
+            if asked.workload in workloads.by_name():
+                workload = workloads.made(dict(asked))
                 of_it = {Levels: workload.levels, Settings: workload.settings}
             return Plan.model_validate(written, context=of_it)
         except (ValueError, TypeError, RecursionError) as error:

@@ -21,6 +21,8 @@ _FAMILY = "family"
 """The field that does so too, or is the word `none`."""
 _RULES = ("exclude", "a_a")
 """Lists of such mappings."""
+_OWN = ("commands", "read")
+"""Fields that only some workloads have."""
 _ONE_LEVEL = ("baseline", "floor")
 """Fields that map a factor to exactly one level."""
 
@@ -39,8 +41,9 @@ def json_schema() -> dict[str, Any]:
         fields[name] = {"type": kind, "description": fields[name].get("description", "")}
     for workload in kinds.values():
         rows = workload.levels.rows.values()
-        definitions[f"{workload.name}-levels"] = _mapping(rows, many=True)
-        definitions[f"{workload.name}-level"] = _mapping(rows, many=False)
+        own = bool(workload.fields)
+        definitions[f"{workload.name}-levels"] = _mapping(rows, many=True, own=own)
+        definitions[f"{workload.name}-level"] = _mapping(rows, many=False, own=own)
     experiment["allOf"] = [_branch(workload, fields["workload"]) for workload in kinds.values()]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -63,15 +66,18 @@ def _branch(workload: AnyWorkload, field: Mapping[str, Any]) -> dict[str, Any]:
         **{name: {"items": levels} for name in _RULES},
         **{name: {"$ref": f"#/$defs/{workload.name}-level"} for name in _ONE_LEVEL},
         "session": _mapping(workload.settings.rows.values(), many=False),
-        "statistic": {"enum": list(workload.statistics)},
+        "statistic": {"type": "string"} if workload.fields else {"enum": [*workload.statistics]},
+        **{name: False for name in _OWN if name not in workload.fields},
     }
     return {"if": condition, "then": {"properties": properties}}
 
 
-def _mapping(rows: Iterable[Factor[Any]], *, many: bool) -> dict[str, Any]:
+def _mapping(rows: Iterable[Factor[Any]], *, many: bool, own: bool = False) -> dict[str, Any]:
+    """What a mapping of rows holds; `own`: and factors of the user's own."""
+    parameter = Factor(str, str, "", "A parameter: what stands in the place of its name in braces.")
     return {
         "properties": {row.name: _row(row, many=many) for row in rows},
-        "additionalProperties": False,
+        "additionalProperties": _row(parameter, many=many) if own else False,
     }
 
 
@@ -84,4 +90,8 @@ def _row(factor: Factor[Any], *, many: bool) -> dict[str, Any]:
     described = {"description": factor.help, "default": factor.default}
     if not many:
         return {**level, **described}
-    return {"anyOf": [level, {"type": "array", "items": level, "minItems": 1}], **described}
+    several = [{"type": "array", "items": level, "minItems": 1}]
+    if factor.named:
+        line = {"anyOf": [{"type": "string"}, {"type": "array", "items": level}]}
+        several.append({"type": "object", "additionalProperties": line, "minProperties": 1})
+    return {"anyOf": [level, *several], **described}

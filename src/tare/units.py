@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from tare.errors import UsageError
 
@@ -106,6 +107,27 @@ def fraction(text: object) -> float:
             " a share such as '3 %'"
         )
     return found
+
+
+def scale(unit: str) -> tuple[Literal["ns", "B", "B/s", "1/s", "1"], float]:
+    """The unit that a unit is a multiple of, here, and the multiple; `ms` is 1e6 ns.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if unit in ("1", "1/s"):
+        return ("1/s", 1.0) if "/" in unit else ("1", 1.0)
+    if unit in _TIME:
+        return "ns", _TIME[unit]
+    if unit in _SIZE:
+        return "B", _SIZE[unit]
+    if unit in _BIT_RATE:
+        return "B/s", _BIT_RATE[unit] / 8
+    if unit in _FREQUENCY:
+        return "1/s", _FREQUENCY[unit]
+    raise UsageError(
+        f"{unit!r} is no unit: write one such as ns, ms, s, B, MB, MB/s, 1/s, kHz or 1"
+    )
 
 
 def show_duration(nanoseconds: float) -> str:

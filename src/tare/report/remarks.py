@@ -117,7 +117,7 @@ def _shared_setting_up(analysis: Analysis) -> list[str]:
 
 def observations(analysis: Analysis, names: Names) -> list[str]:
     """What looks odd, in sentences; empty where nothing does."""
-    found = []
+    found = [*analysis.workload.remarks(analysis)]
     statistic = analysis.experiment.statistic
     for view in analysis.cells:
         name = _name(view, names)

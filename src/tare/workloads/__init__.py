@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from tare import discovery
 from tare.accounting import Account
+from tare.document import Problem
 from tare.levels import Levels, Settings
 
 if TYPE_CHECKING:
@@ -66,6 +67,16 @@ class Measurement:
     """Of the measured part, where there is one."""
     samples: EchoSamples | None = None
     """Every request, where responses are timed."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What an experiment file makes of a workload."""
+
+    workload: AnyWorkload
+    content: Mapping[str, Any]
+    """The file's, with what is the workload's own in the form that an experiment keeps."""
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,16 @@ class Workload(Protocol[L, S]):
     """The letter of the paper that its experiments can replay."""
     figures: tuple[str, ...] = ()
     """Figures of the report that are its own, by their names there."""
+    fields: tuple[str, ...] = ()
+    """Fields of an experiment file that mean something for it alone."""
+
+    def of(self, asked: Mapping[str, Any]) -> Made:
+        """Take what is a user's own, such as factors and statistics, from an experiment file.
+
+        Args:
+            asked: its content, or an experiment's fields.
+        """
+        return Made(self, asked)
 
     def subject(self, levels: L) -> str:
         """What sentences about a cell speak of, such as "A response through UDP"."""
@@ -204,6 +225,10 @@ class Workload(Protocol[L, S]):
         """The paper's figures of which a result has the like."""
         return ()
 
+    def remarks(self, found: Findings) -> tuple[str, ...]:
+        """What a reader must know before he believes a number, in sentences."""
+        return ()
+
     def model(self, found: Findings) -> Scaling | None:
         """What a result predicts beyond this machine, by a model; None where it lacks figures."""
         return None
@@ -218,3 +243,12 @@ def by_name() -> Mapping[str, AnyWorkload]:
     """Every workload of this version, by its name in experiment files."""
     found: list[AnyWorkload] = [*discovery.offered(__name__, "WORKLOAD")]
     return {workload.name: workload for workload in found}
+
+
+def made(asked: Mapping[str, Any]) -> AnyWorkload:
+    """The workload that an experiment's fields ask for, with what is its user's own.
+
+    Raises:
+        KeyError: this version has none of the name.
+    """
+    return by_name()[asked["workload"]].of(asked).workload

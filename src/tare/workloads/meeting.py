@@ -29,6 +29,7 @@ _ARRIVAL_TIMEOUT_S = 30.0
 _LOOK_TIMEOUT_S = 0.5
 _ANSWER_TIMEOUT_S = 30.0
 _MESSAGE_BYTES = 4096
+_ALIVE_S = 10
 
 
 class Side(Protocol):
@@ -103,10 +104,14 @@ class Meeting(Stepwise):
 
     def command(self, argv: Sequence[str], *, again: bool = False) -> tuple[str, ...]:
         """Return what runs a program from here on; `again`: again and again, for `held_again`."""
-        address, port = self._door.getsockname()
         flags = ("--again",) if again else ()
-        where = ("--at", address, "--port", str(port))
-        return ("probe/probe", "meet", *where, *flags, "--", *argv)
+        return ("probe/probe", "meet", *self.where, *flags, "--", *argv)
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """The options that tell a program of `probe/` where to connect."""
+        address, port = self._door.getsockname()
+        return ("--at", address, "--port", str(port))
 
     def arrived(self, side: Side) -> None:
         """Wait until the side that was started last is here; sides are told apart by that.
@@ -143,6 +148,19 @@ class Meeting(Stepwise):
         self._await_ends(least, deadline)
         self._say()
         return self._runs(sides, deadline)
+
+    def await_end(self, timeout_s: float) -> None:
+        """Wait until every side is gone; also one whose machine is, which says nothing more.
+
+        Raises:
+            TrialError: one did not end in time.
+        """
+        for connection in self._there:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _ALIVE_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _ALIVE_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        self._await_gone(time.monotonic() + timeout_s)
 
     def _say(self) -> None:
         """Say the one word there is: first "go", then "enough"."""
@@ -186,7 +204,7 @@ def _received(connection: socket.socket) -> int:
     """Take what a side has said, a byte for each run that ended; 0 when it is gone."""
     try:
         return len(connection.recv(_MESSAGE_BYTES))
-    except ConnectionError:
+    except (ConnectionError, TimeoutError):
         return 0
 
 

@@ -1,0 +1,148 @@
+"""What `probe/execute` prints of each execution, and the values of a session that come of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tare.errors import TrialError
+from tare.failures import last_words
+from tare.workloads import Statistic
+
+PROGRAM = "probe/execute"
+
+STATISTICS: Mapping[str, Statistic] = {
+    "wall": Statistic("from before it is started until its end is seen, median of executions"),
+    "user": Statistic("processor time in programs, of it and the children that it waited for"),
+    "system": Statistic("processor time in the kernel, likewise"),
+    "peak": Statistic("most resident memory of it, or of a child; some 1 MB is the least", "B"),
+    "faults": Statistic("page faults, minor and major", "1"),
+    "switches": Statistic("context switches, voluntary and not", "1"),
+    "read": Statistic("bytes that it asked for by read calls, from files, pipes and sockets", "B"),
+    "written": Statistic("bytes that it passed to write calls", "B"),
+    "start": Statistic("what an empty program takes in the same session, median"),
+}
+"""Of every command, in a session: all but medians are means over its executions. What was zero
+throughout a session is absent: no ratio can be made of it."""
+
+_COUNTED: Mapping[str, tuple[str, ...]] = {
+    "user": ("user_ns",),
+    "system": ("system_ns",),
+    "peak": ("peak_bytes",),
+    "faults": ("minor_faults", "major_faults"),
+    "switches": ("voluntary_switches", "involuntary_switches"),
+    "read": ("read_bytes",),
+    "written": ("written_bytes",),
+}
+"""Statistic -> the members of a line that add up to it."""
+_ALSO = ("major_faults", "storage_read_bytes", "storage_written_bytes")
+"""Counted over the session, since they are zero often."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution that was measured."""
+
+    wall_ns: int
+    counts: Mapping[str, float]
+    """Of `_COUNTED`, those that its kernel tells."""
+    also: Mapping[str, int]
+    stdout: str
+    stderr: str
+    check: str
+    """What the check behind it printed."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """The executions of one session, in order, and what starting costs there."""
+
+    executions: Sequence[Execution]
+    start_ns: float
+
+    def values(self) -> dict[str, float]:
+        """Statistic -> the session's value; absent where it is zero, or was not told."""
+        found = {"wall": statistics.median(one.wall_ns for one in self.executions)}
+        for name in _COUNTED:
+            each = [one.counts[name] for one in self.executions if name in one.counts]
+            if len(each) == len(self.executions):
+                found[name] = statistics.fmean(each)
+        found["start"] = self.start_ns
+        return {name: float(value) for name, value in found.items() if value > 0}
+
+    def counters(self) -> dict[str, int]:
+        """What may be zero, over all executions."""
+        sums = {name: sum(one.also.get(name, 0) for one in self.executions) for name in _ALSO}
+        return {"executions": len(self.executions), **sums}
+
+
+class _Side(Protocol):
+    """A started program that speaks in events."""
+
+    def event(self, timeout_s: float) -> dict[str, Any]: ...
+
+
+def read(side: _Side, command: str, expected: int, timeout_s: float, limit: str) -> Session:
+    """Read all that it prints.
+
+    Args:
+        side: `probe/execute`, started.
+        command: as messages name it.
+        expected: the exit code of an execution that went well.
+        timeout_s: for the next line.
+        limit: of one execution, as messages name it.
+
+    Raises:
+        TrialError: an execution ended otherwise, or could not be made; the message has its words.
+    """
+    executions: list[Execution] = []
+    start_ns = 0.0
+    while True:
+        line = side.event(timeout_s)
+        try:
+            match line["event"]:
+                case "done":
+                    break
+                case "failed":
+                    raise TrialError(f"`{command}` could not be executed: {line['why']}")
+                case "empty":
+                    start_ns = float(statistics.median(line["wall_ns"]))
+                case "execution":
+                    _refuse(line, command, expected, limit)
+                    if not line["warmup"]:
+                        executions.append(_execution(line))
+        except (KeyError, TypeError, ValueError) as error:
+            raise TrialError(f"{PROGRAM} printed something else: {str(line)[:300]}") from error
+    if not executions:
+        raise TrialError(f"`{command}` was not executed")
+    return Session(executions, start_ns)
+
+
+def _execution(line: Mapping[str, Any]) -> Execution:
+    counts = {
+        name: sum(float(line[member]) for member in members)
+        for name, members in _COUNTED.items()
+        if all(member in line for member in members)
+    }
+    also = {name: int(line[name]) for name in _ALSO if name in line}
+    words = (str(line[name]) for name in ("stdout", "stderr", "check"))
+    return Execution(int(line["wall_ns"]), counts, also, *words)
+
+
+def _refuse(line: Mapping[str, Any], command: str, expected: int, limit: str) -> None:
+    """Raise what went wrong with an execution, with what it wrote."""
+    code = int(line["code"])
+    if not line["timed_out"] and code == expected:
+        return
+    words = last_words(str(line["stdout"]) + str(line["stderr"]))
+    when = " while it warmed up" if line["warmup"] else ""
+    if line["timed_out"]:
+        raise TrialError(
+            f"`{command}` did not end within {limit}{when}, and was killed{words}",
+            "give it more time: --timeout, or `timeout` in the session",
+        )
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    asked = f" instead of {expected}" if expected else ""
+    raise TrialError(f"`{command}` {how}{asked}{when}{words}")

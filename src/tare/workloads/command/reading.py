@@ -1,0 +1,106 @@
+"""A number that a command prints, and how it is found there."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from tare import units
+from tare.errors import TrialError, UsageError
+from tare.workloads import Statistic
+
+_SHOWN = 300
+
+
+class Reading(BaseModel):
+    """One number of each execution, which sessions are summarised and compared by."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    regex: str | None = Field(
+        default=None,
+        description="Matches it in what the command prints: its first group, or all of it; the last"
+        " match counts.",
+    )
+    path: str | None = Field(
+        default=None,
+        alias="json",
+        description="Where it is in the JSON that the command prints: `jobs[0].read.iops`.",
+    )
+    unit: str = Field(default="1", description="Such as ms, MB, MB/s or 1/s; 1 of a plain number.")
+    better: Literal["lower", "higher"] | None = Field(
+        default=None, description="Higher of what is a second, lower of all else, where absent."
+    )
+
+    @field_validator("unit")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            units.scale(value)
+        except UsageError as error:
+            raise ValueError(error.what) from error  # so that it is told with its line
+        return value
+
+    @field_validator("regex")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error}") from error
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Reading:
+        if (self.regex is None) == (self.path is None):
+            raise ValueError("say by `regex` or by `json` where the number stands")
+        return self
+
+    @property
+    def statistic(self) -> Statistic:
+        """The row of the statistic that it is."""
+        unit, _ = units.scale(self.unit)
+        better = self.better or ("higher" if unit in ("1/s", "B/s") else "lower")
+        where = f"matches {self.regex}" if self.regex else f"stands at {self.path}"
+        return Statistic(f"what {where} in what the command prints", unit, better)
+
+    def of(self, name: str, stdout: str, stderr: str) -> float:
+        """Find it in what an execution printed; in the statistic's unit.
+
+        Raises:
+            TrialError: it is not there, or no positive number.
+        """
+        found = _matched(self.regex, stdout, stderr) if self.regex else _at(self.path, stdout)
+        try:
+            value = float(found) * units.scale(self.unit)[1]  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            end = (stdout + stderr)[-_SHOWN:].strip()
+            raise TrialError(
+                f"the command printed no {name}: {self.statistic.help} was {found!r}; the end of"
+                f" its output: {end}",
+                "correct how `read` finds it, or the command",
+            ) from None
+        if not (math.isfinite(value) and value > 0):
+            raise TrialError(f"{name} was {found}: only positive numbers can be compared")
+        return value
+
+
+def _matched(regex: str, stdout: str, stderr: str) -> str | None:
+    found = None
+    for found in re.finditer(regex, f"{stdout}\n{stderr}", re.MULTILINE):  # noqa: B007 - the last
+        pass
+    return None if found is None else found[1 if found.re.groups else 0]
+
+
+def _at(path: str | None, stdout: str) -> Any:
+    try:
+        found = json.loads(stdout)
+        for step in re.findall(r"[^.\[\]$]+", path or ""):
+            found = found[int(step) if isinstance(found, list) else step]
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        return None
+    return None if isinstance(found, bool) else found

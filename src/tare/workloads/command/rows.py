@@ -1,0 +1,178 @@
+"""The factors of commands, and what their sessions share."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+
+from tare import placement
+from tare.errors import UsageError
+from tare.interference import Interference
+from tare.levels import Factor, Settings, choice
+from tare.workloads import rows
+
+
+def _anything(written: object) -> str:
+    return str(written)
+
+
+def _text(default: str, help: str, *examples: str) -> Factor[str]:
+    return Factor(_anything, str, default, help, examples=examples)
+
+
+class CommandLevels(rows.Placed):
+    """The factors of every command."""
+
+    environment = rows.environment("Where the command runs")
+    command = Factor(
+        _anything,
+        str,
+        "",
+        "What is run: a command line, or a mapping of names to them, of which the names are levels."
+        " No shell reads it, unless `shell` says so. {threads} stands for a level of the factor"
+        " `threads`.",
+        examples=("gzip -9 -c corpus.tar",),
+        named=True,
+    )
+    files = choice(
+        ("shared", "copied"),
+        "shared",
+        "How the files of this machine come into a guest: its file tree, shared, or the program,"
+        " its libraries and `inputs`, copied into its memory.",
+    )
+    interference = Factor(
+        Interference.parse,
+        str,
+        "none",
+        "What disturbs: KIND LEVEL on the host or inside, such as 'host cpu 50 %'.",
+        examples=("none", "host cpu 50 %", "inside memory 1"),
+    )
+    placement = Factor(
+        placement.parse,
+        str,
+        "anywhere",
+        "Processors of the command (server), virtual CPUs and VMM: anywhere, same-core, or sets"
+        " such as 'server=1 vmm=1 vcpus=1'.",
+        examples=("anywhere", "same-core"),
+    )
+
+
+def with_commands(names: tuple[str, ...], parameters: tuple[str, ...]) -> type[CommandLevels]:
+    """The same with an experiment's own commands, and its parameters as factors."""
+
+    class Levels(CommandLevels):
+        environment = CommandLevels.environment
+        command = choice(names, names[0], "The command, by its name.")
+
+    own = {}
+    for name in parameters:
+        own[name] = _text("", f"What stands in the place of {{{name}}}.")
+        own[name].name = name
+    first = {name: Levels.rows[name] for name in ("environment", "command")}
+    # No attributes: a parameter may have any name.
+    Levels.rows = {**first, **own, **Levels.rows}
+    return Levels
+
+
+def _runs(written: object) -> int | None:
+    return None if written == "auto" else rows.count("1", "", most=1_000_000).parse(written)
+
+
+def _variables(written: object) -> Mapping[str, str]:
+    try:
+        parted = [word.partition("=") for word in shlex.split(str(written))]
+    except ValueError as error:
+        raise UsageError(f"{written!r} cannot be split into words: {error}") from error
+    for name, sign, _ in parted:
+        if not sign or not name:
+            raise UsageError(f"{name!r} is no variable: write NAME=VALUE, with spaces between")
+    return {name: value for name, _, value in parted}
+
+
+def _regex(written: object) -> str:
+    try:
+        re.compile(str(written))
+    except re.error as error:
+        raise UsageError(f"{written!r} is no regular expression: {error}") from error
+    return str(written)
+
+
+def _checksum(written: object) -> tuple[str, str] | None:
+    if not str(written):
+        return None
+    path, _, digest = str(written).rpartition(" ")
+    if not path.strip() or not re.fullmatch(r"sha256:[0-9a-fA-F]{64}", digest):
+        raise UsageError(f"{written!r} is no checksum: write 'FILE sha256:' and 64 hex digits")
+    return path.strip(), digest.removeprefix("sha256:").lower()
+
+
+def _shown_checksum(found: tuple[str, str] | None) -> str:
+    return f"{found[0]} sha256:{found[1]}" if found else ""
+
+
+def _end(written: object) -> int:
+    if re.fullmatch(r"-?[0-9]{1,3}", str(written)) and -64 <= int(str(written)) <= 255:
+        return int(str(written))
+    raise UsageError(f"{written!r} is no exit code: write 0 to 255, or minus a signal's number")
+
+
+def _paths(written: object) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(str(written)))
+    except ValueError as error:
+        raise UsageError(f"{written!r} cannot be split into paths: {error}") from error
+
+
+def _absolute(written: object) -> str:
+    return os.path.abspath(os.path.expanduser(str(written)))  # noqa: PTH100, PTH111 - it stays text
+
+
+class CommandSettings(Settings):
+    """What its sessions share. Parameters stand as {name} in those that hold lines or paths."""
+
+    runs = Factor(
+        _runs,
+        lambda runs: "auto" if runs is None else str(runs),
+        "auto",
+        "Executions that are measured in a session; auto: as many as begin within half a second.",
+        examples=("auto", "1", "10"),
+    )
+    warmup = rows.count("1", "Executions before, in every session.", least=0, most=1_000_000)
+    prepare = _text("", "Shell line before each execution, outside of its time.")
+    cleanup = _text("", "Shell line after each execution, outside of its time.")
+    shell = _text("", "What is given the whole command line, such as sh; none where empty.", "sh")
+    env = Factor(
+        _variables,
+        lambda found: " ".join(f"{name}={shlex.quote(v)}" for name, v in found.items()),
+        "",
+        "Environment variables, beside PATH, HOME and a C locale.",
+        examples=("OMP_NUM_THREADS=2 MODE=fast",),
+    )
+    cwd = Factor(_absolute, str, ".", "The folder it works in.")
+    stdin = _text("", "The file that is its standard input; /dev/null where empty.")
+    timeout = rows.duration("2 h", "An execution that takes longer is killed.", "10 s", least=1)
+    output = choice(
+        ("captured", "null"),
+        "captured",
+        "Where standard output goes: held in memory, the two ends of much, or to /dev/null.",
+    )
+    expect_exit = Factor(_end, str, "0", "The exit code of one that went well.")
+    expect_output = Factor(
+        _regex, str, "", "Regular expression that is found in what it prints; else the trial fails."
+    )
+    expect_file = Factor(
+        _checksum,
+        _shown_checksum,
+        "",
+        "A file that it has written then, and its checksum: FILE sha256:HEX; else the trial fails.",
+    )
+    inputs = Factor(_paths, shlex.join, "", "Files and folders to be copied with `files: copied`.")
+    keep = Factor(
+        _paths, shlex.join, "", "Paths whose content is brought back to the host; nothing else is."
+    )
+    image = _text(
+        "/", "Whose files it sees: the root of this machine, or a folder with an unpacked image."
+    )
+    takes = rows.duration("500 ms", "About what an execution takes: for the plan's estimate only.")

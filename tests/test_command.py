@@ -1,0 +1,216 @@
+"""What an experiment file asks of commands, and what is read of their output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare import experiment, plan
+from tare.errors import TrialError, UsageError
+from tare.schema import json_schema
+from tare.units import scale
+from tare.workloads.command.document import substituted, words
+from tare.workloads.command.executions import read
+from tare.workloads.command.reading import Reading
+
+FILE = """\
+title: Is the new one faster?
+workload: command
+factors:
+  command:
+    new: ./new/app --threads {threads}
+    old: [./old/app, --threads, '{threads}', -x, 'two words']
+  threads: [1, 2, 4]
+baseline: {command: old}
+session: {cwd: /, env: 'MODE={mode}', prepare: 'rm -f out'}
+read:
+  qps: {regex: '(\\d+) queries/s', unit: 1/s}
+  latency: {json: 'all.0.p50', unit: us}
+statistic: qps
+blocks: {min: 9}
+"""
+
+
+def parsed(text: str) -> experiment.Experiment:
+    return experiment.parse(text, "x.yaml")
+
+
+def test_commands_and_parameters_are_factors_and_readings_statistics() -> None:
+    text = FILE.replace("threads: [1, 2, 4]", "threads: [1, 2, 4]\n  mode: [a, b]")
+    asked = parsed(text)
+    assert asked.factors["command"] == ("new", "old")
+    laid_out = plan.make(asked, 1)
+    assert {cell.id for cell in laid_out.cells if cell.replica == 1} == {
+        f"{name}/{threads}/{mode}" for name in ("new", "old") for threads in "124" for mode in "ab"
+    }
+    workload = laid_out.workload
+    assert workload.statistics["qps"].better == "higher"
+    assert workload.statistics["latency"].unit == "ns"
+    again = plan.Plan.model_validate_json(laid_out.model_dump_json())
+    assert again.workload is workload
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "said"),
+    [
+        ("  threads: [1, 2, 4]", "  treads: [1, 2, 4]", "x.yaml:7: factors.treads: unknown factor"),
+        ("    new: ./new/app --threads {threads}", "    new: 'a \"b'", "cannot be split"),
+        ("    new: ./new", "    'ne w': ./new", "'ne w' is no name of a command"),
+        ("qps: {", "wall: {", "read.wall: is measured of every command"),
+        ("unit: 1/s", "unit: parsec", "read.qps.unit: 'parsec' is no unit"),
+        ("regex: '(\\d+)", "regex: '(\\d+", "read.qps.regex: is no regular expression"),
+        ("unit: 1/s", "json: a", "read.qps: say by `regex` or by `json`"),
+        ("cwd: /", "expect_file: out", "session.expect_file: 'out' is no checksum"),
+        ("cwd: /", "expect_exit: 300", "session.expect_exit: '300' is no exit code"),
+        ("'MODE={mode}'", "MODE", "session.env: 'MODE' is no variable"),
+        ("workload: command", "workload: cpu", "command: unknown factor"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_line(line: str, instead: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parsed(FILE.replace(line, instead))
+    assert said in error.value.what
+
+
+def test_without_a_command_there_is_nothing_to_run() -> None:
+    with pytest.raises(UsageError, match="command: is required"):
+        parsed("{title: t, workload: command, factors: {environment: native}, baseline: {}}")
+
+
+def test_what_is_of_commands_alone_means_nothing_elsewhere() -> None:
+    text = "{title: t, factors: {environment: native}, baseline: {}, read: {a: {regex: b}}}"
+    with pytest.raises(UsageError, match="read: means nothing for request-reply"):
+        parsed(text)
+
+
+def test_a_single_line_is_named_after_its_program() -> None:
+    asked = parsed(
+        "{title: t, workload: command, baseline: {}, factors: {command: /usr/bin/gzip -c x}}"
+    )
+    assert asked.commands == {"gzip": "/usr/bin/gzip -c x"}
+
+
+@pytest.mark.parametrize(
+    ("factors", "accepted"),
+    [
+        ({"command": {"new": "a {n}", "old": ["a", "{n}"]}, "n": [1, 2]}, True),
+        ({"command": "gzip -c x", "environment": "native"}, True),
+        ({"command": {"new": {"a": "b"}}}, False),
+        ({"command": "true", "files": "borrowed"}, False),
+    ],
+)
+def test_editors_know_commands(factors: dict[str, Any], accepted: bool) -> None:
+    document = {"title": "t", "workload": "command", "factors": factors, "baseline": {}}
+    document |= {"read": {"q": {"regex": "a"}}, "statistic": "q"}
+    assert jsonschema.Draft202012Validator(json_schema()).is_valid(document) is accepted
+
+
+def test_a_level_is_no_more_than_a_part_of_a_word() -> None:
+    parameters = {"name": "two words", "n": "3"}
+    assert words("app {name} '{n} x' {other} {{n}}", parameters, "") == [
+        "app", "two words", "3 x", "{other}", "{3}",
+    ]  # fmt: skip
+    assert words("a {n} | b", parameters, "sh -e") == ["sh", "-e", "-c", "a 3 | b"]
+
+
+@given(st.text(), st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), st.text()))
+def test_what_names_no_parameter_stays(text: str, parameters: dict[str, str]) -> None:
+    if not any(f"{{{name}}}" in text for name in parameters):
+        assert substituted(text, parameters) == text
+
+
+def test_numbers_are_read_by_expression_or_path_in_their_unit() -> None:
+    def of(out: str, err: str = "", **how: str) -> float:
+        return Reading.model_validate(how).of("n", out, err)
+
+    assert of("a 1.5 ms\nb 2.5 ms", regex=r"(\S+) ms", unit="ms") == 2.5e6
+    assert of("", "total: 12", regex=r"^total: (\d+)", unit="1") == 12
+    assert of('{"jobs": [{"bw": 3}]}', json="jobs[0].bw", unit="kB/s") == 3000
+    for how, out in (
+        ({"regex": "x(.)"}, "nothing"),
+        ({"regex": "x(.)"}, "xy"),
+        ({"regex": "x(.)"}, "x0"),
+        ({"json": "a.b"}, '{"a": []}'),
+        ({"json": "a"}, "no JSON"),
+        ({"json": "a"}, '{"a": true}'),
+    ):
+        with pytest.raises(TrialError, match="n"):
+            of(out, **how)
+
+
+@given(st.text(), st.text(), st.text())
+def test_whatever_is_printed_is_a_number_or_said_not_to_be(path: str, out: str, err: str) -> None:
+    for how in ({"json": path}, {"regex": "([0-9a-z])"}):
+        try:
+            assert Reading.model_validate(how).of("n", out, err) > 0
+        except TrialError as error:
+            assert error.what
+
+
+def test_units_are_multiples_of_ours() -> None:
+    assert scale("us") == ("ns", 1e3)
+    assert scale("MiB") == ("B", 1 << 20)
+    assert scale("Mbit/s") == ("B/s", 125_000)
+    assert scale("kHz") == ("1/s", 1e3)
+    assert scale("1") == ("1", 1)
+
+
+class Side:
+    """Says what it is given, as `probe/execute` would."""
+
+    def __init__(self, *lines: dict[str, Any]) -> None:
+        self._lines = iter(lines)
+
+    def event(self, timeout_s: float) -> dict[str, Any]:
+        return next(self._lines)
+
+
+LINE = {
+    "event": "execution", "warmup": False, "code": 0, "timed_out": False, "wall_ns": 2_000_000,
+    "user_ns": 1_000_000, "system_ns": 0, "peak_bytes": 1 << 20, "minor_faults": 50,
+    "major_faults": 1, "voluntary_switches": 1, "involuntary_switches": 1, "stdout": "",
+    "stderr": "", "check": "",
+}  # fmt: skip
+DONE = {"event": "done"}
+
+
+def test_values_are_of_all_executions_and_zeros_and_the_untold_are_absent() -> None:
+    lines = [{**LINE, "wall_ns": ns, "minor_faults": ns} for ns in (3, 1, 2)]
+    warm = {**LINE, "warmup": True, "wall_ns": 1000}
+    empty = {"event": "empty", "wall_ns": [4, 9, 5]}
+    session = read(Side(empty, warm, *lines, DONE), "c", 0, 1.0, "1 s")
+    assert session.values() == {
+        "wall": 2.0, "user": 1e6, "peak": 1 << 20, "faults": 3.0, "switches": 2.0, "start": 5.0,
+    }  # fmt: skip
+    assert session.counters() == {
+        "executions": 3, "major_faults": 3, "storage_read_bytes": 0, "storage_written_bytes": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({**LINE, "code": 3, "stderr": "no such file"}, "exit code 3; its last words: no such"),
+        ({**LINE, "code": -11, "warmup": True}, "by signal 11 while it warmed up"),
+        ({**LINE, "code": -9, "timed_out": True}, "did not end within 1 s, and was killed"),
+        ({"event": "failed", "why": "cannot start c"}, "could not be executed: cannot start c"),
+        (DONE, "was not executed"),
+        ({"event": "execution"}, "printed something else"),
+    ],
+)
+def test_a_failed_execution_fails_the_trial_with_its_words(line: Any, said: str) -> None:
+    with pytest.raises(TrialError, match=said):
+        read(Side(line, DONE), "c", 0, 1.0, "1 s")
+
+
+def test_its_folder_is_where_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = parsed(FILE.replace("cwd: /, ", "").replace(", env: 'MODE={mode}'", ""))
+    assert asked.session["cwd"] == str(tmp_path)
