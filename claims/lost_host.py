@@ -58,7 +58,7 @@ def run_without(workshop: Workshop, how: str, by: signal.Signals) -> dict[str, A
         Hosts(owed) as hosts,
         at_home(keys, workshop.programs, hosts) as far,
     ):
-        level = environments.level(f"{environments.FAR} {far.target}")
+        level = environments.level(f"{environments.FAR} {far.destination}")
         text = _EXPERIMENT.format(far=level, blocks=_BLOCKS)
         gone: list[int] = []
 

@@ -19,7 +19,7 @@ from tare.workloads import Unit
 
 
 @dataclass(frozen=True)
-class Row:
+class Wanted:
     """One statistic of cells over that of others, and what its whole interval has to keep.
 
     Without a bound it is measured and told. Cells are called as `tare explain` calls them.

@@ -11,7 +11,7 @@ import pytest
 import claims
 from claims import Claim, Result, Workshop, experiments, judge, migrations
 from claims.experiments import Measured, run_shipped
-from claims.rows import Row
+from claims.rows import Wanted
 from tare import analysis, experiment, plan, workloads
 from tare.analysis.sessions import Sessions
 from tare.errors import UsageError
@@ -36,7 +36,7 @@ def migrated() -> Workshop:
     return workshop(real=Measured(record, analysis.analyse(record), Sessions(record)))
 
 
-def judged(row: Row, shop: Workshop) -> Result:
+def judged(row: Wanted, shop: Workshop) -> Result:
     return judge([row(shop)])
 
 
@@ -44,7 +44,7 @@ def judged(row: Row, shop: Workshop) -> Result:
 def test_every_row_finds_its_cells_and_no_two_figures_have_one_name(claim: Claim):
     names = []
     for row in claim.parts:
-        if isinstance(row, Row):
+        if isinstance(row, Wanted):
             assert row.experiment in claim.experiments
             asked = experiment.load(HOME / "experiments" / row.experiment)
             workload = workloads.by_name()[asked.workload]
@@ -55,13 +55,13 @@ def test_every_row_finds_its_cells_and_no_two_figures_have_one_name(claim: Claim
 
 
 def test_a_row_that_names_no_cells_of_its_experiment_is_refused(migrated: Workshop):
-    for row in (Row("real.yaml", "web"), Row("real.yaml", OURS, "xbzrle")):
+    for row in (Wanted("real.yaml", "web"), Wanted("real.yaml", OURS, "xbzrle")):
         with pytest.raises(UsageError, match=r"compares no .* with"):
             row(migrated)
 
 
 def test_a_bound_is_kept_or_broken_by_the_whole_interval(migrated: Workshop):
-    (bound,) = Row("real.yaml", OURS, PLAIN, "wire")(migrated).bounds
+    (bound,) = Wanted("real.yaml", OURS, PLAIN, "wire")(migrated).bounds
     low, high = bound.found.low, bound.found.high
     assert low is not None
     assert high is not None
@@ -71,9 +71,9 @@ def test_a_bound_is_kept_or_broken_by_the_whole_interval(migrated: Workshop):
         ((low * high) ** 0.5, Kept.UNDECIDED),  # the estimate is not enough
         (low * 0.999, Kept.FAILS),
     ):
-        found = judged(Row("real.yaml", OURS, PLAIN, "wire", most=most), migrated)
+        found = judged(Wanted("real.yaml", OURS, PLAIN, "wire", most=most), migrated)
         assert found.verdict is verdict
-        other_way = Row("real.yaml", PLAIN, OURS, "wire", least=1 / most)
+        other_way = Wanted("real.yaml", PLAIN, OURS, "wire", least=1 / most)
         assert judged(other_way, migrated).verdict is verdict
     name = "pageshare over plain, wire"
     assert found.figure.startswith(f"{name} 0.")
@@ -83,15 +83,15 @@ def test_a_bound_is_kept_or_broken_by_the_whole_interval(migrated: Workshop):
 
 
 def test_without_another_cell_each_of_the_plans_comparisons_is_judged(migrated: Workshop):
-    found = Row("real.yaml", statistic="wire", most=9.0)(migrated)
+    found = Wanted("real.yaml", statistic="wire", most=9.0)(migrated)
     arms = ("multifd+zstd", "references", "pageshare")
     assert {bound.name for bound in found.bounds} == {f"{arm} over plain, wire" for arm in arms}
-    (one,) = Row("real.yaml", "ref*", statistic="wire")(migrated).bounds
+    (one,) = Wanted("real.yaml", "ref*", statistic="wire")(migrated).bounds
     assert one.name == "references over plain, wire"
 
 
 def test_a_difference_has_the_unit_of_its_statistic(migrated: Workshop):
-    found = judged(Row("real.yaml", OURS, PLAIN, "time", most=0.0, difference=True), migrated)
+    found = judged(Wanted("real.yaml", OURS, PLAIN, "time", most=0.0, difference=True), migrated)
     assert found.verdict is Kept.HOLDS
     assert found.figure.startswith("pageshare over plain, time \N{MINUS SIGN}")
     assert found.figure.endswith("] ms")
@@ -99,8 +99,8 @@ def test_a_difference_has_the_unit_of_its_statistic(migrated: Workshop):
 
 def test_what_was_never_measured_keeps_no_bound_and_is_no_figure(migrated: Workshop):
     for row in (
-        Row("real.yaml", OURS, PLAIN, "beside_source", most=1000.0),
-        Row("real.yaml", OURS, PLAIN, "beside_source"),
+        Wanted("real.yaml", OURS, PLAIN, "beside_source", most=1000.0),
+        Wanted("real.yaml", OURS, PLAIN, "beside_source"),
     ):
         found = judged(row, migrated)
         assert found.verdict is Kept.UNDECIDED
@@ -111,8 +111,8 @@ def test_how_large_a_loss_would_have_been_found_is_said_where_little_may_be_lost
     migrated: Workshop,
 ):
     said = "would have been found 80 times in 100"
-    assert said in judged(Row("real.yaml", OURS, PLAIN, "wire", most=1.05), migrated).figure
-    assert said not in judged(Row("real.yaml", OURS, PLAIN, "wire", most=0.5), migrated).figure
+    assert said in judged(Wanted("real.yaml", OURS, PLAIN, "wire", most=1.05), migrated).figure
+    assert said not in judged(Wanted("real.yaml", OURS, PLAIN, "wire", most=0.5), migrated).figure
 
 
 def test_claims_on_one_experiment_share_its_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

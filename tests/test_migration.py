@@ -158,7 +158,7 @@ def test_a_meter_counts_threads_that_have_ended_and_leaves_out_those_it_was_told
 
 
 def test_an_item_of_memcached_is_of_the_size_it_says():
-    target = load.Target("stays", "127.0.0.1", random.Random(1))
+    target = load.LoadedGuest("stays", "127.0.0.1", random.Random(1))
     item = load._item(target, 5, 2, reply=True)
     head, value, rest = item.split(b"\r\n")
     assert head == b"set session:5 0 0 1024"
@@ -166,9 +166,9 @@ def test_an_item_of_memcached_is_of_the_size_it_says():
 
 
 def test_the_load_counts_a_guest_that_is_not_there_as_failed():
-    target = load.Target("stays", "127.0.0.1", random.Random(1))
+    target = load.LoadedGuest("stays", "127.0.0.1", random.Random(1))
 
-    async def refused(_target: load.Target, _number: int) -> bool:
+    async def refused(_target: load.LoadedGuest, _number: int) -> bool:
         raise ConnectionRefusedError
 
     asyncio.run(load._ask(refused, target, 1))

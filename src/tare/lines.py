@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tare.errors import TareError, UsageError
 
 
-class Row(BaseModel):
+class Recorded(BaseModel):
     """One line; a subclass names the file that holds its kind."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -25,7 +25,7 @@ class Row(BaseModel):
         raise NotImplementedError
 
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=Recorded)
 
 
 def read(folder: Path, kind: type[R]) -> tuple[R, ...]:
@@ -62,7 +62,7 @@ class Appended:
         if (whole := data.rfind(b"\n") + 1) < len(data):
             os.truncate(path, whole)
 
-    def append(self, row: Row, *before: Path) -> None:
+    def append(self, row: Recorded, *before: Path) -> None:
         """Add a row, once some files and folders are on disk.
 
         Raises:

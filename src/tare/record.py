@@ -26,7 +26,7 @@ from tare.environments import Facts
 from tare.errors import TareError, UsageError
 from tare.experiment import Experiment
 from tare.levels import Levels, Settings
-from tare.lines import Row
+from tare.lines import Recorded
 from tare.machine import Fingerprint, Meanwhile
 from tare.plan import Plan
 from tare.told import Told
@@ -34,7 +34,7 @@ from tare.told import Told
 _RESTORE = "restore the file: without it nobody knows what was measured on what"
 
 
-class Trial(Row):
+class Trial(Recorded):
     """One line of trials.ndjson."""
 
     file = "trials.ndjson"
@@ -83,7 +83,7 @@ class Trial(Row):
         return tuple(t for party in (self.client, self.server) if party for t in party.threads)
 
 
-class CauseSession(Row):
+class CauseSession(Recorded):
     """One line of causes.ndjson: a session in which operations were counted (operations.py)."""
 
     file = "causes.ndjson"
@@ -108,7 +108,7 @@ class CauseSession(Row):
         return self.repeat, self.cell
 
 
-class Resumption(Row):
+class Resumption(Recorded):
     """One line of resumptions.ndjson: the run went on, on this machine and with these programs."""
 
     file = "resumptions.ndjson"
@@ -124,7 +124,7 @@ class Resumption(Row):
         return self.resumed
 
 
-class Course(Row):
+class Course(Recorded):
     """One line of course.ndjson: how the run went on from a block, where that was not planned."""
 
     file = "course.ndjson"
@@ -317,7 +317,7 @@ class Writer:
 
     def __init__(self, folder: Path) -> None:
         self._samples = folder / "samples"
-        kinds: tuple[type[lines.Row], ...] = (Trial, CauseSession, Course, Resumption)
+        kinds: tuple[type[Recorded], ...] = (Trial, CauseSession, Course, Resumption)
         self._files = {kind: lines.Appended(folder / kind.file) for kind in kinds}
 
     def append(self, row: Trial | CauseSession | Course | Resumption) -> None:

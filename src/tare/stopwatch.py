@@ -22,7 +22,7 @@ after each block."""
 
 
 @dataclass(frozen=True)
-class Row:
+class Spent:
     """What was done in one place."""
 
     place: str
@@ -44,13 +44,13 @@ class Stopwatch:
         self._clock = clock
         self._began = self._last = clock()
         self._place, self._phase = "the run", "setting up"
-        self._found: dict[str, Row] = {}
+        self._found: dict[str, Spent] = {}
 
     def at(self, place: str, phase: str) -> None:
         """Come to a place, and begin a phase there."""
         self.back(place, phase)
         row = self._row()
-        self._found[place] = Row(place, row.times + 1, row.seconds)
+        self._found[place] = Spent(place, row.times + 1, row.seconds)
 
     def back(self, place: str, phase: str) -> None:
         """Begin the next phase at a place that was not left for long: it counts as one coming."""
@@ -62,7 +62,7 @@ class Stopwatch:
         self._stop()
         self._phase = phase
 
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Spent, ...]:
         """Everything up to now, in the order of coming."""
         self._stop()
         return tuple(self._found.values())
@@ -77,5 +77,5 @@ class Stopwatch:
         row.seconds[self._phase] = row.seconds.get(self._phase, 0.0) + now - self._last
         self._last = now
 
-    def _row(self) -> Row:
-        return self._found.setdefault(self._place, Row(self._place, 0, {}))
+    def _row(self) -> Spent:
+        return self._found.setdefault(self._place, Spent(self._place, 0, {}))

@@ -56,7 +56,7 @@ def entered(
             )
             monkeypatch.setenv("HOME", str(far.home))
             monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-            machine, of, namespace = str(far.target).partition(" from ")
+            machine, of, namespace = str(far.destination).partition(" from ")
             level = f"ssh {machine}{name.removeprefix('ssh')}{of}{namespace}"
         environment = environments.for_plot({"environment": level, **plot})
         here = environment.availability()

@@ -19,7 +19,7 @@ from tare.command import start_time
 from tare.environments import Site
 from tare.environments.ssh import Ssh
 from tare.errors import Exit, TrialError
-from tare.far import Connection, Folder, Target
+from tare.far import Connection, Destination, Folder
 from tare.hosts import Hosts
 from tare.leftovers import Registry, clean
 from tare.placement import Placement
@@ -36,10 +36,10 @@ def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
     site: Site, far: FarMachine
 ) -> None:
     fifo = replace(site, placement=replace(site.placement, fifo=50))
-    with Ssh(far.target).enter(fifo) as inside:
+    with Ssh(far.destination).enter(fifo) as inside:
         assert inside.address == site.hosts.server_address
         assert inside.interface == "eth0"
-        assert inside.facts["machine"] == str(far.target)
+        assert inside.facts["machine"] == str(far.destination)
         with inside.start([*SERVE, inside.address]) as server:
             assert server.event(30)["event"] == "ready"
             assert far.left() != []
@@ -63,7 +63,7 @@ def test_what_a_library_is_missing_for_is_started_with_those_that_were_pushed(
     liar = tmp_path / "ldd"
     liar.write_text("#!/bin/sh\necho 'libstdc++.so.6 => not found'\n")
     liar.chmod(0o755)
-    with Ssh(far.target).enter(site) as inside:
+    with Ssh(far.destination).enter(site) as inside:
         programs = inside.host._programs  # type: ignore[attr-defined]
         asked = programs._connection.run
         programs._connection.run = lambda argv, *rest, **named: asked(
@@ -80,7 +80,7 @@ def test_what_a_library_is_missing_for_is_started_with_those_that_were_pushed(
 
 
 def test_a_failing_program_says_why(site: Site, far: FarMachine) -> None:
-    with Ssh(far.target).enter(site) as inside:
+    with Ssh(far.destination).enter(site) as inside:
         with pytest.raises(TrialError, match="No such file"):
             inside.run(["cat", "/no/such/file"], 20)
         with pytest.raises(TrialError, match="is not there"):
@@ -98,30 +98,33 @@ def test_a_host_whose_key_is_unknown_or_another_is_not_talked_to(
 ) -> None:
     known = far.home / ".ssh" / "known_hosts"
     other = (far.home / ".ssh" / "id_ed25519.pub").read_text()
-    for content in ("", f"[{far.target.host}]:{PORT} {other}"):
+    for content in ("", f"[{far.destination.host}]:{PORT} {other}"):
         known.write_text(content)
-        with pytest.raises(TrialError, match="host key") as error, Ssh(far.target).enter(site):
+        with pytest.raises(TrialError, match="host key") as error, Ssh(far.destination).enter(site):
             pass
-        assert f"ssh -p {PORT} root@{far.target.host}" in str(error.value.remedy)
+        assert f"ssh -p {PORT} root@{far.destination.host}" in str(error.value.remedy)
 
 
 def test_a_key_that_is_refused_says_so(site: Site, far: FarMachine, tmp_path: Path) -> None:
     (tmp_path / "authorized").write_text("")
-    with pytest.raises(TrialError, match="lets none of our keys in"), Ssh(far.target).enter(site):
+    with (
+        pytest.raises(TrialError, match="lets none of our keys in"),
+        Ssh(far.destination).enter(site),
+    ):
         pass
 
 
 def test_a_machine_that_is_not_there_says_so(site: Site, far: FarMachine) -> None:
-    closed = replace(far.target, port=PORT + 1)
+    closed = replace(far.destination, port=PORT + 1)
     with pytest.raises(TrialError, match="refused"), Ssh(closed).enter(site):
         pass
-    nobody = Target("10.77.0.99", "root", PORT, far.target.netns)
+    nobody = Destination("10.77.0.99", "root", PORT, far.destination.netns)
     with pytest.raises(TrialError, match="No route to host"), Ssh(nobody).enter(site):
         pass
 
 
 def test_a_disk_that_is_full_there_says_so(site: Site, far: FarMachine) -> None:
-    with Ssh(far.target).enter(site) as inside:
+    with Ssh(far.destination).enter(site) as inside:
         folder = Path(inside.host.folder)  # type: ignore[attr-defined]
         with mounted(folder, "64k"), pytest.raises(TrialError, match="No space left"):
             inside.start([*SERVE, inside.address])
@@ -145,7 +148,7 @@ def test_a_connection_that_is_lost_in_mid_trial_is_an_error_and_the_far_side_cle
     site: Site, far: FarMachine
 ) -> None:
     usual = site.hosts.client_ns
-    entered = Ssh(far.target).enter(site)
+    entered = Ssh(far.destination).enter(site)
     with entered as inside, inside.start([*SERVE, inside.address]) as server:
         server.event(30)
         for pid in far.sessions():
@@ -160,7 +163,7 @@ def test_a_connection_that_is_lost_in_mid_trial_is_an_error_and_the_far_side_cle
 
 def test_a_near_side_that_falls_silent_is_taken_for_dead(far: FarMachine) -> None:
     # Signs of life come each ten seconds: one second of patience is soon over.
-    with Connection(far.target) as connection, Folder(connection, silence_s=1) as folder:
+    with Connection(far.destination) as connection, Folder(connection, silence_s=1) as folder:
         started = connection.start(["env", folder.mark, "sleep", "1000"])
         assert reach.await_that(lambda: far.left() == [])
         assert started.finished(30).code != 0
@@ -169,7 +172,7 @@ def test_a_near_side_that_falls_silent_is_taken_for_dead(far: FarMachine) -> Non
 def test_a_limited_link_is_refused_since_it_is_not_ours(far: FarMachine, tmp_path: Path) -> None:
     with Registry(tmp_path / "leftovers") as registry, Hosts(registry, rate_bits_s=10**8) as hosts:
         site = Site(hosts, PROGRAMS, tmp_path, tmp_path, registry, Placement())
-        with pytest.raises(TrialError, match="cannot be limited"), Ssh(far.target).enter(site):
+        with pytest.raises(TrialError, match="cannot be limited"), Ssh(far.destination).enter(site):
             pass
 
 
@@ -197,7 +200,15 @@ with Registry(root) as registry, Hosts(registry) as hosts:
 def test_nothing_is_left_on_either_side_after_a_kill(far: FarMachine, tmp_path: Path) -> None:
     root, scratch = tmp_path / "root", tmp_path / "scratch"
     scratch.mkdir()
-    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch), str(far.target)]
+    argv = [
+        sys.executable,
+        "-c",
+        LIFE,
+        str(root),
+        str(PROGRAMS),
+        str(scratch),
+        str(far.destination),
+    ]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as life:
         assert life.stdout is not None
         assert life.stdout.readline() == b"alive\n"
@@ -225,7 +236,7 @@ session: {{requests: 300, warmup: 30, timeout: 1 s}}
 def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
     far: FarMachine, tmp_path: Path
 ) -> None:
-    level = environments.level(f"ssh {far.target}")
+    level = environments.level(f"ssh {far.destination}")
     (tmp_path / "file.yaml").write_text(EXPERIMENT.format(far=level))
     argv = [sys.executable, "-m", "tare", "run", "file.yaml", "--json"]
     with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as run:
@@ -245,10 +256,10 @@ def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
     there = [t for t in record.trials() if FAR in t.cell]
     assert all(t.status == "ok" for t in here)
     assert there[0].status == "ok"
-    assert there[0].facts["machine"] == str(far.target)
+    assert there[0].facts["machine"] == str(far.destination)
     assert there[-1].status == "failed"
     assert there[-1].error is not None
-    assert str(far.target) in there[-1].error
+    assert str(far.destination) in there[-1].error
     page = (tmp_path / json.loads(said)["report"]).read_text()
     assert level in page
     assert reach.await_that(lambda: far.left() == [])

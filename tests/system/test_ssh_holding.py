@@ -29,7 +29,7 @@ CACHE = platformdirs.user_cache_path("tare")
 
 
 def level_of(far: FarMachine, kind: str) -> str:
-    machine, of, namespace = str(far.target).partition(" from ")
+    machine, of, namespace = str(far.destination).partition(" from ")
     return f"ssh {machine}/{kind}{of}{namespace}"
 
 
@@ -84,7 +84,7 @@ def test_a_container_there_answers_and_goes_without_a_trace(
         assert {thread.role for thread in used.threads} == {"server"}
         assert used.sent_bytes is not None
         assert used.sent_bytes >= 200 * 64
-        assert inside.facts["machine"] == str(far.target)
+        assert inside.facts["machine"] == str(far.destination)
         assert inside.facts["runtime"].startswith("runc")
     assert left_of(mark, name) == []
 
@@ -128,7 +128,7 @@ def test_what_the_machine_lacks_is_said_with_what_to_install_there(
     monkeypatch.setattr(FarHost, "has", lambda *_: False)
     with pytest.raises(TrialError, match=lack) as error, entered:
         pass
-    assert str(far.target) in error.value.what
+    assert str(far.destination) in error.value.what
     assert error.value.remedy == f"apt-get install {package} there"
 
 

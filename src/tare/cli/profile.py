@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tare.cli import printing
 
 if TYPE_CHECKING:
-    from tare.stopwatch import Row, Stopwatch
+    from tare.stopwatch import Spent, Stopwatch
 
 _WIDE = 200
 """Where no terminal says how wide it is: a table that is folded cannot be read."""
@@ -24,7 +24,7 @@ def show(stopwatch: Stopwatch) -> None:
     for column in table.columns[1:]:
         column.justify = "right"
 
-    def add(place: str, times: str, among: Sequence[Row]) -> None:
+    def add(place: str, times: str, among: Sequence[Spent]) -> None:
         found = [_spent(phase, among) for phase in seen]
         printing.add_row(table, (place, times, *map(_shown, found), _shown(sum(found))))
 
@@ -39,7 +39,7 @@ def show(stopwatch: Stopwatch) -> None:
         printing.say("", f"measuring: {measured:.1f} of {whole:.1f} s, {measured / whole:.0%}")
 
 
-def _spent(phase: str, rows: Iterable[Row]) -> float:
+def _spent(phase: str, rows: Iterable[Spent]) -> float:
     return sum(row.seconds.get(phase, 0.0) for row in rows)
 
 

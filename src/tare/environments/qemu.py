@@ -38,7 +38,7 @@ from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, prob
 from tare.guests.agent import Agent
 from tare.guests.image import NFS, PROGRAMS
 from tare.guests.machine import PROGRAM
-from tare.guests.probe import Verdict
+from tare.guests.probe import Chosen
 from tare.host import Host, require
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
 from tare.process import ProcessError
@@ -190,9 +190,9 @@ class Qemu(OnAnyHost):
             return "TCG: KVM cannot be used here"
         return "KVM if a guest boots with it (tried at the first start), else TCG"
 
-    def _accelerator(self, host: Host, kernel: Kernel, image: Image, site: Site) -> Verdict:
+    def _accelerator(self, host: Host, kernel: Kernel, image: Image, site: Site) -> Chosen:
         if self.accel == "tcg":
-            return Verdict("tcg", "asked for")
+            return Chosen("tcg", "asked for")
         verdict = probe.accelerator(host, kernel, image, site.cache)
         if self.accel == "kvm" and verdict.accelerator != "kvm":
             raise TrialError(
@@ -333,7 +333,7 @@ def _by_tap(tap: Tap, hosts: Hosts) -> Network:
     )
 
 
-def _facts(guest: Machine, kernel: Kernel, verdict: Verdict) -> dict[str, Any]:
+def _facts(guest: Machine, kernel: Kernel, verdict: Chosen) -> dict[str, Any]:
     clock = guest.agent.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     return {
         "accelerator": verdict.accelerator,

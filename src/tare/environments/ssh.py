@@ -26,7 +26,7 @@ from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError, UsageError
 
 if TYPE_CHECKING:
-    from tare.far import FarHost, Target
+    from tare.far import Destination, FarHost
 
 _NO_DISK = (
     "no device is made on a machine that is not ours; run Tare there, with `environment: native`"
@@ -42,12 +42,12 @@ class Ssh:
     """Another machine.
 
     Attributes:
-        target: which; None only stands for the kind, as in `tare doctor`.
+        destination: which; None only stands for the kind, as in `tare doctor`.
         held: what the server runs in there; native is the machine itself.
         device: a disk to be measured; asked for one, it is not available.
     """
 
-    target: Target | None = None
+    destination: Destination | None = None
     held: OnAnyHost = field(default_factory=Native)
     device: Device | None = None
     name = "ssh"
@@ -60,26 +60,26 @@ class Ssh:
         Raises:
             UsageError: it names no machine, or nothing that one can hold.
         """
-        from tare.far import Target  # noqa: PLC0415 - asyncssh is slow to import
+        from tare.far import Destination  # noqa: PLC0415 - asyncssh is slow to import
 
         match = _LEVEL.fullmatch(text)
         if match is None:
-            return Ssh(Target.parse(text))
-        target = Target.parse(match["machine"] + (match["netns"] or ""))
+            return Ssh(Destination.parse(text))
+        destination = Destination.parse(match["machine"] + (match["netns"] or ""))
         if match["held"] is None:
-            return Ssh(target)
+            return Ssh(destination)
         held = {n: kind for n, kind in by_name().items() if isinstance(kind, OnAnyHost)}
         del held[Native.name]  # the machine itself
         if match["held"] not in held:
             raise UsageError(
-                f"{match['held']!r} is nothing that {target.host} can hold: write"
+                f"{match['held']!r} is nothing that {destination.host} can hold: write"
                 f" `ssh user@host:port/{'` or `/'.join(held)}`"
             )
-        return Ssh(target, held[match["held"]])
+        return Ssh(destination, held[match["held"]])
 
     def __str__(self) -> str:
         """Return the text that `parse` reads."""
-        machine, of, netns = str(self.target).partition(" from ")
+        machine, of, netns = str(self.destination).partition(" from ")
         held = "" if self.held.name == Native.name else f"/{self.held.name}"
         return machine + held + of + netns
 
@@ -88,7 +88,7 @@ class Ssh:
         named = Ssh.parse(plot["environment"].partition(" ")[2])
         # A device is no matter of what is held: there is none to be had.
         held = named.held.with_options({n: v for n, v in plot.items() if n != "device"})
-        return Ssh(named.target, held, device_of(plot))
+        return Ssh(named.destination, held, device_of(plot))
 
     def availability(self) -> Availability:
         """Tell whether this machine can reach others. It connects to none."""
@@ -104,7 +104,7 @@ class Ssh:
         can = frozenset(CAPABILITIES) - {"disk"}
         detail = f"asyncssh {metadata.version('asyncssh')}; keys only, hosts by known_hosts"
         remedy = None
-        if self.target is None:
+        if self.destination is None:
             remedy = (
                 "name a machine as a level: `ssh user@host:port`; with `/container` or `/qemu`"
                 " behind it, what that machine holds"
@@ -115,17 +115,17 @@ class Ssh:
         """Connect once; say why that machine cannot be used, None where it can."""
         from tare.far import Connection  # noqa: PLC0415 - as above
 
-        if self.target is None:
+        if self.destination is None:
             return None
         try:
-            with Connection(self.target) as connection:
+            with Connection(self.destination) as connection:
                 program = self.held.needs[0]
                 look = ["env", f"PATH={PATH}", "sh", "-c", f"command -v {program}"]
                 found = connection.run(look, _TIMEOUT_S)
         except TrialError as error:
             return f"{error.what}; {error.remedy}" if error.remedy else error.what
         if found.code != 0:
-            return f"{self.target} has no {program}. Install it there"
+            return f"{self.destination} has no {program}. Install it there"
         return None
 
     @contextmanager
@@ -133,14 +133,16 @@ class Ssh:
         """Connect, and keep a folder there as long as the connection lasts."""
         from tare.far import Connection, FarHost, Folder  # noqa: PLC0415 - as above
 
-        if self.target is None:
+        if self.destination is None:
             raise UsageError("ssh names no machine", "write the level as `ssh user@host:port`")
         if site.tree is not None:
             raise TrialError(_NO_TREE, "run Tare there, with `environment: native`")
         with (
-            Connection(self.target) as connection,
+            Connection(self.destination) as connection,
             Folder(connection) as folder,
-            site.hosts.client_elsewhere(self.target.netns or _OWN_NETWORK, connection.own_address),
+            site.hosts.client_elsewhere(
+                self.destination.netns or _OWN_NETWORK, connection.own_address
+            ),
         ):
             host = FarHost(site, connection, folder)
             if site.placement.fifo is not None and not isinstance(self.held, Qemu):

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Target:
+class Destination:
     """A machine to connect to, as `user@host:port from NAMESPACE`; only the host must be there.
 
     Attributes:
@@ -52,8 +52,8 @@ class Target:
     netns: str | None = None
 
     @staticmethod
-    def parse(text: str) -> Target:
-        """Read a target.
+    def parse(text: str) -> Destination:
+        """Read a destination.
 
         Raises:
             UsageError: it is none.
@@ -65,7 +65,7 @@ class Target:
                 " configuration"
             )
         port = int(match["port"]) if match["port"] else None
-        return Target(match["host"], match["user"], port, match["netns"])
+        return Destination(match["host"], match["user"], port, match["netns"])
 
     def __str__(self) -> str:
         """Return the text that `parse` reads."""
@@ -87,8 +87,8 @@ class Finished:
 class Connection(AbstractContextManager["Connection"]):
     """One connection. Entering connects; leaving hangs up."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
         self._pumps: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tare-ssh", daemon=True)
@@ -173,7 +173,7 @@ class Connection(AbstractContextManager["Connection"]):
         self._wait(plug(), _CONNECT_TIMEOUT_S, f"starting {name} on")
 
     async def _connect(self) -> Any:
-        target = self.target
+        destination = self.destination
         options: dict[str, Any] = {
             "preferred_auth": "publickey",
             "password_auth": False,
@@ -183,14 +183,14 @@ class Connection(AbstractContextManager["Connection"]):
             "keepalive_interval": _SILENCE_S,
             "keepalive_count_max": 2,
         }
-        if target.user is not None:
-            options["username"] = target.user
-        if target.port is not None:
-            options["port"] = target.port
-        if target.netns is not None:
-            where = (target.netns, target.host, target.port or 22)
+        if destination.user is not None:
+            options["username"] = destination.user
+        if destination.port is not None:
+            options["port"] = destination.port
+        if destination.netns is not None:
+            where = (destination.netns, destination.host, destination.port or 22)
             options["sock"] = await asyncio.to_thread(_socket_in, *where)
-        return await asyncssh.connect(target.host, family=socket.AF_INET, **options)
+        return await asyncssh.connect(destination.host, family=socket.AF_INET, **options)
 
     def _wait(self, work: Coroutine[Any, Any, T], timeout_s: float, doing: str) -> T:
         """Have the loop do a piece of work, and word what goes wrong."""
@@ -204,7 +204,7 @@ class Connection(AbstractContextManager["Connection"]):
         except BaseException as error:
             future.cancel()
             if isinstance(error, Exception) and not isinstance(error, TrialError):
-                raise _worded(error, doing, self.target, timeout_s) from error
+                raise _worded(error, doing, self.destination, timeout_s) from error
             raise
 
     def _end_loop(self) -> None:
@@ -277,7 +277,7 @@ class Far:
         """
         done = self._do(lambda p: p.wait(check=False), timeout_s, "waiting for the end on")
         if done.exit_status is None and done.exit_signal is None:
-            raise TrialError(f"the connection to {self._connection.target} is lost")
+            raise TrialError(f"the connection to {self._connection.destination} is lost")
         code = -1 if done.exit_status is None else done.exit_status
         stderr = self._stderr + _bytes(done.stderr).decode(errors="replace")
         return Finished(code, _bytes(done.stdout), stderr)
@@ -309,12 +309,12 @@ def _socket_in(namespace: str, host: str, port: int) -> socket.socket:
     return made
 
 
-def _worded(error: Exception, doing: str, target: Target, timeout_s: float) -> TrialError:
+def _worded(error: Exception, doing: str, destination: Destination, timeout_s: float) -> TrialError:
     """Say what went wrong, and what to do."""
-    what = f"{doing} {target}"
+    what = f"{doing} {destination}"
     # `ssh` has no words for a namespace; whoever uses one knows how to enter it.
-    login = f"ssh {'' if target.port is None else f'-p {target.port} '}" + (
-        f"{target.user}@{target.host}" if target.user else target.host
+    login = f"ssh {'' if destination.port is None else f'-p {destination.port} '}" + (
+        f"{destination.user}@{destination.host}" if destination.user else destination.host
     )
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return TrialError(

@@ -80,7 +80,7 @@ class Folder(AbstractContextManager["Folder"]):
         self.path = self._keeper.line(_TIMEOUT_S).decode(errors="replace").strip()
         if not self.path:
             words = self._keeper.finished(_TIMEOUT_S).stderr.strip()
-            raise TrialError(f"{self._connection.target} makes no folder for us: {words}")
+            raise TrialError(f"{self._connection.destination} makes no folder for us: {words}")
         self._pulse.start()
         return self
 
@@ -99,7 +99,7 @@ class Folder(AbstractContextManager["Folder"]):
         done = self._connection.run(receive, _PUT_TIMEOUT_S, content)
         if done.code != 0:
             raise TrialError(
-                f"cannot put {name} on {self._connection.target}: {done.stderr.strip()}",
+                f"cannot put {name} on {self._connection.destination}: {done.stderr.strip()}",
                 f"make room below {PurePosixPath(self.path).parent} there",
             )
 

@@ -70,7 +70,7 @@ class FarHost(Host):
     def __init__(self, site: Site, connection: Connection, folder: Folder) -> None:
         super().__init__(site)
         self.mark = folder.mark
-        self.name = str(connection.target)
+        self.name = str(connection.destination)
         self.folder = self.logs = PurePosixPath(folder.path)
         self.address = connection.address
         self._connection = connection
@@ -215,7 +215,7 @@ class FarProcess(AbstractContextManager["FarProcess"]):
     def __init__(self, connection: Connection, far: Far, name: str) -> None:
         self._connection = connection
         self._far = far
-        self._whoami = f"{name} on {connection.target}"
+        self._whoami = f"{name} on {connection.destination}"
         self._events = Events(self._whoami)
         self._ended = False
         self.pid = int(self._next(_TIMEOUT_S, "to start")["pid"])

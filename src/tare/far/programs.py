@@ -47,7 +47,8 @@ class Programs:
         ours = f"{platform.system()} {platform.machine()}"
         if said != ours:
             raise TrialError(
-                f"{connection.target} is {said or 'no Unix'}, and the programs here are for {ours}",
+                f"{connection.destination} is {said or 'no Unix'}, and the programs here are for"
+                f" {ours}",
                 "run Tare on a machine of that kind",
             )
 
@@ -83,7 +84,7 @@ class Programs:
             here = shutil.which(tool, path=PATH)
             if here is None:
                 raise TrialError(
-                    f"{tool} is neither on {self._connection.target} nor here",
+                    f"{tool} is neither on {self._connection.destination} nor here",
                     "`tare doctor` names its package",
                 )
             started = self._push(f"of-the-system/{tool}", Path(here))

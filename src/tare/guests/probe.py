@@ -29,7 +29,7 @@ _BOOT_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Chosen:
     """The accelerator that guests run with here, and why."""
 
     accelerator: Accelerator
@@ -38,18 +38,18 @@ class Verdict:
 
 def accelerator(
     host: Host, kernel: Kernel, image: Image, cache: Path, timeout_s: float = _BOOT_TIMEOUT_S
-) -> Verdict:
+) -> Chosen:
     """Return KVM if this kernel boots with it there, else TCG; from the cache, if it was tried."""
     if not host.may_open(KVM):
-        return Verdict("tcg", f"there is no {KVM} that this user may open")
+        return Chosen("tcg", f"there is no {KVM} that this user may open")
     path = _memory(host, kernel, cache)
     if (known := _remembered(path)) is not None:
         return known
     problem = boots(host, Hardware("kvm"), kernel, image, timeout_s)
     verdict = (
-        Verdict("kvm", "the guests' kernel boots with it")
+        Chosen("kvm", "the guests' kernel boots with it")
         if problem is None
-        else Verdict("tcg", f"{KVM} opens, but Linux {kernel.release} does not boot: {problem}")
+        else Chosen("tcg", f"{KVM} opens, but Linux {kernel.release} does not boot: {problem}")
     )
     with workspace(path.parent) as scratch:
         written = scratch / path.name
@@ -88,14 +88,14 @@ def boots(
     return None if MARKER in host.read(console) else problem
 
 
-def _remembered(path: Path) -> Verdict | None:
+def _remembered(path: Path) -> Chosen | None:
     """Return the verdict of an earlier probe, if there was one since that machine started."""
     try:
         found = json.loads(path.read_bytes())
         chosen, reason = found["accelerator"], str(found["reason"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Verdict(chosen, reason) if chosen in ("kvm", "tcg") else None
+    return Chosen(chosen, reason) if chosen in ("kvm", "tcg") else None
 
 
 def _memory(host: Host, kernel: Kernel, cache: Path) -> Path:

@@ -19,7 +19,7 @@ from pyroute2 import netns
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError, UnavailableError
-from tare.far import Target
+from tare.far import Destination
 from tare.hosts import Hosts
 
 INSTALLED = Path("/usr/sbin/sshd")
@@ -31,7 +31,7 @@ _TIMEOUT_S = 30.0
 class FarMachine:
     """A far machine, and what can be seen of it from here."""
 
-    target: Target
+    destination: Destination
     home: Path
     """The near side's, with its key and its known hosts."""
     temporary: Path
@@ -122,7 +122,7 @@ def far_machine(
         command = Command((*argv, *options), netns=far_ns, env=_with_its_user(folder, program))
         with process.start(command) as sshd:
             _await_listening(near_ns, address)
-            yield FarMachine(Target(address, "root", PORT, near_ns), home, temporary, sshd)
+            yield FarMachine(Destination(address, "root", PORT, near_ns), home, temporary, sshd)
             if sshd.alive():
                 os.kill(sshd.pid, signal.SIGTERM)
                 sshd.ended_within(10)

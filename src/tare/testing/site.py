@@ -35,7 +35,7 @@ def site_for(environment: str, programs: Path, cache: Path) -> Iterator[tuple[st
         if environment == environments.FAR:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tare-far-")))
             far = stack.enter_context(at_home(folder, programs, hosts))
-            level = f"{environments.FAR} {far.target}"
+            level = f"{environments.FAR} {far.destination}"
         scratch.mkdir()
         placement = Placement.here("same-core")
         yield level, Site(hosts, programs, scratch, cache, owed, placement)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tare.analysis import Analysis, Question
 from tare.report import numbers
 from tare.report.figures.axis import plain
-from tare.report.figures.figure import Figure, Group, Row, interval, of, strips
+from tare.report.figures.figure import Figure, Group, Strip, interval, of, strips
 from tare.report.wording import Names, absolute, equal, ratio_text, verdict_of
 
 
@@ -25,7 +25,7 @@ def answers(analysis: Analysis, names: Names) -> Figure | None:
 def pairs(analysis: Analysis, names: Names) -> Figure | None:
     """The same cell twice: what this machine's noise alone does."""
     rows = [
-        Row(names.place(q.cell).full, of("descriptive", q.ratio.ratio), _number(q))
+        Strip(names.place(q.cell).full, of("descriptive", q.ratio.ratio), _number(q))
         for q in analysis.pairs
         if q.ratio.ratio.estimate is not None
     ]
@@ -44,11 +44,11 @@ def pairs(analysis: Analysis, names: Names) -> Figure | None:
 
 def grouped(analysis: Analysis, names: Names, questions: Iterable[Question]) -> list[Group]:
     """The strips of a picture, by what the baseline's factor says of them."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[Strip]] = {}
     for question in questions:
         place, style = names.place(question.cell), verdict_of(question).replace(" ", "-")
         tip = absolute(question, analysis.statistic.unit)
-        row = Row(place.rest, of(style, question.ratio.ratio, tip), _number(question))
+        row = Strip(place.rest, of(style, question.ratio.ratio, tip), _number(question))
         found.setdefault(place.environment, []).append(row)
     groups = list(found.items())
     if all(len(rows) == 1 for _, rows in groups):  # what tells them apart is their heading
@@ -89,16 +89,16 @@ def _number(question: Question) -> str:
 
 def paper(analysis: Analysis, names: Names) -> Figure | None:
     """Published percentages with this run's beside them."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Strip]] = {}
     for beside in analysis.beside:
         figure = beside.figure
         if figure.unit != "%":
             continue
         low, high = (figure.value or end for end in (figure.low, figure.high))
         middle = (low * high) ** 0.5 if low is not None and high is not None else low or high
-        rows = [Row("the paper", interval("paper", middle, low, high), figure.text)]
+        rows = [Strip("the paper", interval("paper", middle, low, high), figure.text)]
         rows += [
-            Row(
+            Strip(
                 names.place(ours.cell).full,
                 # The axis is logarithmic: what is not above zero stands there as a number.
                 interval("c0", ours.estimate, ours.low, ours.high)

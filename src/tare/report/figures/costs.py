@@ -5,7 +5,7 @@ from __future__ import annotations
 from tare.analysis import Analysis
 from tare.analysis.threads import WAITED
 from tare.report.figures.axis import share, written
-from tare.report.figures.figure import Figure, Mark, Row, strips
+from tare.report.figures.figure import Figure, Mark, Strip, strips
 from tare.report.wording import UNADJUSTED, Names, interval_text
 from tare.stats import Interval
 
@@ -38,10 +38,10 @@ def contrasts(analysis: Analysis, names: Names) -> Figure | None:
             kind = "time" if part.name == "floor" else "difference"
             text = str(interval_text(part.amount, kind, whole.estimate))
             label = UNADJUSTED.get(part.name, part.name)
-            rows.append(Row(label, (bar, *_line(part.amount, start=start)), text))
+            rows.append(Strip(label, (bar, *_line(part.amount, start=start)), text))
             start = end
         total = (Mark("bar", "soft", 0.0, start), *_line(whole))
-        rows.append(Row("total", total, str(interval_text(whole, "time"))))
+        rows.append(Strip("total", total, str(interval_text(whole, "time"))))
         groups.append((names.place(found.cell).full, rows))
     if not groups:
         return None
@@ -59,7 +59,7 @@ def contrasts(analysis: Analysis, names: Names) -> Figure | None:
 
 def threads(analysis: Analysis, names: Names) -> Figure | None:
     """Who was on a processor during a response, as shares of its mean."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Strip]] = {}
     used = set()
     for found in analysis.threads:
         if found.shares is None or not found.closes:
@@ -71,7 +71,7 @@ def threads(analysis: Analysis, names: Names) -> Figure | None:
             used.add(part.name)
         place, closure = names.place(found.cell), found.shares.together.share
         text = str(interval_text(closure, "share")) if closure.resolved else ""
-        row = Row(place.rest, (*marks, *_line(closure)), text)
+        row = Strip(place.rest, (*marks, *_line(closure)), text)
         groups.setdefault(place.environment, []).append(row)
     if not groups:
         return None
@@ -101,7 +101,7 @@ def operations(analysis: Analysis, names: Names) -> Figure | None:
             if part is together:
                 style, line = "soft", _line(part.share)
             bar = Mark("bar", style, 0.0, part.share.estimate or 0.0)
-            rows.append(Row(part.name, (bar, *line), str(interval_text(part.share, "share"))))
+            rows.append(Strip(part.name, (bar, *line), str(interval_text(part.share, "share"))))
         groups.append((names.place(found.cell).full, rows))
     if not groups:
         return None

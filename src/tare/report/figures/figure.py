@@ -51,7 +51,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Row:
+class Strip:
     """One strip with its name and its number."""
 
     label: str
@@ -64,7 +64,7 @@ class Group:
     """Strips over one axis."""
 
     heading: str
-    rows: tuple[Row, ...]
+    rows: tuple[Strip, ...]
     axis: Axis
     band: tuple[float, float] | None = None
     """Values between which its strips are shaded."""
@@ -152,7 +152,7 @@ class Map:
     heading: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[tuple[float, str, str] | None, ...]], ...]
-    """Row's name -> a cell a column: share of the largest, number, interval."""
+    """Strip's name -> a cell a column: share of the largest, number, interval."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def of(style: str, found: Interval, tip: str = "") -> tuple[Mark, ...]:
 
 
 def strips(
-    groups: Sequence[tuple[str, Sequence[Row]]],
+    groups: Sequence[tuple[str, Sequence[Strip]]],
     label: Callable[[float], str],
     *,
     log: bool = True,
@@ -249,7 +249,7 @@ def strips(
     )
 
 
-def _values(rows: Sequence[Row], seen: Sequence[float], *, log: bool) -> list[float]:
+def _values(rows: Sequence[Strip], seen: Sequence[float], *, log: bool) -> list[float]:
     """What an axis has to show: of intervals without end, a part."""
     marks = [mark for row in rows for mark in row.marks]
     inner = [mark.start for mark in marks if mark.kind != "line" and (mark.start > 0 or not log)]

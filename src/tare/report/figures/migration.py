@@ -7,7 +7,7 @@ from tare.analysis.cells import CellView
 from tare.record import Trial
 from tare.report import numbers
 from tare.report.figures.axis import Axis, plain, written
-from tare.report.figures.figure import Figure, Line, Mark, Panel, Row, legend, strips
+from tare.report.figures.figure import Figure, Line, Mark, Panel, Strip, legend, strips
 from tare.report.wording import Names
 from tare.workloads.migration.told import parts, throughputs
 
@@ -35,7 +35,7 @@ def split(analysis: Analysis, names: Names) -> Figure | None:
             marks.append(Mark("bar", style, end, end + mean_ns, tip))
             end += mean_ns
         if marks:
-            rows.append(Row(names.place(view.cell).full, tuple(marks), numbers.time(end).bare))
+            rows.append(Strip(names.place(view.cell).full, tuple(marks), numbers.time(end).bare))
     if not rows:
         return None
     return Figure(

@@ -10,7 +10,7 @@ from tare.report.figures.figure import (
     Line,
     Mark,
     Panel,
-    Row,
+    Strip,
     interval,
     legend,
     series,
@@ -28,14 +28,14 @@ def levels(analysis: Analysis, names: Names) -> Figure | None:
     views = [v for v in analysis.cells if v.cell.replica == 1 and v.declared]
     places = {view.cell.id: names.place(view.cell) for view in views}
     styles = series(place.environment for place in places.values())
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Strip]] = {}
     for view in views:
         place, found = places[view.cell.id], view.estimates.get(statistic)
         if found is None or found.value is None:
             continue
         style = styles[place.environment]
         ends = (found.value, found.low, found.high)
-        row = Row(
+        row = Strip(
             place.environment,
             (
                 *(Mark("tick", style, value) for value in view.declared.values()),
@@ -155,7 +155,7 @@ def _within(session: Session | None, statistic: str) -> tuple[float, float] | No
 def deadlines(analysis: Analysis, names: Names) -> Figure | None:
     """Median and 99th percentile as shares of each deadline."""
     styles = {"p50": "c0", "p99": "c1"}
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Strip]] = {}
     for view in analysis.cells:
         if view.cell.replica > 1:
             continue
@@ -167,7 +167,7 @@ def deadlines(analysis: Analysis, names: Names) -> Figure | None:
                 for mark in interval(styles[name], part.value, part.low, part.high, name)
             ]
             if marks:
-                row = Row(names.place(view.cell).full, tuple(marks))
+                row = Strip(names.place(view.cell).full, tuple(marks))
                 groups.setdefault(f"of {text}", []).append(row)
     if not groups:
         return None

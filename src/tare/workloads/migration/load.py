@@ -25,11 +25,11 @@ _READS = 0.9
 """Share of reads among requests to memcached: memaslap's default."""
 _BATCH = 200
 
-Request = Callable[["Target", int], Awaitable[bool]]
+Request = Callable[["LoadedGuest", int], Awaitable[bool]]
 
 
 @dataclass
-class Target:
+class LoadedGuest:
     """One guest.
 
     Attributes:
@@ -46,12 +46,12 @@ class Target:
     failed: int = 0
 
 
-async def _web(target: Target, _number: int) -> bool:
+async def _web(guest: LoadedGuest, _number: int) -> bool:
     """One page over a connection of its own, as httperf asks."""
-    page = target.random.randrange(_PAGES)
-    reader, writer = await asyncio.open_connection(target.address, 80)
+    page = guest.random.randrange(_PAGES)
+    reader, writer = await asyncio.open_connection(guest.address, 80)
     try:
-        request = f"GET /{page}.jpg HTTP/1.1\r\nHost: {target.name}\r\nConnection: close\r\n\r\n"
+        request = f"GET /{page}.jpg HTTP/1.1\r\nHost: {guest.name}\r\nConnection: close\r\n\r\n"
         writer.write(request.encode())
         status = await reader.readline()
         while await reader.read(1 << 18):
@@ -61,27 +61,27 @@ async def _web(target: Target, _number: int) -> bool:
         writer.close()
 
 
-async def _memcached(target: Target, number: int) -> bool:
+async def _memcached(guest: LoadedGuest, number: int) -> bool:
     """One get or set over a connection of its own."""
-    reader, writer = await asyncio.open_connection(target.address, 11211)
+    reader, writer = await asyncio.open_connection(guest.address, 11211)
     try:
-        key = target.random.randrange(_ITEMS)
-        if target.random.random() < _READS:
+        key = guest.random.randrange(_ITEMS)
+        if guest.random.random() < _READS:
             writer.write(b"get session:%d\r\n" % key)
             answer = await reader.readuntil(b"END\r\n")
             return answer.startswith(b"VALUE")
-        writer.write(_item(target, key, number, reply=True))
+        writer.write(_item(guest, key, number, reply=True))
         return await reader.readline() == b"STORED\r\n"
     finally:
         writer.close()
 
 
-def _item(target: Target, key: int, version: int, *, reply: bool) -> bytes:
+def _item(guest: LoadedGuest, key: int, version: int, *, reply: bool) -> bytes:
     """A session as a web application keeps it: words that all have, and what only this one has."""
-    token = target.random.getrandbits(2 * _VALUE_BYTES)
-    text = f'{{"guest":"{target.name}","user":{key},"version":{version},"token":"{token:0512x}",'
+    token = guest.random.getrandbits(2 * _VALUE_BYTES)
+    text = f'{{"guest":"{guest.name}","user":{key},"version":{version},"token":"{token:0512x}",'
     basket = ",".join(
-        f'{{"article":{target.random.randrange(10**6)},"count":1,"currency":"EUR"}}'
+        f'{{"article":{guest.random.randrange(10**6)},"count":1,"currency":"EUR"}}'
         for _ in range(8)
     )
     value = f'{text}"basket":[{basket}],"locale":"en"}}'.ljust(_VALUE_BYTES)[:_VALUE_BYTES]
@@ -89,12 +89,12 @@ def _item(target: Target, key: int, version: int, *, reply: bool) -> bytes:
     return f"set session:{key} 0 0 {_VALUE_BYTES}{end}\r\n{value}\r\n".encode()
 
 
-async def _fill(target: Target) -> None:
+async def _fill(guest: LoadedGuest) -> None:
     """Store every item once."""
-    reader, writer = await asyncio.open_connection(target.address, 11211)
+    reader, writer = await asyncio.open_connection(guest.address, 11211)
     for first in range(0, _ITEMS, _BATCH):
         items = range(first, min(first + _BATCH, _ITEMS))
-        writer.write(b"".join(_item(target, key, 0, reply=False) for key in items))
+        writer.write(b"".join(_item(guest, key, 0, reply=False) for key in items))
         await writer.drain()
     writer.write(b"version\r\n")
     await reader.readline()
@@ -104,18 +104,18 @@ async def _fill(target: Target) -> None:
 _REQUESTS: dict[str, Request] = {"web": _web, "memcached": _memcached}
 
 
-async def _ask(request: Request, target: Target, number: int) -> None:
+async def _ask(request: Request, guest: LoadedGuest, number: int) -> None:
     try:
-        answered = await asyncio.wait_for(request(target, number), _TIMEOUT_S)
+        answered = await asyncio.wait_for(request(guest, number), _TIMEOUT_S)
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         answered = False
     if answered:
-        target.done.append(time.time_ns())
+        guest.done.append(time.time_ns())
     else:
-        target.failed += 1
+        guest.failed += 1
 
 
-async def _press(request: Request, target: Target, rate: float) -> None:
+async def _press(request: Request, guest: LoadedGuest, rate: float) -> None:
     """Send on schedule until cancelled."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -124,28 +124,28 @@ async def _press(request: Request, target: Target, rate: float) -> None:
     while True:
         number += 1
         await asyncio.sleep(began + number / rate - loop.time())
-        task = asyncio.create_task(_ask(request, target, number))
+        task = asyncio.create_task(_ask(request, guest, number))
         waiting.add(task)
         task.add_done_callback(waiting.discard)
 
 
-def _report(targets: list[Target]) -> dict[str, object]:
-    found = {t.name: {"done": t.done, "failed": t.failed} for t in targets}
-    for target in targets:
-        target.done, target.failed = [], 0
+def _report(guests: list[LoadedGuest]) -> dict[str, object]:
+    found = {t.name: {"done": t.done, "failed": t.failed} for t in guests}
+    for guest in guests:
+        guest.done, guest.failed = [], 0
     return {"event": "report", "guests": found}
 
 
-async def _run(kind: str, targets: list[Target], rate: float) -> None:
+async def _run(kind: str, guests: list[LoadedGuest], rate: float) -> None:
     if kind == "memcached":
-        await asyncio.gather(*(_fill(target) for target in targets))
-    presses = [asyncio.create_task(_press(_REQUESTS[kind], t, rate)) for t in targets]
+        await asyncio.gather(*(_fill(guest) for guest in guests))
+    presses = [asyncio.create_task(_press(_REQUESTS[kind], t, rate)) for t in guests]
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     _say({"event": "ready"})
     while await lines.readline():
-        _say(_report(targets))
+        _say(_report(guests))
     for press in presses:
         press.cancel()
 
@@ -167,12 +167,12 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("guests", nargs="+")
     asked = parser.parse_args(argv)
-    targets = []
+    guests = []
     for number, written in enumerate(asked.guests):
         name, _, address = written.partition("=")
         # A load, not a secret. Seeds differ, so that guests hold data of their own.
-        targets.append(Target(name, address, random.Random(asked.seed * 100 + number)))  # noqa: S311
-    asyncio.run(_run(asked.kind, targets, asked.rate))
+        guests.append(LoadedGuest(name, address, random.Random(asked.seed * 100 + number)))  # noqa: S311
+    asyncio.run(_run(asked.kind, guests, asked.rate))
 
 
 if __name__ == "__main__":

@@ -8,35 +8,35 @@ from tare import environments
 from tare.environments.qemu import Qemu
 from tare.environments.ssh import Ssh
 from tare.errors import UsageError
-from tare.far import Target
+from tare.far import Destination
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
 
 
 @given(
     st.builds(
-        Target,
+        Destination,
         host=NAMES,
         user=st.none() | NAMES,
         port=st.none() | st.integers(1, 65535),
         netns=st.none() | NAMES,
     )
 )
-def test_what_a_target_shows_is_read_as_the_same(target):
-    level = environments.level(f"ssh {target}")
-    assert level == f"ssh {target}"
-    assert environments.named(level) == Ssh(target)
+def test_what_a_destination_shows_is_read_as_the_same(destination):
+    level = environments.level(f"ssh {destination}")
+    assert level == f"ssh {destination}"
+    assert environments.named(level) == Ssh(destination)
 
 
 @given(st.text())
 def test_any_text_is_a_target_or_an_error_that_teaches(text):
     try:
-        target = Target.parse(text)
+        destination = Destination.parse(text)
     except UsageError as error:
         assert "user@host:port" in error.what
     else:
-        assert not str(target).startswith("-")
-        assert Target.parse(str(target)) == target
+        assert not str(destination).startswith("-")
+        assert Destination.parse(str(destination)) == destination
 
 
 def test_blanks_do_not_matter():
@@ -60,7 +60,7 @@ def test_a_level_names_what_the_machine_holds(holding):
     written = f"ssh root@192.0.2.1:22/{holding} from lab"
     assert environments.level(written) == written
     assert environments.named(written) == Ssh(
-        Target("192.0.2.1", "root", 22, "lab"), environments.by_name()[holding]
+        Destination("192.0.2.1", "root", 22, "lab"), environments.by_name()[holding]
     )
     assert environments.is_guest_of_qemu(written) == (holding == "qemu")
 
