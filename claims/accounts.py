@@ -41,7 +41,7 @@ def explains(workshop: Workshop) -> Found:
 
 
 def _of_every_cell(found: Analysis, known: dict[str, Interval], what: str) -> dict[str, Interval]:
-    """Cells of which nothing is known included: they leave the claim undecided."""
+    """Cells of which nothing is known included: they leave the claim inconclusive."""
     missing = Interval(None, None, None, 0.95, Method.T, 0)
     cells = [cell.id for cell in found.plan.cells if cell.replica == 1]
     return {f"{cell} {what}": known.get(cell, missing) for cell in cells}

@@ -103,7 +103,7 @@ def product(workshop: Workshop) -> Found:
         said[isa] = _document(Command(argv, env={} if isa is None else {"ONEDNN_MAX_CPU_ISA": isa}))
     usual, slow = said[None], said[_WITHOUT_VNNI]
     if slow["vnni"]:
-        return Found("oneDNN could not be kept from VNNI", counted=Kept.UNDECIDED)
+        return Found("oneDNN could not be kept from VNNI", counted=Kept.INCONCLUSIVE)
     bounds = tuple(
         Bound(f"{planes} planes over raw", speed, _ONE_PLANE if planes == "1 x 1" else _MORE_PLANES)
         for planes, speed in _speeds(usual).items()

@@ -40,7 +40,7 @@ def _campaign(workshop: Workshop, name: str, takes: str, *more: str) -> dict[str
 
 def _found(found: dict[str, Any], what: str, *, enough: bool = True) -> Found:
     """A failure decides at once; that there is none, only once everything was tried."""
-    verdict = Kept.HOLDS if found["holds"] and enough else Kept.UNDECIDED
+    verdict = Kept.HOLDS if found["holds"] and enough else Kept.INCONCLUSIVE
     if found["holds"] is False:
         verdict = Kept.FAILS
     progress = f"{found['done']} of {found['wanted']} parts done, {found['failed']} failures"

@@ -126,7 +126,7 @@ def judge(parts: Iterable[Found]) -> Result:
     bounds = [bound for part in every for bound in part.bounds]
     verdict = all_kept([*(bound.kept for bound in bounds), *(part.counted for part in every)])
     said = [part.line for part in every if part.line] + _power(bounds)
-    said += _of(bounds, Kept.FAILS) + _of(bounds, Kept.UNDECIDED)
+    said += _of(bounds, Kept.FAILS) + _of(bounds, Kept.INCONCLUSIVE)
     data = {name: value for part in every for name, value in part.data.items()}
     if bounds:
         data["bounds"] = {bound.name: _numbers(bound) for bound in bounds}
@@ -170,7 +170,7 @@ def _wanted(bound: Bound) -> str:
     ends = (("at least", bound.least), ("at most", bound.most))
     wanted = " and ".join(f"{word} {end:.4g}" for word, end in ends if end is not None)
     wanted = f"wanted {wanted or 'a figure'}"
-    if bound.kept is not Kept.UNDECIDED:
+    if bound.kept is not Kept.INCONCLUSIVE:
         return f"{bound.name} ({wanted})"
     if not bound.found.resolved:
         return f"{bound.name} ({wanted}; {bound.found.n} blocks give no interval)"

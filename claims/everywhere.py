@@ -1,4 +1,4 @@
-"""What is claimed of every environment: seen in each that is here, undecided where one is not."""
+"""What is claimed of every environment: seen in each, inconclusive where one is not here."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def in_each(
 
 
 def judged(kept: Mapping[str, bool], absent: Mapping[str, str]) -> Kept:
-    """An environment that is not here decides nothing, and leaves the claim undecided."""
-    return all_kept([*map(Kept.counted, kept.values()), *(Kept.UNDECIDED for _ in absent)])
+    """An environment that is not here decides nothing, and leaves the claim inconclusive."""
+    return all_kept([*map(Kept.counted, kept.values()), *(Kept.INCONCLUSIVE for _ in absent)])
 
 
 def absence(absent: Mapping[str, str]) -> str:

@@ -75,7 +75,7 @@ def judge(found: Mapping[str, Any], others: float) -> Found:
     )
     verdict = Kept.counted(seconds <= MOST_S)
     if verdict is Kept.FAILS and others > _QUIET:
-        verdict, figure = Kept.UNDECIDED, f"{figure}: not quiet"
+        verdict, figure = Kept.INCONCLUSIVE, f"{figure}: not quiet"
     return Found(figure, {**found, "others": others}, counted=verdict)
 
 

@@ -71,6 +71,6 @@ def decide(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> Result
         look = Look(number, most.blocks)
         result = claim.check(replace(workshop, scratch=folder, look=look, measured={}))
         took = time.monotonic() - start
-        if result.verdict is not Kept.UNDECIDED or start + 2 * took - began > most.seconds:
+        if result.verdict is not Kept.INCONCLUSIVE or start + 2 * took - began > most.seconds:
             break
     return replace(result, data={**result.data, "looks": [number, LOOKS]})

@@ -12,13 +12,13 @@ import numpy as np
 
 from claims.checking import Found, Workshop, shown
 from claims.experiments import run_text
+from claims.rows import bounded_rate
 from tare import analysis
 from tare.record import Record
 from tare.runner import Progress
 from tare.stats import Interval, Method
 from tare.stats.bounds import Bound
 from tare.stats.interval import mean_interval
-from tare.stats.proportion import Proportion
 from tare.stats.simulate import BIMODAL, NORMAL, RARE_MODE
 from tare.stats.simulate_repeated import repeated_runs
 
@@ -119,14 +119,11 @@ def simulated(workshop: Workshop) -> Found:
             workshop.say(f"{_SIMULATED} runs, {name}, {blocks} blocks")
             found = repeated_runs(sessions, blocks, failing=0.02, runs=_SIMULATED)
             what = f"{name}, {blocks} blocks"
-            bounds.append(_bound(f"false positives, {what}", found.false_positives, None, 0.06))
-            bounds.append(_bound(f"coverage, {what}", found.covered, 0.93, 0.97))
+            bounds.append(
+                bounded_rate(f"false positives, {what}", found.false_positives, None, 0.06)
+            )
+            bounds.append(bounded_rate(f"coverage, {what}", found.covered, 0.93, 0.97))
     rates = [100 * (b.found.estimate or 0.0) for b in bounds if b.least is None]
     covered = [100 * (b.found.estimate or 0.0) for b in bounds if b.least is not None]
     line = f"false positives at most {max(rates):.1f} %, coverage {min(covered):.1f}"
     return Found(f"{line} to {max(covered):.1f} %", bounds=tuple(bounds))
-
-
-def _bound(name: str, found: Proportion, least: float | None, most: float) -> Bound:
-    seen = Interval(found.share, found.low, found.high, found.confidence, Method.T, found.of)
-    return Bound(name, seen, least, most, ratio=False)

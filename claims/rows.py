@@ -13,7 +13,7 @@ from tare.errors import UsageError
 from tare.plan import Plan
 from tare.report.numbers import SPACE
 from tare.report.wording import quantity_text
-from tare.stats import Interval
+from tare.stats import Interval, Method, Proportion
 from tare.stats.bounds import Bound, Kept
 from tare.workloads import Unit
 
@@ -87,6 +87,12 @@ def bounded(
 ) -> tuple[Bound, ...]:
     """The same bounds for each of some figures."""
     return tuple(Bound(name, value, least, most, ratio) for name, value in found.items())
+
+
+def bounded_rate(name: str, found: Proportion, least: float | None, most: float) -> Bound:
+    """A bound of a simulated rate, by its exact interval."""
+    seen = Interval(found.share, found.low, found.high, found.confidence, Method.T, found.of)
+    return Bound(name, seen, least, most, ratio=False)
 
 
 def told(bounds: Iterable[Bound], whence: str = "", show: Callable[[Interval], str] = shown) -> str:

@@ -134,7 +134,7 @@ def compared(found: list[Compared], refused: dict[str, str]) -> Found:
         one.program: {
             "plain_s": one.plain,
             "cached_s": one.cached,
-            "foretold": one.predicted,
+            "predicted": one.predicted,
             "errors": one.errors,
             "effect": one.effect,
             "advice_right": one.right,

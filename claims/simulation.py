@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from claims.checking import Found, Workshop, shown
 from claims.experiments import run_shipped
-from tare.stats import Interval, Method
-from tare.stats.bounds import Bound, Kept
-from tare.stats.proportion import Proportion
-from tare.stats.simulate import Sessions, coverage, false_positive_rate
+from claims.rows import bounded_rate
+from tare.stats.bounds import Kept
+from tare.stats.simulate import BIMODAL, NORMAL, coverage, false_positive_rate
 from tare.stats.verdict import Verdict
 
 _A_A, _INJECTED = "a-a.yaml", "injected-effect.yaml"
 _ALPHA = 0.05
 _BLOCKS = (8, 12, 20)
 _EFFECTS = (1.02, 1.05, 1.10)
-# Spread of sessions as measured: UDP and Cyclone restarts differ by 1 to 4 %; Fast DDS starts in
-# one of two modes, 40 or 58 us, about evenly.
-_SETTINGS = {
-    "normal": Sessions(spread=0.03),
-    "bimodal": Sessions(spread=0.02, mode_share=0.5, mode_ratio=58 / 40),
-}
+# As measured: UDP and Cyclone restarts differ by 1 to 4 %; Fast DDS starts in one of two modes.
+_SETTINGS = {"normal": NORMAL, "bimodal": BIMODAL}
 
 
 def false_positives(workshop: Workshop) -> Found:
@@ -29,7 +24,7 @@ def false_positives(workshop: Workshop) -> Found:
         for blocks in _BLOCKS:
             workshop.say(f"10 000 A/A comparisons, {name} sessions, {blocks} blocks")
             found = false_positive_rate(sessions, blocks, families=10_000, alpha=_ALPHA)
-            bounds.append(_bound(f"{name}, {blocks} blocks", found, None, _ALPHA + 0.01))
+            bounds.append(bounded_rate(f"{name}, {blocks} blocks", found, None, _ALPHA + 0.01))
     worst = max(bounds, key=lambda bound: bound.found.high or 0.0)
     figure = f"worst upper bound {worst.found.high:.4f} ({worst.name}), nominal {_ALPHA}"
     return Found(figure, bounds=tuple(bounds))
@@ -52,7 +47,7 @@ def covered_effects(workshop: Workshop) -> Found:
                 workshop.say(f"effect {effect}, {name} sessions, {blocks} blocks")
                 covered = coverage(sessions, blocks, effect=effect)
                 what = f"{name}, {blocks} blocks, x {effect}"
-                bounds.append(_bound(what, covered, 0.93, 0.98))
+                bounds.append(bounded_rate(what, covered, 0.93, 0.98))
     shares = [100 * (bound.found.estimate or 0.0) for bound in bounds]
     figure = f"intervals cover {min(shares):.1f} to {max(shares):.1f} times in 100"
     return Found(figure, bounds=tuple(bounds))
@@ -66,9 +61,3 @@ def injected_effect(workshop: Workshop) -> Found:
     )
     found = ", ".join(f"{q.comparison.id} {shown(q.ratio.ratio)}" for q in questions)
     return Found(f"+5 % of work: {found}", counted=Kept.counted(seen))
-
-
-def _bound(name: str, found: Proportion, least: float | None, most: float) -> Bound:
-    """Of a rate, by the exact interval of its simulation."""
-    seen = Interval(found.share, found.low, found.high, found.confidence, Method.T, found.of)
-    return Bound(name, seen, least, most, ratio=False)

@@ -43,9 +43,9 @@ def test_a_whole_campaign_holds_and_each_of_its_parts_was_told(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("status", "holds", "verdict"), [(1, False, Kept.FAILS), (3, None, Kept.UNDECIDED)]
+    ("status", "holds", "verdict"), [(1, False, Kept.FAILS), (3, None, Kept.INCONCLUSIVE)]
 )
-def test_a_failure_breaks_the_claim_and_missing_parts_leave_it_undecided(
+def test_a_failure_breaks_the_claim_and_missing_parts_leave_it_inconclusive(
     tmp_path: Path, status: int, holds: bool | None, verdict: Kept
 ) -> None:
     found = claims.by_id("C1").check(workshop(tmp_path, [], status, holds=holds, done=2))

@@ -68,7 +68,7 @@ def test_a_bound_is_kept_or_broken_by_the_whole_interval(migrated: Workshop):
     assert high < 1  # pageshare saves bytes; else the bounds below would ask something else
     for most, verdict in (
         (high * 1.001, Kept.HOLDS),
-        ((low * high) ** 0.5, Kept.UNDECIDED),  # the estimate is not enough
+        ((low * high) ** 0.5, Kept.INCONCLUSIVE),  # the estimate is not enough
         (low * 0.999, Kept.FAILS),
     ):
         found = judged(Wanted("real.yaml", OURS, PLAIN, "wire", most=most), migrated)
@@ -103,7 +103,7 @@ def test_what_was_never_measured_keeps_no_bound_and_is_no_figure(migrated: Works
         Wanted("real.yaml", OURS, PLAIN, "beside_source"),
     ):
         found = judged(row, migrated)
-        assert found.verdict is Kept.UNDECIDED
+        assert found.verdict is Kept.INCONCLUSIVE
         assert "0 blocks give no interval" in found.figure
 
 
@@ -180,7 +180,7 @@ def test_processor_time_beyond_plain_is_of_a_gib_that_was_moved(moved: bool):
         assert bound.found.estimate == pytest.approx(2.0, rel=0.01)
         assert bound.kept is Kept.FAILS
     else:
-        assert bound.kept is Kept.UNDECIDED
+        assert bound.kept is Kept.INCONCLUSIVE
 
 
 def test_what_senders_counted_is_summed():

@@ -28,19 +28,19 @@ def bound(low: float, high: float) -> Bound:
     return Bound("ours / theirs", Interval(centre, low, high, 0.95, Method.T, 12), most=1.05)
 
 
-def test_an_interval_across_the_bound_is_undecided_and_the_blocks_that_would_decide_are_named():
+def test_an_interval_across_the_bound_is_inconclusive_and_the_blocks_that_would_decide_are_named():
     found = judge([Found("0.996", bounds=(bound(0.931, 1.066),))])
-    assert found.verdict is Kept.UNDECIDED
+    assert found.verdict is Kept.INCONCLUSIVE
     more = bound(0.931, 1.066).blocks_more
     assert more is not None
     assert found.figure.startswith("0.996; with 12 blocks and this noise a ratio of ")
     assert found.figure.endswith(
-        f"; undecided: ours / theirs (wanted at most 1.05; some {more} blocks more would decide)"
+        f"; inconclusive: ours / theirs (wanted at most 1.05; some {more} blocks more would decide)"
     )
-    assert found.data["bounds"]["ours / theirs"]["verdict"] == "undecided"
+    assert found.data["bounds"]["ours / theirs"]["verdict"] == "inconclusive"
 
 
-def test_a_broken_bound_outweighs_an_undecided_one_and_a_count_that_fails_does_too():
+def test_a_broken_bound_outweighs_an_inconclusive_one_and_a_count_that_fails_does_too():
     broken, open_, kept = bound(1.1, 1.2), bound(0.9, 1.1), bound(0.9, 1.0)
     assert judge([Found("", bounds=(broken,)), Found("", bounds=(open_,))]).verdict is Kept.FAILS
     assert judge([Found("", bounds=(open_,), counted=Kept.FAILS)]).verdict is Kept.FAILS
@@ -69,7 +69,7 @@ class Growing:
 
 def test_blocks_are_added_to_the_same_result_until_it_decides(tmp_path: Path):
     growing = Growing(0.99)
-    assert growing.claim.check(WORKSHOP).verdict is Kept.UNDECIDED
+    assert growing.claim.check(WORKSHOP).verdict is Kept.INCONCLUSIVE
     found = looks.decide(growing.claim, WORKSHOP, ONCE, tmp_path / "A1")
     assert found.verdict is Kept.HOLDS
     assert growing.blocks[1:] == [8, 16, 24, 32][: len(growing.blocks) - 1]
@@ -80,7 +80,7 @@ def test_blocks_are_added_to_the_same_result_until_it_decides(tmp_path: Path):
 def test_what_never_decides_ends_at_the_most_that_was_stated(tmp_path: Path):
     growing = Growing(1.05)
     found = looks.decide(growing.claim, WORKSHOP, looks.Most.of("20"), tmp_path / "A1")
-    assert found.verdict is Kept.UNDECIDED
+    assert found.verdict is Kept.INCONCLUSIVE
     assert growing.blocks == [8, 12, 16, 20]
 
 
@@ -104,7 +104,7 @@ def test_blocks_are_not_added_where_there_are_none(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("low", "high", "code"), [(0.9, 1.0, 0), (1.1, 1.2, 1), (0.9, 1.1, 5)])
-def test_an_undecided_claim_has_an_exit_code_of_its_own(
+def test_an_inconclusive_claim_has_an_exit_code_of_its_own(
     low: float, high: float, code: int, monkeypatch: pytest.MonkeyPatch
 ):
     part = Found("x", bounds=(bound(low, high),))
@@ -114,16 +114,16 @@ def test_an_undecided_claim_has_an_exit_code_of_its_own(
     monkeypatch.setattr(paths, "programs", lambda: NOWHERE)
     found = CliRunner().invoke(cli.app, ["claim", "check", "A1"])
     assert found.exit_code == code, found.output
-    verdict = {0: "holds", 1: "does not hold", 5: "undecided"}[code]
+    verdict = {0: "holds", 1: "does not hold", 5: "inconclusive"}[code]
     assert f"\nA1 {verdict}: x" in found.output
 
 
-def test_an_environment_that_is_not_here_leaves_a_claim_on_every_one_undecided():
+def test_an_environment_that_is_not_here_leaves_a_claim_on_every_one_inconclusive():
     sound = {"tracers": [], "clock over response": 0.001, "worst probe": 0.001}
     counting = {"native/udp": 2.0}
     assert instrument.verdict({"native": sound}, counting, {}) is Kept.HOLDS
-    assert instrument.verdict({"native": sound}, counting, {"uml": "-"}) is Kept.UNDECIDED
-    assert instrument.verdict({"native": sound}, {}, {}) is Kept.UNDECIDED
+    assert instrument.verdict({"native": sound}, counting, {"uml": "-"}) is Kept.INCONCLUSIVE
+    assert instrument.verdict({"native": sound}, {}, {}) is Kept.INCONCLUSIVE
     slow = {**sound, "worst probe": 0.02}
     both = {"native": sound, "qemu": slow}
     assert instrument.verdict(both, counting, {"uml": "-"}) is Kept.FAILS
@@ -150,7 +150,7 @@ def test_what_is_promised_and_what_is_checked_are_the_same_claims(tmp_path: Path
 def test_the_table_reads_results_from_before_there_was_a_third_verdict(tmp_path: Path):
     assert drawn(tmp_path, holds=True).endswith("| holds (2026-11-20): 0.98")
     assert drawn(tmp_path, holds=False).endswith("| **does not hold** (2026-11-20): 0.98")
-    assert drawn(tmp_path, verdict="undecided").endswith("| **undecided** (2026-11-20): 0.98")
+    assert drawn(tmp_path, verdict="inconclusive").endswith("| **inconclusive** (2026-11-20): 0.98")
     why = "its interval was another"
     assert "**pending** (its interval was another; then judged: holds)" in drawn(
         tmp_path, holds=True, pending=why

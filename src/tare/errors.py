@@ -17,7 +17,7 @@ class Exit(IntEnum):
     """This machine lacks what the command needs; the message says how to get it."""
     TRIALS_FAILED = 4
     """The run ended, but some of its trials failed; the report shows which."""
-    UNDECIDED = 5
+    INCONCLUSIVE = 5
     """It ran, and what was measured is inconclusive: more data needed; the message says what."""
     INTERRUPTED = 130
     """Ctrl-C: everything was cleaned up, and the run can be resumed."""

@@ -24,9 +24,9 @@ def interval(low: float | None, high: float | None, n: int = 8) -> Interval:
     [
         (0.97, 1.02, Kept.HOLDS),
         (1.06, 1.30, Kept.FAILS),
-        (0.94, 1.12, Kept.UNDECIDED),  # not found slower, and not shown to be no slower
-        (None, None, Kept.UNDECIDED),  # nothing was measured
-        (math.nan, math.nan, Kept.UNDECIDED),
+        (0.94, 1.12, Kept.INCONCLUSIVE),  # not found slower, and not shown to be no slower
+        (None, None, Kept.INCONCLUSIVE),  # nothing was measured
+        (math.nan, math.nan, Kept.INCONCLUSIVE),
     ],
 )
 def test_a_bound_is_kept_or_broken_by_the_whole_interval(
@@ -38,14 +38,14 @@ def test_a_bound_is_kept_or_broken_by_the_whole_interval(
 def test_equivalence_is_two_bounds_at_once() -> None:
     assert Bound("time", interval(0.98, 1.02), 0.97, 1.03).kept is Kept.HOLDS
     assert Bound("time", interval(0.90, 0.96), 0.97, 1.03).kept is Kept.FAILS
-    assert Bound("time", interval(0.96, 1.02), 0.97, 1.03).kept is Kept.UNDECIDED
+    assert Bound("time", interval(0.96, 1.02), 0.97, 1.03).kept is Kept.INCONCLUSIVE
 
 
 def test_of_several_promises_one_broken_breaks_all_and_none_made_is_not_kept() -> None:
     assert all_kept([Kept.HOLDS, Kept.HOLDS]) is Kept.HOLDS
-    assert all_kept([Kept.HOLDS, Kept.UNDECIDED]) is Kept.UNDECIDED
-    assert all_kept([Kept.UNDECIDED, Kept.FAILS, Kept.HOLDS]) is Kept.FAILS
-    assert all_kept([]) is Kept.UNDECIDED
+    assert all_kept([Kept.HOLDS, Kept.INCONCLUSIVE]) is Kept.INCONCLUSIVE
+    assert all_kept([Kept.INCONCLUSIVE, Kept.FAILS, Kept.HOLDS]) is Kept.FAILS
+    assert all_kept([]) is Kept.INCONCLUSIVE
 
 
 def test_a_cell_that_is_a_fifth_slower_seldom_passes_as_not_slower() -> None:
@@ -87,7 +87,7 @@ def test_a_loss_of_the_size_that_is_stated_is_found_as_often_as_stated() -> None
 def test_the_blocks_that_are_asked_for_decide_as_often_as_stated() -> None:
     ratio = paired_ratio(normal(1.0, 0.1, 10), np.ones(10), method=Method.T).ratio
     bound = Bound("cell", ratio, most=1.05)
-    assert bound.kept is Kept.UNDECIDED
+    assert bound.kept is Kept.INCONCLUSIVE
     assert bound.blocks_more is not None
     assert 0.72 <= decided(1.0, 0.1, 10 + bound.blocks_more, kept=Kept.HOLDS) <= 0.88
 
@@ -108,7 +108,7 @@ def false_decisions(confidence: float, tries: int = 2000) -> tuple[int, int, int
             blocks = look_blocks(8, 14, look)
             mean = mean_interval(drawn[:blocks], confidence)
             verdict = Bound("on the bound", mean, most=0.0, ratio=False).kept
-            if verdict is not Kept.UNDECIDED:
+            if verdict is not Kept.INCONCLUSIVE:
                 kept += verdict is Kept.HOLDS
                 broken += verdict is Kept.FAILS
                 break

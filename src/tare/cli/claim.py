@@ -90,8 +90,8 @@ def check(
 ) -> None:
     """Run the experiments behind claims; exits with 0 only if all of them hold.
 
-    Claims that rest on the same experiment share its run. Where none fails, but one is undecided,
-    it exits with 5.
+    Claims that rest on the same experiment share its run. Where none fails, but one is
+    inconclusive, it exits with 5.
     """
     _reach_claims()
     import claims  # noqa: PLC0415
@@ -133,7 +133,7 @@ def check(
                 ledger.keep(paths.home(), claim, result, commit)
                 ledger.write(paths.home(), claims.every())
             if not json_:
-                colour = {"holds": "green", "undecided": "yellow"}.get(result.verdict, "red")
+                colour = {"holds": "green", "inconclusive": "yellow"}.get(result.verdict, "red")
                 mark = f"[{colour}]{result.verdict}[/]"
                 line = f"{claim.id} {mark}: {escape(result.figure)}"
                 printing.out.print(line, highlight=False, soft_wrap=True)
@@ -142,8 +142,8 @@ def check(
     verdict = all_kept(result.verdict for result in found.values())
     if failed or verdict is Kept.FAILS:
         raise typer.Exit(Exit.FAILED)
-    if verdict is Kept.UNDECIDED:
-        raise typer.Exit(Exit.UNDECIDED)
+    if verdict is Kept.INCONCLUSIVE:
+        raise typer.Exit(Exit.INCONCLUSIVE)
 
 
 def _reach_claims() -> None:

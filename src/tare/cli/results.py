@@ -122,7 +122,7 @@ def compare(
     if not found.judged:
         if json_:
             printing.say("", comparing.no_verdict(found))
-        raise typer.Exit(Exit.UNDECIDED)
+        raise typer.Exit(Exit.INCONCLUSIVE)
     if comparing.fails(found, fail_on):
         raise typer.Exit(Exit.FAILED)
 

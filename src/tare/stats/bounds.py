@@ -30,7 +30,7 @@ class Kept(StrEnum):
 
     HOLDS = "holds"
     FAILS = "does not hold"
-    UNDECIDED = "undecided"
+    INCONCLUSIVE = "inconclusive"
 
     @classmethod
     def counted(cls, kept: bool) -> Kept:
@@ -43,7 +43,7 @@ def all_kept(found: Iterable[Kept]) -> Kept:
     every = set(found)
     if Kept.FAILS in every:
         return Kept.FAILS
-    return Kept.HOLDS if every == {Kept.HOLDS} else Kept.UNDECIDED
+    return Kept.HOLDS if every == {Kept.HOLDS} else Kept.INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ class Bound:
 
     @property
     def kept(self) -> Kept:
-        """Undecided where the interval straddles an end of the bound, or is missing."""
+        """Inconclusive where the interval straddles an end of the bound, or is missing."""
         low, high = self.found.low, self.found.high
         if low is None or high is None or math.isnan(low) or math.isnan(high):
-            return Kept.UNDECIDED
+            return Kept.INCONCLUSIVE
         least = -math.inf if self.least is None else self.least
         most = math.inf if self.most is None else self.most
         if least <= low and high <= most:
             return Kept.HOLDS
-        return Kept.FAILS if high < least or low > most else Kept.UNDECIDED
+        return Kept.FAILS if high < least or low > most else Kept.INCONCLUSIVE
 
     @property
     def blocks_more(self) -> int | None:
@@ -75,7 +75,7 @@ class Bound:
 
         0 where it is decided; None where no number in reach would, or there is no interval.
         """
-        if self.kept is not Kept.UNDECIDED:
+        if self.kept is not Kept.INCONCLUSIVE:
             return 0
         error, n = self._error, self.found.n
         if error is None or self.found.estimate is None:

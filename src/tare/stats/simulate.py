@@ -8,13 +8,14 @@ was put in? All draws are seeded.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from tare.stats.arrays import FloatArray
-from tare.stats.compare import paired_ratio
-from tare.stats.interval import Method
+from tare.stats.compare import Ratio, paired_ratio
+from tare.stats.interval import Interval, Method
 from tare.stats.proportion import Proportion, proportion
 from tare.stats.stopping import Action, decide
 from tare.stats.verdict import Verdict, judge_family
@@ -99,9 +100,19 @@ def false_positive_rate(
         shared = np.broadcast_to(sessions.draw_blocks((blocks,), rng), (comparisons, blocks))
         a, b = sessions.draw(shared, rng), sessions.draw(shared, rng)
         family = {str(i): paired_ratio(a[i], b[i], 1.0 - alpha, method) for i in range(comparisons)}
-        verdicts = {j.verdict for j in judge_family(family, alpha=alpha).values()}
-        found += not verdicts.isdisjoint({Verdict.SLOWER, Verdict.FASTER})
+        found += found_different(family, alpha)
     return proportion(found, families)
+
+
+def found_different(family: Mapping[str, Ratio], alpha: float) -> bool:
+    """Whether a family of comparisons has a verdict of *slower* or *faster*."""
+    verdicts = {judged.verdict for judged in judge_family(family, alpha=alpha).values()}
+    return not verdicts.isdisjoint({Verdict.SLOWER, Verdict.FASTER})
+
+
+def holds(found: Interval, truth: float) -> bool:
+    """Whether there is an interval, and the truth lies in it."""
+    return found.resolved and not found.excludes(truth)
 
 
 def coverage(
@@ -137,10 +148,10 @@ def coverage(
     truth = effect * math.exp(sessions.log_mean - baseline.log_mean)
     shared = sessions.draw_blocks((repeats, blocks), rng)
     a, b = effect * sessions.draw(shared, rng), baseline.draw(shared, rng)
-    covered = 0
-    for cell, other in zip(a, b, strict=True):
-        ratio = paired_ratio(cell, other, confidence, method).ratio
-        covered += ratio.resolved and not ratio.excludes(truth)
+    covered = sum(
+        holds(paired_ratio(cell, other, confidence, method).ratio, truth)
+        for cell, other in zip(a, b, strict=True)
+    )
     return proportion(covered, repeats)
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from tare.stats.compare import Ratio, paired_ratio
 from tare.stats.proportion import Proportion, proportion
 from tare.stats.repetition import GUESS, PILOT_BLOCKS, Blocks, Spread, allot, even, spread
-from tare.stats.simulate import Sessions
-from tare.stats.verdict import Verdict, judge_family
+from tare.stats.simulate import Sessions, found_different, holds
 
 _COSTS = {"baseline": 0.1, "cheap": 0.2}
 """Seconds of a session; the third cell's, a guest's, is never repeated."""
@@ -25,7 +24,7 @@ _MOST = 8
 
 
 @dataclass(frozen=True)
-class Found:
+class Tried:
     """What came of many runs."""
 
     false_positives: Proportion
@@ -46,7 +45,7 @@ def repeated_runs(
     runs: int = 1000,
     alpha: float = 0.05,
     seed: int = 1,
-) -> Found:
+) -> Tried:
     """Draw whole runs of a baseline, a cheap cell and one of a guest, and judge them.
 
     Args:
@@ -74,12 +73,10 @@ def repeated_runs(
                 kept = values[rng.random(values.size) >= failing]
                 found.append(list(kept * (1.0 if cell == "baseline" else effect)))
         family = {f"{a} over {b}": _ratio(drawn[a], drawn[b], 1.0 - alpha) for a, b in _PAIRS}
-        verdicts = {judged.verdict for judged in judge_family(family, alpha=alpha).values()}
-        false += not verdicts.isdisjoint({Verdict.SLOWER, Verdict.FASTER})
-        repeated = family["cheap over baseline"].ratio
-        covered += repeated.resolved and not repeated.excludes(effect)
+        false += found_different(family, alpha)
+        covered += holds(family["cheap over baseline"].ratio, effect)
         asked += numbers["cheap"]
-    return Found(proportion(false, runs), proportion(covered, runs), asked / runs)
+    return Tried(proportion(false, runs), proportion(covered, runs), asked / runs)
 
 
 def _ratio(a: Blocks, b: Blocks, confidence: float) -> Ratio:
