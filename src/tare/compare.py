@@ -243,7 +243,11 @@ def table(found: Versions) -> RenderableType:
             Text(ratio_text(cell.ratio.ratio)),
             Text(quantity_text(cell.ratio.a, found.unit).bare),
             Text(quantity_text(cell.ratio.b, found.unit).bare),
-            Text(f"{cell.judgement.adjusted_p:.2g}" if found.judged else ""),
+            Text(
+                f"{cell.judgement.adjusted_p:.2g}"
+                if found.judged and cell.judgement.adjusted_p is not None
+                else ""
+            ),
             Text("" if cell.finds is None else f"{cell.finds:.2f}"),
         )
     lines: list[RenderableType] = [

@@ -39,11 +39,7 @@ class Blocks(BaseModel):
     @field_validator("until", mode="before")
     @classmethod
     def _share(cls, value: object) -> str:
-        try:
-            units.fraction(value)
-        except UsageError as error:
-            raise ValueError(error.what) from error  # so that it is told with its line
-        return str(value)
+        return _share(value)
 
     @model_validator(mode="after")
     def _ordered(self) -> Blocks:
@@ -55,6 +51,65 @@ class Blocks(BaseModel):
     def until_percent(self) -> float:
         """Half-width in percent."""
         return units.fraction(self.until) * 100
+
+
+def _share(value: object) -> str:
+    """A share as it was written.
+
+    Raises:
+        ValueError: it is none; told with its line.
+    """
+    try:
+        units.fraction(value)
+    except UsageError as error:
+        raise ValueError(error.what) from error
+    return str(value)
+
+
+class Gate(BaseModel):
+    """Whether something got slower: the run ends as soon as it is clear, and its exit code says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fail_on: Literal["slower"] = Field(
+        default="slower",
+        description="Exit with 1 where anything of the family is slower than its baseline.",
+    )
+    significance: str = Field(
+        default="5 %",
+        description="How often equal versions may fail, over all looks and comparisons; how often"
+        " one that is slower by the margin may pass.",
+    )
+    finds: str = Field(
+        default="10 %", description="The slow-down whose time to be found is told in advance."
+    )
+    over: str | None = Field(
+        default=None,
+        description="A factor whose levels are replicas of each version, such as builds: they, and"
+        " not the blocks, are what is counted.",
+    )
+
+    @field_validator("significance", "finds", mode="before")
+    @classmethod
+    def _shares(cls, value: object) -> str:
+        return _share(value)
+
+    @field_validator("significance")
+    @classmethod
+    def _an_error(cls, value: str) -> str:
+        if not 0.001 <= units.fraction(value) <= 0.5:
+            raise ValueError(f"{value} is no error rate: between 0.1 % and 50 %")
+        return value
+
+    @property
+    def significance_share(self) -> float:
+        """The error as a fraction."""
+        return units.fraction(self.significance)
+
+    @property
+    def finds_share(self) -> float:
+        """The slow-down as a fraction."""
+        return units.fraction(self.finds)
 
 
 Levels = Mapping[str, str]
@@ -97,6 +152,9 @@ class Experiment(BaseModel):
         default=(), description="Deadlines whose shares are reported."
     )
     margin: str = Field(default="3 %", description="Differences within it count as equivalent.")
+    gate: Gate | None = Field(
+        default=None, description="Make the run a gate for a pipeline (docs/guides/gate.md)."
+    )
     statistic: str = Field(
         default="p50",
         description="What sessions are judged by; the workload's first where absent.",

@@ -14,6 +14,7 @@ up to the next is in those comparisons too. Where all lie within a plot, so does
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -26,6 +27,8 @@ from tare.errors import UsageError
 from tare.experiment import Experiment
 from tare.levels import Levels, Settings
 from tare.stats.family import Resolvability, family_resolvable
+from tare.stats.gating import Gate
+from tare.stats.sequential import Looks, smallest_p
 
 if TYPE_CHECKING:
     from tare.workloads import AnyWorkload
@@ -115,6 +118,29 @@ class Plan(BaseModel):
         return self.family or tuple(c for c in self.comparisons if c.kind == "effect")
 
     @property
+    def gated(self) -> dict[str, tuple[Comparison, ...]]:
+        """Name -> what a gate looks at as one: a comparison, or all replicas of its versions."""
+        over = self.experiment.gate.over if self.experiment.gate else None
+        found: dict[tuple[tuple[str, str], ...], list[Comparison]] = {}
+        for comparison in self.family:
+            levels = self.cell(comparison.cell).levels.items()
+            key = tuple((name, level) for name, level in levels if name != over)
+            found.setdefault(key, []).append(comparison)
+        return {
+            group[0].id if over is None else f"{group[0].id} and its like": tuple(group)
+            for group in found.values()
+        }
+
+    @property
+    def gate(self) -> Gate | None:
+        """The gate's rule, of the blocks that are left of those asked for; None without a gate."""
+        asked = self.experiment.gate
+        if asked is None:
+            return None
+        looks = Looks(self.min_blocks, len(self.blocks), asked.significance_share)
+        return Gate.of(looks, self.experiment.margin_share, max(1, len(self.gated)))
+
+    @property
     def counted(self) -> tuple[Visit, ...]:
         """The settings-up in which operations are counted: a block's, but for second arms."""
         return tuple(
@@ -187,7 +213,7 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
     _refuse_unresolvable(experiment, sum(c.family for c in comparisons))
     apart = _between_plots(workload, originals, effects)
     shuffle = random.Random(seed)  # noqa: S311 - an order, not a secret
-    return Plan(
+    plan = Plan(
         experiment=experiment,
         seed=seed,
         cells=cells,
@@ -199,6 +225,8 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
         session=workload.settings(experiment.session),
         causes=experiment.causes,
     )
+    _refuse_blind_gate(plan)
+    return plan
 
 
 def _cells(experiment: Experiment, workload: AnyWorkload) -> tuple[Cell, ...]:
@@ -237,6 +265,8 @@ def _replicas(
         chosen = [c for c in cells if any(_matches(c.levels, rule) for rule in experiment.a_a)]
         if not chosen:
             raise UsageError("'a_a' names no cell of the plan", "name levels that the plan has")
+    elif experiment.gate is not None:
+        return ()  # its error is known by the order that was drawn, and it is in a hurry
     else:
         ranked = sorted(cells, key=lambda c: workload.setup_seconds(c.levels))
         floor = experiment.floor or {}
@@ -356,7 +386,7 @@ def _has(cell: Cell, levels: Mapping[str, str]) -> bool:
 
 
 def _refuse_unresolvable(experiment: Experiment, comparisons: int) -> None:
-    if comparisons == 0:
+    if comparisons == 0 or experiment.gate is not None:
         return
     found: Resolvability = family_resolvable(experiment.blocks.min, comparisons, ALPHA)
     if not found.resolvable:
@@ -365,4 +395,26 @@ def _refuse_unresolvable(experiment: Experiment, comparisons: int) -> None:
             f" comparison{'' if comparisons == 1 else 's'}: the smallest p-value that they can give"
             f" is {found.smallest_p:.2g}, and the family needs {found.threshold:.2g}",
             f"set blocks.min to {found.blocks_needed} or more, or name a smaller 'family'",
+        )
+
+
+def _refuse_blind_gate(plan: Plan) -> None:
+    """Refuse a gate that could never fail: nothing to judge, or too few units for its error."""
+    asked, gate = plan.experiment.gate, plan.gate
+    if asked is None or gate is None:
+        return
+    if not plan.gated:
+        raise UsageError("a gate judges the family, and this one is empty", "name a 'family'")
+    if asked.over is not None and asked.over not in plan.experiment.factors:
+        names = ", ".join(plan.experiment.factors)
+        raise UsageError(f"gate.over: {asked.over!r} is not among the factors: {names}")
+    units = len(plan.blocks)
+    if asked.over is not None:
+        units = min(map(len, plan.gated.values()))
+    if smallest_p(units) > gate.looks.alpha:
+        fewest = math.ceil(-math.log2(gate.looks.alpha))
+        of = "blocks" if asked.over is None else f"levels of {asked.over}"
+        raise UsageError(
+            f"{units} {of} can never show that anything is slower at {asked.significance}",
+            f"have {fewest} or more",
         )

@@ -188,6 +188,8 @@ class _Run:
         return {cell: fmean(seconds) for cell, seconds in found.items()}
 
     def _decide(self, blocks: int) -> Decision:
+        if self.blocks is None and self._plan.gate is not None:
+            return analysis.gate_stop(self.record, self._done.values(), blocks)
         return decide(
             analysis.half_widths(self.record, self._done.values()),
             blocks=blocks,

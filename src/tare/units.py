@@ -138,6 +138,13 @@ def show_duration(nanoseconds: float) -> str:
     return f"{nanoseconds:.3g} ns"
 
 
+def minutes(seconds: float) -> str:
+    """A duration as a person plans with it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def exact_duration(nanoseconds: int) -> str:
     """Nanoseconds in the largest unit that keeps it whole, no digit lost: `100 us`."""
     for factor, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):

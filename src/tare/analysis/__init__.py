@@ -16,6 +16,8 @@ from tare import machine
 from tare.analysis.cells import CellView, over_the_run, view_cell
 from tare.analysis.contrast import Contrast, contrasts
 from tare.analysis.difference import Difference, difference_between
+from tare.analysis.gate import Answer, Gating, stop
+from tare.analysis.gate import answer as _gate_answer
 from tare.analysis.growth import Growth, growths
 from tare.analysis.operations import CellOperations, operations_of
 from tare.analysis.questions import Question, ask
@@ -26,7 +28,7 @@ from tare.experiment import Experiment
 from tare.plan import Plan
 from tare.published.beside import Beside
 from tare.record import Record, Trial
-from tare.stats import Verdict
+from tare.stats import Decision, Verdict
 from tare.stats.noise import NoiseFloor, noise_floor
 from tare.stats.repetition import Spread, spread
 from tare.workloads import AnyWorkload, Statistic
@@ -36,6 +38,9 @@ __all__ = [
     "analyse",
     "Analysis",
     "half_widths",
+    "gate_stop",
+    "Gating",
+    "Answer",
     "spreads",
     "summarise_session",
     "Session",
@@ -77,6 +82,8 @@ class Analysis:
     """Of cells whose operations were counted."""
     differences: tuple[Difference, ...]
     """What differs, for every comparison of the family that was found different."""
+    gating: Gating | None
+    """The gate's answer, where the run was one."""
 
     @property
     def workload(self) -> AnyWorkload:
@@ -143,7 +150,8 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     plan, experiment = record.plan, record.experiment
     fingerprint = record.fingerprint
     sessions = Sessions(record, experiment.deadlines_ns)
-    answered = ask(sessions, confidence)
+    gating = _gate_answer(sessions) if plan.gate is not None else None
+    answered = ask(sessions, confidence, gating)
     pairs = tuple(q for q in answered if q.comparison.kind == "a/a")
     questions = tuple(q for q in answered if q.comparison.kind == "effect")
     views = tuple(view_cell(cell, sessions) for cell in plan.cells)
@@ -176,6 +184,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
             for q in questions
             if q.judgement is not None and q.judgement.verdict in _DIFFERENT
         ),
+        gating=gating,
     )
 
 
@@ -196,6 +205,11 @@ def half_widths(record: Record, trials: Iterable[Trial] | None = None) -> dict[s
         Comparison id -> half-width, None where there is no interval yet.
     """
     return _half_widths(record.plan, _of(record, trials), record.experiment.statistic)
+
+
+def gate_stop(record: Record, trials: Iterable[Trial], blocks: int) -> Decision:
+    """Whether a gated run goes on after so many complete blocks; see `gate.stop`."""
+    return stop(_of(record, trials), blocks)
 
 
 def spreads(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from tare.analysis.gate import Gating
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.plan import ALPHA, Comparison, Plan
@@ -38,8 +39,16 @@ class Question:
     are; None where there is nothing to end, or no number in reach would."""
 
 
-def ask(sessions: Sessions, confidence: float = 0.95) -> tuple[Question, ...]:
-    """Answer every comparison of a plan, in its order; A/A pairs included."""
+def ask(
+    sessions: Sessions, confidence: float = 0.95, gating: Gating | None = None
+) -> tuple[Question, ...]:
+    """Answer every comparison of a plan, in its order; A/A pairs included.
+
+    Args:
+        sessions: of the plan.
+        confidence: of the intervals.
+        gating: the answer that stands for the verdicts where the run was a gate.
+    """
     plan = sessions.plan
     workload, statistic, margin = (
         plan.workload,
@@ -49,7 +58,11 @@ def ask(sessions: Sessions, confidence: float = 0.95) -> tuple[Question, ...]:
     descriptive = DESCRIPTIVE if workload.response_times else tuple(workload.statistics)
     ratios = {c.id: _ratio(sessions, c, statistic, confidence) for c in plan.comparisons}
     ends = {c.id: ((sessions, c.cell), (sessions, c.against)) for c in plan.family}
-    judgements = judge_declared(plan, {name: ratios[name] for name in ends}, ends)
+    judgements = (
+        judge_declared(plan, {name: ratios[name] for name in ends}, ends)
+        if gating is None
+        else _gated(gating, workload.statistics[statistic])
+    )
     cells = {cell.id: cell for cell in plan.cells}
     return tuple(
         Question(
@@ -59,7 +72,9 @@ def ask(sessions: Sessions, confidence: float = 0.95) -> tuple[Question, ...]:
             ratio=ratios[comparison.id],
             judgement=judgements.get(comparison.id),
             others={name: _ratio(sessions, comparison, name, confidence) for name in descriptive},
-            blocks_more=_blocks_more(
+            blocks_more=None
+            if gating is not None
+            else _blocks_more(
                 ratios[comparison.id], judgements.get(comparison.id), margin, len(plan.family)
             ),
         )
@@ -86,6 +101,25 @@ def _blocks_more(
         if bound.blocks_more is not None
     )
     return min(enough, default=None)
+
+
+def _gated(gating: Gating, statistic: Statistic) -> dict[str, Judgement]:
+    """Verdicts of a gate, whose looks a fixed test knows nothing of; none of single replicas."""
+    above, below = _above_below(statistic)
+    worse = below if statistic.better == "higher" else above
+    found = {}
+    for answer in gating.answers:
+        seen = answer.found
+        verdict = worse if seen.verdict is Verdict.SLOWER else seen.verdict
+        bounds = [
+            f"{name} {value:.3f}"
+            for name, value in (("at least", seen.at_least), ("at most", seen.at_most))
+            if value is not None
+        ]
+        reason = f"the gate looked {seen.blocks} blocks long: {' and '.join(bounds) or 'too few'}"
+        if len(answer.comparisons) == 1:
+            found[answer.comparisons[0].id] = Judgement(verdict, reason, None)
+    return found
 
 
 def judge_declared(

@@ -37,9 +37,12 @@ def measure(
         stopwatch: told where the time goes.
     """
     from tare import runner  # noqa: PLC0415 - so that --help is fast
+    from tare.report import gate  # noqa: PLC0415
 
     for cut in record.plan.cuts:
         printing.say("[yellow]cut:[/]", cut)
+    for line in () if quiet else gate.before(record.plan):
+        printing.say("", line)
     try:
         with _progress(quiet=quiet) as on_progress:
             cache = paths.cache()
@@ -107,16 +110,20 @@ def lay_out(asked: Experiment, seed: int | None, *, must_run: bool) -> Plan:
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """What would be done, and how long it takes, for machines."""
+    from tare.report import gate  # noqa: PLC0415 - so that --help is fast
+
     seconds = {
         "least": plan.seconds(),
         "most": plan.seconds(len(plan.blocks)),
     }
-    return {**plan.model_dump(mode="json"), "seconds": seconds}
+    told = gate.before(plan)
+    return {**plan.model_dump(mode="json"), "seconds": seconds, **({"told": told} if told else {})}
 
 
 def print_plan(plan: Plan) -> None:
     """Print what would be done, and how long it takes."""
-    from tare.stats.repetition import PILOT_BLOCKS  # noqa: PLC0415 - so that --help is fast
+    from tare.report import gate  # noqa: PLC0415 - so that --help is fast
+    from tare.stats.repetition import PILOT_BLOCKS  # noqa: PLC0415
 
     seconds = plan.seconds(), plan.seconds(len(plan.blocks))
     table = printing.table("cell", "compared with", "judged")
@@ -143,6 +150,8 @@ def print_plan(plan: Plan) -> None:
         )
     if plan.causes:
         printing.show(f"of it, sessions that count operations: {plan.causes} of each cell")
+    for line in gate.before(plan):
+        printing.show(line)
     for cut in plan.cuts:
         printing.show(f"cut: {cut}")
 

@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook,
 from rich.markup import escape
 from rich.table import Table
 
+from tare import units
 from tare.errors import TareError
 
 _WIDE = 10_000
@@ -98,8 +99,5 @@ def add_row(to: Table, cells: Sequence[str]) -> None:
     to.add_row(*(escape(cell) for cell in cells))
 
 
-def minutes(seconds: float) -> str:
-    """A duration as a person plans with it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+minutes = units.minutes
+"""A duration as a person plans with it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare.cli import printing
+from tare.cli import gate, printing
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import (
     lay_out,
@@ -26,6 +26,9 @@ from tare.cli.results import draw, draw_suite
 from tare.errors import Exit, UnavailableError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tare.experiment import Experiment
     from tare.plan import Plan
     from tare.record import Record
 
@@ -50,16 +53,21 @@ def run(
         str | None, typer.Option(help="Fit the plan into a time such as 5m; says what was cut.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the order of the trials.")] = None,
+    fail_on: gate.FailOn = None,
+    margin: gate.Margin = None,
+    significance: gate.Significance = None,
+    markdown: gate.Markdown = None,
     profile: Annotated[
         bool, typer.Option("--profile", metavar=FLAG, help="Say where the time of the run went.")
     ] = False,
     json_: Json = False,
 ) -> None:
     """Run an experiment, or a suite of them, and draw its report."""
+    rule = (fail_on, margin, significance)
     if resume is not None:
-        if file is not None or out is not None or dry_run or budget is not None or seed is not None:
+        if dry_run or any(x is not None for x in (file, out, budget, seed, *rule)):
             raise UsageError("--resume goes on with the plan on record, and takes no more than it")
-        _go_on(resume, as_json=json_, profile=profile)
+        _go_on(resume, as_json=json_, profile=profile, markdown=markdown)
         return
     if file is None:
         raise UsageError("give either an experiment file or --resume FOLDER")
@@ -71,7 +79,13 @@ def run(
     budget_s = None if budget is None else units.duration(budget, _A_TIME) / 1e9
     suite = suites.load(file)
     parts = {"": file} if suite is None else suite.files(file)
-    plans, absent = _plans(parts, seed, budget_s, must_run=not dry_run)
+    plans, absent = _plans(
+        parts, seed, budget_s, must_run=not dry_run, put_on=lambda asked: gate.put_on(asked, *rule)
+    )
+    if suite is not None and any(part.plan.gate is not None for part in plans.values()):
+        raise UsageError("a gate is one experiment's, and this is a suite", "name one of its parts")
+    if markdown is not None and plans[""].plan.gate is None:
+        raise UsageError("--markdown is a gate's summary: add --fail-on slower")
     if dry_run:
         _show(plans, as_json=json_)
         return
@@ -81,17 +95,17 @@ def run(
         preflight.refuse_without_room(part.plan, folder)
     fingerprint = machine.fingerprint(programs)
     for name, part in plans.items():
-        text = part.file.read_text(encoding="utf-8")
+        text = gate.noted(part.file.read_text(encoding="utf-8"), *rule)
         Record.create(folder / name, text, part.plan, fingerprint)
     if suite is not None:
         suites.SuiteResult.create(folder, suite, plans, absent)
-    _measure(folder, programs, as_json=json_, profile=profile)
+    _measure(folder, programs, as_json=json_, profile=profile, markdown=markdown)
 
 
 _A_TIME = "a time such as '5m' or '90 s'"
 
 
-def _go_on(folder: Path, *, as_json: bool, profile: bool) -> None:
+def _go_on(folder: Path, *, as_json: bool, profile: bool, markdown: Path | None) -> None:
     """Resume a run, on the machine and with the programs with which it began."""
     from tare import machine  # noqa: PLC0415
     from tare.record import Resumption  # noqa: PLC0415
@@ -106,7 +120,7 @@ def _go_on(folder: Path, *, as_json: bool, profile: bool) -> None:
     for record in records.values():
         with record.writing() as writer:
             writer.append(Resumption(resumed=now, fingerprint=found))
-    _measure(folder, programs, as_json=as_json, profile=profile)
+    _measure(folder, programs, as_json=as_json, profile=profile, markdown=markdown)
 
 
 def _records(folder: Path) -> dict[str, Record]:
@@ -128,7 +142,12 @@ class _Planned:
 
 
 def _plans(
-    parts: dict[str, Path], seed: int | None, budget_s: float | None, *, must_run: bool
+    parts: dict[str, Path],
+    seed: int | None,
+    budget_s: float | None,
+    *,
+    must_run: bool,
+    put_on: Callable[[Experiment], Experiment],
 ) -> tuple[dict[str, _Planned], dict[str, str]]:
     """Lay every part out, and fit all into the budget; a suite goes on without absent parts.
 
@@ -140,7 +159,7 @@ def _plans(
     plans: dict[str, _Planned] = {}
     absent: dict[str, str] = {}
     for name, file in parts.items():
-        asked = experiment.load(file)
+        asked = put_on(experiment.load(file))
         try:
             plans[name] = _Planned(file, lay_out(asked, seed, must_run=must_run))
         except UnavailableError as error:
@@ -195,13 +214,16 @@ def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
         printing.show(f"\n{len(plans)} parts: about {whole} in all")
 
 
-def _measure(folder: Path, programs: Path, *, as_json: bool, profile: bool) -> None:
+def _measure(
+    folder: Path, programs: Path, *, as_json: bool, profile: bool, markdown: Path | None
+) -> None:
     """Run what a folder's plans say and is not on record yet, and draw it."""
     from tare import suite as suites  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
     from tare.stopwatch import Stopwatch  # noqa: PLC0415
 
     failed = tried = 0
+    ended: Exit | None = None
     for name, record in _records(folder).items():
         if name:
             printing.say("[bold]part[/]", name)
@@ -214,9 +236,10 @@ def _measure(folder: Path, programs: Path, *, as_json: bool, profile: bool) -> N
         draw_suite(suites.SuiteResult(folder), None, as_json=as_json)
     else:
         draw(Record(folder), None, as_json=as_json)
+        ended = gate.end(Record(folder), markdown)
     if failed:
         printing.say("[yellow]failed:[/]", f"{failed} of {tried} trials; the report lists them")
-        raise typer.Exit(Exit.TRIALS_FAILED)
+    raise typer.Exit(ended or (Exit.TRIALS_FAILED if failed else Exit.OK))
 
 
 def _refuse_result(path: Path) -> None:

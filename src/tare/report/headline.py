@@ -12,7 +12,10 @@ _MOST_GROUPS = 4
 """More are counted together."""
 _MOST_NAMED = 2
 """Of a verdict that few have, these are named."""
-_UNITED = (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE, Verdict.BELOW_INSTRUMENT, Verdict.NOT_MEASURED)
+_UNITED = (
+    *(Verdict.EQUIVALENT, Verdict.NO_WORSE, Verdict.INCONCLUSIVE),
+    *(Verdict.BELOW_INSTRUMENT, Verdict.NOT_MEASURED),
+)
 """Verdicts that no size goes with."""
 
 

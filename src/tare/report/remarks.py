@@ -9,7 +9,7 @@ from operator import itemgetter
 from tare.analysis import Analysis, CellView
 from tare.analysis.beside_trials import LOAD, STOLEN, machine, stolen
 from tare.analysis.cells import ODD_ALPHA
-from tare.report import numbers
+from tare.report import gate, numbers
 from tare.report.wording import Names, interval_text
 from tare.stats import Verdict
 from tare.stats.noise import NoiseFloor
@@ -26,6 +26,8 @@ def outcome(analysis: Analysis) -> str:
             f"{blocks} of at least {analysis.plan.min_blocks} planned blocks are on record: the"
             " run has not ended, and its verdicts are provisional."
         )
+    if analysis.gating is not None:
+        return f"Gate: {'; '.join(gate.after(analysis)).removeprefix('gate: ')}."
     least = analysis.plan.min_blocks
     planned = str(least) if least == most else f"{least} to {most}"
     reached = f"{blocks} complete blocks (planned: {planned})"

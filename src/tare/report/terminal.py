@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tare.analysis import Analysis
-from tare.report import numbers, remarks, wording
+from tare.report import gate, numbers, remarks, wording
 from tare.report.headline import headline
 from tare.report.page import conditions
 
@@ -18,6 +18,7 @@ _STYLES = {
     "more": "red",
     "less": "green",
     "equivalent": "cyan",
+    "no worse": "green",
     "inconclusive": "yellow",
     "below instrument": "yellow",
     "not measured": "yellow",
@@ -54,7 +55,7 @@ def summary(analysis: Analysis) -> RenderableType:
         Text(headline(analysis, names)),
         Text(conditions(analysis), "dim"),
         table,
-        Text(remarks.outcome(analysis)),
+        *(Text(line) for line in gate.after(analysis) or [remarks.outcome(analysis)]),
     ]
     if analysis.noise.pairs:
         largest = numbers.percent(analysis.noise.largest_percent)

@@ -277,6 +277,8 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     open_questions = {
         Verdict.EQUIVALENT: f"{subject} {words.verb} {words.equal}{here} as {there}, within"
         f" ±{100 * margin:g} %:",
+        Verdict.NO_WORSE: f"{subject}{here} is no worse than {there}: {100 * margin:g} % worse is"
+        " ruled out:",
         Verdict.INCONCLUSIVE: f"More data are needed to tell whether {lower} {words.more}{here}"
         f" than {there}:",
         Verdict.BELOW_INSTRUMENT: f"Whether {lower} {words.more}{here} than {there} is below what"

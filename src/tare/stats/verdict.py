@@ -21,6 +21,8 @@ class Verdict(StrEnum):
     """Of what is neither a time nor a rate, such as bytes."""
     LESS = "less"
     EQUIVALENT = "equivalent"
+    NO_WORSE = "no worse"
+    """Of a gate: what would be worse by the margin is ruled out, whatever else it is."""
     INCONCLUSIVE = "inconclusive"
     """More data is needed."""
     NOT_MEASURED = "not measured"
@@ -36,8 +38,8 @@ class Judgement:
     """What may be said."""
     reason: str
     """One clause with the figures that decided."""
-    adjusted_p: float
-    """The p-value after Holm over the family, 0 to 1."""
+    adjusted_p: float | None
+    """The p-value after Holm over the family, 0 to 1; None of a gate, which has none."""
 
 
 def judge(

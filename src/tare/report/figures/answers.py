@@ -77,8 +77,8 @@ def _band(margin: float) -> tuple[float, float]:
 
 
 _ORDER = (
-    *("slower", "more", "faster", "less", "equivalent", "inconclusive", "below-instrument"),
-    "descriptive",
+    *("slower", "more", "faster", "less", "equivalent", "no-worse", "inconclusive"),
+    *("below-instrument", "descriptive"),
 )
 
 

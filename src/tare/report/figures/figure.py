@@ -20,6 +20,7 @@ _SHAPES = {
     "faster": "left",
     "less": "left",
     "equivalent": "circle",
+    "no-worse": "circle",
     "inconclusive": "cross",
     "below-instrument": "cross",
     "descriptive": "diamond",

@@ -28,7 +28,7 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
                 here.bare,
                 baseline.bare,
                 str(difference),
-                f"{judged.adjusted_p:.2g}" if judged else DASH,
+                DASH if judged is None or judged.adjusted_p is None else f"{judged.adjusted_p:.2g}",
                 _blocks(question),
             )
         )
