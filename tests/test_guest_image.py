@@ -18,7 +18,7 @@ from tare.accounting import Account
 from tare.errors import TareError, TrialError, UnavailableError
 from tare.guests import Image, Kernel
 from tare.guests.image import Entry, libraries_in
-from tare.guests.kernel import MODULES, NFS_MODULES
+from tare.guests.kernel import MODULES, NFS_MODULES, TREE_MODULES
 from tare.guests.program import account_in
 
 LDD = """\
@@ -175,6 +175,7 @@ DEPENDS = {
     "virtio_ring": "virtio",
     "nfsv4": "sunrpc",
     "auth_rpcgss": "sunrpc",
+    "virtiofs": "fuse,virtio_ring",
 }
 """What some modules of the kernel below say that they need."""
 
@@ -190,7 +191,7 @@ def a_kernel(cache: Path, suffix: str = ".ko", leave_out: str = "", lib: str = "
     root = cache / "guests" / "kernels" / "linux-image-6.1.0-1-cloud-amd64_6.1.9-1_amd64"
     modules = root / lib / "modules/6.1.0-1-cloud-amd64"
     files = {root / "boot/vmlinuz-6.1.0-1-cloud-amd64": b"kernel"}
-    for name in {*LOADED, *MODULES, *NFS_MODULES, "sunrpc"} - {leave_out}:
+    for name in {*LOADED, *MODULES, *NFS_MODULES, *TREE_MODULES, "sunrpc", "fuse"} - {leave_out}:
         content = f"ELF\0name={name}\0depends={DEPENDS.get(name, '')}\0".encode()
         content = lzma.compress(content) if suffix.endswith(".xz") else content
         files[modules / f"kernel/drivers/{name}{suffix}"] = content
@@ -217,6 +218,8 @@ def test_a_cached_kernel_knows_its_release_and_modules_after_what_they_need(
     assert [path.name.split(".")[0] for path in kernel.modules] == LOADED
     nfs = [path.name.split(".")[0] for path in kernel.nfs_modules]
     assert nfs == ["sunrpc", "auth_rpcgss", "nfsv4"]
+    # Without what is loaded in any case: nothing can be loaded twice.
+    assert [path.name.split(".")[0] for path in kernel.tree_modules] == ["fuse", "virtiofs"]
 
 
 def test_a_module_that_another_needs_may_be_built_into_the_kernel(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tare import mounts
-from tare.command import Command
+from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.mounts import BIND, NO_DEVICES, NO_PROGRAMS, NO_SETUID, PRIVATE, READ_ONLY, REMOUNT
 from tare.site import Site
@@ -39,6 +39,8 @@ _NO_FILES = frozenset({
     "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 })  # fmt: skip
 """Kinds of file systems that hold nobody's files."""
+_FOLDER = f"{OWN}/folder"
+"""A link to the folder that programs start in: its name may hold what no JSON can."""
 _DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
 """Name -> minor number, of major number 1. Source: Linux, devices.txt."""
 _TERMINAL = os.makedev(5, 0)
@@ -78,13 +80,17 @@ class Merged:
             command: how it would be started beside it.
             argv: as `found` takes it.
         """
+        return replace(self.placed(command, argv), root=self.root)
+
+    def placed(self, command: Command, argv: Sequence[str]) -> Command:
+        """Have a process start with the user's rights, where the tree is the root already."""
         env = {**self.tree.user.environment(), **command.env}
-        found, within = self.found(argv), self.within()
-        return replace(command, argv=found, env=env, within=within, root=self.root)
+        return replace(command, argv=self.found(argv), env=env, within=self.within())
 
     def within(self) -> tuple[str, ...]:
         """What starts a program, once `root` is the root folder: its folder, and its rights."""
-        return ("env", f"--chdir={self.tree.cwd}", *self.tree.user.takes_on())
+        setpriv, *options = self.tree.user.takes_on()
+        return (*_tool("env"), f"--chdir={_FOLDER}", *_tool(setpriv), *options)
 
     def found(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Find argv[0] in the tree: a path below the build directory, else as it is written."""
@@ -158,6 +164,7 @@ class _Building:
         elif self._tree.cwd != "/":
             self._cover(Path(self._tree.cwd), self._make(Path(self._tree.cwd)))
         self._show(self._site.programs.resolve(), self._make(Path(OWN, "programs")))
+        self._within(Path(_FOLDER)).symlink_to(self._tree.cwd)
         if own_kernel:
             self._show_kernel()
         return Merged(self._tree, self._root, layer)
@@ -253,6 +260,12 @@ class _Building:
         options = "newinstance,ptmxmode=0666,mode=620"
         mounts.mount("devpts", dev / "pts", "devpts", NO_SETUID | NO_PROGRAMS, options)
         mounts.mount("tmpfs", dev / "shm", "tmpfs", NO_SETUID | NO_DEVICES, "mode=1777")
+
+
+def _tool(name: str) -> tuple[str, ...]:
+    """Words that start a program of the system in a tree."""
+    # By its path: busybox takes a bare name for one of its own.
+    return (shutil.which(name, path=PATH) or name,)
 
 
 def _make_device(path: Path, number: int) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import os
+import struct
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +17,8 @@ from pyroute2 import netns as _netns
 from tare.errors import TareError, UnavailableError
 
 _CLONE_NEWNET = 0x40000000
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+"""Source: linux/if_tun.h."""
 
 T = TypeVar("T")
 
@@ -39,6 +44,26 @@ def make(name: str) -> None:
         ip.link("set", index=index(ip, "lo"), state="up")
 
     _in_thread(name, leave_ours, quieten)
+
+
+def open_tap(namespace: str, name: str) -> int:
+    """Open a tap for whoever may not; its frames are read from the descriptor that is returned.
+
+    Raises:
+        UnavailableError: there is no such tap, or it is open already.
+    """
+
+    def opened(_: Any) -> int:
+        descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            flags = _IFF_TAP | _IFF_NO_PI
+            fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    return within(namespace, opened)
 
 
 def limit(

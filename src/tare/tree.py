@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -71,15 +72,21 @@ class User:
         name = self.name or str(self.uid)
         return {"HOME": self.home, "USER": name, "LOGNAME": name}
 
-    def takes_on(self) -> tuple[str, ...]:
-        """What starts a program with these rights, and no way to more; it is started by root."""
+    def takes_on(self, also: Sequence[str] = ()) -> tuple[str, ...]:
+        """What starts a program with these rights, and no way to more; it is started by root.
+
+        Args:
+            also: capabilities that it has nevertheless.
+        """
         groups = f"--groups={','.join(map(str, self.groups))}" if self.groups else "--clear-groups"
-        kept = ",".join(f"+{capability}" for capability in CAPABILITIES)
+        kept = ",".join(f"+{capability}" for capability in (*CAPABILITIES, *also))
+        extra = ",".join(("-all", *(f"+{capability}" for capability in also)))
         return (
             # Again, since the kernel forgets it when the user changes.
             "setpriv", "--pdeathsig", "KILL",
             f"--reuid={self.uid}", f"--regid={self.gid}", groups,
-            "--inh-caps=-all", f"--bounding-set=-all,{kept}", "--no-new-privs", "--",
+            f"--inh-caps={extra}", f"--ambient-caps={extra}",
+            f"--bounding-set=-all,{kept}", "--no-new-privs", "--",
         )  # fmt: skip
 
 

@@ -23,7 +23,9 @@ from tare.environments.on_host import OnAnyHost, Server
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
 from tare.host import Host, Process, require
+from tare.merged import Merged, laid_out
 from tare.process import ProcessError
+from tare.tree import CAPABILITIES
 
 _TIMEOUT_S = 30.0
 _CPU_GROUP = Path("/sys/fs/cgroup/cpu")
@@ -68,6 +70,7 @@ class Container(OnAnyHost):
         name = f"tare-{site.leftovers.run_id}-{secrets.token_hex(2)}"
         bundle = host.folder / name
         with ExitStack() as stack:
+            merged = stack.enter_context(laid_out(site))
             host.owe_container(stack, name, bundle)
             disk = stack.enter_context(scratch_disk.on_host(site, self.device))
             oci.write_bundle(
@@ -78,6 +81,7 @@ class Container(OnAnyHost):
                 writable=(Path(host.folder).resolve(),),
                 netns=None if host.far else f"/run/netns/{site.hosts.server_ns}",
                 devices=(Path(disk.path),) if disk else (),
+                tree=merged.root if merged else None,
             )
             runc = ("runc", "--root", str(bundle / "state"))
             held = (*runc, "run", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), name)
@@ -94,8 +98,9 @@ class Container(OnAnyHost):
                 "seccomp": "none",
                 "cpu_group": "the host's" if with_the_host else "its own",
                 **(disk.facts() if disk else {}),
+                **(merged.facts() if merged else {}),
             }
-            yield _InsideContainer(host, name, bundle, facts, with_the_host=with_the_host)
+            yield _InsideContainer(host, name, bundle, facts, merged, with_the_host=with_the_host)
 
 
 ENVIRONMENT = Container()
@@ -109,6 +114,7 @@ class _InsideContainer:
         name: of the container.
         bundle: its folder there.
         facts: what the report must name.
+        merged: the tree that it has for its root, whose user its processes are.
         with_the_host: whether a server is moved into the host's own group of the cpu controller,
             before it is under SCHED_FIFO. That is the instrument's choice, against noise, and no
             container's. Where the kernel budgets real-time by group, nothing in a new group may run
@@ -123,6 +129,7 @@ class _InsideContainer:
         name: str,
         bundle: PurePath,
         facts: Mapping[str, Any],
+        merged: Merged | None,
         *,
         with_the_host: bool,
     ) -> None:
@@ -132,6 +139,7 @@ class _InsideContainer:
         self.session = name
         self.facts = Facts.model_validate(facts)
         self._bundle = bundle
+        self._merged = merged
         self._with_the_host = with_the_host
         self._count = itertools.count()
 
@@ -152,8 +160,11 @@ class _InsideContainer:
         number = next(self._count)
         written, pid_file = (self._bundle / f"{kind}-{number}" for kind in ("process", "pid"))
         inner = replace(self.host.placed(argv, env), netns=None)
+        also: Sequence[str] = ()
+        if self._merged is not None:
+            inner, also = self._merged.placed(inner, argv), CAPABILITIES
         words = [*(_AWAIT_GO if self._with_the_host else ()), *inner.full_argv()]
-        described = oci.process(words, self.host.environment(inner))
+        described = oci.process(words, self.host.environment(inner), also)
         self.host.write(written, json.dumps(described))
         runc = ("runc", "--root", str(self._bundle / "state"), "exec", "--process", str(written))
         adding = Command((*runc, "--pid-file", str(pid_file), self.session))

@@ -31,7 +31,9 @@ from tare.errors import TrialError
 from tare.guests.cache import workspace
 from tare.host import Host, resolved
 from tare.hosts import OwnHost
+from tare.merged import Merged, laid_out
 from tare.stepwise import Stepwise
+from tare.tree import CAPABILITIES
 
 _MODULE = "gvisor.dev/gvisor/runsc"
 _VERSION = "v0.0.0-20260905035102-160fafc42237"
@@ -48,6 +50,7 @@ _NO_DISK = (
     " in a container or a guest"
 )
 _TIMEOUT_S = 30.0
+_BY = "gVisor's file server over an overlay"
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class Gvisor:
         # Its own TCP loses every segment that the host left to a network card to finish.
         site.hosts.turn_off_offloads()
         with ExitStack() as stack:
+            merged = stack.enter_context(laid_out(site))
             stack.enter_context(site.leftovers.owing("directory", str(bundle)))
             # runsc keeps an empty network namespace there, for the process that opens files.
             null = bundle / "state" / "null-netns"
@@ -103,9 +107,10 @@ class Gvisor:
                 writable=(site.scratch.resolve(),),
                 netns=f"/run/netns/{host.netns}",
                 bind="rbind",
+                tree=merged.root if merged else None,
             )
             sandbox = stack.enter_context(_Sandbox(runsc, name, bundle, site))
-            yield _InsideGvisor(site, sandbox, host)
+            yield _InsideGvisor(site, sandbox, host, merged)
 
 
 ENVIRONMENT = Gvisor()
@@ -121,6 +126,8 @@ class _Sandbox(Stepwise):
         state = ("--root", str(bundle / "state"))
         self._runsc = (
             str(runsc), *state, "--platform=systrap", "--network=sandbox", "--ignore-cgroups",
+            # What is written to a tree lies in the tree's own layer, as everywhere.
+            *(("--overlay2=none",) if site.tree else ()),
         )  # fmt: skip
 
     def _build(self, stack: ExitStack) -> None:
@@ -143,8 +150,9 @@ class _Sandbox(Stepwise):
 
 
 class _InsideGvisor:
-    def __init__(self, site: Site, sandbox: _Sandbox, host: OwnHost) -> None:
+    def __init__(self, site: Site, sandbox: _Sandbox, host: OwnHost, merged: Merged | None) -> None:
         self._site = site
+        self._merged = merged
         self._sandbox = sandbox
         self._count = itertools.count()
         self.address = host.address
@@ -156,6 +164,7 @@ class _InsideGvisor:
             "platform": "systrap",
             "root": "the host's, read-only",
             "network": "gVisor's own stack on a packet socket, without offloads on the wire",
+            **(merged.facts(_BY) if merged else {}),
         }
         self.facts = Facts.model_validate(facts)
 
@@ -181,8 +190,11 @@ class _InsideGvisor:
         """
         number = next(self._count)
         inner = Command(resolved(argv, self._site.programs), env=env or {})
+        also: Sequence[str] = ()
+        if self._merged is not None:
+            inner, also = self._merged.placed(inner, argv), CAPABILITIES
         written = self._sandbox.bundle / f"process-{number}.json"
-        written.write_text(json.dumps(oci.process(inner.full_argv(), inner.full_env())))
+        written.write_text(json.dumps(oci.process(inner.full_argv(), inner.full_env(), also)))
         return written, self._sandbox.bundle / f"pid-{number}"
 
 
@@ -225,7 +237,9 @@ class _GvisorServer(AbstractContextManager["_GvisorServer"]):
 
     def _signal(self, which: signal.Signals) -> None:
         """Send a signal inside: `runsc exec` passes none on, and dies of it alone."""
-        kill = ("exec", self._sandbox.name, "kill", f"-{which.value}", str(self._inner_pid))
+        words = ("kill", f"-{which.value}", str(self._inner_pid))
+        # Another user's, where it is a user's program.
+        kill = ("exec", "--cap=CAP_KILL", self._sandbox.name, *words)
         process.run(self._sandbox.command(*kill), _TIMEOUT_S)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from importlib import resources
+from pathlib import Path
 from typing import Any, Protocol
 
 from tare import accounting
 from tare.accounting import Account, Role
+from tare.command import PATH
 from tare.environments import Facts
 from tare.errors import TrialError
 from tare.failures import last_words
@@ -16,6 +19,11 @@ from tare.guests.agent import Agent
 from tare.guests.program import Program
 from tare.host import Host
 from tare.hosts import Tap
+from tare.merged import Merged
+
+TREE = "/tree"
+"""Where a guest has a user's tree; programs take it for their root."""
+_MOUNT_TIMEOUT_S = 60.0
 
 
 class Guest(Protocol):
@@ -42,6 +50,7 @@ class InsideGuest:
         facts: what the report must name.
         kernel: snapshots the threads of the kernel below, where it is ours to look at.
         resolved: finds a program in the guest; called before it is started.
+        merged: the tree that its programs see instead, which is at `TREE`.
     """
 
     interface = "eth0"
@@ -55,10 +64,12 @@ class InsideGuest:
         facts: Mapping[str, Any],
         resolved: Callable[[Sequence[str]], tuple[str, ...]],
         kernel: Callable[[], Account] = accounting.snapshot_kernel,
+        merged: Merged | None = None,
     ) -> None:
         self._guest = guest
         self._on_host = on_host
         self._resolved = resolved
+        self._merged = merged
         self._kernel = kernel
         self.address = address
         self.session = session
@@ -67,17 +78,44 @@ class InsideGuest:
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> GuestServer:
         """Start a fresh process in it."""
         with self._guest.explained(f"while {argv[0]} was started in it"):
-            program = Program(self._guest.agent, self._resolved(argv), env)
+            words, known = self._words(argv)
+            name = Path(argv[0]).name
+            program = Program(self._guest.agent, words, {**known, **(env or {})}, name)
             return GuestServer(self._guest, program, self._on_host, self._kernel)
 
     def run(self, argv: Sequence[str], timeout_s: float) -> str:
         """Run a program to its end in it."""
         with self._guest.explained(f"while {argv[0]} ran in it"):
-            ended = self._guest.agent.run(self._resolved(argv), timeout_s)
+            words, known = self._words(argv)
+            ended = self._guest.agent.run(words, timeout_s, known)
             if ended.code != 0:
-                words = last_words(ended.stderr)
-                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest{words}")
+                last = last_words(ended.stderr)
+                raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest{last}")
             return ended.stdout
+
+    def _words(self, argv: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """What is to be started for a program, and variables by which it knows its user."""
+        if self._merged is None:
+            return self._resolved(argv), {}
+        words = ("chroot", TREE, *self._merged.within(), *self._merged.found(argv))
+        return words, {"PATH": PATH, **self._merged.tree.user.environment()}
+
+
+def show_tree(agent: Agent, mounting: str) -> None:
+    """Have a tree at `TREE` in a guest, and in it what tells of the guest's kernel.
+
+    Args:
+        agent: of the guest.
+        mounting: a shell's words that mount it there.
+
+    Raises:
+        TrialError: it is refused.
+    """
+    script = resources.files("tare").joinpath("guests", "tree.sh").read_text(encoding="utf-8")
+    whole = f"set -e\nmkdir {TREE}\n{mounting}\n{script}"
+    done = agent.run(["/bin/sh", "-c", whole], _MOUNT_TIMEOUT_S)
+    if done.code != 0:
+        raise TrialError(f"the guest cannot see the file tree: {done.stderr.strip()}")
 
 
 class GuestServer(AbstractContextManager["GuestServer"]):

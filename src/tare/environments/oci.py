@@ -42,6 +42,7 @@ def write_bundle(
     netns: str | None = None,
     bind: Literal["bind", "rbind"] = "bind",
     devices: Sequence[Path] = (),
+    tree: Path | None = None,
 ) -> None:
     """Write a bundle there: config.json, and an empty root.
 
@@ -49,23 +50,28 @@ def write_bundle(
         host: where it is to be.
         bundle: its folder.
         name, read_only, writable, netns, bind, devices: as `configuration` has them.
+        tree: the whole root that it sees and may write to, instead of any other folder.
     """
-    found = host.run(
-        Command(("find", "/", "-mindepth", "1", "-maxdepth", "1", "-xtype", "d")), _TIMEOUT_S
-    )
+    found = () if tree else _folders(host)
     waiting = Command(WAITS)
     config = configuration(
         name,
-        sorted(map(PurePosixPath, found.splitlines())),
+        found,
         init=process(waiting.full_argv(), host.environment(waiting)),
         read_only=read_only,
         writable=writable,
         netns=netns,
         bind=bind,
         devices=devices,
+        tree=tree,
     )
     host.write(bundle / "config.json", json.dumps(config, indent=1))
     host.run(Command(("mkdir", str(bundle / "rootfs"))), _TIMEOUT_S)
+
+
+def _folders(host: Host) -> list[PurePosixPath]:
+    look = Command(("find", "/", "-mindepth", "1", "-maxdepth", "1", "-xtype", "d"))
+    return sorted(map(PurePosixPath, host.run(look, _TIMEOUT_S).splitlines()))
 
 
 def await_pid(host: Host, file: PurePath, starter: Process) -> int:
@@ -95,6 +101,7 @@ def configuration(
     netns: str | None = None,
     bind: Literal["bind", "rbind"] = "bind",
     devices: Sequence[Path] = (),
+    tree: Path | None = None,
 ) -> dict[str, Any]:
     """Say what a container is, as config.json has it.
 
@@ -108,6 +115,7 @@ def configuration(
         bind: whether it sees what is mounted below the host's folders. A runtime that binds from a
             user namespace of its own (runsc) may not leave it out.
         devices: block devices of this machine that it may use.
+        tree: as `write_bundle`.
     """
     mounts = [
         _mount("/proc", "proc", ["nosuid", "noexec", "nodev"]),
@@ -116,13 +124,16 @@ def configuration(
         # Fast DDS and others pass data through it.
         _mount("/dev/shm", "tmpfs", ["nosuid", "nodev", "mode=1777"]),  # noqa: S108
         _mount("/sys", "sysfs", ["nosuid", "noexec", "nodev", "ro"]),
-        _mount("/tmp", "tmpfs", ["nosuid", "nodev", "mode=1777"]),  # noqa: S108
-        _mount("/run", "tmpfs", ["nosuid", "nodev", "mode=755"]),
     ]
-    seen = [path for path in root if path.name not in _OWN_ROOT_FOLDERS]
-    # The last may lie below a folder that the container has for itself, or elsewhere altogether.
-    mounts += [_bound(path, bind, "ro") for path in (*seen, *read_only)]
-    mounts += [_bound(path, bind, "rw") for path in writable]
+    if tree is None:
+        mounts += [
+            _mount("/tmp", "tmpfs", ["nosuid", "nodev", "mode=1777"]),  # noqa: S108
+            _mount("/run", "tmpfs", ["nosuid", "nodev", "mode=755"]),
+        ]
+        seen = [path for path in root if path.name not in _OWN_ROOT_FOLDERS]
+        # The last may lie below a folder that it has for itself, or elsewhere altogether.
+        mounts += [_bound(path, bind, "ro") for path in (*seen, *read_only)]
+        mounts += [_bound(path, bind, "rw") for path in writable]
     namespaces = [{"type": kind} for kind in ("pid", "ipc", "uts", "mount")]
     if netns is not None:
         namespaces.append({"type": "network", "path": netns})
@@ -143,15 +154,23 @@ def configuration(
     return {
         "ociVersion": "1.0.2",
         "process": init,
-        "root": {"path": "rootfs", "readonly": True},
+        "root": {"path": str(tree or "rootfs"), "readonly": tree is None},
         "hostname": "tare",
         "mounts": mounts,
         "linux": linux,
     }
 
 
-def process(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """Describe a process to runc: all of its arguments, and all of its environment."""
+def process(
+    argv: Sequence[str], env: Mapping[str, str], also: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Describe a process to runc: all of its arguments, and all of its environment.
+
+    Args:
+        argv, env: these.
+        also: what it is capable of, beside `CAPABILITIES`; names as setpriv has them.
+    """
+    capable = [*CAPABILITIES, *(f"CAP_{name.upper()}" for name in also)]
     kinds = ("bounding", "effective", "permitted")
     return {
         "terminal": False,
@@ -159,7 +178,7 @@ def process(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
         "args": list(argv),
         "env": [f"{key}={value}" for key, value in env.items()],
         "cwd": "/",
-        "capabilities": {kind: list(CAPABILITIES) for kind in kinds},
+        "capabilities": dict.fromkeys(kinds, capable),
         "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}],
         "noNewPrivileges": True,
     }

@@ -18,8 +18,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from tare import transports, units
-from tare.accounting import Role
+from tare import accounting, transports, units
+from tare.accounting import Account, Role
 from tare.command import missing_packages
 from tare.environments import (
     Availability,
@@ -30,17 +30,19 @@ from tare.environments import (
     nfs,
     scratch_disk,
 )
-from tare.environments.in_guest import InsideGuest, seen_by_host
+from tare.environments.in_guest import TREE, InsideGuest, seen_by_host, show_tree
 from tare.environments.on_host import OnAnyHost
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError, UnavailableError
-from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
+from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe, virtiofs
 from tare.guests.agent import Agent
-from tare.guests.image import NFS, PROGRAMS
+from tare.guests.image import NFS, PROGRAMS, VIRTIOFS
 from tare.guests.machine import PROGRAM
 from tare.guests.probe import Chosen
+from tare.guests.virtiofs import TAG, Served
 from tare.host import Host, require
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
+from tare.merged import Merged, laid_out
 from tare.process import ProcessError
 from tare.tools import TOOLS, named_in
 
@@ -61,6 +63,10 @@ for module in /{modules}/*.ko; do insmod "$module"; done
 mkdir -p /mnt
 mount -t nfs4 -o addr={server},clientaddr={address},vers=4.2 {server}:{export} /mnt
 losetup {loop} /mnt/disk
+"""
+_MOUNT_TREE = f"""
+for module in /{VIRTIOFS}/*.ko; do insmod "$module"; done
+mount -t virtiofs {TAG} {TREE}
 """
 _GATEWAY = "10.0.2.2"
 _GATEWAY_MAC = "52:55:0a:00:02:02"
@@ -142,6 +148,8 @@ class Qemu(OnAnyHost):
             scratch_disk.raw(site) if self.device in ("raw", "loop") else nullcontext() as disk,
             scratch_disk.over_nfs(site) if self.device == "nfs" else nullcontext(),
             on_bridge as tap,
+            laid_out(site) as merged,
+            _served(site, merged, session) as served,
         ):
             archive, bring_tools = host.bring_later(tools.path) if tools else (None, _nothing)
             with Machine(
@@ -153,6 +161,7 @@ class Qemu(OnAnyHost):
                 name=session,
                 tools=archive,
                 disk=disk,
+                tree=served,
                 vmm_cpus=site.placement.vmm,
                 vcpu_cpus=site.placement.vcpus,
                 boot_timeout_s=_FAR_BOOT_TIMEOUT_S if host.far else _BOOT_TIMEOUT_S,
@@ -173,14 +182,18 @@ class Qemu(OnAnyHost):
                     server = site.hosts.server_address
                     has_tools = tools is not None
                     facts |= _disk(guest, self.device, has_tools, tap.address, server).facts()
+                if merged is not None and served is not None:
+                    show_tree(guest.agent, _MOUNT_TREE)
+                    facts |= merged.facts(served.by)
                 yield InsideGuest(
                     guest,
-                    lambda: seen_by_host(guest.host, guest.pid, role, tap),
+                    lambda: _on_host(guest, tap, served),
                     tap.address if tap else host.address,
                     session,
                     facts,
                     programs.resolved,
                     host.kernel_account,
+                    merged,
                 )
 
     def _accelerators(self) -> str:
@@ -229,6 +242,23 @@ class Programs:
                 raise TrialError(f"cannot unpack the tools in the guest: {unpacked.stderr.strip()}")
             self._has_tools = True
         return (str(PROGRAMS / argv[0]) if "/" in argv[0] else argv[0], *argv[1:])
+
+
+@contextmanager
+def _served(site: Site, merged: Merged | None, session: str) -> Iterator[Served | None]:
+    """Share a tree that is laid out, if one is."""
+    if merged is None:
+        yield None
+        return
+    with virtiofs.served(site, merged.root, merged.tree.user, f"{session}-files") as served:
+        yield served
+
+
+def _on_host(guest: Machine, tap: Tap | None, served: Served | None) -> Account:
+    """Snapshot a guest on its host, with who serves its files."""
+    account = seen_by_host(guest.host, guest.pid, role, tap)
+    files = [guest.host.account(served.pid, "vmm")] if served else []
+    return accounting.combined(account, *files)
 
 
 def _disk(

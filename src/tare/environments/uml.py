@@ -8,7 +8,9 @@ serial line that is a socket of ours.
 
 from __future__ import annotations
 
+import os
 import secrets
+import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -20,11 +22,11 @@ from typing import Any
 
 import platformdirs
 
-from tare import process
+from tare import netns, process
 from tare.accounting import Role
 from tare.command import Command, missing_packages
 from tare.environments import Availability, Inside, Row, Site, for_root, scratch_disk
-from tare.environments.in_guest import InsideGuest, seen_by_host
+from tare.environments.in_guest import TREE, InsideGuest, seen_by_host, show_tree
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError
 from tare.guests import console as consoles
@@ -33,6 +35,7 @@ from tare.guests.image import PROGRAMS
 from tare.guests.monitor import Monitor
 from tare.host import Host, end_of
 from tare.hosts import PREFIX_LENGTH, Tap
+from tare.merged import laid_out
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
 
@@ -103,6 +106,7 @@ class Uml:
             scratch_disk.raw(site) if self.device else nullcontext() as disk,
             site.hosts.tap() as tap,
             site.leftovers.owing("directory", str(site.scratch / name)),
+            laid_out(site) as merged,
             _Guest(site, tap, name, self.memory_bytes, disk) as guest,
         ):
             facts = self._facts(guest)
@@ -110,6 +114,10 @@ class Uml:
                 facts |= Disk(
                     _DISK, "ubd on the scratch disk, through the host's page cache"
                 ).facts()
+            if merged is not None:
+                root = shlex.quote(str(merged.root))
+                show_tree(guest.agent, f"mount -t hostfs -o {root} none {TREE}")
+                facts |= merged.facts("hostfs over an overlay")
             yield InsideGuest(
                 guest,
                 lambda: seen_by_host(Host(site), guest.pid, _role, tap),
@@ -117,6 +125,7 @@ class Uml:
                 name,
                 facts,
                 _resolved,
+                merged=merged,
             )
 
     def _facts(self, guest: _Guest) -> dict[str, Any]:
@@ -163,16 +172,28 @@ class _Guest(Stepwise):
         channel = stack.enter_context(Monitor("the guest agent", greets=False))
         self.agent = Agent(channel)
         line, written = channel.far.fileno(), console.fileno()
+        tree, tap = self._site.tree, self._tap
+        transport, passed = f"tap,ifname={tap.name}", [line, written]
+        within: tuple[str, ...] = ()
+        if tree is not None:
+            # It opens files as whoever it is, and then the host's kernel says what it may see.
+            os.chown(self._folder, tree.user.uid, tree.user.gid)
+            within = tree.user.takes_on()
+            opened = netns.open_tap(tap.netns, tap.name)
+            stack.callback(os.close, opened)
+            transport = f"fd,fd={opened},vec=0"
+            passed.append(opened)
         self._kernel = stack.enter_context(
             process.start(
                 Command(
-                    self._command_line(line, written),
-                    netns=self._tap.netns,
+                    self._command_line(line, written, transport),
+                    netns=tap.netns,
                     cpus=self._site.placement.vcpus,
+                    within=within,
                 ),
                 log_dir=self._site.scratch / "logs",
                 name=self.name,
-                pass_fds=(line, written),
+                pass_fds=passed,
             )
         )
         with self.explained("while it booted"):
@@ -200,7 +221,7 @@ class _Guest(Stepwise):
             target.chmod(0o755)
         (self._folder / "programs").symlink_to(self._site.programs.resolve())
 
-    def _command_line(self, agent: int, console: int) -> tuple[str, ...]:
+    def _command_line(self, agent: int, console: int, transport: str) -> tuple[str, ...]:
         hosts, tap = self._site.hosts, self._tap
         neighbours = (
             (hosts.client_address, hosts.client_mac),
@@ -214,7 +235,7 @@ class _Guest(Stepwise):
             f"uml_dir={self._folder}", "umid=uml",  # else below the user's home
             "con=null", f"con0=null,fd:{console}", "con1=null,fd:1",
             "ssl=null", f"ssl0=fd:{agent}",
-            f"vec0:transport=tap,ifname={tap.name},mac={tap.mac},depth=128,gro=0",
+            f"vec0:transport={transport},mac={tap.mac},depth=128,gro=0",
             *((f"ubda={self._disk}",) if self._disk else ()),
             "console=tty0", "quiet", "panic=-1", "ipv6.disable=1",
             f"tare.address={tap.address}/{PREFIX_LENGTH}",

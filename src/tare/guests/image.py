@@ -31,12 +31,16 @@ PROGRAMS = PurePosixPath("/programs")
 NFS = "modules-nfs"
 """Where it finds the modules that only a device over NFS needs."""
 
+VIRTIOFS = "modules-tree"
+"""Where it finds those that only a user's tree needs."""
+
 _PATTERNS = ("echo/echo-*", "probe/probe", "probe/execute")
 """What of the build directory a guest is given."""
 
 _APPLETS = (
-    "arp", "cat", "cpio", "echo", "grep", "insmod", "ip", "kill", "losetup", "ls", "mkdir", "mount",
-    "poweroff", "ps", "rm", "setsid", "sh", "sleep", "tail", "uname",
+    "arp", "cat", "chmod", "chroot", "cpio", "echo", "grep", "insmod", "ip", "kill", "ln",
+    "losetup", "ls", "mkdir", "mknod", "mount", "poweroff", "ps", "rm", "setsid", "sh", "sleep",
+    "tail", "uname",
 )  # fmt: skip
 _PACKING = "1"
 """Part of every digest: count it up when the same inputs are packed into other bytes."""
@@ -197,7 +201,11 @@ def _contents(kernel: Kernel, programs: Path) -> list[Entry]:
     ]
     entries.append(Entry("bin/busybox", _BUSYBOX))
     entries += [Entry(f"bin/{applet}", link="busybox") for applet in _APPLETS]
-    for folder, modules in (("modules", kernel.modules), (NFS, kernel.nfs_modules)):
+    for folder, modules in (
+        ("modules", kernel.modules),
+        (NFS, kernel.nfs_modules),
+        (VIRTIOFS, kernel.tree_modules),
+    ):
         for number, module in enumerate(modules):
             name = module.name.removesuffix(".xz")
             entries.append(Entry(f"{folder}/{number:02}-{name}", content=module_content(module)))

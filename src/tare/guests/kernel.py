@@ -27,6 +27,9 @@ MODULES = ("virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "loop")
 NFS_MODULES = ("auth_rpcgss", "nfsv4")
 """What a guest loads besides when it is asked for a device over NFS."""
 
+TREE_MODULES = ("virtiofs",)
+"""What a guest loads besides when it has a user's tree."""
+
 _DOWNLOAD_TIMEOUT_S = 300
 _EXTRACT_TIMEOUT_S = 60
 
@@ -68,6 +71,11 @@ class Kernel:
     def nfs_modules(self) -> tuple[Path, ...]:
         """The files of `NFS_MODULES`, as `modules`."""
         return self._files(NFS_MODULES)
+
+    @property
+    def tree_modules(self) -> tuple[Path, ...]:
+        """The files of `TREE_MODULES`, as `modules`, without those."""
+        return tuple(path for path in self._files(TREE_MODULES) if path not in self.modules)
 
     def _files(self, names: tuple[str, ...]) -> tuple[Path, ...]:
         # Below /usr from trixie on.
@@ -154,7 +162,7 @@ class Kernel:
         try:
             lines = (self.root / "DEBIAN" / "md5sums").read_text().splitlines()
             wanted = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
-            for path in (self.vmlinuz, *self.modules, *self.nfs_modules):
+            for path in (self.vmlinuz, *self.modules, *self.nfs_modules, *self.tree_modules):
                 with path.open("rb") as file:
                     # Guards against a damaged disk, as dpkg itself does; not a matter of security.
                     digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))

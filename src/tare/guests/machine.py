@@ -19,6 +19,7 @@ from tare.guests.agent import Agent, pauses
 from tare.guests.image import Image
 from tare.guests.kernel import Kernel
 from tare.guests.monitor import Monitor
+from tare.guests.virtiofs import Served
 from tare.host import Host
 from tare.stepwise import Stepwise
 
@@ -131,6 +132,7 @@ class Machine(Stepwise):
         tools: an archive that the guest finds as its second disk, or None. The first disk is one of
             QEMU's that takes no time, to tell what a virtio request costs.
         disk: a block device of the host that the guest finds as its last disk, or None.
+        tree: a folder that the guest can mount by virtiofs, or None.
         vmm_cpus: host processors of QEMU's own threads; empty leaves the choice to the kernel.
         vcpu_cpus: of its virtual processors' threads.
         boot_timeout_s: after this the guest counts as hung.
@@ -147,6 +149,7 @@ class Machine(Stepwise):
         name: str,
         tools: PurePath | None = None,
         disk: Path | None = None,
+        tree: Served | None = None,
         vmm_cpus: Sequence[int] = (),
         vcpu_cpus: Sequence[int] = (),
         boot_timeout_s: float = 60.0,
@@ -158,6 +161,7 @@ class Machine(Stepwise):
         self.machine_type = hardware.machine
         self._boot = (kernel, image, network, tools)
         self._disk = disk
+        self._tree = tree
         self._cpus = (tuple(vmm_cpus), tuple(vcpu_cpus))
         self._boot_timeout_s = boot_timeout_s
 
@@ -184,7 +188,9 @@ class Machine(Stepwise):
         self._qmp = qmp
         self.agent = Agent(channel)
         command = Command(self._command_line(qmp, channel), netns=self._boot[2].netns)
-        passed = (qmp.far.fileno(), channel.far.fileno())
+        passed = [qmp.far.fileno(), channel.far.fileno()]
+        if self._tree is not None:
+            passed.append(self._tree.folder)
         self._qemu = stack.enter_context(self.host.start(command, name=self.name, pass_fds=passed))
         stack.callback(self._quit)
         with self.explained("while it was started"):
@@ -242,6 +248,8 @@ class Machine(Stepwise):
                 "cache": {"direct": True},
             }
             devices += ["-blockdev", json.dumps(below), "-device", "virtio-blk-pci,drive=scratch"]
+        if self._tree is not None:
+            devices += self._tree.devices(self.hardware.memory_bytes)
         return command_line(
             self.hardware,
             self.host.bring(kernel.vmlinuz),

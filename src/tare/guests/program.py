@@ -36,15 +36,20 @@ class Program:
         agent: of the guest.
         argv: the program's path in the guest, and its arguments.
         env: variables beyond PATH, HOME and a C locale.
+        name: what messages call it; by default that of its file.
 
     Raises:
         TrialError: the guest does not answer, or has no such program.
     """
 
     def __init__(
-        self, agent: Agent, argv: Sequence[str], env: Mapping[str, str] | None = None
+        self,
+        agent: Agent,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> None:
-        self.name = Path(argv[0]).name
+        self.name = name or Path(argv[0]).name
         self._agent = agent
         self._base = f"/tmp/{next(_NUMBERS)}-{self.name}"  # noqa: S108 - the guest's, and ours alone
         self._ended: Ended | None = None
