@@ -24,8 +24,8 @@ def before(plan: Plan) -> list[str]:
         return []
     lines = [
         f"gate: exit code {Exit.FAILED:d} slower, {Exit.OK:d} no worse ({_percent(gate.margin)}"
-        f" slower is ruled out), {Exit.INCONCLUSIVE:d} undecided after {gate.looks.most} blocks; equal"
-        f" versions fail at most {100 * asked.significance_share:g} times in 100"
+        f" slower is ruled out), {Exit.INCONCLUSIVE:d} undecided after {gate.looks.most} blocks;"
+        f" equal versions fail at most {100 * asked.significance_share:g} times in 100"
     ]
     for reach in reaches(plan):
         told = [

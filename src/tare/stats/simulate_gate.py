@@ -52,6 +52,11 @@ class World:
         found: FloatArray = difference + between[:, 0] - between[:, 1] + math.log(effect)
         return found
 
+    def spread(self) -> float:
+        """Standard deviation of a block's log-ratio, from many draws; of one replica."""
+        rng = np.random.default_rng(1)
+        return float(np.std(self.draw(20_000, 1.0, rng)[:, 0]))
+
     def _walk(self, steps: int, rng: np.random.Generator) -> FloatArray:
         kept = 0.9
         pushes = math.sqrt(1 - kept**2) * rng.standard_normal(steps)

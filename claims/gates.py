@@ -1,0 +1,121 @@
+"""A12: the gate, on pairs of versions whose truth is known, simulated and real."""
+
+from __future__ import annotations
+
+import math
+
+from claims.checking import Found, Workshop
+from claims.experiments import run_text
+from tare import analysis, experiment, plan
+from tare.analysis.gate import reaches
+from tare.stats import Interval, Method, Verdict
+from tare.stats.bounds import Bound, Kept
+from tare.stats.gating import Gate, most_spread
+from tare.stats.proportion import Proportion, proportion, upper_bound
+from tare.stats.sequential import Looks
+from tare.stats.simulate_gate import WORLDS, World, gates
+
+_ALPHA, _MARGIN, _EFFECT = 0.05, 0.03, 1.10
+_EQUAL, _SLOWER = 4000, 800
+_LEAST, _MOST, _MOST_MODES = 8, 30, 80
+"""Blocks; more where sessions start in one of two modes, since 30 promise nothing there."""
+_BUILDS = World(builds=0.02, replicas=8)
+_REAL_EQUAL, _REAL_SLOWER = 24, 20
+_LOOP = "awk 'BEGIN {{ while (i < {}) x += i++ }}'"
+_OLD, _NEW = 300_000, 333_000  # a tenth more, and what awk takes to start
+_TEXT = """\
+title: Is the new one slower?
+workload: command
+factors:
+  environment: native
+  command: {{old: "{}", new: "{}"}}
+baseline: {{command: old}}
+blocks: {{min: {}, max: {}}}
+session: {{runs: 5, warmup: 1, takes: 25 ms}}
+seed: {}
+gate: {{}}
+"""
+
+
+def simulated(workshop: Workshop) -> Found:
+    """Equal versions, such that are slower by the margin, and such that are 10 % slower."""
+    errors, finds = [], []
+    for name, world in {**WORLDS, "builds that differ": _BUILDS}.items():
+        most = _MOST_MODES if name == "two modes, 1 : 1" else _MOST
+        gate = Gate.of(Looks(_LEAST, most, _ALPHA), _MARGIN, 1)
+        workshop.say(f"{_EQUAL} gates on equal versions, {name}")
+        equal = gates(world, gate, runs=_EQUAL)
+        errors.append(_bound(f"equal versions fail, {name}", equal.slower, None, _ALPHA + 0.01))
+        slower = gates(world, gate, effect=1 + _MARGIN, runs=_EQUAL)
+        wrong = f"versions slower by the margin pass, {name}"
+        errors.append(_bound(wrong, slower.no_worse, None, _ALPHA + 0.01))
+        found = gates(world, gate, effect=_EFFECT, runs=_SLOWER)
+        finds.append(_bound(f"+10 % is found, {name}", found.slower, 0.80, 1.0))
+        if found.in_time.of >= _SLOWER / 10:  # after the first blocks, most say nothing of modes
+            finds.append(_bound(f"in the time said, {name}", found.in_time, 0.80, 1.0))
+    worst, least = (
+        max(100 * (b.found.estimate or 0.0) for b in errors),
+        min(100 * (b.found.estimate or 0.0) for b in finds),
+    )
+    line = f"simulated gates err at most {worst:.1f} times in 100 at a nominal {100 * _ALPHA:g}"
+    return Found(f"{line}, find +10 % at least {least:.0f} times", bounds=(*errors, *finds))
+
+
+def covered(workshop: Workshop) -> Found:
+    """Each world is one for which the gate says before it runs that +10 % would be found."""
+    workshop.say("what the gate says before it runs")
+    limits = {most: _limit(most) for most in (_MOST, _MOST_MODES)}
+    spreads = {name: world.spread() for name, world in WORLDS.items()}
+    told = all(
+        math.expm1(spread) <= limits[_MOST_MODES if name == "two modes, 1 : 1" else _MOST]
+        for name, spread in spreads.items()
+    )
+    return Found("", {"spreads": spreads, "limits": limits}, counted=Kept.counted(told))
+
+
+def _limit(most: int) -> float:
+    return most_spread(_EFFECT - 1, most, Looks(_LEAST, most, _ALPHA)) or 0.0
+
+
+def real(workshop: Workshop) -> Found:
+    """Runs of a command against itself, and against one that does a tenth more."""
+    equal = [_gated(workshop, _OLD, number) for number in range(_REAL_EQUAL)]
+    slower = [_gated(workshop, _NEW, number) for number in range(_REAL_SLOWER)]
+    false = sum(one.verdict is Verdict.SLOWER for one, _ in equal)
+    promised = [one for one, told in slower if told]
+    found = proportion(sum(one.verdict is Verdict.SLOWER for one in promised), len(promised))
+    data = {
+        name: [
+            {"verdict": str(one.verdict), "blocks": a.blocks, "ratio": a.ratio, "spread": a.spread}
+            for one, _ in runs
+            for a in (one.answers[0].found,)
+        ]
+        for name, runs in (("equal", equal), ("slower", slower))
+    }
+    line = (
+        f"of {_REAL_EQUAL} real gates on equal versions {false} failed (at most"
+        f" {100 * upper_bound(false, _REAL_EQUAL):.0f} in 100), of {len(promised)} on +10 % with no"
+        f" more spread than it says {found.count} did"
+    )
+    # So few equal pairs cannot bound a rate of 5 %: what they can do is to contradict it.
+    believable = proportion(false, _REAL_EQUAL).low <= _ALPHA
+    bounds = (_bound("real, +10 % is found", found, 0.80, 1.0),)
+    return Found(line, data, bounds, Kept.counted(believable))
+
+
+def _gated(workshop: Workshop, new: int, seed: int) -> tuple[analysis.Gating, bool]:
+    """Run a gate to its end; and whether its spread was one for which it promises to find +10 %."""
+    name = f"gate-{new}-{seed}"
+    workshop.say(f"{name}: a real gate")
+    text = _TEXT.format(_LOOP.format(_OLD), _LOOP.format(new), _LEAST, _MOST, seed)
+    limit = reaches(plan.make(experiment.parse(text, name)))[-1].finds or 0.0
+    gating = analysis.analyse(run_text(workshop, text, name)).gating
+    assert gating is not None
+    spread = gating.answers[0].found.spread
+    return gating, spread is not None and math.expm1(spread) <= limit
+
+
+def _bound(name: str, found: Proportion, least: float | None, most: float) -> Bound:
+    """Of a rate, by the exact interval of its count."""
+    seen = Interval(found.share, found.low, found.high, found.confidence, Method.T, found.of)
+    return Bound(name, seen, least, most, ratio=False)
