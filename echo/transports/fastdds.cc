@@ -1,5 +1,6 @@
 // eProsima Fast DDS through its C++ API, with the type that fastddsgen made of idl/Echo.idl.
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 
 #include <fastdds/dds/core/condition/WaitSet.hpp>
@@ -38,7 +39,8 @@ std::string NumericHost(const sockaddr* address, socklen_t length) {
   return host;
 }
 
-// Fast DDS selects interfaces by IPv4 address only.
+// Fast DDS selects interfaces by IPv4 address only. It passes over one that does not run, and then
+// is ready without any.
 std::string AddressOfInterface(const std::string& interface) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) ThrowErrno("cannot list the network interfaces");
@@ -46,7 +48,11 @@ std::string AddressOfInterface(const std::string& interface) {
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
     std::string address = NumericHost(one->ifa_addr, sizeof(sockaddr_in));
-    if (interface == one->ifa_name || interface == address) return address;
+    if (interface != one->ifa_name && interface != address) continue;
+    if ((one->ifa_flags & IFF_RUNNING) != 0) return address;
+    throw std::runtime_error("the interface " + std::string(one->ifa_name) +
+                             " does not run, so that Fast DDS would not use it; it must be up, with"
+                             " its other end connected (`ip -4 address` must not say DOWN)");
   }
   throw std::runtime_error("no interface here is named or numbered \"" + interface +
                            "\" with an IPv4 address; `ip -4 address` lists them");

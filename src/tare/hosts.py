@@ -196,6 +196,7 @@ class Hosts(Stepwise):
             ip.link("set", index=index, state="up")
             # DDS discovery and whoever else sends multicast needs a route for it.
             ip.route("add", dst="224.0.0.0/4", oif=index)
+            netns.await_running(ip, index)
 
         self._within_wire(lay)
         netns.within(namespace, connect)

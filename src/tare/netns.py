@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import os
 import struct
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,8 @@ from tare.errors import TareError, UnavailableError
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 """Source: linux/if_tun.h."""
+_IFF_RUNNING = 0x40
+_RUNNING_TIMEOUT_S = 10.0
 
 T = TypeVar("T")
 
@@ -101,6 +104,21 @@ def index(ip: Any, interface: str) -> int:
     if not found:
         raise TareError(f"there is no network interface {interface}")
     return int(found[0])
+
+
+def await_running(ip: Any, device: int) -> None:
+    """Return once the kernel counts a device that is up as running, by its index.
+
+    It does so up to a second after both ends are up. Fast DDS passes over one that does not run.
+
+    Raises:
+        TareError: it does not come to run.
+    """
+    deadline = time.monotonic() + _RUNNING_TIMEOUT_S
+    while not ip.get_links(device)[0]["flags"] & _IFF_RUNNING:
+        if time.monotonic() > deadline:
+            raise TareError(f"the network device {device} does not run, though it is up")
+        time.sleep(0.002)
 
 
 def within(namespace: str, work: Callable[[Any], T]) -> T:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from needs import needs_root
+from needs import PROGRAMS, needs_root
+from tare import netns
 from tare.command import Command
 from tare.hosts import Hosts
 from tare.leftovers import Registry
-from tare.process import run, start
+from tare.process import ProcessError, run, start
 from tare.testing import traces
 
 pytestmark = [pytest.mark.system, needs_root]
@@ -145,3 +146,29 @@ def test_what_was_half_made_is_removed(registry: Registry, monkeypatch: pytest.M
     with pytest.raises(ZeroDivisionError):
         Hosts(registry).__enter__()
     assert traces.of_run(registry.run_id) == []
+
+
+def test_an_interface_runs_as_soon_as_it_is_there(hosts: Hosts) -> None:
+    def state(ip: Any) -> object:
+        return ip.get_links(ifname="eth0")[0].get_attr("IFLA_OPERSTATE")
+
+    # Without waiting for it, one in five does not.
+    for _ in range(30):
+        with hosts.own_host() as host:
+            assert netns.within(host.netns, state) == "UP"
+
+
+def test_fast_dds_says_that_an_interface_does_not_run(hosts: Hosts) -> None:
+    """It would pass over it, and be ready without any."""
+
+    def lay(ip: Any) -> None:
+        ip.link("add", ifname="loose", kind="veth", peer={"ifname": "end"})
+        loose = ip.link_lookup(ifname="loose")[0]
+        ip.addr("add", index=loose, address="10.78.0.1", prefixlen=24)
+        ip.link("set", index=loose, state="up")
+
+    netns.within(hosts.server_ns, lay)
+    serve = (str(PROGRAMS / "echo/echo-fastdds"), "serve", "--domain", "12", "--interface")
+    for name in ("loose", "10.78.0.1"):
+        with pytest.raises(ProcessError, match="the interface loose does not run"):
+            run(Command((*serve, name), netns=hosts.server_ns), 20)

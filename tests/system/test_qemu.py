@@ -72,6 +72,11 @@ def of_role(threads: tuple[ThreadTime, ...], role: str) -> list[ThreadTime]:
     return [thread for thread in threads if thread.role == role]
 
 
+def test_a_guest_is_up_once_its_interface_runs(inside: InsideGuest) -> None:
+    # The first of all tests here, since the kernel is late by a second at most.
+    assert inside.run(["cat", "/sys/class/net/eth0/operstate"], 10).strip() == "up"
+
+
 def test_the_guest_names_what_it_is(inside: InsideGuest) -> None:
     facts = inside.facts
     assert facts["accelerator"] == "tcg"

@@ -52,6 +52,11 @@ for neighbour in $neighbours; do
   arp -s "${neighbour%,*}" "${neighbour#*,}" || fail "cannot introduce $neighbour"
 done
 ip route add 224.0.0.0/4 dev eth0 || fail "cannot route multicast to eth0"
+# The kernel counts it as running up to a second after it is up (linkwatch). Fast DDS passes over one
+# that does not run, and then nobody finds it.
+while read -r state </sys/class/net/eth0/operstate && [ "$state" = down ]; do
+  sleep 0.02
+done
 
 # Without udev a port is known by its number alone.
 for port in /dev/vport*p1; do
