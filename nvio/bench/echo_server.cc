@@ -68,7 +68,7 @@ bool answer(Peer& peer, const std::vector<char>& bytes) {
 
 int start_echo_server(const std::string& path) {
   std::string why;
-  const std::unique_ptr<Listener> listener = listen_at("unix:" + path, why);
+  const std::unique_ptr<Listener> listener = listen_at("unix:" + path, {}, why);
   if (listener == nullptr) throw std::runtime_error(why);
   const pid_t child = fork();
   if (child == 0) serve(*listener);

@@ -245,7 +245,7 @@ int latency(const Options& options) {
         [&](unsigned client) {
           static std::unique_ptr<Channel> channel;
           std::string why;
-          channel = connect_to("unix:" + socket, why);
+          channel = connect_to("unix:" + socket, {}, why);
           if (channel == nullptr) throw std::runtime_error(why);
           JobFile& file = *open_file(folder).file;
           constexpr std::uint32_t kHead = sizeof(Reply);

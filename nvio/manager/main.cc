@@ -48,6 +48,7 @@ int serve(const Settings& settings) {
   const std::uint32_t node = settings.node.value_or(0);
   ManagerOptions options;
   options.node = node;
+  options.silence.most = std::chrono::seconds(settings.silence);
   if (!job_secret(settings, options.secret, why)) {
     tell(why);
     return 1;
@@ -73,9 +74,9 @@ int serve(const Settings& settings) {
   const std::string local = local_address(settings, node);
   unlink((folder + "/manager").c_str());
   std::vector<std::unique_ptr<Listener>> listeners;
-  listeners.push_back(listen_at(local, why));
+  listeners.push_back(listen_at(local, options.silence, why));
   if (listeners.back() != nullptr && !settings.rendezvous.empty()) {
-    listeners.push_back(listen_at("tcp::0", why));
+    listeners.push_back(listen_at("tcp::0", options.silence, why));
     if (listeners.back() != nullptr) {
       const std::string port = listeners.back()->address().substr(5);
       const std::string host = settings.address.empty() ? host_name() : settings.address;

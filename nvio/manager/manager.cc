@@ -28,8 +28,6 @@ constexpr std::size_t kMostFiles = 4096;  // numbers a connection may hold
 constexpr std::size_t kMostUnproven = 256;
 // Above so many connections, one that received a large message gives the room for it back.
 constexpr std::size_t kMany = 256;
-constexpr std::chrono::seconds kPulse{10};  // between two looks at all peers
-static_assert(2 * kPulse < kSilence);
 
 enum class Stage : std::uint8_t { hello, proof, ready };
 
@@ -149,13 +147,13 @@ int Manager::patience() const {
   constexpr int kUntilReopened = 100;
   if (door_.is_shut()) return kUntilReopened;
   if (!had_peers_) return static_cast<int>(options_.patience_seconds * 1000);
-  return static_cast<int>(std::chrono::milliseconds(kPulse).count());
+  return static_cast<int>(std::chrono::milliseconds(options_.silence.pulse()).count());
 }
 
 // Tells who waits that it is worked on, and lets go of those whose machine is gone.
 void Manager::look_at_peers() {
   const auto now = std::chrono::steady_clock::now();
-  if (now - looked_ < kPulse) return;
+  if (now - looked_ < options_.silence.pulse()) return;
   looked_ = now;
   Reply working{};
   working.magic = kWorkingMagic;

@@ -17,6 +17,7 @@ struct ManagerOptions {
   std::uint32_t node = 0;
   std::vector<std::uint8_t> secret;  // that peers on TCP must know
   double patience_seconds = 60;      // how long to wait for the first peer
+  Silence silence;
 };
 
 // Serves whoever connects, till the last peer that proved itself is gone: so it ends with the job,

@@ -59,7 +59,8 @@ std::unique_ptr<Channel> NodeClient::try_connect(std::string& why, bool& refused
     why = "it has not told its address yet";
     return nullptr;
   }
-  std::unique_ptr<Channel> channel = connect_to(address, why);
+  std::unique_ptr<Channel> channel =
+      connect_to(address, {std::chrono::seconds(settings_.silence)}, why);
   if (channel == nullptr) return nullptr;
   if (same_machine && !channel->is_same_user()) {
     why = address + " belongs to another user";

@@ -21,9 +21,9 @@ class NodeClient {
   bool connect(std::string& why);
 
   // Sends the request with its payload and waits for the answer, whose payload goes to `room`; but
-  // no longer than kSilence after the manager was heard last. Returns 0, the manager's errno value,
-  // or EIO when the manager cannot be reached. Threads may
-  // call at the same time and take turns.
+  // no longer than the silence (settings) after the manager was heard last. Returns 0, the
+  // manager's errno value, or EIO when the manager cannot be reached. Threads may call at the same
+  // time and take turns.
   int call(Request request, std::span<const std::byte> payload, Reply& reply,
            std::span<std::byte> room = {});
 

@@ -35,6 +35,7 @@ std::vector<std::string> own_environment(const Settings& settings) {
   if (!settings.rendezvous.empty()) kept.push_back("NVIO_RENDEZVOUS=" + settings.rendezvous);
   if (!settings.address.empty()) kept.push_back("NVIO_ADDRESS=" + settings.address);
   if (settings.capacity != 0) kept.push_back("NVIO_CAPACITY=" + std::to_string(settings.capacity));
+  kept.push_back("NVIO_SILENCE=" + std::to_string(settings.silence));
   for (char** at = environ; *at != nullptr; ++at) {
     const std::string pair = *at;
     const std::string name = pair.substr(0, pair.find('=') + 1);
@@ -54,13 +55,13 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-std::string read_line(int fd) {
+std::string read_line(int fd, std::uint32_t silence) {
   std::string text;
   std::array<char, 512> part{};
   for (;;) {
     pollfd waiting{fd, POLLIN, 0};
     constexpr int kMilliseconds = 1000;
-    const int ready = poll(&waiting, 1, static_cast<int>(kSilence.count()) * kMilliseconds);
+    const int ready = poll(&waiting, 1, static_cast<int>(silence) * kMilliseconds);
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0) return "it does not get ready";
     const ssize_t got = read(fd, part.data(), part.size());
@@ -97,7 +98,7 @@ Started start_manager(const Settings& settings, std::uint32_t node, std::string&
   real().close(told[1]);
   std::string line;
   if (error == 0) {
-    line = read_line(told[0]);
+    line = read_line(told[0], settings.silence);
     // The manager itself is a child of this child, which ends at once.
     while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }

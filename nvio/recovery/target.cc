@@ -91,15 +91,26 @@ void Target::write_out() {
 void Target::finish(std::uint64_t size) {
   if (fd_ < 0 || options_.dry_run) return;
   write_out();
-  struct stat status {};
-  // Bytes at the end that were never written are a hole that the size alone makes. Not by ftruncate
-  // where it can be helped: another job may be appending.
-  const bool done = real().fstat(fd_, &status) == 0 &&
-                    (static_cast<std::uint64_t>(status.st_size) >= size ||
-                     fallocate(fd_, 0, static_cast<off_t>(size - 1), 1) == 0 ||
-                     real().ftruncate(fd_, static_cast<off_t>(size)) == 0) &&
-                    real().fsync(fd_) == 0;
+  const bool done = make_as_long_as(size) && real().fsync(fd_) == 0;
   if (!done && line_.problem.empty()) line_.problem = failed("cannot make it durable");
+}
+
+// Bytes at the end that were never written are a hole that the size alone makes. Not by ftruncate,
+// but in what this recovery made: another job may be appending.
+bool Target::make_as_long_as(std::uint64_t size) {
+  struct stat status {};
+  if (real().fstat(fd_, &status) != 0) return false;
+  if (static_cast<std::uint64_t>(status.st_size) >= size) return true;
+  if (fallocate(fd_, 0, static_cast<off_t>(size - 1), 1) == 0) return true;
+  if (errno != EOPNOTSUPP) return false;
+  if (!line_.instead.empty()) return real().ftruncate(fd_, static_cast<off_t>(size)) == 0;
+  if (line_.problem.empty()) {
+    line_.problem =
+        "its file system makes it longer by truncation alone, which would cut off what "
+        "others append; once nobody writes it: truncate -s " +
+        std::to_string(size) + " " + file_.path + ", and recover again";
+  }
+  return false;
 }
 
 }  // namespace nvio

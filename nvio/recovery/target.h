@@ -32,6 +32,7 @@ class Target {
   int open_itself(std::string& why) const;
   int open_instead(std::vector<std::string>& made, std::string& why) const;
   void write_out();
+  bool make_as_long_as(std::uint64_t size);
 
   const FileIdentity& file_;
   const RecoverOptions& options_;

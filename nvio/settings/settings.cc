@@ -72,6 +72,8 @@ bool set_stripe(std::string_view text, std::uint64_t& target) {
   return true;
 }
 
+constexpr std::uint32_t kDay = 86400;  // seconds
+
 constexpr const char* kOnOff = "on or off";
 constexpr const char* kSize = "a size (64K, 1 MiB, 4096)";
 constexpr const char* kFolder = "the absolute path of a folder";
@@ -170,8 +172,11 @@ constexpr ProcessRow kProcessRows[] = {
      }},
     {"patience", "seconds, 1 to 86400",
      [](Settings& s, std::string_view v) {
-       constexpr std::uint32_t kDay = 86400;
        return set_number(v, kDay, s.patience) && s.patience > 0;
+     }},
+    {"silence", "seconds, 12 to 86400",
+     [](Settings& s, std::string_view v) {
+       return set_number(v, kDay, s.silence) && s.silence >= kLeastSilence;
      }},
     {"disable", kOnOff,
      [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.disabled); }},

@@ -27,6 +27,9 @@ enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem =
 constexpr const char* kStatsFolder = "NVIO_STATS_FOLDER";
 
 constexpr std::uint32_t kMaxNodes = 4096;
+constexpr std::uint32_t kSilence = 60;  // seconds
+// The kernel probes a silent machine by whole seconds, six of them in half of this.
+constexpr std::uint32_t kLeastSilence = 12;
 constexpr std::uint64_t kMostStripe = 0xFFFFFFFF;  // bytes, as in Lustre
 
 // Settings of one file; the process that opens it first on a node decides.
@@ -59,6 +62,7 @@ struct Settings {
   std::string rendezvous;       // folder that all nodes see; empty: they are all on this machine
   std::string address;          // under which other nodes reach this one; empty: its host name
   std::uint32_t patience = 60;  // seconds in which all ranks must have come out of MPI_Init
+  std::uint32_t silence = kSilence;  // seconds after which who says nothing is taken for gone
   Statistics statistics = Statistics::off;
   bool quiet = false;
   std::vector<std::string> complaints;  // sentences about values that were not understood,

@@ -318,7 +318,7 @@ TEST_F(NodesTest, WhoDoesNotKnowTheSecretIsNotServed) {
   join_all();
   std::string why;
   const std::string address = published_address(settings_, 1);
-  const std::unique_ptr<Channel> channel = connect_to(address, why);
+  const std::unique_ptr<Channel> channel = connect_to(address, {}, why);
   ASSERT_NE(channel, nullptr) << why;
   Hello hello{};
   std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);

@@ -129,6 +129,7 @@ TEST_F(PeersTest, TheManagerAloneRaisesItsSoftLimitToTheHardOne) {
 }
 
 TEST_F(PeersTest, AManagerThatSaysNothingIsNotWaitedForForEver) {
+  settings_.silence = kLeastSilence;
   ASSERT_EQ(connect_one(), "");
   ASSERT_EQ(ask(*clients_.front()), EBADF);
   const pid_t stopped = manager();
@@ -176,6 +177,7 @@ class Hosts {
 
 TEST_F(PeersTest, AMachineThatIsGoneIsNoticedAtBothEnds) {
   if (geteuid() != 0) GTEST_SKIP() << "only root makes networks";
+  settings_.silence = kLeastSilence;
   settings_.rendezvous = root_ + "/meet";
   fs::create_directory(settings_.rendezvous);
   {
@@ -237,7 +239,7 @@ TEST_F(PeersTest, WordsThatARequestIsWorkedOnAreNoAnswer) {
   fs::create_directory(folder);
   std::string why;
   {
-    const auto listener = listen_at(local_address(settings_, 0), why);
+    const auto listener = listen_at(local_address(settings_, 0), {}, why);
     ASSERT_NE(listener, nullptr) << why;
     Reply working{};
     working.magic = kWorkingMagic;
@@ -276,9 +278,10 @@ TEST_F(PeersTest, WordsThatARequestIsWorkedOnAreNoAnswer) {
 }
 
 TEST_F(PeersTest, AManagerSaysThatItWorksOnARequestThatTakesLong) {
+  settings_.silence = kLeastSilence;
   ASSERT_EQ(connect_one(), "");
   std::string why;
-  const auto channel = connect_to(local_address(settings_, 0), why);
+  const auto channel = connect_to(local_address(settings_, 0), {}, why);
   ASSERT_NE(channel, nullptr) << why;
   const auto send = [&](const void* bytes, std::size_t size) {
     const iovec vector{const_cast<void*>(bytes), size};

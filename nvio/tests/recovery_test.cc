@@ -1,5 +1,6 @@
 // Recovery: whose stores it touches, as whom, and what it makes of damaged or doubtful ones.
 #include <grp.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <cstring>
@@ -139,6 +140,50 @@ TEST_F(RecoveryTest, KeepsWhatIsAppendedWhileItMakesTheFileLonger) {
   });
   EXPECT_TRUE(recover(folder(), {}).good());
   EXPECT_EQ(file_content(), "synced" + std::string(2 * kSize, 'b'));
+}
+
+// A file system that knows no fallocate.
+class Ramfs {
+ public:
+  explicit Ramfs(std::string path) : path_(std::move(path)) {
+    fs::create_directory(path_);
+    EXPECT_EQ(mount("ramfs", path_.c_str(), "ramfs", 0, ""), 0);
+  }
+  Ramfs(const Ramfs&) = delete;
+  Ramfs& operator=(const Ramfs&) = delete;
+  ~Ramfs() { umount(path_.c_str()); }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(RecoveryTest, KeepsWhatIsAppendedWhereAFileGetsLongerByTruncationAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root mounts";
+  constexpr std::uint64_t kSize = 100;
+  const std::string folder_of_file = root_ + "/ramfs";
+  const Ramfs ramfs(folder_of_file);
+  path_ = folder_of_file + "/file";
+  leave_log(1, [](LogWriter& writer) {
+    ASSERT_EQ(writer.extent(0, "synced", 6), 0);
+    ASSERT_EQ(writer.commit(kSize), 0);
+  });
+  RecoverOptions options;
+  options.force = true;  // nor does it tell its files apart
+  {
+    const Watched watched([&] { std::ofstream(path_, std::ios::app) << std::string(kSize, 'b'); });
+    const RecoverReport report = recover(folder(), options);
+    EXPECT_FALSE(report.good());
+    ASSERT_EQ(report.files.size(), 1U);
+    EXPECT_NE(report.files[0].problem.find("truncate -s 100 " + path_), std::string::npos)
+        << report.files[0].problem;
+  }
+  EXPECT_EQ(file_content(), "synced" + std::string(kSize, 'b'));
+  // What it makes itself nobody appends to.
+  fs::rename(path_, path_ + ".moved");
+  options.to = folder_of_file + "/elsewhere";
+  EXPECT_TRUE(recover(folder(), options).good());
+  ASSERT_TRUE(fs::exists(options.to + path_));
+  EXPECT_EQ(fs::file_size(options.to + path_), kSize);
 }
 
 // As where the log found no room: the store is all that has these bytes.

@@ -66,6 +66,12 @@ TEST(Settings, SwitchesAreTheSameWordsInEveryPlace) {
   EXPECT_EQ(read_settings(from({{"NVIO_DISABLE", "perhaps"}}), "").complaints.size(), 1U);
 }
 
+TEST(Settings, ASilenceIsNoShorterThanTheKernelCanTell) {
+  EXPECT_EQ(read_settings(from({}), "").silence, 60U);
+  EXPECT_EQ(read_settings(from({{"NVIO_SILENCE", "12"}}), "").silence, 12U);
+  EXPECT_NE(about_value("silence", "11"), "");
+}
+
 TEST(Settings, RefusesASessionNameThatLeavesItsFolder) {
   const Settings settings = read_settings(from({{"NVIO_SESSION", "../../etc"}}), "");
   EXPECT_EQ(settings.session, "");

@@ -126,7 +126,7 @@ void SimulatedNodes::start_manager(std::uint32_t node) {
   if (session == nullptr) throw std::runtime_error(why);
   const std::string lock = session->folder() + "/manager.lock";
   std::vector<std::unique_ptr<Listener>> listeners;
-  listeners.push_back(listen_at(local_address(own, node), why));
+  listeners.push_back(listen_at(local_address(own, node), {}, why));
   if (listeners.back() == nullptr) throw std::runtime_error(why);
   managers_.emplace_back(
       [node, session = std::move(session), lock, listeners = std::move(listeners)]() mutable {

@@ -25,24 +25,26 @@ void set(int fd, int level, int option, int value) {
 }
 
 // Where nothing is on its way the kernel probes a host that may be gone without a word.
-void notice_dead_host(int fd) {
+void notice_dead_host(int fd, Silence silence) {
   constexpr int kProbes = 4;
-  constexpr int kBetween = static_cast<int>(kDeadHost.count()) / (kProbes + 2);
+  const int between = static_cast<int>(silence.dead_host().count()) / (kProbes + 2);
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2 * kBetween);
-  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kBetween);
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2 * between);
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, between);
   set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
-void bound_waits(int fd) {
-  const timeval silence{kSilence.count(), 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence);
+void bound_waits(int fd, Silence silence) {
+  const timeval most{silence.most.count(), 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
 }
 
 class Socket : public Channel {
  public:
-  explicit Socket(int fd) : fd_(fd) { set(fd_, IPPROTO_TCP, TCP_NODELAY, 1); }
+  Socket(int fd, Silence silence) : fd_(fd), silence_(silence) {
+    set(fd_, IPPROTO_TCP, TCP_NODELAY, 1);
+  }
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
   ~Socket() override { real().close(fd_); }
@@ -75,9 +77,9 @@ class Socket : public Channel {
   bool is_dead() const override {
     tcp_info info{};
     socklen_t size = sizeof info;
-    constexpr auto kMost = std::chrono::milliseconds(kDeadHost).count();
+    const auto most = std::chrono::milliseconds(silence_.dead_host()).count();
     return getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_unacked != 0 &&
-           info.tcpi_last_ack_recv > kMost;
+           info.tcpi_last_ack_recv > most;
   }
 
   bool is_same_user() const override {
@@ -89,11 +91,13 @@ class Socket : public Channel {
 
  private:
   int fd_;
+  Silence silence_;
 };
 
 class SocketListener : public Listener {
  public:
-  SocketListener(int fd, std::string address) : fd_(fd), address_(std::move(address)) {}
+  SocketListener(int fd, Silence silence, std::string address)
+      : fd_(fd), silence_(silence), address_(std::move(address)) {}
   SocketListener(const SocketListener&) = delete;
   SocketListener& operator=(const SocketListener&) = delete;
   ~SocketListener() override { real().close(fd_); }
@@ -102,13 +106,14 @@ class SocketListener : public Listener {
   std::unique_ptr<Channel> accept() override {
     const int peer = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
     if (peer < 0) return nullptr;
-    notice_dead_host(peer);
-    return std::make_unique<Socket>(peer);
+    notice_dead_host(peer, silence_);
+    return std::make_unique<Socket>(peer, silence_);
   }
   std::string address() const override { return address_; }
 
  private:
   int fd_;
+  Silence silence_;
   std::string address_;
 };
 
@@ -199,21 +204,21 @@ void advance(iovec*& vectors, int& count, std::size_t done) {
 
 }  // namespace
 
-std::unique_ptr<Channel> connect_to(const std::string& address, std::string& why) {
+std::unique_ptr<Channel> connect_to(const std::string& address, Silence silence, std::string& why) {
   const int fd =
-      with_socket(address, false, [](int socket, const sockaddr* peer, socklen_t length) {
-        notice_dead_host(socket);
-        bound_waits(socket);
+      with_socket(address, false, [silence](int socket, const sockaddr* peer, socklen_t length) {
+        notice_dead_host(socket, silence);
+        bound_waits(socket, silence);
         return connect(socket, peer, length) == 0;
       });
   if (fd < 0) {
     why = failed("cannot connect to " + address);
     return nullptr;
   }
-  return std::make_unique<Socket>(fd);
+  return std::make_unique<Socket>(fd, silence);
 }
 
-std::unique_ptr<Listener> listen_at(const std::string& address, std::string& why) {
+std::unique_ptr<Listener> listen_at(const std::string& address, Silence silence, std::string& why) {
   constexpr int kBacklog = 1024;
   std::string actual = address;
   const int fd = with_socket(address, true, [&](int socket, const sockaddr* own, socklen_t length) {
@@ -233,7 +238,7 @@ std::unique_ptr<Listener> listen_at(const std::string& address, std::string& why
     why = failed("cannot listen at " + address);
     return nullptr;
   }
-  return std::make_unique<SocketListener>(fd, actual);
+  return std::make_unique<SocketListener>(fd, silence, actual);
 }
 
 int send_all(Channel& channel, const iovec* vectors, int count) {

@@ -10,14 +10,21 @@
 #include <memory>
 #include <string>
 
+#include "../settings/settings.h"
+
 namespace nvio {
 
-// A peer that is asked and says nothing for so long is taken for gone: a call that waits for it
-// returns ETIMEDOUT. A manager that works says so more often than that.
-constexpr std::chrono::seconds kSilence{60};
-// A machine that acknowledges nothing for so long is taken for dead, also where nothing is asked. A
-// stopped process's machine is not: a suspended job goes on when it is resumed.
-constexpr std::chrono::seconds kDeadHost{30};
+// How long nothing may be heard of a peer (`silence` of docs/nvio.md).
+struct Silence {
+  // A peer that is asked and says nothing for so long is taken for gone: a call that waits for it
+  // returns ETIMEDOUT.
+  std::chrono::seconds most{kSilence};
+  // A machine that acknowledges nothing for so long is taken for dead, also where nothing is asked.
+  // A stopped process's machine is not: a suspended job goes on when it is resumed.
+  std::chrono::seconds dead_host() const { return most / 2; }
+  // A manager that works says so this often, and looks at all its peers.
+  std::chrono::seconds pulse() const { return most / 6; }
+};
 
 // One connection. One thread may send while another receives; not two the same.
 class Channel {
@@ -32,7 +39,7 @@ class Channel {
   virtual ssize_t receive_some(const iovec* vectors, int count, bool wait) = 0;
   // Readable when there is something to receive or the peer is gone; for epoll.
   virtual int descriptor() const = 0;
-  // Whether the peer's machine has acknowledged nothing of what was sent for kDeadHost. (Where
+  // Whether the peer's machine has acknowledged nothing of what was sent for too long. (Where
   // nothing is on its way, the transport looks itself, and ends the connection.)
   virtual bool is_dead() const = 0;
   // Whether the transport itself says that the peer is a process of this user.
@@ -52,8 +59,8 @@ class Listener {
 
 // Addresses are "unix:/path/of/socket" and "tcp:host:port". Both return null with a sentence in
 // `why`. A unix socket that is in the way must be removed first by who may; port 0 takes any.
-std::unique_ptr<Channel> connect_to(const std::string& address, std::string& why);
-std::unique_ptr<Listener> listen_at(const std::string& address, std::string& why);
+std::unique_ptr<Channel> connect_to(const std::string& address, Silence silence, std::string& why);
+std::unique_ptr<Listener> listen_at(const std::string& address, Silence silence, std::string& why);
 
 // Whole messages over a channel. Return 0 or an errno value (ECONNRESET: the peer went away).
 int send_all(Channel& channel, const iovec* vectors, int count);
