@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from tare.stats.arrays import BlockValues, present, to_array
 from tare.stats.effective import long_run_variance
@@ -58,7 +58,7 @@ def session_drift(
     if variance == 0.0:  # each half lies wholly on one side
         p = 0.0 if shift else 1.0
     else:
-        p = float(2.0 * stats.norm.sf(abs(shift) / math.sqrt(variance)))
+        p = float(2.0 * scipy.stats.norm.sf(abs(shift) / math.sqrt(variance)))
     first, second = (float(np.median(half)) for half in halves)
     material = abs(second - first) > _MATERIAL_PERCENT / 100.0 * first
     return SessionDrift(p, bool(p < _ALPHA and material))
@@ -94,8 +94,8 @@ def block_trend(values: BlockValues) -> BlockTrend:
     n = int(known.size)
     if n < _FEWEST_BLOCKS:
         return BlockTrend(None, None, False, n)
-    slope = float(stats.theilslopes(np.log(known), order).slope)
+    slope = float(scipy.stats.theilslopes(np.log(known), order).slope)
     if np.ptp(known) == 0.0:
         return BlockTrend(0.0, None, False, n)
-    p = float(stats.kendalltau(order, known).pvalue)
+    p = float(scipy.stats.kendalltau(order, known).pvalue)
     return BlockTrend(100.0 * math.expm1(slope), p, p < _ALPHA, n)

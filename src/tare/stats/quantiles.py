@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from tare.stats.effective import effective_samples
 from tare.stats.interval import check_confidence
@@ -125,6 +125,6 @@ def _ranks(n: int, p: float, confidence: float) -> tuple[int, int]:
     lower_tail = escape - upper_tail
     if below > lower_tail:
         lower_tail, upper_tail = below, escape - below
-    low = int(stats.binom.ppf(lower_tail, n, p))
-    high = int(stats.binom.ppf(1.0 - upper_tail, n, p)) + 1
+    low = int(scipy.stats.binom.ppf(lower_tail, n, p))
+    high = int(scipy.stats.binom.ppf(1.0 - upper_tail, n, p)) + 1
     return max(low, 1), min(high, n)

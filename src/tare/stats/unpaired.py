@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from tare.stats.arrays import FloatArray
 from tare.stats.compare import Ratio
@@ -63,7 +63,7 @@ def would_be_found(a: FloatArray, b: FloatArray, alpha: float) -> float | None:
     if (spread := _spread(np.log(a), np.log(b), cautious=True)) is None:
         return None
     error, freedom = spread
-    reach = stats.t.ppf(1.0 - alpha / 2.0, freedom) + stats.t.ppf(_POWER, freedom)
+    reach = special.stdtrit(freedom, 1.0 - alpha / 2.0) + special.stdtrit(freedom, _POWER)
     return math.exp(float(reach) * error)
 
 
@@ -90,6 +90,6 @@ def _welch(
     if estimate is None or spread is None:
         return Interval(estimate, None, None, confidence, Method.T, n), 1.0
     error, freedom = spread
-    reach = float(stats.t.ppf((1.0 + confidence) / 2.0, freedom)) * error
-    p = float(2.0 * stats.t.sf(abs(estimate) / error, freedom))
+    reach = float(special.stdtrit(freedom, (1.0 + confidence) / 2.0)) * error
+    p = float(2.0 * special.stdtr(freedom, -abs(estimate) / error))
     return Interval(estimate, estimate - reach, estimate + reach, confidence, Method.T, n), p
