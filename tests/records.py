@@ -89,6 +89,7 @@ class Recipe:
     """Cell id -> requests lost in each session."""
     accelerator: Callable[[int, str], str] = lambda _block, _cell: "tcg"
     """(block, cell id) -> what a guest ran under."""
+    day: str = "2026-01-01"
     error: str = "the server ended with status 1: cannot bind 10.0.0.2:7400"
 
 
@@ -132,7 +133,7 @@ def _trial(
         "cell": cell.id,
         "repeat": repeat,
         "session": f"{environment}-{block}-{cell.replica}",
-        "started": f"2026-01-01T00:{block:02d}:{position:02d}.000+00:00",
+        "started": f"{recipe.day}T00:{block:02d}:{position:02d}.000+00:00",
         "seconds": 0.5,
         "facts": facts,
         "calibration": {"client": _CLOCK, "inside": _CLOCK, "floor_ns": 60.0},

@@ -37,9 +37,6 @@ from tare.workloads import Unit
 FEWEST_RUNS = 4
 """Runs a side for a verdict: with fewer, Welch's test errs too often where runs have modes."""
 
-_IDENTITY = ("cpu.model", "cpu.online", "cpu.usable", "cpu.virtual", "memory_bytes")
-"""What makes it another machine. All else may be what the comparison is about."""
-
 
 @dataclass(frozen=True)
 class CellComparison:
@@ -306,7 +303,7 @@ def _brief(value: object) -> str:
 
 def _refuse_other_machine(a: Record, b: Record, across_machines: bool) -> None:
     unlike = machine.unlike(a.fingerprint.whole, b.fingerprint.whole)
-    other = [key for key in _IDENTITY if key in unlike]
+    other = [key for key in machine.IDENTITY if key in unlike]
     if other and not across_machines:
         shown = "; ".join(f"{key}: {unlike[key][0]} and {unlike[key][1]}" for key in other)
         raise UsageError(

@@ -63,6 +63,8 @@ _PAGESHARE = "target/release/pageshare"
 """Cargo builds it, beside the build directory."""
 
 _NEVER_MERGED = ("cpu.", "memory_bytes", "kernel.", "packages.", "programs.")
+IDENTITY = ("cpu.model", "cpu.online", "cpu.usable", "cpu.virtual", "memory_bytes")
+"""What makes it another machine. All else may be what a comparison is about."""
 _MAY_CHANGE = ("kernel.same_page_merging",)
 """A daemon (ksmtuned) turns it on and off within a run as well."""
 

@@ -143,11 +143,11 @@ def judge_declared(
         alpha=ALPHA,
         margin=experiment.margin_share,
         floors={name: _floor(of) for name, of in ends.items()} if timed else {},
-        above_below=_above_below(declared),
+        above_below=above_below(declared),
     )
 
 
-def _above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
+def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
     """What a ratio of a statistic above 1 is called, and one below."""
     if statistic.unit in ("B", "1"):
         return Verdict.MORE, Verdict.LESS

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tare import __version__
-from tare.cli import claim, doctor, explain, predict, printing, results, run
+from tare.cli import claim, doctor, explain, history, predict, printing, results, run
 from tare.cli.arguments import EPILOG, FLAG
 from tare.errors import TareError
 
@@ -53,6 +53,7 @@ for command in (
     doctor.doctor,
     results.list_,
     results.export,
+    history.history,
     doctor.clean,
     doctor.schema,
 ):

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
-from tare.analysis import Analysis
 from tare.errors import TareError
-from tare.report.overview import render as render_suite
-from tare.report.page import render
-from tare.report.terminal import summary
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tare.analysis import Analysis
+    from tare.suite import SuiteResult
 
 __all__ = ["as_json", "render", "render_suite", "summary", "write"]
+
+
+def render(analysis: Analysis) -> str:
+    """Draw the page of a result; see `page.render`."""
+    from tare.report import page  # noqa: PLC0415 - whoever writes numbers alone needs no analysis
+
+    return page.render(analysis)
+
+
+def render_suite(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
+    """Draw the page over the parts of a suite; see `overview.render`."""
+    from tare.report import overview  # noqa: PLC0415
+
+    return overview.render(suite, parts)
+
+
+def summary(analysis: Analysis) -> RenderableType:
+    """Answer the experiment's question in a few lines; see `terminal.summary`."""
+    from tare.report import terminal  # noqa: PLC0415
+
+    return terminal.summary(analysis)
 
 
 def write(page: str, path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Finds the results below a folder, and tells without opening them whether they have changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+_READ = ("plan.json", "environment.json", "trials.ndjson", "samples")
+"""What a summary is made of; of the samples it is enough that the list of files changes."""
+_HALF_MADE = "experiment.yaml"
+"""A run that was killed before its plan was written, or a result that lost it."""
+
+
+def results(folder: str) -> Iterator[tuple[str, str]]:
+    """Every result below a folder, and what only looks like one.
+
+    Folders whose name begins with a dot are left out, and links are followed to results alone.
+
+    Yields:
+        Its path below the folder, and a mark, which is another one once the result has changed.
+    """
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(os.path.join(folder, below)) as found:  # noqa: PTH118 - 10 000 of them
+                entries = sorted((e for e in found if e.name[0] != "."), key=lambda e: e.name)
+        except OSError:
+            yield below, "unreadable"
+            continue
+        for entry in entries:
+            if not entry.is_dir():
+                continue
+            path = f"{below}/{entry.name}" if below else entry.name
+            states = [_state(f"{entry.path}/{name}") for name in _READ]
+            if states[0] or states[2] or _state(f"{entry.path}/{_HALF_MADE}"):
+                yield path, " ".join(states)
+            elif not entry.is_symlink():
+                waiting.append(path)
+
+
+def _state(path: str) -> str:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return ""
+    return f"{found.st_size}:{found.st_mtime_ns}"
