@@ -32,6 +32,7 @@ def test_help_names_every_command_and_the_exit_codes():
         "doctor",
         "list",
         "export",
+        "history",
         "clean",
         "claim",
         "schema",

@@ -21,7 +21,7 @@ from tare.errors import UsageError
 
 if TYPE_CHECKING:
     from tare.history.index import Index
-    from tare.history.query import Series, Filter
+    from tare.history.query import CellHistory, Filter
 
 _MOST_TOLD = 10
 """Results that are told to be left out, of an overview for people."""
@@ -122,7 +122,12 @@ def _overview(index: Index, wanted: Filter, shown: _Shown) -> None:
 
 
 def _cell(
-    index: Index, found: Sequence[Series], shown: _Shown, html: Path | None, *, distribution: bool
+    index: Index,
+    found: Sequence[CellHistory],
+    shown: _Shown,
+    html: Path | None,
+    *,
+    distribution: bool,
 ) -> None:
     from tare.report import history as drawn  # noqa: PLC0415
 
@@ -170,7 +175,7 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield tell
 
 
-def _distributions(index: Index, series: Series) -> Sequence[Any]:
+def _distributions(index: Index, series: CellHistory) -> Sequence[Any]:
     from tare.history import samples  # noqa: PLC0415
 
     with _progress("reading samples") as tell:
@@ -210,7 +215,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rows(found: Sequence[Series]) -> Iterator[dict[str, Any]]:
+def _rows(found: Sequence[CellHistory]) -> Iterator[dict[str, Any]]:
     """A row a run: what it is of, its value, and the level that it belongs to."""
     for one in found:
         steps = {step.at: step.word for step in one.steps}

@@ -89,7 +89,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Series:
+class CellHistory:
     """One cell over time, on one machine."""
 
     title: str
@@ -199,7 +199,7 @@ def _last(series: Sequence[tuple[Any, ...]]) -> Changed | None:
 
 def cell_history(
     index: Index, cell: str, statistic: str | None, wanted: Filter
-) -> tuple[Series, ...]:
+) -> tuple[CellHistory, ...]:
     """A cell over time: a series for each title, machine, accelerator and way of measuring.
 
     Args:
@@ -231,7 +231,7 @@ def cell_history(
     return tuple(sorted(found, key=lambda one: one.points[-1].started, reverse=True))
 
 
-def _series(index: Index, cell: str, rows: Sequence[tuple[Any, ...]]) -> Series:
+def _series(index: Index, cell: str, rows: Sequence[tuple[Any, ...]]) -> CellHistory:
     # The latest says what it is: a factor that earlier versions lacked is at its default in both.
     _, title, workload, machine, words, accelerator, levels, settings, *rest = rows[-1]
     statistic, unit, above, below = rest[:4]
@@ -246,7 +246,7 @@ def _series(index: Index, cell: str, rows: Sequence[tuple[Any, ...]]) -> Series:
         differs = _differing(index.folder, points[one.at - 1].folder, points[one.at].folder)
         steps.append(Step(one.at, one.p, ratio, word, differs))
         before = one.at
-    return Series(
+    return CellHistory(
         title=title,
         workload=workload,
         machine=machine,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tare.errors import TareError, UsageError
 from tare.history.index import connected
-from tare.history.query import Series
+from tare.history.query import CellHistory
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,7 +38,7 @@ class Distribution:
 
 
 def distributions(
-    folder: Path, series: Series, tell: Callable[[int, int], None]
+    folder: Path, series: CellHistory, tell: Callable[[int, int], None]
 ) -> tuple[Distribution, ...]:
     """Read every sample of a series, level by level.
 
@@ -73,7 +73,7 @@ def distributions(
     return tuple(found)
 
 
-def _paths(folder: Path, series: Series) -> tuple[list[str], list[str]]:
+def _paths(folder: Path, series: CellHistory) -> tuple[list[str], list[str]]:
     """The samples of a cell in a run, or why there are none."""
     from tare.record import Record  # noqa: PLC0415 - heavy, and only for this
 

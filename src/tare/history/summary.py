@@ -122,7 +122,8 @@ def _read(record: Record) -> tuple[_Row, list[_Row]]:
         "unreadable": len(damage),
         "settings": list(plan.session.items()),
     }
-    alike = [run["title"], workload.name, run["machine"], _chosen(plan.session)]
+    own = {field: getattr(plan.experiment, field) for field in workload.fields}
+    alike = [run["title"], workload.name, own, run["machine"], _chosen(plan.session)]
     found = list(_values(record, readable, alike))
     return run, found
 

@@ -16,7 +16,7 @@ from tare.report.numbers import SPACE
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tare.history.query import Overall, Series, Step
+    from tare.history.query import CellHistory, Overall, Step
     from tare.history.samples import Distribution
     from tare.stats.interval import Interval
 
@@ -51,7 +51,7 @@ def overview(found: Sequence[Overall]) -> RenderableType:
     return Group(*lines)
 
 
-def cell(found: Sequence[Series], width: int) -> RenderableType:
+def cell(found: Sequence[CellHistory], width: int) -> RenderableType:
     """Every series of a cell, apart: its picture, its levels and its last runs."""
     lines: list[RenderableType] = []
     if len(found) > 1:
@@ -94,10 +94,10 @@ def distributions(found: Sequence[Distribution]) -> RenderableType:
     return Group(*lines)
 
 
-def telling_apart(found: Sequence[Series]) -> list[list[str]]:
+def telling_apart(found: Sequence[CellHistory]) -> list[list[str]]:
     """What each series has that not all of them have."""
 
-    def known(one: Series) -> dict[str, str]:
+    def known(one: CellHistory) -> dict[str, str]:
         return {
             "title": one.title,
             "machine": one.machine,
@@ -112,7 +112,7 @@ def telling_apart(found: Sequence[Series]) -> list[list[str]]:
     return [[f"{name} {one[name]}" for name in differ if name in one] for one in every]
 
 
-def picture(series: Series, width: int) -> list[str]:
+def picture(series: CellHistory, width: int) -> list[str]:
     """The values over the runs, a column a run or several; numbers below mark the changes."""
     values = [point.value for point in series.points]
     ends = [(point.low or point.value, point.high or point.value) for point in series.points]
@@ -163,7 +163,7 @@ def picture(series: Series, width: int) -> list[str]:
     return drawn
 
 
-def _levels(series: Series) -> Table:
+def _levels(series: CellHistory) -> Table:
     table = _table("level", "from", "runs", series.statistic, "over the one before", "differs",
                    left=(0, 4, 5))  # fmt: skip
     steps = [None, *series.steps]
@@ -184,7 +184,7 @@ def _levels(series: Series) -> Table:
     return table
 
 
-def _runs(series: Series) -> RenderableType:
+def _runs(series: CellHistory) -> RenderableType:
     table = _table("run", "started", series.statistic, "sessions", "commit", left=(0, 1, 4))
     shown = series.points[-_LAST:]
     for point in shown:
@@ -202,7 +202,7 @@ def _runs(series: Series) -> RenderableType:
     return Group(table, Text(said, "dim"))
 
 
-def quantity(series: Series, interval: Interval) -> str:
+def quantity(series: CellHistory, interval: Interval) -> str:
     """A level with its interval."""
     parts = (interval.estimate, interval.low, interval.high)
     return str(numbers.quantity(series.unit, *parts))

@@ -15,7 +15,7 @@ from tare.report.tables import Table
 from tare.report.wording import statistic_name
 
 if TYPE_CHECKING:
-    from tare.history.query import Point, Series
+    from tare.history.query import CellHistory, Point
 
 _MOST_POINTS = 300
 """More runs are drawn several to a point."""
@@ -23,7 +23,7 @@ _MOST_ROWS = 1000
 _DAY_S = 86_400.0
 
 
-def render(folder: str, found: Sequence[Series]) -> str:
+def render(folder: str, found: Sequence[CellHistory]) -> str:
     """Draw the page.
 
     Args:
@@ -54,10 +54,10 @@ def render(folder: str, found: Sequence[Series]) -> str:
     )
 
 
-def _figure(series: Series, number: int) -> Figure:
+def _figure(series: CellHistory, number: int) -> Figure:
     drawn = [_bar(one) for one in _thinned(series.points)]
     levels = [
-        Line("c1", ((_day(series, first), level), (_day(series, last), level)))
+        Line("c2", ((_day(series, first), level), (_day(series, last), level)))
         for first, last, interval in series.levels_between
         if (level := interval.estimate) is not None
     ]
@@ -86,7 +86,7 @@ def _figure(series: Series, number: int) -> Figure:
         " the highest). Between changes, the mean over runs.",
         "The value of every run over time, with the changes of its level.",
         panels=(Panel("", Axis(days, _date, log=False), y, (*changes, runs, *levels)),),
-        legend=(("c0", "runs"), ("c1", "level"), *words.items()),
+        legend=(("c0", "runs"), ("c2", "level"), *words.items()),
         axes=("time, UTC", series.statistic),
     )
 
@@ -105,7 +105,7 @@ def _bar(points: Sequence[Point]) -> tuple[float, float, float, float]:
     return _days(points[len(points) // 2].started), middle, low, high
 
 
-def _day(series: Series, run: int) -> float:
+def _day(series: CellHistory, run: int) -> float:
     return _days(series.points[run].started)
 
 
@@ -118,7 +118,7 @@ def _date(day: float) -> str:
     return f"{when:%m-%d %H:%M}" if day % 1.0 else f"{when:%Y-%m-%d}"
 
 
-def _levels(series: Series) -> Table:
+def _levels(series: CellHistory) -> Table:
     rows = []
     for step, (first, last, interval) in zip(
         [None, *series.steps], series.levels_between, strict=True
@@ -140,7 +140,7 @@ def _levels(series: Series) -> Table:
     )
 
 
-def _runs(series: Series) -> Table:
+def _runs(series: CellHistory) -> Table:
     rows = [
         (
             history.moment(point.started),
