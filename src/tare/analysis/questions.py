@@ -105,7 +105,7 @@ def _blocks_more(
 
 def _gated(gating: Gating, statistic: Statistic) -> dict[str, Judgement]:
     """Verdicts of a gate, whose looks a fixed test knows nothing of; none of single replicas."""
-    above, below = _above_below(statistic)
+    above, below = above_below(statistic)
     worse = below if statistic.better == "higher" else above
     found = {}
     for answer in gating.answers:
