@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,15 @@ def missing_packages(packages: Mapping[str, str]) -> str:
         if not (Path(program).is_file() if "/" in program else shutil.which(program, path=PATH))
     )
     return " ".join(dict.fromkeys(missing))
+
+
+Tool = Callable[[str], Sequence[str]]
+"""Words that start a program of the system, by its name."""
+
+
+def by_name(name: str) -> tuple[str, ...]:
+    """Start a program of the system by its name, which is found on PATH."""
+    return (name,)
 
 
 @dataclass(frozen=True)
@@ -80,23 +89,26 @@ class Command:
             **self.env,
         }
 
-    def full_argv(self) -> list[str]:
+    def full_argv(self, tool: Tool = by_name) -> list[str]:
         """Return the exec chain: each link replaces itself by the next, down to the program.
 
         Its first link has the kernel kill the program when Tare dies.
-        """
-        return ["setpriv", "--pdeathsig", "KILL", *self.untied_argv()]
 
-    def untied_argv(self) -> list[str]:
+        Args:
+            tool: how the links are started, where there are none of these names.
+        """
+        return [*tool("setpriv"), "--pdeathsig", "KILL", *self.untied_argv(tool)]
+
+    def untied_argv(self, tool: Tool = by_name) -> list[str]:
         """Return the exec chain without the tie to this process."""
         chain: list[str] = []
         if self.netns is not None:
             path = self.netns if os.sep in str(self.netns) else f"/run/netns/{self.netns}"
             chain += ["nsenter", f"--net={path}", "--"]
         if self.cpus:
-            chain += ["taskset", "--cpu-list", ",".join(map(str, self.cpus))]
+            chain += [*tool("taskset"), "--cpu-list", ",".join(map(str, self.cpus))]
         if self.fifo is not None:
-            chain += ["chrt", "--fifo", str(self.fifo)]
+            chain += [*tool("chrt"), "--fifo", str(self.fifo)]
         if self.root is not None:
             chain += ["chroot", str(self.root)]
         return [*chain, *self.within, *self.argv]

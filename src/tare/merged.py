@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from tare import mounts
+from tare import copied, mounts, process, toolbox
 from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.mounts import BIND, NO_DEVICES, NO_PROGRAMS, NO_SETUID, PRIVATE, READ_ONLY, REMOUNT
@@ -39,6 +39,7 @@ _NO_FILES = frozenset({
     "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 })  # fmt: skip
 """Kinds of file systems that hold nobody's files."""
+_TIMEOUT_S = 600.0
 _FOLDER = f"{OWN}/folder"
 """A link to the folder that programs start in: its name may hold what no JSON can."""
 _DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
@@ -60,14 +61,43 @@ class Merged:
     root: Path
     layer: str
 
-    def facts(self, by: str = "an overlay") -> Mapping[str, Any]:
+    @property
+    def boxed(self) -> bool:
+        """Whether it has a toolbox, since what starts programs may not be there."""
+        return self.tree.files == "copied" or self.tree.root != Path("/")
+
+    def archive(self) -> Path:
+        """Have all of it in one file, which its user may read, for a guest to unpack.
+
+        Raises:
+            TrialError: there is no room for it.
+        """
+        archive = self.root.parent / "files.tar"
+        words = ("tar", "--create", "--numeric-owner", f"--directory={self.root}")
+        process.run(Command((*words, f"--file={archive}", ".")), _TIMEOUT_S)
+        os.chown(archive, self.tree.user.uid, -1)
+        return archive
+
+    def tool(self, name: str) -> tuple[str, ...]:
+        """Words that start a program of the system in the tree."""
+        if self.boxed:
+            return toolbox.started(self.root / OWN[1:], f"bin/{name}")
+        # By its path: busybox takes a bare name for one of its own.
+        return (shutil.which(name, path=PATH) or name,)
+
+    @property
+    def by(self) -> str:
+        """What has the files here, in words."""
+        return "an overlay" if self.tree.files == "shared" else "the host's memory"
+
+    def facts(self, by: str = "") -> Mapping[str, Any]:
         """What a report must name.
 
         Args:
-            by: through which files come to the programs, in words.
+            by: through what files come to the programs, in words, where it is not `self.by`.
         """
         return {
-            "files": f"{self.tree.files}, by {by}",
+            "files": f"{self.tree.files}: {by or self.by}",
             "tree": "the host's files" if self.tree.root == Path("/") else str(self.tree.root),
             "layer": self.layer,
             "user": self.tree.user.uid,
@@ -90,13 +120,17 @@ class Merged:
     def within(self) -> tuple[str, ...]:
         """What starts a program, once `root` is the root folder: its folder, and its rights."""
         setpriv, *options = self.tree.user.takes_on()
-        return (*_tool("env"), f"--chdir={_FOLDER}", *_tool(setpriv), *options)
+        return (*self.tool("env"), f"--chdir={_FOLDER}", *self.tool(setpriv), *options)
 
     def found(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Find argv[0] in the tree: a path below the build directory, else as it is written."""
         program = argv[0]
-        ours = "/" in program and not program.startswith("/")
-        return (f"{OWN}/programs/{program}" if ours else program, *argv[1:])
+        if "/" not in program or program.startswith("/"):
+            return tuple(argv)
+        path = f"programs/{program}"
+        if self.boxed:
+            return (*toolbox.started(self.root / OWN[1:], path), *argv[1:])
+        return (f"{OWN}/{path}", *argv[1:])
 
 
 @contextmanager
@@ -147,6 +181,22 @@ class _Building:
         os.chown(base, self._tree.user.uid, -1)
         self._root.mkdir()
         self._layers.mkdir()
+        layer = self._copy() if self._tree.files == "copied" else self._share()
+        self._within(Path(_FOLDER)).symlink_to(self._tree.cwd)
+        if own_kernel:
+            self._show_kernel()
+        return Merged(self._tree, self._root, layer)
+
+    def _copy(self) -> str:
+        """Have what is needed in memory; return where what is written goes."""
+        mounts.mount("tmpfs", self._root, "tmpfs", NO_SETUID | NO_DEVICES, "mode=755")
+        mounts.mount("none", self._root, flags=PRIVATE)
+        copied.copy(self._tree, self._root, self._root.parent / "archive")
+        toolbox.pack(self._make(Path(OWN)), self._site.programs, ours=True)
+        return "in memory"
+
+    def _share(self) -> str:
+        """Show the files of the root, with layers; return where these lie."""
         layer = f"on the disk of {self._site.scratch.parent}"
         try:
             self._cover(self._tree.root, self._root)
@@ -161,13 +211,12 @@ class _Building:
         if self._tree.root == Path("/"):
             self._cover_further()
             self._blind(self._site.scratch.resolve())
-        elif self._tree.cwd != "/":
-            self._cover(Path(self._tree.cwd), self._make(Path(self._tree.cwd)))
+        else:
+            toolbox.pack(self._make(Path(OWN)), self._site.programs, ours=False)
+            if self._tree.cwd != "/":
+                self._cover(Path(self._tree.cwd), self._make(Path(self._tree.cwd)))
         self._show(self._site.programs.resolve(), self._make(Path(OWN, "programs")))
-        self._within(Path(_FOLDER)).symlink_to(self._tree.cwd)
-        if own_kernel:
-            self._show_kernel()
-        return Merged(self._tree, self._root, layer)
+        return layer
 
     def _cover(self, lower: Path, point: Path, flags: int = 0) -> None:
         """Mount a folder of the host, with a layer of its own over it."""
@@ -260,12 +309,6 @@ class _Building:
         options = "newinstance,ptmxmode=0666,mode=620"
         mounts.mount("devpts", dev / "pts", "devpts", NO_SETUID | NO_PROGRAMS, options)
         mounts.mount("tmpfs", dev / "shm", "tmpfs", NO_SETUID | NO_DEVICES, "mode=1777")
-
-
-def _tool(name: str) -> tuple[str, ...]:
-    """Words that start a program of the system in a tree."""
-    # By its path: busybox takes a bare name for one of its own.
-    return (shutil.which(name, path=PATH) or name,)
 
 
 def _make_device(path: Path, number: int) -> None:

@@ -194,6 +194,48 @@ def test_a_full_layer_is_the_programs_error(
             inside.run(("dd", "if=/dev/zero", "of=large", "bs=1M", "count=9"), PATIENCE_S)
 
 
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_copied_files_are_the_program_its_libraries_its_inputs_and_nothing_else(
+    environment: str, reachable: Site, folder: Path
+) -> None:
+    (folder / "in" / "deep").mkdir(parents=True)
+    os.chown(folder / "in", ME.uid, ME.gid)
+    (folder / "in" / "deep" / "file").write_text("deep\n")
+    (folder / "in" / "out").symlink_to("/etc/shadow")
+    (folder / "not an input").touch()
+    script = folder / "script"
+    script.write_text("#!/usr/bin/env sh\ncat in/deep/file; ls -a .; ls -d /etc/shadow\n")
+    script.chmod(0o755)
+    programs = (str(script), "cat", "ls", "touch", "sh")
+    inputs = (str(folder / "in"),)
+    tree = Tree(Path("/"), str(folder), ME, "copied", programs=programs, inputs=inputs)
+    with entered(environment, reachable, tree) as inside:
+        assert inside.facts["files"].startswith("copied: ")
+        with pytest.raises(TrialError, match=r"/etc/shadow.*No such file"):
+            inside.run((str(script),), PATIENCE_S)
+        assert shell(inside, "cat in/deep/file; ls -d *") == "deep\nin\nscript\n"
+        assert shell(inside, "touch in/more; ls in") == "deep\nmore\nout\n"
+        with pytest.raises(TrialError, match="No such file"):
+            inside.run(("gzip", "--version"), PATIENCE_S)
+        with inside.start(("probe/probe", "syscall", "--batches", "3")) as running:
+            assert running.event(PATIENCE_S)["batches"]
+    assert not (folder / "in" / "more").exists()
+
+
+def test_what_cannot_be_copied_is_named(reachable: Site, folder: Path) -> None:
+    (folder / "secret").write_text("of root")
+    (folder / "secret").chmod(0o600)
+    for programs, inputs, said in (
+        ((), ("secret",), "Permission denied"),
+        ((), ("gone",), "No such file"),
+        (("no-such-program",), (), "no program no-such-program"),
+    ):
+        paths = tuple(str(folder / name) for name in inputs)
+        tree = Tree(Path("/"), str(folder), ME, "copied", programs=programs, inputs=paths)
+        with pytest.raises(TrialError, match=said), entered("native", reachable, tree):
+            pass
+
+
 LIFE = """
 import sys
 from pathlib import Path

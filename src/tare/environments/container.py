@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tare import process
-from tare.command import Command
+from tare.command import Command, by_name
 from tare.environments import Availability, Facts, Inside, Row, Site, for_root, oci, scratch_disk
 from tare.environments.on_host import OnAnyHost, Server
 from tare.environments.scratch_disk import Device, device_of
@@ -29,7 +29,7 @@ from tare.tree import CAPABILITIES
 
 _TIMEOUT_S = 30.0
 _CPU_GROUP = Path("/sys/fs/cgroup/cpu")
-_AWAIT_GO = ("sh", "-c", 'read -r go && exec "$@"', "sh")
+_AWAIT_GO = ("-c", 'read -r go && exec "$@"', "sh")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Container(OnAnyHost):
                 writable=(Path(host.folder).resolve(),),
                 netns=None if host.far else f"/run/netns/{site.hosts.server_ns}",
                 devices=(Path(disk.path),) if disk else (),
-                tree=merged.root if merged else None,
+                merged=merged,
             )
             runc = ("runc", "--root", str(bundle / "state"))
             held = (*runc, "run", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), name)
@@ -163,7 +163,9 @@ class _InsideContainer:
         also: Sequence[str] = ()
         if self._merged is not None:
             inner, also = self._merged.placed(inner, argv), CAPABILITIES
-        words = [*(_AWAIT_GO if self._with_the_host else ()), *inner.full_argv()]
+        tool = self._merged.tool if self._merged else by_name
+        await_go = (*tool("sh"), *_AWAIT_GO) if self._with_the_host else ()
+        words = [*await_go, *inner.full_argv(tool)]
         described = oci.process(words, self.host.environment(inner), also)
         self.host.write(written, json.dumps(described))
         runc = ("runc", "--root", str(self._bundle / "state"), "exec", "--process", str(written))

@@ -24,7 +24,7 @@ import platformdirs
 
 from tare import accounting, process
 from tare.accounting import Account
-from tare.command import PATH, Command, start_time
+from tare.command import PATH, Command, Tool, by_name, start_time
 from tare.environments import Availability, Facts, Inside, Row, Site, for_root, oci
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
@@ -50,7 +50,6 @@ _NO_DISK = (
     " in a container or a guest"
 )
 _TIMEOUT_S = 30.0
-_BY = "gVisor's file server over an overlay"
 
 
 @dataclass(frozen=True)
@@ -107,9 +106,10 @@ class Gvisor:
                 writable=(site.scratch.resolve(),),
                 netns=f"/run/netns/{host.netns}",
                 bind="rbind",
-                tree=merged.root if merged else None,
+                merged=merged,
             )
             sandbox = stack.enter_context(_Sandbox(runsc, name, bundle, site))
+            sandbox.tool = merged.tool if merged else by_name
             yield _InsideGvisor(site, sandbox, host, merged)
 
 
@@ -121,6 +121,7 @@ class _Sandbox(Stepwise):
 
     def __init__(self, runsc: Path, name: str, bundle: Path, site: Site) -> None:
         self.name = name
+        self.tool: Tool = by_name
         self.bundle = bundle
         self._site = site
         state = ("--root", str(bundle / "state"))
@@ -158,13 +159,15 @@ class _InsideGvisor:
         self.address = host.address
         self.interface = site.hosts.server_interface
         self.session = sandbox.name
+        # As root's, by a tool that is there in any tree.
+        asking = ("exec", sandbox.name, *sandbox.tool("uname"), "-r")
         facts = {
-            "kernel": self.run(("uname", "-r"), _TIMEOUT_S).strip(),
+            "kernel": process.run(sandbox.command(*asking), _TIMEOUT_S).stdout.strip(),
             "runsc": _VERSION,
             "platform": "systrap",
             "root": "the host's, read-only",
             "network": "gVisor's own stack on a packet socket, without offloads on the wire",
-            **(merged.facts(_BY) if merged else {}),
+            **(merged.facts(f"gVisor's file server over {merged.by}") if merged else {}),
         }
         self.facts = Facts.model_validate(facts)
 
@@ -194,7 +197,8 @@ class _InsideGvisor:
         if self._merged is not None:
             inner, also = self._merged.placed(inner, argv), CAPABILITIES
         written = self._sandbox.bundle / f"process-{number}.json"
-        written.write_text(json.dumps(oci.process(inner.full_argv(), inner.full_env(), also)))
+        words = inner.full_argv(self._sandbox.tool)
+        written.write_text(json.dumps(oci.process(words, inner.full_env(), also)))
         return written, self._sandbox.bundle / f"pid-{number}"
 
 
@@ -237,7 +241,7 @@ class _GvisorServer(AbstractContextManager["_GvisorServer"]):
 
     def _signal(self, which: signal.Signals) -> None:
         """Send a signal inside: `runsc exec` passes none on, and dies of it alone."""
-        words = ("kill", f"-{which.value}", str(self._inner_pid))
+        words = (*self._sandbox.tool("kill"), f"-{which.value}", str(self._inner_pid))
         # Another user's, where it is a user's program.
         kill = ("exec", "--cap=CAP_KILL", self._sandbox.name, *words)
         process.run(self._sandbox.command(*kill), _TIMEOUT_S)

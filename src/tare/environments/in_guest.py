@@ -101,6 +101,10 @@ class InsideGuest:
         return words, {"PATH": PATH, **self._merged.tree.user.environment()}
 
 
+MEMORY = f"mount -t tmpfs -o nosuid,nodev,mode=755,size=90% tmpfs {TREE}"
+"""A shell's words that have a tree's files lie in the guest's memory, once they are unpacked."""
+
+
 def show_tree(agent: Agent, mounting: str) -> None:
     """Have a tree at `TREE` in a guest, and in it what tells of the guest's kernel.
 

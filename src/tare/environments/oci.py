@@ -14,18 +14,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal
 
-from tare.command import Command
+from tare.command import Command, by_name
 from tare.errors import TrialError
 from tare.host import Host, Process
+from tare.merged import Merged
 
 _OWN_ROOT_FOLDERS = frozenset({"proc", "sys", "dev", "tmp", "run", "lost+found"})
 """Folders of the root that a container has for itself, or must not see."""
 
 CAPABILITIES = ("CAP_SYS_NICE",)
 """For `chrt` and `taskset` inside: runc itself has to start as SCHED_OTHER."""
-
-WAITS = ("env", "--ignore-signal=CHLD", "sleep", "infinity")
-"""The first process of a container: ignoring SIGCHLD, it reaps whoever is left to it."""
 
 _TIMEOUT_S = 30.0
 _START_TIMEOUT_S = 30.0
@@ -42,7 +40,7 @@ def write_bundle(
     netns: str | None = None,
     bind: Literal["bind", "rbind"] = "bind",
     devices: Sequence[Path] = (),
-    tree: Path | None = None,
+    merged: Merged | None = None,
 ) -> None:
     """Write a bundle there: config.json, and an empty root.
 
@@ -50,20 +48,22 @@ def write_bundle(
         host: where it is to be.
         bundle: its folder.
         name, read_only, writable, netns, bind, devices: as `configuration` has them.
-        tree: the whole root that it sees and may write to, instead of any other folder.
+        merged: the whole root that it sees and may write to, instead of any other folder.
     """
-    found = () if tree else _folders(host)
-    waiting = Command(WAITS)
+    found = () if merged else _folders(host)
+    tool = merged.tool if merged else by_name
+    # Ignoring SIGCHLD, it reaps whoever is left to it.
+    waiting = Command((*tool("env"), "--ignore-signal=CHLD", *tool("sleep"), "infinity"))
     config = configuration(
         name,
         found,
-        init=process(waiting.full_argv(), host.environment(waiting)),
+        init=process(waiting.full_argv(tool), host.environment(waiting)),
         read_only=read_only,
         writable=writable,
         netns=netns,
         bind=bind,
         devices=devices,
-        tree=tree,
+        tree=merged.root if merged else None,
     )
     host.write(bundle / "config.json", json.dumps(config, indent=1))
     host.run(Command(("mkdir", str(bundle / "rootfs"))), _TIMEOUT_S)
@@ -115,7 +115,7 @@ def configuration(
         bind: whether it sees what is mounted below the host's folders. A runtime that binds from a
             user namespace of its own (runsc) may not leave it out.
         devices: block devices of this machine that it may use.
-        tree: as `write_bundle`.
+        tree: the whole root that it sees and may write to, instead of any other folder.
     """
     mounts = [
         _mount("/proc", "proc", ["nosuid", "noexec", "nodev"]),

@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from tare import accounting, transports, units
@@ -30,7 +31,7 @@ from tare.environments import (
     nfs,
     scratch_disk,
 )
-from tare.environments.in_guest import TREE, InsideGuest, seen_by_host, show_tree
+from tare.environments.in_guest import MEMORY, TREE, InsideGuest, seen_by_host, show_tree
 from tare.environments.on_host import OnAnyHost
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.errors import TrialError, UnavailableError
@@ -149,7 +150,7 @@ class Qemu(OnAnyHost):
             scratch_disk.over_nfs(site) if self.device == "nfs" else nullcontext(),
             on_bridge as tap,
             laid_out(site) as merged,
-            _served(site, merged, session) as served,
+            _brought(site, merged, session) as brought,
         ):
             archive, bring_tools = host.bring_later(tools.path) if tools else (None, _nothing)
             with Machine(
@@ -161,7 +162,7 @@ class Qemu(OnAnyHost):
                 name=session,
                 tools=archive,
                 disk=disk,
-                tree=served,
+                tree=brought,
                 vmm_cpus=site.placement.vmm,
                 vcpu_cpus=site.placement.vcpus,
                 boot_timeout_s=_FAR_BOOT_TIMEOUT_S if host.far else _BOOT_TIMEOUT_S,
@@ -182,12 +183,11 @@ class Qemu(OnAnyHost):
                     server = site.hosts.server_address
                     has_tools = tools is not None
                     facts |= _disk(guest, self.device, has_tools, tap.address, server).facts()
-                if merged is not None and served is not None:
-                    show_tree(guest.agent, _MOUNT_TREE)
-                    facts |= merged.facts(served.by)
+                if merged is not None:
+                    facts |= merged.facts(_show(guest.agent, brought, tools is not None))
                 yield InsideGuest(
                     guest,
-                    lambda: _on_host(guest, tap, served),
+                    lambda: _on_host(guest, tap, brought),
                     tap.address if tap else host.address,
                     session,
                     facts,
@@ -245,19 +245,29 @@ class Programs:
 
 
 @contextmanager
-def _served(site: Site, merged: Merged | None, session: str) -> Iterator[Served | None]:
-    """Share a tree that is laid out, if one is."""
-    if merged is None:
-        yield None
+def _brought(site: Site, merged: Merged | None, session: str) -> Iterator[Served | Path | None]:
+    """Share a tree that is laid out, if one is, or have it in an archive."""
+    if merged is None or merged.tree.files == "copied":
+        yield merged.archive() if merged else None
         return
     with virtiofs.served(site, merged.root, merged.tree.user, f"{session}-files") as served:
         yield served
 
 
-def _on_host(guest: Machine, tap: Tap | None, served: Served | None) -> Account:
+def _show(agent: Agent, brought: Served | Path | None, has_tools: bool) -> str:
+    """Have a tree in the guest; return through what its files come there."""
+    if isinstance(brought, Served):
+        show_tree(agent, _MOUNT_TREE)
+        return brought.by
+    disk = "/dev/vdc" if has_tools else "/dev/vdb"
+    show_tree(agent, f"{MEMORY}; tar -xf {disk} -C {TREE}")
+    return "an archive in the guest's memory"
+
+
+def _on_host(guest: Machine, tap: Tap | None, brought: Served | Path | None) -> Account:
     """Snapshot a guest on its host, with who serves its files."""
     account = seen_by_host(guest.host, guest.pid, role, tap)
-    files = [guest.host.account(served.pid, "vmm")] if served else []
+    files = [guest.host.account(brought.pid, "vmm")] if isinstance(brought, Served) else []
     return accounting.combined(account, *files)
 
 

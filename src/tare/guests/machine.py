@@ -132,7 +132,8 @@ class Machine(Stepwise):
         tools: an archive that the guest finds as its second disk, or None. The first disk is one of
             QEMU's that takes no time, to tell what a virtio request costs.
         disk: a block device of the host that the guest finds as its last disk, or None.
-        tree: a folder that the guest can mount by virtiofs, or None.
+        tree: a folder that the guest can mount by virtiofs, or an archive that it finds as its last
+            disk, or None.
         vmm_cpus: host processors of QEMU's own threads; empty leaves the choice to the kernel.
         vcpu_cpus: of its virtual processors' threads.
         boot_timeout_s: after this the guest counts as hung.
@@ -149,7 +150,7 @@ class Machine(Stepwise):
         name: str,
         tools: PurePath | None = None,
         disk: Path | None = None,
-        tree: Served | None = None,
+        tree: Served | Path | None = None,
         vmm_cpus: Sequence[int] = (),
         vcpu_cpus: Sequence[int] = (),
         boot_timeout_s: float = 60.0,
@@ -189,7 +190,7 @@ class Machine(Stepwise):
         self.agent = Agent(channel)
         command = Command(self._command_line(qmp, channel), netns=self._boot[2].netns)
         passed = [qmp.far.fileno(), channel.far.fileno()]
-        if self._tree is not None:
+        if isinstance(self._tree, Served):
             passed.append(self._tree.folder)
         self._qemu = stack.enter_context(self.host.start(command, name=self.name, pass_fds=passed))
         stack.callback(self._quit)
@@ -237,9 +238,7 @@ class Machine(Stepwise):
             "-device", "virtio-blk-pci,drive=null",
         ]  # fmt: skip
         if tools is not None:
-            file = {"driver": "file", "filename": str(tools)}
-            disk = {"driver": "raw", "node-name": "tools", "read-only": True, "file": file}
-            devices += ["-blockdev", json.dumps(disk), "-device", "virtio-blk-pci,drive=tools"]
+            devices += _archive("tools", tools)
         if self._disk is not None:
             below = {
                 "driver": "host_device",
@@ -248,8 +247,10 @@ class Machine(Stepwise):
                 "cache": {"direct": True},
             }
             devices += ["-blockdev", json.dumps(below), "-device", "virtio-blk-pci,drive=scratch"]
-        if self._tree is not None:
+        if isinstance(self._tree, Served):
             devices += self._tree.devices(self.hardware.memory_bytes)
+        elif self._tree is not None:
+            devices += _archive("tree", self._tree)
         return command_line(
             self.hardware,
             self.host.bring(kernel.vmlinuz),
@@ -271,6 +272,13 @@ class Machine(Stepwise):
     def _quit(self) -> None:
         with suppress(TrialError):
             self._qmp.ask("quit", _QUIT_TIMEOUT_S)
+
+
+def _archive(name: str, path: PurePath) -> tuple[str, ...]:
+    """QEMU's options for a disk that holds an archive."""
+    file = {"driver": "file", "filename": str(path)}
+    disk = {"driver": "raw", "node-name": name, "read-only": True, "file": file}
+    return ("-blockdev", json.dumps(disk), "-device", f"virtio-blk-pci,drive={name}")
 
 
 def version(program: str = PROGRAM, host: Host | None = None) -> str:
