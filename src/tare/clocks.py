@@ -12,15 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare import process
 from tare.command import Command
+from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.events import events_in
-
-if TYPE_CHECKING:
-    from tare.environments import Inside, Site
 
 _TIMEOUT_S = 60.0
 _CLOCK = ("probe/probe", "clock", "--batches", "5", "--operations", "2000")

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tare import accounting, process
 from tare.accounting import Account, Role
@@ -21,9 +21,7 @@ from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.placement import Placement
 from tare.process import wait_pid
-
-if TYPE_CHECKING:
-    from tare.site import Site
+from tare.site import Site
 
 _DEATH_TIMEOUT_S = 5.0
 _END_BYTES = 1 << 16

@@ -19,17 +19,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from tare import accounting, packages, process, units
 from tare.command import Command
+from tare.environments import Inside, Site
 from tare.environments.on_host import Server
 from tare.errors import TrialError, UsageError
 from tare.host import Host
 from tare.packages import PROGRAMS
-
-if TYPE_CHECKING:
-    from tare.environments import Inside, Site
 
 Kind = Literal["cpu", "memory", "network", "disk"]
 Where = Literal["host", "inside"]

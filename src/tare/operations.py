@@ -22,20 +22,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare import process, uprobes
+from tare.accounting import Account
 from tare.command import PATH, Command
+from tare.environments import Inside, Site
 from tare.errors import TrialError, UnavailableError
 from tare.events import events_in
+from tare.leftovers import Registry
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
-
-if TYPE_CHECKING:
-    from tare.accounting import Account
-    from tare.environments import Inside, Site
-    from tare.leftovers import Registry
-    from tare.workloads import Measurement
+from tare.workloads import Measurement
 
 _TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 30.0

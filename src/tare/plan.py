@@ -17,7 +17,7 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -29,9 +29,7 @@ from tare.levels import Levels, Settings
 from tare.stats.family import Resolvability, family_resolvable
 from tare.stats.gating import Gate
 from tare.stats.sequential import Looks, smallest_p
-
-if TYPE_CHECKING:
-    from tare.workloads import AnyWorkload
+from tare.workloads import AnyWorkload
 
 _PROBING_S = 4.0
 """Unit costs are measured anew in every setting up: only for the estimate."""

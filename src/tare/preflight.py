@@ -11,18 +11,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare import cuts, operations
 from tare.cuts import Absent
-from tare.environments import place
+from tare.environments import Environment, place
 from tare.environments.ssh import Ssh
 from tare.errors import UnavailableError
-
-if TYPE_CHECKING:
-    from tare.environments import Environment
-    from tare.plan import Plan, Visit
-    from tare.workloads import AnyWorkload
+from tare.plan import Plan, Visit
+from tare.workloads import AnyWorkload
 
 _NAMED = 3
 """Cells of one reason that are named one by one."""

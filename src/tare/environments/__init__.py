@@ -20,16 +20,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tare import discovery
+from tare.accounting import Account
 from tare.errors import UsageError
 from tare.site import Site as Site
 from tare.told import Told
-
-if TYPE_CHECKING:
-    from tare.accounting import Account
-
 
 CAPABILITIES: Mapping[str, str] = {
     "network": "a throughput measured between it and the hosts",

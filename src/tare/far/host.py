@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare import accounting
 from tare.accounting import Account, Role
@@ -22,10 +22,8 @@ from tare.far.folder import Folder
 from tare.far.programs import Programs
 from tare.guests.program import account_in
 from tare.host import Host
+from tare.site import Site
 from tare.tools import named_in
-
-if TYPE_CHECKING:
-    from tare.site import Site
 
 _TIMEOUT_S = 20.0
 """For a question that it can answer at once."""

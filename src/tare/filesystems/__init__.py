@@ -15,13 +15,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from tare.environments import Availability
+from tare.environments import Availability, Site
 from tare.errors import TrialError, UsageError
-
-if TYPE_CHECKING:
-    from tare.environments import Site
 
 __all__ = ["NAMES", "FileSystem", "Mounted", "forget", "level", "named", "wait_until"]
 

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tare.environments import Inside, Site
 from tare.environments.on_host import beside
 from tare.errors import TrialError
 from tare.workloads.meeting import Meeting, Run, overlap
-
-if TYPE_CHECKING:
-    from tare.environments import Inside, Site
 
 LEAST_RUNS = 2
 """Of each side, until it is enough: the first may have begun before the other side had."""

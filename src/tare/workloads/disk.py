@@ -12,20 +12,16 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tare import packages
 from tare.environments.scratch_disk import SIZE_BYTES
 from tare.errors import TrialError
 from tare.levels import Settings, choice
 from tare.packages import PROGRAMS
+from tare.published.beside import Beside
 from tare.workloads import Bench, Measurement, Room, Statistic, papers, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tare.published.beside import Beside
-    from tare.workloads.findings import Findings
+from tare.workloads.findings import Findings
 
 _HDPARM = {"cached": "-T", "buffered": "-t"}
 _FIO = ("read", "write", "randread", "randwrite")

@@ -16,14 +16,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tare import netns
+from tare.environments import Site
 from tare.errors import TrialError
 from tare.stepwise import Stepwise
-
-if TYPE_CHECKING:
-    from tare.environments import Site
 
 _ARRIVAL_TIMEOUT_S = 30.0
 _LOOK_TIMEOUT_S = 0.5

@@ -15,22 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare import packages
+from tare.environments import Site
 from tare.errors import TrialError
 from tare.filesystems.environment import InsideFileSystem, OnFileSystem, empty
 from tare.placement import Placement
+from tare.published.beside import Beside
 from tare.workloads import Bench, Measurement, Room, Statistic, Workload, papers, rows
+from tare.workloads.findings import Findings
 from tare.workloads.mpi_io_job import LAUNCHERS, PLAIN, Cache, Job, run
 from tare.workloads.mpi_io_programs import Place
 from tare.workloads.mpi_io_rows import MpiLevels, MpiSettings
 from tare.workloads.mpi_io_scaling import Scaling, scaling
-
-if TYPE_CHECKING:
-    from tare.environments import Site
-    from tare.published.beside import Beside
-    from tare.workloads.findings import Findings
 
 _CHUNK = 1 << 20
 

@@ -14,24 +14,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from tare import environments, packages, process
 from tare.command import Command
+from tare.environments import Inside, ServerProcess, Site
 from tare.environments.on_host import beside
 from tare.errors import TrialError
 from tare.levels import Settings, choice
 from tare.packages import PROGRAMS
+from tare.published.beside import Beside
 from tare.stats.fairness import jain_index
 from tare.workloads import Bench, Measurement, Statistic, papers, rows
+from tare.workloads.findings import Findings
 from tare.workloads.meeting import Meeting, Run, overlap
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tare.environments import Inside, ServerProcess, Site
-    from tare.published.beside import Beside
-    from tare.workloads.findings import Findings
 
 Party = Literal["host", "guest"]
 _PORTS: Mapping[Party, int] = {"host": 5201, "guest": 5202}

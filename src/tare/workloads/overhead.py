@@ -12,15 +12,12 @@ import math
 import statistics
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tare import environments
 from tare.errors import TrialError
 from tare.levels import Settings
 from tare.workloads import Bench, Measurement, Statistic, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TIMEOUT_S = 120.0
 _IDLE_S = "120"

@@ -10,19 +10,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare import accounting, environments, process, transports, units
+from tare.environments import ServerProcess
 from tare.errors import TrialError, UsageError
 from tare.interference import Interference
 from tare.levels import Factor, Settings, among, choice
 from tare.placement import Placement
+from tare.published.beside import Beside
 from tare.workloads import Bench, Measurement, Room, Statistic, echo_samples, papers, rows
-
-if TYPE_CHECKING:
-    from tare.environments import ServerProcess
-    from tare.published.beside import Beside
-    from tare.workloads.findings import Findings
+from tare.workloads.findings import Findings
 
 # What the programs take (echo/).
 _MOST_BYTES = 1 << 26

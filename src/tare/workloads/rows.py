@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from tare import environments, placement, units
-from tare.environments import Environment
+from tare.environments import Environment, Site
 from tare.errors import UsageError
 from tare.levels import Factor, Levels, choice
 from tare.placement import Placement
 from tare.workloads import Bench, S, Workload
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tare.environments import Site
 
 
 def _within(

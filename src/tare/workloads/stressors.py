@@ -13,21 +13,18 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tare import environments, packages
 from tare.errors import TrialError
 from tare.levels import Factor, Settings, among, choice
 from tare.packages import PROGRAMS
+from tare.published.beside import Beside
 from tare.stats.fairness import jain_index
 from tare.workloads import Bench, Measurement, Statistic, Unit, papers, rows
 from tare.workloads.at_once import LEAST_RUNS, Counted, at_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tare.published.beside import Beside
-    from tare.workloads.findings import Findings
+from tare.workloads.findings import Findings
 
 SCORE = "score"
 """The statistic of a class: the geometric mean over its methods' rates."""

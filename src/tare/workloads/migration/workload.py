@@ -6,11 +6,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from tare.environments import Site
 from tare.errors import TrialError
 from tare.placement import Placement
+from tare.published.beside import Beside
 from tare.workloads import Bench, Measurement, Statistic, Workload, papers
+from tare.workloads.findings import Findings
 from tare.workloads.migration import arms, certificates, ksm, requirements, rows, usage
 from tare.workloads.migration.arms import Arm
 from tare.workloads.migration.beside import Throughput
@@ -19,13 +23,6 @@ from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies
 from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
 from tare.workloads.migration.testbed import InsideTestbed, Testbed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tare.environments import Site
-    from tare.published.beside import Beside
-    from tare.workloads.findings import Findings
 
 _PORT = 7501
 _UNLIMITED = 1 << 40
