@@ -4,10 +4,10 @@
 mod lab;
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,6 +132,30 @@ fn a_receiver_without_a_file_descriptor_listens_on_and_accepts_when_it_has_one()
     let mut link = Link::plain(connect(), link::deadline());
     let greeted = handshake::send(&mut link, MigrationId([7; 16]), 0, 1 << 20, None);
     assert!(greeted.is_ok(), "{}", receiver.log());
+}
+
+#[test]
+fn a_receiver_says_that_it_waits_once_it_has_all_that_it_takes() {
+    let words = ["receive", "--insecure", "--listen", "tcp:127.0.0.1:0", "--qemu", "unix:/nowhere"];
+    // With a descriptor more each time it comes further, and says so only where nothing is lacking.
+    for files in 4.. {
+        let mut receiver = Command::new("prlimit")
+            .args([&format!("--nofile={files}"), lab::binary()])
+            .args(words)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("prlimit is there (package util-linux)");
+        let mut said = BufReader::new(receiver.stderr.take().expect("piped")).lines();
+        let waits = said.any(|line| line.is_ok_and(|line| line.contains("waiting for")));
+        if waits {
+            lab::signal("TERM", receiver.id());
+        }
+        let ended = receiver.wait().expect("our own child");
+        if waits {
+            assert_eq!(ended.code(), Some(130), "with {files} files it could not hear of an end");
+            return;
+        }
+    }
 }
 
 /// Claim D13 in short; `cargo bench --bench crowd` is the whole of it.

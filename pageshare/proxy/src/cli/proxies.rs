@@ -36,10 +36,10 @@ const USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
 pub(super) fn send(arguments: &SendArgs) -> Result<ExitCode, Error> {
     let sender = sender(&arguments.sending)?;
     let listener = Arc::new(Listener::bind(&arguments.listen)?);
-    info!("waiting for QEMU at {}, sending to {}", listener.address(), sender.peer);
+    let waits = format!("waiting for QEMU at {}, sending to {}", listener.address(), sender.peer);
     let metrics = sender.metrics.clone();
     let records = send::serve(sender, Arc::clone(&listener))?;
-    stay(&arguments.life, &metrics, &listener, records)
+    stay(&arguments.life, &metrics, &listener, &waits, records)
 }
 
 /// A sender as the command line describes it.
@@ -122,9 +122,10 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
             "{USERFAULTFD} is 0: a QEMU that is not root's may refuse postcopy here, until it is 1"
         );
     }
-    info!("waiting for senders at {}, QEMU is at {}", listener.address(), receiver.qemu);
+    let at = listener.address();
+    let waits = format!("waiting for senders at {at}, QEMU is at {}", receiver.qemu);
     let records = receive::serve(receiver, Arc::clone(&listener))?;
-    stay(&arguments.life, &metrics, &listener, records)
+    stay(&arguments.life, &metrics, &listener, &waits, records)
 }
 
 /// The scopes that are served, each with what may be shared in it.
@@ -191,11 +192,13 @@ fn warn_insecure() {
     );
 }
 
-/// Writes the records down until it is time to end.
+/// Writes the records down until it is time to end; says that it `waits` once nothing is lacking for
+/// that any more.
 fn stay(
     life: &LifeArgs,
     metrics: &Metrics,
     listener: &Arc<Listener>,
+    waits: &str,
     ended: impl IntoIterator<Item = Record>,
 ) -> Result<ExitCode, Error> {
     if let Some(address) = &life.metrics {
@@ -207,6 +210,7 @@ fn stay(
         at_signal.remove();
         std::process::exit(130);
     })?;
+    info!("{waits}");
     for record in ended {
         match &record.error {
             None => info!(
