@@ -18,22 +18,29 @@ run: $(STAMPS)/first ## measure what a response costs here, and draw the report 
 	@$(MAKE) -j2 $(STAMPS)/venv lab
 	$(BIN)/tare run experiments/quickstart.yaml
 
-# Side by side, since tests mostly wait: for guests, servers and deadlines. Each line says whose it
-# is; the words of one alone are in build/test-NAME.log.
+# Building takes processors and tests mostly wait, for guests, servers and deadlines: side by side, each
+# as soon as what it needs is there. Each line says whose it is; the words of one alone are in
+# build/test-NAME.log.
 .PHONY: test
-test: build ## every test of every part
-	@$(MAKE) -k -j3 test-lab test-system test-parts
+test: $(STAMPS)/first ## every test of every part
+	@failed=0; $(MAKE) -k -j8 test-native test-system test-pageshare test-lab || failed=$$?; $(SLOWEST); exit $$failed
 
 TOLD = 2>&1 | tee build/$@.log | sed --unbuffered 's/^/$@: /'
+# Many tests start Python anew: it keeps what it compiled, whatever the environment says.
+PYTEST := PYTHONDONTWRITEBYTECODE= MAKEFLAGS= $(BIN)/python -um pytest --durations=10 --durations-min=5
+SLOWEST := echo "slowest tests, in seconds:"; sed -nE \
+  -e 's/^([0-9.]+)s (call|setup|teardown) +(.*)/\1 \3/p' -e 's/^ *[0-9]+\/.*Test +\#[0-9]+: (.*[^ .]) \.* +Passed +([0-9.]+) sec/\2 \1/p' \
+  build/test-*.log | sort -rn | head -n 15
 
-.PHONY: test-lab test-system test-parts
-test-lab:
-	@MAKEFLAGS= $(BIN)/python -um pytest --ignore=tests/system $(TOLD)
-test-system:
-	@MAKEFLAGS= $(BIN)/python -um pytest tests/system $(TOLD)
-test-parts: # MPI launchers read standard input
-	@{ failed=0; ctest --test-dir build --output-on-failure --no-tests=error </dev/null || failed=1; \
-	  MAKEFLAGS= cargo test --quiet --workspace --no-fail-fast || failed=1; exit $$failed; } $(TOLD)
+.PHONY: test-lab test-system test-native test-pageshare
+test-lab: programs $(STAMPS)/venv-dev
+	@$(PYTEST) --ignore=tests/system $(TOLD)
+test-system: setup programs pageshare
+	@$(PYTEST) tests/system $(TOLD)
+test-native: programs # MPI launchers read standard input
+	@ctest --test-dir build --parallel 2 --output-on-failure --no-tests=error </dev/null $(TOLD)
+test-pageshare: setup pageshare
+	@MAKEFLAGS= cargo test --quiet --workspace --no-fail-fast $(TOLD)
 
 .PHONY: lint
 lint: build ## style and types of every language
@@ -66,7 +73,8 @@ claim: build ## check one claim: make claim ID=A1
 	$(BIN)/tare claim check $(ID)
 
 .PHONY: build
-build: setup native experiments/schema.json ## build the native programs
+build: $(STAMPS)/first ## build the native programs
+	@$(MAKE) -j4 setup programs pageshare experiments/schema.json
 
 # What `make run` configured is kept as it is; whatever it left out is found here.
 CONFIGURE := cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
@@ -76,21 +84,20 @@ BUILD := cmake --build build --parallel 2
 LOGGED = >build/cmake.log 2>&1 || { cat build/cmake.log; exit 1; }
 BUILT = | { grep --line-buffered --invert-match '^ninja: no work to do' || true; }
 
-.PHONY: native
-native: setup
+.PHONY: lab programs pageshare
+lab: $(STAMPS)/first
+	@test -f build/build.ninja || { $(CONFIGURE) $(FIRST_REPORT) $(LOGGED); }
+	@$(BUILD) --target lab 2>&1 $(BUILT)
+programs: lab $(STAMPS)/packages
 	@$(CONFIGURE) $(EVERYTHING) $(LOGGED)
 	@$(BUILD) 2>&1 $(BUILT)
+pageshare: $(STAMPS)/packages # after the programs, which more tests wait for
 	@echo 'cargo build --release'
-	@cargo build --quiet --release --workspace --locked
+	@MAKEFLAGS= nice cargo build --quiet --release --workspace --locked
 
 # What editors check experiment files by: made of the rows that the lab reads them by.
 experiments/schema.json: $(STAMPS)/venv $(wildcard src/tare/*.py src/tare/*/*.py src/tare/*/*/*.py)
 	@$(BIN)/tare schema >$@
-
-.PHONY: lab
-lab: $(STAMPS)/first
-	@test -f build/build.ninja || { $(CONFIGURE) $(FIRST_REPORT) $(LOGGED); }
-	@$(BUILD) --target lab 2>&1 $(BUILT)
 
 .PHONY: setup
 setup: $(STAMPS)/packages $(STAMPS)/qemu-newer $(STAMPS)/uml-newer $(STAMPS)/sshd $(STAMPS)/venv-dev $(STAMPS)/guest-kernel ## install what is needed (Debian packages, virtual environment)
@@ -134,7 +141,7 @@ $(STAMPS)/venv-dev: requirements-dev.lock $(STAMPS)/venv
 	@$(PIP) --require-hashes -r requirements-dev.lock
 	@touch $@
 
-$(STAMPS)/guest-kernel: setup/guest-kernel $(STAMPS)/venv
+$(STAMPS)/guest-kernel: setup/guest-kernel $(STAMPS)/venv $(STAMPS)/packages
 	@$(BIN)/python setup/guest-kernel build/guest-kernel
 	@touch $@
 
@@ -166,7 +173,7 @@ static: setup ## build one static binary of pageshare, and migrate a guest with 
 	cargo build --quiet --release --locked -p pageshare --target $(MUSL)
 	file $(STATIC) | grep -E 'static(ally|-pie) linked'
 	! ldd $(STATIC) 2>/dev/null | grep '=>'
-	PAGESHARE_BINARY=$(CURDIR)/$(STATIC) cargo test --quiet -p pageshare --test migrate_command the_guest_arrives
+	PAGESHARE_BINARY=$(CURDIR)/$(STATIC) cargo test --quiet -p pageshare --test all the_guest_arrives
 
 RELEASE ?= trixie
 

@@ -1,7 +1,7 @@
 //! Compression goes on where the link is what holds the migration up: no QEMU needed. What a fast
 //! link does to it depends on the machine's load; a model in `pageshare-wire` tries that.
 
-mod lab;
+use crate::lab;
 
 use lab::stand_in::through;
 use lab::{Pair, Xorshift};

@@ -1,6 +1,6 @@
 //! Whatever goes in comes out, in both directions, with both half-closes: no QEMU needed.
 
-mod lab;
+use crate::lab;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -1,7 +1,7 @@
 //! Where the receiver finds pages: in the guest that is arriving, in shared memory, in images, and
 //! only within the scope that may ask for them.
 
-mod lab;
+use crate::lab;
 
 use lab::stand_in::through;
 use lab::{Guest, Pair, Xorshift, count, scope};

@@ -1,6 +1,6 @@
 //! What ignores a hangup, as `nohup` has it, outlives the terminal that it was started from.
 
-mod lab;
+use crate::lab;
 
 use std::os::unix::net::UnixListener;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Receivers that would have the sender take, and keep, more than there is room for.
 
-mod lab;
+use crate::lab;
 
 use std::io::Write;
 use std::net::TcpListener;

@@ -1,6 +1,6 @@
 //! `pageshare index` outlives what happens to its sources, and shows nobody what it has found.
 
-mod lab;
+use crate::lab;
 
 use std::fs::{read, remove_file, write};
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! The paper's candidates, with the real KSM: it is switched on for this test, and back.
 
-mod lab;
+use crate::lab;
 
 use lab::{Guest, Pair, count};
 

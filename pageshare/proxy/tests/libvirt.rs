@@ -1,6 +1,6 @@
 //! Guests that libvirt migrates, between two hosts on this machine, through the two proxies.
 
-mod lab;
+use crate::lab;
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! `pageshare migrate`: the guest runs exactly once, whatever is killed.
 
-mod lab;
+use crate::lab;
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 //! Real guests, migrated by real QEMUs through the two proxies.
 
-mod lab;
+use crate::lab;
 
 use lab::{Guest, Pair};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What a command that fails says, and to whom: a sentence for people, an object for programs.
 
-mod lab;
+use crate::lab;
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! Pages of qcow2 images are found, compressed or not, and no image can do harm.
 
-mod lab;
+use crate::lab;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

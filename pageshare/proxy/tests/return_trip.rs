@@ -1,6 +1,6 @@
 //! A VM leaves, its copy is kept, and it comes back for little.
 
-mod lab;
+use crate::lab;
 
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,6 +1,6 @@
 //! Of the QEMUs on a host only those are read that a source selects.
 
-mod lab;
+use crate::lab;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,6 @@
 //! A kept copy that is long in reaching its disk holds up nobody.
 
-mod lab;
+use crate::lab;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -1,7 +1,7 @@
 //! Who connects and is no proxy, or no QEMU, neither counts as a migration nor disturbs one: no QEMU
 //! needed.
 
-mod lab;
+use crate::lab;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

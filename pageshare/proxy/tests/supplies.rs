@@ -1,6 +1,6 @@
 //! What references made before their answer lack, from a sender of the test's own.
 
-mod lab;
+use crate::lab;
 
 use std::io::Read;
 use std::os::unix::net::UnixListener;

@@ -1,6 +1,6 @@
 //! The units in `pageshare/systemd`: systemd takes them, and this program takes what they say.
 
-mod lab;
+use crate::lab;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! TLS between the proxies is the default, and both sides must show a certificate.
 
-mod lab;
+use crate::lab;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! What the destination QEMU reads is what the source QEMU wrote, byte for byte, with what QEMU can
 //! do to its stream, in both QEMUs that are to be had.
 
-mod lab;
+use crate::lab;
 
 use lab::{Guest, Incoming, Model, Pair, Tap};
 use serde_json::{Value, json};

@@ -1,0 +1,25 @@
+//! All tests of the whole, as one program: it is linked once, and boots each of its guests once.
+
+mod lab;
+
+mod adaptive_policy;
+mod any_bytes;
+mod content_sources;
+mod golden_streams;
+mod hangups;
+mod hostile_receivers;
+mod index_command;
+mod ksm;
+mod libvirt;
+mod migrate_command;
+mod migrate_through_proxies;
+mod plain_errors;
+mod qcow2_images;
+mod return_trip;
+mod selectors;
+mod slow_copies;
+mod strays;
+mod supplies;
+mod systemd_units;
+mod tls;
+mod whole_streams;
