@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from tare import copied, mounts, process, toolbox
+from tare import copied, images, mounts, process, toolbox
 from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.mounts import BIND, NO_DEVICES, NO_PROGRAMS, NO_SETUID, PRIVATE, READ_ONLY, REMOUNT
@@ -33,6 +33,7 @@ _LOG = logging.getLogger(__name__)
 
 _KERNELS = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """What tells of the kernel, and is made anew wherever one runs."""
+_SHARED = Path("/tmp")  # noqa: S108 - of the tree
 _NO_FILES = frozenset({
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
     "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
@@ -118,9 +119,9 @@ class Merged:
         return replace(command, argv=self.found(argv), env=env, within=self.within())
 
     def within(self) -> tuple[str, ...]:
-        """What starts a program, once `root` is the root folder: its folder, and its rights."""
+        """What starts a program, once `root` is the root folder: its rights, then its folder."""
         setpriv, *options = self.tree.user.takes_on()
-        return (*self.tool("env"), f"--chdir={_FOLDER}", *self.tool(setpriv), *options)
+        return (*self.tool(setpriv), *options, *self.tool("env"), f"--chdir={_FOLDER}")
 
     def found(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Find argv[0] in the tree: a path below the build directory, else as it is written."""
@@ -149,8 +150,13 @@ def laid_out(site: Site, *, own_kernel: bool = False) -> Iterator[Merged | None]
     if tree is None:
         yield None
         return
-    if not Path(tree.cwd).is_dir():
-        raise TrialError(f"{tree.cwd}, where the program would start, is no folder (any more)")
+    try:
+        # As the user: root may go anywhere.
+        process.run(Command((*tree.user.takes_on(), "test", "-x", f"{tree.cwd}/.")), _TIMEOUT_S)
+    except process.ProcessError as error:
+        what = f"{tree.cwd}, where the program would start, is no folder that its user may enter"
+        raise TrialError(what, "name another, if it is not gone") from error
+    tree = replace(tree, root=images.root_of(tree, site.cache))
     base = site.scratch / f"tree-{secrets.token_hex(4)}"
     with ExitStack() as stack:
         owing = site.leftovers.owing
@@ -212,6 +218,10 @@ class _Building:
             self._cover_further()
             self._blind(self._site.scratch.resolve())
         else:
+            for kernels in _KERNELS:
+                self._make(kernels)
+            if not self._within(_SHARED).exists():
+                self._make(_SHARED).chmod(0o1777)
             toolbox.pack(self._make(Path(OWN)), self._site.programs, ours=False)
             if self._tree.cwd != "/":
                 self._cover(Path(self._tree.cwd), self._make(Path(self._tree.cwd)))

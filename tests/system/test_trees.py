@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import platformdirs
 import pytest
@@ -174,7 +176,7 @@ def test_root_may_do_as_root_but_not_leave_the_tree(
 def test_a_folder_that_is_gone_is_named(environment: str, reachable: Site, folder: Path) -> None:
     tree = Tree(Path("/"), str(folder / "gone"), ME)
     with (
-        pytest.raises(TrialError, match="gone, where the program would start"),
+        pytest.raises(TrialError, match="gone, where the program would start, is no folder"),
         entered(environment, reachable, tree),
     ):
         pass
@@ -220,6 +222,32 @@ def test_copied_files_are_the_program_its_libraries_its_inputs_and_nothing_else(
         with inside.start(("probe/probe", "syscall", "--batches", "3")) as running:
             assert running.event(PATIENCE_S)["batches"]
     assert not (folder / "in" / "more").exists()
+
+
+@pytest.mark.parametrize("files", ["shared", "copied"])
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_root_of_its_own_needs_nothing_of_the_hosts(
+    environment: str, files: Literal["shared", "copied"], reachable: Site, folder: Path
+) -> None:
+    root = folder.parent / "root"
+    (root / "bin").mkdir(parents=True)
+    (root / "etc").mkdir()
+    shutil.copy("/bin/busybox", root / "bin" / "sh")
+    (root / "etc" / "secret").write_text("of root")
+    (root / "etc" / "secret").chmod(0o600)
+    (folder / "mine").write_text("as it was")
+    os.chown(folder / "mine", ME.uid, ME.gid)
+    tree = Tree(root, str(folder), ME, files, inputs=(str(folder / "mine"),))
+    with entered(environment, reachable, tree) as inside:
+        assert shell(inside, "pwd; cat mine").removesuffix("as it was").strip() == str(folder)
+        assert shell(inside, "ls -A /bin /etc").split() == ["/bin:", "sh", "/etc:", "secret"]
+        for refused in ("cat /etc/secret", "echo x >/bin/sh"):
+            with pytest.raises(TrialError, match=r"[Pp]ermission denied"):
+                shell(inside, refused)
+        shell(inside, "echo anew >mine; echo made >made; echo >/tmp/x; echo >/dev/null")
+        assert "elementary operation" in inside.run(("probe/probe", "--help"), PATIENCE_S)
+    assert (folder / "mine").read_text() == "as it was"
+    assert sorted(path.name for path in root.rglob("*")) == ["bin", "etc", "secret", "sh"]
 
 
 def test_what_cannot_be_copied_is_named(reachable: Site, folder: Path) -> None:
