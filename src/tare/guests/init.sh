@@ -54,7 +54,10 @@ done
 ip route add 224.0.0.0/4 dev eth0 || fail "cannot route multicast to eth0"
 # The kernel counts it as running up to a second after it is up (linkwatch). Fast DDS passes over one
 # that does not run, and then nobody finds it.
+said=
 while read -r state </sys/class/net/eth0/operstate && [ "$state" = down ]; do
+  [ -n "$said" ] || say "eth0 does not run yet"
+  said=1
   sleep 0.02
 done
 
