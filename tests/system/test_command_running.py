@@ -101,7 +101,7 @@ def test_a_shell_line_is_run_by_the_shell_that_is_asked_for(
         ("no-such-program", {}, "cannot start no-such-program"),
         ("true", {"prepare": "echo first; false"}, "the preparation .* code 1: first"),
         ("true", {"stdin": "not-there"}, "cannot open not-there as its input"),
-        ("true", {"cwd": "/not/there"}, "cannot work in /not/there"),
+        ("true", {"cwd": "/not/there"}, "/not/there, where the program would start, is no folder"),
     ],
 )
 def test_a_command_that_fails_says_why(

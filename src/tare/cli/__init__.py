@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tare import __version__
-from tare.cli import claim, doctor, explain, history, predict, printing, results, run
+from tare.cli import claim, doctor, explain, history, measure, predict, printing, results, run
 from tare.cli.arguments import EPILOG, FLAG
 from tare.errors import TareError
 
@@ -58,6 +58,10 @@ for command in (
     doctor.schema,
 ):
     app.command(command.__name__.rstrip("_"), cls=_Command, epilog=EPILOG)(command)
+# What stands behind its command's first word is the command's own.
+app.command(
+    "measure", cls=_Command, epilog=EPILOG, context_settings={"allow_interspersed_args": False}
+)(measure.measure)
 
 claim_app = typer.Typer(cls=_Group, help="Check what CLAIMS.md promises.", no_args_is_help=True)
 for claim_command in (claim.list_, claim.table, claim.check):

@@ -99,7 +99,7 @@ def run(
         Record.create(folder / name, text, part.plan, fingerprint)
     if suite is not None:
         suites.SuiteResult.create(folder, suite, plans, absent)
-    _measure(folder, programs, as_json=json_, profile=profile, markdown=markdown)
+    carry_out(folder, programs, as_json=json_, profile=profile, markdown=markdown)
 
 
 _A_TIME = "a time such as '5m' or '90 s'"
@@ -120,7 +120,7 @@ def _go_on(folder: Path, *, as_json: bool, profile: bool, markdown: Path | None)
     for record in records.values():
         with record.writing() as writer:
             writer.append(Resumption(resumed=now, fingerprint=found))
-    _measure(folder, programs, as_json=as_json, profile=profile, markdown=markdown)
+    carry_out(folder, programs, as_json=as_json, profile=profile, markdown=markdown)
 
 
 def _records(folder: Path) -> dict[str, Record]:
@@ -214,7 +214,7 @@ def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
         printing.show(f"\n{len(plans)} parts: about {whole} in all")
 
 
-def _measure(
+def carry_out(
     folder: Path, programs: Path, *, as_json: bool, profile: bool, markdown: Path | None
 ) -> None:
     """Run what a folder's plans say and is not on record yet, and draw it."""

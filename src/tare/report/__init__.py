@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from tare.analysis import Analysis
     from tare.suite import SuiteResult
 
-__all__ = ["as_json", "render", "render_suite", "summary", "write"]
+__all__ = ["as_json", "render", "render_suite", "markdown", "summary", "write"]
+
+
+def markdown(analysis: Analysis) -> str:
+    """The values of every cell, as a table in Markdown; empty where the workload shows none."""
+    from tare.report import tables, wording  # noqa: PLC0415
+
+    table = tables.shown(analysis, wording.names_of(analysis))
+    if table is None:
+        return ""
+    rule = [":--", *["--:"] * (len(table.columns) - 1)]
+    rows = (table.columns, rule, *table.rows)
+    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in r)} |\n" for r in rows)
 
 
 def render(analysis: Analysis) -> str:

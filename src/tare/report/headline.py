@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tare.analysis import Analysis, Question
+from tare.analysis import Analysis, CellView, Question
+from tare.report.numbers import quantity
 from tare.report.wording import Names, interval_text, names_of, verdict_of
 from tare.stats import Verdict
 
@@ -22,6 +23,8 @@ _UNITED = (
 def headline(analysis: Analysis, names: Names) -> str:
     """Answer the experiment's question as far as it is answered."""
     judged = [q for q in analysis.questions if q.judgement is not None]
+    if not analysis.questions:
+        return " ".join(_value(analysis, view, names) for view in analysis.cells[:_MOST_GROUPS])
     if not judged:
         return "Nothing is judged: every comparison is outside of the family."
     groups: dict[str, list[Question]] = {}
@@ -38,6 +41,14 @@ def headline(analysis: Analysis, names: Names) -> str:
     if analysis.complete_blocks >= least:
         return said
     return f"Provisional, {analysis.complete_blocks} of at least {least} blocks. {said}"
+
+
+def _value(analysis: Analysis, view: CellView, names: Names) -> str:
+    """What a cell takes, where nothing stands beside it."""
+    found = view.estimates[analysis.experiment.statistic]
+    value = quantity(analysis.statistic.unit, found.value, found.low, found.high)
+    again = " again" if view.cell.replica > 1 else ""
+    return f"{names.subject(view.cell)} takes{again}{names.here(view.cell)} {value}."
 
 
 def over_parts(parts: Mapping[str, Analysis]) -> str:

@@ -7,9 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tare.analysis import Analysis
-from tare.report import gate, numbers, remarks, wording
+from tare.report import gate, numbers, remarks, tables, wording
 from tare.report.headline import headline
 from tare.report.page import conditions
+from tare.report.wording import Names
 
 _LONGEST = 200
 _STYLES = {
@@ -54,7 +55,8 @@ def summary(analysis: Analysis) -> RenderableType:
         Text(analysis.experiment.title, "bold"),
         Text(headline(analysis, names)),
         Text(conditions(analysis), "dim"),
-        table,
+        *_cells(analysis, names),
+        *([table] if analysis.questions else []),
         *(Text(line) for line in gate.after(analysis) or [remarks.outcome(analysis)]),
     ]
     if analysis.noise.pairs:
@@ -66,6 +68,19 @@ def summary(analysis: Analysis) -> RenderableType:
     lines += [Text(f"caution: {caution}", "yellow") for caution in remarks.busy(analysis)]
     lines += [Text(f"note: {note}", "dim") for note in remarks.observations(analysis, names)]
     return Group(*lines)
+
+
+def _cells(analysis: Analysis, names: Names) -> list[RenderableType]:
+    """Every cell's values, where the workload says of which statistics."""
+    found = tables.shown(analysis, names)
+    if found is None:
+        return []
+    table = Table(box=None, pad_edge=False)
+    for at, heading in enumerate(found.columns):
+        table.add_column(heading, justify="right" if at else "left", overflow="fold")
+    for row in found.rows:
+        table.add_row(*map(Text, row))
+    return [table, Text()]
 
 
 def _short(reason: str) -> str:

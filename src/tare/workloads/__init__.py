@@ -130,6 +130,8 @@ class Workload(Protocol[L, S]):
     """The letter of the paper that its experiments can replay."""
     figures: tuple[str, ...] = ()
     """Figures of the report that are its own, by their names there."""
+    shown: tuple[str, ...] = ()
+    """Statistics of which a terminal shows every cell's value, beside those that are judged."""
     fields: tuple[str, ...] = ()
     """Fields of an experiment file that mean something for it alone."""
 

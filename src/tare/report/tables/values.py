@@ -37,6 +37,38 @@ def values(analysis: Analysis, names: Names) -> list[Table]:
     ]
 
 
+def shown(analysis: Analysis, names: Names) -> Table | None:
+    """Of every cell what the workload shows of it at once; None where it names nothing."""
+    asked = dict.fromkeys((analysis.experiment.statistic, *analysis.workload.shown))
+    if not analysis.workload.shown:
+        return None
+    measured = [
+        name
+        for name in asked
+        if any(view.estimates[name].value is not None for view in analysis.cells)
+    ]
+    return Table(
+        "Every cell",
+        ("what", *(f"{name} [95 %]" for name in measured[:1]), *measured[1:], "sessions"),
+        tuple(
+            (
+                names.place(view.cell).full,
+                *(_value(analysis, view, name) for name in measured[:1]),
+                *(_bare(analysis, view, name) for name in measured[1:]),
+                _sessions(view),
+            )
+            for view in analysis.cells
+            if view.cell.replica == 1
+        ),
+        heads=1,
+    )
+
+
+def _bare(analysis: Analysis, view: CellView, name: str) -> str:
+    found = view.estimates[name]
+    return numbers.quantity(analysis.statistics[name].unit, found.value).bare
+
+
 def _sessions(view: CellView) -> str:
     failed = f" ({view.failed} failed)" if view.failed else ""
     return f"{view.measured}{failed}"

@@ -78,15 +78,19 @@ class Reading(BaseModel):
         try:
             value = float(found) * units.scale(self.unit)[1]  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            end = (stdout + stderr)[-_SHOWN:].strip()
             raise TrialError(
-                f"the command printed no {name}: {self.statistic.help} was {found!r}; the end of"
-                f" its output: {end}",
+                f"its output ended in {ending(stdout + stderr)!r}: no {name} was found there, by"
+                f" {self.regex or self.path}, but {found!r}",
                 "correct how `read` finds it, or the command",
             ) from None
         if not (math.isfinite(value) and value > 0):
             raise TrialError(f"{name} was {found}: only positive numbers can be compared")
         return value
+
+
+def ending(output: str) -> str:
+    """The end of what a command printed, for a message; of bytes that are no text little stays."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in output[-_SHOWN:]).strip()
 
 
 def _matched(regex: str, stdout: str, stderr: str) -> str | None:

@@ -168,7 +168,9 @@ class CommandSettings(Settings):
         "",
         "A file that it has written then, and its checksum: FILE sha256:HEX; else the trial fails.",
     )
-    inputs = Factor(_paths, shlex.join, "", "Files and folders to be copied with `files: copied`.")
+    inputs = Factor(
+        _paths, shlex.join, "", "Files and folders that are copied too, with `files: copied`."
+    )
     keep = Factor(
         _paths, shlex.join, "", "Paths whose content is brought back to the host; nothing else is."
     )

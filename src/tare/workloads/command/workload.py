@@ -6,24 +6,24 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare import environments
 from tare.environments.in_guest import InsideGuest
 from tare.errors import TrialError
+from tare.tree import Tree, User
 from tare.units import exact_duration
 from tare.workloads import Bench, Made, Measurement, Statistic, rows
 from tare.workloads.command.document import Asked, substituted, words
 from tare.workloads.command.executions import PROGRAM, STATISTICS, Execution, Session, read
-from tare.workloads.command.reading import Reading
+from tare.workloads.command.reading import Reading, ending
 from tare.workloads.command.rows import CommandLevels, CommandSettings, with_commands
 from tare.workloads.meeting import Meeting
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tare.environments import Site
     from tare.workloads.findings import Findings
 
@@ -50,13 +50,29 @@ class CommandBench(Bench[CommandLevels, CommandSettings]):
         Raises:
             TrialError: one failed, or what it printed or wrote is not what was expected.
         """
+        session = self.executed(levels)
+        return Measurement(
+            values={**session.values(), **self._readings(session)},
+            counters=session.counters(),
+            settings={
+                "command": shlex.join(self._argv(levels)),
+                "wall_ns": [one.wall_ns for one in session.executions],
+            },
+        )
+
+    def executed(self, levels: CommandLevels, *, tell: bool = False) -> Session:
+        """Run them, and return each; see `measure`.
+
+        Args:
+            levels: of the cell.
+            tell: what each printed, also where nothing of it is read.
+        """
         settings, parameters = self.settings, self.workload.parameters_of(levels)
-        line = self.workload.commands[levels.command]
-        argv = words(line, parameters, settings.shell)
+        argv = self._argv(levels)
         env = {n: substituted(v, parameters) for n, v in settings.env.items()}
         told = shlex.join(argv)
-        # What it prints is told where somebody reads it.
-        asked = [*self._options(parameters), *(["--tell", str(_ALL_TOLD)] if self._reads else [])]
+        reads = tell or self.workload.readings or settings.expect_output
+        asked = [*self._options(parameters), *(["--tell", str(_ALL_TOLD)] if reads else [])]
         with ExitStack() as stack:
             stack.enter_context(levels.interference.running(self.site, self.inside))
             meeting = self._meeting(stack, levels)
@@ -72,18 +88,11 @@ class CommandBench(Bench[CommandLevels, CommandSettings]):
             session = read(side, told, settings.expect_exit, timeout_s, limit)
         for one in session.executions:
             self._check(told, one, parameters)
-        return Measurement(
-            values={**session.values(), **self._readings(session)},
-            counters=session.counters(),
-            settings={
-                "command": told,
-                "wall_ns": [one.wall_ns for one in session.executions],
-            },
-        )
+        return session
 
-    @property
-    def _reads(self) -> bool:
-        return bool(self.workload.readings or self.settings.expect_output)
+    def _argv(self, levels: CommandLevels) -> list[str]:
+        line, parameters = self.workload.commands[levels.command], self.workload.parameters_of
+        return words(line, parameters(levels), self.settings.shell)
 
     @property
     def _longest_s(self) -> float:
@@ -118,7 +127,7 @@ class CommandBench(Bench[CommandLevels, CommandSettings]):
     def _check(self, told: str, one: Execution, parameters: Mapping[str, str]) -> None:
         pattern = self.settings.expect_output
         if pattern and not re.search(pattern, f"{one.stdout}\n{one.stderr}", re.MULTILINE):
-            end = (one.stdout + one.stderr)[-300:].strip()
+            end = ending(one.stdout + one.stderr)
             raise TrialError(f"`{told}` printed nothing that matches {pattern!r}; its end: {end}")
         if self.settings.expect_file:
             path, digest = self.settings.expect_file
@@ -152,6 +161,7 @@ class Command(rows.InEnvironment[CommandLevels, CommandSettings]):
     programs = (PROGRAM,)
     response_times = False
     fields = ("commands", "read")
+    shown = ("wall", "user", "system", "peak")
 
     def __init__(
         self,
@@ -210,8 +220,29 @@ class Command(rows.InEnvironment[CommandLevels, CommandSettings]):
         self, plot: CommandLevels, site: Site, settings: CommandSettings
     ) -> Iterator[CommandBench]:
         """Enter the environment that a plot names."""
+        site = replace(site, tree=self._tree(plot, settings))
         with self.environment(plot).enter(site) as inside:
             yield CommandBench(site, inside, settings, self)
+
+    def _tree(self, plot: CommandLevels, settings: CommandSettings) -> Tree:
+        """The files that commands see, and with whose rights; what of them is copied."""
+        called = [shlex.split(line)[0] for line in self.commands.values() if not settings.shell]
+        called += shlex.split(settings.shell)[:1]
+        called += ["/bin/sh"] if settings.prepare or settings.cleanup else []
+        called += ["/bin/sh", "sha256sum"] if settings.expect_file else []
+
+        def placed(path: str) -> str:
+            return str(Path(settings.cwd, path))
+
+        return Tree(
+            root=Path(settings.image),
+            cwd=settings.cwd,
+            user=User.invoking(),
+            files="copied" if plot.files == "copied" else "shared",
+            programs=tuple(placed(p) if "/" in p else p for p in dict.fromkeys(called)),
+            inputs=tuple(map(placed, settings.inputs)),
+            keep=tuple(map(placed, settings.keep)),
+        )
 
     def remarks(self, found: Findings) -> tuple[str, ...]:
         """Where starting is what was measured: the reader may have meant the command."""

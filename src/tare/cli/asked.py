@@ -1,0 +1,220 @@
+"""From the words of `tare measure` to the experiment file that they stand for."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
+
+from tare.command import PATH
+from tare.errors import UsageError
+
+_TRAILING = ("--parameter", "-P")
+_BLOCKS = {"min": 8, "max": 20, "until": "3 %"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
+
+
+@dataclass
+class Asked:
+    """What was typed, option by option; `document` says what is asked of the lab."""
+
+    command: Sequence[str]
+    against: Sequence[str]
+    factors: Mapping[str, Sequence[str]]
+    """Factor -> levels, those that were given."""
+    parameters: Sequence[str]
+    """Each NAME=LEVEL,LEVEL."""
+    session: Mapping[str, str]
+    """Setting -> text, those that were given."""
+    read: Sequence[str]
+    """Each NAME[:UNIT[:better]]=REGEX, or =json:PATH."""
+    expect: Sequence[str]
+    """Each `exit N`, `output REGEX` or `FILE sha256:HEX`."""
+    statistic: str | None = None
+    title: str | None = None
+    blocks: int | None = None
+    seed: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The experiment file's content.
+
+        Raises:
+            UsageError: an option cannot be read.
+        """
+        words, trailing = _parted(self.command)
+        commands = _named(_line(words), [_against(one, words) for one in self.against])
+        parameters = dict(_parameter(one) for one in (*self.parameters, *trailing))
+        for name in parameters:
+            if name in self.factors or name in ("environment", "command"):
+                raise UsageError(f"--parameter {name}: that is a factor", "choose another name")
+        factors: dict[str, Any] = {"environment": ["native"], **self.factors}
+        factors |= {"command": commands, **parameters}
+        base = _baseline(factors)
+        first = {name: next(iter(levels)) for name, levels in factors.items()}
+        document: dict[str, Any] = {
+            "title": self.title or _title(commands, factors),
+            "workload": "command",
+            "factors": factors,
+            "baseline": base,
+            "a_a": [first | base],
+            "session": {**self.session, **_expected(self.expect)},
+            "blocks": dict(_BLOCKS),
+        }
+        if self.blocks is not None:
+            document["blocks"] |= {"min": self.blocks, "max": self.blocks}
+        if self.read:
+            document["read"] = dict(_reading(one) for one in self.read)
+        if self.statistic is not None:
+            document["statistic"] = self.statistic
+        if self.seed is not None:
+            document["seed"] = self.seed
+        return document
+
+
+def written(document: Mapping[str, Any], typed: Sequence[str]) -> str:
+    """The text of an experiment file, with what was typed at its head."""
+    yaml = YAML()
+    yaml.width = 10_000
+    text = io.StringIO()
+    yaml.dump(_laid_out(document), text)
+    line = " ".join(shlex.join(typed).split())
+    return f"# {line}\n# Run it again, as it is or changed: tare run FILE\n{text.getvalue()}"
+
+
+def _laid_out(value: Any) -> Any:
+    """Mappings a line a key, lists of levels in one line."""
+    if isinstance(value, Mapping):
+        return {key: _laid_out(one) for key, one in value.items()}
+    if isinstance(value, list):
+        line = CommentedSeq(value)
+        line.fa.set_flow_style()
+        return line
+    return value
+
+
+def variables(given: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The setting `env`: what was given, and where programs are looked for, if not as usual."""
+    words = list(given)
+    path = environment.get("PATH", PATH)
+    if path != PATH and not any(word.startswith("PATH=") for word in words):
+        words.insert(0, f"PATH={path}")
+    return shlex.join(words)
+
+
+def levels(text: str) -> list[str]:
+    """The levels of a factor, between commas."""
+    return [level.strip() for level in text.split(",")]
+
+
+def joined(paths: Sequence[str] | None) -> str:
+    """Paths as one setting."""
+    return shlex.join(paths or [])
+
+
+def _parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Take parameters off the command's end, where it has a place for them."""
+    rest, trailing = list(words), list[str]()
+    while len(rest) > 2 and rest[-2] in _TRAILING and "=" in rest[-1]:
+        name = rest[-1].partition("=")[0]
+        if not any(f"{{{name}}}" in word for word in rest[:-2]):
+            break
+        trailing.insert(0, rest.pop())
+        rest.pop()
+    return rest, trailing
+
+
+def _line(words: Sequence[str]) -> str:
+    """One word with spaces in it is a line by itself, as people quote it."""
+    if not words:
+        raise UsageError("give a command: tare measure [options] -- COMMAND ARG...")
+    return words[0] if len(words) == 1 else _join(words)
+
+
+def _join(words: Sequence[str]) -> str:
+    """As `shlex.join`, but a place for a parameter is not quoted: a reader is spared its quotes."""
+    return " ".join(
+        word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else shlex.quote(word) for word in words
+    )
+
+
+def _against(line: str, words: Sequence[str]) -> str:
+    """A program alone is given the command's own arguments."""
+    if len(words) > 1 and len(line.split()) == 1:
+        return _join([line, *words[1:]])
+    return line
+
+
+def _named(line: str, others: Sequence[str]) -> dict[str, str]:
+    """Name commands by their programs, or where these are alike new and old."""
+    lines = [line, *others]
+    programs = [one.split()[0].rpartition("/")[2] if one.split() else "" for one in lines]
+    if len(set(programs)) < len(lines) or not all(map(_NAME.fullmatch, programs)):
+        old = ["old"] if len(others) == 1 else [f"old{i + 1}" for i in range(len(others))]
+        programs = ["new", *old] if others else ["command"]
+    return dict(zip(programs, lines, strict=True))
+
+
+def _parameter(text: str) -> tuple[str, list[str]]:
+    name, sign, levels = text.partition("=")
+    if not sign or not name or not levels:
+        raise UsageError(f"cannot read --parameter {text!r}", "write NAME=LEVEL,LEVEL")
+    return name, levels.split(",")
+
+
+def _reading(text: str) -> tuple[str, dict[str, str]]:
+    head, sign, how = text.partition("=")
+    name, unit, better = [*head.split(":"), "", ""][:3]
+    if not sign or not how or head.count(":") > 2:
+        raise UsageError(
+            f"cannot read --read {text!r}",
+            "write NAME=REGEX or NAME=json:PATH, with :UNIT and :higher or :lower behind the name,"
+            " such as 'qps:1/s=([0-9.]+) queries/s'",
+        )
+    found = {"json": how[5:]} if how.startswith("json:") else {"regex": how}
+    return name, found | ({"unit": unit} if unit else {}) | ({"better": better} if better else {})
+
+
+def _expected(clauses: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for clause in clauses:
+        kind, _, rest = clause.partition(" ")
+        if kind in ("exit", "output") and rest:
+            found[f"expect_{kind}"] = rest
+        elif " sha256:" in clause:
+            found["expect_file"] = clause
+        else:
+            raise UsageError(
+                f"cannot read --expect {clause!r}",
+                "write 'exit 3', 'output REGEX' or 'FILE sha256:HEX'",
+            )
+    return found
+
+
+def _baseline(factors: Mapping[str, Any]) -> dict[str, str]:
+    """Another command's cells, or else those of the first environment, or of a parameter's first.
+
+    The command that was named last is what the first is held against.
+    """
+    commands = list(factors["command"])
+    if len(commands) > 1:
+        return {"command": commands[-1]}
+    for name, levels in factors.items():
+        if name != "command" and len(levels) > 1:
+            return {name: levels[0]}
+    return {}
+
+
+def _title(commands: Mapping[str, str], factors: Mapping[str, Any]) -> str:
+    names, places = list(commands), factors["environment"]
+    if len(names) > 1:
+        return f"Is {names[0]} faster than {' or '.join(names[1:])}?"
+    line = commands[names[0]]
+    if len(places) > 1:
+        return f"What does `{line}` take in {', '.join(places[1:])}, and {places[0]}?"
+    return f"What does `{line}` take?"

@@ -1,0 +1,306 @@
+"""`tare measure`: any command, in every environment, from one line of a shell."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tare.cli import asked, paths, printing
+from tare.cli.arguments import FLAG, Json
+from tare.cli.plan import lay_out, plan_json, print_plan, ready
+
+if TYPE_CHECKING:
+    from tare.plan import Plan
+
+_WHAT, _HOW, _TOLD = "What is measured", "How", "What is told"
+
+
+def _option(panel: str, *names: str, help: str, metavar: str = "") -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **_shown(metavar))
+
+
+def _shown(metavar: str) -> dict[str, Any]:
+    return {"metavar": metavar} if metavar else {}
+
+
+def _flag(panel: str, name: str, help: str) -> Any:
+    return typer.Option(name, metavar=FLAG, help=help, rich_help_panel=panel)
+
+
+def measure(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="The command and its arguments; options of tare stand before it."),
+    ] = None,
+    in_: Annotated[
+        str, _option(_WHAT, "--in", help="Environments, such as native,container,gvisor,uml,qemu.")
+    ] = "native",
+    against: Annotated[
+        list[str] | None,
+        _option(
+            _WHAT,
+            "--against",
+            help="Another command that it is held against; a program alone is given the same"
+            " arguments.",
+        ),
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        _option(
+            _WHAT,
+            "--parameter",
+            "-P",
+            metavar="NAME=A,B",
+            help="Levels that stand in the place of {NAME}, each a cell.",
+        ),
+    ] = None,
+    placement: Annotated[
+        str | None, _option(_WHAT, "--placement", help="Processors: anywhere, same-core, or sets.")
+    ] = None,
+    vcpus: Annotated[
+        str | None, _option(_WHAT, "--vcpus", help="Virtual processors of a guest, such as 1,2.")
+    ] = None,
+    memory: Annotated[
+        str | None, _option(_WHAT, "--memory", help="Memory of a guest, such as '1 GiB'.")
+    ] = None,
+    interference: Annotated[
+        str | None,
+        _option(_WHAT, "--interference", help="What disturbs, such as 'none,host cpu 50 %'."),
+    ] = None,
+    files: Annotated[
+        str | None,
+        _option(_WHAT, "--files", help="How files come into a guest: shared, copied, or both."),
+    ] = None,
+    image: Annotated[
+        str | None,
+        _option(
+            _WHAT, "--image", help="A root of its own: a folder, docker-archive.tar, or oci:FOLDER."
+        ),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        _option(_HOW, "--warmup", "-w", help="Executions before those measured, each session."),
+    ] = None,
+    runs: Annotated[
+        str | None,
+        _option(
+            _HOW,
+            "--runs-per-session",
+            "-r",
+            help="Executions in a session; as many as begin within half a second, if not given.",
+        ),
+    ] = None,
+    prepare: Annotated[
+        str | None,
+        _option(_HOW, "--prepare", "-p", help="Shell line before each execution, not timed."),
+    ] = None,
+    cleanup: Annotated[
+        str | None,
+        _option(_HOW, "--cleanup", "-c", help="Shell line after each execution, not timed."),
+    ] = None,
+    shell: Annotated[
+        str | None,
+        _option(_HOW, "--shell", "-S", help="Give the whole line to a shell, such as sh."),
+    ] = None,
+    env: Annotated[
+        list[str] | None, _option(_HOW, "--env", metavar="NAME=VALUE", help="A variable.")
+    ] = None,
+    cwd: Annotated[
+        str, _option(_HOW, "--cwd", help="The folder that it works in; where you are, if absent.")
+    ] = ".",
+    stdin: Annotated[str | None, _option(_HOW, "--stdin", help="The file that it reads.")] = None,
+    timeout: Annotated[
+        str | None, _option(_HOW, "--timeout", help="Kills an execution; 2 h if not given.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        _option(_HOW, "--output", help="Of its standard output: captured (if absent) or null."),
+    ] = None,
+    input_: Annotated[
+        list[str] | None,
+        _option(_HOW, "--input", help="A file or folder that is copied too, with --files copied."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        _option(_HOW, "--keep", help="A path that is brought back; all else written is dropped."),
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        _option(_HOW, "--expect", help="'exit 3', 'output REGEX' or 'FILE sha256:HEX'; else fail."),
+    ] = None,
+    read: Annotated[
+        list[str] | None,
+        _option(
+            _HOW,
+            "--read",
+            metavar="NAME:UNIT=REGEX",
+            help="A number that it prints, such as 'qps:1/s=([0-9.]+) queries/s' or"
+            " 'p99:us=json:latency.p99'.",
+        ),
+    ] = None,
+    statistic: Annotated[
+        str | None, _option(_HOW, "--statistic", help="What is judged: wall, or one that is read.")
+    ] = None,
+    blocks: Annotated[
+        int | None,
+        _option(_HOW, "--blocks", help="Exactly so many; 8 to 20, until all is within 3 %."),
+    ] = None,
+    budget: Annotated[
+        str | None, _option(_HOW, "--budget", help="Fit it into a time such as 5m.")
+    ] = None,
+    takes: Annotated[
+        str | None,
+        _option(_HOW, "--takes", help="How long it takes; else it is tried once, to see."),
+    ] = None,
+    seed: Annotated[int | None, _option(_HOW, "--seed", help="Of the order.")] = None,
+    title: Annotated[str | None, _option(_TOLD, "--title", help="The report's headline.")] = None,
+    out: Annotated[
+        Path | None, _option(_TOLD, "--out", help="The result folder; a new one in results/.")
+    ] = None,
+    export_json: Annotated[
+        Path | None, _option(_TOLD, "--export-json", help="Every session, as JSON.")
+    ] = None,
+    export_csv: Annotated[
+        Path | None, _option(_TOLD, "--export-csv", help="Every session, as CSV.")
+    ] = None,
+    export_markdown: Annotated[
+        Path | None, _option(_TOLD, "--export-markdown", help="The table of cells.")
+    ] = None,
+    show_output: Annotated[
+        bool, _flag(_TOLD, "--show-output", "Print what it prints when it is first tried.")
+    ] = False,
+    dry_run: Annotated[
+        bool, _flag(_TOLD, "--dry-run", "Print the plan and the experiment file; run nothing.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Measure a command: how long it takes, what it uses, in any environment, against another.
+
+    Like hyperfine to type, with randomised blocks, intervals and verdicts behind it. Nothing that
+    the command writes reaches this machine, but what --keep names.
+
+    tare measure --in native,container,qemu -- gzip -9 -k -c corpus.tar
+
+    tare measure --against ./old/app --parameter threads=1,2,4 -- ./new/app --threads {threads}
+    """
+    session = {
+        "runs": runs, "warmup": None if warmup is None else str(warmup), "prepare": prepare,
+        "cleanup": cleanup, "shell": shell, "stdin": stdin, "timeout": timeout, "output": output,
+        "image": None if image is None else _image(image), "takes": takes,
+        "env": asked.variables(env or [], os.environ), "cwd": str(Path(cwd).resolve()),
+        "inputs": asked.joined(input_), "keep": asked.joined(keep),
+    }  # fmt: skip
+    factors = {
+        "environment": in_, "placement": placement, "vcpus": vcpus, "memory": memory,
+        "interference": interference, "files": files,
+    }  # fmt: skip
+    found = asked.Asked(
+        command=command or [],
+        against=against or [],
+        factors={name: asked.levels(text) for name, text in factors.items() if text},
+        parameters=parameter or [],
+        session={name: text for name, text in session.items() if text},
+        read=read or [],
+        expect=expect or [],
+        statistic=statistic,
+        title=title,
+        blocks=blocks,
+        seed=seed,
+    )
+    exports = {"json": export_json, "csv": export_csv, "markdown": export_markdown}
+    _measure(found, budget, out, exports, show=show_output, dry_run=dry_run, as_json=json_)
+
+
+def _measure(
+    found: asked.Asked,
+    budget: str | None,
+    out: Path | None,
+    exports: dict[str, Path | None],
+    *,
+    show: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from tare import machine, preflight  # noqa: PLC0415 - so that --help is fast
+    from tare.cli.run import carry_out  # noqa: PLC0415
+    from tare.record import Record  # noqa: PLC0415
+
+    document = found.document()
+    text, plan = _planned(document, budget, must_run=not dry_run)
+    if dry_run:
+        if as_json:
+            printing.show_json(plan_json(plan))
+        else:
+            print_plan(plan)
+            printing.show(f"\n{text}")
+        return
+    programs = ready()
+    if show or "takes" not in document["session"]:
+        document["session"]["takes"] = _tried(plan, programs, show=show)
+        text, plan = _planned(document, budget, must_run=True)
+    name = next(iter(document["factors"]["command"]))
+    folder = out or Path("results") / f"measure-{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    preflight.refuse_without_room(plan, folder)
+    record = Record.create(folder, text, plan, machine.fingerprint(programs))
+    least = printing.minutes(plan.seconds())
+    printing.say("", f"{len(plan.cells)} cells, {plan.min_blocks} blocks or more: {least} or more")
+    try:
+        carry_out(folder, programs, as_json=as_json, profile=False, markdown=None)
+    finally:
+        _export(record, exports)
+        printing.say("[dim]again:[/]", f"tare run {folder / 'experiment.yaml'}")
+
+
+def _planned(document: dict[str, Any], budget: str | None, *, must_run: bool) -> tuple[str, Plan]:
+    """The experiment file's text, and what it makes."""
+    from tare import cuts, experiment, units  # noqa: PLC0415 - so that --help is fast
+
+    text = asked.written(document, ["tare", *sys.argv[1:]])
+    plan = lay_out(experiment.parse(text, "what was typed"), None, must_run=must_run)
+    if budget is not None:
+        plan = cuts.fit(plan, units.duration(budget, "a time such as '5m' or '90 s'") / 1e9)
+    return text, plan
+
+
+def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
+    """Run it once, so that a slip shows at once; return how long it took."""
+    from tare import rehearsal, units  # noqa: PLC0415 - so that --help is fast
+    from tare.workloads.command.rows import CommandLevels  # noqa: PLC0415
+    from tare.workloads.command.workload import CommandBench  # noqa: PLC0415
+
+    once = plan.model_copy(update={"session": plan.session.but(runs="1", warmup="0")})
+    levels = plan.cells[0].levels
+    printing.say("[dim]trying it once:[/]", plan.cells[0].id)
+    with rehearsal.rehearsed(once, programs, paths.cache()) as bench:
+        assert isinstance(bench, CommandBench)
+        assert isinstance(levels, CommandLevels)
+        execution = bench.executed(levels, tell=show).executions[0]
+    if show:
+        sys.stdout.write(execution.stdout)
+        sys.stderr.write(execution.stderr)
+    printing.say("[dim]it took[/]", units.show_duration(execution.wall_ns))
+    return units.exact_duration(max(1, round(execution.wall_ns / 1e5)) * 100_000)
+
+
+def _image(written: str) -> str:
+    return written
+
+
+def _export(record: Any, exports: dict[str, Path | None]) -> None:
+    from tare import analysis, export, report  # noqa: PLC0415 - so that --help is fast
+
+    if not record.trials():
+        return
+    for format_, path in exports.items():
+        if path is None:
+            continue
+        if format_ == "markdown":
+            report.write(report.markdown(analysis.analyse(record)), path)
+        else:
+            export.export(record, format_, path)
+        printing.say("[dim]written:[/]", str(path))

@@ -1,0 +1,73 @@
+"""`tare measure` as it is typed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from needs import needs_root
+from tare.errors import Exit
+from tare.record import Record
+
+pytestmark = [pytest.mark.system, needs_root]
+
+Typed = "subprocess.CompletedProcess[str]"
+
+
+def tare(cwd: Path, *argv: str) -> Typed:
+    return subprocess.run(
+        [sys.executable, "-m", "tare", *argv],
+        cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+    )  # fmt: skip
+
+
+def test_two_programs_are_compared_and_can_be_again(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(os.urandom(100_000))
+    found = tare(
+        tmp_path, "measure", "--against", "gzip -1 -c {file}", "-P", "file=data",
+        "--blocks", "6", "-r", "2", "--read", r"size:B=^(\d+)$", "--shell", "sh",
+        "--export-csv", "a.csv", "--export-markdown", "a.md", "--out", "result", "--show-output",
+        "--", "gzip -9 -c {file} >out; wc -c <out",
+    )  # fmt: skip
+    assert found.returncode == Exit.TRIALS_FAILED, found.stderr
+    # The other command prints no number: its trials fail, with what it printed instead.
+    assert "no size was found" in found.stdout
+    assert found.stdout.lstrip().startswith("100"), "what it prints was asked for"
+    assert not (tmp_path / "out").exists(), "what it writes stays in its own layer"
+    record = Record(tmp_path / "result")
+    good = [trial for trial in record.trials() if trial.status == "ok"]
+    assert len(good) == 6
+    assert all(100_000 < trial.values["size"] < 100_100 for trial in good)
+    assert all(trial.counters["executions"] == 2 for trial in good)
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert {row["command"] for row in rows} == {"new", "old"}
+    assert (tmp_path / "a.md").read_text().count("\n") == 4
+    again = tare(tmp_path, "run", "result/experiment.yaml", "--dry-run", "--json")
+    cells = [cell["id"] for cell in json.loads(again.stdout)["cells"]]
+    assert cells == [cell.id for cell in record.plan.cells]
+
+
+def test_a_command_alone_has_an_interval_and_a_report(tmp_path: Path) -> None:
+    found = tare(
+        tmp_path, "measure", "--blocks", "3", "-r", "1", "-w", "0", "--out", "result", "--",
+        "true",
+    )  # fmt: skip
+    assert found.returncode == Exit.OK, found.stderr
+    assert "The command true takes" in found.stdout
+    assert "You measured starting" in found.stdout
+    assert (tmp_path / "result" / "report.html").exists()
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_slip_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    found = tare(tmp_path, "measure", "--out", "result", "--", "ls", "--no-such-option")
+    assert found.returncode == Exit.FAILED
+    assert "exit code 2; its last words: ls: unrecognized option" in found.stderr
+    assert not (tmp_path / "result").exists()

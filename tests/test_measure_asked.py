@@ -1,0 +1,126 @@
+"""From what is typed to the experiment file that it stands for."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare import experiment, plan
+from tare.cli.asked import Asked, variables, written
+from tare.command import PATH
+from tare.errors import UsageError
+
+
+def asked(command: str, **more: Any) -> Asked:
+    given_: dict[str, Any] = {"against": [], "factors": {}, "parameters": [], "session": {}}
+    given_ |= {"read": [], "expect": []}
+    return Asked(command=shlex.split(command), **(given_ | more))
+
+
+def laid_out(found: Asked) -> plan.Plan:
+    text = written(found.document(), ["tare", "measure", "..."])
+    return plan.make(experiment.parse(text, "what was typed"), 1)
+
+
+def comparisons(found: Asked) -> list[str]:
+    return [c.id for c in laid_out(found).comparisons if c.kind == "effect"]
+
+
+def test_one_command_in_one_place_is_measured_twice_and_compared_with_itself() -> None:
+    found = laid_out(asked("gzip -9 -c 'a file'"))
+    assert [cell.id for cell in found.cells] == ["native", "native#2"]
+    assert found.experiment.commands == {"gzip": "gzip -9 -c 'a file'"}
+
+
+def test_environments_are_compared_with_the_first() -> None:
+    factors = {"environment": ["container", "native"]}
+    assert comparisons(asked("true", factors=factors)) == ["native over container"]
+
+
+def test_another_command_is_what_the_first_is_held_against_in_each_environment() -> None:
+    factors = {"environment": ["native", "container"]}
+    found = asked("./new/app -x", against=["./old/app -y"], factors=factors)
+    assert found.document()["factors"]["command"] == {
+        "new": "./new/app -x",
+        "old": "./old/app -y",
+    }
+    assert comparisons(found) == [
+        "native/new over native/old",
+        "container/new over container/old",
+    ]
+
+
+def test_a_program_alone_is_given_the_same_arguments() -> None:
+    found = asked("gzip -9 {file} --parameter file=a,b", against=["pigz"])
+    document = found.document()
+    assert document["factors"]["command"] == {"gzip": "gzip -9 {file}", "pigz": "pigz -9 {file}"}
+    assert document["factors"]["file"] == ["a", "b"]
+
+
+def test_a_parameter_behind_the_command_is_ours_only_where_it_has_a_place() -> None:
+    found = asked("app {n} --parameter m=1 --parameter n=1").document()
+    assert found["factors"]["command"] == {"app": "app {n} --parameter m=1"}
+    assert found["factors"]["n"] == ["1"]
+
+
+def test_a_parameter_of_one_command_is_compared_with_its_first_level() -> None:
+    assert comparisons(asked("app {n}", parameters=["n=1,2"])) == ["2 over 1"]
+
+
+def test_a_quoted_line_is_a_line() -> None:
+    assert asked("'gzip -c x'").document()["factors"]["command"] == {"gzip": "gzip -c x"}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"parameters": ["n"]}, "cannot read --parameter 'n'"),
+        ({"parameters": ["environment=1"]}, "that is a factor"),
+        ({"read": ["qps"]}, "cannot read --read 'qps'"),
+        ({"expect": ["something"]}, "cannot read --expect 'something'"),
+    ],
+)
+def test_what_cannot_be_read_is_said(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        asked("true", **more).document()
+
+
+def test_nothing_to_run_is_said() -> None:
+    with pytest.raises(UsageError, match="give a command"):
+        asked("").document()
+
+
+def test_numbers_and_expectations_are_read() -> None:
+    found = asked(
+        "app",
+        read=["qps:1/s=(\\d+) q=", "p99:us:lower=json:all.p99"],
+        expect=["exit 3", "output ^done", f"out sha256:{'0' * 64}"],
+        statistic="qps",
+    )
+    document = found.document()
+    assert document["read"] == {
+        "qps": {"regex": "(\\d+) q=", "unit": "1/s"},
+        "p99": {"json": "all.p99", "unit": "us", "better": "lower"},
+    }
+    assert document["session"] == {
+        "expect_exit": "3", "expect_output": "^done", "expect_file": f"out sha256:{'0' * 64}",
+    }  # fmt: skip
+    assert laid_out(found).workload.statistics["qps"].unit == "1/s"
+
+
+def test_only_an_unusual_path_goes_along() -> None:
+    assert variables(["A=b c"], {"PATH": PATH}) == "'A=b c'"
+    assert variables([], {"PATH": "/opt/bin"}) == "PATH=/opt/bin"
+    assert variables(["PATH=/x"], {"PATH": "/opt/bin"}) == "PATH=/x"
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1)))
+def test_every_word_arrives_as_it_was_typed(words: list[str]) -> None:
+    found = Asked(["app", *words, "end"], [], {}, [], {}, [], [])
+    text = written(found.document(), ["tare"])
+    (line,) = experiment.parse(text, "x").commands.values()
+    assert shlex.split(line) == ["app", *words, "end"]
