@@ -148,7 +148,7 @@ def test_replicas_of_versions_are_judged_as_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TEXT.replace("gate:", "family: none\ngate:"), "a gate judges the family"),
+        (TEXT.replace("gate:", "family: none\ngate:"), "a gate has nothing to judge"),
         (TEXT.replace("fail_on: slower", "over: build"), "gate.over: 'build' is not among"),
         (BUILDS.replace(", 5, 6, 7, 8", ""), "4 levels of clients can never show"),
         (TEXT.replace("slower}", "faster}"), "gate.fail_on: cannot be 'faster'"),

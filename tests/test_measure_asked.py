@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from tare import experiment, plan
 from tare.cli.asked import Asked, variables, written
 from tare.command import PATH
-from tare.errors import UsageError
+from tare.errors import Exit, UsageError
 
 
 def asked(command: str, **more: Any) -> Asked:
@@ -87,6 +89,32 @@ def test_a_quoted_line_is_a_line() -> None:
 def test_what_cannot_be_read_is_said(more: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         asked("true", **more).document()
+
+
+def test_a_gate_looks_at_two_commands_until_it_is_clear() -> None:
+    found = asked("./new/app", against=["./old/app"], gate={"fail_on": "slower"}, margin="5%")
+    gated = laid_out(found)
+    assert gated.gate is not None
+    assert (gated.gate.margin, gated.gate.looks.least, gated.gate.looks.most) == (0.05, 8, 30)
+    assert list(gated.gated) == ["new over old"]
+    assert len(gated.cells) == 2  # no second arm
+    found.blocks = 12
+    assert len(laid_out(found).blocks) == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--fail-on", "faster", "--against", "true"], "gate.fail_on: cannot be 'faster'"),
+        (["--fail-on", "slower"], "a gate has nothing to judge"),
+        (["--margin", "5%", "--against", "true"], "add --fail-on"),
+    ],
+)
+def test_a_gate_that_cannot_be_is_refused(options: list[str], said: str) -> None:
+    line = [sys.executable, "-m", "tare", "measure", "--dry-run", *options, "--", "true"]
+    found = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert found.returncode == Exit.USAGE
+    assert said in found.stderr
 
 
 def test_nothing_to_run_is_said() -> None:

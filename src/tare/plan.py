@@ -402,7 +402,10 @@ def _refuse_blind_gate(plan: Plan) -> None:
     if asked is None or gate is None:
         return
     if not plan.gated:
-        raise UsageError("a gate judges the family, and this one is empty", "name a 'family'")
+        raise UsageError(
+            "a gate has nothing to judge: no comparison is in the family",
+            "name a baseline and a family; of a command: --against",
+        )
     if asked.over is not None and asked.over not in plan.experiment.factors:
         names = ", ".join(plan.experiment.factors)
         raise UsageError(f"gate.over: {asked.over!r} is not among the factors: {names}")

@@ -17,6 +17,7 @@ from tare.errors import UsageError
 
 _TRAILING = ("--parameter", "-P")
 _BLOCKS = {"min": 8, "max": 20, "until": "3 %"}
+_GATE_BLOCKS = 30
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
@@ -40,6 +41,8 @@ class Asked:
     title: str | None = None
     blocks: int | None = None
     seed: int | None = None
+    gate: Mapping[str, str] | None = None
+    margin: str | None = None
 
     def document(self) -> dict[str, Any]:
         """The experiment file's content.
@@ -66,7 +69,13 @@ class Asked:
             "session": {**self.session, **_expected(self.expect)},
             "blocks": dict(_BLOCKS),
         }
-        if self.blocks is not None:
+        if self.margin is not None:
+            document["margin"] = self.margin
+        if self.gate is not None:  # it may end early, and takes no time to run a thing twice
+            del document["a_a"]
+            most = self.blocks or _GATE_BLOCKS
+            document |= {"gate": dict(self.gate), "blocks": {"min": min(8, most), "max": most}}
+        elif self.blocks is not None:
             document["blocks"] |= {"min": self.blocks, "max": self.blocks}
         if self.read:
             document["read"] = dict(_reading(one) for one in self.read)

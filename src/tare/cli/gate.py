@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from tare.experiment import Experiment
     from tare.record import Record
 
-__all__ = ["FailOn", "Margin", "Markdown", "Significance", "end", "noted", "put_on"]
+__all__ = [
+    "FailOn",
+    "Margin",
+    "Markdown",
+    "Significance",
+    "declared",
+    "end",
+    "noted",
+    "put_on",
+]
 
 FailOn = Annotated[
     str | None,
@@ -34,8 +43,23 @@ Significance = Annotated[
 ]
 Markdown = Annotated[
     Path | None,
-    typer.Option(help="Where a gate appends its summary for a pull request."),
+    typer.Option("--markdown", help="Where a gate appends its summary for a pull request."),
 ]
+
+
+def declared(
+    fail_on: str | None, margin: str | None, significance: str | None, summary: Path | None
+) -> dict[str, str] | None:
+    """The `gate` of an experiment file that is written anew; None without one.
+
+    Raises:
+        UsageError: what is a gate's alone was given without one.
+    """
+    if fail_on is not None:
+        return {"fail_on": fail_on} | ({"significance": significance} if significance else {})
+    if significance is not None or summary is not None or margin is not None:
+        raise UsageError("--margin, --significance and --markdown are a gate's: add --fail-on")
+    return None
 
 
 def put_on(

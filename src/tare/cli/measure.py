@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tare.cli import asked, paths, printing
+from tare.cli import asked, gate, paths, printing
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
 
@@ -158,6 +158,10 @@ def measure(
         _option(_HOW, "--takes", help="How long it takes; else it is tried once, to see."),
     ] = None,
     seed: Annotated[int | None, _option(_HOW, "--seed", help="Of the order.")] = None,
+    fail_on: gate.FailOn = None,
+    margin: gate.Margin = None,
+    significance: gate.Significance = None,
+    summary: gate.Markdown = None,
     title: Annotated[str | None, _option(_TOLD, "--title", help="The report's headline.")] = None,
     out: Annotated[
         Path | None, _option(_TOLD, "--out", help="The result folder; a new one in results/.")
@@ -211,9 +215,12 @@ def measure(
         title=title,
         blocks=blocks,
         seed=seed,
+        gate=gate.declared(fail_on, margin, significance, summary),
+        margin=margin,
     )
     exports = {"json": export_json, "csv": export_csv, "markdown": export_markdown}
-    _measure(found, budget, out, exports, show=show_output, dry_run=dry_run, as_json=json_)
+    telling = {"show": show_output, "dry_run": dry_run, "as_json": json_}
+    _measure(found, budget, out, exports, summary, **telling)
 
 
 def _measure(
@@ -221,6 +228,7 @@ def _measure(
     budget: str | None,
     out: Path | None,
     exports: dict[str, Path | None],
+    summary: Path | None,
     *,
     show: bool,
     dry_run: bool,
@@ -250,7 +258,7 @@ def _measure(
     least = printing.minutes(plan.seconds())
     printing.say("", f"{len(plan.cells)} cells, {plan.min_blocks} blocks or more: {least} or more")
     try:
-        carry_out(folder, programs, as_json=as_json, profile=False, markdown=None)
+        carry_out(folder, programs, as_json=as_json, profile=False, markdown=summary)
     finally:
         _export(record, exports)
         printing.say("[dim]again:[/]", f"tare run {folder / 'experiment.yaml'}")
