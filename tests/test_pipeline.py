@@ -20,7 +20,7 @@ exit "$ENDS"
 
 
 def acted(tmp_path, ends, **inputs):
-    """The action's script with a tare that ends so; its arguments, its outputs, and how it ended."""
+    """The action's script with a tare that ends so: arguments, outputs, and how it ended."""
     (tmp_path / "tare").write_text(FAKE)
     (tmp_path / "tare").chmod(0o755)
     given = {
