@@ -14,7 +14,7 @@ from tare.stats.simulate import (
     BIMODAL,
     NORMAL,
     RARE_MODE,
-    Sessions,
+    Population,
     coverage,
     coverage_when_stopped,
     false_positive_rate,
@@ -23,7 +23,7 @@ from tare.stats.simulate_repeated import repeated_runs
 
 BLOCKS = (6, 8, 12, 20)
 SKEWED = replace(BIMODAL, mode_share=0.2)
-CELLS: dict[str, tuple[Sessions, Sessions]] = {
+CELLS: dict[str, tuple[Population, Population]] = {
     "normal": (NORMAL, NORMAL),
     "two modes, 1 : 1": (BIMODAL, BIMODAL),
     "two modes, 4 : 1": (SKEWED, SKEWED),

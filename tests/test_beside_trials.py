@@ -12,7 +12,7 @@ import records
 from tare import analysis
 from tare.analysis import beside_trials
 from tare.analysis.cells import over_the_run
-from tare.machine import Meanwhile
+from tare.meanwhile import Meanwhile
 from tare.report import page, remarks, tables, wording
 from tare.stats.drift import BlockTrend, SessionDrift
 

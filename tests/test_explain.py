@@ -10,7 +10,7 @@ from tare.accounting import Account, ThreadTime
 from tare.analysis.difference import explain
 from tare.environments import Facts
 from tare.errors import UsageError
-from tare.machine import Meanwhile
+from tare.meanwhile import Meanwhile
 from tare.record import CauseSession, Trial
 from tare.report import tables, wording
 from tare.report.page import render

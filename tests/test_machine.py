@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import machine
+from tare import machine, meanwhile
 
 HOME = Path(__file__).parents[1]
 
 
 def test_counters_only_grow() -> None:
-    before = machine.state()
-    did = machine.difference(before, machine.state())
+    before = meanwhile.state()
+    did = meanwhile.difference(before, meanwhile.state())
     assert did.seconds > 0
     assert did.context_switches >= 0
     assert did.steal_ns >= 0
@@ -25,10 +25,10 @@ def test_counters_only_grow() -> None:
 def test_what_a_kernel_does_not_count_is_absent_not_zero(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu  1 2 3 4 5 6 7 8 9 10\nctxt 5\n")
     (tmp_path / "loadavg").write_text("0.50 0.40 0.30 1/100 1234\n")
-    found = machine.state(tmp_path)
+    found = meanwhile.state(tmp_path)
     assert found.pressure_us == {"cpu": None, "memory": None, "io": None}
     assert (found.load_1min, found.context_switches) == (0.5, 5)
-    assert machine.difference(found, found).pressure_us["io"] is None
+    assert meanwhile.difference(found, found).pressure_us["io"] is None
 
 
 def test_a_fingerprint_survives_json_and_is_like_itself(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_counters_of_faults_timers_and_exits_are_read_where_a_kernel_has_them(tm
     proc.mkdir()
     kvm.mkdir()
 
-    def at(faults: int, ticks: int, exits: int) -> machine.State:
+    def at(faults: int, ticks: int, exits: int) -> meanwhile.State:
         (proc / "stat").write_text(f"cpu  1 2 3 4 5 6 7 8 9 10\nintr {ticks + 1} 3 4\nctxt 5\n")
         (proc / "loadavg").write_text("0.50 0.40 0.30 1/100 1234\n")
         (proc / "vmstat").write_text(f"pgfault {faults}\nthp_fault_alloc 2\n")
@@ -168,9 +168,9 @@ def test_counters_of_faults_timers_and_exits_are_read_where_a_kernel_has_them(tm
         (proc / "cpuinfo").write_text("cpu MHz\t\t: 2000.0\ncpu MHz\t\t: 3000.0\n")
         (kvm / "exits").write_text(f"{exits}\n")
         (kvm / "halt_exits").write_text("7\n")
-        return machine.state(proc, kvm)
+        return meanwhile.state(proc, kvm)
 
-    did = machine.difference(at(100, 50, 1000), at(175, 80, 1600))
+    did = meanwhile.difference(at(100, 50, 1000), at(175, 80, 1600))
     assert (did.page_faults, did.huge_page_faults) == (75, 0)
     assert (did.timer_interrupts, did.interrupts) == (30, 30)
     assert did.kvm == {"exits": 600, "halt_exits": 0}
@@ -178,4 +178,4 @@ def test_counters_of_faults_timers_and_exits_are_read_where_a_kernel_has_them(tm
 
 
 def test_a_machine_without_kvm_counts_no_exits(tmp_path: Path):
-    assert machine.state(kvm=tmp_path / "absent").kvm == {}
+    assert meanwhile.state(kvm=tmp_path / "absent").kvm == {}

@@ -11,6 +11,7 @@ strace is no alternative: it triples the time and adds futex calls of its own.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import secrets
@@ -18,23 +19,27 @@ import select
 import shutil
 import signal
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tare import process, uprobes
+from tare import analysis, process, uprobes
 from tare.accounting import Account
+from tare.cell import Cell
 from tare.command import PATH, Command
 from tare.environments import Inside, Site
 from tare.errors import TrialError, UnavailableError
 from tare.events import events_in
 from tare.leftovers import Registry
 from tare.process import ProcessError
+from tare.record import CauseSession
+from tare.site import Watching
 from tare.stepwise import Stepwise
-from tare.workloads import Measurement
+from tare.workloads import AnyBench, Measurement, echo_samples
 
+_LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 30.0
 _SINK_PORT = 7420
@@ -247,6 +252,43 @@ class Counter:
         if within:
             totals["inside switches"] = sum(thread.switches for thread in within)
         return {name: total / requests for name, total in totals.items()}
+
+
+def count(
+    cells: Sequence[Cell],
+    repeat: int,
+    counter: Counter,
+    entered: Callable[[Watching], AbstractContextManager[AnyBench]],
+) -> Iterator[CauseSession]:
+    """Set cells up once and count in a session of each; one that fails is absent, with its reason.
+
+    Args:
+        cells: of one setting up, with response times.
+        repeat: from 0: which of the cells' counting sessions.
+        counter: of this setting up.
+        entered: sets up what is measured, looked on by a counter.
+    """
+    left = list(cells)
+    samples = counter.scratch / "counted.parquet"
+    try:
+        with entered(counter.watching) as bench:
+            costs = unit_costs(bench.site, bench.inside)
+            while left:
+                measured = bench.measure(left[0].levels)
+                assert measured.samples is not None  # only such workloads can be asked to count
+                echo_samples.to_parquet(measured.samples, samples)
+                yield CauseSession(
+                    repeat=repeat,
+                    cell=left.pop(0).id,
+                    unit_costs_ns={name: cost.mean for name, cost in costs.items()},
+                    unit_medians_ns={name: cost.median for name, cost in costs.items()},
+                    counts=counter.per_request(measured),
+                    mean_ns=analysis.summarise_session(samples).value("mean"),
+                )
+    except TrialError as error:
+        _LOG.warning("counting in %s: %s", ", ".join(cell.id for cell in cells), error)
+        for cell in left:
+            yield CauseSession(repeat=repeat, cell=cell.id, error=str(error))
 
 
 class _Watch(Stepwise):

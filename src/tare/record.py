@@ -27,7 +27,8 @@ from tare.errors import TareError, UsageError
 from tare.experiment import Experiment
 from tare.levels import Levels, Settings
 from tare.lines import Recorded
-from tare.machine import Fingerprint, Meanwhile
+from tare.machine import Fingerprint
+from tare.meanwhile import Meanwhile
 from tare.plan import Plan
 from tare.told import Told
 

@@ -20,19 +20,18 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from tare import analysis, clocks, leftovers, machine, operations, repetition
+from tare import analysis, clocks, leftovers, meanwhile, operations, repetition
 from tare.cell import Cell
 from tare.environments import Inside, place
 from tare.errors import TareError, TrialError
 from tare.hosts import Hosts
 from tare.plan import Visit
-from tare.record import CauseSession, Record, Trial, Writer
+from tare.record import Record, Trial, Writer
 from tare.site import Site, Watching, unwatched
 from tare.stats.repetition import PILOT_BLOCKS
 from tare.stats.stopping import Action, Decision, decide
 from tare.stopwatch import Stopwatch
 from tare.workloads import AnyBench, echo_samples
-from tare.workloads.echo_samples import EchoSamples
 
 _LOG = logging.getLogger(__name__)
 _GIVE_UP_AFTER = 3
@@ -298,43 +297,22 @@ class _Run:
                 if cells:
                     doing = f"counting operations in {visit.plot['environment']}"
                     self._tell(len(self._plan.blocks), doing)
-                    for session in self._cause_sessions(repeat, visit, cells):
+                    self.stopwatch.at("counting operations", "setting up")
+                    for session in operations.count(
+                        [self._plan.cell(cell) for cell in cells],
+                        repeat,
+                        operations.Counter(self.scratch, self.registry),
+                        partial(self._entered, visit),
+                    ):
                         self.writer.append(session)
                 self._counting_left -= each
-
-    def _cause_sessions(
-        self, repeat: int, visit: Visit, cells: list[str]
-    ) -> Iterator[CauseSession]:
-        left = list(cells)
-        self.stopwatch.at("counting operations", "setting up")
-        counter = operations.Counter(self.scratch, self.registry)
-        samples = self.scratch / "counted.parquet"
-        try:
-            with self._entered(visit, counter.watching) as bench:
-                costs = operations.unit_costs(bench.site, bench.inside)
-                while left:
-                    measured = bench.measure(self._plan.cell(left[0]).levels)
-                    assert measured.samples is not None  # only such workloads can be asked to count
-                    _keep(measured.samples, samples)
-                    yield CauseSession(
-                        repeat=repeat,
-                        cell=left.pop(0),
-                        unit_costs_ns={name: cost.mean for name, cost in costs.items()},
-                        unit_medians_ns={name: cost.median for name, cost in costs.items()},
-                        counts=counter.per_request(measured),
-                        mean_ns=analysis.summarise_session(samples).value("mean"),
-                    )
-        except TrialError as error:
-            _LOG.warning("counting in %s: %s", visit.plot["environment"], error)
-            for cell_id in left:
-                yield CauseSession(repeat=repeat, cell=cell_id, error=str(error))
 
     def _trial(
         self, block: int, cell: Cell, repeat: int, bench: AnyBench, begun: Callable[..., Trial]
     ) -> None:
         """Measure one trial and put it on record, as measured or as failed."""
         began, clock = datetime.now(UTC), time.monotonic()
-        before = machine.state()
+        before = meanwhile.state()
         try:
             measured = bench.measure(cell.levels)
         except TrialError as error:
@@ -345,14 +323,14 @@ class _Run:
             if measured.samples is not None:
                 again = f"-{repeat}" if repeat else ""
                 name = f"{block:03d}-{self._plan.cells.index(cell):03d}{again}.parquet"
-                _keep(measured.samples, self.record.folder / "samples" / name)
+                echo_samples.to_parquet(measured.samples, self.record.folder / "samples" / name)
             ended = partial(begun, status="ok", **{**vars(measured), "samples": name})
         self.stopwatch.now("recording")
         self._append(
             ended(
                 started=began.isoformat(timespec="milliseconds"),
                 seconds=time.monotonic() - clock,
-                machine=machine.difference(before, machine.state()),
+                machine=meanwhile.difference(before, meanwhile.state()),
             )
         )
 
@@ -387,16 +365,6 @@ class _Run:
         left = max(0.0, share) * self._pace.seconds_a_block + max(0.0, self._counting_left)
         expected = done + max(0, self._expected_blocks - block) * per_block - of_block
         self.on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
-
-
-def _keep(samples: EchoSamples, path: Path) -> None:
-    try:
-        echo_samples.to_parquet(samples, path)
-    except OSError as error:
-        raise TareError(
-            f"cannot write the samples to {path}: {error.strerror}",
-            "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
-        ) from error
 
 
 def _guest(levels: Mapping[str, str]) -> tuple[str | None, ...]:

@@ -14,7 +14,7 @@ from tare.stats.simulate import (
     BIMODAL,
     NORMAL,
     RARE_MODE,
-    Sessions,
+    Population,
     coverage,
     coverage_when_stopped,
     false_positive_rate,
@@ -89,7 +89,7 @@ def test_stopping_on_the_width_leaves_the_coverage(sessions):
 
 def test_draws_are_what_the_declaration_says():
     rng = np.random.default_rng(25)
-    sessions = Sessions(spread=0.02, block_spread=0.0, mode_share=0.25, mode_ratio=2.0)
+    sessions = Population(spread=0.02, block_spread=0.0, mode_share=0.25, mode_ratio=2.0)
     drawn = sessions.draw(sessions.draw_blocks((40_000,), rng), rng)
     assert np.mean(drawn > 1.4) == pytest.approx(0.25, abs=0.01)
     assert np.log(drawn).mean() == pytest.approx(sessions.log_mean, abs=0.01)

@@ -16,7 +16,7 @@ from typing import Literal
 from tare.accounting import ThreadTime
 from tare.analysis.beside_trials import rate, stolen, waited
 from tare.clocks import Clock
-from tare.machine import Meanwhile
+from tare.meanwhile import Meanwhile
 from tare.record import Trial
 
 Kind = Literal["share of time", "events a second", "frequency", "level"]

@@ -22,7 +22,7 @@ from tare.stats.verdict import Verdict, judge_family
 
 
 @dataclass(frozen=True)
-class Sessions:
+class Population:
     """How the sessions of a cell vary. All spreads are standard deviations of the logarithm."""
 
     spread: float
@@ -61,16 +61,16 @@ class Sessions:
         return drift + self.block_spread * rng.standard_normal(shape)
 
 
-NORMAL = Sessions(spread=0.03)
+NORMAL = Population(spread=0.03)
 """One mode, 3 % from session to session."""
-BIMODAL = Sessions(spread=0.02, mode_share=0.5, mode_ratio=58 / 40)
+BIMODAL = Population(spread=0.02, mode_share=0.5, mode_ratio=58 / 40)
 """Two modes 45 % apart, equally often, as Fast DDS 2.9.1 was seen to start."""
-RARE_MODE = Sessions(spread=0.02, mode_share=0.1, mode_ratio=58 / 40)
+RARE_MODE = Population(spread=0.02, mode_share=0.1, mode_ratio=58 / 40)
 """The same, one session in ten in the slow mode."""
 
 
 def false_positive_rate(
-    sessions: Sessions,
+    sessions: Population,
     blocks: int,
     *,
     families: int = 10_000,
@@ -116,11 +116,11 @@ def holds(found: Interval, truth: float) -> bool:
 
 
 def coverage(
-    sessions: Sessions,
+    sessions: Population,
     blocks: int,
     *,
     effect: float,
-    baseline: Sessions | None = None,
+    baseline: Population | None = None,
     confidence: float = 0.95,
     method: Method = Method.SIGN_FLIP,
     repeats: int = 4000,
@@ -156,7 +156,7 @@ def coverage(
 
 
 def coverage_when_stopped(
-    sessions: Sessions,
+    sessions: Population,
     *,
     target_percent: float = 3.0,
     min_blocks: int = 8,

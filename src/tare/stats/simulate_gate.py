@@ -17,7 +17,7 @@ from scipy import signal
 from tare.stats.arrays import FloatArray
 from tare.stats.gating import Gate, blocks_that_tell, decide
 from tare.stats.proportion import Proportion, proportion
-from tare.stats.simulate import BIMODAL, NORMAL, RARE_MODE, Sessions
+from tare.stats.simulate import BIMODAL, NORMAL, RARE_MODE, Population
 from tare.stats.verdict import Verdict
 
 __all__ = ["WORLDS", "Gates", "World", "gates"]
@@ -27,7 +27,7 @@ __all__ = ["WORLDS", "Gates", "World", "gates"]
 class World:
     """How sessions of two versions vary. Spreads are standard deviations of the logarithm."""
 
-    sessions: Sessions = field(default=NORMAL)
+    sessions: Population = field(default=NORMAL)
     heavy: float | None = None
     """Degrees of freedom of Student's t, from which a session's spread is drawn instead."""
     wander: float = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from tare.stats.compare import Ratio, paired_ratio
 from tare.stats.proportion import Proportion, proportion
 from tare.stats.repetition import GUESS, PILOT_BLOCKS, Blocks, Spread, allot, even, spread
-from tare.stats.simulate import Sessions, found_different, holds
+from tare.stats.simulate import Population, found_different, holds
 
 _COSTS = {"baseline": 0.1, "cheap": 0.2}
 """Seconds of a session; the third cell's, a guest's, is never repeated."""
@@ -36,7 +36,7 @@ class Tried:
 
 
 def repeated_runs(
-    sessions: Sessions,
+    sessions: Population,
     blocks: int,
     *,
     effect: float = 1.0,

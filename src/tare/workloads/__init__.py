@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from tare import discovery
 from tare.accounting import Account
 from tare.document import Problem
-from tare.levels import Levels, Settings
+from tare.levels import Factor, Levels, Settings
+from tare.placement import Placement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tare.environments import Environment, Inside, Site
-    from tare.placement import Placement
     from tare.published.beside import Beside
     from tare.workloads.echo_samples import EchoSamples
     from tare.workloads.findings import Findings
@@ -169,19 +169,20 @@ class Workload(Protocol[L, S]):
 
     def link_rate(self, plot: L) -> int | None:
         """Rate of the wire that a plot asks for, bits a second; None without a limit."""
-        return None
+        row: Factor[int | None] | None = self.levels.rows.get("link")
+        return None if row is None else plot.read(row)
 
     def environment(self, plot: L) -> Environment:
         """Where a plot is measured."""
         ...
 
     def placement(self, plot: L) -> Placement:
-        """Processors and priority that a plot asks for.
+        """Processors and priority that a plot asks for: where the kernel puts it, by itself.
 
         Raises:
             UnavailableError: this machine does not offer them.
         """
-        ...
+        return Placement()
 
     def setup_seconds(self, plot: L) -> float:
         """Expected duration of setting an environment up."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tare.errors import TrialError
+from tare.errors import TareError, TrialError
 
 _HEADER = struct.Struct("<8sIIIIQIIII16x")
 _MAGIC = b"TAREECHO"
@@ -75,7 +75,7 @@ def to_parquet(samples: EchoSamples, path: Path) -> None:
     """Write samples as Parquet (docs/formats/results.md); whole or not at all.
 
     Raises:
-        OSError: the disk is full.
+        TareError: the disk is full.
     """
     records = samples.records
     received = records["received_ns"].astype(np.int64)
@@ -92,6 +92,9 @@ def to_parquet(samples: EchoSamples, path: Path) -> None:
     try:
         pq.write_table(table, part, compression="zstd")
         part.rename(path)
-    except OSError:
+    except OSError as error:
         part.unlink(missing_ok=True)
-        raise
+        raise TareError(
+            f"cannot write the samples to {path}: {error.strerror}",
+            "make room, then resume with `tare run --resume FOLDER`: nothing is lost",
+        ) from error

@@ -20,7 +20,6 @@ from tare import packages
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.filesystems.environment import InsideFileSystem, OnFileSystem, empty
-from tare.placement import Placement
 from tare.published.beside import Beside
 from tare.workloads import Bench, Measurement, Room, Statistic, Workload, papers, rows
 from tare.workloads.findings import Findings
@@ -181,10 +180,6 @@ class MpiIo(Workload[MpiLevels, MpiSettings]):
             found["nodes"] = nodes, (levels.without("cache"), rest)
         return found
 
-    def link_rate(self, plot: MpiLevels) -> int | None:
-        """As asked."""
-        return plot.link
-
     def setup_seconds(self, plot: MpiLevels) -> float:
         """Expected duration of setting up both hosts and the file system."""
         return 4.0 if plot.filesystem == "glusterfs" else 1.0
@@ -195,10 +190,6 @@ class MpiIo(Workload[MpiLevels, MpiSettings]):
         piece = levels.piece if "piece" in levels else levels.vertices * _PIECES[levels.pattern]
         slow = levels["cache"] == PLAIN and levels.filesystem != "tmpfs"
         return _TRIAL_S + touched / _BYTES_S + (touched / piece / _CALLS_S if slow else 0.0)
-
-    def placement(self, plot: MpiLevels) -> Placement:
-        """Ranks run where the kernel puts them."""
-        return Placement()
 
 
 WORKLOAD = MpiIo()

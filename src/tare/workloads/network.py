@@ -147,10 +147,6 @@ class Network(rows.InEnvironment[NetworkLevels, NetworkSettings]):
         needed = {program: PROGRAMS["network"][program]}
         return super().lacking(levels, programs) or packages.lacking(needed)
 
-    def link_rate(self, plot: NetworkLevels) -> int | None:
-        """As asked."""
-        return plot.link
-
     def seconds(self, levels: NetworkLevels, settings: NetworkSettings) -> float:
         """Expected duration of a trial."""
         return (2 if levels.mode == "alone" else 1) * (settings.seconds + 1.5)

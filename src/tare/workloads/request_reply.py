@@ -273,10 +273,6 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
         """Paper A's response times."""
         return papers.a.beside(found)
 
-    def link_rate(self, plot: EchoLevels) -> int | None:
-        """As asked."""
-        return plot.link
-
     def placement(self, plot: EchoLevels) -> Placement:
         """Processors, and priority."""
         return replace(super().placement(plot), fifo=50 if plot.scheduling == "fifo" else None)

@@ -11,7 +11,6 @@ from typing import Any
 
 from tare.environments import Site
 from tare.errors import TrialError
-from tare.placement import Placement
 from tare.published.beside import Beside
 from tare.workloads import Bench, Measurement, Statistic, Workload, papers
 from tare.workloads.findings import Findings
@@ -121,10 +120,6 @@ class Migration(Workload[MigrationLevels, MigrationSettings]):
     def environment(self, plot: MigrationLevels) -> Testbed:
         """Two hosts with guests of their own."""
         return Testbed(plot)
-
-    def placement(self, _plot: MigrationLevels) -> Placement:
-        """Processors are the testbed's matter."""
-        return Placement()
 
     def setup_seconds(self, plot: MigrationLevels) -> float:
         """Expected duration of three boots."""
