@@ -57,3 +57,22 @@ def results(folder: Path) -> Iterator[Listed]:
         yield Listed(
             "result", path, plan.experiment.title, f"{state}, {failed} failed" if failed else state
         )
+
+
+def newest(folder: Path) -> Path:
+    """The result below a folder, a suite's as a whole, that was written to last.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found: dict[Path, float] = {}
+    for plan in (*folder.glob("*/plan.json"), *folder.glob("*/*/plan.json")):
+        whole = plan.parent.parent if suite.is_result(plan.parent.parent) else plan.parent
+        trials = plan.with_name("trials.ndjson")
+        written = (trials if trials.exists() else plan).stat().st_mtime
+        found[whole] = max(written, found.get(whole, 0.0))
+    if not found:
+        raise UsageError(
+            f"there is no result in {folder}/", "name its folder, as `tare run` printed it"
+        )
+    return max(found, key=lambda path: found[path])

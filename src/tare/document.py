@@ -25,7 +25,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from tare.errors import UsageError
+from tare.errors import Fault, FaultyFileError, UsageError
 
 _MOST_BYTES = 64 << 10
 _DEEPEST = 20
@@ -60,19 +60,30 @@ def read(path: Path) -> str:
         raise UsageError(
             f"cannot read {path}: {error.strerror}", "`tare list` shows the experiments that ship"
         ) from error
+    return decoded(content, str(path))
+
+
+def decoded(content: bytes, name: str) -> str:
+    """Return the text of a file's content; `name` is what errors call the file.
+
+    Raises:
+        UsageError: it is no text of a size that a person writes.
+    """
     if len(content) > _MOST_BYTES:
         raise UsageError(
-            f"{path} is larger than {_MOST_BYTES >> 10} KiB: not an experiment file",
+            f"{name} is larger than {_MOST_BYTES >> 10} KiB: not an experiment file",
             "`tare list` shows the experiments that ship",
         )
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
-        raise UsageError(
-            f"{path}:{number}: not UTF-8: byte 0x{content[error.start]:02x}",
-            "save the file in UTF-8",
-        ) from error
+        said = f"not UTF-8: byte 0x{content[error.start]:02x}"
+        raise _faulty(name, number, said, "save the file in UTF-8") from error
+
+
+def _faulty(name: str, number: int, message: str, remedy: str) -> FaultyFileError:
+    return FaultyFileError(name, [Fault(number, "", message)], remedy)
 
 
 class _Constructor(RoundTripConstructor):
@@ -108,30 +119,26 @@ def parse(text: str, name: str) -> CommentedMap:
     except (YAMLError, ValueError, OverflowError) as error:
         raise _no_yaml(name, yaml.constructor.at, str(error).splitlines()[0]) from error
     if not isinstance(document, CommentedMap):
-        raise UsageError(
-            f"{name}:1: an experiment is a mapping with 'title', 'factors' and 'baseline', not"
-            f" {shown(document)}",
-            "start from experiments/example.yaml",
-        )
+        said = "an experiment is a mapping with 'title', 'factors' and 'baseline', not"
+        raise _faulty(name, 1, f"{said} {shown(document)}", "start from experiments/example.yaml")
     return document
 
 
 def _no_yaml(name: str, line_index: int, why: str) -> UsageError:
-    return UsageError(
-        f"{name}:{line_index + 1}: not valid YAML: {why}", "compare with experiments/example.yaml"
-    )
+    said = f"not valid YAML: {why}"
+    return _faulty(name, line_index + 1, said, "compare with experiments/example.yaml")
 
 
 def _refuse_too_much(text: str, name: str) -> None:
     """Go through the file's events, which costs no more than its length."""
     counted = _Counted()
     for event in YAML(typ="rt", pure=True).parse(text):
-        where = f"{name}:{event.start_mark.line + 1}"
+        where = (name, event.start_mark.line + 1)
         counted.add(event, where)
         if len(counted.open) > _DEEPEST:
-            raise UsageError(f"{where}: more than {_DEEPEST} levels deep", "write it flatter")
+            raise _faulty(*where, f"more than {_DEEPEST} levels deep", "write it flatter")
         if counted.total > _MOST_NODES:
-            raise UsageError(f"{where}: stands for more than {_MOST_NODES} values", _OUT)
+            raise _faulty(*where, f"stands for more than {_MOST_NODES} values", _OUT)
 
 
 class _Counted:
@@ -143,13 +150,13 @@ class _Counted:
         """Anchor of each collection around, and the total before it."""
         self._sizes: dict[str | None, int] = {}
 
-    def add(self, event: Any, where: str) -> None:
+    def add(self, event: Any, where: tuple[str, int]) -> None:
         if isinstance(event, CollectionEndEvent):
             anchor, before = self.open.pop()
             self._sizes[anchor] = self.total - before
         elif isinstance(event, AliasEvent):
             if any(event.anchor == anchor for anchor, _ in self.open):
-                raise UsageError(f"{where}: *{event.anchor} stands for what it is in", _OUT)
+                raise _faulty(*where, f"*{event.anchor} stands for what it is in", _OUT)
             self.total += self._sizes.get(event.anchor, 1)
         elif isinstance(event, NodeEvent):
             _refuse_extras(event, where, {*self._sizes, *(anchor for anchor, _ in self.open)})
@@ -163,13 +170,13 @@ class _Counted:
 _OUT = "write out what is meant"
 
 
-def _refuse_extras(event: Any, where: str, anchors: set[str | None]) -> None:
+def _refuse_extras(event: Any, where: tuple[str, int], anchors: set[str | None]) -> None:
     """Refuse what YAML knows and an experiment has no use for."""
     if event.anchor and event.anchor in anchors:
-        raise UsageError(f"{where}: &{event.anchor} is there twice", "give each another name")
+        raise _faulty(*where, f"&{event.anchor} is there twice", "give each another name")
     if event.tag is not None:
         tag = str(event.tag).replace("tag:yaml.org,2002:", "!!")
-        raise UsageError(f"{where}: the tag {tag} means nothing here", "remove it")
+        raise _faulty(*where, f"the tag {tag} means nothing here", "remove it")
 
 
 def line(document: CommentedMap, path: Steps) -> int:
@@ -211,14 +218,14 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def refusal(document: CommentedMap, name: str, problems: Iterable[Problem]) -> UsageError:
-    """All that is wrong in a document: a line each, with its place."""
-    said = (f"{name}:{line(document, p.path)}: {_where(p.path)}{p.message}" for p in problems)
-    return UsageError("\n".join(said), "`tare schema` prints what is allowed")
+def refusal(document: CommentedMap, name: str, problems: Iterable[Problem]) -> FaultyFileError:
+    """All that is wrong in a document, each thing with its place."""
+    faults = (Fault(line(document, p.path), _field(p.path), p.message) for p in problems)
+    return FaultyFileError(name, faults, "`tare schema` prints what is allowed")
 
 
-def _where(path: Steps) -> str:
-    return ".".join(step if isinstance(step, str) else shown(step) for step in path) + ": "
+def _field(path: Steps) -> str:
+    return ".".join(step if isinstance(step, str) else shown(step) for step in path)
 
 
 def worded(item: Any) -> Problem:

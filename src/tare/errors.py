@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -43,6 +45,35 @@ class UsageError(TareError):
     """An argument or an input file is wrong."""
 
     exit_code = Exit.USAGE
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong in an input file."""
+
+    line: int
+    """From 1."""
+    field: str
+    """Its path in the file, such as `factors.transport.0`; empty where the file is no YAML."""
+    message: str
+
+    def __str__(self) -> str:
+        said = f"{self.field}: {self.message}" if self.field else self.message
+        return said.replace("\n", "\\n")  # what a file says must not look like a fault more
+
+
+class FaultyFileError(UsageError):
+    """An input file is wrong in one place or several.
+
+    Args:
+        name: of the file.
+        faults: what is wrong with it, each with its place.
+        remedy: as `TareError`.
+    """
+
+    def __init__(self, name: str, faults: Iterable[Fault], remedy: str | None = None) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(f"{name}:{f.line}: {f}" for f in self.faults), remedy)
 
 
 class UnavailableError(TareError):

@@ -159,7 +159,9 @@ class Experiment(BaseModel):
         default="p50",
         description="What sessions are judged by; the workload's first where absent.",
     )
-    blocks: Blocks = Blocks()
+    blocks: Blocks = Field(
+        default=Blocks(), description="How often all cells are measured, and when to stop."
+    )
     causes: int = Field(
         default=0,
         ge=0,

@@ -32,6 +32,7 @@ from tare.meanwhile import Meanwhile
 from tare.plan import Plan
 from tare.told import Told
 
+_LOCK = "lock"
 _RESTORE = "restore the file: without it nobody knows what was measured on what"
 
 
@@ -284,6 +285,18 @@ class Record:
         """
         return lines.read(self.folder, Resumption)
 
+    @property
+    def being_written(self) -> bool:
+        """Whether a run is writing to this result; False where the kernel does not tell."""
+        try:
+            found = (self.folder / _LOCK).stat()
+            locks = Path("/proc/locks").read_text()
+        except OSError:
+            return False
+        major, minor = os.major(found.st_dev), os.minor(found.st_dev)
+        # To try the lock would be to hold it for a moment, and turn a run away that begins then.
+        return f" {major:02x}:{minor:02x}:{found.st_ino} " in locks
+
     @contextmanager
     def writing(self) -> Iterator[Writer]:
         """Open for appending; one process at a time.
@@ -292,7 +305,7 @@ class Record:
             TareError: another process is writing to this result.
         """
         try:
-            lock = (self.folder / "lock").open("w")
+            lock = (self.folder / _LOCK).open("w")
         except OSError as error:
             raise TareError(
                 f"cannot write to {self.folder}: {error.strerror}",

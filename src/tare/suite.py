@@ -56,11 +56,19 @@ def load(path: Path) -> Suite | None:
     """
     try:
         text = document.read(path)
-        if "parts" not in text:
-            return None  # as most files are: a suite is not worth a second parsing of each
-        written = document.parse(text, str(path))
     except UsageError:
         return None  # what is wrong with it is for the experiment's reader to say
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Suite | None:
+    """Read the text of a suite, as `load` does; its parts are looked for beside `path`."""
+    if "parts" not in text:
+        return None  # as most files are: a suite is not worth a second parsing of each
+    try:
+        written = document.parse(text, str(path))
+    except UsageError:
+        return None  # as above
     if "parts" not in written:
         return None
     try:
@@ -68,12 +76,16 @@ def load(path: Path) -> Suite | None:
     except ValidationError as error:
         problems = [document.worded(item) for item in error.errors()]
         raise document.refusal(written, str(path), problems) from error
-    names = list(found.files(path))
-    if len(names) < len(found.parts):
-        raise UsageError(f"{path}: two parts have one name", "give their files different names")
-    for file in found.files(path).values():
-        if not file.is_file():
-            raise UsageError(f"{path}: there is no part {file}", "correct its path")
+    problems = []
+    if len(found.files(path)) < len(found.parts):
+        said = "two parts have one name: give their files different names"
+        problems.append(document.Problem(("parts",), said))
+    for i, part in enumerate(found.parts):
+        if not (file := path.parent / part).is_file():
+            said = f"there is no part {file}: correct its path"
+            problems.append(document.Problem(("parts", i), said))
+    if problems:
+        raise document.refusal(written, str(path), problems)
     return found
 
 

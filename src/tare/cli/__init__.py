@@ -10,7 +10,20 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tare import __version__
-from tare.cli import claim, doctor, explain, history, measure, predict, printing, results, run
+from tare.cli import (
+    check,
+    claim,
+    doctor,
+    explain,
+    history,
+    man,
+    measure,
+    new,
+    predict,
+    printing,
+    results,
+    run,
+)
 from tare.cli.arguments import EPILOG, FLAG
 from tare.errors import TareError
 
@@ -23,6 +36,13 @@ class _Command(TyperCommand):
 class _Group(TyperGroup):
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _flag(super().get_help_option(ctx))
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)
+        for param in params:
+            if param.name in ("install_completion", "show_completion"):
+                param.metavar = FLAG
+        return params
 
 
 def _flag(option: TyperOption | None) -> TyperOption | None:
@@ -41,11 +61,13 @@ app = typer.Typer(
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (
     run.run,
+    new.new,
+    check.check,
+    results.show,
     results.report,
     results.compare,
     explain.explain,
@@ -56,6 +78,7 @@ for command in (
     history.history,
     doctor.clean,
     doctor.schema,
+    man.man,
 ):
     app.command(command.__name__.rstrip("_"), cls=_Command, epilog=EPILOG)(command)
 # What stands behind its command's first word is the command's own.

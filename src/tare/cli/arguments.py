@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tare.cli import completing
+
 EPILOG = (
     "Exit codes: 0 done. 1 it ran, and what was asked does not hold (a claim, --fail-on). 2 the"
     " command line or an input file is wrong; nothing was started. 3 this machine lacks something;"
@@ -19,4 +21,9 @@ FLAG = ""
 """Shown in place of a value: a flag takes none."""
 
 Json = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON for machines.")]
-Result = Annotated[Path, typer.Argument(help="A result folder, as `tare run` printed it.")]
+Result = Annotated[
+    Path,
+    typer.Argument(
+        help="A result folder, as `tare run` printed it.", autocompletion=completing.results
+    ),
+]

@@ -6,16 +6,24 @@ from typing import Annotated
 
 import typer
 
-from tare.cli import printing
+from tare.cli import completing, printing
 from tare.cli.arguments import Json, Result
 
 
 def explain(
     result: Result,
-    cell: Annotated[str, typer.Argument(help="The cell in question, such as qemu/udp.")],
+    cell: Annotated[
+        str,
+        typer.Argument(
+            help="The cell in question, such as qemu/udp.", autocompletion=completing.cells
+        ),
+    ],
     against: Annotated[
         str | None,
-        typer.Argument(help="What it is held against; what the plan compares it with if absent."),
+        typer.Argument(
+            help="What it is held against; what the plan compares it with if absent.",
+            autocompletion=completing.cells,
+        ),
     ] = None,
     json_: Json = False,
 ) -> None:

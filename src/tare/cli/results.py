@@ -1,19 +1,62 @@
-"""`tare report`, `compare`, `export`, `list`: what is on record, read again. No privileges."""
+"""`tare show`, `report`, `compare`, `export`, `list`: what is on record, read. No privileges."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tare.cli import paths, printing
+from tare.cli import completing, paths, printing
 from tare.cli.arguments import FLAG, Json, Result
 from tare.errors import Exit, TareError, UsageError
 
 if TYPE_CHECKING:
     from tare.record import Record
     from tare.suite import SuiteResult
+
+
+def show(
+    result: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A result folder; the newest in results/ if absent.",
+            autocompletion=completing.results,
+        ),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Show the verdicts of a result in the terminal, also while it runs."""
+    from tare import catalogue, suite  # noqa: PLC0415 - so that --help is fast
+    from tare.record import Record  # noqa: PLC0415
+
+    folder = catalogue.newest(Path("results")) if result is None else result
+    if not suite.is_result(folder):
+        said = _shown(Record(folder), as_json=json_)
+        if json_:
+            printing.show_json(said)
+        return
+    whole = suite.SuiteResult(folder)
+    parts = {name: _shown(record, as_json=json_) for name, record in whole.parts.items()}
+    if json_:
+        printing.show_json({"result": str(folder), "title": whole.title, "parts": parts})
+
+
+def _shown(record: Record, *, as_json: bool) -> dict[str, Any]:
+    """Print the verdicts of one result, unless they are asked for as JSON."""
+    from tare import analysis  # noqa: PLC0415
+    from tare import report as reporting  # noqa: PLC0415
+
+    running = record.being_written  # before it is read: what ends meanwhile is told as running
+    found = analysis.analyse(record)
+    if as_json:
+        said = {"result": str(record.folder), "running": running}
+        return {**said, **reporting.verdicts(found)}
+    printing.out.print(reporting.summary(found))
+    if running:
+        printing.show(f"running now: {len(found.trials)} trials are on record")
+    printing.show(f"result  {record.folder}\n")
+    return {}
 
 
 def report(
@@ -80,7 +123,10 @@ def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
     printing.show(f"result  {record.folder}\nreport  {page}")
 
 
-_Side = typer.Argument(help="A result folder, or a folder of them: the runs of one version.")
+_Side = typer.Argument(
+    help="A result folder, or a folder of them: the runs of one version.",
+    autocompletion=completing.results,
+)
 
 
 def compare(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare.cli import gate, printing
+from tare.cli import completing, gate, printing
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import (
     lay_out,
@@ -35,10 +35,17 @@ if TYPE_CHECKING:
 
 def run(
     file: Annotated[
-        Path | None, typer.Argument(help="An experiment file, or a suite of them.")
+        Path | None,
+        typer.Argument(
+            help="An experiment file, or a suite of them.", autocompletion=completing.experiments
+        ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with a result folder whose run was stopped.")
+        Path | None,
+        typer.Option(
+            help="Go on with a result folder whose run was stopped.",
+            autocompletion=completing.results,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The result folder; by default a new one in results/.")

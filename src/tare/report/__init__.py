@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tare.analysis import Analysis
     from tare.suite import SuiteResult
 
-__all__ = ["as_json", "render", "render_suite", "markdown", "summary", "write"]
+__all__ = ["as_json", "render", "render_suite", "markdown", "summary", "verdicts", "write"]
 
 
 def markdown(analysis: Analysis) -> str:
@@ -52,6 +52,13 @@ def summary(analysis: Analysis) -> RenderableType:
     from tare.report import terminal  # noqa: PLC0415
 
     return terminal.summary(analysis)
+
+
+def verdicts(analysis: Analysis) -> dict[str, Any]:
+    """The same for machines; see `terminal.verdicts`."""
+    from tare.report import terminal  # noqa: PLC0415
+
+    return terminal.verdicts(analysis)
 
 
 def write(page: str, path: Path) -> None:

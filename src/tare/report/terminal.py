@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from tare.analysis import Analysis
+from tare.analysis import Analysis, Question
 from tare.report import gate, numbers, remarks, tables, wording
 from tare.report.headline import headline
 from tare.report.page import conditions
+from tare.report.whiskers import Ruler, Ticks, Whisker
 from tare.report.wording import Names
+from tare.stats import Interval
 
 _LONGEST = 200
 _STYLES = {
@@ -29,34 +34,12 @@ _STYLES = {
 def summary(analysis: Analysis) -> RenderableType:
     """A few lines that answer the experiment's question; everything else is in the page."""
     names = wording.names_of(analysis)
-    table = Table(box=None, pad_edge=False)
-    unit = analysis.statistic.unit
-    for heading in (
-        "verdict",
-        "what",
-        f"{analysis.experiment.statistic}, ratio [95 %]",
-        "here",
-        "baseline",
-    ):
-        left = heading in ("verdict", "what")
-        table.add_column(
-            heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
-        )
-    for question in analysis.questions:
-        verdict = wording.verdict_of(question)
-        table.add_row(
-            Text(verdict, _STYLES.get(verdict, "dim")),
-            Text(names.place(question.cell).full),
-            Text(wording.ratio_text(question.ratio.ratio)),
-            Text(wording.quantity_text(question.ratio.a, unit).bare),
-            Text(wording.quantity_text(question.ratio.b, unit).bare),
-        )
     lines: list[RenderableType] = [
         Text(analysis.experiment.title, "bold"),
         Text(headline(analysis, names)),
         Text(conditions(analysis), "dim"),
         *_cells(analysis, names),
-        *([table] if analysis.questions else []),
+        *([_Verdicts(analysis, names)] if analysis.questions else []),
         *(Text(line) for line in gate.after(analysis) or [remarks.outcome(analysis)]),
     ]
     if analysis.noise.pairs:
@@ -81,6 +64,98 @@ def _cells(analysis: Analysis, names: Names) -> list[RenderableType]:
     for row in found.rows:
         table.add_row(*map(Text, row))
     return [table, Text()]
+
+
+@dataclass(frozen=True)
+class _Verdicts:
+    """A row a comparison, with its interval drawn: in the row, or below where there is no room."""
+
+    analysis: Analysis
+    names: Names
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = options.max_width >= _WIDE
+        yield self._table("verdict", "what", *(["picture"] if wide else []), *_NUMBERS)
+        if not wide:
+            yield self._table("what", "picture")
+
+    def _table(self, *columns: str) -> Table:
+        analysis, questions = self.analysis, self.analysis.questions
+        axis = Ruler.over((q.ratio.ratio for q in questions), analysis.experiment.margin_share)
+        table = Table(box=None, pad_edge=False)
+        for column in columns:
+            heading: RenderableType = Ticks(axis) if column == "picture" else column
+            if column == "ratio":
+                heading = f"{analysis.experiment.statistic}, ratio [95 %]"
+            right = column in _NUMBERS
+            folds = column in ("what", "picture")
+            table.add_column(
+                heading,
+                justify="right" if right else "left",
+                no_wrap=not folds,
+                overflow="fold",
+            )
+        for question in questions:
+            verdict, unit = wording.verdict_of(question), analysis.statistic.unit
+            ratio, style = question.ratio.ratio, _STYLES.get(verdict, "dim")
+            cells: dict[str, RenderableType] = {
+                "verdict": Text(verdict, style),
+                "what": Text(self.names.place(question.cell).full),
+                "picture": Whisker(axis, ratio, style),
+                "ratio": Text(wording.ratio_text(ratio)),
+                "here": Text(wording.quantity_text(question.ratio.a, unit).bare),
+                "baseline": Text(wording.quantity_text(question.ratio.b, unit).bare),
+            }
+            table.add_row(*(cells[column] for column in columns))
+        return table
+
+
+_NUMBERS = ("ratio", "here", "baseline")
+_WIDE = 110
+"""Columns of a terminal on which the picture has room beside the figures."""
+
+
+def verdicts(analysis: Analysis) -> dict[str, Any]:
+    """What `summary` says, for machines; intervals in the unit that is told with them."""
+    names = wording.names_of(analysis)
+    plan = analysis.plan
+    return {
+        "title": analysis.experiment.title,
+        "answer": headline(analysis, names),
+        "provisional": analysis.complete_blocks < plan.min_blocks,
+        "blocks": {
+            "complete": analysis.complete_blocks,
+            "least": plan.min_blocks,
+            "most": len(plan.blocks),
+        },
+        "statistic": analysis.experiment.statistic,
+        "unit": analysis.statistic.unit,
+        "margin": analysis.experiment.margin_share,
+        "noise_percent": analysis.noise.largest_percent if analysis.noise.pairs else None,
+        "comparisons": [_comparison(question) for question in analysis.questions],
+        "failed": [{"cell": t.cell, "block": t.block, "error": t.error} for t in analysis.failures],
+        "cautions": remarks.busy(analysis),
+    }
+
+
+def _comparison(question: Question) -> dict[str, Any]:
+    ratio = question.ratio
+    return {
+        "cell": question.cell.id,
+        "against": question.against.id,
+        "verdict": wording.verdict_of(question),
+        "judged": question.judgement is not None,
+        "adjusted_p": question.judgement.adjusted_p if question.judgement else None,
+        "ratio": _ends(ratio.ratio),
+        "here": _ends(ratio.a),
+        "baseline": _ends(ratio.b),
+        "blocks": ratio.n_used,
+        "blocks_more": question.blocks_more,
+    }
+
+
+def _ends(interval: Interval) -> dict[str, float | None]:
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
 def _short(reason: str) -> str:

@@ -8,6 +8,7 @@ rows, and the JSON Schema that editors use is exported from them.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -255,3 +256,9 @@ def made(asked: Mapping[str, Any]) -> AnyWorkload:
         KeyError: this version has none of the name.
     """
     return by_name()[asked["workload"]].of(asked).workload
+
+
+def about(name: str) -> str:
+    """What a workload measures, in a line: its file says so first."""
+    said = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").__doc__ or ""
+    return said.partition("\n")[0]
