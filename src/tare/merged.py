@@ -16,13 +16,13 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from tare import copied, images, mounts, process, toolbox
+from tare import copied, images, kept, mounts, process, toolbox
 from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.mounts import BIND, NO_DEVICES, NO_PROGRAMS, NO_SETUID, PRIVATE, READ_ONLY, REMOUNT
@@ -91,7 +91,7 @@ class Merged:
         """What has the files here, in words."""
         return "an overlay" if self.tree.files == "shared" else "the host's memory"
 
-    def facts(self, by: str = "") -> Mapping[str, Any]:
+    def facts(self, by: str = "") -> dict[str, Any]:
         """What a report must name.
 
         Args:
@@ -138,6 +138,8 @@ class Merged:
 def laid_out(site: Site, *, own_kernel: bool = False) -> Iterator[Merged | None]:
     """Lay a site's tree out, if it has one; leaving removes it, and all that was written to it.
 
+    Left without an error, what is to be kept is brought back first.
+
     Args:
         site: whose tree it is, and in whose scratch folder it lies.
         own_kernel: whether this machine's kernel runs the programs with nothing between, so that
@@ -169,6 +171,7 @@ def laid_out(site: Site, *, own_kernel: bool = False) -> Iterator[Merged | None]
             what = f"cannot lay out the file tree of {tree.root} in {base}: {error}"
             raise TrialError(what, "make room") from error
         yield merged
+        kept.bring_back(merged.tree, merged.root, merged.tool)
 
 
 class _Building:

@@ -18,8 +18,8 @@ from tare.command import PATH, Command
 from tare.guests.image import libraries_in
 from tare.tree import OWN
 
-TOOLS = ("chrt", "env", "kill", "setpriv", "sh", "sleep", "taskset", "uname")
-"""What starts, places, keeps waiting and ends what runs in a tree, and tells of its kernel."""
+TOOLS = ("chrt", "cp", "env", "kill", "setpriv", "sh", "sleep", "sync", "taskset", "uname")
+"""What starts, places and ends what runs in a tree, and brings back what it wrote."""
 
 _OURS = ("probe/execute", "probe/probe")
 """Those of our programs that run in every tree."""

@@ -250,6 +250,44 @@ def test_a_root_of_its_own_needs_nothing_of_the_hosts(
     assert sorted(path.name for path in root.rglob("*")) == ["bin", "etc", "secret", "sh"]
 
 
+@pytest.mark.parametrize("files", ["shared", "copied"])
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_what_is_kept_comes_back_with_the_users_rights_and_nothing_else(
+    environment: str, files: Literal["shared", "copied"], reachable: Site, folder: Path
+) -> None:
+    (folder / "old").write_text("as it was")
+    os.chown(folder / "old", ME.uid, ME.gid)
+    keep = (str(folder / "old"), str(folder / "made"))
+    programs = ("sh", "mkdir")
+    tree = Tree(Path("/"), str(folder), ME, files, programs, inputs=keep[:1], keep=keep)
+    with entered(environment, reachable, tree) as inside:
+        shell(inside, "echo anew >old; mkdir -p made/deep; echo 1 >made/deep/file; echo >other")
+    assert (folder / "old").read_text() == "anew\n"
+    assert (folder / "made" / "deep" / "file").read_text() == "1\n"
+    assert (folder / "made").stat().st_uid == ME.uid
+    assert not (folder / "other").exists()
+
+
+def test_what_is_kept_overwrites_nothing_that_the_user_could_not(
+    reachable: Site, folder: Path
+) -> None:
+    of_root = folder.parent / "of root"
+    of_root.mkdir()
+    (of_root / "file").write_text("as it was")
+    for script, keep in (
+        ("true", of_root / "file"),
+        (f"ln -s '{of_root}' way", folder / "way" / "file"),
+        ("true", folder / "never made"),
+    ):
+        tree = Tree(Path("/"), str(folder), ME, keep=(str(keep),))
+        with (
+            pytest.raises(TrialError, match=r"cannot bring .* back"),
+            entered("native", reachable, tree) as inside,
+        ):
+            shell(inside, script)
+    assert (of_root / "file").read_text() == "as it was"
+
+
 def test_what_cannot_be_copied_is_named(reachable: Site, folder: Path) -> None:
     (folder / "secret").write_text("of root")
     (folder / "secret").chmod(0o600)

@@ -111,6 +111,9 @@ class Gvisor:
             sandbox = stack.enter_context(_Sandbox(runsc, name, bundle, site))
             sandbox.tool = merged.tool if merged else by_name
             yield _InsideGvisor(site, sandbox, host, merged)
+            if merged is not None and merged.tree.keep:
+                # Its kernel holds back what is written.
+                process.run(sandbox.command("exec", name, *merged.tool("sync")), _TIMEOUT_S)
 
 
 ENVIRONMENT = Gvisor()

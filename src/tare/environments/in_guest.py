@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ from tare import accounting
 from tare.accounting import Account, Role
 from tare.command import PATH
 from tare.environments import Facts
+from tare.environments.tree_in_guest import TREE
 from tare.errors import TrialError
 from tare.failures import last_words
 from tare.guests.agent import Agent
@@ -20,10 +20,6 @@ from tare.guests.program import Program
 from tare.host import Host
 from tare.hosts import Tap
 from tare.merged import Merged
-
-TREE = "/tree"
-"""Where a guest has a user's tree; programs take it for their root."""
-_MOUNT_TIMEOUT_S = 60.0
 
 
 class Guest(Protocol):
@@ -99,27 +95,6 @@ class InsideGuest:
             return self._resolved(argv), {}
         words = ("chroot", TREE, *self._merged.within(), *self._merged.found(argv))
         return words, {"PATH": PATH, **self._merged.tree.user.environment()}
-
-
-MEMORY = f"mount -t tmpfs -o nosuid,nodev,mode=755,size=90% tmpfs {TREE}"
-"""A shell's words that have a tree's files lie in the guest's memory, once they are unpacked."""
-
-
-def show_tree(agent: Agent, mounting: str) -> None:
-    """Have a tree at `TREE` in a guest, and in it what tells of the guest's kernel.
-
-    Args:
-        agent: of the guest.
-        mounting: a shell's words that mount it there.
-
-    Raises:
-        TrialError: it is refused.
-    """
-    script = resources.files("tare").joinpath("guests", "tree.sh").read_text(encoding="utf-8")
-    whole = f"set -e\nmkdir {TREE}\n{mounting}\n{script}"
-    done = agent.run(["/bin/sh", "-c", whole], _MOUNT_TIMEOUT_S)
-    if done.code != 0:
-        raise TrialError(f"the guest cannot see the file tree: {done.stderr.strip()}")
 
 
 class GuestServer(AbstractContextManager["GuestServer"]):

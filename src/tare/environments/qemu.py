@@ -31,19 +31,20 @@ from tare.environments import (
     nfs,
     scratch_disk,
 )
-from tare.environments.in_guest import MEMORY, TREE, InsideGuest, seen_by_host, show_tree
+from tare.environments.in_guest import InsideGuest, seen_by_host
 from tare.environments.on_host import OnAnyHost
 from tare.environments.scratch_disk import Device, Disk, device_of
+from tare.environments.tree_in_guest import brought, shown
 from tare.errors import TrialError, UnavailableError
-from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe, virtiofs
+from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
 from tare.guests.agent import Agent
-from tare.guests.image import NFS, PROGRAMS, VIRTIOFS
+from tare.guests.image import NFS, PROGRAMS
 from tare.guests.machine import PROGRAM
 from tare.guests.probe import Chosen
-from tare.guests.virtiofs import TAG, Served
+from tare.guests.virtiofs import Served
 from tare.host import Host, require
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
-from tare.merged import Merged, laid_out
+from tare.merged import laid_out
 from tare.process import ProcessError
 from tare.tools import TOOLS, named_in
 
@@ -64,10 +65,6 @@ for module in /{modules}/*.ko; do insmod "$module"; done
 mkdir -p /mnt
 mount -t nfs4 -o addr={server},clientaddr={address},vers=4.2 {server}:{export} /mnt
 losetup {loop} /mnt/disk
-"""
-_MOUNT_TREE = f"""
-for module in /{VIRTIOFS}/*.ko; do insmod "$module"; done
-mount -t virtiofs {TAG} {TREE}
 """
 _GATEWAY = "10.0.2.2"
 _GATEWAY_MAC = "52:55:0a:00:02:02"
@@ -150,7 +147,7 @@ class Qemu(OnAnyHost):
             scratch_disk.over_nfs(site) if self.device == "nfs" else nullcontext(),
             on_bridge as tap,
             laid_out(site) as merged,
-            _brought(site, merged, session) as brought,
+            brought(site, merged, session, self.memory_bytes) if merged else nullcontext() as files,
         ):
             archive, bring_tools = host.bring_later(tools.path) if tools else (None, _nothing)
             with Machine(
@@ -162,7 +159,7 @@ class Qemu(OnAnyHost):
                 name=session,
                 tools=archive,
                 disk=disk,
-                tree=brought,
+                tree=files,
                 vmm_cpus=site.placement.vmm,
                 vcpu_cpus=site.placement.vcpus,
                 boot_timeout_s=_FAR_BOOT_TIMEOUT_S if host.far else _BOOT_TIMEOUT_S,
@@ -183,18 +180,22 @@ class Qemu(OnAnyHost):
                     server = site.hosts.server_address
                     has_tools = tools is not None
                     facts |= _disk(guest, self.device, has_tools, tap.address, server).facts()
-                if merged is not None:
-                    facts |= merged.facts(_show(guest.agent, brought, tools is not None))
-                yield InsideGuest(
-                    guest,
-                    lambda: _on_host(guest, tap, brought),
-                    tap.address if tap else host.address,
-                    session,
-                    facts,
-                    programs.resolved,
-                    host.kernel_account,
-                    merged,
-                )
+                disk_of_files = "/dev/vdc" if tools else "/dev/vdb"
+                with (
+                    shown(guest.agent, merged, files, disk_of_files)
+                    if merged and files
+                    else nullcontext("") as by
+                ):
+                    yield InsideGuest(
+                        guest,
+                        lambda: _on_host(guest, tap, files),
+                        tap.address if tap else host.address,
+                        session,
+                        facts | (merged.facts(by) if merged else {}),
+                        programs.resolved,
+                        host.kernel_account,
+                        merged,
+                    )
 
     def _accelerators(self) -> str:
         if self.accel != "auto":
@@ -244,31 +245,11 @@ class Programs:
         return (str(PROGRAMS / argv[0]) if "/" in argv[0] else argv[0], *argv[1:])
 
 
-@contextmanager
-def _brought(site: Site, merged: Merged | None, session: str) -> Iterator[Served | Path | None]:
-    """Share a tree that is laid out, if one is, or have it in an archive."""
-    if merged is None or merged.tree.files == "copied":
-        yield merged.archive() if merged else None
-        return
-    with virtiofs.served(site, merged.root, merged.tree.user, f"{session}-files") as served:
-        yield served
-
-
-def _show(agent: Agent, brought: Served | Path | None, has_tools: bool) -> str:
-    """Have a tree in the guest; return through what its files come there."""
-    if isinstance(brought, Served):
-        show_tree(agent, _MOUNT_TREE)
-        return brought.by
-    disk = "/dev/vdc" if has_tools else "/dev/vdb"
-    show_tree(agent, f"{MEMORY}; tar -xf {disk} -C {TREE}")
-    return "an archive in the guest's memory"
-
-
-def _on_host(guest: Machine, tap: Tap | None, brought: Served | Path | None) -> Account:
+def _on_host(guest: Machine, tap: Tap | None, files: Served | Path | None) -> Account:
     """Snapshot a guest on its host, with who serves its files."""
     account = seen_by_host(guest.host, guest.pid, role, tap)
-    files = [guest.host.account(brought.pid, "vmm")] if isinstance(brought, Served) else []
-    return accounting.combined(account, *files)
+    serving = [guest.host.account(files.pid, "vmm")] if isinstance(files, Served) else []
+    return accounting.combined(account, *serving)
 
 
 def _disk(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -26,8 +25,9 @@ from tare import netns, process
 from tare.accounting import Role
 from tare.command import Command, missing_packages
 from tare.environments import Availability, Inside, Row, Site, for_root, scratch_disk
-from tare.environments.in_guest import MEMORY, TREE, InsideGuest, seen_by_host, show_tree
+from tare.environments.in_guest import InsideGuest, seen_by_host
 from tare.environments.scratch_disk import Device, Disk, device_of
+from tare.environments.tree_in_guest import shown_by_hostfs
 from tare.errors import TrialError
 from tare.guests import console as consoles
 from tare.guests.agent import Agent
@@ -35,7 +35,7 @@ from tare.guests.image import PROGRAMS
 from tare.guests.monitor import Monitor
 from tare.host import Host, end_of
 from tare.hosts import PREFIX_LENGTH, Tap
-from tare.merged import Merged, laid_out
+from tare.merged import laid_out
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
 
@@ -114,17 +114,16 @@ class Uml:
                 facts |= Disk(
                     _DISK, "ubd on the scratch disk, through the host's page cache"
                 ).facts()
-            if merged is not None:
-                facts |= merged.facts(_show(guest.agent, merged))
-            yield InsideGuest(
-                guest,
-                lambda: seen_by_host(Host(site), guest.pid, _role, tap),
-                tap.address,
-                name,
-                facts,
-                _resolved,
-                merged=merged,
-            )
+            with shown_by_hostfs(guest.agent, merged) if merged else nullcontext("") as by:
+                yield InsideGuest(
+                    guest,
+                    lambda: seen_by_host(Host(site), guest.pid, _role, tap),
+                    tap.address,
+                    name,
+                    facts | (merged.facts(by) if merged else {}),
+                    _resolved,
+                    merged=merged,
+                )
 
     def _facts(self, guest: _Guest) -> dict[str, Any]:
         clock = guest.agent.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -239,19 +238,6 @@ class _Guest(Stepwise):
             f"tare.address={tap.address}/{PREFIX_LENGTH}",
             *(f"tare.neighbour={address},{mac}" for address, mac in neighbours),
         )  # fmt: skip
-
-
-def _show(agent: Agent, merged: Merged) -> str:
-    """Have a tree in the guest; return through what its files come there."""
-    if merged.tree.files == "copied":
-        archive = merged.archive()
-        folder = shlex.quote(str(archive.parent))
-        seen = f"mkdir /archive; mount -t hostfs -o {folder} none /archive"
-        unpack = f"tar -xpf /archive/{archive.name} -C {TREE}; umount /archive"
-        show_tree(agent, f"{MEMORY}; {seen}; {unpack}")
-        return "an archive in the guest's memory"
-    show_tree(agent, f"mount -t hostfs -o {shlex.quote(str(merged.root))} none {TREE}")
-    return "hostfs over an overlay"
 
 
 def _resolved(argv: Sequence[str]) -> tuple[str, ...]:

@@ -250,7 +250,7 @@ class Machine(Stepwise):
         if isinstance(self._tree, Served):
             devices += self._tree.devices(self.hardware.memory_bytes)
         elif self._tree is not None:
-            devices += _archive("tree", self._tree)
+            devices += _archive("tree", self._tree, read_only=False)
         return command_line(
             self.hardware,
             self.host.bring(kernel.vmlinuz),
@@ -274,10 +274,10 @@ class Machine(Stepwise):
             self._qmp.ask("quit", _QUIT_TIMEOUT_S)
 
 
-def _archive(name: str, path: PurePath) -> tuple[str, ...]:
+def _archive(name: str, path: PurePath, *, read_only: bool = True) -> tuple[str, ...]:
     """QEMU's options for a disk that holds an archive."""
     file = {"driver": "file", "filename": str(path)}
-    disk = {"driver": "raw", "node-name": name, "read-only": True, "file": file}
+    disk = {"driver": "raw", "node-name": name, "read-only": read_only, "file": file}
     return ("-blockdev", json.dumps(disk), "-device", f"virtio-blk-pci,drive={name}")
 
 

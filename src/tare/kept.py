@@ -1,0 +1,64 @@
+"""What a user's program wrote, brought back to the host: the paths that were asked for, no others.
+
+It is copied with the user's rights, by a process that has the tree for its root: what the program
+left there cannot lead anybody elsewhere, and nothing is overwritten that the user could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tare import mounts, process
+from tare.command import Command, Tool
+from tare.errors import TrialError
+from tare.tree import OWN, Tree
+
+KEPT = f"{OWN}/kept"
+"""Folder of a tree below which the folders of the host show that something is copied into."""
+
+_TIMEOUT_S = 600.0
+
+
+def bring_back(tree: Tree, root: Path, tool: Tool) -> None:
+    """Copy what is to be kept of a tree to the same paths of the host.
+
+    Args:
+        tree: which.
+        root: the folder that shows it.
+        tool: how a program of the system is started in it.
+
+    Raises:
+        TrialError: it is not there, or the user may not write where it is to go.
+    """
+    setpriv, *options = tree.user.takes_on()
+    for number, kept in enumerate(map(Path, tree.keep)):
+        seen = f"{KEPT}/{number}"
+        point = root / seen[1:]
+        point.mkdir(parents=True)
+        _run(kept, tree.user.takes_on(), "test", "-w", f"{kept.parent}/.")
+        mounts.mount(kept.parent, point, flags=mounts.BIND)
+        copy = (*tool("cp"), "--archive", "--no-target-directory", "--")
+        words = (*copy, str(kept), f"{seen}/{kept.name}")
+        _run(kept, (*tool(setpriv), *options), *words, root=root)
+
+
+def unpack(tree: Tree, root: Path, archive: Path) -> None:
+    """Put what a guest had in its memory into the tree, so that it can be brought back from there.
+
+    Args:
+        tree, root: as `bring_back`.
+        archive: that the guest wrote; it is unpacked with the user's rights.
+    """
+    words = ("tar", "--extract", "--preserve-permissions", f"--file={archive}")
+    _run(Path(archive), tree.user.takes_on(), *words, f"--directory={root}")
+
+
+def _run(kept: Path, before: Sequence[str], *words: str, root: Path | None = None) -> None:
+    try:
+        process.run(Command((*before, *words), root=root), _TIMEOUT_S)
+    except process.ProcessError as error:
+        raise TrialError(
+            f"cannot bring {kept} back to the host: {error}",
+            "see that the program makes it, and that its user may write there",
+        ) from error
