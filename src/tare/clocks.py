@@ -2,8 +2,8 @@
 
 Times are stamped by the client, on the host; inside, clocks decide how long a server works and when
 a sleeper wakes. Both sides are calibrated in every environment, which can change what a clock costs
-by two orders of magnitude (in User-Mode Linux a reading takes some 10 us); in the first block and
-every third, since it takes ten processes.
+by two orders of magnitude (in User-Mode Linux a reading takes some 10 us), each time that it is set
+up.
 """
 
 from __future__ import annotations

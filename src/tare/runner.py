@@ -221,7 +221,6 @@ class _Run:
         try:
             with self._entered(visit) as bench:
                 inside = bench.inside
-                # In every setting up: what a DDS says in a guest that has just booted is lost.
                 self.stopwatch.now("calibrating")
                 calibration = clocks.calibrate(bench.site, inside)
                 self._setup_failures[plot] = 0
