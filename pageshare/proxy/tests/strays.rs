@@ -209,7 +209,7 @@ fn a_crowd_that_greets_and_says_nothing_keeps_no_migration_out_and_is_let_go() {
     assert!(second.record()["error"].is_null(), "{}", second.log());
 
     for socket in greeted {
-        socket.limit_wait(Some(Duration::from_secs(60))).expect("a connected socket");
+        socket.limit_wait(Some(lab::HANGS)).expect("a connected socket");
         let closed = (&*socket).read_to_end(&mut Vec::new());
         let kept = closed.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
         assert!(!kept, "it has a thread for good: {:?}", crowded.room());

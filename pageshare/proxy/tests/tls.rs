@@ -7,7 +7,6 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lab::Pair;
 use lab::pki::{certificates, certificates_until};
@@ -149,7 +148,7 @@ fn a_client_that_says_nothing_is_let_go_and_holds_up_nobody() {
         TcpStream::connect(address).expect("the receiver listens")
     };
     let mut first = mute();
-    first.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
+    first.set_read_timeout(Some(lab::HANGS)).expect("a connected socket");
     assert_eq!(first.read(&mut [0]).expect("the receiver's patience ends"), 0);
     lab::wait_for("the receiver to say why", || {
         pair.receive.log().contains("has not said what it is").then_some(())

@@ -248,7 +248,7 @@ impl Guest {
         let console = wait_for(&format!("QEMU's console: {}", log()), || {
             UnixStream::connect(at("console")).ok()
         });
-        console.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
+        console.set_read_timeout(Some(super::HANGS)).expect("a connected socket");
         let monitor = Address::Unix(at("qmp"));
         let qmp = wait_for("QEMU's monitor", || {
             Qmp::connect("QEMU's monitor", &monitor, Duration::from_secs(30)).ok()

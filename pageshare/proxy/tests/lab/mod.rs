@@ -34,10 +34,13 @@ use std::time::{Duration, Instant};
 use pageshare::scope::Scope;
 use serde_json::Value;
 
-/// Waits until `done` says something, or fails with `what` after a limit that only a hang exceeds.
+/// A limit that only a hang exceeds, however busy the machine is.
+pub const HANGS: Duration = Duration::from_secs(180);
+
+/// Waits until `done` says something, or fails with `what` after [`HANGS`].
 pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(60) {
+    while begin.elapsed() < HANGS {
         if let Some(result) = done() {
             return result;
         }

@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::Pair;
 
@@ -22,7 +21,7 @@ pub const LOADED: [u8; 8] = [0, 1, 0, 4, 0, 0, 0, 0];
 /// Closes a connection on which nothing was said; returns once the proxy has closed it too.
 pub fn leave(mut nobody: UnixStream) {
     nobody.shutdown(Shutdown::Write).expect("a connected socket");
-    nobody.set_read_timeout(Some(Duration::from_secs(60))).expect("a connected socket");
+    nobody.set_read_timeout(Some(super::HANGS)).expect("a connected socket");
     nobody.read_to_end(&mut Vec::new()).expect("a connection that is closed");
 }
 
