@@ -41,6 +41,15 @@ def test_help_names_every_command_and_the_exit_codes():
     assert "130 interrupted" in " ".join(said.split())
 
 
+def test_one_page_has_every_exit_code_that_help_has():
+    page = (HOME / "docs/exit-codes.md").read_text()
+    assert [int(n) for n in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == list(Exit)
+    said = " ".join(tare("--help").stdout.split())
+    assert [int(n) for n in re.findall(r"(\d+) [a-z]", said.partition("Exit codes:")[2])] == list(
+        Exit
+    )
+
+
 def test_a_broken_experiment_is_a_usage_error_with_file_and_line(tmp_path):
     path = tmp_path / "bad.yaml"
     path.write_text("title: t\nfactors: {transport: [ucp]}\nbaseline: {}\n")

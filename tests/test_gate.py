@@ -140,6 +140,8 @@ def test_replicas_of_versions_are_judged_as_one(tmp_path):
     assert len(one.comparisons) == 8
     assert one.found.verdict is Verdict.INCONCLUSIVE  # two builds differ, six do not
     assert one.found.spread is None
+    assert one.name == "65B/1 over 64B/1, over 8 levels of clients"
+    assert "Undecided, after 20 of at most 20 blocks." in report.render(found)
     slower = {f"65B/{n}": 1.1 for n in range(1, 9)}
     (tmp_path / "all").mkdir()
     assert answered(made(tmp_path / "all", BUILDS, scale=slower)).gating.verdict is Verdict.SLOWER

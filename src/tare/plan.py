@@ -125,7 +125,9 @@ class Plan(BaseModel):
             key = tuple((name, level) for name, level in levels if name != over)
             found.setdefault(key, []).append(comparison)
         return {
-            group[0].id if over is None else f"{group[0].id} and its like": tuple(group)
+            group[0].id
+            if over is None
+            else f"{group[0].id}, over {len(group)} levels of {over}": tuple(group)
             for group in found.values()
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tare.analysis import Analysis, CellView, Question
+from tare.report import gate
 from tare.report.numbers import quantity
 from tare.report.wording import Names, interval_text, names_of, verdict_of
 from tare.stats import Verdict
@@ -25,6 +26,9 @@ def headline(analysis: Analysis, names: Names) -> str:
     judged = [q for q in analysis.questions if q.judgement is not None]
     if not analysis.questions:
         return " ".join(_value(analysis, view, names) for view in analysis.cells[:_MOST_GROUPS])
+    if not judged and analysis.gating is not None:
+        said = gate.verdict(analysis)
+        return f"{said[0].upper()}{said[1:]}."
     if not judged:
         return "Nothing is judged: every comparison is outside of the family."
     groups: dict[str, list[Question]] = {}
