@@ -1,6 +1,6 @@
 """Is a history of 10 000 runs and 10^9 samples still usable? (claim A14).
 
-    python benchmarks/history.py [--json] [--runs N] [--at FOLDER]
+    python benchmarks/history.py [--runs N] [--at FOLDER]
 
 Makes so many results of 100 000 samples each in the layout of docs/formats/results.md, and times
 `tare history` on them as a user waits for it: from the start of its process to the end. Results
@@ -149,6 +149,7 @@ def measure(folder: Path, runs: int) -> dict[str, object]:
         "runs": runs,
         "sessions": sessions,
         "samples": sessions * session,
+        "files": sum(1 for _ in (folder / ".samples").iterdir()),
         "kept_bytes": kept,
         "reading_all": first,
         "overview_one_run_new": added,
@@ -170,7 +171,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--at", type=Path, help="make them there, and leave them")
-    parser.add_argument("--json", action="store_true", help="print JSON alone")
     arguments = parser.parse_args()
     if arguments.at:
         found = measure(arguments.at, arguments.runs)

@@ -68,6 +68,36 @@ def analysis_of_many_samples(workshop: Workshop) -> Found:
     return Found(figure, data, counted=Kept.counted(holds))
 
 
+def history_of_many_runs(workshop: Workshop) -> Found:
+    """A14: what `tare history` takes over many results, from its start to its end."""
+    workshop.say("making 10 000 results of 100 000 samples, and reading them once (half an hour)")
+    script = str(workshop.home / "benchmarks/history.py")
+    data = _document(Command((sys.executable, script)))
+    overviews = [data["overview_one_run_new"], *data["overview"]]
+    overview = max(one["seconds"] for one in overviews)
+    cell = max(one["seconds"] for one in data["cell"])
+    asked = [data["reading_all"], *overviews, *data["cell"]]
+    peak = max(one["peak_rss_bytes"] for one in asked)
+    found, true = [at for one in data["changes"] for at in one], data["true_change"]
+    figure = (
+        f"{data['runs']} runs, {data['samples']:.3g} samples (links to {data['files']} files):"
+        f" overview in {overview:.2f} s, a cell of {max(data['runs_of_the_cell'])} runs in"
+        f" {cell:.2f} s, {peak / 2**20:.0f} MiB at worst; changes found at {found}, one was made at"
+        f" {true}; reading all once took {data['reading_all']['seconds'] / 60:.0f} min,"
+        f" {data['kept_bytes'] / 1e6:.0f} MB are kept"
+    )
+    holds = (
+        data["runs"] >= 10_000
+        and data["samples"] >= 1e9
+        and overview <= 5
+        and cell <= 1
+        and peak <= 2 << 30
+        and len(found) == 1
+        and abs(found[0] - true) <= 3
+    )
+    return Found(figure, data, counted=Kept.counted(holds))
+
+
 def nodes(workshop: Workshop) -> Found:
     """C2: 4 KiB at this node, at another node, and a bare epoll echo."""
     workshop.say("4 KiB here, at another node, and a bare epoll echo, in turns: 1 and 4 clients")

@@ -51,6 +51,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "A9": (precision.in_the_same_time, precision.simulated),
     "A12": (gates.simulated, gates.covered, gates.real),
     "A13": (first_report.first_report,),
+    "A14": (benchmarks.history_of_many_runs,),
     "B1": (layers.every_cell,),
     "B2": (instrument.costs_little,),
     "B3": (layers.repeat,),
