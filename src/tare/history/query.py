@@ -213,29 +213,51 @@ def cell_history(
     """
     with connected(index.home) as database:
         _open(database, index, wanted)
+        asked = {"cell": cell, "statistic": statistic}
         rows = database.execute(
-            "SELECT v.series, r.title, r.workload, r.machine, r.machine_words, v.accelerator,"
-            " map_entries(v.levels), map_entries(r.settings), v.statistic, v.unit, v.above,"
-            " v.below, r.id, r.folder, r.started, r.version, r.commit, v.value, v.low, v.high,"
-            " len(v.sessions) FROM runs r JOIN levels v USING (entry)"
-            " WHERE v.cell = $cell AND v.statistic = coalesce($statistic, r.statistic)"
-            " ORDER BY r.started, r.folder",
-            {"cell": cell, "statistic": statistic},
+            "SELECT v.series, r.id, r.folder, r.started, r.version, r.commit, v.value, v.low,"
+            f" v.high, len(v.sessions) {_OF_A_CELL} ORDER BY r.started, r.folder",
+            asked,
         ).fetchall()
         if not rows:
             raise _no_cell(database, index, cell, statistic, wanted)
-    of: dict[str, list[tuple[Any, ...]]] = {}
-    for row in rows:
-        of.setdefault(row[0], []).append(row)
-    found = [_series(index, cell, members) for members in of.values()]
+        # The latest says what it is: a factor that earlier versions lacked is at its default.
+        kinds = database.execute(
+            "SELECT DISTINCT ON (v.series) v.series, r.title, r.workload, r.machine,"
+            " r.machine_words, v.accelerator, v.statistic, v.unit, map_entries(v.levels),"
+            f" map_entries(r.settings), v.above, v.below {_OF_A_CELL}"
+            " ORDER BY r.started DESC, r.folder DESC",
+            asked,
+        ).fetchall()
+    of: dict[str, list[Point]] = {}
+    for series, *point in rows:
+        of.setdefault(series, []).append(Point(*point))
+    found = [_series(index, cell, tuple(of[series]), *kind) for series, *kind in kinds]
     return tuple(sorted(found, key=lambda one: one.points[-1].started, reverse=True))
 
 
-def _series(index: Index, cell: str, rows: Sequence[tuple[Any, ...]]) -> CellHistory:
-    # The latest says what it is: a factor that earlier versions lacked is at its default in both.
-    _, title, workload, machine, words, accelerator, levels, settings, *rest = rows[-1]
-    statistic, unit, above, below = rest[:4]
-    points = tuple(Point(*row[12:]) for row in rows)
+_OF_A_CELL = (
+    "FROM runs r JOIN levels v USING (entry)"
+    " WHERE v.cell = $cell AND v.statistic = coalesce($statistic, r.statistic)"
+)
+
+
+def _series(
+    index: Index,
+    cell: str,
+    points: tuple[Point, ...],
+    title: str,
+    workload: str,
+    machine: str,
+    words: str,
+    accelerator: str | None,
+    statistic: str,
+    unit: Unit,
+    levels: Sequence[Mapping[str, str]],
+    settings: Sequence[Mapping[str, str]],
+    above: str,
+    below: str,
+) -> CellHistory:
     values = np.array([point.value for point in points])
     steps, before = [], 0
     found = change_points(values, ALPHA)
