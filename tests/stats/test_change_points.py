@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tare.history.query import ALPHA, FEWEST_RUNS
 from tare.stats.change_points import FEWEST, change_points
 
 _SURE = 1e-4
@@ -70,6 +71,13 @@ def test_one_run_that_stands_apart_is_no_change():
         values[rng.integers(40)] += 3.0
         false += bool(change_points(values, 0.01))
     assert false <= most(0.01, 200)
+
+
+@pytest.mark.parametrize(("runs", "found"), [(FEWEST_RUNS - 1, 0), (FEWEST_RUNS, 1)])
+def test_a_step_that_leaves_no_doubt_is_found_from_twelve_runs_on(runs, found):
+    values = np.arange(float(runs)) % 3
+    values[runs // 2 :] += 100.0
+    assert len(change_points(values, ALPHA)) == found
 
 
 def test_every_change_of_ten_thousand_runs_is_found_in_its_place():

@@ -168,7 +168,10 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
         def tell(done: int, of: int) -> None:
             if not shown:
-                shown.append(stack.enter_context(Progress(console=printing.err, transient=True)))
+                # Where nobody watches, what is wiped away would leave a blank line.
+                quiet = not printing.err.is_terminal
+                progress = Progress(console=printing.err, transient=True, disable=quiet)
+                shown.append(stack.enter_context(progress))
                 shown[0].add_task(what, total=of)
             shown[0].update(shown[0].task_ids[0], completed=done)
 

@@ -32,6 +32,10 @@ ALPHA = 0.01
 """Of series without a change, at most this share shows one; in an overview, of its rows."""
 
 
+FEWEST_RUNS = 12
+"""Of fewer, no order is rare enough to be a change."""
+
+
 @dataclass(frozen=True)
 class Filter:
     """Which runs are looked at."""

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tare.history.query import FEWEST_RUNS
 from tare.report import numbers
 from tare.report.numbers import SPACE
 
@@ -34,7 +35,7 @@ def overview(found: Sequence[Overall]) -> RenderableType:
     machines = {one.machine: one.machine_words for one in found}
     for one in found:
         title = f"{one.title} ({one.machine})" if len(machines) > 1 else one.title
-        changed = Text("none found")
+        changed = Text("none found" if one.runs >= FEWEST_RUNS else "too few runs to tell")
         if one.changed is not None:
             cell, ratio = one.changed.cell, _ratio(one.changed.ratio.ratio)
             changed = Text(f"{one.changed.word} ", _STYLES[one.changed.word])
