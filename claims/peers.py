@@ -11,7 +11,7 @@ import random
 import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from claims.checking import Found, Workshop, shown
@@ -21,6 +21,7 @@ from tare.command import Command
 from tare.environments import Inside, Site
 from tare.environments.native import Native
 from tare.errors import TrialError
+from tare.placement import Placement
 from tare.stats import paired_ratio
 from tare.stats.bounds import Bound
 from tare.testing.site import levels_of, site_for
@@ -100,8 +101,16 @@ def _ddsperf(site: Site, _: Inside) -> float:
     return 2e3 * statistics.median(seconds[1:])  # the first second holds discovery
 
 
-def _interleave(workshop: Workshop, arms: dict[str, Measure]) -> dict[str, list[float]]:
-    """Measure every arm once a block in random order; medians in ns."""
+def interleave(
+    workshop: Workshop, arms: Mapping[str, Measure], placement: Placement | None = None
+) -> dict[str, list[float]]:
+    """Measure every arm once a block in random order; medians in ns.
+
+    Args:
+        workshop: what the claim may use.
+        arms: by name.
+        placement: of the site that each is given; all on one core, under SCHED_FIFO, where None.
+    """
     blocks = _BLOCKS if workshop.look is None else workshop.look.blocks(_BLOCKS)
     kept = workshop.scratch / f"{'-'.join(arms)}.json"
     found: dict[str, list[float]] = {name: [] for name in arms}
@@ -109,7 +118,8 @@ def _interleave(workshop: Workshop, arms: dict[str, Measure]) -> dict[str, list[
         found = json.loads(kept.read_text())
     order = random.Random(1)  # noqa: S311 - an order, not a secret
     with site_for("native", workshop.programs, workshop.cache) as (_, site):
-        site = replace(site, placement=replace(site.placement, fifo=_FIFO))  # noqa: PLW2901
+        given = placement or replace(site.placement, fifo=_FIFO)
+        site = replace(site, placement=given)  # noqa: PLW2901
         with Native().enter(site) as inside:
             for block in range(blocks):
                 names = list(arms)
@@ -135,7 +145,7 @@ def _over(
 
 def beside_sockperf(workshop: Workshop) -> Found:
     """A1: UDP."""
-    found = _interleave(workshop, {"ours": _ours("udp"), "sockperf": _sockperf})
+    found = interleave(workshop, {"ours": _ours("udp"), "sockperf": _sockperf})
     return _over("UDP p50 / sockperf", found, "ours", "sockperf", workshop.confidence)
 
 
@@ -143,7 +153,7 @@ def beside_ddsperf(workshop: Workshop) -> Found:
     """A2: Cyclone DDS by listener; by waitset it is told beside."""
     listener, waitset = (_ours("cyclonedds", how) for how in ("listener", "waitset"))
     arms = {"listener": listener, "waitset": waitset, "ddsperf": _ddsperf}
-    found, peer = _interleave(workshop, arms), ("ddsperf", workshop.confidence)
+    found, peer = interleave(workshop, arms), ("ddsperf", workshop.confidence)
     judged = _over("Cyclone p50 / 2 x ddsperf", found, "listener", *peer)
     beside = _over("by waitset / 2 x ddsperf", found, "waitset", *peer)
     return replace(judged, line=f"{judged.line}; reported beside: {beside.line}")

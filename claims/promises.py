@@ -13,6 +13,7 @@ from claims import (
     accounts,
     benchmarks,
     campaigns,
+    commands,
     crash,
     first_report,
     gates,
@@ -50,6 +51,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "A8": (crash.kills,),
     "A9": (precision.in_the_same_time, precision.simulated),
     "A12": (gates.simulated, gates.covered, gates.real),
+    "A10": (commands.beside_hyperfine, commands.everywhere, commands.added),
     "A13": (first_report.first_report,),
     "A14": (benchmarks.history_of_many_runs,),
     "B1": (layers.every_cell,),
@@ -121,5 +123,5 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "D9": (migrations.ablation,),
     "D13": (benchmarks.crowd,),
 }
-GROW = frozenset(["A1", "A2", "A5", "A6", "C3", "C4", "D1", "D2", "D3", "D4", "D5", "D6"])
+GROW = frozenset(["A1", "A2", "A10", "A5", "A6", "C3", "C4", "D1", "D2", "D3", "D4", "D5", "D6"])
 """Claims to whose measurements blocks can be added (`Workshop.look`)."""

@@ -18,6 +18,7 @@ from tare.errors import UsageError
 _TRAILING = ("--parameter", "-P")
 _BLOCKS = {"min": 8, "max": 20, "until": "3 %"}
 _GATE_BLOCKS = 30
+_OF_GUESTS = ("vcpus", "memory", "files")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
@@ -59,7 +60,8 @@ class Asked:
         factors: dict[str, Any] = {"environment": ["native"], **self.factors}
         factors |= {"command": commands, **parameters}
         base = _baseline(factors)
-        first = {name: next(iter(levels)) for name, levels in factors.items()}
+        # What only a guest is made of names no cell of the host.
+        first = {n: next(iter(levels)) for n, levels in factors.items() if n not in _OF_GUESTS}
         document: dict[str, Any] = {
             "title": self.title or _title(commands, factors),
             "workload": "command",

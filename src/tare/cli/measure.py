@@ -195,7 +195,7 @@ def measure(
     session = {
         "runs": runs, "warmup": None if warmup is None else str(warmup), "prepare": prepare,
         "cleanup": cleanup, "shell": shell, "stdin": stdin, "timeout": timeout, "output": output,
-        "image": None if image is None else _image(image), "takes": takes,
+        "image": image, "takes": takes,
         "env": asked.variables(env or [], os.environ), "cwd": str(Path(cwd).resolve()),
         "inputs": asked.joined(input_), "keep": asked.joined(keep),
     }  # fmt: skip
@@ -293,10 +293,6 @@ def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
         sys.stderr.write(execution.stderr)
     printing.say("[dim]it took[/]", units.show_duration(execution.wall_ns))
     return units.exact_duration(max(1, round(execution.wall_ns / 1e5)) * 100_000)
-
-
-def _image(written: str) -> str:
-    return written
 
 
 def _export(record: Any, exports: dict[str, Path | None]) -> None:
