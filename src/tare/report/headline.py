@@ -52,7 +52,8 @@ def _value(analysis: Analysis, view: CellView, names: Names) -> str:
     found = view.estimates[analysis.experiment.statistic]
     value = quantity(analysis.statistic.unit, found.value, found.low, found.high)
     again = " again" if view.cell.replica > 1 else ""
-    return f"{names.subject(view.cell)} takes{again}{names.here(view.cell)} {value}."
+    verb = "takes" if analysis.statistic.unit == "ns" else "reaches"
+    return f"{names.subject(view.cell)} {verb}{again}{names.here(view.cell)} {value}."
 
 
 def over_parts(parts: Mapping[str, Analysis]) -> str:

@@ -75,7 +75,7 @@ class CommandBench(Bench[CommandLevels, CommandSettings]):
         asked = [*self._options(parameters), *(["--tell", str(_ALL_TOLD)] if reads else [])]
         with ExitStack() as stack:
             stack.enter_context(levels.interference.running(self.site, self.inside))
-            meeting = self._meeting(stack, levels)
+            meeting = self._meeting(stack)
             where = meeting.where if meeting else ()
             side = stack.enter_context(
                 self.inside.start((PROGRAM, *asked, *where, "--", *argv), env)
@@ -118,9 +118,9 @@ class CommandBench(Bench[CommandLevels, CommandSettings]):
             path = substituted(settings.expect_file[0], parameters)
             yield from ("--check", f"sha256sum -- {shlex.quote(path)}")
 
-    def _meeting(self, stack: ExitStack, levels: CommandLevels) -> Meeting | None:
+    def _meeting(self, stack: ExitStack) -> Meeting | None:
         """Where a guest says that all is over: to ask it meanwhile takes its own processor."""
-        if not isinstance(self.inside, InsideGuest) or environments.is_far(levels.environment):
+        if not isinstance(self.inside, InsideGuest):
             return None
         return stack.enter_context(Meeting(self.site))
 
@@ -202,7 +202,12 @@ class Command(rows.InEnvironment[CommandLevels, CommandSettings]):
         return super().applicable(levels) - (frozenset() if guest else {"files"})
 
     def lacking(self, levels: CommandLevels, programs: Path) -> str | None:
-        """What executes, and what disturbs."""
+        """What executes, and what disturbs; the files of this machine on another one."""
+        if environments.is_far(levels.environment):
+            return (
+                "the files that a command of this machine sees are not on another one. Run Tare"
+                " there, with `environment: native`"
+            )
         return (
             super().lacking(levels, programs)
             or rows.unbuilt(programs / PROGRAM)
