@@ -116,7 +116,10 @@ class Asked:
                 self._say(("factors", name), f"is no name of a parameter: {_NAMED}")
             elif any(f"{{{name}}}" in text for text in texts):
                 yield name
-        # Whatever else is no factor is told with those that there are.
+            else:
+                known = ", ".join(factors)
+                said = f"unknown factor, and no {{{name}}} stands in a command: choose {known}"
+                self._say(("factors", name), said)
 
     def _readings(
         self, document: Mapping[str, Any], statistics: Sequence[str]

@@ -161,7 +161,7 @@ class Command(rows.InEnvironment[CommandLevels, CommandSettings]):
     programs = (PROGRAM,)
     response_times = False
     fields = ("commands", "read")
-    shown = ("wall", "user", "system", "peak")
+    shown = ("wall", "user", "system", "peak", "start")
 
     def __init__(
         self,

@@ -1,0 +1,71 @@
+"""One command in every environment: it sees its files, is checked, and nothing comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from needs import PROGRAMS, needs_root
+from tare import environments, experiment, plan
+from tare.environments import Site
+
+pytestmark = [pytest.mark.system, needs_root]
+
+
+@pytest.mark.parametrize("files", ["shared", "copied"])
+@pytest.mark.parametrize("name", environments.names())
+def test_a_command_is_checked_and_leaves_nothing(
+    name: str, files: str, tidy_site: Site, tmp_path: Path
+) -> None:
+    if files == "copied" and not environments.row(name).own_kernel:
+        pytest.skip("files are copied into guests")
+    here = environments.named(name).availability()
+    if not here.available:
+        pytest.skip(here.detail)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "data").write_bytes(os.urandom(1000) * 50)
+    packed = subprocess.run(["gzip", "-n", "-c", "data"], cwd=work, capture_output=True, check=True)
+    digest = hashlib.sha256(packed.stdout).hexdigest()
+    document = {
+        "title": "t",
+        "workload": "command",
+        "factors": {
+            "environment": name,
+            "command": {"it": "gzip -n -k data"},
+            **({"files": files} if environments.row(name).own_kernel else {}),
+        },
+        "baseline": {},
+        "session": {
+            "cwd": str(work), "runs": 2, "prepare": "rm -f data.gz", "inputs": "data /bin/rm",
+            "expect_file": f"data.gz sha256:{digest}",
+        },
+    }  # fmt: skip
+    laid_out = plan.make(experiment.parse(json.dumps(document), "x.yaml"), 1)
+    cell, workload = laid_out.cells[0], laid_out.workload
+    site = replace(tidy_site, cache=platformdirs.user_cache_path("tare"))
+    with workload.enter(cell.levels, site, laid_out.session) as bench:
+        found = bench.measure(cell.levels)
+    assert found.counters["executions"] == 2
+    assert {"wall", "peak", "start"} <= found.values.keys()
+    assert sorted(path.name for path in work.iterdir()) == ["data"]
+
+
+def test_another_machine_has_not_the_files() -> None:
+    document = {
+        "title": "t",
+        "workload": "command",
+        "factors": {"environment": "ssh root@192.0.2.1:22", "command": "true"},
+        "baseline": {},
+    }
+    laid_out = plan.make(experiment.parse(json.dumps(document), "x.yaml"), 1)
+    why = laid_out.workload.lacking(laid_out.cells[0].levels, PROGRAMS)
+    assert why is not None
+    assert "are not on another one" in why
