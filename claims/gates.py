@@ -16,9 +16,8 @@ from tare.stats.sequential import Looks
 from tare.stats.simulate_gate import WORLDS, World, gates
 
 _ALPHA, _MARGIN, _EFFECT = 0.05, 0.03, 1.10
-_EQUAL, _SLOWER = 4000, 800
+_ERRORS, _FINDS = 10_000, 800
 _LEAST, _MOST, _MOST_MODES = 8, 30, 80
-"""Blocks; more where sessions start in one of two modes, since 30 promise nothing there."""
 _BUILDS = World(builds=0.02, replicas=8)
 _REAL_EQUAL, _REAL_SLOWER = 24, 20
 _LOOP = "awk 'BEGIN {{ while (i < {}) x += i++ }}'"
@@ -41,22 +40,21 @@ def simulated(workshop: Workshop) -> Found:
     """Equal versions, such that are slower by the margin, and such that are 10 % slower."""
     errors, finds = [], []
     for name, world in {**WORLDS, "builds that differ": _BUILDS}.items():
-        most = _MOST_MODES if name == "two modes, 1 : 1" else _MOST
-        gate = Gate.of(Looks(_LEAST, most, _ALPHA), _MARGIN, 1)
-        workshop.say(f"{_EQUAL} gates on equal versions, {name}")
-        equal = gates(world, gate, runs=_EQUAL)
+        gate = _gate(_MOST)
+        workshop.say(
+            f"{2 * _ERRORS} gates on versions that are equal, or apart by the margin, {name}"
+        )
+        equal = gates(world, gate, runs=_ERRORS)
         errors.append(_bound(f"equal versions fail, {name}", equal.slower, None, _ALPHA + 0.01))
-        slower = gates(world, gate, effect=1 + _MARGIN, runs=_EQUAL)
+        slower = gates(world, gate, effect=1 + _MARGIN, runs=_ERRORS)
         wrong = f"versions slower by the margin pass, {name}"
         errors.append(_bound(wrong, slower.no_worse, None, _ALPHA + 0.01))
-        found = gates(world, gate, effect=_EFFECT, runs=_SLOWER)
+        found = gates(world, _gate(_most(name)), effect=_EFFECT, runs=_FINDS)
         finds.append(_bound(f"+10 % is found, {name}", found.slower, 0.80, 1.0))
-        if found.in_time.of >= _SLOWER / 10:  # after the first blocks, most say nothing of modes
+        if found.in_time.of >= _FINDS / 10:  # after the first blocks, most say nothing of modes
             finds.append(_bound(f"in the time said, {name}", found.in_time, 0.80, 1.0))
-    worst, least = (
-        max(100 * (b.found.estimate or 0.0) for b in errors),
-        min(100 * (b.found.estimate or 0.0) for b in finds),
-    )
+    worst = max(100 * (bound.found.estimate or 0.0) for bound in errors)
+    least = min(100 * (bound.found.estimate or 0.0) for bound in finds)
     line = f"simulated gates err at most {worst:.1f} times in 100 at a nominal {100 * _ALPHA:g}"
     return Found(f"{line}, find +10 % at least {least:.0f} times", bounds=(*errors, *finds))
 
@@ -64,17 +62,21 @@ def simulated(workshop: Workshop) -> Found:
 def covered(workshop: Workshop) -> Found:
     """Each world is one for which the gate says before it runs that +10 % would be found."""
     workshop.say("what the gate says before it runs")
-    limits = {most: _limit(most) for most in (_MOST, _MOST_MODES)}
-    spreads = {name: world.spread() for name, world in WORLDS.items()}
-    told = all(
-        math.expm1(spread) <= limits[_MOST_MODES if name == "two modes, 1 : 1" else _MOST]
-        for name, spread in spreads.items()
-    )
+    limits = {
+        name: most_spread(_EFFECT - 1, _most(name), _gate(_most(name)).looks) for name in WORLDS
+    }
+    spreads = {name: math.expm1(world.spread()) for name, world in WORLDS.items()}
+    told = all(spreads[name] <= (limit or 0.0) for name, limit in limits.items())
     return Found("", {"spreads": spreads, "limits": limits}, counted=Kept.counted(told))
 
 
-def _limit(most: int) -> float:
-    return most_spread(_EFFECT - 1, most, Looks(_LEAST, most, _ALPHA)) or 0.0
+def _most(name: str) -> int:
+    """More blocks where sessions start in one of two modes, of which 30 promise nothing."""
+    return _MOST_MODES if name == "two modes, 1 : 1" else _MOST
+
+
+def _gate(most: int) -> Gate:
+    return Gate.of(Looks(_LEAST, most, _ALPHA), _MARGIN, 1)
 
 
 def real(workshop: Workshop) -> Found:

@@ -3,7 +3,8 @@
 A trial that fails is recorded as failed and the run goes on. A run that is killed is resumed by
 running the same folder again: what is on record is not repeated. When to stop, the whole or cells
 of it, is decided after each complete block, by the width of the intervals alone
-(stats/stopping.py); how many sessions cells have, after the pilot blocks (repetition.py).
+(stats/stopping.py), or by a gate's rule (analysis/gate.py); how many sessions cells have, after the
+pilot blocks (repetition.py).
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Gates:
     """Called no worse, of all; the rest stayed undecided."""
     in_time: Proportion
     """Called slower within the blocks that the gate itself said would do, of those gates that said
-    a number after their first look."""
+    a number after their first look; of none where the effect is within the margin."""
     blocks: float
     """Mean number at which it ended."""
 
@@ -113,7 +113,7 @@ def gates(
         drawn = world.draw(gate.looks.most, effect, rng)
         ended = decide(drawn, gate, bounds=False)
         promised = None
-        if effect > 1.0:
+        if effect > 1.0 + gate.margin:
             first = decide(drawn[: gate.looks.least], gate, bounds=False)
             promised = blocks_that_tell(first, effect - 1.0, gate.looks)
         slower += ended.verdict is Verdict.SLOWER
