@@ -28,6 +28,7 @@ from tare.environments.on_host import Server
 from tare.errors import TrialError, UsageError
 from tare.host import Host
 from tare.packages import PROGRAMS
+from tare.pauses import pauses
 
 Kind = Literal["cpu", "memory", "network", "disk"]
 Where = Literal["host", "inside"]
@@ -40,7 +41,6 @@ _MOST_WORKERS = 256
 _LIMIT_S = 3600
 """No tool runs longer than this, even if everything that should end it is dead."""
 _START_TIMEOUT_S = 20.0
-_LOOK_AGAIN_S = 0.02
 _SEEN_NS = 20_000_000
 """CPU time after which a tool is taken to be at work: two ticks of a guest's clock."""
 _SEEN_BYTES = 50_000
@@ -169,12 +169,11 @@ class Interference:
         """Wait until a count has grown enough, let the caller measure, and see that it grew on."""
         try:
             before = now = count()
-            deadline = time.monotonic() + _START_TIMEOUT_S
-            while now < before + enough:
-                if time.monotonic() > deadline:
-                    raise TrialError(f"it did not load within {_START_TIMEOUT_S:g} s")
-                time.sleep(_LOOK_AGAIN_S)
-                now = count()
+            for _ in pauses(_START_TIMEOUT_S):
+                if (now := count()) >= before + enough:
+                    break
+            else:
+                raise TrialError(f"it did not load within {_START_TIMEOUT_S:g} s")
         except TrialError as error:
             raise TrialError(f"the interference '{self}' could not start: {error}") from error
         yield

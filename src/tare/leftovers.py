@@ -19,7 +19,6 @@ import secrets
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -28,6 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, start_time
 from tare.errors import TareError, UnavailableError
+from tare.pauses import pauses
 from tare.undo import Entry, Kind, kill, undo
 
 __all__ = ["Entry", "Kind", "Registry", "clean"]
@@ -38,7 +38,6 @@ _LOG = logging.getLogger(__name__)
 _ENTRY = TypeAdapter(Entry)
 _LOCK_PATIENCE_S = 5.0
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LOOK_AGAIN_S = 0.01
 
 
 class Registry(AbstractContextManager["Registry"]):
@@ -164,18 +163,16 @@ def _is_free(lock: int, directory: Path) -> bool:
 
     A killed run's lock can outlive it for a moment, in a child that was on its way to its program.
     """
-    deadline = time.monotonic() + _LOCK_PATIENCE_S
-    while True:
+    for _ in pauses(_LOCK_PATIENCE_S):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             pid, _, start = _owner(directory)[1].partition(":")
-            alive = pid.isdecimal() and str(start_time(int(pid))) == start
-            if alive or time.monotonic() > deadline:
+            if pid.isdecimal() and str(start_time(int(pid))) == start:
                 return False
-            time.sleep(_LOOK_AGAIN_S)
         else:
             return True
+    return False
 
 
 def _owner(directory: Path) -> tuple[str, str]:
@@ -257,15 +254,13 @@ def _environment(pid: int) -> bytes:
     we have looked for it: it is waited for.
     """
     shown = Path(f"/proc/{pid}/environ")
-    deadline = time.monotonic() + _LOCK_PATIENCE_S
     try:
-        while not (found := shown.read_bytes()):
-            if not is_within_exec(pid) or time.monotonic() > deadline:
-                return shown.read_bytes()  # it may have got there since we read
-            time.sleep(_LOOK_AGAIN_S)
+        for _ in pauses(_LOCK_PATIENCE_S):
+            if (found := shown.read_bytes()) or not is_within_exec(pid):
+                break
+        return found or shown.read_bytes()  # it may have got there since we read
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""
-    return found
 
 
 @contextmanager

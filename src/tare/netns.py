@@ -6,7 +6,6 @@ import ctypes
 import fcntl
 import os
 import struct
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from pyroute2 import IPRoute, NetlinkError
 from pyroute2 import netns as _netns
 
 from tare.errors import TareError, UnavailableError
+from tare.pauses import pauses
 
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
@@ -114,11 +114,9 @@ def await_running(ip: Any, device: int) -> None:
     Raises:
         TareError: it does not come to run.
     """
-    deadline = time.monotonic() + _RUNNING_TIMEOUT_S
-    while not ip.get_links(device)[0]["flags"] & _IFF_RUNNING:
-        if time.monotonic() > deadline:
-            raise TareError(f"the network device {device} does not run, though it is up")
-        time.sleep(0.002)
+    looks = pauses(_RUNNING_TIMEOUT_S, longest_s=0.002)
+    if not any(ip.get_links(device)[0]["flags"] & _IFF_RUNNING for _ in looks):
+        raise TareError(f"the network device {device} does not run, though it is up")
 
 
 def within(namespace: str, work: Callable[[Any], T]) -> T:

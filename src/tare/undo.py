@@ -16,6 +16,7 @@ from typing import Literal
 from tare import mounts, process, uprobes
 from tare.command import start_time
 from tare.errors import TareError
+from tare.pauses import pauses
 
 Kind = Literal[
     "netns",
@@ -39,7 +40,6 @@ KSM_SETTINGS = ("run", "pages_to_scan", "sleep_millisecs")
 """Of kernel same-page merging: what a run may change."""
 _KSM = Path("/sys/kernel/mm/ksm")
 _KILL_PATIENCE_S = 5.0
-_LOOK_AGAIN_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -130,18 +130,17 @@ def _kill_inmates(directory: Path) -> None:
 
 def _remove_cgroup(directory: Path) -> None:
     """Remove an empty cgroup: the kernel refuses for a moment after its last process is gone."""
-    deadline = time.monotonic() + _KILL_PATIENCE_S
-    while True:
+    for _ in pauses(_KILL_PATIENCE_S):
         try:
             directory.rmdir()
         except FileNotFoundError:
             return
         except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+            if error.errno != errno.EBUSY:
                 raise
-            time.sleep(_LOOK_AGAIN_S)
         else:
             return
+    directory.rmdir()
 
 
 def _undo_directory(entry: Entry) -> bool:

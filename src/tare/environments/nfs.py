@@ -5,7 +5,6 @@ NFS 4 alone, by which neither a portmapper nor a lock daemon is needed, and no k
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from tare import process
 from tare.command import PATH, Command
 from tare.environments import Site
 from tare.errors import TrialError
+from tare.pauses import pauses
 
 PROGRAM = "ganesha.nfsd"
 PORT = 2049
@@ -22,7 +22,6 @@ EXPORT = "/export"
 
 _START_TIMEOUT_S = 30.0
 _LOOK_TIMEOUT_S = 10.0
-_LOOK_AGAIN_S = 0.1
 _LISTENS = f":{PORT:04X} "
 _CONFIGURATION = """
 NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Enable_NLM = false; Enable_RQUOTA = false; }}
@@ -67,10 +66,10 @@ def serving(site: Site, folder: Path) -> Iterator[None]:
 
 def _await_listening(site: Site, server: process.Running, log: Path) -> None:
     look = Command(("cat", "/proc/net/tcp", "/proc/net/tcp6"), netns=site.hosts.server_ns)
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < deadline and server.alive():
+    for _ in pauses(_START_TIMEOUT_S):
         if _LISTENS in process.run(look, _LOOK_TIMEOUT_S, accept=(0, 1)).stdout:
             return
-        time.sleep(_LOOK_AGAIN_S)
+        if not server.alive():
+            break
     said = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
     raise TrialError(f"{PROGRAM} did not begin to serve: {' | '.join(said)}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from tare.command import Command, by_name
 from tare.errors import TrialError
 from tare.host import Host, Process
 from tare.merged import Merged
+from tare.pauses import pauses
 
 _OWN_ROOT_FOLDERS = frozenset({"proc", "sys", "dev", "tmp", "run", "lost+found"})
 """Folders of the root that a container has for itself, or must not see."""
@@ -80,15 +80,14 @@ def await_pid(host: Host, file: PurePath, starter: Process) -> int:
     Raises:
         TrialError: it ended before, or took too long.
     """
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while True:
-        on = starter.alive() and time.monotonic() < deadline
+    for _ in pauses(_START_TIMEOUT_S, longest_s=_LOOK_AGAIN_S):
+        on = starter.alive()
         if (written := host.read(file).strip()).isdecimal():
             return int(written)
         if not on:
-            words = starter.stderr().strip()[-1000:]
-            raise TrialError(f"the container's runtime did not start it on {host.name}: {words}")
-        time.sleep(_LOOK_AGAIN_S)
+            break
+    words = starter.stderr().strip()[-1000:]
+    raise TrialError(f"the container's runtime did not start it on {host.name}: {words}")
 
 
 def configuration(

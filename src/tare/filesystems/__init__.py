@@ -11,7 +11,6 @@ no trial finds what another left in a cache.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Protocol
 
 from tare.environments import Availability, Site
 from tare.errors import TrialError, UsageError
+from tare.pauses import pauses
 
 __all__ = ["NAMES", "FileSystem", "Mounted", "forget", "level", "named", "wait_until"]
 
@@ -27,8 +27,6 @@ NAMES = ("glusterfs", "throttled", "tmpfs")
 
 FOLDER = "folder"
 """The kind that is there already: its level goes on with a path, as `folder /lustre/me`."""
-
-_LOOK_AGAIN_S = 0.02
 
 
 class Mounted(Protocol):
@@ -112,8 +110,5 @@ def wait_until(ready: Callable[[], bool], timeout_s: float, what: str) -> None:
     Raises:
         TrialError: it was not so in time.
     """
-    deadline = time.monotonic() + timeout_s
-    while not ready():
-        if time.monotonic() > deadline:
-            raise TrialError(f"{what} was not there within {timeout_s:g} s")
-        time.sleep(_LOOK_AGAIN_S)
+    if not any(ready() for _ in pauses(timeout_s)):
+        raise TrialError(f"{what} was not there within {timeout_s:g} s")

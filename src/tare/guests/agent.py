@@ -7,7 +7,6 @@ milliseconds. It is asked before and after the measured part of a trial, never d
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,13 +14,12 @@ from typing import Any
 
 from tare.errors import TrialError
 from tare.guests.monitor import Monitor, MonitorError, RefusedError
+from tare.pauses import pauses
 
 PATH = "/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin"
 _ENVIRONMENT = {"PATH": PATH, "HOME": "/", "LC_ALL": "C.UTF-8"}
 
 _CHUNK = 1 << 16
-_FIRST_PAUSE_S = 0.002
-_LONGEST_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -166,20 +164,6 @@ def _understood(command: str) -> Iterator[None]:
         raise MonitorError(
             f"the guest agent answered {command} with nonsense: {error!r}"
         ) from error
-
-
-def pauses(timeout_s: float) -> Iterator[None]:
-    """Yield, with growing pauses, until the timeout is over; at least twice.
-
-    Each look costs the guest processor time, so that waiting tightly would slow what it waits for.
-    """
-    deadline = time.monotonic() + timeout_s
-    pause = _FIRST_PAUSE_S
-    yield
-    while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
-        yield
 
 
 def _decoded(data: str | None) -> str:

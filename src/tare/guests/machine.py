@@ -15,12 +15,13 @@ from tare.command import Command
 from tare.errors import TrialError
 from tare.failures import last_words
 from tare.guests import console as consoles
-from tare.guests.agent import Agent, pauses
+from tare.guests.agent import Agent
 from tare.guests.image import Image
 from tare.guests.kernel import Kernel
 from tare.guests.monitor import Monitor
 from tare.guests.virtiofs import Served
 from tare.host import Host
+from tare.pauses import pauses
 from tare.stepwise import Stepwise
 
 PROGRAM = "qemu-system-x86_64"

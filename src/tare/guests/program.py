@@ -19,8 +19,9 @@ from tare.accounting import Account
 from tare.errors import TrialError
 from tare.events import Events
 from tare.failures import last_words
-from tare.guests.agent import Agent, Ended, pauses
+from tare.guests.agent import Agent, Ended
 from tare.guests.monitor import MonitorError, RefusedError
+from tare.pauses import pauses
 
 _NUMBERS = itertools.count()
 _SIGTERM = 15

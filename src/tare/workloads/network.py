@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from tare.environments.on_host import beside
 from tare.errors import TrialError
 from tare.levels import Settings, choice
 from tare.packages import PROGRAMS
+from tare.pauses import pauses
 from tare.published.beside import Beside
 from tare.stats.fairness import jain_index
 from tare.workloads import Bench, Measurement, Statistic, papers, rows
@@ -33,7 +33,6 @@ from tare.workloads.meeting import Meeting, Run, overlap
 Party = Literal["host", "guest"]
 _PORTS: Mapping[Party, int] = {"host": 5201, "guest": 5202}
 _START_TIMEOUT_S = 30.0
-_LOOK_AGAIN_S = 0.05
 _STOP_TIMEOUT_S = 10.0
 _SLACK_S = 60.0
 _EACH_TENTH = ("--interval", "0.1", "--json")
@@ -225,15 +224,13 @@ class _Side:
 
     def _await_listening(self, namespace: str | None) -> None:
         look = ("cat", "/proc/net/tcp")
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while time.monotonic() < deadline:
+        for _ in pauses(_START_TIMEOUT_S):
             if namespace is None:
                 table = self._inside.run(look, _START_TIMEOUT_S)
             else:
                 table = process.run(Command(look, netns=namespace), _START_TIMEOUT_S).stdout
             if _listens(table, self.port):
                 return
-            time.sleep(_LOOK_AGAIN_S)
         raise TrialError(f"the {self.party}'s listener did not listen on port {self.port}")
 
     def sender(self, seconds: int) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ from tare.command import Command
 from tare.errors import TrialError
 from tare.failures import last_words
 from tare.guests import console as consoles
-from tare.guests.agent import pauses
 from tare.guests.machine import Accelerator
 from tare.guests.monitor import Event, Monitor
 from tare.host import end_of
+from tare.pauses import pauses
 from tare.stepwise import Stepwise
 from tare.workloads.migration import usage
 from tare.workloads.migration.hypervisor import Hypervisor
@@ -152,13 +151,14 @@ class Guest(Stepwise):
         Raises:
             TrialError: it did not in time, or it says that it failed.
         """
-        deadline = time.monotonic() + timeout_s
-        while _READY not in (said := end_of(self.console)):
-            if _FAILED in said or time.monotonic() > deadline or not self._qemu.alive():
-                shown = " | ".join(consoles.causes_and_tail(said))
-                what = f"the guest {self.name} did not come up within {timeout_s:g} s"
-                raise TrialError(f"{what}; its console ends: {shown}{self._last_words()}")
-            time.sleep(0.1)
+        for _ in pauses(timeout_s):
+            if _READY in (said := end_of(self.console)):
+                return
+            if _FAILED in said or not self._qemu.alive():
+                break
+        shown = " | ".join(consoles.causes_and_tail(said))
+        what = f"the guest {self.name} did not come up within {timeout_s:g} s"
+        raise TrialError(f"{what}; its console ends: {shown}{self._last_words()}")
 
     def wait_state(self, *states: str, timeout_s: float) -> None:
         """Wait until QEMU is in one of these run states."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tare.errors import TrialError
 from tare.leftovers import Registry
+from tare.pauses import pauses
 
 _ROOT = Path("/sys/kernel/mm/ksm")
 _SETTINGS = {"pages_to_scan": "1000", "sleep_millisecs": "20", "run": "1"}
@@ -49,9 +49,9 @@ def merging(registry: Registry, pid: int) -> Iterator[None]:
 def _wait_for_scans() -> None:
     scans = _ROOT / "full_scans"
     wanted = int(scans.read_text()) + _SCANS + 1  # the one that is under way is not whole
-    deadline = time.monotonic() + _TIMEOUT_S
-    while int(scans.read_text()) < wanted and time.monotonic() < deadline:
-        time.sleep(0.2)
+    for _ in pauses(_TIMEOUT_S):
+        if int(scans.read_text()) >= wanted:
+            break
 
 
 def _merged(pid: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError, UnavailableError
-from tare.guests.agent import pauses
+from tare.pauses import pauses
 from tare.stepwise import Stepwise
 from tare.wire import Wire
 from tare.workloads.migration import certificates, usage
