@@ -16,8 +16,6 @@ from tare.stats.sequential import needed
 from tare.stats.stopping import Action, Decision
 from tare.stats.verdict import Verdict
 
-__all__ = ["Answer", "Gating", "Reach", "answer", "reaches", "stop"]
-
 
 @dataclass(frozen=True)
 class Answer:

@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from tare.experiment import Experiment
     from tare.record import Record
 
-__all__ = [
-    "FailOn",
-    "Margin",
-    "Markdown",
-    "Significance",
-    "declared",
-    "end",
-    "noted",
-    "put_on",
-]
-
 FailOn = Annotated[
     str | None,
     typer.Option(

@@ -12,8 +12,6 @@ from tare.report.tables.table import DASH
 from tare.stats import Verdict
 from tare.units import minutes
 
-__all__ = ["after", "before", "code", "markdown"]
-
 _POWER = "80 times in 100"
 
 

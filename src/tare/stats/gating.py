@@ -17,8 +17,6 @@ from tare.stats.arrays import FloatArray
 from tare.stats.sequential import Looks, blocks_to_find, bound, cautious, needed, rejected_at
 from tare.stats.verdict import Verdict
 
-__all__ = ["POWER", "Gate", "Gated", "blocks_that_tell", "decide", "most_spread"]
-
 POWER = 0.8
 """How often what is said to be found is found."""
 

@@ -25,8 +25,6 @@ from scipy import stats
 
 from tare.stats.arrays import FloatArray
 
-__all__ = ["Looks", "blocks_to_find", "bound", "cautious", "needed", "rejected_at", "smallest_p"]
-
 _RESOLUTION = 200  # sign vectors that the whole error is worth, at least, where units allow them
 _MOST_HEADS = 16
 _SEED = 19830701  # any fixed number: the same data must give the same answer every time

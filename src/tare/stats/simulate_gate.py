@@ -20,8 +20,6 @@ from tare.stats.proportion import Proportion, proportion
 from tare.stats.simulate import BIMODAL, NORMAL, RARE_MODE, Population
 from tare.stats.verdict import Verdict
 
-__all__ = ["WORLDS", "Gates", "World", "gates"]
-
 
 @dataclass(frozen=True)
 class World:

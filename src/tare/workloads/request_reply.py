@@ -14,7 +14,6 @@ from pathlib import Path
 from tare import accounting, environments, process, transports, units
 from tare.environments import ServerProcess
 from tare.errors import TrialError, UsageError
-from tare.interference import Interference
 from tare.levels import Factor, Settings, among, choice
 from tare.placement import Placement
 from tare.published.beside import Beside
@@ -67,13 +66,7 @@ class EchoLevels(rows.Placed):
         examples=("closed", "open 1000/s"),
     )
     clients = rows.count("1", "Independent requesters.", most=_MOST_CLIENTS)
-    interference = Factor(
-        Interference.parse,
-        str,
-        "none",
-        "What disturbs: KIND LEVEL on the host or inside, such as 'host cpu 50 %'.",
-        examples=("none", "host cpu 50 %", "inside memory 1"),
-    )
+    interference = rows.INTERFERENCE
     link = rows.LINK
 
 

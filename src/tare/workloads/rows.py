@@ -11,6 +11,7 @@ from typing import TypeVar
 from tare import environments, placement, units
 from tare.environments import Environment, Site
 from tare.errors import UsageError
+from tare.interference import Interference
 from tare.levels import Factor, Levels, choice
 from tare.placement import Placement
 from tare.workloads import Bench, S, Workload
@@ -87,6 +88,13 @@ PLACEMENT = Factor(
     "Processors of client, server, virtual CPUs and VMM: same-core, across-cores, or sets such"
     " as 'client=0 server=1 vmm=1 vcpus=1'.",
     examples=("same-core", "across-cores"),
+)
+INTERFERENCE = Factor(
+    Interference.parse,
+    str,
+    "none",
+    "What disturbs: KIND LEVEL on the host or inside, such as 'host cpu 50 %'.",
+    examples=("none", "host cpu 50 %", "inside memory 1"),
 )
 SCHEDULING = choice(
     ("fifo", "other"),

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from tare import placement
 from tare.errors import UsageError
-from tare.interference import Interference
 from tare.levels import Factor, Settings, choice
 from tare.workloads import rows
 
@@ -42,13 +41,7 @@ class CommandLevels(rows.Placed):
         "How the files of this machine come into a guest: its file tree, shared, or the program,"
         " its libraries and `inputs`, copied into its memory.",
     )
-    interference = Factor(
-        Interference.parse,
-        str,
-        "none",
-        "What disturbs: KIND LEVEL on the host or inside, such as 'host cpu 50 %'.",
-        examples=("none", "host cpu 50 %", "inside memory 1"),
-    )
+    interference = rows.INTERFERENCE
     placement = Factor(
         placement.parse,
         str,
