@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,6 +22,10 @@ class Cell(BaseModel):
     def without(self, *factors: str) -> tuple[tuple[str, str], ...]:
         """The levels but for some factors, as a key."""
         return self.levels.without(*factors)
+
+    def has(self, levels: Mapping[str, str]) -> bool:
+        """Whether it is at these levels."""
+        return all(self.levels.get(name) == level for name, level in levels.items())
 
 
 def one_word(level: str) -> str:

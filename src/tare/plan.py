@@ -14,21 +14,19 @@ up to the next is in those comparisons too. Where all lie within a plot, so does
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tare import workloads
+from tare import answerable, workloads
 from tare.cell import Cell, one_word
 from tare.errors import UsageError
 from tare.experiment import Experiment
 from tare.levels import Levels, Settings
-from tare.stats.family import Resolvability, family_resolvable
 from tare.stats.gating import Gate
-from tare.stats.sequential import Looks, smallest_p
+from tare.stats.sequential import Looks
 from tare.workloads import AnyWorkload
 
 _PROBING_S = 4.0
@@ -209,8 +207,8 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
     cells = (*originals, *replicas)
     effects = _effects(experiment, originals)
     comparisons = (*effects, *_a_a(originals, replicas))
-    _refuse_unanswerable(experiment, originals, effects)
-    _refuse_unresolvable(experiment, sum(c.family for c in comparisons))
+    answerable.refuse_without_answer(experiment, originals, judged=any(c.family for c in effects))
+    answerable.refuse_unresolvable(experiment, sum(c.family for c in comparisons), ALPHA)
     apart = _between_plots(workload, originals, effects)
     shuffle = random.Random(seed)  # noqa: S311 - an order, not a secret
     plan = Plan(
@@ -225,7 +223,8 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
         session=workload.settings(experiment.session),
         causes=experiment.causes,
     )
-    _refuse_blind_gate(plan)
+    if plan.gate is not None:
+        answerable.refuse_blind_gate(experiment, plan.gate, plan.gated, len(plan.blocks))
     return plan
 
 
@@ -270,7 +269,7 @@ def _replicas(
     else:
         ranked = sorted(cells, key=lambda c: workload.setup_seconds(c.levels))
         floor = experiment.floor or {}
-        on_floor = [c for c in ranked if _has(c, floor)]
+        on_floor = [c for c in ranked if c.has(floor)]
         candidates = on_floor or ranked
         chosen = [candidates[0]] if len(candidates) == 1 else [candidates[0], candidates[-1]]
     return tuple(Cell(id=f"{c.id}#2", levels=c.levels, replica=2) for c in chosen)
@@ -279,7 +278,7 @@ def _replicas(
 def _effects(experiment: Experiment, cells: Sequence[Cell]) -> tuple[Comparison, ...]:
     """Every cell against the one that differs from it in the baseline's factors alone."""
     base = experiment.baseline
-    baselines = [cell for cell in cells if _has(cell, base)]
+    baselines = [cell for cell in cells if cell.has(base)]
     found = []
     for cell in cells:
         against = _counterpart(cell, baselines, base)
@@ -360,64 +359,3 @@ def _block(
         visits.append(Visit(plot=workload.levels(dict(plot)), cells=tuple(order)))
     shuffle.shuffle(visits)
     return tuple(visits)
-
-
-def _refuse_unanswerable(
-    experiment: Experiment, cells: Sequence[Cell], effects: Sequence[Comparison]
-) -> None:
-    """Refuse what the exclusions left without an answer."""
-    asked = {"baseline": experiment.baseline, "floor": experiment.floor or {}}
-    for field, levels in asked.items():
-        if not any(_has(cell, levels) for cell in cells):
-            shown = ", ".join(f"{name}: {level}" for name, level in levels.items())
-            raise UsageError(
-                f"{field}: no cell is left with {shown}", "exclude less, or name other levels"
-            )
-    if isinstance(experiment.family, Mapping) and not any(c.family for c in effects):
-        shown = ", ".join(f"{n}: {' or '.join(which)}" for n, which in experiment.family.items())
-        raise UsageError(
-            f"family: no comparison is of a cell with {shown}, and nothing would be judged",
-            "name levels that are not the baseline's, or write `family: none`",
-        )
-
-
-def _has(cell: Cell, levels: Mapping[str, str]) -> bool:
-    return all(cell.levels.get(name) == level for name, level in levels.items())
-
-
-def _refuse_unresolvable(experiment: Experiment, comparisons: int) -> None:
-    if comparisons == 0 or experiment.gate is not None:
-        return
-    found: Resolvability = family_resolvable(experiment.blocks.min, comparisons, ALPHA)
-    if not found.resolvable:
-        raise UsageError(
-            f"{experiment.blocks.min} blocks cannot resolve {comparisons}"
-            f" comparison{'' if comparisons == 1 else 's'}: the smallest p-value that they can give"
-            f" is {found.smallest_p:.2g}, and the family needs {found.threshold:.2g}",
-            f"set blocks.min to {found.blocks_needed} or more, or name a smaller 'family'",
-        )
-
-
-def _refuse_blind_gate(plan: Plan) -> None:
-    """Refuse a gate that could never fail: nothing to judge, or too few units for its error."""
-    asked, gate = plan.experiment.gate, plan.gate
-    if asked is None or gate is None:
-        return
-    if not plan.gated:
-        raise UsageError(
-            "a gate has nothing to judge: no comparison is in the family",
-            "name a baseline and a family; of a command: --against",
-        )
-    if asked.over is not None and asked.over not in plan.experiment.factors:
-        names = ", ".join(plan.experiment.factors)
-        raise UsageError(f"gate.over: {asked.over!r} is not among the factors: {names}")
-    units = len(plan.blocks)
-    if asked.over is not None:
-        units = min(map(len, plan.gated.values()))
-    if smallest_p(units) > gate.looks.alpha:
-        fewest = math.ceil(-math.log2(gate.looks.alpha))
-        of = "blocks" if asked.over is None else f"levels of {asked.over}"
-        raise UsageError(
-            f"{units} {of} can never show that anything is slower at {asked.significance}",
-            f"have {fewest} or more",
-        )
