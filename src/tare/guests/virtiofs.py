@@ -5,6 +5,9 @@ root has lost, the host's kernel lets it see what that user may see. From Debian
 package of its own. Debian 12's is QEMU's: it changes its root and drops its capabilities before it
 serves, and drops the groups of the user beyond the first too, so that a guest sees no file that
 only one of these may read.
+
+The guest keeps what it has read (`cache=always`): nobody else writes there while it runs, and with
+`auto` each opening of a file drops its pages, so that every start of a program reads it again.
 """
 
 from __future__ import annotations
@@ -93,14 +96,14 @@ def _newer(shared: Path, listening: int, user: User) -> tuple[str, ...]:
     return (
         *user.takes_on(),
         str(_NEWER), f"--fd={listening}", f"--shared-dir={shared}", "--sandbox=none",
-        "--cache=auto", "--posix-acl",
+        "--cache=always", "--posix-acl",
     )  # fmt: skip
 
 
 def _older(shared: Path, listening: int, user: User) -> tuple[str, ...]:
     if not _OLDER.exists():
         raise TrialError("there is no virtiofsd for a guest's files", "apt-get install virtiofsd")
-    options = [f"source={shared}", "sandbox=chroot", "cache=auto", "xattr", "posix_acl"]
+    options = [f"source={shared}", "sandbox=chroot", "cache=always", "xattr", "posix_acl"]
     if user.uid == 0:
         before = ("mknod", "sys_chroot")
     else:
