@@ -5,7 +5,6 @@
 // holds in memory is the least peak that it can see of a command (exec keeps the parent's).
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <netinet/in.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -30,37 +29,19 @@
 #include <string>
 #include <vector>
 
-extern char** environ;
+#include "execute_options.h"
 
 namespace {
 
 using nlohmann::json;
-using Words = std::vector<std::string>;
+using tare::probe::kSecond;
+using tare::probe::Options;
+using tare::probe::Words;
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr std::size_t kMostTold = 64 << 10;  // of one output; a line of 1 MiB is all that is read
-constexpr std::size_t kTail = 4 << 10;       // of what is told of a failure
-constexpr off_t kMostHeld = 16 << 20;        // of one output in memory, beyond its two ends
-constexpr int kMostRuns = 200;               // where time decides
+constexpr std::size_t kTail = 4 << 10;  // of what is told of a failure
+constexpr off_t kMostHeld = 16 << 20;   // of one output in memory, beyond its two ends
+constexpr int kMostRuns = 200;          // where time decides
 constexpr suseconds_t kLookAgainUs = 100'000;
-
-struct Options {
-  int runs = 1;  // 0: as many as begin within for_ns
-  int64_t for_ns = kSecond / 2;
-  int warmup = 0;
-  int empty = 0;
-  std::string empty_shell;
-  std::string prepare, check, cleanup;
-  std::string input = "/dev/null";
-  std::string folder;
-  int64_t timeout_ns = 0;
-  bool captured = true;
-  std::size_t told = 0;
-  int expected = 0;
-  std::string at;
-  uint16_t port = 0;
-  Words command;
-};
 
 std::runtime_error Failed(const std::string& what, int error) {
   return std::runtime_error(what + ": " + strerror(error));
@@ -99,7 +80,7 @@ class Output {
 
   // Gives the memory of the middle back, however much comes.
   void Bound() {
-    const off_t end = size() - static_cast<off_t>(kMostTold);
+    const off_t end = size() - static_cast<off_t>(tare::probe::kMostTold);
     if (!captured_ || end - given_back_ < kMostHeld) return;
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, given_back_, end - given_back_);
     given_back_ = end;
@@ -132,7 +113,7 @@ class Output {
 
   bool captured_;
   int fd_;
-  off_t given_back_ = static_cast<off_t>(kMostTold);
+  off_t given_back_ = static_cast<off_t>(tare::probe::kMostTold);
 };
 
 // What the kernel counts of a process and the descendants that it waited for, which nobody has
@@ -236,7 +217,7 @@ std::string Beside(const char* what, const std::string& line) {
     throw std::runtime_error(std::string(what) + " '" + line + "' ended with code " +
                              std::to_string(ended.code()) + ": " + output.Tail());
   }
-  return output.Text(kMostTold);
+  return output.Text(tare::probe::kMostTold);
 }
 
 json Line(const Ended& ended, const Output& output, const Output& errors) {
@@ -345,139 +326,11 @@ void Run(const Options& options) {
   }
 }
 
-constexpr const char* kHelp =
-    "Runs a command again and again, and prints one JSON line an execution.\n\n"
-    "execute [options] -- COMMAND ARG...\n"
-    "  --runs N          executions; 0: as many as begin within --for-ns of measured time (1)\n"
-    "  --for-ns NS       (500000000)\n"
-    "  --warmup N        executions before, told as such (0)\n"
-    "  --empty N         first time an empty program so often (0)\n"
-    "  --empty-shell SH  which is this shell with nothing to do\n"
-    "  --prepare LINE    shell line before each execution, outside of its time\n"
-    "  --check LINE      after each; its output is told\n"
-    "  --cleanup LINE    after that\n"
-    "  --stdin FILE      (/dev/null)\n"
-    "  --cwd FOLDER\n"
-    "  --timeout-ns NS   kills an execution after that; 0: never (0)\n"
-    "  --discard         standard output goes to /dev/null\n"
-    "  --tell BYTES      of each output of an execution that ended well, at most 65536 (0)\n"
-    "  --exit CODE       with which it ends well; minus the signal (0). After another it stops\n"
-    "  --at IP --port N  keep a connection there until all is over\n\n"
-    "Exit codes: 0 done, however the executions ended; 1 one could not be made; 2 the command "
-    "line\n"
-    "is wrong.\n";
-
-int64_t Number(const char* name, const char* text, int64_t least, int64_t most) {
-  char* end = nullptr;
-  errno = 0;
-  const long long value = strtoll(text, &end, 10);
-  if (errno != 0 || end == text || *end != '\0' || value < least || value > most) {
-    throw std::invalid_argument("--" + std::string(name) + ": '" + text +
-                                "' is no whole number from " + std::to_string(least) + " to " +
-                                std::to_string(most));
-  }
-  return value;
-}
-
-Options Parse(int argc, char** argv) {
-  static const std::array<option, 19> known = {{
-      {"runs", required_argument, nullptr, 'r'},
-      {"for-ns", required_argument, nullptr, 'f'},
-      {"warmup", required_argument, nullptr, 'w'},
-      {"empty", required_argument, nullptr, 'e'},
-      {"empty-shell", required_argument, nullptr, 's'},
-      {"prepare", required_argument, nullptr, 'p'},
-      {"check", required_argument, nullptr, 'k'},
-      {"cleanup", required_argument, nullptr, 'c'},
-      {"stdin", required_argument, nullptr, 'i'},
-      {"cwd", required_argument, nullptr, 'd'},
-      {"timeout-ns", required_argument, nullptr, 't'},
-      {"discard", no_argument, nullptr, 'n'},
-      {"tell", required_argument, nullptr, 'b'},
-      {"exit", required_argument, nullptr, 'x'},
-      {"at", required_argument, nullptr, 'a'},
-      {"port", required_argument, nullptr, 'o'},
-      {"help", no_argument, nullptr, 'h'},
-      {"nothing", no_argument, nullptr, 'N'},
-      {nullptr, 0, nullptr, 0},
-  }};
-  constexpr int64_t kMostNs = int64_t{7} * 24 * 3600 * kSecond;
-  Options options;
-  int which = -1;
-  for (int found = 0; (found = getopt_long(argc, argv, "+", known.data(), &which)) != -1;) {
-    const char* name = which < 0 ? "" : known[static_cast<std::size_t>(which)].name;
-    const auto number = [name](int64_t least, int64_t most) {
-      return Number(name, optarg, least, most);
-    };
-    switch (found) {
-      case 'r':
-        options.runs = static_cast<int>(number(0, 1'000'000));
-        break;
-      case 'f':
-        options.for_ns = number(1, kMostNs);
-        break;
-      case 'w':
-        options.warmup = static_cast<int>(number(0, 1'000'000));
-        break;
-      case 'e':
-        options.empty = static_cast<int>(number(0, 1'000));
-        break;
-      case 's':
-        options.empty_shell = optarg;
-        break;
-      case 'p':
-        options.prepare = optarg;
-        break;
-      case 'k':
-        options.check = optarg;
-        break;
-      case 'c':
-        options.cleanup = optarg;
-        break;
-      case 'i':
-        options.input = optarg;
-        break;
-      case 'd':
-        options.folder = optarg;
-        break;
-      case 't':
-        options.timeout_ns = number(0, kMostNs);
-        break;
-      case 'n':
-        options.captured = false;
-        break;
-      case 'b':
-        options.told = static_cast<std::size_t>(number(0, kMostTold));
-        break;
-      case 'x':
-        options.expected = static_cast<int>(number(-64, 255));
-        break;
-      case 'a':
-        options.at = optarg;
-        break;
-      case 'o':
-        options.port = static_cast<uint16_t>(number(1, 65535));
-        break;
-      case 'h':
-        fputs(kHelp, stdout);
-        exit(0);
-      case 'N':
-        _exit(0);
-      default:
-        throw std::invalid_argument("see execute --help");  // getopt has said what is wrong
-    }
-  }
-  options.command.assign(argv + optind, argv + argc);
-  if (options.command.empty()) throw std::invalid_argument("no command: execute -- COMMAND ARG...");
-  return options;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
+// Exit code; what goes wrong is said.
+int Main(int argc, char** argv) {
   Options options;
   try {
-    options = Parse(argc, argv);
+    options = tare::probe::ParseOptions(argc, argv);
   } catch (const std::invalid_argument& error) {
     fprintf(stderr, "execute: %s\n", error.what());
     return 2;
@@ -492,5 +345,15 @@ int main(int argc, char** argv) {
     const json line = {{"event", "failed"}, {"why", error.what()}};
     puts(line.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
     return 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Main(argc, argv);
+  } catch (...) {
+    return 1;  // it could not even be said
   }
 }

@@ -1,0 +1,39 @@
+// The command line of `execute`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tare::probe {
+
+using Words = std::vector<std::string>;
+
+constexpr int64_t kSecond = 1'000'000'000;
+// Of one output; a line of 1 MiB is all that is read.
+constexpr std::size_t kMostTold = 64 << 10;
+
+struct Options {
+  int runs = 1;  // 0: as many as begin within for_ns
+  int64_t for_ns = kSecond / 2;
+  int warmup = 0;
+  int empty = 0;
+  std::string empty_shell;
+  std::string prepare, check, cleanup;
+  std::string input = "/dev/null";
+  std::string folder;
+  int64_t timeout_ns = 0;
+  bool captured = true;
+  std::size_t told = 0;
+  int expected = 0;
+  std::string at;
+  uint16_t port = 0;
+  Words command;
+};
+
+/// Reads a command line; prints the help, or does nothing, and exits where that is asked for.
+/// Throws std::invalid_argument with a sentence.
+Options ParseOptions(int argc, char** argv);
+
+}  // namespace tare::probe
