@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from needs import needs_root
 from tare.errors import TareError, TrialError, UsageError
-from tare.images import root_of
 from tare.tree import Tree, User
+from tare.trees.images import root_of
 
 pytestmark = needs_root
 

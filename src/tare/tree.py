@@ -1,6 +1,6 @@
 """The file tree that a user's program sees, and with whose rights it runs, in any environment.
 
-What it is, and nothing of how it is made: that is said in `merged.py`.
+What it is, and nothing of how it is made: that is said in `trees/`.
 """
 
 from __future__ import annotations

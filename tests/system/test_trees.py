@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -73,8 +74,12 @@ def inside(request: pytest.FixtureRequest, reachable: Site, folder: Path) -> Ite
     os.chown(folder / "of my group", 0, ME.groups[1])
     (folder / "mine").write_text("as it was")
     os.chown(folder / "mine", ME.uid, ME.gid)
-    with entered(request.param, reachable, Tree(Path("/"), str(folder), ME)) as found:
-        yield found
+    with socket.socket(socket.AF_UNIX) as service:
+        service.bind(str(folder / "service"))
+        service.listen()
+        (folder / "service").chmod(0o666)
+        with entered(request.param, reachable, Tree(Path("/"), str(folder), ME)) as found:
+            yield found
 
 
 def entered(environment: str, site: Site, tree: Tree) -> ExitStack:
@@ -106,6 +111,9 @@ def test_it_sees_no_more_than_that_user_may(inside: Inside) -> None:
             inside.run(("cat", path), PATIENCE_S)
     with pytest.raises(TrialError, match="Permission denied"):
         inside.run(("touch", "/etc/mine"), PATIENCE_S)
+    connect = "import socket; socket.socket(socket.AF_UNIX).connect('service')"
+    with pytest.raises(TrialError, match=r"refused|No such file"):
+        inside.run(("/usr/bin/python3", "-c", connect), PATIENCE_S)
 
 
 def test_what_it_writes_is_there_for_the_next_and_never_on_the_host(

@@ -23,9 +23,9 @@ from tare.environments.on_host import OnAnyHost, Server
 from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
 from tare.host import Host, Process, require
-from tare.merged import Merged, laid_out
 from tare.process import ProcessError
 from tare.tree import CAPABILITIES
+from tare.trees.merged import Merged, laid_out
 
 _TIMEOUT_S = 30.0
 _CPU_GROUP = Path("/sys/fs/cgroup/cpu")

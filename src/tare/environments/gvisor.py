@@ -31,9 +31,9 @@ from tare.errors import TrialError
 from tare.guests.cache import workspace
 from tare.host import Host, resolved
 from tare.hosts import OwnHost
-from tare.merged import Merged, laid_out
 from tare.stepwise import Stepwise
 from tare.tree import CAPABILITIES
+from tare.trees.merged import Merged, laid_out
 
 _MODULE = "gvisor.dev/gvisor/runsc"
 _VERSION = "v0.0.0-20260905035102-160fafc42237"

@@ -19,7 +19,7 @@ from tare.guests.agent import Agent
 from tare.guests.program import Program
 from tare.host import Host
 from tare.hosts import Tap
-from tare.merged import Merged
+from tare.trees.merged import Merged
 
 
 class Guest(Protocol):

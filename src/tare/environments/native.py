@@ -11,7 +11,7 @@ from tare.environments import Availability, Inside, Row, Site, for_root, scratch
 from tare.environments.on_host import InsideHost, OnAnyHost
 from tare.environments.scratch_disk import Device, device_of
 from tare.host import Host
-from tare.merged import laid_out
+from tare.trees.merged import laid_out
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from tare.command import Command, by_name
 from tare.errors import TrialError
 from tare.host import Host, Process
-from tare.merged import Merged
 from tare.pauses import pauses
+from tare.trees.merged import Merged
 
 _OWN_ROOT_FOLDERS = frozenset({"proc", "sys", "dev", "tmp", "run", "lost+found"})
 """Folders of the root that a container has for itself, or must not see."""

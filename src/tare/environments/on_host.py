@@ -14,7 +14,7 @@ from tare.accounting import Account
 from tare.command import Command
 from tare.environments import Facts, Inside, Kind, Site
 from tare.host import Host, Process, resolved
-from tare.merged import Merged
+from tare.trees.merged import Merged
 
 
 class OnAnyHost(Kind):

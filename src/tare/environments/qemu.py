@@ -44,9 +44,9 @@ from tare.guests.probe import Chosen
 from tare.guests.virtiofs import Served
 from tare.host import Host, require
 from tare.hosts import PREFIX_LENGTH, Hosts, Tap
-from tare.merged import laid_out
 from tare.process import ProcessError
 from tare.tools import TOOLS, named_in
+from tare.trees.merged import laid_out
 
 _PACKAGES = {
     PROGRAM: "qemu-system-x86",

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from tare import kept
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.guests import virtiofs
 from tare.guests.agent import Agent
 from tare.guests.image import VIRTIOFS
 from tare.guests.virtiofs import TAG, Served
-from tare.merged import Merged
+from tare.trees import kept
+from tare.trees.merged import Merged
 
 TREE = "/tree"
 """Where a guest has it; programs take it for their root."""

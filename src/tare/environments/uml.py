@@ -35,9 +35,9 @@ from tare.guests.image import PROGRAMS
 from tare.guests.monitor import Monitor
 from tare.host import Host, end_of
 from tare.hosts import PREFIX_LENGTH, Tap
-from tare.merged import laid_out
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
+from tare.trees.merged import laid_out
 
 _PACKAGES = {
     "linux.uml": "user-mode-linux",

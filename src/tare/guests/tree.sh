@@ -1,6 +1,6 @@
 #!/bin/sh
 # In a guest that has a user's tree at /tree: what of it tells of the kernel, and the harmless
-# devices, as `merged.py` makes them for programs of the host's own kernel.
+# devices, as `trees/merged.py` makes them for programs of the host's own kernel.
 
 set -e
 cd /tree

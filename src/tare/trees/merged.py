@@ -22,12 +22,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from tare import copied, images, kept, mounts, process, toolbox
+from tare import mounts, process
 from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.mounts import BIND, NO_DEVICES, NO_PROGRAMS, NO_SETUID, PRIVATE, READ_ONLY, REMOUNT
 from tare.site import Site
 from tare.tree import OWN, Tree
+from tare.trees import copied, images, kept, toolbox
 
 _LOG = logging.getLogger(__name__)
 
