@@ -10,6 +10,7 @@ from claims.experiments import run_shipped
 from tare import compare, suite
 from tare.errors import UsageError
 from tare.published import papers
+from tare.sides import TareRun
 from tare.stats.bounds import Kept
 
 _PAPER_B = "kvm-overhead.yaml"
@@ -68,7 +69,7 @@ def repeat(workshop: Workshop) -> Found:
         for turn in ("original", "repeat")
     ]
     for part in _parts(workshop, _MAP):
-        records = [[run_shipped(turn, part).record] for turn in turns]
+        records = [[TareRun(run_shipped(turn, part).record)] for turn in turns]
         for one in compare.compare(*records).cells:
             ratio = one.ratio.ratio
             cells += 1

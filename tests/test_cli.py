@@ -137,6 +137,11 @@ def test_compare_fails_on_a_slower_result_and_only_then(tmp_path):
     assert "no verdict" in one.stderr
     assert json.loads(one.stdout)["runs"] == [1, 1]
     assert tare("compare", str(a / "0"), str(b / "0")).returncode == 0
+    three = tare("compare", *map(str, (a, a, b)), "--json", "--fail-on", "slower")
+    assert three.returncode == 1
+    assert [len(one["cells"]) for one in json.loads(three.stdout)["comparisons"]] == [2, 2]
+    told = tare("compare", str(a), str(b), "--markdown").stdout
+    assert "| **slower** | udp |" in told
 
 
 def test_export_writes_a_table(tmp_path):

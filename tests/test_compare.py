@@ -7,7 +7,7 @@ import pytest
 import rich
 
 import records
-from tare import compare
+from tare import compare, compared, sides
 from tare.errors import UsageError
 from tare.stats import Verdict, holm, proportion
 from tare.stats.unpaired import unpaired_ratio, would_be_found
@@ -25,7 +25,7 @@ blocks: {min: 8, max: 10}
 def make(folder, seed, **recipe):
     fingerprint = recipe.pop("fingerprint", records.FINGERPRINT)
     made = records.Recipe(seed=seed, requests=200, **recipe)
-    return records.make(folder, made, TEXT, fingerprint)
+    return sides.TareRun(records.make(folder, made, TEXT, fingerprint))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def runs(folder, first_seed, **recipe):
     """As many runs of one version as a verdict needs."""
     for number in range(compare.FEWEST_RUNS):
         make(folder / str(number), first_seed + number, **recipe)
-    return compare.runs_of(folder)
+    return sides.runs_of(folder)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_one_run_a_side_gives_no_verdict_however_far_apart_they_are(earlier, tmp
     assert set(verdicts(found).values()) == {Verdict.INCONCLUSIVE}
     assert not found.judged
     assert not compare.fails(found, "different")
-    rich.print(compare.table(found))
+    rich.print(compared.table(found))
     said = " ".join(capsys.readouterr().out.split())
     assert "no verdict: 1 run against 1" in said
     assert f"until it has {compare.FEWEST_RUNS} or more" in said
@@ -82,13 +82,13 @@ def test_fewer_runs_than_a_verdict_needs_give_none(before, tmp_path):
 def test_equal_versions_whose_runs_differ_are_not_found_different(tmp_path):
     """Each run 5 % off in its own way: by sessions all of these would be different for certain."""
     rng = np.random.default_rng(5)
-    sides = []
+    pair = []
     for side in ("a", "b"):
         for number in range(compare.FEWEST_RUNS):
             scale = {"udp": np.exp(0.05 * rng.standard_normal())}
             make(tmp_path / side / str(number), int(rng.integers(1000)), scale=scale)
-        sides.append(compare.runs_of(tmp_path / side))
-    assert verdicts(compare.compare(*sides))["udp"] is Verdict.INCONCLUSIVE
+        pair.append(sides.runs_of(tmp_path / side))
+    assert verdicts(compare.compare(*pair))["udp"] is Verdict.INCONCLUSIVE
 
 
 def false_verdicts(runs_a, runs_b, *, by_run, families=1000):
@@ -146,7 +146,7 @@ def test_what_either_instrument_cannot_tell_is_refused(before, tmp_path, coarse)
         text = path.read_text()
         assert '"floor_ns":60.0' in text
         path.write_text(text.replace('"floor_ns":60.0', '"floor_ns":5000.0'))
-    found = compare.compare(again, after)
+    found = compare.compare(sides.runs_of(tmp_path / "a"), sides.runs_of(tmp_path / "b"))
     assert set(verdicts(found).values()) == {Verdict.BELOW_INSTRUMENT}
     assert not compare.fails(found, "different")
 
@@ -164,16 +164,16 @@ def test_runs_of_one_side_that_are_not_of_one_version_are_said_to_differ(before,
     other = {**records.FINGERPRINT, "programs": {"echo/echo-udp": "11"}}
     found = compare.compare(before, [*after, make(tmp_path / "c", 20, fingerprint=other)])
     assert found.within == {"earlier": (), "later": ("programs.echo/echo-udp",)}
-    rich.print(compare.table(found))
+    rich.print(compared.table(found))
     said = " ".join(capsys.readouterr().out.split())
     assert "the later runs differ among themselves: programs.echo/echo-udp" in said
 
 
 def test_a_side_is_a_result_or_a_folder_of_results(earlier, before, tmp_path):
-    assert [run.folder for run in compare.runs_of(earlier.folder)] == [earlier.folder]
-    assert len(compare.runs_of(before[0].folder.parent)) == compare.FEWEST_RUNS
+    assert [run.folder for run in sides.runs_of(earlier.folder)] == [earlier.folder]
+    assert len(sides.runs_of(before[0].folder.parent)) == compare.FEWEST_RUNS
     with pytest.raises(UsageError, match="is not a result"):
-        compare.runs_of(tmp_path)
+        sides.runs_of(tmp_path)
 
 
 def test_another_machine_is_refused_unless_asked_for(earlier, tmp_path):
@@ -197,8 +197,8 @@ GUESTS = TEXT.replace("[native]", "[native, qemu]").replace("[udp, cyclonedds]",
 
 def test_guests_under_another_accelerator_are_refused_unless_asked_for(tmp_path):
     under_kvm = records.Recipe(requests=100, accelerator=lambda _block, _cell: "kvm")
-    tcg = records.make(tmp_path / "tcg", records.Recipe(requests=100), GUESTS)
-    kvm = records.make(tmp_path / "kvm", under_kvm, GUESTS)
+    tcg = sides.TareRun(records.make(tmp_path / "tcg", records.Recipe(requests=100), GUESTS))
+    kvm = sides.TareRun(records.make(tmp_path / "kvm", under_kvm, GUESTS))
     with pytest.raises(UsageError, match=r"qemu: TCG and KVM") as caught:
         compare.compare([tcg], [kvm])
     assert "--across-machines" in caught.value.remedy
@@ -209,7 +209,7 @@ def test_guests_under_another_accelerator_are_refused_unless_asked_for(tmp_path)
 
 def test_a_cell_that_mixes_accelerators_is_not_even_like_itself(tmp_path):
     recipe = records.Recipe(requests=100, accelerator=lambda block, _: "tcg" if block else "kvm")
-    mixed = records.make(tmp_path / "r", recipe, GUESTS)
+    mixed = sides.TareRun(records.make(tmp_path / "r", recipe, GUESTS))
     with pytest.raises(UsageError, match=r"qemu: KVM\+TCG and KVM\+TCG"):
         compare.compare([mixed], [mixed])
 
@@ -217,21 +217,21 @@ def test_a_cell_that_mixes_accelerators_is_not_even_like_itself(tmp_path):
 def test_what_one_result_alone_tells_is_named_in_one_line(earlier, tmp_path, capsys):
     other = {**records.FINGERPRINT, "programs": {"echo/echo-udp": "00", "nvio/nvio": "11"}}
     found = compare.compare([earlier], [make(tmp_path / "b", 2, fingerprint=other)])
-    rich.print(compare.table(found))
+    rich.print(compared.table(found))
     said = " ".join(capsys.readouterr().out.split())
     assert "fingerprint: only the later result tells programs.nvio/nvio" in said
 
 
 def test_results_without_a_common_cell_are_refused(earlier, tmp_path):
     text = TEXT.replace("[udp, cyclonedds]", "[fastdds]")
-    other = records.make(tmp_path / "b", records.Recipe(requests=100), text)
+    other = sides.TareRun(records.make(tmp_path / "b", records.Recipe(requests=100), text))
     with pytest.raises(UsageError, match="no cell in common"):
         compare.compare([earlier], [other])
 
 
 def test_cells_of_one_result_only_are_named(earlier, tmp_path):
     text = TEXT.replace("[udp, cyclonedds]", "[udp, fastdds]")
-    other = records.make(tmp_path / "b", records.Recipe(requests=100), text)
+    other = sides.TareRun(records.make(tmp_path / "b", records.Recipe(requests=100), text))
     found = compare.compare([earlier], [other])
     assert (found.only_earlier, found.only_later) == (("cyclonedds",), ("fastdds",))
 
@@ -256,12 +256,67 @@ def test_welch_intervals_cover_as_often_as_they_say():
 def test_a_comparison_can_be_printed_and_written_as_json(earlier, tmp_path, capsys):
     found = compare.compare([earlier], [make(tmp_path / "b", 2)])
     assert json.loads(json.dumps(compare.as_json(found)))["statistic"] == "p50"
-    rich.print(compare.table(found))
+    rich.print(compared.table(found))
     assert "no verdict" in capsys.readouterr().out
 
 
 def test_a_hash_is_told_by_its_first_digits():
-    assert compare._brief("4c295cfe4cb17c625ec2d44e5d019f2168ac9bab+changes") == (
+    assert compared._brief("4c295cfe4cb17c625ec2d44e5d019f2168ac9bab+changes") == (
         "4c295cfe4cb1+changes"
     )
-    assert compare._brief(["6.1.0", None]) == "['6.1.0', None]"
+    assert compared._brief(["6.1.0", None]) == "['6.1.0', None]"
+
+
+def test_each_of_several_versions_is_compared_with_the_first_and_adjusted_over_all(
+    before, tmp_path
+):
+    slower = runs(tmp_path / "b", 11, scale={"udp": 1.1})
+    same = runs(tmp_path / "c", 31)
+    first, second = compare.compare_all(before, [slower, same])
+    assert verdicts(first)["udp"] is Verdict.SLOWER
+    assert Verdict.SLOWER not in verdicts(second).values()
+    assert first.earlier == second.earlier
+    assert (first.compared, second.compared) == (4, 4)
+    alone = compare.compare(before, slower)
+    p, p_alone = (
+        next(cell.judgement.adjusted_p for cell in found.cells if cell.cell == "udp")
+        for found in (first, alone)
+    )
+    assert p == pytest.approx(2 * p_alone)
+    found_alone = next(cell.finds for cell in alone.cells if cell.cell == "udp")
+    assert next(cell.finds for cell in first.cells if cell.cell == "udp") > found_alone
+
+
+def test_equal_versions_are_found_different_no_more_often_however_many_are_compared():
+    """Four later versions of two cells: each holds the same first side, so they are dependent."""
+    rng = np.random.default_rng(8)
+    found = 0
+    for _ in range(800):
+        first = np.exp(0.03 * rng.standard_normal((2, 4)))
+        others = np.exp(0.03 * rng.standard_normal((4, 2, 4)))
+        ps = [
+            unpaired_ratio(other[cell], first[cell], cautious=True).p
+            for other in others
+            for cell in (0, 1)
+        ]
+        found += any(p <= 0.05 for p in holm(ps))
+    assert proportion(found, 800, 0.99999).low <= 0.05
+
+
+def test_a_pull_request_is_told_in_tables_that_no_name_can_break(before, tmp_path):
+    after = runs(tmp_path / "b|`x`@all", 11, scale={"udp": 1.1})
+    said = compared.markdown(compare.compare_all(before, [after, runs(tmp_path / "c", 31)]))
+    assert said.count("### ") == 2
+    (row,) = [line for line in said.splitlines() if line.startswith("| **slower** | udp |")]
+    table = [line for line in said.splitlines() if line.startswith("|")]
+    assert {line.replace(r"\|", "").count("|") for line in table} == {8}
+    assert "Of 2 cells: 1 slower, 1 equivalent." in said
+    assert "@all" not in said
+    assert row.count("[") == row.count(r"\[")
+
+
+def test_a_pull_request_is_told_why_there_is_no_verdict(earlier, tmp_path):
+    found = compare.compare([earlier], [make(tmp_path / "b", 2)])
+    said = compared.markdown([found])
+    assert "**No verdict**: 1 run against 1." in said
+    assert "| none | udp |" in said

@@ -142,7 +142,7 @@ def judge_declared(
         ratios,
         alpha=ALPHA,
         margin=experiment.margin_share,
-        floors={name: _floor(of) for name, of in ends.items()} if timed else {},
+        floors={name: instrument_floor(of) for name, of in ends.items()} if timed else {},
         above_below=above_below(declared),
     )
 
@@ -156,7 +156,7 @@ def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
     return Verdict.SLOWER, Verdict.FASTER
 
 
-def _floor(ends: Iterable[tuple[Sessions, str]]) -> float | None:
+def instrument_floor(ends: Iterable[tuple[Sessions, str]]) -> float | None:
     """The worst of the ends by the median of its calibrations; ns."""
     floors = []
     for sessions, cell in ends:

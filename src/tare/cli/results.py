@@ -123,15 +123,17 @@ def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
     printing.show(f"result  {record.folder}\nreport  {page}")
 
 
-_Side = typer.Argument(
-    help="A result folder, or a folder of them: the runs of one version.",
-    autocompletion=completing.results,
-)
-
-
 def compare(
-    a: Annotated[Path, _Side],
-    b: Annotated[Path, _Side],
+    results: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="A B...",
+            help="Result folders, or folders of them: the runs of one version each. Or what"
+            " hyperfine, Criterion, Google Benchmark, pyperf or JMH wrote: a file, a folder of"
+            " files; of Criterion target/criterion, or target/criterion@BASELINE.",
+            autocompletion=completing.results,
+        ),
+    ],
     fail_on: Annotated[
         str | None,
         typer.Option(
@@ -147,30 +149,42 @@ def compare(
             help="Compare results of different machines, or of guests under KVM with TCG.",
         ),
     ] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", metavar=FLAG, help="Print tables for a pull request.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Compare two results, or the runs of two versions, cell by cell: what does B take over A?
+    """Compare results, or the runs of versions, cell by cell: what do B and the others take over A?
 
-    A verdict needs several runs of each.
+    A verdict needs several runs of each. Of several versions each is compared with the first, and
+    p-values are adjusted over all.
     """
     from tare import compare as comparing  # noqa: PLC0415
+    from tare import compared, sides  # noqa: PLC0415
 
     if fail_on not in (None, "slower", "faster", "different"):
         raise UsageError(f"--fail-on takes slower, faster or different, not {fail_on!r}")
-    sides = (comparing.runs_of(a), comparing.runs_of(b))
-    found = comparing.compare(*sides, across_machines=across_machines)
+    if len(results) < 2:
+        raise UsageError(f"there is nothing to compare {results[0]} with", "name another: A B")
+    first, *others = map(sides.runs_of, results)
+    found = comparing.compare_all(first, others, across_machines=across_machines)
     if json_:
-        printing.show_json(comparing.as_json(found))
+        shown = [comparing.as_json(versions) for versions in found]
+        printing.show_json(shown[0] if len(shown) == 1 else {"comparisons": shown})
+    elif markdown:
+        printing.show(compared.markdown(found))
     else:
-        printing.out.print(comparing.table(found))
+        for versions in found:
+            printing.out.print(compared.table(versions))
     if fail_on is None:
         return
-    if not found.judged:
-        if json_:
-            printing.say("", comparing.no_verdict(found))
-        raise typer.Exit(Exit.INCONCLUSIVE)
-    if comparing.fails(found, fail_on):
+    if any(comparing.fails(versions, fail_on) for versions in found):
         raise typer.Exit(Exit.FAILED)
+    unjudged = [versions for versions in found if not versions.judged]
+    if unjudged:
+        if json_:
+            printing.say("", compared.no_verdict(unjudged[0]))
+        raise typer.Exit(Exit.INCONCLUSIVE)
 
 
 def export(

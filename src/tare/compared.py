@@ -1,0 +1,174 @@
+"""How a comparison of versions is shown: in a terminal, and in a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tare.compare import FEWEST_RUNS, CellComparison, Versions
+from tare.report.numbers import percent
+from tare.report.wording import quantity_text, ratio_text
+from tare.stats import Verdict
+
+_WORSE, _BETTER = (Verdict.SLOWER, Verdict.MORE), (Verdict.FASTER, Verdict.LESS)
+_STYLES = {
+    **dict.fromkeys(_WORSE, "red"),
+    **dict.fromkeys(_BETTER, "green"),
+    Verdict.EQUIVALENT: "cyan",
+}
+_HEADINGS = ("verdict", "cell", "ratio [95 %]", "later", "earlier", "p (Holm)", "finds")
+_LEFT = 2
+"""Of the headings, those above text."""
+
+
+def table(found: Versions) -> RenderableType:
+    """The comparison for a terminal."""
+    rows = Table(box=None, pad_edge=False)
+    for place, heading in enumerate(_HEADINGS):
+        left = place < _LEFT
+        rows.add_column(
+            heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
+        )
+    for cell in found.cells:
+        verdict, *rest = _row(cell, found)
+        style = _STYLES.get(cell.judgement.verdict, "yellow")
+        rows.add_row(Text(verdict, style), *map(Text, rest))
+    lines: list[RenderableType] = [
+        Text(_title(found), "bold"),
+        rows,
+        Text(method(found), "dim" if found.judged else "yellow"),
+    ]
+    return Group(*lines, *(Text(line, "yellow") for line in remarks(found)))
+
+
+def markdown(all_found: Sequence[Versions]) -> str:
+    """The comparisons for a pull request: a table a version, what differs folded below it."""
+    return "\n".join(line for found in all_found for line in _section(found))
+
+
+def _section(found: Versions) -> Iterator[str]:
+    yield f"### {_escaped(found.later)} over {_escaped(found.earlier)}\n"
+    yield f"{_answer(found)}\n"
+    yield f"| {' | '.join(_HEADINGS)} |"
+    yield f"|{'---|' * _LEFT}{'--:|' * (len(_HEADINGS) - _LEFT)}"
+    for cell in found.cells:
+        verdict, *rest = map(_escaped, _row(cell, found))
+        loud = cell.judgement.verdict in (*_WORSE, *_BETTER) and found.judged
+        yield f"| {' | '.join([f'**{verdict}**' if loud else verdict, *rest])} |"
+    yield f"\n{_escaped(_title(found))}. {_escaped(method(found))}\n"
+    if differing := list(remarks(found)):
+        yield "<details><summary>What else differs, or was left out</summary>\n"
+        yield from (f"- {_escaped(line)}" for line in differing)
+        yield "\n</details>\n"
+
+
+def _answer(found: Versions) -> str:
+    """One sentence: how many of which verdict."""
+    if not found.judged:
+        return f"**No verdict**: {found.runs[0]} run against {found.runs[1]}."
+    counted: dict[str, int] = {}
+    for cell in found.cells:
+        counted[cell.judgement.verdict] = counted.get(cell.judgement.verdict, 0) + 1
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counted.items())
+    return f"Of {len(found.cells)} cells: {said}."
+
+
+def _escaped(text: str) -> str:
+    """Text of a result in Markdown: no cell's end, no markup, and nobody is notified."""
+    text = re.sub(r"([\\`*_\[\]|~])", r"\\\1", " ".join(text.split()))
+    for mark, name in (("&", "&amp;"), ("#", "&#35;"), ("<", "&lt;"), ("@", "&#64;")):
+        text = text.replace(mark, name)
+    return text
+
+
+def _title(found: Versions) -> str:
+    said = f"{found.later} over {found.earlier}, {found.statistic}"
+    return said if found.forbids else f"{said} of a session"
+
+
+def _row(cell: CellComparison, found: Versions) -> tuple[str, ...]:
+    p = cell.judgement.adjusted_p
+    return (
+        cell.judgement.verdict if found.judged else "none",
+        cell.cell,
+        ratio_text(cell.ratio.ratio),
+        quantity_text(cell.ratio.a, cell.unit).bare,
+        quantity_text(cell.ratio.b, cell.unit).bare,
+        f"{p:.2g}" if found.judged and p is not None else "",
+        "" if cell.finds is None else f"{cell.finds:.2f}",
+    )
+
+
+def method(found: Versions) -> str:
+    """Say how it was judged, or why it was not and what would give a verdict."""
+    if not found.judged:
+        return no_verdict(found)
+    said = _JUDGED.format(*found.runs, found.compared, percent(100 * found.margin).bare)
+    if found.forbids:
+        said += (
+            " Whether the sides took turns, the files do not tell: if not, what changed between"
+            " them is in the ratio too."
+        )
+    return said
+
+
+_JUDGED = (
+    "{} runs against {}, each one value (Welch on logarithms, Holm over {} cells; equivalent:"
+    " within {}). finds: the smallest ratio that so many runs would find 80 times in 100; a smaller"
+    " loss may pass."
+)
+
+
+def no_verdict(found: Versions) -> str:
+    """Say why there is no verdict, and what would give one."""
+    shown = found.statistic if found.forbids else "sessions"
+    said = (
+        f"no verdict: {found.runs[0]} run against {found.runs[1]} does not show how much one and"
+        f" the same thing differs from run to run, and the intervals, of {shown}, do not hold it;"
+    )
+    if not found.forbids:
+        return (
+            f"{said} repeat each side's run until it has {FEWEST_RUNS} or more, each with --out"
+            " SIDE/1, SIDE/2, ..., and compare the folders SIDE"
+        )
+    return (
+        f"{said} besides, {found.forbids}. Let the sides take turns until each has {FEWEST_RUNS}"
+        " files or more, in a folder a side, and compare the folders"
+    )
+
+
+def remarks(found: Versions) -> Iterator[str]:
+    """What else differs between the sides, is in one alone, or was left out, a line each."""
+    for what, differences in (
+        ("accelerator", found.accelerators),
+        ("fingerprint", found.machines),
+        ("session", found.settings),
+    ):
+        yield from _differing(what, differences)
+    for where, keys in found.within.items():
+        if keys:
+            yield f"the {where} runs differ among themselves: {', '.join(keys)}"
+    for where, cells in (("earlier", found.only_earlier), ("later", found.only_later)):
+        if cells:
+            yield f"only in the {where} result: {', '.join(cells)}"
+    yield from found.notes
+
+
+def _differing(what: str, found: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+    """Lines on what differs; what one result alone tells, such as a newer one, goes into one."""
+    for key, (earlier, later) in found.items():
+        if earlier is not None and later is not None:
+            yield f"{what} differs: {key}: {_brief(earlier)} -> {_brief(later)}"
+    for where, other in (("earlier", 1), ("later", 0)):
+        if alone := [key for key, pair in found.items() if pair[other] is None]:
+            yield f"{what}: only the {where} result tells {', '.join(alone)}"
+
+
+def _brief(value: object) -> str:
+    """A value of a fingerprint, for a person: a hash tells by its first digits."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}", r"\1", str(value))
