@@ -135,7 +135,7 @@ def test_runs_of_two_tools_or_of_a_result_have_no_ratio(tmp_path):
     result = sides.TareRun(records.make(tmp_path / "r", records.Recipe(requests=100)))
     with pytest.raises(UsageError, match="they have no ratio") as caught:
         compare.compare([result], sides.runs_of(FILES["hyperfine"]))
-    assert "tare export --format hyperfine" in caught.value.remedy
+    assert "one tool and one statistic" in str(caught.value.remedy)
     for name in ("pyperf", "JMH"):
         (tmp_path / "both").mkdir(exist_ok=True)
         shutil.copy(FILES[name], tmp_path / "both" / f"{name}.json")

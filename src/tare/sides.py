@@ -179,8 +179,7 @@ def refuse_unlike(a: Run, b: Run, *, across_machines: bool) -> None:
     if a.summary != b.summary:
         raise UsageError(
             f"{a.folder} has the {a.summary}, and {b.folder} the {b.summary}: they have no ratio",
-            "compare results of one tool and one statistic; `tare export --format hyperfine` writes"
-            " a result as hyperfine would",
+            "compare results of one tool and one statistic",
         )
     unlike = machine.unlike(a.conditions, b.conditions)
     other = [key for key in (*machine.IDENTITY, *_THEIR_IDENTITY) if key in unlike]
