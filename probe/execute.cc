@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -42,6 +43,7 @@ constexpr std::size_t kTail = 4 << 10;  // of what is told of a failure
 constexpr off_t kMostHeld = 16 << 20;   // of one output in memory, beyond its two ends
 constexpr int kMostRuns = 200;          // where time decides
 constexpr suseconds_t kLookAgainUs = 100'000;
+constexpr int64_t kOrphansNs = 5'000'000'000;
 
 std::runtime_error Failed(const std::string& what, int error) {
   return std::runtime_error(what + ": " + strerror(error));
@@ -309,7 +311,35 @@ int Connect(const Options& options) {
   return fd;
 }
 
+// Ends what a command left running, such as a server in the background, once all is over: whatever
+// loses its parent below this process becomes its child (prctl(2), PR_SET_CHILD_SUBREAPER).
+class Orphans {
+ public:
+  Orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+  ~Orphans() {
+    const int64_t start = Now();
+    while (waitpid(-1, nullptr, WNOHANG) >= 0 && Now() - start < kOrphansNs) {
+      Kill();
+      usleep(1000);
+    }
+  }
+  Orphans(const Orphans&) = delete;
+  Orphans& operator=(const Orphans&) = delete;
+
+ private:
+  // Source: proc(5), /proc/PID/task/TID/children.
+  static void Kill() {
+    const std::string path = "/proc/self/task/" + std::to_string(getpid()) + "/children";
+    FILE* file = fopen(path.c_str(), "re");
+    if (file == nullptr) return;
+    int child = 0;
+    while (fscanf(file, "%d", &child) == 1) kill(child, SIGKILL);
+    fclose(file);
+  }
+};
+
 void Run(const Options& options) {
+  const Orphans orphans;
   if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) {
     throw Failed("cannot work in " + options.folder, errno);
   }

@@ -1,7 +1,9 @@
 // The program as a caller runs it, with commands of the system. No time is ever asserted.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -130,6 +132,17 @@ TEST_F(Execution, KillsWhatTakesTooLongWithItsChildren) {
   const json line = Execute("--timeout-ns 100000000 -- sh -c 'sleep 30; true'").Only();
   EXPECT_EQ(line.at("timed_out"), true);
   EXPECT_EQ(line.at("code"), -9);
+}
+
+TEST_F(Execution, LeavesNothingRunning) {
+  // In a session of its own, as a server puts itself: no process group reaches it.
+  for (const char* end : {"true", "exit 3"}) {
+    const json line =
+        Execute(std::string("--tell 20 -- sh -c 'setsid sleep 300 & echo $!; ") + end + "'").Only();
+    const pid_t left = std::stoi(std::string(line.at("stdout")));
+    EXPECT_NE(kill(left, 0), 0) << left;
+    EXPECT_EQ(errno, ESRCH);
+  }
 }
 
 TEST_F(Execution, TellsTheEndsOfALongOutputAndHoldsLittleOfIt) {
