@@ -54,7 +54,7 @@ def first_report(workshop: Workshop) -> Found:
     busy, own, began = _busy_s(cpus), _own_s(), time.monotonic()
     done = process.run(Command(argv, env=env, cpus=cpus, cwd=workshop.home), _TIMEOUT_S)
     busy, own, wall = _busy_s(cpus) - busy, _own_s() - own, time.monotonic() - began
-    found = json.loads(done.stdout[done.stdout.index("{") :])
+    found = json.loads(done.stdout[done.stdout.rindex('{"seconds"') :])
     return judge(found, max(0.0, busy - own) / (wall * len(cpus)))
 
 
