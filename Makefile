@@ -91,9 +91,9 @@ lab: $(STAMPS)/first
 programs: lab $(STAMPS)/packages
 	@$(CONFIGURE) $(EVERYTHING) $(LOGGED)
 	@$(BUILD) 2>&1 $(BUILT)
-pageshare: $(STAMPS)/packages # after the programs, which more tests wait for
+pageshare: $(STAMPS)/packages
 	@echo 'cargo build --release'
-	@MAKEFLAGS= nice cargo build --quiet --release --workspace --locked
+	@MAKEFLAGS= cargo build --quiet --release --workspace --locked
 
 # What editors check experiment files by: made of the rows that the lab reads them by.
 experiments/schema.json: $(STAMPS)/venv $(wildcard src/tare/*.py src/tare/*/*.py src/tare/*/*/*.py)
