@@ -41,7 +41,8 @@ class RecoveryTest : public CachedFileTest {
 // All that recovery writes, counted; and what befalls the file between two of its calls.
 class Watched {
  public:
-  explicit Watched(std::function<void()> before_growing = {}) : meanwhile_(before_growing) {
+  explicit Watched(std::function<void()> before_growing = {})
+      : meanwhile_(std::move(before_growing)) {
     the_ = this;
     wrapped_.pwrite = [](int fd, const void* data, std::size_t length, off_t offset) {
       ++the_->writes_;
