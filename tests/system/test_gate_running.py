@@ -47,8 +47,6 @@ def blocks(folder: Path) -> int:
         (110, (), Exit.FAILED, 8),
         (100, (), Exit.OK, 8),
         (90, ("--margin", "1%"), Exit.OK, 8),
-        # Between: neither is shown before the blocks are over.
-        (100, ("--margin", "0.001%", "--blocks", "9"), Exit.INCONCLUSIVE, 9),
     ],
 )
 def test_a_gate_ends_as_soon_as_it_is_clear_with_its_code(
