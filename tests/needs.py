@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,3 +16,22 @@ HEARING = ("env", "--default-signal=INT,TERM,HUP")
 shell without jobs, it would inherit that they are ignored."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+
+
+SMALL = """\
+title: A small question
+factors: {environment: [native, container], transport: [udp, icmp]}
+baseline: {environment: native}
+family: none # so two blocks may do
+blocks: {min: 2, max: 2}
+session: {requests: 300, warmup: 30, timeout: 1 s}
+"""
+"""An experiment of seconds, all of whose parts are real."""
+
+
+def tare(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command as its user does, and return what came of it."""
+    return subprocess.run(
+        [sys.executable, "-m", "tare", *argv],
+        cwd=cwd, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip

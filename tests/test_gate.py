@@ -224,6 +224,12 @@ def test_the_summary_for_a_pull_request_is_a_table_of_markdown(tmp_path):
     assert "| udp/65B over udp/64B | no worse |" in said
 
 
+def test_a_title_is_no_markup_in_a_pull_request(tmp_path):
+    record = made(tmp_path, SEVERAL.replace("title: ", "title: \"@all|\" # ", 1))
+    first = gate.markdown(answered(record)).splitlines()[0]
+    assert first == r"### &#64;all\|"
+
+
 def test_a_summary_is_appended_and_what_was_run_is_noted(tmp_path):
     record = made(tmp_path)
     target = tmp_path / "summary.md"

@@ -18,8 +18,6 @@ from tare.errors import UsageError
 from tare.levels import Factor
 from tare.workloads import AnyWorkload
 
-_OWN = ("commands", "read")
-"""Fields that only some workloads have."""
 _MOST_COMBINATIONS = 10_000
 _LONGEST_LEVEL = 2_000
 _LONGEST_GUESSED = 100
@@ -68,7 +66,7 @@ class _Canonical:
         for key in self._document:
             if key not in known:
                 self._say((key,), f"unknown field{_meant(key, known) or ': remove it'}")
-            elif key in _OWN and self._has(key) and key not in self._workload.fields:
+            elif key in workloads.own_fields() - {*self._workload.fields} and self._has(key):
                 self._say((key,), f"means nothing for {self._workload.name}: remove it")
         self._levels()
         for field in ("baseline", "floor"):

@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tare.compare import FEWEST_RUNS, CellComparison, Versions
+from tare.report.markdown import escaped
+from tare.report.markdown import table as markdown_table
 from tare.report.numbers import percent
 from tare.report.wording import quantity_text, ratio_text
 from tare.stats import Verdict
@@ -52,19 +54,21 @@ def markdown(all_found: Sequence[Versions]) -> str:
 
 
 def _section(found: Versions) -> Iterator[str]:
-    yield f"### {_escaped(found.later)} over {_escaped(found.earlier)}\n"
+    yield f"### {escaped(found.later)} over {escaped(found.earlier)}\n"
     yield f"{_answer(found)}\n"
-    yield f"| {' | '.join(_HEADINGS)} |"
-    yield f"|{'---|' * _LEFT}{'--:|' * (len(_HEADINGS) - _LEFT)}"
-    for cell in found.cells:
-        verdict, *rest = map(_escaped, _row(cell, found))
-        loud = cell.judgement.verdict in (*_WORSE, *_BETTER) and found.judged
-        yield f"| {' | '.join([f'**{verdict}**' if loud else verdict, *rest])} |"
-    yield f"\n{_escaped(_title(found))}. {_escaped(method(found))}\n"
+    rows = (_marked_up(cell, found) for cell in found.cells)
+    yield from markdown_table(_HEADINGS, rows, left=_LEFT)
+    yield f"\n{escaped(_title(found))}. {escaped(method(found))}\n"
     if differing := list(remarks(found)):
         yield "<details><summary>What else differs, or was left out</summary>\n"
-        yield from (f"- {_escaped(line)}" for line in differing)
+        yield from (f"- {escaped(line)}" for line in differing)
         yield "\n</details>\n"
+
+
+def _marked_up(cell: CellComparison, found: Versions) -> list[str]:
+    verdict, *rest = map(escaped, _row(cell, found))
+    loud = cell.judgement.verdict in (*_WORSE, *_BETTER) and found.judged
+    return [f"**{verdict}**" if loud else verdict, *rest]
 
 
 def _answer(found: Versions) -> str:
@@ -76,14 +80,6 @@ def _answer(found: Versions) -> str:
         counted[cell.judgement.verdict] = counted.get(cell.judgement.verdict, 0) + 1
     said = ", ".join(f"{count} {verdict}" for verdict, count in counted.items())
     return f"Of {len(found.cells)} cells: {said}."
-
-
-def _escaped(text: str) -> str:
-    """Text of a result in Markdown: no cell's end, no markup, and nobody is notified."""
-    text = re.sub(r"([\\`*_\[\]|~])", r"\\\1", " ".join(text.split()))
-    for mark, name in (("&", "&amp;"), ("#", "&#35;"), ("<", "&lt;"), ("@", "&#64;")):
-        text = text.replace(mark, name)
-    return text
 
 
 def _title(found: Versions) -> str:

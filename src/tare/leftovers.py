@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -98,6 +99,14 @@ class Registry(AbstractContextManager["Registry"]):
             yield entry
         finally:
             self.undo(entry)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Make a folder of the run's own among temporary files, which goes with the context."""
+        folder = Path(tempfile.gettempdir()) / f"tare-{self.run_id}"
+        with self.owing("directory", str(folder)):
+            folder.mkdir()
+            yield folder
 
     def __exit__(self, *raised: object) -> None:
         try:

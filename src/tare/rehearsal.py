@@ -6,7 +6,6 @@ of its cells; and how long a run will take nobody can say who has not seen the c
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,9 +32,7 @@ def rehearsed(plan: Plan, programs: Path, cache: Path) -> Iterator[AnyBench]:
     workload, plot = plan.workload, plan.cells[0].levels
     with ExitStack() as stack:
         registry = stack.enter_context(leftovers.Registry())
-        scratch = Path(tempfile.gettempdir()) / f"tare-{registry.run_id}"
-        stack.enter_context(registry.owing("directory", str(scratch)))
-        scratch.mkdir()
+        scratch = stack.enter_context(registry.scratch())
         hosts = stack.enter_context(Hosts(registry, rate_bits_s=workload.link_rate(plot)))
         placement = workload.placement(plot)
         site = Site(hosts, programs, scratch, cache, registry, placement)

@@ -10,7 +10,6 @@ pilot blocks (repetition.py).
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -88,9 +87,7 @@ def run(
     with ExitStack() as stack:
         writer = stack.enter_context(record.writing())
         registry = stack.enter_context(leftovers.Registry())
-        scratch = Path(tempfile.gettempdir()) / f"tare-{registry.run_id}"
-        stack.enter_context(registry.owing("directory", str(scratch)))
-        scratch.mkdir()
+        scratch = stack.enter_context(registry.scratch())
         return _Run(
             record=record,
             programs=programs,

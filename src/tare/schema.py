@@ -21,8 +21,6 @@ _FAMILY = "family"
 """The field that does so too, or is the word `none`."""
 _RULES = ("exclude", "a_a")
 """Lists of such mappings."""
-_OWN = ("commands", "read")
-"""Fields that only some workloads have."""
 _ONE_LEVEL = ("baseline", "floor")
 """Fields that map a factor to exactly one level."""
 
@@ -67,7 +65,7 @@ def _branch(workload: AnyWorkload, field: Mapping[str, Any]) -> dict[str, Any]:
         **{name: {"$ref": f"#/$defs/{workload.name}-level"} for name in _ONE_LEVEL},
         "session": _mapping(workload.settings.rows.values(), many=False),
         "statistic": {"type": "string"} if workload.fields else {"enum": [*workload.statistics]},
-        **{name: False for name in _OWN if name not in workload.fields},
+        **{name: False for name in sorted(workloads.own_fields()) if name not in workload.fields},
     }
     return {"if": condition, "then": {"properties": properties}}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from claims.crash import killed_run
-from needs import HEARING, needs_root
+from needs import HEARING, SMALL, needs_root, tare
 from tare import leftovers
 from tare.command import Command
 from tare.errors import Exit
@@ -21,22 +21,6 @@ from tare.record import Record
 
 pytestmark = [pytest.mark.system, needs_root]
 HOME = Path(__file__).parents[2]
-
-SMALL = """\
-title: A small question
-factors: {environment: [native, container], transport: [udp, icmp]}
-baseline: {environment: native}
-family: none # so two blocks may do
-blocks: {min: 2, max: 2}
-session: {requests: 300, warmup: 30, timeout: 1 s}
-"""
-
-
-def tare(*argv: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *argv],
-        cwd=cwd, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ _TRAILING = ("--parameter", "-P")
 _BLOCKS = {"min": 8, "max": 20, "until": "3 %"}
 _GATE_BLOCKS = 30
 _OF_GUESTS = ("vcpus", "memory", "files")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
 @dataclass
@@ -163,9 +162,11 @@ def _against(line: str, words: Sequence[str]) -> str:
 
 def _named(line: str, others: Sequence[str]) -> dict[str, str]:
     """Name commands by their programs, or where these are alike new and old."""
+    from tare.workloads.command.document import program  # noqa: PLC0415 - so that --help is fast
+
     lines = [line, *others]
-    programs = [one.split()[0].rpartition("/")[2] if one.split() else "" for one in lines]
-    if len(set(programs)) < len(lines) or not all(map(_NAME.fullmatch, programs)):
+    programs = [program(one) for one in lines]
+    if len(set(programs)) < len(lines) or not all(programs):
         old = ["old"] if len(others) == 1 else [f"old{i + 1}" for i in range(len(others))]
         programs = ["new", *old] if others else ["command"]
     return dict(zip(programs, lines, strict=True))

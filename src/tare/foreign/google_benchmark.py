@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from tare import units
 from tare.errors import UsageError
 from tare.foreign import Benchmark, Found, Part, Positive, Tool
 from tare.workloads import Statistic
 
 _TIME = Statistic("real time of an iteration")
-_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 class _Entry(Part):
@@ -40,7 +40,7 @@ def _read(document: Any) -> Found:
             notes.append(f"{head.name} failed: {head.error_message or 'it does not say why'}")
         elif head.run_type == "iteration":
             measured = _Iteration.model_validate(entry)
-            time = measured.real_time * _NS[measured.time_unit]
+            time = measured.real_time * units.scale(measured.time_unit)[1]
             values.setdefault(head.run_name or head.name, []).append(time)
     if file.benchmarks and not values and not notes:
         raise UsageError(

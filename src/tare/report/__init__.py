@@ -24,13 +24,14 @@ __all__ = ["as_json", "render", "render_suite", "markdown", "summary", "verdicts
 def markdown(analysis: Analysis) -> str:
     """The values of every cell, as a table in Markdown; empty where the workload shows none."""
     from tare.report import tables, wording  # noqa: PLC0415
+    from tare.report.markdown import escaped  # noqa: PLC0415
+    from tare.report.markdown import table as lines  # noqa: PLC0415
 
     table = tables.shown(analysis, wording.names_of(analysis))
     if table is None:
         return ""
-    rule = [":--", *["--:"] * (len(table.columns) - 1)]
-    rows = (table.columns, rule, *table.rows)
-    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in r)} |\n" for r in rows)
+    columns, *rows = ([*map(escaped, row)] for row in (table.columns, *table.rows))
+    return "".join(f"{line}\n" for line in lines(columns, rows, left=1))
 
 
 def render(analysis: Analysis) -> str:

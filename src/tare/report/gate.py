@@ -8,6 +8,7 @@ from tare.analysis import Analysis, Answer
 from tare.analysis.gate import reaches
 from tare.errors import Exit
 from tare.plan import Plan
+from tare.report.markdown import escaped, table
 from tare.report.tables.table import DASH
 from tare.stats import Verdict
 from tare.units import minutes
@@ -109,24 +110,12 @@ def markdown(analysis: Analysis) -> str:
 def _markdown(analysis: Analysis, answers: tuple[Answer, ...]) -> Iterator[str]:
     asked, statistic = analysis.experiment.gate, analysis.experiment.statistic
     assert asked is not None
-    yield f"### {analysis.experiment.title}"
+    yield f"### {escaped(analysis.experiment.title)}"
     yield ""
     yield f"**{verdict(analysis)}**"
     yield ""
-    yield f"| {statistic} | verdict | ratio | at least | at most | blocks | spread | finds |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for one in answers:
-        found = one.found
-        numbers = (found.ratio, found.at_least, found.at_most)
-        shares = (found.spread, one.finds)
-        cells = (
-            one.name.replace("|", "\\|"),
-            _word(found.verdict),
-            *(DASH if number is None else f"{number:.3f}" for number in numbers),
-            str(found.blocks),
-            *(DASH if share is None else _percent(share) for share in shares),
-        )
-        yield f"| {' | '.join(cells)} |"
+    columns = (escaped(statistic), *_COLUMNS)
+    yield from table(columns, map(_cells, answers), left=len(columns))
     if analysis.failures:
         yield ""
         yield f"{len(analysis.failures)} of {len(analysis.trials)} trials failed."
@@ -137,6 +126,21 @@ def _markdown(analysis: Analysis, answers: tuple[Answer, ...]) -> Iterator[str]:
         " hold as often each. *Spread*: of the ratio from block to block. *Finds*: the slow-down"
         f" that all blocks would have found {_POWER}. What other builds, layouts or machines would"
         " show is not in it."
+    )
+
+
+_COLUMNS = ("verdict", "ratio", "at least", "at most", "blocks", "spread", "finds")
+
+
+def _cells(one: Answer) -> tuple[str, ...]:
+    found = one.found
+    numbers = (found.ratio, found.at_least, found.at_most)
+    return (
+        escaped(one.name),
+        _word(found.verdict),
+        *(DASH if number is None else f"{number:.3f}" for number in numbers),
+        str(found.blocks),
+        *(DASH if share is None else _percent(share) for share in (found.spread, one.finds)),
     )
 
 

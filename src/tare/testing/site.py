@@ -29,14 +29,12 @@ def site_for(environment: str, programs: Path, cache: Path) -> Iterator[tuple[st
     with ExitStack() as stack:
         owed = stack.enter_context(leftovers.Registry())
         hosts = stack.enter_context(Hosts(owed))
-        scratch = Path(tempfile.gettempdir()) / f"tare-{owed.run_id}"
-        stack.enter_context(owed.owing("directory", str(scratch)))
+        scratch = stack.enter_context(owed.scratch())
         level = environment
         if environment == environments.FAR:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tare-far-")))
             far = stack.enter_context(at_home(folder, programs, hosts))
             level = f"{environments.FAR} {far.destination}"
-        scratch.mkdir()
         placement = Placement.here("same-core")
         yield level, Site(hosts, programs, scratch, cache, owed, placement)
 

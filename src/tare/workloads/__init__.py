@@ -249,6 +249,12 @@ def by_name() -> Mapping[str, AnyWorkload]:
     return {workload.name: workload for workload in found}
 
 
+@cache
+def own_fields() -> frozenset[str]:
+    """Fields of an experiment file that only some workloads have."""
+    return frozenset(name for workload in by_name().values() for name in workload.fields)
+
+
 def made(asked: Mapping[str, Any]) -> AnyWorkload:
     """The workload that an experiment's fields ask for, with what is its user's own.
 

@@ -76,7 +76,7 @@ class Asked:
             return
         written = self._factors.get("command")
         if isinstance(written, str):
-            name = _program(written)
+            name = program(written) or "command"
             written, at = {name: written}, ("factors", "command")
             yield at, name, written[name]
         elif isinstance(written, Mapping):
@@ -142,7 +142,7 @@ class Asked:
                         self._say(("read", name, *found.path), found.message)
 
 
-def _program(line: str) -> str:
-    """Name a command after its program, where that is a name."""
+def program(line: str) -> str:
+    """The name of a command's program, where that may name the command; else empty."""
     first = (line.split() or [""])[0].rpartition("/")[2]
-    return first if _NAME.fullmatch(first) else "command"
+    return first if _NAME.fullmatch(first) else ""
