@@ -41,7 +41,13 @@ impl Qmp {
         if greeting.get("QMP").is_none() {
             return Err(qmp.lost("it is no monitor of QEMU".into()));
         }
-        qmp.execute("qmp_capabilities", &json!({}))?;
+        let offered = greeting["QMP"]["capabilities"].as_array();
+        let enabled = if offered.is_some_and(|names| names.contains(&json!("oob"))) {
+            json!({"enable": ["oob"]})
+        } else {
+            json!({})
+        };
+        qmp.execute("qmp_capabilities", &enabled)?;
         Ok(qmp)
     }
 
@@ -61,7 +67,24 @@ impl Qmp {
     /// [`Error::Refused`] with QEMU's words, or [`Error::Monitor`] if it gives no answer: whether it
     /// has obeyed is unknown then, and the connection is of no more use.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, Error> {
-        let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
+        self.ask("execute", command, arguments)
+    }
+
+    /// The same past QEMU's main thread, which a guest's processor holds up while it waits for a
+    /// page that is still elsewhere. Few commands may be run so; `migrate-recover` may.
+    ///
+    /// # Errors
+    /// As [`Qmp::execute`].
+    pub fn execute_out_of_band(
+        &mut self,
+        command: &str,
+        arguments: &Value,
+    ) -> Result<Value, Error> {
+        self.ask("exec-oob", command, arguments)
+    }
+
+    fn ask(&mut self, how: &str, command: &str, arguments: &Value) -> Result<Value, Error> {
+        let line = format!("{}\n", json!({how: command, "arguments": arguments}));
         let sent = (&mut &*self.writer).write_all(line.as_bytes());
         sent.map_err(|error| self.lost(error.to_string()))?;
         loop {

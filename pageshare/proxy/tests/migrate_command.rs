@@ -357,9 +357,10 @@ fn a_cut_in_postcopy_ends_nobody_and_can_be_recovered_from() {
     assert!(!output.status.success());
     assert!(said.contains("`migrate-recover`"), "{said}");
     let straight = format!("unix:{}", stage.directory.path().join("straight").display());
+    // Out of band: its main thread may wait for a processor that waits for a page.
     lab::wait_for("the destination to notice", || {
         let recover = json!({"uri": straight});
-        stage.destination.try_execute("migrate-recover", recover)
+        stage.destination.try_out_of_band("migrate-recover", recover)
     });
     stage.source.execute("migrate", json!({"uri": straight, "resume": true}));
     send_the_rest(&mut stage);

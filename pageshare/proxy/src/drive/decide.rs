@@ -87,8 +87,8 @@ pub fn decide(source: &Seen, there: &There, paused: bool) -> Action {
             There::Lost { .. } | There::Seen(_) => Action::Ask(
                 "the way between the two QEMUs was cut in postcopy: the guest is at the destination \
                  and pages of it are still at the source, so end neither. `migrate-recover` at the \
-                 destination's monitor and `migrate` with `resume` at the source's go on, directly \
-                 or through a new `pageshare receive` and `send`"
+                 destination's monitor (out of band: its main thread may wait for a page) and \
+                 `migrate` with `resume` at the source's go on, directly or through a new `pageshare receive` and `send`"
                     .into(),
             ),
         },

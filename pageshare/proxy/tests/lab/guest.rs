@@ -276,8 +276,8 @@ impl Guest {
     }
 
     /// Runs a monitor command that QEMU may refuse.
-    pub fn try_execute(&mut self, command: &str, arguments: Value) -> Option<Value> {
-        self.qmp.execute(command, &arguments).ok()
+    pub fn try_out_of_band(&mut self, command: &str, arguments: Value) -> Option<Value> {
+        self.qmp.execute_out_of_band(command, &arguments).ok()
     }
 
     /// QEMU's run state.
