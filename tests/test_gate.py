@@ -225,7 +225,7 @@ def test_the_summary_for_a_pull_request_is_a_table_of_markdown(tmp_path):
 
 
 def test_a_title_is_no_markup_in_a_pull_request(tmp_path):
-    record = made(tmp_path, SEVERAL.replace("title: ", "title: \"@all|\" # ", 1))
+    record = made(tmp_path, SEVERAL.replace("title: ", 'title: "@all|" # ', 1))
     first = gate.markdown(answered(record)).splitlines()[0]
     assert first == r"### &#64;all\|"
 

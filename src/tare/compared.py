@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tare.compare import FEWEST_RUNS, CellComparison, Versions
-from tare.report.markdown import escaped
-from tare.report.markdown import table as markdown_table
+from tare.report.markup import escaped
+from tare.report.markup import table as markdown_table
 from tare.report.numbers import percent
 from tare.report.wording import quantity_text, ratio_text
 from tare.stats import Verdict

@@ -24,8 +24,8 @@ __all__ = ["as_json", "render", "render_suite", "markdown", "summary", "verdicts
 def markdown(analysis: Analysis) -> str:
     """The values of every cell, as a table in Markdown; empty where the workload shows none."""
     from tare.report import tables, wording  # noqa: PLC0415
-    from tare.report.markdown import escaped  # noqa: PLC0415
-    from tare.report.markdown import table as lines  # noqa: PLC0415
+    from tare.report.markup import escaped  # noqa: PLC0415
+    from tare.report.markup import table as lines  # noqa: PLC0415
 
     table = tables.shown(analysis, wording.names_of(analysis))
     if table is None:

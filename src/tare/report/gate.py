@@ -8,7 +8,7 @@ from tare.analysis import Analysis, Answer
 from tare.analysis.gate import reaches
 from tare.errors import Exit
 from tare.plan import Plan
-from tare.report.markdown import escaped, table
+from tare.report.markup import escaped, table
 from tare.report.tables.table import DASH
 from tare.stats import Verdict
 from tare.units import minutes
