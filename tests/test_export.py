@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow.csv
@@ -9,8 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import records
-from tare import export, workloads
+from tare import experiment as experiments
+from tare import export, units, workloads
+from tare import plan as plans
 from tare.errors import TareError, UsageError
+from tare.history import summary
+from tare.record import Record
 
 TEXT = """\
 title: "A title"
@@ -58,6 +63,63 @@ def test_a_factor_that_does_not_apply_is_null(record):
     assert {row["server_work"] for row in rows if row["transport"] == "icmp"} == {None}
 
 
+def test_tables_of_many_runs_are_told_apart_and_copies_are_not(record, tmp_path):
+    shutil.copytree(record.folder, tmp_path / "copy")
+    other = records.make(tmp_path / "other", records.Recipe(blocks=3, seed=2), TEXT)
+    identities = []
+    for one in (record, Record(tmp_path / "copy"), other):
+        rows = export.rows(one)
+        (found,) = {tuple(row[name] for name in row if name.startswith("run")) for row in rows}
+        identities.append(found)
+    assert identities[0] == identities[1]
+    assert identities[0][0] != identities[2][0]
+    words = "Test processor, 24 GiB, Debian GNU/Linux 12 (bookworm)"
+    assert identities[0][1:] == (
+        "A title", identities[2][2], words, None, "2026-01-01T00:00:00.000+00:00",
+    )  # fmt: skip
+
+
+def test_a_run_is_the_same_in_its_table_and_in_the_history(record):
+    run, _ = summary.summarise(record.folder)
+    assert {run["id"]} == {row["run"] for row in export.rows(record)}
+
+
+COMMANDS = """\
+title: "A title"
+workload: command
+factors:
+  environment: [native, qemu]
+  command: {dd: "dd bs={block} count={n} of={name} iflag={since}"}
+  block: [512 B, 4 KiB]
+  n: ['1', '1e3']
+  name: ['7', x]
+  since: [10m, 20m]
+baseline: {environment: native}
+blocks: {min: 12, max: 12}
+"""
+
+
+def test_beside_the_text_of_a_level_stands_its_number_in_a_column_with_its_unit():
+    plan = plans.make(experiments.parse(COMMANDS, "commands.yaml"), 1)
+    levels = export.levels(plan, {"block"})
+    cell = next(c for c in plan.cells if c.levels["block"] == "4 KiB" and c.levels["n"] == "1e3")
+    found = levels[cell.id]
+    assert (found["block_level"], found["block_bytes"]) == ("4 KiB", 4096)
+    assert (found["n"], found["n_value"]) == ("1e3", 1000.0)
+    assert not found.keys() & {"block", "name_value", "since_ns", "since_value", "command_value"}
+    memory = {(one["memory"], one["memory_bytes"]) for one in levels.values()}
+    assert memory == {(None, None), ("512 MiB", 512 << 20)}
+
+
+def test_a_column_without_a_number_keeps_its_type(record, tmp_path):
+    export.export(record, "parquet", tmp_path / "t.parquet")
+    schema = pq.read_schema(tmp_path / "t.parquet")
+    assert {str(schema.field(name).type) for name in ("link_bits_per_s", "clients_value")} == {
+        "double"
+    }
+    assert str(schema.field("run_commit").type) == "string"
+
+
 def test_json_goes_to_standard_output(record, capfdbinary):
     export.export(record, "json", None)
     assert len(json.loads(capfdbinary.readouterr().out)) == len(record.trials())
@@ -85,8 +147,10 @@ def test_every_column_is_documented_and_no_other(tmp_path):
     cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     documented = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
     (row, *_) = export.rows(records.make(tmp_path / "r"))
-    factors = set(workloads.by_name()["request-reply"].levels.rows)
-    assert documented - factors == row.keys() - factors
+    rows = workloads.by_name()["request-reply"].levels.rows.values()
+    numbers = {f"{r.name}{units.COLUMNS[r.unit] or '_value'}" for r in rows if r.unit}
+    levels = {r.name for r in rows} | numbers | {"block_level"}
+    assert documented - levels == row.keys() - levels
 
 
 def test_a_position_is_the_place_within_a_setting_up(tmp_path):

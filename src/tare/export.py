@@ -5,30 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tare import units
 from tare.accounting import Account
 from tare.analysis.cells import PERCENTILES
 from tare.analysis.sessions import Session, Sessions
 from tare.cell import Cell
 from tare.errors import TareError, UsageError
+from tare.identity import identify
+from tare.levels import Factor
+from tare.plan import Plan
 from tare.record import Record, Trial
-from tare.workloads import Unit
 
 _TIMES = ("min", "mean", *PERCENTILES, "max", "jitter")
-_SUFFIXES: Mapping[Unit, str] = {
-    "ns": "_ns",
-    "B": "_bytes",
-    "B/s": "_bytes_per_s",
-    "1/s": "_per_s",
-    "1": "",
-}
 _COUNTERS = ("sent", "received", "lost", "duplicated", "reordered", "corrupted")
 
 
@@ -69,37 +66,97 @@ def export(record: Record, format_: str, out: Path | None) -> None:
 def rows(record: Record) -> list[dict[str, Any]]:
     """One row a trial.
 
-    Keys: block, repeat, position, cell, replica, session, started, seconds, status, error; one a
-    factor, such as environment; counters; statistics of the session in ns (min_ns, p50_ns, ...),
-    resolved or None; throughput_per_s; drift_p and drift_flagged; CPU time of both ends in ns. Of a
-    workload without response times, its statistics instead, each with its unit behind its name.
+    Keys: the run's id, title, machine, commit and start, as run_...; block, repeat, position, cell,
+    replica, session, started, seconds, status, error; of each factor, such as payload, the level's
+    text and, where it is a number, that number in a column named with its unit (payload_bytes);
+    accelerator_found; counters; statistics of the session in ns (min_ns, p50_ns, ...), resolved or
+    None; throughput_per_s; drift_p and drift_flagged; CPU time of both ends in ns. Of a workload
+    without response times, its statistics instead, each with its unit behind its name.
     """
     sessions = Sessions(record)
-    plan = record.plan
-    cells = {cell.id: cell for cell in plan.cells}
-    factors = list(dict.fromkeys(name for cell in plan.cells for name in cell.levels))
-    workload = plan.workload
+    if not sessions.trials:
+        return []
+    workload = record.plan.workload
+    run = _run(record)
+    heads = [run | _head(trial, record.plan.cell(trial.cell)) for trial in sessions.trials]
+    of_cells = levels(record.plan, heads[0])
 
     def measured(trial: Trial) -> dict[str, Any]:
         if workload.response_times:
             return _of_responses(trial, sessions.session(trial))
         return {
-            f"{name}{_SUFFIXES[statistic.unit]}": trial.values.get(name)
+            f"{name}{units.COLUMNS[statistic.unit]}": trial.values.get(name)
             for name, statistic in workload.statistics.items()
         }
 
     return [
         {
-            **_head(trial, cells[trial.cell], factors),
+            **head,
+            **of_cells[trial.cell],
+            "accelerator_found": trial.facts.accelerator,
             **measured(trial),
             "client_cpu_ns": _cpu(trial.client),
             "server_cpu_ns": _cpu(trial.server),
         }
-        for trial in sessions.trials
+        for head, trial in zip(heads, sessions.trials, strict=True)
     ]
 
 
-def _head(trial: Trial, cell: Cell, factors: list[str]) -> dict[str, Any]:
+def _run(record: Record) -> dict[str, Any]:
+    """What tells runs apart, and joins them, once their tables are put together."""
+    found = identify(record)
+    return {
+        "run": found.id,
+        "run_title": found.title,
+        "run_machine": found.machine,
+        "run_machine_words": found.machine_words,
+        "run_commit": found.commit,
+        "run_started": f"{found.began.isoformat(timespec='milliseconds')}+00:00",
+    }
+
+
+def levels(plan: Plan, taken: Container[str]) -> dict[str, dict[str, Any]]:
+    """Cell -> the text of each factor's level, None where it does not apply; beside it its number.
+
+    A factor whose name is taken by a column of every table, such as a disk's block, is NAME_level.
+    """
+    found: dict[str, dict[str, Any]] = {cell.id: {} for cell in plan.cells}
+    for name in dict.fromkeys(name for cell in plan.cells for name in cell.levels):
+        texts = {cell.id: cell.levels.get(name) for cell in plan.cells}
+        column = f"{name}_level" if name in taken else name
+        row = plan.workload.levels.rows.get(name)
+        suffix, number = _number(row, [text for text in texts.values() if text is not None])
+        for cell, text in texts.items():
+            found[cell][column] = text
+            if number is not None:
+                found[cell][f"{name}{suffix}"] = None if text is None else number(text)
+    return found
+
+
+def _number(
+    row: Factor[Any] | None, texts: Sequence[str]
+) -> tuple[str, Callable[[str], float | None] | None]:
+    """What stands behind the name of a factor's column of numbers, and what reads them, if any.
+
+    Of a user's own parameter it is a plain number or a size, where all its levels are. Times are
+    not guessed: `10m` is minutes to one program, and megabytes to another.
+    """
+    if row is not None and row.unit is not None:
+        return units.COLUMNS[row.unit] or "_value", row.parse
+    readers: tuple[tuple[str, Callable[[str], float]], ...] = (
+        ("_value", float),
+        ("_bytes", units.size),
+    )
+    for suffix, read in readers:
+        try:
+            if all(math.isfinite(read(text)) for text in texts):
+                return suffix, read
+        except (ValueError, UsageError):
+            continue
+    return "", None
+
+
+def _head(trial: Trial, cell: Cell) -> dict[str, Any]:
     return {
         "block": trial.block,
         "repeat": trial.repeat,
@@ -111,7 +168,6 @@ def _head(trial: Trial, cell: Cell, factors: list[str]) -> dict[str, Any]:
         "seconds": trial.seconds,
         "status": trial.status,
         "error": trial.error,
-        **{name: cell.levels.get(name) for name in factors},
     }
 
 
@@ -140,13 +196,14 @@ def _cpu(account: Account | None) -> int | None:
 
 
 _TYPES: Mapping[str, pa.DataType] = {
+    **dict.fromkeys(("error", "run_commit", "accelerator_found"), pa.string()),
     **dict.fromkeys(("block", "repeat", "position", "replica", *_COUNTERS), pa.int64()),
     **dict.fromkeys(("duration_ns", "client_cpu_ns", "server_cpu_ns"), pa.int64()),
     **dict.fromkeys(("seconds", "effective_samples", "throughput_per_s", "drift_p"), pa.float64()),
     **dict.fromkeys((f"{name}_ns" for name in _TIMES), pa.float64()),
     "drift_flagged": pa.bool_(),
 }
-"""Columns that are not text. Said outright, so that a column without values keeps its type."""
+"""Columns that are no plain numbers, or may lack all values: a column keeps its type without."""
 
 
 def _names(found: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -178,8 +235,8 @@ def _parquet(found: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _type(name: str, column: Sequence[object]) -> pa.DataType:
-    numbers = any(isinstance(value, float) for value in column)
-    return _TYPES.get(name, pa.float64() if numbers else pa.string())
+    text = any(isinstance(value, str) for value in column)
+    return _TYPES.get(name, pa.string() if text else pa.float64())
 
 
 FORMATS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {

@@ -23,6 +23,7 @@ class Factor(Generic[T]):
         show: the level as every table prints it, so that `100us` and `0.1 ms` are one level.
         choices: the allowed levels, where they can be listed.
         named: whether a file may give a mapping, of which the levels are the names.
+        unit: of the level as the workload wants it, where that is a number: one of `units.COLUMNS`.
         name: in experiment files: the attribute's, without an underscore behind it.
     """
 
@@ -34,6 +35,7 @@ class Factor(Generic[T]):
     examples: tuple[str, ...] = ()
     name: str = ""
     named: bool = False
+    unit: str | None = None
 
     def __set_name__(self, owner: type, attribute: str) -> None:
         self.name = attribute.rstrip("_")

@@ -45,6 +45,17 @@ _SHARE = {"": 1.0, "%": 0.01}
 _KNOWN = _TIME.keys() | _SIZE.keys() | _BIT_RATE.keys() | _FREQUENCY.keys() | _SHARE.keys()
 
 
+COLUMNS: Mapping[str, str] = {
+    "ns": "_ns",
+    "B": "_bytes",
+    "B/s": "_bytes_per_s",
+    "bit/s": "_bits_per_s",
+    "1/s": "_per_s",
+    "1": "",
+}
+"""Unit -> what stands behind the name of a column in it."""
+
+
 def _magnitude(text: object, units: Mapping[str, float], examples: str) -> float:
     match = _QUANTITY.fullmatch(str(text)) if len(str(text)) <= _LONGEST else None
     if match is None:

@@ -22,10 +22,17 @@ from tare.stats import (
     holm,
 )
 from tare.stats.modes import Modes, two_modes
+from tare.workloads import AnyWorkload, Statistic
 
 PERCENTILES = tuple(f"p{percent:g}" for percent in PERCENTS)
-RESPONSE_TIMES = ("min", "mean", *PERCENTILES, "max", "jitter", "throughput")
-"""What is estimated of response times."""
+_RESPONSE_TIMES: Mapping[str, Statistic] = {
+    "min": Statistic("smallest response time of a session"),
+    "mean": Statistic("mean response time of a session"),
+    **{name: Statistic(f"{name[1:]}th percentile of a session") for name in PERCENTILES},
+    "max": Statistic("largest response time of a session"),
+    "jitter": Statistic("mean absolute difference of successive response times"),
+    "throughput": Statistic("replies a second", "1/s", "higher"),
+}
 Key = tuple[int, int]
 """A session of a cell: its block, and which of the cell's sessions there, both from 0."""
 ODD_ALPHA = 0.01
@@ -88,11 +95,28 @@ class CellView:
         return estimate
 
 
+def statistics_of(workload: AnyWorkload) -> Mapping[str, Statistic]:
+    """Name -> what is estimated of the sessions of a workload."""
+    return _RESPONSE_TIMES if workload.response_times else workload.statistics
+
+
+def level(sessions: Sessions, cell: str, statistic: str) -> Estimate | None:
+    """A cell's value over its sessions; None where one of them cannot resolve it, or none has it.
+
+    `CellView.resolved` of the same statistic, without the rest of a view.
+    """
+    responses = [sessions.session(trial) for trial in sessions.measured(cell)]
+    if any(session is not None and not session.resolves(statistic) for session in responses):
+        return None
+    found = across(sessions.column(cell, statistic))
+    return None if found.value is None else found
+
+
 def view_cell(cell: Cell, sessions: Sessions) -> CellView:
     """Describe one cell of a result."""
     experiment, workload = sessions.plan.experiment, sessions.plan.workload
     statistic = experiment.statistic
-    statistics = RESPONSE_TIMES if workload.response_times else tuple(workload.statistics)
+    statistics = statistics_of(workload)
     trials = sessions.trials_of(cell.id)
     of_trials = {(t.block, t.repeat): sessions.session(t) for t in trials}
     found = {key: session for key, session in of_trials.items() if session is not None}

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tare import machine
-from tare.analysis.cells import RESPONSE_TIMES
+from tare.analysis.cells import level, statistics_of
 from tare.analysis.questions import above_below
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.errors import TareError, UsageError
+from tare.identity import identify, moment, short_hash
 from tare.levels import Levels
 from tare.record import Record, Trial
-from tare.stats import across
 from tare.workloads import Statistic
 
 _TIME = pa.timestamp("us")  # of UTC
@@ -69,10 +66,6 @@ VALUES = pa.schema(
 """Both schemata are told in docs/formats/history.md."""
 
 _Row = dict[str, Any]
-_OF_RESPONSES: Mapping[str, Statistic] = {
-    **dict.fromkeys(RESPONSE_TIMES, Statistic("")),
-    "throughput": Statistic("", "1/s", "higher"),
-}
 _AHEAD = timedelta(days=1)
 """What a clock may be ahead of this machine's before it is told."""
 
@@ -96,26 +89,24 @@ def summarise(folder: Path) -> tuple[_Row, list[_Row]]:
 
 
 def _read(record: Record) -> tuple[_Row, list[_Row]]:
-    plan, trials, fingerprint = record.plan, record.trials(), record.fingerprint
+    plan, trials = record.plan, record.trials()
     if not trials:
         raise UsageError(f"{record.folder} holds no trial yet")
     workload = plan.workload
     readable, damage = _readable(record, trials)
-    identity, began = _first(record)
-    started = [_when(trial.started) for trial in trials]
-    told = fingerprint.whole.get("tare") or {}
-    where = _machine(fingerprint.whole)
+    who = identify(record)
+    started = [moment(trial.started) for trial in trials]
     run = {
-        "notes": [*damage[:1], *_clock_notes(began, started)],
-        "id": identity,
-        "title": plan.experiment.title,
+        "notes": [*damage[:1], *_clock_notes(who.began, started)],
+        "id": who.id,
+        "title": who.title,
         "workload": workload.name,
         "statistic": plan.experiment.statistic,
-        "machine": _hash(where),
-        "machine_words": _words(where, fingerprint.system),
-        "version": told.get("version"),
-        "commit": told.get("commit"),
-        "started": began,
+        "machine": who.machine,
+        "machine_words": who.machine_words,
+        "version": who.version,
+        "commit": who.commit,
+        "started": who.began,
         "ended": max(started),
         "trials": len(trials),
         "failed": sum(trial.status == "failed" for trial in trials),
@@ -142,8 +133,6 @@ def _readable(record: Record, trials: Iterable[Trial]) -> tuple[list[Trial], lis
 
 
 def _values(record: Record, trials: list[Trial], alike: list[Any]) -> Iterator[_Row]:
-    workload = record.plan.workload
-    statistics = _OF_RESPONSES if workload.response_times else workload.statistics
     # What a guest ran under is never mixed: results of earlier versions may hold both.
     for accelerator in dict.fromkeys(t.facts.accelerator for t in trials if t.status == "ok"):
         under = [t for t in trials if t.facts.accelerator == accelerator]
@@ -154,22 +143,18 @@ def _values(record: Record, trials: list[Trial], alike: list[Any]) -> Iterator[_
                 "replica": cell.replica,
                 "accelerator": accelerator,
                 "levels": list(cell.levels.items()),
-                "series": _hash([*alike, cell.replica, accelerator, _chosen(cell.levels)]),
+                "series": short_hash([*alike, cell.replica, accelerator, _chosen(cell.levels)]),
             }
-            for name, statistic in statistics.items():
+            for name, statistic in statistics_of(record.plan.workload).items():
                 yield from (
-                    named | {"statistic": name, "unit": statistic.unit} | level
-                    for level in _level(sessions, cell, name, statistic)
+                    named | {"statistic": name, "unit": statistic.unit} | found
+                    for found in _level(sessions, cell, name, statistic)
                 )
 
 
 def _level(sessions: Sessions, cell: Cell, name: str, statistic: Statistic) -> Iterator[_Row]:
     """A cell's value over the sessions of one run; none where they cannot resolve it."""
-    responses = [sessions.session(trial) for trial in sessions.measured(cell.id)]
-    if any(session is not None and not session.resolves(name) for session in responses):
-        return
-    found = across(sessions.column(cell.id, name))
-    if found.value is not None:
+    if (found := level(sessions, cell.id, name)) is not None:
         above, below = above_below(statistic)
         yield {
             "above": str(above),
@@ -191,52 +176,8 @@ def _chosen(levels: Levels) -> dict[str, str]:
     }
 
 
-def _first(record: Record) -> tuple[str, datetime]:
-    """A run's identity, the same for a copy and while it goes on, and when it began.
-
-    Of its plan and the first line of its trials, which stays though that trial is tried again.
-    """
-    with (record.folder / "trials.ndjson").open("rb") as file:
-        line = file.readline()
-    plan = (record.folder / "plan.json").read_bytes()
-    identity = hashlib.sha256(plan + b"\n" + line).hexdigest()[:16]
-    return identity, _when(json.loads(line)["started"])
-
-
-def _hash(alike: object) -> str:
-    text = json.dumps(alike, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _when(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
-
-
 def _clock_notes(began: datetime, started: list[datetime]) -> Iterator[str]:
     if min(started) < began:
         yield "its clock went backwards while it ran: its place in time is uncertain"
     if max(started) > datetime.now(UTC).replace(tzinfo=None) + _AHEAD:
         yield f"it is of the future ({max(started):%Y-%m-%d}): its clock was wrong, or this one is"
-
-
-def _machine(whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Which machine a fingerprint is of; memory to the GiB: a kernel keeps some for itself."""
-    known = {key: value for key, (value, _) in machine.unlike(whole, {}).items()}
-    found = {key: known.get(key) for key in machine.IDENTITY}
-    if isinstance(usable := found["cpu.usable"], list):
-        found["cpu.usable"] = len(usable)  # earlier versions listed them
-    memory = found.pop("memory_bytes")
-    return {**found, "memory_gib": None if memory is None else round(memory / (1 << 30))}
-
-
-def _words(identity: Mapping[str, Any], system: str | None) -> str:
-    model, usable = identity["cpu.model"], identity["cpu.usable"]
-    memory = identity["memory_gib"]
-    known = [
-        model,
-        f"{usable} processors" if usable else None,
-        f"{memory} GiB" if memory else None,
-        system,
-    ]
-    return ", ".join(part for part in known if part) or "machine not recorded"

@@ -63,6 +63,7 @@ class MpiLevels(Levels):
         "1",
         "grid: bytes touched, in units of the size.",
         examples=("0.1", "1", "4"),
+        unit="1",
     )
     files = choice(("shared", "each"), "shared", "grid: one file, or one a rank.")
     close = choice(

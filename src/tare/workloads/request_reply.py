@@ -64,6 +64,7 @@ class EchoLevels(rows.Placed):
         "closed: the next request follows the reply (service time). open RATE: a schedule decides"
         " (response time from the intended send); the rate is of each client.",
         examples=("closed", "open 1000/s"),
+        unit="1/s",
     )
     clients = rows.count("1", "Independent requesters.", most=_MOST_CLIENTS)
     interference = rows.INTERFERENCE

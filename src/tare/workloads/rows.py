@@ -43,13 +43,13 @@ def size(
     """A factor whose levels are sizes in bytes."""
     parse = _within(units.size, units.exact_size, least, most)
     shown = examples or ("64 B", "512 B")
-    return Factor(parse, units.exact_size, default, help, examples=shown)
+    return Factor(parse, units.exact_size, default, help, examples=shown, unit="B")
 
 
 def duration(default: str, help: str, *examples: str, least: int = 0) -> Factor[int]:
     """A factor whose levels are times, in ns, up to a week."""
     parse = _within(units.duration, units.exact_duration, least, units.WEEK_NS)
-    return Factor(parse, units.exact_duration, default, help, examples=examples)
+    return Factor(parse, units.exact_duration, default, help, examples=examples, unit="ns")
 
 
 def count(default: str, help: str, *, most: int, least: int = 1) -> Factor[int]:
@@ -61,7 +61,7 @@ def count(default: str, help: str, *, most: int, least: int = 1) -> Factor[int]:
             raise UsageError(f"{written!r} is not a whole number from {least} to {most}")
         return int(text)
 
-    return Factor(_within(read, str, least, most), str, default, help)
+    return Factor(_within(read, str, least, most), str, default, help, unit="1")
 
 
 def environment(what: str) -> Factor[str]:
@@ -125,7 +125,7 @@ def _show_link(rate: int | None) -> str:
 
 def link(default: str, help: str, *examples: str) -> Factor[int | None]:
     """A factor whose levels are rates of a link."""
-    return Factor(_link_rate, _show_link, default, help, examples=examples)
+    return Factor(_link_rate, _show_link, default, help, examples=examples, unit="bit/s")
 
 
 LINK = link("unlimited", "Rate of the link between the hosts.", "unlimited", "100 Mbit/s")

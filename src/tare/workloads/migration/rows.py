@@ -100,6 +100,7 @@ class MigrationLevels(Levels):
         "20/s",
         "Requests a second to each guest that is asked anything, in open loop.",
         examples=("20/s",),
+        unit="1/s",
     )
     dirty = shared.size(
         "0 B",
