@@ -42,7 +42,7 @@ def read(path, format_):
     return pyarrow.csv.read_csv(path, parse_options=parsing).to_pylist()
 
 
-@pytest.mark.parametrize("format_", sorted(export.FORMATS))
+@pytest.mark.parametrize("format_", sorted(export.TABLES))
 def test_what_is_written_is_what_is_on_record(record, tmp_path, format_):
     path = tmp_path / f"it's an export.{format_}"
     export.export(record, format_, path)
@@ -144,6 +144,7 @@ def test_a_folder_that_is_not_there_is_an_error_that_names_it(record, tmp_path):
 
 def test_every_column_is_documented_and_no_other(tmp_path):
     page = (Path(__file__).parents[1] / "docs/formats/export.md").read_text()
+    page, _, _ = page.partition("## Files for other tools")
     cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     documented = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
     (row, *_) = export.rows(records.make(tmp_path / "r"))

@@ -1,4 +1,4 @@
-"""Every trial of a result with its session's statistics, as one table for other tools."""
+"""A result for other tools: every trial in one table, or cells in a file of another tool's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tare import units
+from tare import foreign, units
 from tare.accounting import Account
 from tare.analysis.cells import PERCENTILES
 from tare.analysis.sessions import Session, Sessions
@@ -22,6 +22,7 @@ from tare.cell import Cell
 from tare.errors import TareError, UsageError
 from tare.identity import identify
 from tare.levels import Factor
+from tare.outcome import outcome
 from tare.plan import Plan
 from tare.record import Record, Trial
 
@@ -29,38 +30,67 @@ _TIMES = ("min", "mean", *PERCENTILES, "max", "jitter")
 _COUNTERS = ("sent", "received", "lost", "duplicated", "reordered", "corrupted")
 
 
-def export(record: Record, format_: str, out: Path | None) -> None:
-    """Write a result's trials as one table: a row a trial, failed ones included.
+def export(record: Record, format_: str, out: Path | None, statistic: str | None = None) -> None:
+    """Write a result: its trials as one table, or its cells as another tool would.
 
-    Columns: `rows` says them. What a failed trial does not have, and a percentile that is not
-    resolved, is null, never zero.
+    Of a table `rows` says the columns: a row a trial, failed ones included. What a failed trial
+    does not have, and a percentile that is not resolved, is null, never zero.
 
     Args:
         record: the result.
-        format_: csv, parquet or json.
+        format_: one of `formats`.
         out: the file to write, whole or not at all; standard output where None.
+        statistic: the one to tell, of a format that is no table. Where None it is all, or the
+            declared one, by the format.
 
     Raises:
-        UsageError: an unknown format, or Parquet for a terminal.
+        UsageError: an unknown format, Parquet for a terminal, or the format cannot tell this.
         TareError: it cannot be written.
     """
-    if format_ not in FORMATS:
-        raise UsageError(f"no format {format_!r}", f"choose {', '.join(FORMATS)}")
+    refuse_unknown(format_)
     if out is None and format_ == "parquet" and sys.stdout.isatty():
         raise UsageError("Parquet is not text, and would garble the terminal", "add --out FILE")
-    table = FORMATS[format_](rows(record))
+    text = _written(record, format_, statistic)
     try:
         if out is not None:
             part = out.with_name(out.name + ".part")
-            part.write_bytes(table)
+            part.write_bytes(text)
             part.replace(out)
         else:
-            sys.stdout.buffer.write(table)
+            sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
     except OSError as error:
         raise TareError(
             f"cannot write the export: {error}", "make room, or name another file"
         ) from error
+
+
+def formats() -> tuple[str, ...]:
+    """Every format, tables first."""
+    return (*TABLES, *foreign.formats())
+
+
+def refuse_unknown(format_: str) -> None:
+    """Refuse what is no format, before anything else is done.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if format_ not in formats():
+        raise UsageError(f"no format {format_!r}", f"choose {', '.join(formats())}")
+
+
+def _written(record: Record, format_: str, statistic: str | None) -> bytes:
+    if format_ not in TABLES:
+        one = foreign.formats()[format_]
+        declared = record.experiment.statistic if one.single else None
+        return one.write(outcome(record, statistic or declared)).encode()
+    if statistic is not None:
+        raise UsageError(
+            f"a table has every statistic in a column of its own, also as {format_}",
+            "leave --statistic out",
+        )
+    return TABLES[format_](rows(record))
 
 
 def rows(record: Record) -> list[dict[str, Any]]:
@@ -239,7 +269,7 @@ def _type(name: str, column: Sequence[object]) -> pa.DataType:
     return _TYPES.get(name, pa.string() if text else pa.float64())
 
 
-FORMATS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {
+TABLES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {
     "csv": _csv,
     "parquet": _parquet,
     "json": _json,

@@ -192,5 +192,12 @@ def refuse_unlike(a: Run, b: Run, *, across_machines: bool) -> None:
         )
 
 
-_THEIR_IDENTITY = ("host_name", "num_cpus", "hostname", "cpu_model_name", "cpu_count")
+_THEIR_IDENTITY = (
+    "run_machine",
+    "host_name",
+    "num_cpus",
+    "hostname",
+    "cpu_model_name",
+    "cpu_count",
+)
 """What of other tools' conditions makes it another machine."""

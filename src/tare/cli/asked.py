@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -120,6 +121,29 @@ def variables(given: Sequence[str], environment: Mapping[str, str]) -> str:
 def levels(text: str) -> list[str]:
     """The levels of a factor, between commas."""
     return [level.strip() for level in text.split(",")]
+
+
+def exports(named: Mapping[str, Path | None], others: Sequence[str]) -> list[tuple[str, Path]]:
+    """Format and file of each export, of options of their own and of FORMAT=FILE.
+
+    Raises:
+        UsageError: it cannot be read, or written: told before anything is measured.
+    """
+    from tare import export  # noqa: PLC0415 - so that --help is fast
+
+    found = [(format_, path) for format_, path in named.items() if path is not None]
+    for text in others:
+        format_, _, path = text.partition("=")
+        if not path:
+            raise UsageError(
+                f"cannot read --export {text!r}", "write FORMAT=FILE, such as hyperfine=times.json"
+            )
+        export.refuse_unknown(format_)
+        found.append((format_, Path(path)))
+    for _, file in found:
+        if not file.absolute().parent.is_dir():
+            raise UsageError(f"cannot write {file}: its folder is not there", "make it first")
+    return found
 
 
 def joined(paths: Sequence[str] | None) -> str:

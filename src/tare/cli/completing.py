@@ -67,6 +67,13 @@ def statistics(context: typer.Context) -> Offer:
     return {n: s.help for kind in found for n, s in kind.statistics.items()}.items()
 
 
+def formats() -> Offer:
+    """What a result can be exported as."""
+    from tare import export  # noqa: PLC0415 - so that --help is fast
+
+    return [(name, "") for name in export.formats()]
+
+
 def _begun(incomplete: str, folder: str) -> list[Path]:
     """What a word can become; where there is none yet, the files here and the usual folder."""
     where, slash, begun = incomplete.rpartition("/")

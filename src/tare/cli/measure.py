@@ -13,6 +13,7 @@ import typer
 from tare.cli import asked, gate, paths, printing
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
+from tare.errors import UsageError
 
 if TYPE_CHECKING:
     from tare.plan import Plan
@@ -175,6 +176,15 @@ def measure(
     export_markdown: Annotated[
         Path | None, _option(_TOLD, "--export-markdown", help="The table of cells.")
     ] = None,
+    export: Annotated[
+        list[str] | None,
+        _option(
+            _TOLD,
+            "--export",
+            metavar="FORMAT=FILE",
+            help="As any format of `tare export`: hyperfine=F.json, openmetrics=F.prom.",
+        ),
+    ] = None,
     show_output: Annotated[
         bool, _flag(_TOLD, "--show-output", "Print what it prints when it is first tried.")
     ] = False,
@@ -218,7 +228,8 @@ def measure(
         gate=gate.declared(fail_on, margin, significance, summary),
         margin=margin,
     )
-    exports = {"json": export_json, "csv": export_csv, "markdown": export_markdown}
+    named = {"json": export_json, "csv": export_csv, "markdown": export_markdown}
+    exports = asked.exports(named, export or [])
     telling = {"show": show_output, "dry_run": dry_run, "as_json": json_}
     _measure(found, budget, out, exports, summary, **telling)
 
@@ -227,7 +238,7 @@ def _measure(
     found: asked.Asked,
     budget: str | None,
     out: Path | None,
-    exports: dict[str, Path | None],
+    exports: list[tuple[str, Path]],
     summary: Path | None,
     *,
     show: bool,
@@ -295,16 +306,22 @@ def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
     return units.exact_duration(max(1, round(execution.wall_ns / 1e5)) * 100_000)
 
 
-def _export(record: Any, exports: dict[str, Path | None]) -> None:
-    from tare import analysis, export, report  # noqa: PLC0415 - so that --help is fast
+def _export(record: Any, exports: list[tuple[str, Path]]) -> None:
+    from tare import analysis, report  # noqa: PLC0415 - so that --help is fast
+    from tare import export as exporting  # noqa: PLC0415
 
     if not record.trials():
         return
-    for format_, path in exports.items():
-        if path is None:
-            continue
-        if format_ == "markdown":
-            report.write(report.markdown(analysis.analyse(record)), path)
+    for format_, path in exports:
+        try:
+            if format_ == "markdown":
+                report.write(report.markdown(analysis.analyse(record)), path)
+            else:
+                exporting.export(record, format_, path)
+        except UsageError as error:
+            if any(trial.status == "ok" for trial in record.trials()):
+                raise
+            # Nothing was measured: the run's own end says more, and is not to be lost.
+            printing.say("[yellow]not written:[/]", f"{path}: {error.what}")
         else:
-            export.export(record, format_, path)
-        printing.say("[dim]written:[/]", str(path))
+            printing.say("[dim]written:[/]", str(path))

@@ -189,16 +189,38 @@ def compare(
 
 def export(
     result: Result,
-    format_: Annotated[str, typer.Option("--format", help="csv, parquet or json.")] = "csv",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="A row a session: csv, parquet or json. Or what another tool reads: bencher,"
+            " google-benchmark, hyperfine or openmetrics.",
+            autocompletion=completing.formats,
+        ),
+    ] = "csv",
     out: Annotated[
         Path | None, typer.Option(help="Where to write; standard output if absent.")
     ] = None,
+    statistic: Annotated[
+        str | None,
+        typer.Option(
+            help="The one statistic to tell, of what is no table: else all of them, and of"
+            " google-benchmark, which holds one, that which the experiment declares.",
+        ),
+    ] = None,
 ) -> None:
-    """Write every session of a result with its statistics as one table."""
+    """Write every session of a result as one table, or its cells as another tool's file.
+
+    Tables of several runs can be put together: each row names its run.
+
+    tare export results/A --format parquet --out A.parquet
+
+    tare export results/A --format openmetrics --statistic p99
+    """
     from tare import export as exporting  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
 
-    exporting.export(Record(result), format_, out)
+    exporting.export(Record(result), format_, out, statistic)
 
 
 def list_(

@@ -1,7 +1,8 @@
-"""Results of other measuring programs, read so that `tare compare` can hold them together.
+"""Files of other tools: results read, so that `tare compare` can hold them together, and written.
 
-One file a program, which it offers as `TOOL`. What each value is differs (an execution, a process,
-a batch within one), and so does what may be concluded from it: the tool's row says it.
+One file a tool, which offers what is read as `TOOL`, and what is written as `FORMAT`. What each
+value is differs (an execution, a process, a batch within one), and so does what may be concluded
+from it: the tool's row says it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tare import discovery
 from tare.errors import UsageError
+from tare.outcome import Outcome
 from tare.workloads import Statistic
 
 Positive = Annotated[float, Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
@@ -66,6 +68,29 @@ class Tool:
     """Whether a JSON document looks like one of its files."""
     read: Callable[[Any], Found]
     """Read one of its documents; raises ValidationError, or UsageError without the file's name."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file that a result of ours can be written as."""
+
+    name: str
+    """As `tare export --format` takes it."""
+    write: Callable[[Outcome], str]
+    """Raises UsageError where such a file cannot say what is told."""
+    single: bool = False
+    """Whether it holds one statistic: the declared one, where none is asked for."""
+
+
+@cache
+def formats() -> Mapping[str, Format]:
+    """Every format that results can be written as, by name."""
+    return {found.name: found for found in discovery.offered(__name__, "FORMAT")}
+
+
+def json_text(document: Any) -> str:
+    """A document of ours, as JSON for programs and people."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @cache

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from tare import units
 from tare.errors import UsageError
-from tare.foreign import Benchmark, Found, Part, Positive, Tool
+from tare.foreign import Benchmark, Format, Found, Part, Positive, Tool, json_text
+from tare.outcome import CellOutcome, Outcome
+from tare.record import Trial
 from tare.workloads import Statistic
 
 _TIME = Statistic("real time of an iteration")
@@ -46,7 +52,7 @@ def _read(document: Any) -> Found:
         raise UsageError(
             "it holds aggregates alone", "run without --benchmark_report_aggregates_only"
         )
-    told = ("host_name", "num_cpus", "cpu_scaling_enabled", "library_build_type")
+    told = ("run_machine", "host_name", "num_cpus", "cpu_scaling_enabled", "library_build_type")
     return Found(
         {name: Benchmark(_TIME, [found]) for name, found in values.items()},
         {key: file.context[key] for key in told if key in file.context},
@@ -54,6 +60,83 @@ def _read(document: Any) -> Found:
     )
 
 
+def _write(told: Outcome) -> str:
+    ((name, statistic),) = told.statistics.items()
+    if statistic.unit != "ns":
+        raise UsageError(
+            f"a file of Google Benchmark's holds times, and {name} is in {statistic.unit}",
+            "add --statistic with one that is a time, or take --format bencher or openmetrics",
+        )
+    context = {
+        "date": f"{told.run.began.isoformat(timespec='seconds')}+00:00",
+        "executable": "tare",
+        "json_schema_version": 1,
+        "run": told.run.id,
+        "run_title": told.run.title,
+        "run_machine": told.run.machine,
+        "run_machine_words": told.run.machine_words,
+        "run_commit": told.run.commit,
+    }
+    entries = [e for i, cell in enumerate(told.cells) for e in _entries(cell, name, i)]
+    return json_text({"context": context, "benchmarks": entries})
+
+
+def _entries(cell: CellOutcome, statistic: str, family: int) -> Iterator[dict[str, Any]]:
+    """A repetition a session, then the aggregates, which are arithmetic and know no blocks."""
+    sessions = cell.sessions[statistic]
+    name = f"{cell.name}/{statistic}"
+    head = {"family_index": family, "per_family_instance_index": 0, "run_name": name}
+    cpu = [_cpu(trial) for trial, _ in sessions]
+    known = [ns for ns in cpu if ns is not None]
+    times = {"real_time": np.array([value for _, value in sessions])}
+    if len(known) == len(cpu):
+        times["cpu_time"] = np.array(known)
+    for i, (trial, _) in enumerate(sessions):
+        yield {
+            "name": name,
+            **head,
+            "run_type": "iteration",
+            "repetitions": len(sessions),
+            "repetition_index": i,
+            "threads": 1,
+            "iterations": _iterations(trial),
+            **{key: found[i] for key, found in times.items()},
+            "time_unit": "ns",
+        }
+    for aggregate, of in _AGGREGATES.items() if len(sessions) > 1 else ():
+        yield {
+            "name": f"{name}_{aggregate}",
+            **head,
+            "run_type": "aggregate",
+            "repetitions": len(sessions),
+            "threads": 1,
+            "aggregate_name": aggregate,
+            "aggregate_unit": "percentage" if aggregate == "cv" else "time",
+            "iterations": len(sessions),
+            **{key: float(of(found)) for key, found in times.items()},
+            "time_unit": "ns",
+        }
+
+
+def _cpu(trial: Trial) -> float | None:
+    """Of an execution of a command, which alone tells it; it is never both zero and known."""
+    return sum(trial.values.get(name, 0.0) for name in ("user", "system")) or None
+
+
+def _iterations(trial: Trial) -> int:
+    """Executions, or replies; one where a session is one number."""
+    return trial.counters.get("executions") or trial.counters.get("received") or 1
+
+
+_Times = npt.NDArray[np.float64]
+_AGGREGATES: Mapping[str, Callable[[_Times], float]] = {
+    "mean": np.mean,
+    "median": np.median,
+    "stddev": lambda times: times.std(ddof=1),
+    "cv": lambda times: times.std(ddof=1) / times.mean(),
+}
+
+FORMAT = Format("google-benchmark", _write, single=True)
 TOOL = Tool(
     "Google Benchmark",
     "repetitions within one process",
