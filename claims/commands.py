@@ -93,7 +93,7 @@ def _bench(
     program: Program, place: str, site: Site, **session: str
 ) -> Iterator[Callable[[], float]]:
     """A program's session in an environment: its median wall time in ns."""
-    workload = Command({"it": program.line})
+    workload = Command({"command": {"it": program.line}})
     settings = workload.settings.defaults().but(cwd="/", **session)
     levels = levels_of(workload, environment=place)
     with workload.enter(levels, site, settings) as bench:

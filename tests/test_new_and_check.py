@@ -96,6 +96,8 @@ def test_a_draft_of_every_workload_is_valid_and_explains_all_its_rows(name):
     factors = {row.name: [row.level(text) for text in (row.choices or row.examples)[:2]]}
     if name == "command":
         factors["command"] = ["gzip -9 -c a,b"]
+    if name == "service":
+        factors |= {"server": ["redis-server --port {port}"], "client": ["redis-cli -h {address}"]}
     made = draft.draft(draft.Wishes(name, factors))
     (found,) = check(made.text, Path("x.yaml"))
     assert found.valid, found

@@ -132,6 +132,14 @@ class Experiment(BaseModel):
         description="Name -> command line, the levels of `command`: the same as that mapping among"
         " the factors.",
     )
+    server: dict[str, str] = Field(
+        default_factory=dict,
+        description="The command line of what serves, as a text or a list of words; or a mapping of"
+        " names to such lines, which are the levels of the factor `server`.",
+    )
+    client: dict[str, str] = Field(
+        default_factory=dict, description="The same of what asks it, on the host."
+    )
     read: dict[str, Reading] = Field(
         default_factory=dict,
         description="Statistics that the command prints: name -> how it is found.",

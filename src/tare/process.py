@@ -193,6 +193,9 @@ class Running(AbstractContextManager["Running"]):
             # The leader is not reaped yet, so its pid, and with it the group, is still ours.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
+            for pid in _session_of(self.pid):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
             self._popen.wait()
 
     def stderr(self) -> str:
@@ -245,6 +248,16 @@ class Running(AbstractContextManager["Running"]):
         return ended(
             self._whoami, self.command, self._popen.returncode, circumstance, self._last_words()
         )
+
+
+def _session_of(leader: int) -> list[int]:
+    """Whoever is in a session, also in a process group of its own."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - names are wanted
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(int(name)) == leader:
+                found.append(int(name))
+    return found
 
 
 class _Files:

@@ -38,6 +38,10 @@ def json_schema() -> dict[str, Any]:
         kind = ["object", "string"] if name == _FAMILY else kind
         fields[name] = {"type": kind, "description": fields[name].get("description", "")}
     for workload in kinds.values():
+        for name in workload.fields:
+            row = workload.levels.rows.get(name) or workload.settings.rows.get(name)
+            if row is not None:
+                fields[name] = _line(fields.get(name, {}).get("description", row.help))
         rows = workload.levels.rows.values()
         own = bool(workload.fields)
         definitions[f"{workload.name}-levels"] = _mapping(rows, many=True, own=own)
@@ -68,6 +72,14 @@ def _branch(workload: AnyWorkload, field: Mapping[str, Any]) -> dict[str, Any]:
         **{name: False for name in sorted(workloads.own_fields()) if name not in workload.fields},
     }
     return {"if": condition, "then": {"properties": properties}}
+
+
+def _line(description: str) -> dict[str, Any]:
+    """A command line, as a text or its words; or a mapping whose values are such."""
+    words = {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}
+    line = [{"type": "string"}, words]
+    named = {"type": "object", "additionalProperties": {"anyOf": line}, "minProperties": 1}
+    return {"anyOf": [*line, named], "description": description}
 
 
 def _mapping(rows: Iterable[Factor[Any]], *, many: bool, own: bool = False) -> dict[str, Any]:

@@ -67,6 +67,16 @@ class User:
             groups = tuple(os.getgrouplist(known.pw_name, gid))
         return User(uid, gid, groups, known.pw_name, known.pw_dir)
 
+    @staticmethod
+    def named(name: str) -> User | None:
+        """A user of this machine, by name; None where there is none."""
+        try:
+            known = pwd.getpwnam(name)
+        except KeyError:
+            return None
+        groups = tuple(os.getgrouplist(known.pw_name, known.pw_gid))
+        return User(known.pw_uid, known.pw_gid, groups, known.pw_name, known.pw_dir)
+
     def environment(self) -> dict[str, str]:
         """Variables by which a program knows its user."""
         name = self.name or str(self.uid)

@@ -98,6 +98,14 @@ class ServerProcess(AbstractContextManager["ServerProcess"], Protocol):
         """Snapshot what it and the layer below it have consumed so far."""
         ...
 
+    def alive(self) -> bool:
+        """Tell whether it still runs. In a guest, asking takes some of its processor."""
+        ...
+
+    def stderr(self) -> str:
+        """Return what it wrote to standard error so far."""
+        ...
+
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask it to end (SIGTERM) and return its last JSON line; kill it after the timeout."""
         ...

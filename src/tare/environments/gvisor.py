@@ -230,6 +230,12 @@ class _GvisorServer(AbstractContextManager["_GvisorServer"]):
         threads = tuple(replace(t, role="vmm") if t.tid in kernel else t for t in seen.threads)
         return accounting.combined(replace(seen, threads=threads), accounting.snapshot_kernel())
 
+    def alive(self) -> bool:
+        return self._running.alive()
+
+    def stderr(self) -> str:
+        return self._running.stderr()
+
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         with suppress(TrialError):  # it has ended: `finish` tells how
             self._signal(signal.SIGTERM)

@@ -141,6 +141,16 @@ class GuestServer(AbstractContextManager["GuestServer"]):
         account = replace(without, sent_bytes=first.sent_bytes, received_bytes=first.received_bytes)
         return accounting.combined(account, self._kernel(), guest)
 
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        with self._guest.explained(f"while {self._program.name} was looked at"):
+            return self._program.alive()
+
+    def stderr(self) -> str:
+        """Return what it wrote to standard error so far."""
+        with self._guest.explained(f"while {self._program.name} was read"):
+            return self._program.stderr()
+
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask it to end and return its last JSON line; kill it after the timeout."""
         with self._guest.explained(f"while {self._program.name} was stopped"):

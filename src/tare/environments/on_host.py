@@ -104,6 +104,14 @@ class Server(AbstractContextManager["Server"]):
         server = self._host.account(self.pid, "server", self._host.interface)
         return accounting.combined(server, self._host.kernel_account())
 
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        return self._process.alive()
+
+    def stderr(self) -> str:
+        """Return what it wrote to standard error so far."""
+        return self._process.stderr()
+
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask it to end and return its last JSON line; kill it after the timeout."""
         return self._process.stop(timeout_s)

@@ -87,6 +87,18 @@ class Program:
         found = self._agent.run([_SCRIPT, "consumption", str(self.pid)], _ASK_TIMEOUT_S)
         return account_in(found.stdout, self.pid)
 
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        return self._look() is None
+
+    def stderr(self) -> str:
+        """Return what it wrote to standard error so far.
+
+        Raises:
+            TrialError: the guest does not answer.
+        """
+        return self._agent.read(f"{self._base}.err").decode(errors="replace")
+
     def stop(self, timeout_s: float) -> dict[str, Any]:
         """Ask it to end (SIGTERM) and return its last JSON object ({} if it never wrote one).
 
@@ -145,7 +157,7 @@ class Program:
 
     def _last_words(self) -> str:
         with suppress(MonitorError, RefusedError):
-            return last_words(self._agent.read(f"{self._base}.err"))
+            return last_words(self.stderr())
         return ""
 
 

@@ -14,8 +14,6 @@ from tare.workloads.command.reading import Reading
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 _NAMED = "a name is a letter, and up to 39 letters, digits, '_', '.' and '-' behind it"
-_SETTINGS = ("prepare", "cleanup", "env", "stdin", "expect_file")
-"""Settings in which parameters stand too."""
 
 
 def substituted(text: str, parameters: Mapping[str, str]) -> str:
@@ -39,13 +37,23 @@ def words(line: str, parameters: Mapping[str, str], shell: str) -> list[str]:
 
 
 class Asked:
-    """The commands, parameters and readings of a document; all that is wrong with them.
+    """The command lines, parameters and readings of a document; all that is wrong with them.
 
     Args:
         document: of an experiment file, or an experiment's fields.
-        factors: names of the factors that every command has.
-        statistics: names of those that are measured of every command.
+        factors: names of the factors that every experiment of the workload has.
+        statistics: names of those that are measured whatever is printed.
+
+    Attributes:
+        named: factor whose levels are names of command lines -> the field that keeps these.
+        settings: names of settings in which parameters stand, too.
+        put_in: names that stand in braces for what the workload knows.
+        lines: factor -> name -> line.
     """
+
+    named: Mapping[str, str] = {"command": "commands"}
+    settings: tuple[str, ...] = ("prepare", "cleanup", "env", "stdin", "expect_file")
+    put_in: tuple[str, ...] = ()
 
     def __init__(
         self, document: Mapping[str, Any], factors: Sequence[str], statistics: Sequence[str]
@@ -54,66 +62,68 @@ class Asked:
         self.content = dict(document)
         found = document.get("factors")
         self._factors: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-        self.commands: dict[str, str] = {}
-        """Name -> line."""
-        for path, name, line in self._lines(document):
-            self._command(path, name, line)
-        self.parameters = tuple(self._parameters(document, factors))
+        self.lines: dict[str, dict[str, str]] = {factor: {} for factor in self.named}
+        for factor, field in self.named.items():
+            self._read_lines(factor, field)
+        self.parameters = tuple(self._parameters(factors))
         self.readings = dict(self._readings(document, statistics))
-        if not self.problems and not self.commands:
-            self._say(("factors", "command"), "is required: what is to be run")
+        for factor, field in self.named.items():
+            if not self.problems and not self.lines[factor]:
+                path = (field,) if field == factor else ("factors", factor)
+                self._say(path, f"is required: the {factor} that is to be run")
 
     def _say(self, path: tuple[Any, ...], message: str) -> None:
         self.problems.append(Problem(path, message))
 
-    def _lines(self, document: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-        """Where each command stands, its name, its line; the names become the factor's levels."""
-        declared = document.get("commands")
-        if isinstance(declared, Mapping) and declared:
-            yield from ((("commands", name), name, line) for name, line in declared.items())
-            factors = {"command": list(map(str, declared)), **self._factors}
-            self.content["factors"] = factors
-            return
-        written = self._factors.get("command")
-        if isinstance(written, str):
-            name = program(written) or "command"
-            written, at = {name: written}, ("factors", "command")
-            yield at, name, written[name]
+    def _read_lines(self, factor: str, field: str) -> None:
+        """Take the lines from their field, or from the factor; their names become its levels."""
+        at: tuple[str, ...] = (field,)
+        written = self.content.get(field)
+        if not written:
+            at, written = ("factors", factor), self._factors.get(factor)
+        if isinstance(written, str) or (at == (field,) and isinstance(written, list)):
+            self._line(factor, at, program(joined(written)) or factor, written)
         elif isinstance(written, Mapping):
             for name, line in written.items():
-                yield ("factors", "command", name), name, line
+                self._line(factor, (*at, name), name, line)
         elif written is not None:
             said = f"has to be a command line, or a mapping of names to them, not {shown(written)}"
-            self._say(("factors", "command"), said)
+            self._say(at, said)
+        if not self.lines[factor]:
             return
-        if isinstance(written, Mapping):
-            self.content["factors"] = {**self._factors, "command": list(map(str, written))}
-            self.content["commands"] = self.commands
+        self.content[field] = self.lines[factor]
+        levels = {factor: list(self.lines[factor])}
+        factors = self.content.get("factors") or {}
+        if isinstance(factors, Mapping):
+            own = at == (field,)  # and the factor, if it is there, says which of the lines are run
+            self.content["factors"] = {**levels, **factors} if own else {**factors, **levels}
 
-    def _command(self, path: tuple[Any, ...], name: Any, line: Any) -> None:
-        if isinstance(line, list) and line and all(isinstance(w, str | int | float) for w in line):
-            line = shlex.join(map(str, line))
+    def _line(self, factor: str, path: tuple[Any, ...], name: Any, written: Any) -> None:
+        line = joined(written)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            self._say(path, f"{shown(name)} is no name of a command: {_NAMED}")
-        elif not isinstance(line, str) or not line.strip():
-            self._say(path, f"has to be a command line, not {shown(line)}")
+            self._say(path, f"{shown(name)} is no name of a {factor}: {_NAMED}")
+        elif not line.strip():
+            self._say(path, f"has to be a command line, not {shown(written)}")
         else:
             try:
                 shlex.split(line)
             except ValueError as error:
                 self._say(path, f"cannot be split into words: {str(error).lower()}")
-            self.commands[name] = line
+            self.lines[factor][name] = line
 
-    def _parameters(self, document: Mapping[str, Any], factors: Sequence[str]) -> Iterator[str]:
-        """Factors that are not every command's, and stand as {name} where they are put in."""
-        session = document.get("session")
+    def _parameters(self, factors: Sequence[str]) -> Iterator[str]:
+        """Factors that are not every experiment's, and stand as {name} where they are put in."""
+        session = self.content.get("session")
         settings = session if isinstance(session, Mapping) else {}
-        texts = [*self.commands.values(), *(str(settings.get(name, "")) for name in _SETTINGS)]
+        texts = [line for lines in self.lines.values() for line in lines.values()]
+        texts += [str(settings.get(name, "")) for name in self.settings]
         for name in self._factors:
             if name in factors or not isinstance(name, str):
                 continue
             if not _NAME.fullmatch(name):
                 self._say(("factors", name), f"is no name of a parameter: {_NAMED}")
+            elif name in self.put_in:
+                self._say(("factors", name), "is put in by Tare: choose another name")
             elif any(f"{{{name}}}" in text for text in texts):
                 yield name
             else:
@@ -140,6 +150,13 @@ class Asked:
                     for item in error.errors():
                         found = worded(item)
                         self._say(("read", name, *found.path), found.message)
+
+
+def joined(written: Any) -> str:
+    """A command line, also of a list of its words; empty where it is neither."""
+    if isinstance(written, list) and all(isinstance(word, str | int | float) for word in written):
+        return shlex.join(map(str, written))
+    return written if isinstance(written, str) else ""
 
 
 def program(line: str) -> str:

@@ -78,13 +78,15 @@ class Session:
         return {"executions": len(self.executions), **sums}
 
 
-class _Side(Protocol):
+class Side(Protocol):
     """A started program that speaks in events."""
 
-    def event(self, timeout_s: float) -> dict[str, Any]: ...
+    def event(self, timeout_s: float) -> dict[str, Any]:
+        """Return the next of them."""
+        ...
 
 
-def read(side: _Side, command: str, expected: int, timeout_s: float, limit: str) -> Session:
+def read(side: Side, command: str, expected: int, timeout_s: float, limit: str) -> Session:
     """Read all that it prints.
 
     Args:

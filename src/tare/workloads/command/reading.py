@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -24,7 +25,7 @@ class Reading(BaseModel):
     regex: str | None = Field(
         default=None,
         description="Matches it in what the command prints: its first group, or all of it; the last"
-        " match counts.",
+        " match counts. A second group is its unit, where that varies: `99% +([0-9.]+)(us|ms|s)`.",
     )
     path: str | None = Field(
         default=None,
@@ -74,10 +75,18 @@ class Reading(BaseModel):
         Raises:
             TrialError: it is not there, or no positive number.
         """
-        found = _matched(self.regex, stdout, stderr) if self.regex else _at(self.path, stdout)
+        unit: object = self.unit
+        if self.regex:
+            found, *more = _matched(self.regex, stdout, stderr)
+            unit = next(iter(more), unit)
+        else:
+            found = _at(self.path, stdout)
         try:
-            value = float(found) * units.scale(self.unit)[1]  # type: ignore[arg-type]
-        except (TypeError, ValueError):
+            kind, scale = units.scale(str(unit))
+            if kind != self.statistic.unit:
+                raise UsageError(f"{unit} is no unit of it")
+            value = float(found) * scale  # type: ignore[arg-type]
+        except (TypeError, ValueError, UsageError):
             raise TrialError(
                 f"its output ended in {ending(stdout + stderr)!r}: no {name} was found there, by"
                 f" {self.regex or self.path}, but {found!r}",
@@ -93,11 +102,12 @@ def ending(output: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in output[-_SHOWN:]).strip()
 
 
-def _matched(regex: str, stdout: str, stderr: str) -> str | None:
+def _matched(regex: str, stdout: str, stderr: str) -> Sequence[str | None]:
+    """The number, and its unit where that is matched, too."""
     found = None
     for found in re.finditer(regex, f"{stdout}\n{stderr}", re.MULTILINE):  # noqa: B007 - the last
         pass
-    return None if found is None else found[1 if found.re.groups else 0]
+    return (None,) if found is None else found.groups() or (found[0],)
 
 
 def _at(path: str | None, stdout: str) -> Any:

@@ -1,11 +1,12 @@
-"""The factors of commands, and what their sessions share."""
+"""The factors of a user's programs, and what their sessions share."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar, cast
 
 from tare import placement
 from tare.errors import UsageError
@@ -13,28 +14,15 @@ from tare.levels import Factor, Settings, choice
 from tare.workloads import rows
 
 
-def _anything(written: object) -> str:
-    return str(written)
+def text(default: str, help: str, *examples: str) -> Factor[str]:
+    """A row that holds any text."""
+    return Factor(str, str, default, help, examples=examples)
 
 
-def _text(default: str, help: str, *examples: str) -> Factor[str]:
-    return Factor(_anything, str, default, help, examples=examples)
+class RunLevels(rows.Placed):
+    """What whatever runs a user's programs has in common."""
 
-
-class CommandLevels(rows.Placed):
-    """The factors of every command."""
-
-    environment = rows.environment("Where the command runs")
-    command = Factor(
-        _anything,
-        str,
-        "",
-        "What is run: a command line, or a mapping of names to them, of which the names are levels."
-        " No shell reads it, unless `shell` says so. {threads} stands for a level of the factor"
-        " `threads`.",
-        examples=("gzip -9 -c corpus.tar",),
-        named=True,
-    )
+    environment: Factor[str]
     files = choice(
         ("shared", "copied"),
         "shared",
@@ -52,21 +40,46 @@ class CommandLevels(rows.Placed):
     )
 
 
-def with_commands(names: tuple[str, ...], parameters: tuple[str, ...]) -> type[CommandLevels]:
-    """The same with an experiment's own commands, and its parameters as factors."""
+class CommandLevels(RunLevels):
+    """The factors of every command."""
 
-    class Levels(CommandLevels):
-        environment = CommandLevels.environment
-        command = choice(names, names[0], "The command, by its name.")
+    environment = rows.environment("Where the command runs")
+    command = Factor(
+        str,
+        str,
+        "",
+        "What is run: a command line, or a mapping of names to them, of which the names are levels."
+        " No shell reads it, unless `shell` says so. {threads} stands for a level of the factor"
+        " `threads`.",
+        examples=("gzip -9 -c corpus.tar",),
+        named=True,
+    )
 
-    own = {}
-    for name in parameters:
-        own[name] = _text("", f"What stands in the place of {{{name}}}.")
-        own[name].name = name
-    first = {name: Levels.rows[name] for name in ("environment", "command")}
+
+R = TypeVar("R", bound=RunLevels)
+
+
+def with_lines(
+    base: type[R], lines: Mapping[str, Iterable[str]], parameters: Sequence[str]
+) -> type[R]:
+    """The same with an experiment's own lines, by their names, and its parameters as factors.
+
+    Args:
+        base: the factors of every experiment.
+        lines: factor of these -> names.
+        parameters: names.
+    """
+    named = {}
+    for factor, names in lines.items():
+        first, *more = names
+        named[factor] = choice((first, *more), first, f"The {factor}, by its name.")
+    found = cast("type[R]", type("Levels", (base,), {**named}))
+    own = {name: text("", f"What stands in the place of {{{name}}}.") for name in parameters}
+    for name, row in own.items():
+        row.name = name
     # No attributes: a parameter may have any name.
-    Levels.rows = {**first, **own, **Levels.rows}
-    return Levels
+    found.rows = {"environment": found.rows["environment"], **named, **own, **found.rows}
+    return found
 
 
 def _runs(written: object) -> int | None:
@@ -123,7 +136,7 @@ def _absolute(written: object) -> str:
 
 
 class CommandSettings(Settings):
-    """What its sessions share. Parameters stand as {name} in those that hold lines or paths."""
+    """What sessions share. Parameters stand as {name} in those that hold lines or paths."""
 
     runs = Factor(
         _runs,
@@ -133,9 +146,9 @@ class CommandSettings(Settings):
         examples=("auto", "1", "10"),
     )
     warmup = rows.count("1", "Executions before, in every session.", least=0, most=1_000_000)
-    prepare = _text("", "Shell line before each execution, outside of its time.")
-    cleanup = _text("", "Shell line after each execution, outside of its time.")
-    shell = _text("", "What is given the whole command line, such as sh; none where empty.", "sh")
+    prepare = text("", "Shell line before each execution, outside of its time.")
+    cleanup = text("", "Shell line after each execution, outside of its time.")
+    shell = text("", "What is given the whole command line, such as sh; none where empty.", "sh")
     env = Factor(
         _variables,
         lambda found: " ".join(f"{name}={shlex.quote(v)}" for name, v in found.items()),
@@ -144,7 +157,7 @@ class CommandSettings(Settings):
         examples=("OMP_NUM_THREADS=2 MODE=fast",),
     )
     cwd = Factor(_absolute, str, ".", "The folder it works in.")
-    stdin = _text("", "The file that is its standard input; /dev/null where empty.")
+    stdin = text("", "The file that is its standard input; /dev/null where empty.")
     timeout = rows.duration("2 h", "An execution that takes longer is killed.", "10 s", least=1)
     output = choice(
         ("captured", "null"),
@@ -167,7 +180,7 @@ class CommandSettings(Settings):
     keep = Factor(
         _paths, shlex.join, "", "Paths whose content is brought back to the host; nothing else is."
     )
-    image = _text(
+    image = text(
         "/", "Whose files it sees: the root of this machine, or a folder with an unpacked image."
     )
     takes = rows.duration("500 ms", "About what an execution takes: for the plan's estimate only.")

@@ -1,0 +1,230 @@
+"""What workloads share that run a user's programs: lines, executions, checks, readings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Generic
+
+from tare import environments
+from tare.errors import TrialError
+from tare.tree import Tree, User
+from tare.units import exact_duration
+from tare.workloads import Bench, Made, Statistic, rows
+from tare.workloads.command.document import Asked, substituted, words
+from tare.workloads.command.executions import PROGRAM, Execution, Session, Side, read
+from tare.workloads.command.reading import Reading, ending
+from tare.workloads.command.rows import CommandSettings, R, with_lines
+
+SLACK_S = 60.0
+"""To start, to prepare, to check and to clean up."""
+AUTO_S = 0.5
+_ALL_TOLD = 65_536
+_OF_A_TRIAL_S = 0.1
+
+Lines = Mapping[str, Mapping[str, str]]
+"""Factor -> name -> command line."""
+
+
+class Executing(rows.InEnvironment[R, CommandSettings]):
+    """A workload that runs a user's programs, with an experiment's lines, parameters and readings.
+
+    Attributes:
+        asked: reads them in an experiment file.
+        base: the factors of every experiment.
+        measured: what is measured whatever is printed.
+        lines: of each factor that names some; none where no experiment has said any.
+        parameters: names of the factors that are put in place of {name}.
+        readings: statistic -> how it is found in what is printed.
+    """
+
+    settings = CommandSettings
+    plot_factors = rows.PLOT | {"files"}
+    programs = (PROGRAM,)
+    response_times = False
+    asked: ClassVar[type[Asked]] = Asked
+    base: type[R]
+    measured: ClassVar[Mapping[str, Statistic]]
+
+    def __init__(
+        self,
+        lines: Lines | None = None,
+        parameters: Sequence[str] = (),
+        readings: Mapping[str, Reading] | None = None,
+    ) -> None:
+        self.lines = lines or {}
+        self.parameters = tuple(parameters)
+        self.readings = readings or {}
+        self.levels = with_lines(self.base, lines, self.parameters) if lines else self.base
+        found = {name: one.statistic for name, one in self.readings.items()}
+        self.statistics = self.in_order(found)
+
+    def in_order(self, readings: Mapping[str, Statistic]) -> Mapping[str, Statistic]:
+        """All statistics; the first is judged where an experiment declares none."""
+        return {**self.measured, **readings}
+
+    def of(self, asked: Mapping[str, Any]) -> Made:
+        """With what an experiment file asks."""
+        found = self.asked(asked, [*self.base.rows], [*self.measured])
+        if found.problems:
+            return Made(self, found.content, tuple(found.problems))
+        lines = tuple((factor, tuple(named.items())) for factor, named in found.lines.items())
+        readings = tuple(found.readings.items())
+        return Made(_made(type(self), lines, found.parameters, readings), found.content)
+
+    def parameters_of(self, levels: R) -> dict[str, str]:
+        """Parameter -> its level in a cell."""
+        return {name: levels[name] for name in self.parameters}
+
+    def applicable(self, levels: R) -> frozenset[str]:
+        """How files come in means something for a guest alone."""
+        guest = environments.row(levels.environment).own_kernel
+        return super().applicable(levels) - (frozenset() if guest else {"files"})
+
+    def lacking(self, levels: R, programs: Path) -> str | None:
+        """What executes, and what disturbs; the files of this machine on another one."""
+        if environments.is_far(levels.environment):
+            return (
+                "the files that a command of this machine sees are not on another one. Run Tare"
+                " there, with `environment: native`"
+            )
+        return (
+            super().lacking(levels, programs)
+            or rows.unbuilt(programs / PROGRAM)
+            or levels.interference.lacking()
+        )
+
+    def seconds(self, levels: R, settings: CommandSettings) -> float:
+        """Expected duration of a trial, by what an execution is said to take."""
+        one = settings.takes / 1e9
+        measured = max(one, AUTO_S) if settings.runs is None else settings.runs * one
+        return _OF_A_TRIAL_S + settings.warmup * one + measured
+
+
+@lru_cache(maxsize=64)
+def _made(
+    kind: type[Executing[Any]],
+    lines: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
+    parameters: tuple[str, ...],
+    readings: tuple[tuple[str, Reading], ...],
+) -> Executing[Any]:
+    """One for each: levels of two are not of one type."""
+    return kind({factor: dict(named) for factor, named in lines}, parameters, dict(readings))
+
+
+def tree(
+    settings: CommandSettings, called: Sequence[str], *, files: str = "shared", keep: bool = True
+) -> Tree:
+    """The files that programs see, and with whose rights; what of them is copied.
+
+    Args:
+        settings: of the sessions.
+        called: programs, by name or path.
+        files: how they come to where these run.
+        keep: whether what is to be kept is brought back from there.
+    """
+
+    def placed(path: str) -> str:
+        return str(Path(settings.cwd, path))
+
+    return Tree(
+        root=Path(settings.image),
+        cwd=settings.cwd,
+        user=User.invoking(),
+        files="copied" if files == "copied" else "shared",
+        programs=tuple(placed(p) if "/" in p else p for p in dict.fromkeys(called)),
+        inputs=tuple(map(placed, settings.inputs)),
+        keep=tuple(map(placed, settings.keep)) if keep else (),
+    )
+
+
+@dataclass(frozen=True)
+class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
+    """An environment, and what is run in it or towards it."""
+
+    workload: Executing[R]
+
+    def parameters(self, levels: R) -> dict[str, str]:
+        """What stands for each name in braces."""
+        return self.workload.parameters_of(levels)
+
+    def argv(self, factor: str, levels: R) -> list[str]:
+        """The words of the line that a cell names."""
+        line = self.workload.lines[factor][levels[factor]]
+        return words(line, self.parameters(levels), self.settings.shell)
+
+    def env(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """The environment variables that are asked for."""
+        return {name: substituted(v, parameters) for name, v in self.settings.env.items()}
+
+    def options(
+        self, parameters: Mapping[str, str], *beside: str, tell: bool = False
+    ) -> Iterator[str]:
+        """How executions are made, to PROGRAM; but for how many.
+
+        Args:
+            parameters: what stands for each name in braces.
+            beside: settings with a shell line that is run beside each: prepare, cleanup.
+            tell: what each printed, also where nothing of it is read.
+        """
+        settings = self.settings
+        yield from ("--timeout-ns", str(settings.timeout), "--exit", str(settings.expect_exit))
+        yield from ("--cwd", settings.cwd)
+        if settings.output == "null":
+            yield "--discard"
+        if settings.stdin:
+            yield from ("--stdin", substituted(settings.stdin, parameters))
+        for name in beside:
+            if settings[name]:
+                yield from (f"--{name}", substituted(settings[name], parameters))
+        if settings.expect_file:
+            path = substituted(settings.expect_file[0], parameters)
+            yield from ("--check", f"sha256sum -- {shlex.quote(path)}")
+        if tell or self.workload.readings or settings.expect_output:
+            yield from ("--tell", str(_ALL_TOLD))
+
+    def read(self, side: Side, told: str, parameters: Mapping[str, str]) -> Session:
+        """Read what executions printed, and check it.
+
+        Args:
+            side: PROGRAM, started.
+            told: the command as messages name it.
+            parameters: as of `options`.
+
+        Raises:
+            TrialError: one failed, or what it printed or wrote is not what was expected.
+        """
+        settings = self.settings
+        timeout_s = settings.timeout / 1e9 + SLACK_S
+        limit = exact_duration(settings.timeout)
+        session = read(side, told, settings.expect_exit, timeout_s, limit)
+        for one in session.executions:
+            self._check(told, one, parameters)
+        return session
+
+    def _check(self, told: str, one: Execution, parameters: Mapping[str, str]) -> None:
+        pattern = self.settings.expect_output
+        if pattern and not re.search(pattern, f"{one.stdout}\n{one.stderr}", re.MULTILINE):
+            end = ending(one.stdout + one.stderr)
+            raise TrialError(f"`{told}` printed nothing that matches {pattern!r}; its end: {end}")
+        if self.settings.expect_file:
+            path, digest = self.settings.expect_file
+            found = one.check.split()[:1]
+            if found != [digest]:
+                raise TrialError(
+                    f"`{told}` wrote another {substituted(path, parameters)}: its checksum is"
+                    f" sha256:{''.join(found)}, not sha256:{digest}"
+                )
+
+    def readings(self, session: Session) -> dict[str, float]:
+        """Statistic -> the mean of what a session's executions printed."""
+
+        def mean(name: str, reading: Reading) -> float:
+            each = [reading.of(name, one.stdout, one.stderr) for one in session.executions]
+            return sum(each) / len(each)
+
+        return {name: mean(name, one) for name, one in self.workload.readings.items()}
