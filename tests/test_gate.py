@@ -64,6 +64,20 @@ def test_what_is_too_noisy_stays_undecided_and_says_what_would_be_found(tmp_path
     assert re.search(r"undecided; ratio .*all blocks find \+\d+ % 80 times in 100; more", said)
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.3, "slower"), (1.0, "no worse")])
+def test_what_is_below_the_instruments_floor_neither_fails_nor_passes(tmp_path, factor, verdict):
+    record = made(tmp_path, truth_us=lambda _: 0.1, scale={"65B": factor})
+    found = answered(record)
+    assert gate.code(found) is Exit.INCONCLUSIVE
+    assert found.questions[0].judgement.verdict is Verdict.BELOW_INSTRUMENT
+    said = f"{verdict} speaks of .*, but the instrument's floor is 60"
+    assert re.search(said, found.questions[0].judgement.reason)
+    assert re.search(f"below instrument; {said}", "\n".join(gate.after(found)))
+    assert "below instrument" in gate.markdown(found)
+    blocks = found.gating.answers[0].found.blocks
+    assert analysis.gate_stop(record, record.trials(), blocks).action is Action.STOP
+
+
 def test_of_a_rate_less_is_slower(tmp_path):
     text = """\
 title: Is the new one slower?

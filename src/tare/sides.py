@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tare import foreign, machine, suite
-from tare.analysis.questions import instrument_floor
-from tare.analysis.sessions import Sessions
+from tare.analysis.sessions import Sessions, instrument_floor
 from tare.cell import Cell
 from tare.errors import UsageError
 from tare.record import Record
@@ -88,8 +87,7 @@ class TareRun(Run):
 
     def floor(self, key: Hashable) -> float | None:
         """The calibrated instrument's, of times that it took."""
-        timed = self._plan.workload.response_times and self.statistic(key).unit == "ns"
-        return instrument_floor([(self._sessions, self.names[key])]) if timed else None
+        return instrument_floor([(self._sessions, self.names[key])])
 
     def accelerators(self, key: Hashable) -> Iterable[str]:
         """Of its trials."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tare.analysis.sessions import Sessions
+from tare.analysis.sessions import Sessions, instrument_floor
 from tare.plan import Comparison, Plan
 from tare.stats.arrays import FloatArray
 from tare.stats.gating import POWER, Gate, Gated, blocks_that_tell, decide, most_spread
+from tare.stats.repetition import mean_log
 from tare.stats.sequential import needed
 from tare.stats.stopping import Action, Decision
-from tare.stats.verdict import Verdict
+from tare.stats.verdict import Verdict, below_floor
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Answer:
     is as large as it may well be; None where the plan's do not suffice, or it is not known."""
     passed_by: int | None
     """Blocks by which an equal version passes 80 times in 100, likewise."""
+    below: str | None = None
+    """Why what was found is below what the instrument can tell, where it is: more blocks do not
+    help."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Gating:
     gate: Gate
     answers: tuple[Answer, ...]
     verdict: Verdict
-    """SLOWER where anything is; NO_WORSE where everything is; else INCONCLUSIVE."""
+    """SLOWER where anything is; NO_WORSE where everything is; else INCONCLUSIVE, also where
+    what was found is below what the instrument can tell."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +97,31 @@ def answer(sessions: Sessions, *, bounds: bool = True) -> Gating:
     answers = []
     for name, group in plan.gated.items():
         found = decide(_log_ratios(sessions, group), gate, bounds=bounds)
+        below = _below(sessions, group, found, gate)
+        if below is not None:
+            found = replace(found, verdict=Verdict.BELOW_INSTRUMENT)
         finds = None
         if found.spread is not None and reach < math.inf:
             finds = math.expm1(reach * found.spread)
         found_by = blocks_that_tell(found, declared.finds_share, gate.looks)
         passed_by = blocks_that_tell(found, gate.margin, gate.passing)
-        answers.append(Answer(name, group, found, finds, found_by, passed_by))
+        answers.append(Answer(name, group, found, finds, found_by, passed_by, below))
     verdicts = {one.found.verdict for one in answers}
     verdict = Verdict.NO_WORSE if verdicts == {Verdict.NO_WORSE} else Verdict.INCONCLUSIVE
     if Verdict.SLOWER in verdicts:
         verdict = Verdict.SLOWER
     return Gating(gate, tuple(answers), verdict)
+
+
+def _below(sessions: Sessions, group: Sequence[Comparison], found: Gated, gate: Gate) -> str | None:
+    """As a verdict: of the difference where it is slower, of the margin where it is no worse."""
+    share = {Verdict.SLOWER: (found.ratio or 1.0) - 1.0, Verdict.NO_WORSE: gate.margin}
+    levels = [sessions.level(one.against, sessions.plan.experiment.statistic) for one in group]
+    base = mean_log([level for level in levels if level is not None])
+    if found.verdict not in share or base is None:
+        return None
+    floor = instrument_floor((sessions, cell) for one in group for cell in (one.cell, one.against))
+    return below_floor(found.verdict, share[found.verdict] * base, floor)
 
 
 def _log_ratios(sessions: Sessions, group: Iterable[Comparison]) -> FloatArray:
@@ -135,9 +154,9 @@ def stop(sessions: Sessions, blocks: int) -> Decision:
         wide = tuple(c.id for group in sessions.plan.gated.values() for c in group)
         return Decision(Action.CONTINUE, None, wide)
     found = answer(sessions, bounds=False)
-    if found.verdict is not Verdict.INCONCLUSIVE:
-        return Decision(Action.STOP, blocks, ())
     undecided = [a for a in found.answers if a.found.verdict is Verdict.INCONCLUSIVE]
+    if found.verdict is not Verdict.INCONCLUSIVE or not undecided:
+        return Decision(Action.STOP, blocks, ())
     return Decision(
         Action.CAP_REACHED if blocks >= looks.most else Action.CONTINUE,
         max(a.passed_by or looks.most for a in undecided),

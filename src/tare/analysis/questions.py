@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from tare.analysis.gate import Gating
-from tare.analysis.sessions import Sessions
+from tare.analysis.sessions import Sessions, instrument_floor
 from tare.cell import Cell
 from tare.plan import ALPHA, Comparison, Plan
 from tare.stats import Judgement, Ratio, Verdict, family_resolvable, judge_family, paired_ratio
@@ -116,7 +115,8 @@ def _gated(gating: Gating, statistic: Statistic) -> dict[str, Judgement]:
             for name, value in (("at least", seen.at_least), ("at most", seen.at_most))
             if value is not None
         ]
-        reason = f"the gate looked {seen.blocks} blocks long: {' and '.join(bounds) or 'too few'}"
+        looked = f"the gate looked {seen.blocks} blocks long: {' and '.join(bounds) or 'too few'}"
+        reason = answer.below or looked
         if len(answer.comparisons) == 1:
             found[answer.comparisons[0].id] = Judgement(verdict, reason, None)
     return found
@@ -136,13 +136,11 @@ def judge_declared(
     """
     experiment, workload = plan.experiment, plan.workload
     declared = workload.statistics[experiment.statistic]
-    # Of a time that the calibrated instrument took, how little it can tell is known.
-    timed = workload.response_times and declared.unit == "ns"
     return judge_family(
         ratios,
         alpha=ALPHA,
         margin=experiment.margin_share,
-        floors={name: instrument_floor(of) for name, of in ends.items()} if timed else {},
+        floors={name: instrument_floor(of) for name, of in ends.items()},
         above_below=above_below(declared),
     )
 
@@ -154,17 +152,6 @@ def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
     if statistic.better == "higher":
         return Verdict.FASTER, Verdict.SLOWER
     return Verdict.SLOWER, Verdict.FASTER
-
-
-def instrument_floor(ends: Iterable[tuple[Sessions, str]]) -> float | None:
-    """The worst of the ends by the median of its calibrations; ns."""
-    floors = []
-    for sessions, cell in ends:
-        trials = sessions.trials_of(cell)
-        known = [t.calibration.floor_ns for t in trials if t.calibration is not None]
-        if known:
-            floors.append(median(known))
-    return max(floors, default=None)
 
 
 def half_widths(plan: Plan, sessions: Sessions, statistic: str) -> dict[str, float | None]:

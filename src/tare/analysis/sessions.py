@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 import numpy.typing as npt
@@ -231,6 +231,23 @@ class Sessions:
             if (one := value(trial)) is not None:
                 found[trial.block].append(one)
         return list(found.values())
+
+
+def instrument_floor(ends: Iterable[tuple[Sessions, str]]) -> float | None:
+    """The worst of the ends by the median of its calibrations; ns.
+
+    None where the declared statistic is no time that the calibrated instrument took: how little can
+    be told of such is not known.
+    """
+    floors = []
+    for sessions, cell in ends:
+        workload, statistic = sessions.plan.workload, sessions.plan.experiment.statistic
+        timed = workload.response_times and workload.statistics[statistic].unit == "ns"
+        trials = sessions.trials_of(cell) if timed else ()
+        known = [t.calibration.floor_ns for t in trials if t.calibration is not None]
+        if known:
+            floors.append(median(known))
+    return max(floors, default=None)
 
 
 def summarise_session(path: Path, deadlines_ns: Iterable[int] = ()) -> Session:

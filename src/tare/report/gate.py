@@ -63,6 +63,7 @@ def _line(analysis: Analysis, one: Answer) -> str:
     found, asked = one.found, analysis.experiment.gate
     assert asked is not None
     parts = [f"{one.name}: {_word(found.verdict)}"]
+    parts += [one.below] if one.below else []
     if found.ratio is not None:
         parts.append(f"ratio {found.ratio:.3f}{_bounds(one)} ({found.blocks} blocks)")
     if found.spread is not None:

@@ -87,10 +87,23 @@ def judge(
     if floor is not None and not floor >= 0.0:
         raise ValueError(f"floor must not be negative, but is {floor}")
     verdict, reason, size = _say(comparison, adjusted_p, alpha, margin, above_below)
-    if size is not None and floor is not None and size < floor:
-        reason = f"{verdict} speaks of {size:g}, but the instrument's floor is {floor:g}"
-        verdict = Verdict.BELOW_INSTRUMENT
+    below = below_floor(verdict, size, floor)
+    if below is not None:
+        return Judgement(Verdict.BELOW_INSTRUMENT, below, adjusted_p)
     return Judgement(verdict, reason, adjusted_p)
+
+
+def below_floor(verdict: Verdict, size: float | None, floor: float | None) -> str | None:
+    """Say that a verdict speaks of less than the instrument can tell; None where it does not.
+
+    Args:
+        verdict: what would be said.
+        size: of the difference, or of the margin, that it speaks of; None where of neither.
+        floor: see `judge`; in the same unit.
+    """
+    if size is None or floor is None or size >= floor:
+        return None
+    return f"{verdict} speaks of {size:g}, but the instrument's floor is {floor:g}"
 
 
 def _say(
