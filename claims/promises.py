@@ -27,6 +27,7 @@ from claims import (
     prediction,
     rounds,
     run_times,
+    services,
     simulation,
 )
 from claims.checking import Part
@@ -52,6 +53,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "A9": (precision.in_the_same_time, precision.simulated),
     "A12": (gates.simulated, gates.covered, gates.real),
     "A10": (commands.beside_hyperfine, commands.everywhere, commands.added),
+    "A11": tuple(partial(services.beside_by_hand, name=name) for name in services.EXPERIMENTS),
     "A13": (first_report.first_report,),
     "A14": (benchmarks.history_of_many_runs,),
     "B1": (layers.every_cell,),
@@ -123,5 +125,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "D9": (migrations.ablation,),
     "D13": (benchmarks.crowd,),
 }
-GROW = frozenset(["A1", "A2", "A10", "A5", "A6", "C3", "C4", "D1", "D2", "D3", "D4", "D5", "D6"])
+GROW = frozenset(
+    ["A1", "A2", "A10", "A11", "A5", "A6", "C3", "C4", "D1", "D2", "D3", "D4", "D5", "D6"]
+)
 """Claims to whose measurements blocks can be added (`Workshop.look`)."""

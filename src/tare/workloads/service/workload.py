@@ -73,24 +73,10 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
         Raises:
             TrialError: either failed; with its last words.
         """
-        settings, parameters = self.own, self.parameters(levels)
-        now = self.site.stopwatch.now
+        settings, now = self.settings, self.site.stopwatch.now
         with ExitStack() as stack:
             now("starting")
-            self._set_up(substituted(settings.setup, parameters))
-            server = stack.enter_context(
-                Serving(
-                    self.inside,
-                    self.argv("server", levels),
-                    self.env(parameters),
-                    port=settings.port,
-                    client_ns=self.site.hosts.client_ns,
-                )
-            )
-            ready = replace(settings.ready, what=substituted(settings.ready.what, parameters))
-            server.await_ready(ready, settings.patience, self._on_the_host)
-            if settings.prepare:
-                self._on_the_host(substituted(settings.prepare, parameters))
+            server = stack.enter_context(self.served(levels))
             stack.enter_context(levels.interference.running(self.site, self.inside))
             if settings.warmup:
                 now("warming up")
@@ -98,7 +84,7 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
             now("accounting")
             consumed, account = server.consumed_ns(), server.process.account()
             now("measuring")
-            session = self._ask(server, levels, settings.runs)
+            session = self._ask(server, levels, settings.runs or 1)
             now("accounting")
             server.look()
             account = accounting.difference(account, server.process.account())
@@ -117,6 +103,24 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
             server=account,
             duration_ns=sum(one.wall_ns for one in session.executions),
         )
+
+    @contextmanager
+    def served(self, levels: ServiceLevels) -> Iterator[Serving]:
+        """Have the server, ready and loaded.
+
+        Raises:
+            TrialError: it ended, or was not ready in time.
+        """
+        settings, parameters = self.own, self.parameters(levels)
+        self._set_up(substituted(settings.setup, parameters))
+        words, env = self.argv("server", levels), self.env(parameters)
+        client_ns = self.site.hosts.client_ns
+        with Serving(self.inside, words, env, port=settings.port, client_ns=client_ns) as server:
+            ready = replace(settings.ready, what=substituted(settings.ready.what, parameters))
+            server.await_ready(ready, settings.patience, self._on_the_host)
+            if settings.prepare:
+                self._on_the_host(substituted(settings.prepare, parameters))
+            yield server
 
     def _ask(self, server: Serving, levels: ServiceLevels, runs: int) -> Session:
         """Run the client so often."""
