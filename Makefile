@@ -35,8 +35,8 @@ SLOWEST := echo "slowest tests, in seconds:"; sed -nE \
 .PHONY: test-lab test-system test-native test-pageshare
 test-lab: programs $(STAMPS)/venv-dev
 	@$(PYTEST) --ignore=tests/system $(TOLD)
-test-system: setup programs pageshare
-	@$(PYTEST) tests/system $(TOLD)
+test-system: setup programs pageshare # mostly waits, for guests and servers; a module's tests share theirs
+	@$(PYTEST) tests/system --numprocesses 2 --dist loadfile $(TOLD)
 test-native: programs # MPI launchers read standard input
 	@ctest --test-dir build --parallel 2 --output-on-failure --no-tests=error </dev/null $(TOLD)
 test-pageshare: setup pageshare

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tare.leftovers import Registry, clean
 from tare.placement import Placement
 from tare.record import Record
 from tare.testing import traces
-from tare.testing.far_machine import PORT, FarMachine
+from tare.testing.far_machine import PORT, FarMachine, far_machine
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -167,6 +168,22 @@ def test_a_near_side_that_falls_silent_is_taken_for_dead(far: FarMachine) -> Non
         started = connection.start(["env", folder.mark, "sleep", "1000"])
         assert reach.await_that(lambda: far.left() == [])
         assert started.finished(30).code != 0
+
+
+def test_a_machine_may_go_while_another_that_came_later_stays(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = (PROGRAMS, site.hosts.server_ns, site.hosts.server_ns)
+    with ExitStack() as goes:
+        for name in ("goes", "stays"):
+            (tmp_path / name).mkdir()
+        goes.enter_context(far_machine(tmp_path / "goes", *there, "127.0.0.1"))
+        with far_machine(tmp_path / "stays", *there, "127.0.0.2") as stays:
+            goes.close()
+            monkeypatch.setenv("HOME", str(stays.home))
+            monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+            with Connection(stays.destination) as connection:
+                assert connection.start(["true"]).finished(30).code == 0
 
 
 def test_a_limited_link_is_refused_since_it_is_not_ours(far: FarMachine, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Keys are made for it, and go with its folder.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -104,9 +105,6 @@ def far_machine(
     (folder / "authorized").write_text(user_key.with_suffix(".pub").read_text())
     temporary = folder / "temporary"
     temporary.mkdir()
-    separation = Path("/run/sshd")  # sshd insists on it, and nothing is ever put there
-    made = not separation.exists()
-    separation.mkdir(exist_ok=True)
     settings = {
         "Port": PORT, "ListenAddress": address, "HostKey": host_key, "PidFile": "none",
         "AuthorizedKeysFile": folder / "authorized", "StrictModes": "no", "UsePAM": "no",
@@ -118,17 +116,39 @@ def far_machine(
             settings[name] = path
     argv = (str(program), "-D", "-e", "-f", "/dev/null")
     options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
-    try:
-        command = Command((*argv, *options), netns=far_ns, env=_with_its_user(folder, program))
-        with process.start(command) as sshd:
-            _await_listening(near_ns, address)
-            yield FarMachine(Destination(address, "root", PORT, near_ns), home, temporary, sshd)
-            if sshd.alive():
-                os.kill(sshd.pid, signal.SIGTERM)
-                sshd.ended_within(10)
-    finally:
+    command = Command((*argv, *options), netns=far_ns, env=_with_its_user(folder, program))
+    with _separated(), process.start(command) as sshd:
+        _await_listening(near_ns, address)
+        yield FarMachine(Destination(address, "root", PORT, near_ns), home, temporary, sshd)
+        if sshd.alive():
+            os.kill(sshd.pid, signal.SIGTERM)
+            sshd.ended_within(10)
+
+
+@contextmanager
+def _separated() -> Iterator[None]:
+    """Have the folder that every sshd here insists on; the last of us removes what we made."""
+    folder = Path("/run/sshd")
+    mark = folder / "made-for-a-test"  # an installed sshd's has none, and stays
+    while True:
+        made = not folder.exists()
+        folder.mkdir(exist_ok=True)
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         if made:
-            separation.rmdir()
+            mark.touch()
+        fcntl.flock(held, fcntl.LOCK_SH)
+        if folder.exists() and os.path.samestat(os.fstat(held), folder.stat()):
+            break
+        os.close(held)  # whoever was the last removed it just now
+    try:
+        yield
+    finally:
+        with suppress(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if mark.exists():
+                mark.unlink()
+                folder.rmdir()
+        os.close(held)
 
 
 def _with_its_user(folder: Path, program: Path) -> dict[str, str]:
