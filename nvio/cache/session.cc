@@ -109,13 +109,14 @@ void Session::leave() {
     }
     unwritten_.clear();
   }
-  const bool joined = segment_ != nullptr;  // else this is not our store to take away
-  const bool left_over = joined && segment_->holds_unwritten();
-  segment_.reset();
   if (alive_ < 0) return;
-  if (joined && !left_over && flock(alive_, LOCK_EX | LOCK_NB) == 0) {
+  // Only who is alone knows what is left: until then others write back what they have, and look,
+  // when they have done so, whether we are still there.
+  const bool joined = segment_ != nullptr;  // else this is not our store to take away
+  if (joined && flock(alive_, LOCK_EX | LOCK_NB) == 0 && !segment_->holds_unwritten()) {
     remove_folder();
   }
+  segment_.reset();
   real().close(alive_);
   alive_ = -1;
 }

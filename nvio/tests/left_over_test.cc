@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "../recovery/recover.h"
 #include "cached_file_fixture.h"
@@ -49,6 +51,23 @@ class LeftOverTest : public CachedFileTest {
 
   std::string at_place() { return file_content().substr(kPlace); }
 };
+
+TEST_F(LeftOverTest, NothingIsLeftByTwoThatEndAtOnce) {
+  for (int round = 0; round < 500; ++round) {
+    auto gives_up = join();
+    CachedFile* file = open_in(*gives_up);
+    put(*file, std::string(kLength, 'b'));
+    auto ends = join();
+    std::thread other([&] {
+      EXPECT_EQ(file->step_aside(), 0);
+      gives_up->give_up_store();
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(round % 50 * 10));
+    ends.reset();
+    other.join();
+    ASSERT_FALSE(fs::exists(folder())) << "after " << round << " rounds";
+  }
+}
 
 TEST_F(LeftOverTest, AFileOpenedAgainHoldsWhatItsCloseCouldNotWrite) {
   auto session = join();
