@@ -1,5 +1,6 @@
 #include "ask_mpi.h"
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -38,6 +39,54 @@ bool receive(const MpiFunctions& mpi, int source, char& text, int& sender,
   }
 }
 
+// MPICH from 4.1 on ends a job in MPI_Finalize of a rank that never received what it was sent. So
+// rank 0, which may lack nvio, is sent nothing before it says by the launcher's name service, in
+// which nobody else need take part, that it is here.
+class Name {
+ public:
+#ifdef OPEN_MPI
+  explicit Name(int /*rank*/) {}
+  bool wait_for_first(Clock::time_point /*until*/) const { return true; }
+#else
+  explicit Name(int rank) : name_("nvio." + std::to_string(rank)) {
+    MPI_Comm parent = MPI_COMM_NULL;  // jobs that were spawned share their launcher's names
+    mpi_.comm_get_parent(&parent);
+    for (std::size_t i = 0; i < kComms.size(); ++i) {
+      mpi_.comm_get_errhandler(kComms[i], &handlers_[i]);
+      mpi_.comm_set_errhandler(kComms[i], MPI_ERRORS_RETURN);
+    }
+    is_there_ = parent == MPI_COMM_NULL &&
+                mpi_.publish_name(name_.c_str(), MPI_INFO_NULL, "here") == MPI_SUCCESS;
+  }
+  ~Name() {
+    if (is_there_) mpi_.unpublish_name(name_.c_str(), MPI_INFO_NULL, "here");
+    for (std::size_t i = 0; i < kComms.size(); ++i) {
+      mpi_.comm_set_errhandler(kComms[i], handlers_[i]);
+      mpi_.errhandler_free(&handlers_[i]);
+    }
+  }
+  Name(const Name&) = delete;
+  Name& operator=(const Name&) = delete;
+
+  // False once the time is up; true at once where the launcher has no such service.
+  bool wait_for_first(Clock::time_point until) const {
+    char value[MPI_MAX_PORT_NAME] = {};
+    while (is_there_ && mpi_.lookup_name("nvio.0", MPI_INFO_NULL, value) != MPI_SUCCESS) {
+      if (Clock::now() > until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::array kComms{MPI_COMM_WORLD, MPI_COMM_SELF};  // errors go to either
+  const MpiFunctions& mpi_ = mpi_functions();
+  std::string name_;
+  std::array<MPI_Errhandler, 2> handlers_{};
+  bool is_there_ = false;
+#endif
+};
+
 // Whether every process of the job came here within `patience`; all that come get the same answer.
 // One that nvio was not preloaded into never comes, and a collective call would meet its next one.
 // So they report to rank 0, which alone decides; should it be the one without nvio, nobody hears of
@@ -47,7 +96,9 @@ bool meet(const MpiFunctions& mpi, int rank, int ranks, std::chrono::seconds pat
   const auto began = Clock::now();
   char text = 'h';
   int sender = 0;
+  const Name name(rank);
   if (rank != 0) {
+    if (!name.wait_for_first(began + patience)) return false;
     mpi.send(&text, 1, mpi.byte, 0, kTag, mpi.comm_world);
     return receive(mpi, 0, text, sender, began + 2 * patience) && text == 'y';
   }

@@ -54,6 +54,12 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find_handle(g_functions.comm_world, "ompi_mpi_comm_world");
   find_handle(g_functions.byte, "ompi_mpi_byte");
 #else
+  find(g_functions.comm_get_parent, "PMPI_Comm_get_parent");
+  find(g_functions.comm_get_errhandler, "PMPI_Comm_get_errhandler");
+  find(g_functions.comm_set_errhandler, "PMPI_Comm_set_errhandler");
+  find(g_functions.publish_name, "PMPI_Publish_name");
+  find(g_functions.lookup_name, "PMPI_Lookup_name");
+  find(g_functions.unpublish_name, "PMPI_Unpublish_name");
   g_functions.info_null = MPI_INFO_NULL;
   g_functions.comm_world = MPI_COMM_WORLD;
   g_functions.byte = MPI_BYTE;

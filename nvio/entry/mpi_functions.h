@@ -32,6 +32,13 @@ struct MpiFunctions {
   int (*send)(const void*, int, MPI_Datatype, int, int, MPI_Comm);
   int (*recv)(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
   int (*iprobe)(int, int, MPI_Comm, int*, MPI_Status*);
+  // Of MPICH alone.
+  int (*comm_get_parent)(MPI_Comm*);
+  int (*comm_get_errhandler)(MPI_Comm, MPI_Errhandler*);
+  int (*comm_set_errhandler)(MPI_Comm, MPI_Errhandler);
+  int (*publish_name)(const char*, MPI_Info, const char*);
+  int (*lookup_name)(const char*, MPI_Info, char*);
+  int (*unpublish_name)(const char*, MPI_Info, const char*);
   MPI_Comm comm_world;
   MPI_Datatype byte;
   MPI_Info info_null;
