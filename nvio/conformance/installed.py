@@ -23,6 +23,8 @@ from compare import Launch, RunError, command_line, say
 from killed import allowed_rounds, check, ranks_of, read_progress, run_until
 
 JOB = "4711"
+SETTINGS = {"NVIO_ADMIT": "always", "NVIO_CAPACITY": "4M", "NVIO_SIGTERM": "off"}
+"""The launcher terminates the ranks that are left: these must not write all back and clean up."""
 CELLS = 500
 SEED = 7
 
@@ -81,7 +83,7 @@ def run_killed_job(launch: Launch, job: SlurmJob, folder: Path) -> None:
     progress = folder / "progress"
     process = subprocess.Popen(
         launch.command([program, str(folder / "file"), str(progress), str(CELLS), str(SEED)]),
-        env=job.task_environment() | {"NVIO_ADMIT": "always", "NVIO_CAPACITY": "4M"},
+        env=job.task_environment() | SETTINGS,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
