@@ -152,6 +152,8 @@ class OnHosts(Launch):
         each = self.ranks // len(self.hosts)
         slots = ",".join(f"{host.address}:{each}" for host in self.hosts)
         where = ["--mca", "plm_rsh_agent", str(self.agent), "--host", slots, *OVER_THE_WIRE]
+        # Else Open MPI 5, allowed to oversubscribe, has all ranks on the first.
+        where += ["--map-by", f"ppr:{each}:node"]
         return self.hosts[0].at(*LAUNCHERS[self.mpi], *where, "-n", str(self.ranks), *program)
 
 
