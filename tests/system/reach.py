@@ -37,7 +37,7 @@ def a_server_answers_and_is_accounted_for(site: Site, inside: Inside) -> Account
         counters = ask(site, "udp", "--peer", inside.address, *PORT)
         used = accounting.difference(before, server.account())
         last = server.stop(30)
-    assert counters["received"] == 200
+    assert counters["received"] == 200, counters
     assert last["replies"] >= 200
     for counted in (used.sent_bytes, used.received_bytes):
         assert counted is not None
@@ -51,7 +51,7 @@ def long_arrays_cross_by_tcp(site: Site, inside: Inside) -> None:
     with inside.start(["echo/echo-tcp", "serve", "--bind", inside.address, *PORT]) as server:
         server.event(30)
         counters = ask(site, "tcp", "--peer", inside.address, *PORT, payload=60_000)
-        assert counters["received"] == 200
+        assert counters["received"] == 200, counters
         assert counters["corrupted"] == 0
         server.stop(30)
 
