@@ -37,7 +37,8 @@ def a_server_answers_and_is_accounted_for(site: Site, inside: Inside) -> Account
         counters = ask(site, "udp", "--peer", inside.address, *PORT)
         used = accounting.difference(before, server.account())
         last = server.stop(30)
-    assert counters["received"] == 200, counters
+    # UML on a busy machine may not see that a request has come before the next one comes.
+    assert counters["received"] + counters["late"] == 200, counters
     assert last["replies"] >= 200
     for counted in (used.sent_bytes, used.received_bytes):
         assert counted is not None
