@@ -1,4 +1,5 @@
 #include <benchmark/benchmark.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -13,12 +14,16 @@ static void BM_Sort(benchmark::State& state) {
 BENCHMARK(BM_Sort)->Arg(100)->Arg(1000);
 static void BM_Copy(benchmark::State& state) {
   std::string a(4096, 'x');
-  for (auto _ : state) { std::string b(a); benchmark::DoNotOptimize(b); }
+  for (auto _ : state) {
+    std::string b(a);
+    benchmark::DoNotOptimize(b);
+  }
 }
 BENCHMARK(BM_Copy)->Unit(benchmark::kMicrosecond);
 static void BM_Fails(benchmark::State& state) {
   state.SkipWithError("no such device");
-  for (auto _ : state) {}
+  for (auto _ : state) {
+  }
 }
 BENCHMARK(BM_Fails);
 BENCHMARK_MAIN();
