@@ -15,21 +15,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from claims.checking import Found, Workshop, shown
-from claims.peers import interleave
+from claims.checking import Found, Workshop
+from claims.peers import beside_peers
 from tare import environments, process
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.placement import Placement
-from tare.stats import paired_ratio
-from tare.stats.bounds import Bound, Kept
+from tare.stats.bounds import Kept
 from tare.testing.site import levels_of, site_for
 from tare.workloads.command import Command
 from tare.workloads.command.executions import PROGRAM
 
 _RUNS = 10
 _PLACES = ("native", "container", "gvisor", "uml", "qemu")
-_LEAST, _MOST = 0.98, 1.02
 _ADDED_RUNS, _ADDED_SESSIONS, _MOST_ADDED_NS = 200, 5, 1e6
 _TIMEOUT_S = 300.0
 _SUM = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000) select sum(i) from n"  # noqa: E501 - one query
@@ -56,17 +54,9 @@ PROGRAMS: Mapping[str, Program] = {
 
 def beside_hyperfine(workshop: Workshop) -> Found:
     """The median of each program over hyperfine's."""
-    bounds: list[Bound] = []
-    data: dict[str, list[float]] = {}
-    for name, program in PROGRAMS.items():
-        arms = {f"ours-{name}": _ours(program), f"hyperfine-{name}": _hyperfine(program)}
-        found = interleave(workshop, arms, Placement())
-        ours, peer = found.values()
-        ratio = paired_ratio(ours, peer, workshop.confidence).ratio
-        data |= found
-        bounds.append(Bound(f"{name} / hyperfine", ratio, _LEAST, _MOST))
-    line = ", ".join(f"{bound.name} {shown(bound.found)}" for bound in bounds)
-    return Found(f"median wall times: {line}", data, tuple(bounds))
+    arms = {name: (_ours(one), _hyperfine(one)) for name, one in PROGRAMS.items()}
+    found = beside_peers(workshop, arms, "hyperfine", least=0.98, most=1.02)
+    return replace(found, line=f"median wall times: {found.line}")
 
 
 def _ours(program: Program) -> Callable[[Site, Inside], float]:

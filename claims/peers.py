@@ -133,6 +133,36 @@ def interleave(
     return found
 
 
+def beside_peers(
+    workshop: Workshop,
+    arms: Mapping[str, tuple[Measure, Measure]],
+    peer: str,
+    *,
+    least: float,
+    most: float,
+) -> Found:
+    """Ours over a peer's, of each thing by itself; on processors that are not chosen.
+
+    Args:
+        workshop: what the claim may use.
+        arms: what is measured -> ours, the peer's.
+        peer: its name.
+        least: that each ratio may be.
+        most: likewise.
+    """
+    bounds: list[Bound] = []
+    data: dict[str, list[float]] = {}
+    for name, (ours, theirs) in arms.items():
+        both = {f"ours-{name}": ours, f"{peer.replace(' ', '-')}-{name}": theirs}
+        found = interleave(workshop, both, Placement())
+        data |= found
+        here, there = found.values()
+        ratio = paired_ratio(here, there, workshop.confidence).ratio
+        bounds.append(Bound(f"{name} / {peer}", ratio, least, most))
+    line = ", ".join(f"{one.name} {shown(one.found)}" for one in bounds)
+    return Found(line, data, tuple(bounds))
+
+
 def _over(
     name: str, found: dict[str, list[float]], ours: str, peer: str, confidence: float
 ) -> Found:

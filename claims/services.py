@@ -10,37 +10,28 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from claims.checking import Found, Workshop, shown
-from claims.peers import interleave
+from claims.checking import Found, Workshop
+from claims.peers import beside_peers
 from tare import experiment, plan, process
 from tare.environments import Inside, Site
-from tare.placement import Placement
 from tare.plan import Plan
-from tare.stats import paired_ratio
-from tare.stats.bounds import Bound
 from tare.workloads.service.workload import ServiceBench
 
 EXPERIMENTS = ("service-nginx.yaml", "service-redis.yaml", "service-postgresql.yaml")
-_LEAST, _MOST = 0.97, 1.03
 _TIMEOUT_S = 300.0
 
 
 def beside_by_hand(workshop: Workshop, name: str) -> Found:
     """The judged figure of a service, in each of its environments, over that by hand."""
     asked = plan.make(experiment.load(Path(__file__).parents[1] / "experiments" / name))
-    bounds: list[Bound] = []
-    data: dict[str, list[float]] = {}
-    for place in asked.experiment.factors["environment"]:
-        called = f"{name.removesuffix('.yaml')}-{place}"
-        arms = {f"ours-{called}": partial(measured, asked, place, ours),
-                f"by-hand-{called}": partial(measured, asked, place, by_hand)}  # fmt: skip
-        found = interleave(workshop, arms, Placement())
-        here, peer = found.values()
-        ratio = paired_ratio(here, peer, workshop.confidence).ratio
-        data |= found
-        bounds.append(Bound(f"{called} / by hand", ratio, _LEAST, _MOST))
-    line = ", ".join(f"{bound.name} {shown(bound.found)}" for bound in bounds)
-    return Found(line, data, tuple(bounds))
+    arms = {
+        f"{name.removesuffix('.yaml')}-{place}": (
+            partial(measured, asked, place, ours),
+            partial(measured, asked, place, by_hand),
+        )
+        for place in asked.experiment.factors["environment"]
+    }
+    return beside_peers(workshop, arms, "by hand", least=0.97, most=1.03)
 
 
 How = Callable[[Plan, ServiceBench, str], float]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 from dataclasses import replace
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from one_trial import laid_out, one_trial
 
 from needs import PROGRAMS, needs_root
-from tare import environments, experiment, plan
+from tare import environments
 from tare.environments import Site
 
 pytestmark = [pytest.mark.system, needs_root]
@@ -52,11 +52,8 @@ def test_a_command_is_checked_and_leaves_nothing(
             "expect_file": f"data.gz sha256:{digest}",
         },
     }  # fmt: skip
-    laid_out = plan.make(experiment.parse(json.dumps(document), "x.yaml"), 1)
-    cell, workload = laid_out.cells[0], laid_out.workload
     site = replace(tidy_site, cache=platformdirs.user_cache_path("tare"))
-    with workload.enter(cell.levels, site, laid_out.session) as bench:
-        found = bench.measure(cell.levels)
+    found = one_trial(document, site)
     assert found.counters["executions"] == 2
     assert {"wall", "peak", "start"} <= found.values.keys()
     assert sorted(path.name for path in work.iterdir()) == ["data"]
@@ -69,7 +66,7 @@ def test_another_machine_has_not_the_files() -> None:
         "factors": {"environment": "ssh root@192.0.2.1:22", "command": "true"},
         "baseline": {},
     }
-    laid_out = plan.make(experiment.parse(json.dumps(document), "x.yaml"), 1)
-    why = laid_out.workload.lacking(laid_out.cells[0].levels, PROGRAMS)
+    planned = laid_out(document)
+    why = planned.workload.lacking(planned.cells[0].levels, PROGRAMS)
     assert why is not None
     assert "are not on another one" in why

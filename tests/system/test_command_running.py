@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from one_trial import one_trial
 
 from needs import needs_root
-from tare import experiment, plan
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.workloads import Measurement
@@ -44,11 +43,7 @@ def measured(
         "session": {"cwd": str(cwd), "runs": 2, **(session or {})},
         "read": read or {},
     }
-    laid_out = plan.make(experiment.parse(json.dumps(document), "x.yaml"), 1)
-    cell = laid_out.cells[0]
-    with laid_out.workload.enter(cell.levels, site, laid_out.session) as bench:
-        found: Measurement = bench.measure(cell.levels)
-        return found
+    return one_trial(document, site)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import platformdirs
 import pytest
+from one_trial import one_trial
 
 from needs import needs_root
-from tare import environments, experiment, plan
+from tare import environments
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.workloads import Measurement
@@ -78,11 +78,7 @@ def measured(site: Site, asked: dict[str, Any], place: str = "native") -> Measur
         "title": "t", "workload": "service", "baseline": {}, **asked, "session": session,
         "factors": {"environment": place, **asked.get("factors", {})},
     }  # fmt: skip
-    laid_out = plan.make(experiment.parse(json.dumps(document), "x.yaml"), 1)
-    cell = laid_out.cells[0]
-    with laid_out.workload.enter(cell.levels, site, laid_out.session) as bench:
-        found: Measurement = bench.measure(cell.levels)
-        return found
+    return one_trial(document, site)
 
 
 @pytest.mark.parametrize("name", SERVICES)

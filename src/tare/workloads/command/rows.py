@@ -19,6 +19,11 @@ def text(default: str, help: str, *examples: str) -> Factor[str]:
     return Factor(str, str, default, help, examples=examples)
 
 
+def line(help: str, *examples: str) -> Factor[str]:
+    """A factor whose levels are names of command lines."""
+    return Factor(str, str, "", help, examples=examples, named=True)
+
+
 class RunLevels(rows.Placed):
     """What whatever runs a user's programs has in common."""
 
@@ -44,15 +49,11 @@ class CommandLevels(RunLevels):
     """The factors of every command."""
 
     environment = rows.environment("Where the command runs")
-    command = Factor(
-        str,
-        str,
-        "",
+    command = line(
         "What is run: a command line, or a mapping of names to them, of which the names are levels."
         " No shell reads it, unless `shell` says so. {threads} stands for a level of the factor"
         " `threads`.",
-        examples=("gzip -9 -c corpus.tar",),
-        named=True,
+        "gzip -9 -c corpus.tar",
     )
 
 

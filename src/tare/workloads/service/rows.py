@@ -9,7 +9,7 @@ from typing import Literal, cast, get_args
 from tare.errors import UsageError
 from tare.levels import Factor
 from tare.workloads import rows
-from tare.workloads.command.rows import CommandSettings, RunLevels, text
+from tare.workloads.command.rows import CommandSettings, RunLevels, line, text
 
 AT_THE_TOP = ("ready", "setup", "prepare")
 """Settings that may also stand at the top of an experiment file."""
@@ -21,20 +21,8 @@ class ServiceLevels(RunLevels):
     """The factors of every service."""
 
     environment = rows.environment("Where the server runs")
-    server = Factor(
-        str,
-        str,
-        "",
-        "What serves, in the foreground: names of the lines of `server`." + _BRACES,
-        named=True,
-    )
-    client = Factor(
-        str,
-        str,
-        "",
-        "What asks, on the host: names of the lines of `client`." + _BRACES,
-        named=True,
-    )
+    server = line("What serves, in the foreground: names of the lines of `server`." + _BRACES)
+    client = line("What asks, on the host: names of the lines of `client`." + _BRACES)
     link = rows.LINK
 
 
