@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from claims.checking import Claim, Part, Result
+from claims.subjects import SUBJECTS, changed
 from tare.errors import TareError
 from tare.stats.bounds import Kept
 
@@ -43,23 +44,39 @@ def promised(
     return tuple(found)
 
 
-def keep(home: Path, claim: Claim, result: Result, commit: str | None) -> Path:
-    """Write a result to `claims/ID.json`, in place of the last one."""
+def keep(
+    home: Path, claim: Claim, result: Result, commit: str | None, made_by: Mapping[str, str]
+) -> Path:
+    """Write a result to `claims/ID.json`, in place of the last one.
+
+    Args:
+        home: the checkout.
+        claim: whose it is.
+        result: what was found.
+        commit: that was checked out when the check began.
+        made_by: `digests` of the claim's subjects, of then.
+    """
     path = home / "claims" / f"{claim.id}.json"
     entry = {
         "id": claim.id,
         "when": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": commit,
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "subjects": dict(made_by),
         **result.as_json(),
     }
     path.write_text(json.dumps(entry, indent=1, default=str) + "\n")
     return path
 
 
+def subjects(claim: Claim) -> tuple[str, ...]:
+    """What a claim's figure is made by: files and folders of the checkout."""
+    return (*SUBJECTS[claim.id], *(f"experiments/{name}" for name in claim.experiments))
+
+
 def table(home: Path, claims: Sequence[Claim]) -> str:
     """The claims with their last results, in Markdown; "pending" where there is none."""
-    rows = ["| | claim | wanted | last result |", "|---|---|---|---|"]
+    rows = ["| | claim | wanted | verdict | measured | found |", "|---|---|---|---|---|---|"]
     rows += [f"| **{c.id}** | {_claim(c)} | {c.wanted} | {_last(home, c)} |" for c in claims]
     return "\n".join(rows)
 
@@ -90,17 +107,59 @@ def _claim(claim: Claim) -> str:
     return f"{claim.sentence} By {by}" if by else claim.sentence
 
 
-def _last(home: Path, claim: Claim) -> str:
+def pending(home: Path, claim: Claim) -> str | None:
+    """Why a claim has no result of what is here; None where it has."""
+    entry = _entry(home, claim)
+    if entry is None:
+        return "not measured yet"
+    return entry.get("pending") or _since(home, claim, entry.get("subjects", {}))
+
+
+def commit(home: Path, claim: Claim) -> str:
+    """Of the last result; empty where there is none."""
+    return _commit(_entry(home, claim) or {})[0]
+
+
+def _commit(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Of a result, and + where something was not committed."""
+    head, plus, _ = (entry.get("commit") or "").partition("+")
+    return head, plus
+
+
+def _entry(home: Path, claim: Claim) -> dict[str, Any] | None:
     path = home / "claims" / f"{claim.id}.json"
     if not path.is_file():
-        return "pending"
-    entry: dict[str, Any] = json.loads(path.read_bytes())
+        return None
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise TareError(
+            f"{path} is no result: {error}", f"`git checkout {path}`, or measure {claim.id} again"
+        ) from error
+    return found
+
+
+def _last(home: Path, claim: Claim) -> str:
+    """The verdict; commit, day and machine; the figures."""
+    entry = _entry(home, claim)
+    if entry is None:
+        return "pending | | "
     # Older entries told only whether it holds.
     verdict = str(entry.get("verdict") or Kept.counted(entry["holds"]))
     mark = verdict if verdict == Kept.HOLDS else f"**{verdict}**"
-    if why := entry.get("pending"):
-        mark = f"**pending** ({why}; then judged: {verdict})"
-    # The commit as short as git writes one; + where it was not committed.
-    head, plus, _ = (entry["commit"] or "").partition("+")
-    origin = ", ".join(word for word in (f"{head[:7]}{plus}", entry["when"]) if word)
-    return f"{mark} ({origin}): {entry['figure']}"
+    if why := pending(home, claim):
+        mark = f"pending ({why}); then {mark}"
+    head, plus = _commit(entry)
+    # As short as git writes one.
+    origin = (f"{head[:7]}{plus}", entry["when"], entry.get("machine", ""))
+    return f"{mark} | {', '.join(word for word in origin if word)} | {entry['figure']}"
+
+
+def _since(home: Path, claim: Claim, before: Mapping[str, str]) -> str | None:
+    """Which of its subjects are others now than when it was measured; None where none is."""
+    rooms = subjects(claim)
+    if set(rooms) != set(before):
+        return "measured before this was looked at" if not before else "it is made by more now"
+    found = changed(home, before)
+    more = f" and {len(found) - 2} more" if len(found) > 3 else ""
+    return f"{', '.join(found[:2] if more else found)}{more} changed since" if found else None

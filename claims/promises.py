@@ -15,6 +15,7 @@ from claims import (
     campaigns,
     commands,
     crash,
+    darshan_logs,
     first_report,
     gates,
     instrument,
@@ -29,6 +30,8 @@ from claims import (
     run_times,
     services,
     simulation,
+    slurm_jobs,
+    standing,
 )
 from claims.checking import Part
 from claims.rows import Wanted
@@ -87,6 +90,8 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "C6": (campaigns.crashes,),
     "C7": (run_times.run_times,),
     "C8": (benchmarks.product,),
+    "C11": (slurm_jobs.jobs,),
+    "C12": (darshan_logs.advice,),
     "C13": (campaigns.beside,),
     "D1": (
         Wanted(_TESTBED, "web/pageshare", "web/plain", "wire", most=0.12),
@@ -124,6 +129,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "D8": (benchmarks.parts,),
     "D9": (migrations.ablation,),
     "D13": (benchmarks.crowd,),
+    "E5": (standing.current_or_pending,),
 }
 GROW = frozenset(
     ["A1", "A2", "A10", "A11", "A5", "A6", "C3", "C4", "D1", "D2", "D3", "D4", "D5", "D6"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from functools import partial
 from claims.checking import NAMED, Found, Workshop, shown
 from claims.experiments import run_shipped
 from tare.errors import UsageError
+from tare.pairing import paired
 from tare.plan import Plan
 from tare.report.numbers import SPACE
 from tare.report.wording import quantity_text
@@ -45,20 +45,12 @@ class Wanted:
         Raises:
             UsageError: the plan has no such cells.
         """
-        ids = [cell.id for cell in plan.cells if cell.replica == 1]
-        usual = {c.cell: c.against for c in plan.comparisons if c.kind == "effect"}
-        pattern = re.escape(self.cells).replace(r"\*", "(.*)")
-        found = []
-        for match in (re.fullmatch(pattern, cell) for cell in ids):
-            if match is not None:
-                star = match[1] if match.re.groups else ""
-                against = (self.against or usual.get(match[0], "")).replace("*", star)
-                found.append((match[0], against))
-        found = [pair for pair in found if pair[1] in ids]
+        found = paired(plan, self.cells, self.against)
         if not found:
+            ids = ", ".join(cell.id for cell in plan.cells if cell.replica == 1)
             raise UsageError(
                 f"{self.experiment} compares no {self.cells} with {self.against or 'anything'}",
-                f"mend the row: its cells are {', '.join(ids)}",
+                f"mend the row: its cells are {ids}",
             )
         return found
 

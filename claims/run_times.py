@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from claims.checking import Found, Workshop
 from tare import filesystems, process
@@ -35,31 +35,49 @@ _EFFECT = 1.2
 _RIGHT = 0.90
 _RANKS = 4
 _REPEATS = 5
-_TIMEOUT_S = 300.0
+TIMEOUT_S = 300.0
 _MIB = 1 << 20
 
-Grid = tuple[str, str, int, float, int]
-"""What the program `grid` is asked: operation, order, bytes of a piece, touches, bytes in all."""
+
+class Grid(NamedTuple):
+    """What the program `grid` is asked."""
+
+    operation: str
+    order: str
+    piece: int
+    """Bytes of a call."""
+    touches: float
+    size: int
+    """Bytes of the file."""
+    words: tuple[str, ...] = ()
+    """Beyond: `each`, `sync`, `collective`."""
+
+    @property
+    def name(self) -> str:
+        """As it stands in a claim."""
+        words = "".join(f" {word}" for word in self.words)
+        return f"{self.operation} {self.order} {self.piece >> 10} KiB x{self.touches:g}{words}"
+
 
 GRIDS: dict[str, tuple[Grid, ...]] = {
     "glusterfs": (
-        ("write", "random", 4096, 1, 128 * _MIB),
-        ("write", "random", 4096, 0.3, 128 * _MIB),
-        ("write", "strided", 16384, 1, 128 * _MIB),
-        ("write", "sequential", _MIB, 4, 128 * _MIB),
-        ("read", "random", 4096, 1, 128 * _MIB),
-        ("read", "random", 16384, 2, 128 * _MIB),
-        ("read", "strided", 4096, 1, 128 * _MIB),
-        ("read", "sequential", _MIB, 4, 128 * _MIB),
+        Grid("write", "random", 4096, 1, 128 * _MIB),
+        Grid("write", "random", 4096, 0.3, 128 * _MIB),
+        Grid("write", "strided", 16384, 1, 128 * _MIB),
+        Grid("write", "sequential", _MIB, 4, 128 * _MIB),
+        Grid("read", "random", 4096, 1, 128 * _MIB),
+        Grid("read", "random", 16384, 2, 128 * _MIB),
+        Grid("read", "strided", 4096, 1, 128 * _MIB),
+        Grid("read", "sequential", _MIB, 4, 128 * _MIB),
     ),
     "throttled": (
-        ("write", "random", 4096, 1, 16 * _MIB),
-        ("write", "random", 4096, 4, 8 * _MIB),
-        ("write", "strided", 16384, 1, 64 * _MIB),
-        ("write", "sequential", _MIB, 1, 128 * _MIB),
-        ("read", "random", 4096, 1, 32 * _MIB),
-        ("read", "random", 65536, 1, 128 * _MIB),
-        ("read", "sequential", _MIB, 1, 128 * _MIB),
+        Grid("write", "random", 4096, 1, 16 * _MIB),
+        Grid("write", "random", 4096, 4, 8 * _MIB),
+        Grid("write", "strided", 16384, 1, 64 * _MIB),
+        Grid("write", "sequential", _MIB, 1, 128 * _MIB),
+        Grid("read", "random", 4096, 1, 32 * _MIB),
+        Grid("read", "random", 65536, 1, 128 * _MIB),
+        Grid("read", "sequential", _MIB, 1, 128 * _MIB),
     ),
 }
 """By file system: small and large pieces, passes, orders; about a second or more each."""
@@ -145,99 +163,131 @@ def compared(found: list[Compared], refused: dict[str, str]) -> Found:
 
 
 @dataclass(frozen=True)
-class _Calibrated:
+class Calibrated:
     """One file system that is up, with its calibration."""
 
+    kind: str
     mounted: Mounted
     site: Site
     calibration: Path
 
     @property
     def nvio(self) -> str:
+        """The program."""
         return str(self.site.programs / "nvio/nvio")
 
     def calibrate(self) -> None:
+        """Measure what calls cost there."""
         with self.mounted.fresh() as where:
             argv = (
                 *self.mounted.chain, self.nvio, "calibrate", str(where), "--ranks", str(_RANKS),
                 "--drop-caches", "--output", str(self.calibration),
             )  # fmt: skip
-            process.run(Command(argv), _TIMEOUT_S)
+            process.run(Command(argv), TIMEOUT_S)
 
     def times(self, grid: Grid, cache: Cache) -> tuple[float, float]:
         """Seconds of the command and of its I/O, measured once."""
-        with self._ready(grid) as folder:
-            done = run(self._job(grid, cache, folder), _TIMEOUT_S)
+        with self.ready(grid) as folder:
+            done = run(self.job(grid, cache, folder), TIMEOUT_S)
         said = next(line for line in done.stdout.splitlines() if line.startswith("{"))
         return done.seconds, float(json.loads(said)["total"])
 
     def predict(self, grid: Grid) -> dict[str, Any] | str:
         """Record a plain run and predict; a string says why there is no prediction."""
         with tempfile.TemporaryDirectory(prefix="trace-", dir=self.site.scratch) as name:
-            with self._ready(grid) as folder:
-                plain = self._job(grid, Cache(None), folder)
-                command = replace(plain, before=()).command()
-                argv = (*plain.before, self.nvio, "record", "--output", name, "--", *command.argv)
-                process.run(Command(argv, env=command.env), _TIMEOUT_S)
-            argv = (self.nvio, "predict", name, "--calibration", str(self.calibration), "--json")
-            said = process.run(Command(argv), _TIMEOUT_S, accept=(0, 1))
+            self.record(grid, Path(name), {})
+            return self.predicted(Path(name))
+
+    def record(self, grid: Grid, trace: Path, env: Mapping[str, str]) -> None:
+        """Run it once, plain, and leave nvio's traces in the folder `trace`.
+
+        Args:
+            env: beside the job's own; LD_PRELOAD comes before the job's.
+        """
+        with self.ready(grid) as folder:
+            plain = self.job(grid, Cache(None), folder)
+            command = replace(plain, before=()).command()
+            argv = (*plain.before, self.nvio, "record", "--output", str(trace), "--", *command.argv)
+            preload = ":".join(
+                one for of in (env, command.env) if (one := of.get("LD_PRELOAD", ""))
+            )
+            process.run(Command(argv, env={**command.env, **env, "LD_PRELOAD": preload}), TIMEOUT_S)
+
+    def predicted(self, trace: Path, env: Mapping[str, str] | None = None) -> dict[str, Any] | str:
+        """What `nvio predict` says of a trace; a string says why it says nothing."""
+        argv = (self.nvio, "predict", str(trace), "--calibration", str(self.calibration), "--json")
+        said = process.run(Command(argv, env=env or {}), TIMEOUT_S, accept=(0, 1))
         if not said.stdout:
             return said.stderr.strip()
         found: dict[str, Any] = json.loads(said.stdout)
         return found
 
+    def turns(
+        self, grid: Grid, repeats: int
+    ) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float], ...]]:
+        """Times plain, and with nvio, measured in turns."""
+        both = [
+            [self.times(grid, cache) for cache in (Cache(None), Cache(()))] for _ in range(repeats)
+        ]
+        plain, cached = zip(*both, strict=True)
+        return plain, cached
+
     @contextmanager
-    def _ready(self, grid: Grid) -> Iterator[Path]:
+    def ready(self, grid: Grid) -> Iterator[Path]:
         """The file to be read, or none, and nothing of it in a cache."""
-        operation, _, _, _, size = grid
         with self.mounted.fresh() as folder:
             data = folder / "data"
-            if operation == "write":
-                data.unlink(missing_ok=True)
-            elif not data.exists() or data.stat().st_size != size:
+            if grid.operation == "write":
+                for old in folder.glob("data*"):
+                    old.unlink()
+            elif not data.exists() or data.stat().st_size != grid.size:
                 with data.open("wb") as file:
-                    for _ in range(size // _MIB):
+                    for _ in range(grid.size // _MIB):
                         file.write(os.urandom(_MIB))
         with self.mounted.fresh() as folder:
             yield folder
 
-    def _job(self, grid: Grid, cache: Cache, folder: Path) -> Job:
-        operation, order, piece, touches, size = grid
-        program, data = str(self.site.programs / "nvio/grid-mpich"), str(folder / "data")
-        argv = (program, data, operation, order, str(piece), str(size), str(touches))
+    def job(self, grid: Grid, cache: Cache, folder: Path) -> Job:
+        """It as a job on that folder."""
         programs, scratch = self.site.programs, self.site.scratch
+        argv = (
+            str(programs / "nvio/grid-mpich"), str(folder / "data"), grid.operation, grid.order,
+            str(grid.piece), str(grid.size), str(grid.touches), *grid.words,
+        )  # fmt: skip
         return Job(argv, "mpich", _RANKS, cache, programs, scratch, self.mounted.chain)
+
+
+def on_each(workshop: Workshop, kinds: Collection[str]) -> Generator[Calibrated]:
+    """One file system after another, calibrated."""
+    with site_for("native", workshop.programs, workshop.cache) as (_, site):
+        for kind in kinds:
+            filesystem = filesystems.named(kind)
+            here = filesystem.availability()
+            if not here.available:
+                raise TrialError(f"no {kind} here: {here.detail}", here.remedy)
+            with filesystem.mounted(site) as mounted:
+                calibrated = Calibrated(kind, mounted, site, site.scratch / f"{kind}.json")
+                workshop.say(f"{kind}: calibrating")
+                calibrated.calibrate()
+                yield calibrated
 
 
 def run_times(workshop: Workshop) -> Found:
     """C7: on every file system, every program."""
     found: list[Compared] = []
     refused: dict[str, str] = {}
-    with site_for("native", workshop.programs, workshop.cache) as (_, site):
-        for kind, grids in GRIDS.items():
-            filesystem = filesystems.named(kind)
-            here = filesystem.availability()
-            if not here.available:
-                raise TrialError(f"no {kind} here: {here.detail}", here.remedy)
-            with filesystem.mounted(site) as mounted:
-                calibrated = _Calibrated(mounted, site, site.scratch / f"{kind}.json")
-                workshop.say(f"{kind}: calibrating")
-                calibrated.calibrate()
-                for grid in grids:
-                    operation, order, piece, touches, _ = grid
-                    name = f"{kind} {operation} {order} {piece >> 10} KiB x{touches:g}"
-                    predicted = calibrated.predict(grid)
-                    if isinstance(predicted, str):
-                        refused[name] = predicted
-                        workshop.say(f"{name}: {predicted}")
-                        continue
-                    turns = [
-                        [calibrated.times(grid, cache) for cache in (Cache(None), Cache(()))]
-                        for _ in range(_REPEATS)
-                    ]
-                    found.append(Compared(name, predicted, *zip(*turns, strict=True)))
-                    workshop.say(
-                        f"{name}: nvio {found[-1].seconds[0]:.2f} s, predicted"
-                        f" {predicted['cached_seconds']['median']:.2f} s"
-                    )
+    with closing(on_each(workshop, GRIDS)) as places:
+        for calibrated in places:
+            for grid in GRIDS[calibrated.kind]:
+                name = f"{calibrated.kind} {grid.name}"
+                predicted = calibrated.predict(grid)
+                if isinstance(predicted, str):
+                    refused[name] = predicted
+                    workshop.say(f"{name}: {predicted}")
+                    continue
+                found.append(Compared(name, predicted, *calibrated.turns(grid, _REPEATS)))
+                workshop.say(
+                    f"{name}: nvio {found[-1].seconds[0]:.2f} s, predicted"
+                    f" {predicted['cached_seconds']['median']:.2f} s"
+                )
     return compared(found, refused)

@@ -1,7 +1,8 @@
 """A11: what clients of services print, beside the same clients run by hand on the same wiring.
 
 By hand: the same server in the same environment, and its client as a plain process in the client's
-network, which nothing times, watches, or shows other files. Both are measured in turns.
+network and on its processors, which nothing times, watches, or shows other files. Both are measured
+in turns.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from claims.checking import Found, Workshop
 from claims.peers import beside_peers
 from tare import experiment, plan, process
+from tare.command import Command
 from tare.environments import Inside, Site
 from tare.plan import Plan
 from tare.workloads.service.workload import ServiceBench
@@ -57,5 +59,7 @@ def by_hand(asked: Plan, bench: ServiceBench, cell: str) -> float:
     statistic = asked.experiment.statistic
     with bench.served(levels):
         argv = tuple(bench.argv("client", levels))
-        said = process.run(process.Command(argv, netns=bench.site.hosts.client_ns), _TIMEOUT_S)
+        site = bench.site
+        command = Command(argv, netns=site.hosts.client_ns, cpus=site.placement.client)
+        said = process.run(command, _TIMEOUT_S)
     return bench.workload.readings[statistic].of(statistic, said.stdout, said.stderr)

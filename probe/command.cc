@@ -34,6 +34,8 @@ template Option Command::Add(const std::string&, uint16_t&, const std::string&,
                              const std::string&) const;
 template Option Command::Add(const std::string&, uint32_t&, const std::string&,
                              const std::string&) const;
+template Option Command::Add(const std::string&, double&, const std::string&,
+                             const std::string&) const;
 template Option Command::Add(const std::string&, uint64_t&, const std::string&,
                              const std::string&) const;
 

@@ -36,7 +36,8 @@ class Command {
   Command Add(const std::string& name, const std::string& description) const;
 
   /// Adds an option that sets `value`, which outlives the command. T is std::string, a list of them
-  /// or one of int64_t, uint16_t, uint32_t, uint64_t. `shown` stands beside its name in the help.
+  /// or one of double, int64_t, uint16_t, uint32_t, uint64_t. `shown` stands beside its name in the
+  /// help.
   template <typename T>
   Option Add(const std::string& name, T& value, const std::string& description,
              const std::string& shown) const;

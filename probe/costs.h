@@ -24,6 +24,7 @@ void AddBlock(Command costs);
 void AddUdpSink(Command costs);
 void AddCodeEcho(Command costs);
 void AddTapEcho(Command costs);
+void AddRelay(Command costs);
 void AddMeet(Command costs);
 
 }  // namespace tare::probe

@@ -36,6 +36,7 @@ int Run(int argc, char** argv) {
   AddUdpSink(costs);
   AddCodeEcho(costs);
   AddTapEcho(costs);
+  AddRelay(costs);
   AddMeet(costs);
   try {
     app.parse(argc, argv);

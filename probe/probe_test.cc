@@ -181,9 +181,15 @@ TEST(TapEcho, AnswersIcmpAndUdpThroughTheTapAndRemovesItAtTheEnd) {
   EXPECT_NE(outcome.out.find("does not exist"), std::string::npos) << outcome.out;
 }
 
+TEST(Probe, RelaysBetweenNothingButTaps) {
+  const Outcome outcome = RunProbe("relay --near 0 --far 0 --room 1000000");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.out.find("descriptor 0 is no tap"), std::string::npos) << outcome.out;
+}
+
 TEST(Probe, RefusesBadArgumentsWithCodeTwo) {
   for (const char* arguments :
-       {"", "boil", "timer --interval-ns 0", "udp-send", "syscall --batches 0"}) {
+       {"", "boil", "timer --interval-ns 0", "udp-send", "syscall --batches 0", "relay"}) {
     const Outcome outcome = RunProbe(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_NE(outcome.out.find("--help"), std::string::npos);

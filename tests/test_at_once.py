@@ -133,5 +133,5 @@ def test_a_far_machine_has_no_host_beside_it() -> None:
     levels = CPU.levels(
         {"environment": "ssh me@there:22", "class": "integer", "mode": "concurrent"}
     )
-    assert "no host of ours" in str(CPU.lacking(levels, PROGRAMS))
-    assert CPU.lacking(levels.but(mode="alone"), PROGRAMS) is None
+    assert "no host of ours" in str(CPU.lacking(levels, CPU.settings({}), PROGRAMS))
+    assert CPU.lacking(levels.but(mode="alone"), CPU.settings({}), PROGRAMS) is None

@@ -1,4 +1,4 @@
-"""What C1 and C6 make of nvio's campaigns, whole, failed or cut short."""
+"""What C1, C6 and C11 make of nvio's campaigns, whole, failed or cut short."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import claims
 from claims import Workshop
+from tare.errors import TrialError
 from tare.stats.bounds import Kept
 
 RESULT: dict[str, Any] = {
@@ -57,3 +58,24 @@ def test_a_failure_breaks_the_claim_and_missing_parts_leave_it_inconclusive(
 def test_too_few_crash_points_do_not_hold(tmp_path: Path, points: int, holds: bool) -> None:
     totals = {"points": {"points": points}, "kills": {"kills": 200}}
     assert claims.by_id("C6").check(workshop(tmp_path, [], 0, totals=totals)).holds is holds
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [(0, Kept.HOLDS), (1, Kept.FAILS)])
+def test_one_file_that_is_wrong_breaks_the_claim_of_jobs_under_slurm(
+    tmp_path: Path, wrong: int, verdict: Kept
+) -> None:
+    script = tmp_path / "nvio/conformance/slurm.py"
+    script.parent.mkdir(parents=True)
+    said = f"15 jobs ended, 10 were killed (6 at their limit), {wrong} files wrong"
+    script.write_text(f"import sys\nprint({said!r})\nsys.exit({min(wrong, 1)})\n")
+    found = claims.by_id("C11").check(Workshop(*[tmp_path] * 4, lambda _: None))
+    assert found.verdict is verdict
+    assert "30 jobs ended and 20 were killed, 12 of these at their limit" in found.figure
+
+
+def test_where_there_is_no_slurm_its_claim_says_what_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "nvio/conformance/slurm.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("import sys\nprint('not run: there is no slurmd')\nsys.exit(77)\n")
+    with pytest.raises(TrialError, match="not run: there is no slurmd"):
+        claims.by_id("C11").check(Workshop(*[tmp_path] * 4, lambda _: None))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import claims
-from claims import Claim, Found, Workshop, instrument, judge, ledger, looks
+from claims import Claim, Found, Result, Workshop, instrument, judge, ledger, looks
+from claims.subjects import SUBJECTS, digests
 from tare import cli, doctor
 from tare.cli import paths
 from tare.errors import TareError, UsageError
@@ -118,6 +120,21 @@ def test_an_inconclusive_claim_has_an_exit_code_of_its_own(
     assert f"\nA1 {verdict}: x" in found.output
 
 
+def test_only_what_is_pending_can_be_asked_for(monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+
+    def check(claim: Claim, _: Workshop) -> Result:
+        asked.append(claim.id)
+        return judge([Found("x")])
+
+    monkeypatch.setattr(Claim, "check", check)
+    monkeypatch.setattr(ledger, "pending", lambda _, claim: claim.id != "A1")
+    monkeypatch.setattr(doctor, "require_root", lambda: None)
+    monkeypatch.setattr(paths, "programs", lambda: NOWHERE)
+    found = CliRunner().invoke(cli.app, ["claim", "check", "--pending", "A1", "A2"])
+    assert (found.exit_code, asked) == (0, ["A2"]), found.output
+
+
 def test_an_environment_that_is_not_here_leaves_a_claim_on_every_one_inconclusive():
     sound = {"tracers": [], "clock over response": 0.001, "worst probe": 0.001}
     counting = {"native/udp": 2.0}
@@ -131,7 +148,8 @@ def test_an_environment_that_is_not_here_leaves_a_claim_on_every_one_inconclusiv
 
 def drawn(home: Path, **entry: object) -> str:
     (home / "claims").mkdir(exist_ok=True)
-    common = {"id": "A1", "when": "2026-11-20", "commit": None, "figure": "0.98"}
+    subjects = digests(home, ledger.subjects(claims.by_id("A1")))
+    common = {"when": "2026-11-20", "commit": None, "figure": "0.98", "subjects": subjects}
     (home / "claims/A1.json").write_text(json.dumps({**common, **entry}))
     return ledger.table(home, [claims.by_id("A1")]).splitlines()[-1].removesuffix(" |")
 
@@ -148,10 +166,74 @@ def test_what_is_promised_and_what_is_checked_are_the_same_claims(tmp_path: Path
 
 
 def test_the_table_reads_results_from_before_there_was_a_third_verdict(tmp_path: Path):
-    assert drawn(tmp_path, holds=True).endswith("| holds (2026-11-20): 0.98")
-    assert drawn(tmp_path, holds=False).endswith("| **does not hold** (2026-11-20): 0.98")
-    assert drawn(tmp_path, verdict="inconclusive").endswith("| **inconclusive** (2026-11-20): 0.98")
-    why = "its interval was another"
-    assert "**pending** (its interval was another; then judged: holds)" in drawn(
-        tmp_path, holds=True, pending=why
+    assert drawn(tmp_path, holds=True).endswith("| holds | 2026-11-20 | 0.98")
+    assert drawn(tmp_path, holds=False).endswith("| **does not hold** | 2026-11-20 | 0.98")
+    assert drawn(tmp_path, verdict="inconclusive").endswith(
+        "| **inconclusive** | 2026-11-20 | 0.98"
     )
+    why = "its interval was another"
+    assert f"| pending ({why}); then holds |" in drawn(tmp_path, holds=True, pending=why)
+
+
+def test_a_result_is_pending_once_what_it_was_made_by_has_changed(tmp_path: Path):
+    (tmp_path / "echo/tests").mkdir(parents=True)
+    source = tmp_path / "echo/ask.cc"
+    source.write_text("1")
+    measured = digests(tmp_path, ledger.subjects(claims.by_id("A1")))
+    (tmp_path / "echo/tests/ask_test.cc").write_text("a test makes no figure")
+    (tmp_path / "echo/README.md").write_text("nor does a page")
+    assert "| holds |" in drawn(tmp_path, holds=True, subjects=measured)
+    source.write_text("2")
+    assert "| pending (echo changed since); then holds |" in drawn(
+        tmp_path, holds=True, subjects=measured
+    )
+    source.write_text("1")
+    source.rename(tmp_path / "echo/asking.cc")
+    assert "| pending (echo changed since); then holds |" in drawn(
+        tmp_path, holds=True, subjects=measured
+    )
+    assert "looked at); then holds |" in drawn(tmp_path, holds=True, subjects={})
+    assert ledger.pending(tmp_path, claims.by_id("A1")) == "measured before this was looked at"
+    assert ledger.pending(tmp_path, claims.by_id("A2")) == "not measured yet"
+
+
+def test_a_result_is_of_what_was_there_when_its_check_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source = tmp_path / "echo/ask.cc"
+    source.parent.mkdir()
+    source.write_text("1")
+
+    def check(_claim: Claim, _workshop: Workshop) -> Result:
+        source.write_text("2")  # as the next commit does, while a check takes its time
+        return judge([Found("x")])
+
+    monkeypatch.setattr(Claim, "check", check)
+    monkeypatch.setattr(doctor, "require_root", lambda: None)
+    monkeypatch.setattr(paths, "programs", lambda: NOWHERE)
+    home = Path(claims.__file__).parents[1]
+    for name in ("claims", "CLAIMS.md"):
+        (tmp_path / name).symlink_to(home / name)
+    monkeypatch.setattr(paths, "home", lambda: tmp_path)
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(ledger, "keep", lambda *told: kept.update(told[-1]))
+    monkeypatch.setattr(ledger, "write", lambda *_: None)
+    assert CliRunner().invoke(cli.app, ["claim", "check", "--record", "A1"]).exit_code == 0
+    source.write_text("1")
+    assert kept == digests(tmp_path, ledger.subjects(claims.by_id("A1")))
+
+
+def test_a_result_that_was_cut_short_is_told_by_its_name(tmp_path: Path):
+    drawn(tmp_path, holds=True)
+    path = tmp_path / "claims/A1.json"
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(TareError, match=r"A1\.json is no result"):
+        ledger.table(tmp_path, [claims.by_id("A1")])
+
+
+def test_each_claim_says_what_its_figure_is_made_by():
+    assert SUBJECTS.keys() == claims.CHECKS.keys()
+    home = Path(claims.__file__).parents[1]
+    for claim in claims.every():
+        for room in ledger.subjects(claim):
+            assert (home / room).exists(), (claim.id, room)

@@ -18,12 +18,14 @@ from tare.cell import Cell
 from tare.errors import UsageError
 from tare.plan import Comparison
 from tare.stats import paired_ratio
+from tare.told import Told
 from tare.workloads.migration import WORKLOAD, arms, load, rows, usage
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.journey import Journey
-from tare.workloads.migration.rows import MigrationLevels
+from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
 
 LEVELS = MigrationLevels.defaults()
+SESSION = MigrationSettings.defaults()
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,10 @@ LEVELS = MigrationLevels.defaults()
         ("guest", "web", "web"),
         ("wire", "0.1 Gbit/s", "100 Mbit/s"),
         ("wire", "unlimited", "unlimited"),
+        ("round_trip", "0.04 s", "40 ms"),
+        ("round_trip", "0 ms", "0 us"),
+        ("loss", "0.001", "0.1 %"),
+        ("loss", "0 %", "0 %"),
         ("rate", "20 Hz", "20/s"),
         ("dirty", "30 MiB", "30 MiB"),
     ],
@@ -51,6 +57,10 @@ def test_one_level_has_one_form_however_it_is_written(factor, written, shown):
         ("guest", "database"),
         ("arm", "postcopy"),
         ("wire", "0 Gbit/s"),
+        ("round_trip", "2 s"),
+        ("round_trip", "10 ms each way"),
+        ("loss", "30 %"),
+        ("loss", "1"),
         ("rate", "0/s"),
         ("dirty", "fast"),
     ],
@@ -63,6 +73,60 @@ def test_a_level_that_means_nothing_is_refused(factor, written):
 def test_only_a_guest_that_is_asked_has_a_rate():
     assert "rate" in WORKLOAD.applicable(LEVELS.but(guest="memcached"))
     assert "rate" not in WORKLOAD.applicable(LEVELS.but(guest="compile"))
+
+
+def test_a_wire_with_a_distance_needs_its_program_and_one_without_does_not(tmp_path):
+    levels = LEVELS.but(processors="all", testbed="tiny", memory="1 MiB")
+    for far in ({"round_trip": "1 ms"}, {"loss": "1 %"}):
+        assert "probe/probe" in str(WORKLOAD.lacking(levels.but(**far), SESSION, tmp_path))
+    assert "probe/probe" not in str(WORKLOAD.lacking(levels, SESSION, tmp_path))
+
+
+def test_trials_at_a_distance_are_expected_to_take_longer():
+    near, far = (LEVELS.but(round_trip=each) for each in ("0 ms", "100 ms"))
+    assert WORKLOAD.seconds(far, SESSION) > WORKLOAD.seconds(near, SESSION)
+
+
+def crossed(**wire: Any) -> Any:
+    """A result of one trial over a wire."""
+    settings = Told.model_validate({"wire": {"bits_s": 10**9, "measured_bits_s": 0.955e9, **wire}})
+    return SimpleNamespace(trials=[SimpleNamespace(settings=settings)])
+
+
+RELAY: dict[str, Any] = {
+    "round_trip_ns": 40_000_000,
+    "measured_round_trip_ns": 40_400_000,
+    "relay_ns_per_byte": 2.0,
+    "tcp": {"tcp_wmem": "4096 16384 4194304", "tcp_congestion_control": "cubic"},
+    "forth": {"late_mean_ns": 30_000, "late_most_ns": 1_200_000},
+    "back": {"late_mean_ns": 10_000, "late_most_ns": 20_000},
+}
+
+
+def test_a_report_says_what_a_long_wire_carried_and_took():
+    said, tcp = WORKLOAD.remarks(crossed(**RELAY))
+    for part in (
+        "1 Gbit/s",
+        "40 ms",
+        "40.4 ms",
+        "0.955 Gbit/s",
+        "0.24 of a processor",
+        "20 us late",
+    ):
+        assert part in said
+    assert "1.2 ms at most" in said
+    assert "cubic, with at most 4 MiB" in tcp
+    assert "less than was asked for" not in said
+    assert "not to lose" not in said
+
+
+def test_a_report_says_of_a_wire_that_it_fell_short_or_lost_frames_unasked():
+    assert WORKLOAD.remarks(crossed()) == ()
+    (said,) = WORKLOAD.remarks(crossed(bits_s=25 * 10**9, measured_bits_s=1.2e10))
+    assert "25 Gbit/s carried 12 Gbit/s" in said
+    assert "less than was asked for" in said
+    said, _ = WORKLOAD.remarks(crossed(**{**RELAY, "forth": {"overflowed_frames": 3}}))
+    assert "lost 3 frames that it was not to lose" in said
 
 
 def test_the_micro_benchmark_fills_memory_of_which_a_share_is_alike():

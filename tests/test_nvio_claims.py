@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from claims import Workshop, by_id
+from claims.darshan_logs import Advised, judged
 from claims.run_times import Compared, compared
 from tare import process
 from tare.stats.bounds import Kept
@@ -82,3 +83,27 @@ def test_predicted_run_times_are_judged_by_error_and_advice(
 ) -> None:
     assert compared(outcomes, {}).counted is Kept.counted(holds)
     assert compared(outcomes, {"other": "no ground"}).counted is Kept.FAILS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "refused", "lacking", "holds"),
+    [
+        (0, 0, "it has no DXT", True),
+        (1, 0, "it has no DXT", True),
+        (2, 0, "it has no DXT", False),  # eight of ten
+        (0, 2, "it has no DXT", False),  # no advice is not right
+        (0, 0, None, False),  # predicted what nobody can know
+    ],
+)
+def test_advice_from_darshan_logs_is_counted(
+    wrong: int, refused: int, lacking: str | None, holds: bool
+) -> None:
+    right, other = outcome("use", 1.1, 6.0, 1.0), outcome("do not use", 1.1, 6.0, 1.0)
+    asked = [right] * (10 - wrong - refused) + [other] * wrong
+    found = judged(
+        [Advised(one, one.predicted) for one in asked],
+        {str(i): "no ground" for i in range(refused)},
+        {"no DXT": lacking},
+    )
+    assert found.counted is Kept.counted(holds)
+    assert f"right for {10 - wrong - refused} of 10" in found.line

@@ -1,14 +1,19 @@
 """What of a plan cannot run here is said before the first trial, and the rest goes on."""
 
+import json
 import os
 import re
+import shutil
+import tempfile
+from types import SimpleNamespace
 
 import pytest
 
 from needs import PROGRAMS
-from tare import command, cuts, operations, packages, plan, preflight
+from tare import command, cuts, experiment, mounts, operations, packages, plan, preflight
 from tare.errors import UnavailableError
 from tare.experiment import Experiment
+from tare.workloads.command import requirements
 from tare.workloads.migration import arms
 
 
@@ -186,6 +191,24 @@ def test_a_run_without_room_for_its_samples_does_not_begin(tmp_path):
         preflight.refuse_without_room(large, tmp_path / "results" / "new")
 
 
+def test_a_disk_needs_room_where_it_lies(tmp_path, monkeypatch):
+    monkeypatch.setattr(mounts, "kind_at", lambda at: "ext4" if at.name == "tmp" else "tmpfs")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    looked = []
+
+    def usage(path):
+        looked.append(str(path))
+        return SimpleNamespace(free=1 if str(path) == "/var/tmp" else 1 << 40)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    made = plan.make(
+        experiment.load(PROGRAMS.parent / "experiments/kvm-overhead/disk.yaml"), seed=1
+    )
+    with pytest.raises(UnavailableError, match=r"the disks of a trial take up to .*; /var/tmp has"):
+        preflight.refuse_without_room(made, tmp_path / "new")
+    assert str(tmp_path) in looked
+
+
 def test_every_package_that_a_part_names_is_one_that_setup_installs():
     lists = (PROGRAMS.parent / "setup" / "apt").glob("*.txt")
     installed = {
@@ -193,3 +216,60 @@ def test_every_package_that_a_part_names_is_one_that_setup_installs():
     }
     named = {package for of in packages.PROGRAMS.values() for package in of.values()}
     assert {*named, "linux-perf"} <= installed
+
+
+def asked_for(**fields):
+    return plan.make(experiment.parse(json.dumps({"title": "?", **fields}), "x.yaml"), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"cwd": "/nowhere"}, "there is no folder /nowhere"),
+        ({"stdin": "absent-{size}"}, "there is no file /tmp/absent-1"),
+        ({"env": "PATH=/nowhere"}, "there is no program gzip on PATH"),
+        ({"shell": "fish-not-here"}, "there is no program fish-not-here on /usr/local"),
+    ],
+)
+def test_what_a_command_names_and_is_not_here_is_told_before_it_runs(changed, why):
+    fields = {
+        "workload": "command",
+        "factors": {"command": "gzip -{size}", "size": ["1"]},
+        "baseline": {},
+    }
+    assert absent(asked_for(**fields, session={"cwd": "/tmp"})) == []
+    with pytest.raises(UnavailableError, match=why):
+        absent(asked_for(**fields, session={"cwd": "/tmp", **changed}))
+
+
+def test_a_command_that_is_not_here_leaves_the_others(tmp_path):
+    factors = {"command": {"here": "true", "not": "./absent"}}
+    fields = {"workload": "command", "factors": factors, "baseline": {"command": "here"}}
+    made = asked_for(**fields, session={"cwd": str(tmp_path)})
+    (found,) = absent(made)
+    assert found.why.startswith(f"there is no program {tmp_path}/absent")
+    # What is run before may make it.
+    assert absent(asked_for(**fields, session={"cwd": str(tmp_path), "prepare": "make"})) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"session": {"as": "nobody-here"}}, "there is no user nobody-here on this machine"),
+        ({"client": "absent-client"}, "there is no program absent-client"),
+        ({"server": "absent-server"}, "there is no program absent-server"),
+    ],
+)
+def test_a_service_that_cannot_run_is_told_before_it_runs(monkeypatch, changed, why):
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    fields = {"workload": "service", "server": "sleep 9", "client": "true", "baseline": {}}
+    factors = {"environment": ["native"]}
+    assert absent(asked_for(**fields, factors=factors)) == []
+    with pytest.raises(UnavailableError, match=why):
+        absent(asked_for(**{**fields, **changed}, factors=factors))
+
+
+def test_only_root_gives_a_server_other_rights(monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 65534)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    assert "only root may run a server as root" in str(requirements.rights("root"))

@@ -27,7 +27,7 @@ set(mpich_launch mpiexec.mpich)
 if("mpich" IN_LIST walks_mpis)
   add_library(walks-polite-mpich MODULE polite_mpich.cc)
   target_link_libraries(walks-polite-mpich PRIVATE ${CMAKE_DL_LIBS})
-  if(NOT WALKS_SANITIZE AND NOT TARE_SANITIZE)  # a sanitizer's library must come first itself
+  if(NOT TARE_SANITIZE)  # a sanitizer's library must come first itself
     list(APPEND mpich_launch -genv LD_PRELOAD $<TARGET_FILE:walks-polite-mpich>)
   endif()
 endif()

@@ -45,11 +45,12 @@ int main_throwing(int argc, char** argv) {
       "  nvio run -- mpirun -n 4 ./app      run with the cache\n"
       "  nvio recover DIR                   rebuild files after a crash (fit for an epilog)\n"
       "  nvio list                          the stores here: whose, running or dead, what to do\n"
-      "  nvio inspect DIR                   what lies in a store\n"
+      "  nvio inspect DIR                   what lies in a store; --picture: what a job did\n"
       "  nvio record -- mpirun -n 4 ./app   run plainly, and note its I/O calls\n"
       "  nvio calibrate DIR                 measure a file system and the store, in seconds\n"
       "  nvio predict TRACE                 how long it would take with the cache, and what to "
-      "do\n",
+      "do;\n"
+      "                                     TRACE: of nvio record, or a Darshan log with DXT\n",
       "nvio"};
   app.require_subcommand(1);
   app.set_version_flag("--version", NVIO_VERSION);
@@ -61,9 +62,10 @@ int main_throwing(int argc, char** argv) {
                           "Folder on node-local memory or disk (default: /dev/shm)");
   run_command->add_option("--capacity", run.capacity, "Size of the store on each node, e.g. 4GiB");
   run_command
-      ->add_option("--set", run.settings,
-                   "A setting, NAME=VALUE (admit=always), of docs/nvio.md; repeatable. Names: " +
-                       nvio::names_to_set())
+      ->add_option(
+          "--set", run.settings,
+          "A setting, NAME=VALUE (admit=always), of docs/nvio/settings.md; repeatable. Names: " +
+              nvio::names_to_set())
       ->allow_extra_args(false);
   run_command->add_flag("--stats{job}", run.statistics,
                         "At the end, a table of what was cached: of the job; --stats=ranks: of "
@@ -93,10 +95,18 @@ int main_throwing(int argc, char** argv) {
                             "Write to a file of which its file system does not tell whether it is "
                             "still the one that was cached");
 
-  CLI::App* inspect_command =
-      app.add_subcommand("inspect", "Describe a store's folder; changes nothing");
-  inspect_command->add_option("store", folder, "The store's folder, .../nvio-UID-SESSION")
+  std::string picture;
+  CLI::App* inspect_command = app.add_subcommand(
+      "inspect", "Describe a store's folder, or draw what a job did; changes nothing");
+  inspect_command
+      ->add_option("store", folder,
+                   "The store's folder, .../nvio-UID-SESSION; with --picture a folder of nvio "
+                   "record or a Darshan log with DXT")
       ->required();
+  inspect_command->add_option("--picture", picture,
+                              "Draw which bytes of its files the job read and wrote, and when, "
+                              "into this file (SVG)");
+  inspect_command->footer("Example: nvio inspect --picture app.svg /tmp/app.trace");
 
   nvio::ListOptions listing;
   CLI::App* list_command = app.add_subcommand(
@@ -137,7 +147,10 @@ int main_throwing(int argc, char** argv) {
   prediction.calibration = calibration_file;
   CLI::App* predict_command = app.add_subcommand(
       "predict", "From a recorded run: how long it would take with the cache, and what to do");
-  predict_command->add_option("trace", prediction.trace, "A folder of nvio record")->required();
+  predict_command
+      ->add_option("trace", prediction.trace,
+                   "A folder of nvio record, or a Darshan log with DXT (needs pydarshan)")
+      ->required();
   predict_command->add_option("--calibration,-c", prediction.calibration,
                               "A file of nvio calibrate (default: nvio-calibration.json)");
   predict_command->add_option("--store", prediction.store,
@@ -177,8 +190,10 @@ int main_throwing(int argc, char** argv) {
     for (const std::string& store : folders) result |= recover_store(store, options);
     return result;
   }
+  if (!picture.empty()) return nvio::picture_command(folder, picture);
   if (const std::string why = nvio::why_no_store(folder); !why.empty()) {
-    std::fprintf(stderr, "nvio inspect: %s\n", why.c_str());
+    std::fprintf(stderr, "nvio inspect: %s; what a job did is drawn by --picture FILE.svg\n",
+                 why.c_str());
     return 1;
   }
   std::fputs(nvio::inspect(folder).c_str(), stdout);

@@ -5,10 +5,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <utility>
 
+#include "../darshan/job.h"
+#include "../picture/heat_map.h"
 #include "../predict/advice.h"
 
 namespace nvio {
@@ -19,6 +22,11 @@ void show(double share, const std::string& what) {
   const int full = static_cast<int>(share * kWidth);
   std::fprintf(stderr, "\r[%.*s%*s] %3.0f %%  %-28s%s", full, "##############################",
                kWidth - full, "", share * 100, what.c_str(), share == 1 ? "\n" : "");
+}
+
+JobTrace read_any(const std::string& path) {
+  std::error_code unreadable;
+  return std::filesystem::is_directory(path, unreadable) ? read_job(path) : read_darshan(path);
 }
 
 }  // namespace
@@ -81,13 +89,27 @@ int predict_command(const PredictOptions& options) {
     std::fprintf(stderr, "nvio predict: %s\n", complaint.c_str());
   }
   if (!settings.complaints.empty()) return 2;
-  const Prediction prediction = predict(read_job(options.trace), calibration, settings);
+  const Prediction prediction = predict(read_any(options.trace), calibration, settings);
   if (!prediction.problem.empty()) {
     std::fprintf(stderr, "nvio predict: no prediction: %s\n", prediction.problem.c_str());
     return 1;
   }
   std::fputs((options.json ? as_json(prediction) : as_text(prediction)).c_str(), stdout);
   return 0;
+}
+
+int picture_command(const std::string& trace, const std::string& picture) {
+  const JobTrace job = read_any(trace);
+  // What speaks against a prediction need not speak against a picture.
+  if (job.ranks.empty()) {
+    std::fprintf(stderr, "nvio inspect: no picture: %s\n", job.problem.c_str());
+    return 1;
+  }
+  std::ofstream file(picture);
+  file << heat_map(job, trace);
+  file.close();
+  if (!file) std::fprintf(stderr, "nvio inspect: cannot write %s\n", picture.c_str());
+  return file ? 0 : 1;
 }
 
 }  // namespace nvio

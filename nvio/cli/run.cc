@@ -62,6 +62,16 @@ std::string settings_into_environment(const RunOptions& options) {
   return problem;
 }
 
+// Under Slurm it begins as all sessions of the job do: this process may be killed too, and then the
+// Epilog has to find the store.
+std::string name_of_run() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const char* job = std::getenv("SLURM_JOB_ID");
+  return (job != nullptr && *job != '\0' ? std::string("slurm-") + job + "." : "") + "run-" +
+         std::to_string(getpid()) + "-" +
+         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+}
+
 // Processes of a job that was killed, and the managers of its nodes, may take a moment to go.
 int finish_store(const std::string& folder) {
   RecoverOptions options;
@@ -117,11 +127,7 @@ int run(const RunOptions& options) {
     std::fprintf(stderr, "nvio run: %s; nothing was run\n", problem.c_str());
     return 2;
   }
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const std::string session =
-      "run-" + std::to_string(getpid()) + "-" +
-      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
-  setenv("NVIO_SESSION", session.c_str(), 1);
+  setenv("NVIO_SESSION", name_of_run().c_str(), 1);
   const Settings settings = read_settings_of_process();
   for (const std::string& complaint : settings.complaints) {
     std::fprintf(stderr, "nvio run: %s; nothing was run\n", complaint.c_str());

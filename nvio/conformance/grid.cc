@@ -2,12 +2,13 @@
 // and the time from open to the end of close is what counts.
 //
 //   grid FILE read|write random|sequential|strided PIECE_BYTES FILE_BYTES TOUCHES [each] [sync]
+//        [collective]
 //
 // TOUCHES: how many bytes are touched, in units of the file's size. Random pieces are aligned to
 // their size. The file must exist for reads. each: FILE.RANK, every one of FILE_BYTES / ranks.
-// sync: MPI_File_sync before close. Prints one JSON line: seconds of the slowest rank for open,
-// work and close, operations, and percentiles of one operation in 16, of all ranks, in
-// microseconds.
+// sync: MPI_File_sync before close. collective: MPI_File_read_at_all, MPI_File_write_at_all. Prints
+// one JSON line: seconds of the slowest rank for open, work and close, operations, and percentiles
+// of one operation in 16, of all ranks, in microseconds.
 
 #include <mpi.h>
 
@@ -59,18 +60,20 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   bool each = false;
   bool sync = false;
+  bool collective = false;
   bool understood = argc >= 7;
   for (int i = 7; i < argc; ++i) {
     const std::string word = argv[i];
     each |= word == "each";
     sync |= word == "sync";
-    understood &= word == "each" || word == "sync";
+    collective |= word == "collective";
+    understood &= word == "each" || word == "sync" || word == "collective";
   }
   if (!understood) {
     if (rank == 0) {
       std::fprintf(stderr,
                    "usage: %s FILE read|write random|sequential|strided PIECE FILE_BYTES "
-                   "TOUCHES [each] [sync]\n",
+                   "TOUCHES [each] [sync] [collective]\n",
                    argv[0]);
     }
     MPI_Finalize();
@@ -106,11 +109,12 @@ int main(int argc, char** argv) {
       at = (place * (pieces / sharing) + i) % pieces;
     }
     const double before = (i & 15) == 0 ? now() : 0;
-    const int error = reading
-                          ? MPI_File_read_at(file, at * piece, buffer.data(),
-                                             static_cast<int>(piece), MPI_BYTE, MPI_STATUS_IGNORE)
-                          : MPI_File_write_at(file, at * piece, buffer.data(),
-                                              static_cast<int>(piece), MPI_BYTE, MPI_STATUS_IGNORE);
+    const auto read = collective ? MPI_File_read_at_all : MPI_File_read_at;
+    const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
+    const int length = static_cast<int>(piece);
+    const int error =
+        reading ? read(file, at * piece, buffer.data(), length, MPI_BYTE, MPI_STATUS_IGNORE)
+                : write(file, at * piece, buffer.data(), length, MPI_BYTE, MPI_STATUS_IGNORE);
     if (error != MPI_SUCCESS) MPI_Abort(MPI_COMM_WORLD, 3);
     if ((i & 15) == 0) times.push_back(now() - before);
   }

@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
@@ -45,27 +44,48 @@ class Ending(Enum):
         return self.value
 
 
-def draws(seed: int, rank: int) -> Iterator[int]:
-    """The numbers that rank `rank` of killed.cc draws."""
-    state = (seed * 1000 + rank) & (2**64 - 1)
-    while True:
-        state = (state * 6364136223846793005 + 1442695040888963407) & (2**64 - 1)
-        yield (state >> 33) & 0xFFFFFFFF
+MULTIPLIER, INCREMENT, MASK = 6364136223846793005, 1442695040888963407, 2**64 - 1
+"""Of killed.cc's generator, whose draws are the upper bits of its states."""
+
+
+def first_state(seed: int, rank: int) -> int:
+    """Before the first draw of a rank."""
+    return (seed * 1000 + rank) & MASK
+
+
+def state_after(state: int, draws: int) -> int:
+    """The generator's state so many draws later."""
+    multiplier, increment = MULTIPLIER, INCREMENT
+    while draws:
+        if draws & 1:
+            state = (state * multiplier + increment) & MASK
+        increment = (multiplier + 1) * increment & MASK
+        multiplier = multiplier * multiplier & MASK
+        draws >>= 1
+    return state
 
 
 def allowed_rounds(seed: int, ranks: int, cells: int, synced: list[int]) -> list[set[int]]:
     """For each cell of the file, the rounds it may hold after a crash."""
     allowed: list[set[int]] = [{0} for _ in range(cells * ranks)]
+    back = pow(MULTIPLIER, -1, MASK + 1)
     for rank in range(ranks):
-        numbers = draws(seed, rank)
+        last = WRITES_A_ROUND * synced[rank]
+        end = state = state_after(first_state(seed, rank), last)
+        # Backwards, until it is known of each cell when it was written last.
+        seen: dict[int, int] = {}
+        for draw in range(last - 1, -1, -1):
+            seen.setdefault((state >> 33) % cells, draw // WRITES_A_ROUND + 1)
+            if len(seen) == cells:
+                break
+            state = (state - INCREMENT) * back & MASK
+        for cell, round_number in seen.items():
+            allowed[cell * ranks + rank] = {round_number}
         # A round can be whole and not yet noted, and another under way.
-        for round_number in range(1, synced[rank] + 3):
+        for round_number in (synced[rank] + 1, synced[rank] + 2):
             for _ in range(WRITES_A_ROUND):
-                cell = (next(numbers) % cells) * ranks + rank
-                if round_number <= synced[rank]:
-                    allowed[cell] = {round_number}
-                else:
-                    allowed[cell].add(round_number)
+                end = (end * MULTIPLIER + INCREMENT) & MASK
+                allowed[(end >> 33) % cells * ranks + rank].add(round_number)
     return allowed
 
 

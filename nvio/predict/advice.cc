@@ -14,6 +14,7 @@ constexpr double kHintMatters = 0.1;  // of the run time with the default settin
 // What replays and calibration do not know (the model's gaps, the machine's other work), as a
 // factor either way: four of five single runs of claim C7's workloads lay within it.
 constexpr double kDiscrepancy = 1.7;
+constexpr std::size_t kAssumedShown = 8;  // lines for people
 
 const char* name_of(Verdict verdict) {
   return verdict == Verdict::use     ? "use"
@@ -75,6 +76,7 @@ Prediction predict(const JobTrace& job, const Calibration& calibration, const Se
   Prediction found;
   found.problem = !job.problem.empty() ? job.problem : objection(job, calibration);
   if (!found.problem.empty()) return found;
+  found.assumed = job.assumed;
   found.plain = job.seconds;
   found.plain_io = recorded_seconds(job);
   const double rest = std::max(0.0, found.plain - found.plain_io);
@@ -129,11 +131,18 @@ Prediction predict(const JobTrace& job, const Calibration& calibration, const Se
 }
 
 std::string as_text(const Prediction& prediction) {
-  return text("recorded    %8.2f s, of which %.2f s from the first MPI-IO call to the last\n",
-              prediction.plain, prediction.plain_io) +
-         text("with nvio   %8.2f s  [%.2f, %.2f], of which %.2f s\n", prediction.cached.median,
-              prediction.cached.low, prediction.cached.high, prediction.cached_io.median) +
-         "advice      " + prediction.advice + "\n";
+  std::string all =
+      text("recorded    %8.2f s, of which %.2f s from the first MPI-IO call to the last\n",
+           prediction.plain, prediction.plain_io) +
+      text("with nvio   %8.2f s  [%.2f, %.2f], of which %.2f s\n", prediction.cached.median,
+           prediction.cached.low, prediction.cached.high, prediction.cached_io.median) +
+      "advice      " + prediction.advice + "\n";
+  const std::size_t shown = std::min(prediction.assumed.size(), kAssumedShown);
+  for (std::size_t i = 0; i < shown; ++i) all += "assumed     " + prediction.assumed[i] + "\n";
+  if (const std::size_t more = prediction.assumed.size() - shown; more != 0) {
+    all += "            and " + std::to_string(more) + " more: --json tells them\n";
+  }
+  return all;
 }
 
 std::string as_json(const Prediction& prediction) {
@@ -149,13 +158,14 @@ std::string as_json(const Prediction& prediction) {
                   {"verdict", name_of(prediction.verdict)},
                   {"hints", prediction.hints},
                   {"advice", prediction.advice},
+                  {"assumed", prediction.assumed},
                   {"reads", did.reads},
                   {"read_hits", did.read_hits},
                   {"writes", did.writes},
                   {"writes_cached", did.writes_cached},
                   {"fetched_bytes", did.fetched_bytes},
                   {"written_back_bytes", did.written_back_bytes}};
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace nvio

@@ -19,9 +19,10 @@ struct Prediction {
   Range cached;         // seconds of the command with the cache
   Range cached_io;
   Verdict verdict = Verdict::indifferent;
-  std::vector<std::string> hints;  // settings that are worth it, as NAME=VALUE
-  std::string advice;              // a sentence that says why
-  Replayed details;                // the replay of the median case
+  std::vector<std::string> hints;    // settings that are worth it, as NAME=VALUE
+  std::string advice;                // a sentence that says why
+  Replayed details;                  // the replay of the median case
+  std::vector<std::string> assumed;  // what the recorded run's log does not tell
 };
 
 // `settings`: as the job would have them.

@@ -43,6 +43,12 @@ std::string unknown_dominates(const JobTrace& job) {
          "asynchronously or by stdio, which a trace does not see";
 }
 
+bool is_on(const std::string& file_system, const JobTrace& job, const std::string& calibrated) {
+  if (file_system == calibrated) return true;
+  return job.types_only &&
+         (file_system.empty() || file_system == calibrated.substr(0, calibrated.find(' ')));
+}
+
 std::string elsewhere(const JobTrace& job, const Calibration& calibration) {
   std::set<std::uint16_t> used;
   for (const auto& calls : job.ranks) {
@@ -51,7 +57,7 @@ std::string elsewhere(const JobTrace& job, const Calibration& calibration) {
     }
   }
   for (const std::uint16_t file : used) {
-    if (job.files[file].file_system != calibration.file_system) {
+    if (!is_on(job.files[file].file_system, job, calibration.file_system)) {
       return job.files[file].path + " is on " + job.files[file].file_system +
              ", but calibrated was " + calibration.file_system + " (" + calibration.folder +
              "): run `nvio calibrate` in the file's folder";

@@ -16,8 +16,10 @@ struct JobFileFacts {
 };
 
 struct JobTrace {
-  std::string problem;  // a sentence, when there is no ground for a prediction
-  double seconds = 0;   // of the command, launcher and all
+  std::string problem;               // a sentence, when there is no ground for a prediction
+  double seconds = 0;                // of the command, launcher and all
+  bool types_only = false;           // of file systems only types are known, or nothing
+  std::vector<std::string> assumed;  // sentences: what another tool's log does not tell
   std::vector<JobFileFacts> files;
   // A rank's calls, in the order of Trace::calls; `file` counts in `files`, and times from the
   // first call of the job.

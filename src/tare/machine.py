@@ -30,6 +30,7 @@ _PACKAGES = (
     # environments and guests
     "runc", "user-mode-linux", "linux-image-cloud-amd64", "busybox-static", "seabios",
     "qemu-system-x86", "qemu-system-common", "qemu-system-data", "qemu-utils", "qemu-guest-agent",
+    "virtiofsd",
     # transports
     "libddsc0*", "cyclonedds-dev", "libfastrtps[0-9]*", "libfastdds[0-9]*", "libfastrtps-dev",
     "libfastdds-dev", "libfastcdr[0-9]*", "libzmq5",
@@ -38,9 +39,9 @@ _PACKAGES = (
     "nfs-ganesha", "nfs-ganesha-vfs",
     # MPI programs, their libraries and file systems
     "mpich", "libmpich[0-9]*", "libucx[0-9]*", "openmpi-bin", "libopenmpi[0-9]*", "libdnnl[0-9]*",
-    "libpmem2", "python3.[0-9][0-9]", "python3-numpy", "python3-mpi4py", "python3-h5py-mpi",
-    "libhdf5-openmpi-[0-9]*", "libpnetcdf[0-9]*", "glusterfs-server", "glusterfs-client",
-    "glusterfs-common", "cgroup-tools", "e2fsprogs",
+    "libpmem2", "python3.[0-9][0-9]", "python3-numpy", "python3-mpi4py", "python3-h5py",
+    "python3-h5py-mpi", "libhdf5-openmpi-[0-9]*", "libpnetcdf[0-9]*", "glusterfs-server",
+    "glusterfs-client", "glusterfs-common", "cgroup-tools", "e2fsprogs",
 )  # fmt: skip
 """Debian packages whose version can change a figure; those that are not installed are left out.
 

@@ -43,6 +43,17 @@ def listed() -> list[Mount]:
     return found
 
 
+def kind_at(path: Path) -> str:
+    """The kind of file system that a path lies on; "unknown" where its mount is out of sight."""
+    real = path.resolve()
+    kind, depth = "unknown", 0
+    for one in listed():
+        # The longest on its way; of equal ones the last, which hides the others.
+        if real.is_relative_to(one.point) and len(one.point.parts) >= depth:
+            kind, depth = one.kind, len(one.point.parts)
+    return kind
+
+
 def mount(
     source: str | Path, point: Path, kind: str | None = None, flags: int = 0, options: str = ""
 ) -> None:

@@ -18,7 +18,7 @@ from tare.errors import TareError, UnavailableError
 from tare.pauses import pauses
 
 _CLONE_NEWNET = 0x40000000
-_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x400454CA, 0x0002, 0x1000, 0x4000
 """Source: linux/if_tun.h."""
 _IFF_RUNNING = 0x40
 _RUNNING_TIMEOUT_S = 10.0
@@ -49,17 +49,24 @@ def make(name: str) -> None:
     _in_thread(name, leave_ours, quieten)
 
 
-def open_tap(namespace: str, name: str) -> int:
+def open_tap(namespace: str, name: str, *, vnet_header: bool = False) -> int:
     """Open a tap for whoever may not; its frames are read from the descriptor that is returned.
 
+    One that is not there is made, and goes when it is closed.
+
+    Args:
+        namespace: that it is in.
+        name: of the interface.
+        vnet_header: whether frames stand behind a virtio_net_hdr, so that they may be whole.
+
     Raises:
-        UnavailableError: there is no such tap, or it is open already.
+        UnavailableError: it is open already, or cannot be made.
     """
 
     def opened(_: Any) -> int:
         descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
         try:
-            flags = _IFF_TAP | _IFF_NO_PI
+            flags = _IFF_TAP | _IFF_NO_PI | (_IFF_VNET_HDR if vnet_header else 0)
             fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
         except OSError:
             os.close(descriptor)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tare import cuts, operations
 from tare.cuts import Absent
-from tare.environments import Environment, place
+from tare.environments import Environment, place, scratch_disk
 from tare.environments.ssh import Ssh
 from tare.errors import UnavailableError
 from tare.plan import Plan, Visit
@@ -73,9 +73,12 @@ def refuse_without_room(plan: Plan, folder: Path) -> None:
     each = (plan.sessions.get(cell, 1) * room.kept_bytes for cell, room in rooms.items())
     kept = plan.min_blocks * sum(each)
     meanwhile = max((room.scratch_bytes for room in rooms.values()), default=0)
+    disk = max((room.disk_bytes for room in rooms.values()), default=0)
+    temporary = Path(tempfile.gettempdir())
     for where, needed, what in (
         (folder, kept, f"the samples of {plan.min_blocks} blocks"),
-        (Path(tempfile.gettempdir()), meanwhile, "the files of a trial"),
+        (temporary, meanwhile, "the files of a trial"),
+        (scratch_disk.folder_for(temporary), disk, "the disks of a trial"),
     ):
         there = next(path for path in (where, *where.absolute().parents) if path.is_dir())
         free = shutil.disk_usage(there).free
@@ -133,7 +136,7 @@ def _cells(plan: Plan, programs: Path, gone: frozenset[str]) -> Iterator[Absent]
             continue
         key = tuple(cell.levels.items())
         if key not in known:
-            known[key] = plan.workload.lacking(cell.levels, programs)
+            known[key] = plan.workload.lacking(cell.levels, plan.session, programs)
         if why := known[key]:
             reasons.setdefault(why, []).append(cell.id)
     for why, cells in reasons.items():

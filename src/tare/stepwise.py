@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from types import TracebackType
 from typing import Self
 
 
 class Stepwise:
-    """A context manager made of others: a step that fails undoes those before it."""
+    """A context manager made of others: a step that fails undoes those before it.
+
+    They see what is raised, and may say more of it; none swallows it.
+    """
 
     def _build(self, stack: ExitStack) -> None:
         """Take every step, and leave on the stack what undoes it."""
@@ -20,5 +24,10 @@ class Stepwise:
             self._steps = stack.pop_all()
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self._steps.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._steps.__exit__(kind, error, trace)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from tare import document
 from tare.errors import TareError, UsageError
+from tare.published import Letter
 from tare.record import Record
 
 _FILE = "suite.json"
@@ -30,6 +31,8 @@ class Suite(BaseModel):
     description: str = ""
     parts: tuple[str, ...] = Field(min_length=1)
     """Experiment files, relative to the suite's own."""
+    replays: tuple[Letter, ...] = ()
+    """Letters of the papers whose claims its parts ask, where it is a replay of theirs."""
 
     def files(self, suite: Path) -> dict[str, Path]:
         """Name of each part -> its experiment file."""
@@ -46,6 +49,7 @@ class _Written(BaseModel):
     parts: tuple[_Name, ...]
     absent: dict[str, str] = {}
     """Part -> why it cannot run here."""
+    replays: tuple[Letter, ...] = ()
 
 
 def load(path: Path) -> Suite | None:
@@ -121,6 +125,7 @@ class SuiteResult:
             description=suite.description,
             parts=tuple(parts),
             absent=dict(absent),
+            replays=suite.replays,
         )
         try:
             part = folder / f"{_FILE}.part"
@@ -146,6 +151,11 @@ class SuiteResult:
     def absent(self) -> Mapping[str, str]:
         """Part -> why it could not run here."""
         return self._written.absent
+
+    @property
+    def replays(self) -> tuple[Letter, ...]:
+        """Letters of the papers that it replays; none of a suite of experiments."""
+        return self._written.replays
 
     @property
     def parts(self) -> dict[str, Record]:

@@ -111,13 +111,18 @@ def fraction(text: object) -> float:
 
     `3` is three times the whole: it is refused, since whoever writes it means 3 %.
     """
-    found = _magnitude(text, _SHARE, "a share such as '3 %'")
+    found = share(text)
     if not 0.0 < found < 1.0:
         raise UsageError(
             f"{str(text)!r} is {100.0 * found:g} %, and has to lie above 0 % and below 100 %: write"
             " a share such as '3 %'"
         )
     return found
+
+
+def share(text: object) -> float:
+    """A plain fraction of a share such as `3 %` or `0.03`; it may be nothing, or more than all."""
+    return _magnitude(text, _SHARE, "a share such as '3 %'")
 
 
 def scale(unit: str) -> tuple[Literal["ns", "B", "B/s", "1/s", "1"], float]:

@@ -3,26 +3,19 @@
 import base64
 import http.server
 import re
-import shutil
 import threading
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
 import records
+from browsing import browser
 from tare import analysis, report, suite
 from tare.record import Record
 
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--disable-dev-shm-usage", "--hide-scrollbars"),
-)
 FIGURES = {
     *("answers", "levels", "distributions", "sessions", "pairs"),
     *("budget", "account", "deadlines", "paper"),
@@ -57,26 +50,6 @@ def drawn(record):
 def driver(tmp_path):
     with browser(tmp_path / "profile") as started:
         yield started
-
-
-@contextmanager
-def browser(profile, *, scripts=True):
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.fail("no browser: apt-get install --no-install-recommends chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    if not scripts:
-        blocked = {"profile.managed_default_content_settings.javascript": 2}
-        options.add_experimental_option("prefs", blocked)
-    started = webdriver.Chrome(options=options, service=Service(driver))
-    try:
-        yield started
-    finally:
-        started.quit()
 
 
 def show(driver, folder, width=1280, height=800, *, scheme="light", media=""):

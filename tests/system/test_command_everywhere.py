@@ -67,6 +67,6 @@ def test_another_machine_has_not_the_files() -> None:
         "baseline": {},
     }
     planned = laid_out(document)
-    why = planned.workload.lacking(planned.cells[0].levels, PROGRAMS)
+    why = planned.workload.lacking(planned.cells[0].levels, planned.session, PROGRAMS)
     assert why is not None
     assert "are not on another one" in why

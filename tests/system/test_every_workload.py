@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import platformdirs
 import pytest
 
 from needs import PROGRAMS, needs_root
-from tare import environments, workloads
+from tare import environments, mounts, workloads
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.testing.far_machine import far_machine
@@ -116,6 +117,20 @@ def test_hdparm_reads_a_loop_device_on_the_host(
         assert "page cache" in inside.facts["disk_is"]
         asked = {"device": "loop", "operation": "buffered"}
         assert trial("disk", level, tidy_site, inside, **asked).values["rate"] > 0
+
+
+def test_a_disk_is_none_in_memory_though_the_runs_folder_is(
+    tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Debian 13 has /tmp.
+    mounts.mount("tmpfs", tidy_site.scratch, "tmpfs")
+    try:
+        assert mounts.kind_at(tidy_site.scratch / "not yet there") == "tmpfs"
+        with entered("native", tidy_site, tmp_path, monkeypatch, device="raw") as (_, inside):
+            assert inside.facts["disk_is"].endswith(f" on {mounts.kind_at(Path('/var/tmp'))}")
+    finally:
+        subprocess.run(("umount", "--lazy", tidy_site.scratch), check=True)
+    assert not list(Path("/var/tmp").glob("tare-disk-*"))
 
 
 def test_hdparm_that_may_not_drop_the_page_cache_is_refused(

@@ -11,6 +11,7 @@ import pytest
 
 from needs import PROGRAMS, needs_root
 from tare.leftovers import Registry
+from tare.relay import Distance
 from tare.wire import Wire
 from tare.workloads.migration import certificates
 from tare.workloads.migration.arms import ARMS, Arm
@@ -20,8 +21,8 @@ STREAM = b"no stream of QEMU's: passed on as it is" * 1000
 pytestmark = [pytest.mark.system, needs_root]
 
 
-def carried(proxies: Proxies) -> bytes:
-    """Send `STREAM` in at one end; return what comes out at the other."""
+def carried(proxies: Proxies, stream: bytes = STREAM) -> bytes:
+    """Send it in at one end; return what comes out at the other."""
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as source:
         listener.bind(proxies.inward.removeprefix("unix:"))
         listener.listen()
@@ -29,7 +30,7 @@ def carried(proxies: Proxies) -> bytes:
         source.connect(proxies.outward.removeprefix("unix:"))
 
         def send() -> None:
-            source.sendall(STREAM)
+            source.sendall(stream)
             source.shutdown(socket.SHUT_WR)
 
         sender = threading.Thread(target=send)
@@ -37,11 +38,11 @@ def carried(proxies: Proxies) -> bytes:
         destination, _ = listener.accept()
         with destination:
             destination.settimeout(60)
-            found = b""
-            while chunk := destination.recv(1 << 16):
-                found += chunk
+            found = []
+            while chunk := destination.recv(1 << 20):
+                found.append(chunk)
         sender.join()
-    return found
+    return b"".join(found)
 
 
 @pytest.mark.parametrize("secured", [False, True], ids=["insecure", "mutual TLS"])
@@ -66,6 +67,23 @@ def test_what_goes_in_comes_out_at_the_other_host(
         assert (crossed.back if back else crossed.forth) > len(STREAM) / 50
         assert records["send"]["stream_bytes"] == len(STREAM)
         assert records["send"]["migration"] == records["receive"]["migration"]
+
+
+def test_over_a_distance_one_connection_has_under_way_what_the_kernel_lets_it(
+    registry: Registry, tmp_path: Path
+) -> None:
+    stream = os.urandom(48 << 20)
+    scope = Scope.make(PROGRAMS, tmp_path / "scope.json")
+    send = ("--ask", "never", "--compress", "never")
+    with Wire(registry, 10**9, PROGRAMS) as wire:
+        wire.become(10**9, Distance(round_trip_ns=100_000_000))
+        with Proxies(
+            PROGRAMS, wire, scope, tmp_path, send=send, receive=(), cpus=((), ())
+        ) as proxies:
+            assert carried(proxies, stream) == stream
+        forth = wire.relayed()["forth"]
+    # A send buffer of a fixed size was 512 KiB, at any distance.
+    assert forth["held_most_bytes"] > 1 << 20
 
 
 @pytest.mark.parametrize("arm", [arm for arm in ARMS if arm.proxied], ids=lambda arm: arm.name)

@@ -24,6 +24,7 @@ from tare import environments, mounts
 from tare.command import start_time
 from tare.environments import Inside, Site, for_plot
 from tare.errors import TrialError
+from tare.guests import virtiofs
 from tare.leftovers import clean
 from tare.testing import traces
 from tare.tree import Tree, User
@@ -103,6 +104,27 @@ def test_it_starts_in_the_users_folder_with_the_users_rights(inside: Inside, fol
     assert "NoNewPrivs:\t1" in shell(inside, "cat /proc/self/status")
     if "the first alone" not in inside.facts["files"]:
         assert shell(inside, "cat 'of my group'") == "for us"
+
+
+def test_a_guest_whose_files_nobody_serves_says_so(
+    reachable: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtiofs, "_AT_MNT", ("sh", "-c", "echo I do not serve >&2; exit 3"))
+    with (
+        pytest.raises(TrialError, match=r"(?s)server of the guest's files ended.*I do not serve"),
+        entered("qemu", reachable, Tree(Path("/"), str(folder), ME)),
+    ):
+        pass
+
+
+def test_who_serves_a_guests_files_and_ends_with_it_is_not_blamed(
+    reachable: Site, folder: Path
+) -> None:
+    with (
+        pytest.raises(TrialError, match=r"^something else$"),
+        entered("qemu", reachable, Tree(Path("/"), str(folder), ME)),
+    ):
+        raise TrialError("something else")
 
 
 def test_it_sees_no_more_than_that_user_may(inside: Inside) -> None:

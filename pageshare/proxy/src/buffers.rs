@@ -4,11 +4,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pageshare_index::PAGE_SIZE;
+use pageshare_wire::window::LARGEST;
 
 /// Stream bytes that are taken for one segment, at most: a quarter of the smallest window.
 pub(crate) const SEGMENT_BYTES: usize = 256 << 10;
 /// So many are kept: what is in flight at most, in segments of the usual size.
-const KEPT: usize = 64;
+const KEPT: usize = LARGEST as usize / SEGMENT_BYTES;
 
 /// A migration's buffers.
 #[derive(Default)]

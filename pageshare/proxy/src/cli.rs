@@ -4,6 +4,7 @@ mod args;
 mod estimate;
 mod index;
 mod migrate;
+mod plan;
 mod proxies;
 
 use std::io::IsTerminal;
@@ -59,6 +60,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Estimate(arguments) => estimate::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Inspect { stream, json } => {
             let inspection = crate::inspect::inspect(&stream)?;
             if json {
@@ -94,5 +96,64 @@ fn start_log(format: LogFormat) {
     match format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().init(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    /// The commands of a document's fenced blocks, each as the words that a shell makes of it.
+    fn commands(page: &str) -> Vec<Vec<String>> {
+        let blocks = page.split("```").skip(1).step_by(2);
+        let lines: Vec<String> = blocks
+            .flat_map(|block| {
+                block.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>()
+            })
+            .collect();
+        let words = lines.iter().filter_map(|line| shlex::split(line));
+        words
+            .filter_map(|words| {
+                let at = words.iter().position(|word| word == "pageshare")?;
+                // A prompt may stand before it.
+                let first = at == 0 || words[at - 1].ends_with(['#', '$']);
+                first.then(|| words[at..].to_vec())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_program_takes_what_its_documents_say() {
+        let mut seen = 0;
+        for page in [
+            include_str!("../../../README.md"),
+            include_str!("../../../docs/pageshare.md"),
+            include_str!("../../../docs/pageshare/migrate.md"),
+            include_str!("../../../docs/pageshare/records.md"),
+            include_str!("../../../docs/pageshare/sharing.md"),
+            include_str!("../../../docs/pageshare/there-and-back.md"),
+            include_str!("../../../docs/pageshare/worth.md"),
+            include_str!("../../../docs/guides/libvirt.md"),
+        ] {
+            for mut words in commands(page) {
+                // What a document leaves out is not asked for, and a number stands for one.
+                let whole = !words.iter().any(|word| word == "...");
+                words.retain(|word| word != "...");
+                words
+                    .iter_mut()
+                    .filter(|word| *word == "PID")
+                    .for_each(|word| "1".clone_into(word));
+                if !whole {
+                    words.push("--help".to_owned());
+                }
+                let found = Cli::try_parse_from(&words).map_err(|error| error.kind());
+                let expected = if whole { None } else { Some(ErrorKind::DisplayHelp) };
+                assert_eq!(found.err(), expected, "{words:?}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 15, "{seen}");
     }
 }

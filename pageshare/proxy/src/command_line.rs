@@ -14,6 +14,11 @@ pub(crate) fn name(pid: u32) -> Option<String> {
     name_in(&words(pid))
 }
 
+/// The UUID that process `pid`, a QEMU, was given.
+pub(crate) fn uuid(pid: u32) -> Option<String> {
+    option(&words(pid), "uuid").map(str::to_owned)
+}
+
 fn words(pid: u32) -> Vec<String> {
     split(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default())
 }
@@ -25,9 +30,15 @@ fn split(line: &[u8]) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
+/// The value of an option, of the last one if there are several, as QEMU takes it.
+fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+    let is_it = |word: &String| word.starts_with('-') && word.trim_start_matches('-') == name;
+    let at = words.iter().rposition(is_it)?;
+    words.get(at + 1).map(String::as_str)
+}
+
 fn name_in(words: &[String]) -> Option<String> {
-    let at = words.iter().rposition(|word| matches!(word.as_str(), "-name" | "--name"))?;
-    let mut options = words.get(at + 1)?.split(',');
+    let mut options = option(words, "name")?.split(',');
     let first = options.next()?;
     let guest = std::iter::once(first).chain(options).find_map(|it| it.strip_prefix("guest="));
     guest.or((!first.contains('=')).then_some(first)).map(str::to_owned)
@@ -57,6 +68,8 @@ mod tests {
         assert_eq!(named("web1,debug-threads=on").as_deref(), Some("web1"));
         assert_eq!(named("debug-threads=on,guest=web1").as_deref(), Some("web1"));
         assert_eq!(named("debug-threads=on"), None);
-        assert_eq!(name_in(&["qemu".into()]), None);
+        let twice = ["-name", "a", "--name", "debug-threads=on,guest=b", "name", "c"];
+        assert_eq!(name_in(&twice.map(str::to_owned)).as_deref(), Some("b"));
+        assert_eq!(name_in(&["qemu".into(), "name".into(), "a".into()]), None);
     }
 }

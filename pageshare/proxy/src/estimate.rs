@@ -56,53 +56,40 @@ pub struct Estimate {
 /// # Errors
 /// If the process may not be read, or the receiver cannot be asked.
 pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<Estimate, Error> {
-    let memory = Memory::open(pid).map_err(|error| Error::File {
-        what: "memory of process",
-        path: pid.to_string(),
-        reason: match error.kind() {
-            io::ErrorKind::NotFound => "there is no such process".into(),
-            _ => format!("{error} (run as root or as the user that owns it)"),
-        },
-    })?;
+    let memory = Memory::open(pid)?;
     let mut wire = None;
-    let mut compressor = Compressor::new(sender.level)
-        .map_err(|error| Error::Refused(format!("zstd level {}: {error}", sender.level)))?;
+    let mut compressor = compressor(sender.level)?;
+    let mut asked = 0_u32;
 
     let mut seen = Seen::default();
-    let pages = memory.sample(sample.max(1), |batch| {
+    let pages = memory.sample(sample, |batch| {
         // Not before: a receiver to whom nothing is shown does not wait for long for a first question.
         let (wire, agreed) = match &mut wire {
             Some(open) => open,
             none => none.insert(sender.ask_only(sender.scope.as_ref())?),
         };
-        seen.ask(batch, wire, &agreed.hash_key, &mut compressor)
+        seen.look(batch, &agreed.hash_key, &mut compressor, |hashes| {
+            let number = asked;
+            asked = asked.wrapping_add(1);
+            ask(wire, number, hashes)
+        })
     })?;
     match wire {
         Some((mut wire, _)) => send::end_questions(&mut wire)?,
         None => sender.greet()?,
     }
 
-    let share =
-        |part: usize, whole: usize| if whole == 0 { 0.0 } else { number(part) / number(whole) };
-    Ok(predict(
-        &Sampled {
-            touched: pages.touched,
-            zero_share: share(pages.zeros, pages.touched),
-            sampled: seen.sampled,
-            found_share: share(seen.found, seen.sampled),
-            compressed_share: share(seen.compressed, seen.rest),
-            hash_seconds_a_page: seen.hashing / number(seen.sampled.max(1)),
-            compress_seconds_a_byte: seen.compressing / number(seen.rest.max(1)),
-        },
-        link,
-        sender.threads,
-    ))
+    Ok(seen.predict(&pages, link, sender.threads))
+}
+
+/// A compressor of this level.
+pub(crate) fn compressor(level: i32) -> Result<Compressor, Error> {
+    Compressor::new(level).map_err(|error| Error::Refused(format!("zstd level {level}: {error}")))
 }
 
 /// What has come of the sample so far.
 #[derive(Default)]
-struct Seen {
-    batches: u32,
+pub(crate) struct Seen {
     /// Pages asked for, and those of them that the destination has.
     sampled: usize,
     found: usize,
@@ -115,21 +102,20 @@ struct Seen {
 }
 
 impl Seen {
-    /// Asks for the next pages of the sample, and compresses what is not there.
-    fn ask(
+    /// Has `known` say which of the next pages of the sample are there, and compresses the others.
+    pub(crate) fn look(
         &mut self,
         batch: &[u8],
-        wire: &mut Link,
         key: &HashKey,
         compressor: &mut Compressor,
+        known: impl FnOnce(Vec<PageHash>) -> Result<PageSet, Error>,
     ) -> Result<(), Error> {
         let begin = Instant::now();
         let pages: Vec<&[u8; PAGE_SIZE]> = batch.as_chunks().0.iter().collect();
         let hashes: Vec<PageHash> = key.hash_pages(&pages);
         self.hashing += begin.elapsed().as_secs_f64();
         self.sampled += pages.len();
-        let known = ask(wire, self.batches, hashes)?;
-        self.batches = self.batches.wrapping_add(1);
+        let known = known(hashes)?;
         self.found += known.count();
         let unknown: Vec<u8> = batch
             .chunks(PAGE_SIZE)
@@ -146,6 +132,21 @@ impl Seen {
         self.compressing += begin.elapsed().as_secs_f64();
         self.compressed += encoded.payload().len();
         Ok(())
+    }
+
+    /// What that makes of all pages, for a link of `link` bytes a second.
+    pub(crate) fn predict(&self, pages: &Pages, link: f64, threads: usize) -> Estimate {
+        let share = |part: usize, whole: usize| number(part) / number(whole.max(1));
+        let sampled = Sampled {
+            touched: pages.touched,
+            zero_share: share(pages.zeros, pages.touched),
+            sampled: self.sampled,
+            found_share: share(self.found, self.sampled),
+            compressed_share: share(self.compressed, self.rest),
+            hash_seconds_a_page: self.hashing / number(self.sampled.max(1)),
+            compress_seconds_a_byte: self.compressing / number(self.rest.max(1)),
+        };
+        predict(&sampled, link, threads)
     }
 }
 
@@ -206,32 +207,41 @@ fn ask(wire: &mut Link, number: u32, hashes: Vec<PageHash>) -> Result<PageSet, E
     }
 }
 
-/// Waits for the receiver's End: to go before would look to it like a migration that broke.
 /// Pages of a process.
 #[derive(Default)]
-struct Pages {
+pub(crate) struct Pages {
     touched: usize,
     zeros: usize,
 }
 
 /// A process's memory, of which no more is held here than a batch.
-struct Memory {
+pub(crate) struct Memory {
     file: File,
     touched: Vec<Run>,
 }
 
 impl Memory {
-    fn open(pid: u32) -> io::Result<Self> {
-        Ok(Self { file: sources::memory(pid)?, touched: sources::touched(pid)? })
+    /// Of process `pid`.
+    pub(crate) fn open(pid: u32) -> Result<Self, Error> {
+        let open = || Ok(Self { file: sources::memory(pid)?, touched: sources::touched(pid)? });
+        open().map_err(|error: io::Error| Error::File {
+            what: "memory of process",
+            path: pid.to_string(),
+            reason: match error.kind() {
+                io::ErrorKind::NotFound => "there is no such process".into(),
+                _ => format!("{error} (run as root or as the user that owns it)"),
+            },
+        })
     }
 
     /// Counts all pages, and takes one in `sample` of those that are not zero, a batch at a time.
-    fn sample(
+    pub(crate) fn sample(
         &self,
         sample: usize,
         mut take: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<Pages, Error> {
         const STRETCH: usize = 256;
+        let sample = sample.max(1);
         let mut pages = Pages::default();
         let mut buffer = vec![0; STRETCH * PAGE_SIZE];
         let mut batch = Vec::with_capacity(BATCH * PAGE_SIZE);

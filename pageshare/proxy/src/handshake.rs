@@ -1,5 +1,7 @@
 //! The two sides of the handshake, over a link.
 
+use std::time::{Duration, Instant};
+
 use pageshare_index::{HashKey, ScopeKey};
 use pageshare_wire::WireError;
 use pageshare_wire::hello::{
@@ -21,6 +23,8 @@ pub struct Agreed {
     pub channel: u32,
     /// Expanded bytes in flight, at most.
     pub window: u32,
+    /// What a message and its answer took.
+    pub round_trip: Duration,
     /// The key to hash pages with.
     pub hash_key: HashKey,
     /// Name of the scope, if both hold it.
@@ -58,9 +62,11 @@ pub fn send(
         nonce: random()?,
         scope: scope.map(|scope| scope.name.clone()).unwrap_or_default(),
     };
+    let begin = Instant::now();
     link.writer.write(&[&hello.encode()])?;
     let mut answer = [0; WELCOME_BYTES];
     link.reader.fill(&mut answer)?;
+    let round_trip = begin.elapsed();
     let (in_scope, offered, nonce, theirs) = match Welcome::decode(&answer)? {
         Welcome::Accepted { in_scope, window, nonce, proof } => (in_scope, window, nonce, proof),
         Welcome::Refused(reason) => return Err(WireError::Refused(reason).into()),
@@ -81,6 +87,7 @@ pub fn send(
         migration,
         channel,
         window: window.min(offered),
+        round_trip,
         hash_key: hash_key(shared.map(|scope| &scope.key), migration),
         scope: shared.map(|scope| scope.name.clone()),
     })
@@ -116,9 +123,11 @@ pub fn receive<'a>(
         nonce,
         proof: ours.unwrap_or_default(),
     };
+    let begin = Instant::now();
     link.writer.write(&[&welcome.encode()])?;
     let mut answer = [0; CONFIRM_BYTES];
     link.reader.fill(&mut answer)?;
+    let round_trip = begin.elapsed();
     let shared = match (Confirm::decode(&answer).proof, scope) {
         (None, _) => None,
         (Some(theirs), Some(scope))
@@ -132,6 +141,7 @@ pub fn receive<'a>(
         migration: hello.migration,
         channel: hello.channel,
         window: window.min(hello.window),
+        round_trip,
         hash_key: hash_key(shared.map(|scope| &scope.key), hello.migration),
         scope: shared.map(|scope| scope.name.clone()),
     })

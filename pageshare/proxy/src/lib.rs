@@ -23,6 +23,7 @@ pub mod kept;
 pub mod ksm;
 pub mod link;
 pub mod metrics;
+pub mod plan;
 mod processor;
 pub mod qmp;
 pub mod receive;

@@ -90,7 +90,7 @@ pub struct Sent {
     pub began: Instant,
     /// When the kernel had taken all of it.
     pub ended: Instant,
-    /// The kernel's buffer was full, so that it had to wait.
+    /// It had to wait, since as much as may was waiting in the kernel.
     pub waited: bool,
 }
 

@@ -305,6 +305,23 @@ mod tests {
     }
 
     #[test]
+    fn the_board_of_grafana_asks_for_nothing_that_is_not_served() {
+        let board = include_str!("../../grafana/pageshare.json");
+        let served = Metrics::of("web1").text();
+        let is_name = |it: char| it.is_ascii_lowercase() || it == '_';
+        let names = board.match_indices("pageshare_").map(|(at, _)| {
+            let rest = &board[at..];
+            &rest[..rest.find(|it| !is_name(it)).unwrap_or(rest.len())]
+        });
+        let mut count = 0;
+        for name in names {
+            assert!(served.contains(&format!("# TYPE {name} ")), "{name}");
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
+    }
+
+    #[test]
     fn nothing_else_than_the_metrics_is_answered() {
         let address = Metrics::default().serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
         for request in ["GET / HTTP/1.1", "GET /metrics2 HTTP/1.1", "POST /metrics HTTP/1.1", ""] {

@@ -40,6 +40,8 @@ pub struct Account {
     pub compressed_to: AtomicU64,
     /// Bytes of the streams that the destination QEMU has accepted, as the sender knows.
     pub stream_accepted: AtomicU64,
+    /// Bytes of one channel's stream that were between the two QEMUs at once, at most.
+    pub most_in_flight: AtomicU64,
     /// Page contents that KSM had merged at the source; 0 when KSM is not looked at.
     pub pages_merged: AtomicU64,
     /// Pages asked for that KSM had merged.
@@ -130,6 +132,8 @@ pub struct Record {
     /// See [`Account`].
     pub stream_accepted: u64,
     /// See [`Account`].
+    pub most_in_flight: u64,
+    /// See [`Account`].
     pub pages_merged: u64,
     /// See [`Account`].
     pub merged_asked: u64,
@@ -194,6 +198,7 @@ impl Account {
             compressed_from: zero(),
             compressed_to: zero(),
             stream_accepted: zero(),
+            most_in_flight: zero(),
             pages_merged: zero(),
             merged_asked: zero(),
             merged_found: zero(),
@@ -291,6 +296,7 @@ impl Account {
             compressed_from: get(&self.compressed_from),
             compressed_to: get(&self.compressed_to),
             stream_accepted: get(&self.stream_accepted),
+            most_in_flight: get(&self.most_in_flight),
             pages_merged: get(&self.pages_merged),
             merged_asked: get(&self.merged_asked),
             merged_found: get(&self.merged_found),

@@ -4,6 +4,7 @@
 //! the receiver; channels that are open at the same time are one migration.
 
 mod channel;
+mod credit;
 mod ingest;
 mod migration;
 mod outlet;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pageshare_wire::adaptive::UNSENT;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
@@ -23,8 +24,8 @@ const DEAD_AFTER: Duration = Duration::from_secs(20);
 /// Connections that the kernel holds until they are accepted.
 const QUEUE: i32 = 4096;
 
-/// Kernel buffers hold stream bytes too, so they are kept small.
-const BUFFER_BYTES: usize = 256 << 10;
+/// The buffer of a Unix socket holds stream bytes too, so it is kept small; the kernel doubles this.
+const UNIX_BUFFER: usize = UNSENT as usize / 2;
 
 /// The other end of a connection, for what is to be shared fairly among all who connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,8 +108,8 @@ impl Socket {
         self.set_write_timeout(timeout)
     }
 
-    /// Writes all of these parts, one behind the other; returns whether the kernel's buffer was
-    /// full, so that it had to wait.
+    /// Writes all of these parts, one behind the other; returns whether it had to wait, since as much
+    /// as may was waiting in the kernel.
     ///
     /// # Errors
     /// If the connection breaks.
@@ -201,9 +202,11 @@ impl Socket {
         }
     }
 
+    /// TCP's buffer is left to the kernel: it has to hold what the path holds, until that is
+    /// acknowledged. What would wait in it without having left is kept small.
     fn tune(&self) -> io::Result<()> {
-        let reference = match self {
-            Self::Unix(socket) => SockRef::from(socket),
+        match self {
+            Self::Unix(socket) => SockRef::from(socket).set_send_buffer_size(UNIX_BUFFER),
             Self::Tcp(socket) => {
                 socket.set_nodelay(true)?;
                 let reference = SockRef::from(socket);
@@ -212,10 +215,9 @@ impl Socket {
                     .with_interval(Duration::from_secs(5));
                 reference.set_tcp_keepalive(&keepalive)?;
                 reference.set_tcp_user_timeout(Some(DEAD_AFTER))?;
-                reference
+                reference.set_tcp_notsent_lowat(UNSENT)
             }
-        };
-        reference.set_send_buffer_size(BUFFER_BYTES)
+        }
     }
 }
 

@@ -12,7 +12,8 @@ mod select;
 mod spec;
 
 pub use library::Library;
+pub(crate) use library::read_index;
 pub use process::{Run, guest_mappings, is_qemu, memory, touched};
-pub use scan::{Scanned, rescan, scan};
+pub use scan::{Scanned, processes, rescan, scan};
 pub use select::Selector;
 pub use spec::SourceSpec;

@@ -132,7 +132,7 @@ fn a_guest_that_keeps_writing_arrives_and_keeps_writing() {
 fn a_guest_arrives_from_afar() {
     for milliseconds in [10, 40, 100] {
         let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
-        let mut pair = Pair::distant(std::time::Duration::from_millis(milliseconds));
+        let mut pair = Pair::distant(std::time::Duration::from_millis(milliseconds), &[]);
         let before = source.checksum();
         for guest in [&mut source, &mut destination] {
             guest.capabilities(&["return-path", "multifd"]);

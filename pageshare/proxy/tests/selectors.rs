@@ -11,8 +11,8 @@ use pageshare::sources::{Scanned, scan};
 use pageshare_index::{HashKey, PAGE_SIZE};
 
 /// A QEMU with a name whose guest never runs, and what lies in its memory alone; killed when dropped.
-struct Named {
-    qemu: Child,
+pub(crate) struct Named {
+    pub(crate) qemu: Child,
     pages: Vec<[u8; PAGE_SIZE]>,
 }
 
@@ -25,7 +25,7 @@ impl Drop for Named {
 }
 
 impl Named {
-    fn start(directory: &Path, name: &str, seed: u64) -> Self {
+    pub(crate) fn start(directory: &Path, name: &str, seed: u64) -> Self {
         let mut random = Xorshift(seed);
         let mut page = || std::array::from_fn(|_| random.draw().to_le_bytes()[3]);
         let pages: Vec<[u8; PAGE_SIZE]> = (0..64).map(|_| page()).collect();
@@ -43,6 +43,16 @@ impl Named {
             .spawn()
             .expect("QEMU starts");
         Self { qemu, pages }
+    }
+
+    /// Waits until its pages lie in its memory.
+    pub(crate) fn loaded(&self, key: &HashKey) {
+        let source = format!("pid:{}", self.qemu.id()).parse().expect("a source");
+        lab::wait_for("QEMU to load its memory", || {
+            let sources = std::slice::from_ref(&source);
+            let alone = scan(sources, key, 1).expect("our own processes may be read");
+            (self.found(&alone, key) == self.pages.len()).then_some(())
+        });
     }
 
     /// How many of its pages an index has.
@@ -64,12 +74,8 @@ fn a_qemu_outside_of_the_selector_is_not_read() {
     let names = ["a", "b"].map(|tenant| format!("tenant-{tenant}-of-{}", std::process::id()));
     let ours = Named::start(directory.path(), &names[0], 3);
     let theirs = Named::start(directory.path(), &names[1], 5);
-    for named in [&ours, &theirs] {
-        lab::wait_for("QEMU to load its memory", || {
-            let alone = index(format!("pid:{}", named.qemu.id()));
-            (named.found(&alone, &key) == named.pages.len()).then_some(())
-        });
-    }
+    ours.loaded(&key);
+    theirs.loaded(&key);
     let alone = index(format!("pid:{}", ours.qemu.id()));
     for selector in [names[0].clone(), format!("tenant-a-*{}", std::process::id())] {
         let selected = index(format!("qemu:name={selector}"));

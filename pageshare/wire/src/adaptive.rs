@@ -15,7 +15,7 @@ mod link;
 mod race;
 mod step;
 
-pub use link::{Link, Written};
+pub use link::{Link, UNSENT, Written};
 use race::Race;
 pub use step::StepGain;
 
@@ -85,6 +85,12 @@ impl Gains {
     #[must_use]
     pub fn asks(&mut self) -> bool {
         self.asks && self.ask.worth_it(&self.link)
+    }
+
+    /// Whether what is asked for now is only to show whether asking would pay.
+    #[must_use]
+    pub fn samples(&self) -> bool {
+        self.ask.adapts() && !self.ask.pays(&self.link)
     }
 
     /// Whether to compress the literal bytes of a segment that is to go `whole` or not, and looks

@@ -156,10 +156,11 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     questions = tuple(q for q in answered if q.comparison.kind == "effect")
     views = tuple(view_cell(cell, sessions) for cell in plan.cells)
     by_contrast = contrasts(sessions)
-    # Accounts are of a request: without requests there is nothing to share them out among.
-    asked = [c for c in plan.cells if c.replica == 1] if plan.workload.response_times else []
+    asked = [cell for cell in plan.cells if cell.replica == 1]
     threads = (threads_of(cell, sessions, confidence) for cell in asked)
-    operations = (operations_of(cell, sessions, confidence) for cell in asked)
+    # Of a request: without requests there is nothing to share them out among.
+    counted = asked if plan.workload.response_times else []
+    operations = (operations_of(cell, sessions, confidence) for cell in counted)
     return Analysis(
         folder=record.folder,
         experiment=experiment,

@@ -1,5 +1,8 @@
 """By thread: where each was during a request, added up against the response; what else it consumed.
 
+Where nobody counts requests, as of a service whose client is the user's, consumption is that of a
+second of the measured part.
+
 On-CPU times add up. Run-queue waits do not: a server that was woken waits on the same core while
 its client still runs, and that time is in the account already, as the client's. What a wait adds
 for certain is what the account's other threads cannot have filled: other programs ran then. The
@@ -31,42 +34,41 @@ _Column = list[float | None]
 
 @dataclass(frozen=True)
 class CellThreads:
-    """What one cell's requests consumed."""
+    """What one cell's requests consumed, each; or its seconds, where no requests are counted."""
 
     cell: Cell
     shares: Shares[Share] | None
     """The closing account: time of all threads against the mean response, ns for each request. On
-    one core, where one thing runs at a time, it should close but for idle time."""
+    one core, where one thing runs at a time, it should close but for idle time. None of seconds."""
     closes: bool
     """See `closes`."""
     waits: Mapping[Role, Estimate]
-    """Role -> run-queue wait of its threads, ns for each request; they overlap with each other and
-    with on-CPU times, and are not in the sum."""
+    """Role -> run-queue wait of its threads, ns each; they overlap with each other and with on-CPU
+    times, and are not in the sum."""
     guest_ns: Estimate | None
-    """On-CPU time of its server as the guest sees it, for each request: overlaps with vcpu."""
+    """On-CPU time of its server as the guest sees it, each: overlaps with vcpu."""
     cpu_ns: Estimate
-    """On-CPU time of all threads, for each request."""
+    """On-CPU time of all threads, each."""
     memory_bytes: Estimate
     """Peak memory of the server's process; for a guest, of QEMU."""
     wire_bytes: Estimate
-    """Bytes sent and received by the environment's interface, for each request."""
+    """Bytes sent and received by the environment's interface, each."""
 
 
 def threads_of(cell: Cell, sessions: Sessions, confidence: float = 0.95) -> CellThreads | None:
     """Add up one cell's accounts; None where no trial has one."""
-    trials = sessions.measured(cell.id)
-    if not any(trial.client or trial.server for trial in trials):
+    trials, requests = sessions.measured(cell.id), sessions.plan.workload.response_times
+    if not any(_parts(trial) for trial in trials if requests or trial.threads):
         return None
-    lines, roles = lines_of(cell, sessions), _roles(trials)
+    lines, roles = lines_of(cell, sessions) if requests else {}, _roles(trials)
 
     def estimate(total: Callable[[Trial], float | None]) -> Estimate:
-        return across(_positive(sessions.means(cell.id, _per_request(total))))
+        return across(_positive(sessions.means(cell.id, _each(total))))
 
-    mean = sessions.mean_responses(cell.id)
     return CellThreads(
         cell=cell,
-        shares=shares_of(lines, mean, confidence) if lines else None,
-        closes=closes(cell, sessions),
+        shares=shares_of(lines, sessions.mean_responses(cell.id), confidence) if lines else None,
+        closes=requests and closes(cell, sessions),
         waits={
             role: estimate(_sum_of((role,), lambda t: t.wait_ns))
             for role in _ROLES
@@ -85,7 +87,7 @@ def lines_of(cell: Cell, sessions: Sessions) -> dict[str, _Column]:
     totals = {f"{role} on CPU": _sum_of((role,), _cpu) for role in _ROLES if role in roles}
     if totals:
         totals[WAITED] = _waited
-    return {name: sessions.means(cell.id, _per_request(of)) for name, of in totals.items()}
+    return {name: sessions.means(cell.id, _each(of)) for name, of in totals.items()}
 
 
 def closes(cell: Cell, sessions: Sessions) -> bool:
@@ -105,11 +107,18 @@ def _roles(trials: Sequence[Trial]) -> set[Role]:
     return {thread.role for trial in trials for thread in trial.threads}
 
 
-def _per_request(total: Callable[[Trial], float | None]) -> Callable[[Trial], float | None]:
+def _parts(trial: Trial) -> float | None:
+    """Among how many its consumption is shared out: its requests, else its seconds."""
+    if "sent" in trial.counters:
+        return trial.counters["sent"]
+    return trial.duration_ns / 1e9 if trial.duration_ns else None
+
+
+def _each(total: Callable[[Trial], float | None]) -> Callable[[Trial], float | None]:
     def share(trial: Trial) -> float | None:
-        requests = trial.counters.get("sent")
-        found = total(trial) if requests else None
-        return None if found is None or not requests else found / requests
+        parts = _parts(trial)
+        found = total(trial) if parts else None
+        return None if found is None or not parts else found / parts
 
     return share
 

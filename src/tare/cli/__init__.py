@@ -21,6 +21,7 @@ from tare.cli import (
     new,
     predict,
     printing,
+    replay,
     results,
     run,
 )
@@ -72,6 +73,7 @@ for command in (
     results.compare,
     explain.explain,
     predict.predict,
+    replay.replay,
     doctor.doctor,
     results.list_,
     results.export,

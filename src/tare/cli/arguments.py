@@ -21,6 +21,9 @@ FLAG = ""
 """Shown in place of a value: a flag takes none."""
 
 Json = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON for machines.")]
+Out = Annotated[
+    Path | None, typer.Option(help="The result folder; by default a new one in results/.")
+]
 Result = Annotated[
     Path,
     typer.Argument(

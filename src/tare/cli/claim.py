@@ -71,6 +71,14 @@ def check(
             "--record", metavar=FLAG, help="Keep each result in claims/ID.json and CLAIMS.md."
         ),
     ] = False,
+    pending: Annotated[
+        bool,
+        typer.Option(
+            "--pending",
+            metavar=FLAG,
+            help="Of these, only such as have no result of what is here: CLAIMS.md says why.",
+        ),
+    ] = False,
     until_decided: Annotated[
         bool,
         typer.Option(
@@ -96,16 +104,21 @@ def check(
     _reach_claims()
     import claims  # noqa: PLC0415
     from claims import ledger, looks  # noqa: PLC0415
+    from claims.subjects import digests  # noqa: PLC0415
     from tare import leftovers, machine  # noqa: PLC0415
     from tare.doctor import require_root  # noqa: PLC0415
     from tare.stats.bounds import Kept, all_kept  # noqa: PLC0415
 
     asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.every()
+    if pending:
+        asked = [claim for claim in asked if ledger.pending(paths.home(), claim)]
     if at_most is not None and not until_decided:
         raise UsageError("--at-most bounds what --until-decided adds; give both")
     most = looks.Most.of(at_most) if until_decided else None
     require_root()
-    commit = machine.commit()  # now: a check takes long enough for the next commit
+    # Now: a check takes long enough for the next commit.
+    commit = machine.commit()
+    made_by = {c.id: digests(paths.home(), ledger.subjects(c)) for c in asked}
     programs = paths.programs()
     leftovers.clean()
     found: dict[str, claims.Result] = {}
@@ -130,7 +143,7 @@ def check(
                 continue
             found[claim.id] = result
             if record:
-                ledger.keep(paths.home(), claim, result, commit)
+                ledger.keep(paths.home(), claim, result, commit, made_by[claim.id])
                 ledger.write(paths.home(), claims.every())
             if not json_:
                 colour = {"holds": "green", "inconclusive": "yellow"}.get(result.verdict, "red")

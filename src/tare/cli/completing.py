@@ -67,6 +67,13 @@ def statistics(context: typer.Context) -> Offer:
     return {n: s.help for kind in found for n, s in kind.statistics.items()}.items()
 
 
+def papers() -> Offer:
+    """The papers that can be replayed."""
+    from tare import published  # noqa: PLC0415 - so that --help is fast
+
+    return [(paper.name, paper.title) for paper in published.papers().values()]
+
+
 def formats() -> Offer:
     """What a result can be exported as."""
     from tare import export  # noqa: PLC0415 - so that --help is fast

@@ -89,10 +89,14 @@ def draw_suite(suite: SuiteResult, out: Path | None, *, as_json: bool) -> None:
     said = {"result": str(suite.folder), "report": str(page)}
     if as_json:
         shown = {name: reporting.as_json(found) for name, found in parts.items()}
-        printing.show_json({**said, "parts": shown})
+        claims = {"papers": reporting.claims(suite, parts)} if suite.replays else {}
+        printing.show_json({**said, **claims, "parts": shown})
         return
-    for found in parts.values():
-        printing.out.print(reporting.summary(found), "")
+    if suite.replays:
+        printing.out.print(reporting.summarise_replay(suite, parts), "")
+    else:
+        for found in parts.values():
+            printing.out.print(reporting.summary(found), "")
     printing.show(f"result  {suite.folder}\nreport  {page}")
 
 

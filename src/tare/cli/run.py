@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tare.cli import completing, gate, printing
-from tare.cli.arguments import FLAG, Json
+from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import (
     lay_out,
     measure,
@@ -26,11 +26,12 @@ from tare.cli.results import draw, draw_suite
 from tare.errors import Exit, UnavailableError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tare.experiment import Experiment
     from tare.plan import Plan
     from tare.record import Record
+    from tare.suite import Suite
 
 
 def run(
@@ -47,9 +48,7 @@ def run(
             autocompletion=completing.results,
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The result folder; by default a new one in results/.")
-    ] = None,
+    out: Out = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -79,37 +78,64 @@ def run(
     if file is None:
         raise UsageError("give either an experiment file or --resume FOLDER")
     _refuse_result(file)
-    from tare import machine, preflight, units  # noqa: PLC0415 - so that --help is fast
-    from tare import suite as suites  # noqa: PLC0415
-    from tare.record import Record  # noqa: PLC0415
+    from tare import suite as suites  # noqa: PLC0415 - so that --help is fast
+    from tare import units  # noqa: PLC0415
 
-    budget_s = None if budget is None else units.duration(budget, _A_TIME) / 1e9
+    budget_s = None if budget is None else units.duration(budget, A_TIME) / 1e9
     suite = suites.load(file)
     parts = {"": file} if suite is None else suite.files(file)
-    plans, absent = _plans(
-        parts, seed, budget_s, must_run=not dry_run, put_on=lambda asked: gate.put_on(asked, *rule)
+    plans, absent = lay_out_parts(
+        parts, seed, must_run=not dry_run, put_on=lambda asked: gate.put_on(asked, *rule)
     )
+    if budget_s is None:
+        _refuse_without_end(plans)
+    else:
+        plans = fitted(plans, budget_s)
     if suite is not None and any(part.plan.gate is not None for part in plans.values()):
         raise UsageError("a gate is one experiment's, and this is a suite", "name one of its parts")
     if markdown is not None and plans[""].plan.gate is None:
         raise UsageError("--markdown is a gate's summary: add --fail-on slower")
     if dry_run:
-        _show(plans, as_json=json_)
+        show_plans(plans, as_json=json_)
         return
     folder = out or Path("results") / f"{file.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    programs = begin(folder, plans, suite, absent, note=lambda text: gate.noted(text, *rule))
+    carry_out(folder, programs, as_json=json_, profile=profile, markdown=markdown)
+
+
+A_TIME = "a time such as '5m' or '90 s'"
+
+
+def begin(
+    folder: Path,
+    plans: Mapping[str, Planned],
+    suite: Suite | None,
+    absent: Mapping[str, str],
+    note: Callable[[str], str] = str,
+) -> Path:
+    """Make a result folder of what is planned; return the build directory.
+
+    Args:
+        folder: new.
+        plans: name of each part -> it; one, named "", where there is no suite.
+        suite: of which they are.
+        absent: part of it that is not run -> why.
+        note: puts into an experiment's text what the command line added.
+    """
+    from tare import machine, preflight  # noqa: PLC0415 - so that --help is fast
+    from tare import suite as suites  # noqa: PLC0415
+    from tare.record import Record  # noqa: PLC0415
+
     programs = ready()
     for part in plans.values():
         preflight.refuse_without_room(part.plan, folder)
     fingerprint = machine.fingerprint(programs)
     for name, part in plans.items():
-        text = gate.noted(part.file.read_text(encoding="utf-8"), *rule)
+        text = note(part.file.read_text(encoding="utf-8"))
         Record.create(folder / name, text, part.plan, fingerprint)
     if suite is not None:
         suites.SuiteResult.create(folder, suite, plans, absent)
-    carry_out(folder, programs, as_json=json_, profile=profile, markdown=markdown)
-
-
-_A_TIME = "a time such as '5m' or '90 s'"
+    return programs
 
 
 def _go_on(folder: Path, *, as_json: bool, profile: bool, markdown: Path | None) -> None:
@@ -141,34 +167,33 @@ def _records(folder: Path) -> dict[str, Record]:
 
 
 @dataclass(frozen=True)
-class _Planned:
+class Planned:
     """One experiment that is going to be run."""
 
     file: Path
     plan: Plan
 
 
-def _plans(
-    parts: dict[str, Path],
+def lay_out_parts(
+    parts: Mapping[str, Path],
     seed: int | None,
-    budget_s: float | None,
     *,
     must_run: bool,
-    put_on: Callable[[Experiment], Experiment],
-) -> tuple[dict[str, _Planned], dict[str, str]]:
-    """Lay every part out, and fit all into the budget; a suite goes on without absent parts.
+    put_on: Callable[[Experiment], Experiment] = lambda asked: asked,
+) -> tuple[dict[str, Planned], dict[str, str]]:
+    """Lay every part out; a suite goes on without absent parts.
 
     Raises:
         TareError: nothing is left that can run here.
     """
-    from tare import cuts, experiment  # noqa: PLC0415
+    from tare import experiment  # noqa: PLC0415
 
-    plans: dict[str, _Planned] = {}
+    plans: dict[str, Planned] = {}
     absent: dict[str, str] = {}
     for name, file in parts.items():
         asked = put_on(experiment.load(file))
         try:
-            plans[name] = _Planned(file, lay_out(asked, seed, must_run=must_run))
+            plans[name] = Planned(file, lay_out(asked, seed, must_run=must_run))
         except UnavailableError as error:
             if len(parts) == 1:
                 raise
@@ -180,18 +205,25 @@ def _plans(
         raise UnavailableError(
             "no part of this suite can run here", "`tare doctor` shows what each needs"
         )
-    if budget_s is None:
-        _refuse_without_end(plans)
-    else:
-        share = budget_s / (sum(part.plan.seconds() for part in plans.values()) or 1.0)
-        plans = {
-            name: replace(part, plan=cuts.fit(part.plan, part.plan.seconds() * share))
-            for name, part in plans.items()
-        }
     return plans, absent
 
 
-def _refuse_without_end(plans: dict[str, _Planned]) -> None:
+def fitted(plans: Mapping[str, Planned], budget_s: float) -> dict[str, Planned]:
+    """Fit parts into a time, each into its share of it.
+
+    Raises:
+        UsageError: the fewest blocks of one take longer.
+    """
+    from tare import cuts  # noqa: PLC0415 - so that --help is fast
+
+    share = budget_s / (sum(part.plan.seconds() for part in plans.values()) or 1.0)
+    return {
+        name: replace(part, plan=cuts.fit(part.plan, part.plan.seconds() * share))
+        for name, part in plans.items()
+    }
+
+
+def _refuse_without_end(plans: Mapping[str, Planned]) -> None:
     """Refuse what takes so long that nobody can mean it, unless a budget says so."""
     from tare import units  # noqa: PLC0415 - so that --help is fast
 
@@ -204,7 +236,7 @@ def _refuse_without_end(plans: dict[str, _Planned]) -> None:
         )
 
 
-def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
+def show_plans(plans: Mapping[str, Planned], *, as_json: bool) -> None:
     """Print what would be done."""
     if as_json:
         shown = {n: plan_json(part.plan) for n, part in plans.items()}
@@ -214,11 +246,20 @@ def _show(plans: dict[str, _Planned], *, as_json: bool) -> None:
         if name:
             printing.heading(name)
         print_plan(part.plan)
+    show_whole(plans)
+
+
+def show_whole(plans: Mapping[str, Planned]) -> None:
+    """Print how long all parts take together, where there are several."""
     if len(plans) > 1:
-        least = sum(part.plan.seconds() for part in plans.values())
-        most = sum(p.plan.seconds(len(p.plan.blocks)) for p in plans.values())
-        whole = span(least, most, printing.minutes)
-        printing.show(f"\n{len(plans)} parts: about {whole} in all")
+        printing.show(f"\n{len(plans)} parts: about {takes(*plans.values())} in all")
+
+
+def takes(*parts: Planned) -> str:
+    """How long parts take together, by the fewest blocks and by all."""
+    least = sum(part.plan.seconds() for part in parts)
+    most = sum(part.plan.seconds(len(part.plan.blocks)) for part in parts)
+    return span(least, most, printing.minutes)
 
 
 def carry_out(

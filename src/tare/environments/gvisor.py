@@ -71,12 +71,11 @@ class Gvisor:
     def availability(self) -> Availability:
         """Tell whether runsc is built, or could be. It builds nothing."""
         found = built(platformdirs.user_cache_path("tare"))
-        go = _go()
-        if found is None and go is None:
+        if found is None and _go() is None:
             return Availability(
                 False,
                 "runsc is not built, and there is no Go to build it with",
-                "install Go from https://go.dev/dl/ into /usr/local/go",
+                f"run `setup/go {_unpacked()}`, or unpack https://go.dev/dl/ into /usr/local/go",
             )
         detail = f"runsc {_VERSION}, systrap" if found else "runsc is built at the first start"
         if self.device is not None:
@@ -86,7 +85,7 @@ class Gvisor:
     @contextmanager
     def enter(self, site: Site) -> Iterator[Inside]:
         """Start a sandbox that waits, to which servers are added; the first time, build runsc."""
-        runsc = built(site.cache) or _build(site.cache)
+        runsc = ensure(site.cache)
         name = f"tare-{site.leftovers.run_id}-{secrets.token_hex(2)}"
         bundle = site.scratch / name
         # Its own TCP loses every segment that the host left to a network card to finish.
@@ -262,9 +261,24 @@ def built(cache: Path) -> Path | None:
     return path if os.access(path, os.X_OK) else None
 
 
+def ensure(cache: Path) -> Path:
+    """Return the runsc of this version; build it first where the cache has none.
+
+    Raises:
+        TrialError: there is no Go, or it failed.
+    """
+    return built(cache) or _build(cache)
+
+
+def _unpacked() -> Path:
+    """Where `setup/go` puts one, where there is none."""
+    return platformdirs.user_cache_path("tare") / "go"
+
+
 @cache
 def _go() -> str | None:
-    return shutil.which("go", path=_GO_PATH)
+    own = next(_unpacked().glob("root/usr/lib/go-*/bin/go"), None)
+    return shutil.which("go", path=_GO_PATH) if own is None else str(own)
 
 
 def _build(cache: Path) -> Path:

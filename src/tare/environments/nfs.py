@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tare import process
+from tare import mounts, process
 from tare.command import PATH, Command
 from tare.environments import Site
 from tare.errors import TrialError
@@ -20,11 +20,14 @@ PORT = 2049
 EXPORT = "/export"
 """The name by which clients mount it."""
 
+_REFUSED = "Could not create export"
 _START_TIMEOUT_S = 30.0
 _LOOK_TIMEOUT_S = 10.0
 _LISTENS = f":{PORT:04X} "
 _CONFIGURATION = """
-NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Enable_NLM = false; Enable_RQUOTA = false; }}
+NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Enable_NLM = false; Enable_RQUOTA = false;
+  allow_set_io_flusher_fail = true; # from 6 on it ends where it may not be one; before, a warning
+}}
 NFSV4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = "{state}"; Minor_Versions = 1, 2; }}
 NFS_KRB5 {{ Active_krb5 = false; }}
 EXPORT {{
@@ -61,6 +64,11 @@ def serving(site: Site, folder: Path) -> Iterator[None]:
         command = Command(argv, netns=site.hosts.server_ns, env={"PATH": PATH})
         with process.start(command, log_dir=site.scratch / "logs", name="nfs") as server:
             _await_listening(site, server, base / "log")
+            if _REFUSED in _said(base / "log"):
+                raise TrialError(
+                    f"{PROGRAM} does not serve {folder}, which is on {mounts.kind_at(folder)}",
+                    "have TMPDIR name a folder on a disk: some versions serve none in memory",
+                )
             yield
 
 
@@ -71,5 +79,9 @@ def _await_listening(site: Site, server: process.Running, log: Path) -> None:
             return
         if not server.alive():
             break
-    said = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
+    said = _said(log).splitlines()[-3:]
     raise TrialError(f"{PROGRAM} did not begin to serve: {' | '.join(said)}")
+
+
+def _said(log: Path) -> str:
+    return log.read_text(errors="replace") if log.exists() else ""

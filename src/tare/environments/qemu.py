@@ -38,7 +38,7 @@ from tare.environments.tree_in_guest import brought, shown
 from tare.errors import TrialError, UnavailableError
 from tare.guests import Hardware, Image, Kernel, Machine, Network, machine, probe
 from tare.guests.agent import Agent
-from tare.guests.image import NFS, PROGRAMS
+from tare.guests.image import NFS, PROGRAMS, loading
 from tare.guests.machine import PROGRAM
 from tare.guests.probe import Chosen
 from tare.guests.virtiofs import Served
@@ -61,7 +61,7 @@ _LOOP = "/dev/loop0"
 _LOSETUP_TIMEOUT_S = 60.0
 _MOUNT_NFS = """
 set -e
-for module in /{modules}/*.ko; do insmod "$module"; done
+{load}
 mkdir -p /mnt
 mount -t nfs4 -o addr={server},clientaddr={address},vers=4.2 {server}:{export} /mnt
 losetup {loop} /mnt/disk
@@ -73,8 +73,6 @@ _ROUTE = f"""
 ip route add {_GATEWAY} dev eth0 && arp -s {_GATEWAY} {_GATEWAY_MAC} &&
 ip route add default via {_GATEWAY} dev eth0
 """
-_BOOT_TIMEOUT_S = 60.0
-_FAR_BOOT_TIMEOUT_S = 120.0
 _Accel = Literal["auto", "kvm", "tcg"]
 
 
@@ -162,7 +160,6 @@ class Qemu(OnAnyHost):
                 tree=files,
                 vmm_cpus=site.placement.vmm,
                 vcpu_cpus=site.placement.vcpus,
-                boot_timeout_s=_FAR_BOOT_TIMEOUT_S if host.far else _BOOT_TIMEOUT_S,
             ) as guest:
                 facts = _facts(guest, kernel, verdict)
                 programs = Programs(guest.agent, bring_tools)
@@ -248,7 +245,7 @@ class Programs:
 def _on_host(guest: Machine, tap: Tap | None, files: Served | Path | None) -> Account:
     """Snapshot a guest on its host, with who serves its files."""
     account = seen_by_host(guest.host, guest.pid, role, tap)
-    serving = [guest.host.account(files.pid, "vmm")] if isinstance(files, Served) else []
+    serving = [guest.host.account(files.running.pid, "vmm")] if isinstance(files, Served) else []
     return accounting.combined(account, *serving)
 
 
@@ -267,7 +264,7 @@ def _disk(
     described = f"a loop device on {path}, through the guest's page cache of that"
     if device == "nfs":
         script = _MOUNT_NFS.format(
-            modules=NFS, server=server, address=address, export=nfs.EXPORT, loop=_LOOP
+            load=loading(NFS), server=server, address=address, export=nfs.EXPORT, loop=_LOOP
         )
         described = (
             "a loop device on a file over NFS 4 from the host, through the page caches of the guest"

@@ -1,8 +1,9 @@
 """A disk of a run's own, to be measured: a loop device on a file of the run, past the page cache.
 
 A machine's real disks hold what somebody needs, and many cannot be opened at all; a loop device
-with direct I/O passes every request on to the file system that the scratch folder is on. The file
-is filled, since holes would be answered without a disk.
+with direct I/O passes every request on to the file system that its file is on. The file is filled,
+since holes would be answered without a disk. It lies in the run's folder, or, where that is in
+memory (Debian 13's /tmp), in /var/tmp.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from tare import process
+from tare import mounts, process
 from tare.command import Command
 from tare.environments import Availability, Site, nfs
 from tare.errors import TrialError
@@ -33,6 +34,8 @@ NO_NFS = Availability(
 SIZE_BYTES = 256 << 20
 _CHUNK = 1 << 20
 _TIMEOUT_S = 30.0
+_ON_DISK = Path("/var/tmp")  # noqa: S108 - names of a run's own, in which a stranger finds no file
+_IN_MEMORY = ("tmpfs", "ramfs")
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,12 @@ def device_of(plot: Mapping[str, str]) -> Device | None:
     return None if found is None else cast("Device", found)
 
 
+def folder_for(scratch: Path) -> Path:
+    """Where what is to be a disk lies: with a run's other files, unless these are in memory."""
+    kinds = [mounts.kind_at(folder) for folder in (scratch, _ON_DISK)]
+    return _ON_DISK if kinds[0] in _IN_MEMORY and kinds[1] not in _IN_MEMORY else scratch
+
+
 @contextmanager
 def on_host(site: Site, device: Device | None) -> Iterator[Disk | None]:
     """Make what is asked for on the host itself; None where nothing is.
@@ -69,7 +78,10 @@ def on_host(site: Site, device: Device | None) -> Iterator[Disk | None]:
         raise TrialError(NO_NFS.detail, NO_NFS.remedy)
     with raw(site) as below:
         if device == "raw":
-            yield Disk(str(below), f"a loop device with direct I/O, {SIZE_BYTES >> 20} MiB")
+            kind = mounts.kind_at(folder_for(site.scratch))
+            yield Disk(
+                str(below), f"a loop device with direct I/O, {SIZE_BYTES >> 20} MiB on {kind}"
+            )
             return
         with _looped(site, below) as path:
             yield Disk(
@@ -84,7 +96,7 @@ def over_nfs(site: Site) -> Iterator[None]:
     Raises:
         TrialError: there is no room for it, or no server.
     """
-    folder = site.scratch / f"exported-{secrets.token_hex(4)}"
+    folder = folder_for(site.scratch) / f"tare-exported-{secrets.token_hex(4)}"
     with site.leftovers.owing("directory", str(folder)):
         folder.mkdir()
         try:
@@ -102,7 +114,7 @@ def raw(site: Site) -> Iterator[Path]:
     Raises:
         TrialError: there is no room for it, or there are no loop devices.
     """
-    image = site.scratch / f"disk-{secrets.token_hex(4)}"
+    image = folder_for(site.scratch) / f"tare-disk-{secrets.token_hex(4)}"
     with site.leftovers.owing("file", str(image)):
         try:
             _fill(image)
@@ -130,7 +142,7 @@ def _looped(site: Site, below: Path, *, direct: bool = False) -> Iterator[Path]:
 
 
 def _fill(image: Path) -> None:
-    with image.open("wb") as file:
+    with image.open("xb") as file:
         for _ in range(SIZE_BYTES // _CHUNK):
             file.write(os.urandom(_CHUNK))
         file.flush()

@@ -17,7 +17,7 @@ from tare.environments import Site
 from tare.errors import TrialError
 from tare.guests import virtiofs
 from tare.guests.agent import Agent
-from tare.guests.image import VIRTIOFS
+from tare.guests.image import VIRTIOFS, loading
 from tare.guests.virtiofs import TAG, Served
 from tare.trees import kept
 from tare.trees.merged import Merged
@@ -28,10 +28,12 @@ TREE = "/tree"
 _BY_ARCHIVE = "an archive in the guest's memory"
 _MEMORY = f"mount -t tmpfs -o nosuid,nodev,mode=755,size=90% tmpfs {TREE}"
 _VIRTIOFS = f"""
-for module in /{VIRTIOFS}/*.ko; do insmod "$module"; done
+{loading(VIRTIOFS)}
 mount -t virtiofs {TAG} {TREE}
 """
 _HOSTFS = "/archive"
+_MOUNT_HOSTFS = "LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs"
+"""From 2.39 on mount takes the kernel's new calls, by which hostfs (6.12) has other options."""
 _TIMEOUT_S = 600.0
 
 
@@ -39,12 +41,12 @@ _TIMEOUT_S = 600.0
 def shown_by_hostfs(agent: Agent, merged: Merged) -> Iterator[str]:
     """Have a tree in a User-Mode Linux; yields by what its files come there, in words."""
     if merged.tree.files == "shared":
-        _mount(agent, f"mount -t hostfs -o {shlex.quote(str(merged.root))} none {TREE}")
+        _mount(agent, f"{_MOUNT_HOSTFS} -o {shlex.quote(str(merged.root))} none {TREE}")
         yield f"hostfs over {merged.by}"
         _write_out(agent, merged)
         return
     archive = merged.archive()
-    seen = f"mkdir {_HOSTFS}; mount -t hostfs -o {shlex.quote(str(archive.parent))} none {_HOSTFS}"
+    seen = f"mkdir {_HOSTFS}; {_MOUNT_HOSTFS} -o {shlex.quote(str(archive.parent))} none {_HOSTFS}"
     where = f"{_HOSTFS}/{archive.name}"
     _mount(agent, f"{seen}; {_MEMORY}; tar -xpf {where} -C {TREE}")
     yield _BY_ARCHIVE

@@ -37,7 +37,8 @@ from tare.host import Host, end_of
 from tare.hosts import PREFIX_LENGTH, Tap
 from tare.process import ProcessError
 from tare.stepwise import Stepwise
-from tare.trees.merged import laid_out
+from tare.tree import OWN
+from tare.trees.merged import Merged, laid_out
 
 _PACKAGES = {
     "linux.uml": "user-mode-linux",
@@ -45,7 +46,7 @@ _PACKAGES = {
     "ip": "iproute2",
 }
 _VERSION_TIMEOUT_S = 10.0
-_BOOT_TIMEOUT_S = 60.0
+_BOOT_TIMEOUT_S = 180.0
 _TRIAL_TIMEOUT_S = 60.0
 _PROGRAM_ENDED_WELL = "Attempted to kill init! exitcode=0x00000000"
 _ANSWER_TIMEOUT_S = 10.0
@@ -107,7 +108,7 @@ class Uml:
             site.hosts.tap() as tap,
             site.leftovers.owing("directory", str(site.scratch / name)),
             laid_out(site) as merged,
-            _Guest(site, tap, name, self.memory_bytes, disk) as guest,
+            _Guest(site, tap, name, self.memory_bytes, disk, merged) as guest,
         ):
             facts = self._facts(guest)
             if disk is not None:
@@ -144,9 +145,17 @@ class _Guest(Stepwise):
     """One running kernel. Entering boots it until its agent answers; leaving kills it."""
 
     def __init__(
-        self, site: Site, tap: Tap, name: str, memory_bytes: int, disk: Path | None
+        self,
+        site: Site,
+        tap: Tap,
+        name: str,
+        memory_bytes: int,
+        disk: Path | None,
+        merged: Merged | None,
     ) -> None:
         self.name = name
+        # A tree has them where its user may look, wherever they are here.
+        self._programs = merged.root / OWN[1:] / "programs" if merged else site.programs.resolve()
         self._disk = disk
         self._site = site
         self._tap = tap
@@ -216,7 +225,7 @@ class _Guest(Stepwise):
             target = self._folder / script
             target.write_bytes(resources.files("tare").joinpath(package, script).read_bytes())
             target.chmod(0o755)
-        (self._folder / "programs").symlink_to(self._site.programs.resolve())
+        (self._folder / "programs").symlink_to(self._programs)
 
     def _command_line(self, agent: int, console: int, transport: str) -> tuple[str, ...]:
         hosts, tap = self._site.hosts, self._tap

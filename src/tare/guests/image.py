@@ -34,6 +34,12 @@ NFS = "modules-nfs"
 VIRTIOFS = "modules-tree"
 """Where it finds those that only a user's tree needs."""
 
+
+def loading(folder: str) -> str:
+    """Shell line that loads what lies in such a folder: nothing, where the kernel has all of it."""
+    return f'for module in /{folder}/*.ko; do [ ! -e "$module" ] || insmod "$module"; done'
+
+
 _PATTERNS = ("echo/echo-*", "probe/probe", "probe/execute")
 """What of the build directory a guest is given."""
 

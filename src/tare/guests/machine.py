@@ -37,6 +37,8 @@ _KERNEL_WORDS = (
     "no_timer_check",  # under emulation the check may find the timer late and give up on it
     "ipv6.disable=1",  # as in the hosts' namespaces: no background chatter
 )
+# Patience, not an estimate: on a busy machine a boot is slow, and a QEMU that ends is seen at once.
+_BOOT_TIMEOUT_S = 180.0
 _MONITOR_TIMEOUT_S = 10.0
 _QUIT_TIMEOUT_S = 1.0
 _END_PATIENCE_S = 0.5
@@ -137,7 +139,6 @@ class Machine(Stepwise):
             disk, or None.
         vmm_cpus: host processors of QEMU's own threads; empty leaves the choice to the kernel.
         vcpu_cpus: of its virtual processors' threads.
-        boot_timeout_s: after this the guest counts as hung.
     """
 
     def __init__(
@@ -154,7 +155,6 @@ class Machine(Stepwise):
         tree: Served | Path | None = None,
         vmm_cpus: Sequence[int] = (),
         vcpu_cpus: Sequence[int] = (),
-        boot_timeout_s: float = 60.0,
     ) -> None:
         self.host = host
         self.hardware = hardware
@@ -165,7 +165,6 @@ class Machine(Stepwise):
         self._disk = disk
         self._tree = tree
         self._cpus = (tuple(vmm_cpus), tuple(vcpu_cpus))
-        self._boot_timeout_s = boot_timeout_s
 
     @property
     def console(self) -> PurePath:
@@ -195,6 +194,8 @@ class Machine(Stepwise):
             passed.append(self._tree.folder)
         self._qemu = stack.enter_context(self.host.start(command, name=self.name, pass_fds=passed))
         stack.callback(self._quit)
+        if isinstance(self._tree, Served):
+            stack.enter_context(self._tree.explained())
         with self.explained("while it was started"):
             qmp.connect(_MONITOR_TIMEOUT_S)
             channel.connect(_MONITOR_TIMEOUT_S)
@@ -204,7 +205,7 @@ class Machine(Stepwise):
             ).removesuffix("-machine")
             qmp.ask("cont", _MONITOR_TIMEOUT_S)
         with self.explained("while it booted"):
-            self.agent.wait(self._boot_timeout_s)
+            self.agent.wait(_BOOT_TIMEOUT_S)
 
     def tell(self, line: str) -> str:
         """Give a command of QEMU's monitor for humans; return what it says."""

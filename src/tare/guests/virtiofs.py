@@ -22,6 +22,7 @@ from pathlib import Path
 from tare import process
 from tare.command import Command
 from tare.errors import TrialError
+from tare.failures import last_words
 from tare.site import Site
 from tare.tree import User
 
@@ -33,6 +34,11 @@ _OLDER = Path("/usr/lib/qemu/virtiofsd")
 _NO_CAPABILITIES = "modcaps=-chown:-dac_override:-fowner:-fsetid:-mknod:-setfcap:-setgid:-setuid"
 _FEWER_GROUPS = ", of the user's groups with the first alone"
 _SOCKET = "socket"
+_AT_MNT = (
+    "unshare", "--mount", "--propagation", "private",
+    "sh", "-c", 'mount --rbind "$1" /mnt && shift && exec "$@"', "sh",
+)  # fmt: skip
+"""The folder at a path that any user may walk, in mounts of the server's own."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +46,29 @@ class Served:
     """A folder that waits for its guest.
 
     Attributes:
-        pid: of who serves it.
+        running: who serves it.
         folder: an open descriptor of the folder that has the socket, for QEMU.
         by: through what files come into the guest, in words.
     """
 
-    pid: int
+    running: process.Running
     folder: int
     by: str
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Add to an error that who serves it has ended; QEMU's own end would end it too.
+
+        The guest's monitor, or its agent, tells only that it is not there.
+        """
+        try:
+            yield
+        except TrialError as error:
+            if self.running.alive():
+                raise
+            last = last_words(self.running.stderr())
+            what = f"{error.what}; the server of the guest's files ended{last}"
+            raise TrialError(what, error.remedy) from error
 
     def devices(self, memory_bytes: int) -> tuple[str, ...]:
         """QEMU's options, with the guest's memory, which both must see."""
@@ -82,28 +103,30 @@ def served(site: Site, shared: Path, user: User, name: str) -> Iterator[Served]:
         listening = stack.enter_context(socket.socket(socket.AF_UNIX))
         listening.bind(f"/proc/self/fd/{descriptor}/{_SOCKET}")
         listening.listen(1)
-        words = (_newer if _NEWER.exists() else _older)(shared, listening.fileno(), user)
-        command = Command(words, cpus=site.placement.vmm)
-        running = process.start(
-            command, log_dir=site.scratch / "logs", name=name, pass_fds=(listening.fileno(),)
-        )
+        words = (_newer if _NEWER.exists() else _older)(listening.fileno(), user)
+        command = Command((*_AT_MNT, str(shared), *words), cpus=site.placement.vmm)
+        passed = (listening.fileno(),)
+        running = process.start(command, log_dir=site.scratch / "logs", name=name, pass_fds=passed)
         all_groups = _NEWER.exists() or not {*user.groups} - {user.gid}
         by = "virtiofs over an overlay" + (_FEWER_GROUPS if not all_groups else "")
-        yield Served(stack.enter_context(running).pid, descriptor, by)
+        stack.enter_context(running)
+        yield Served(running, descriptor, by)
 
 
-def _newer(shared: Path, listening: int, user: User) -> tuple[str, ...]:
+def _newer(listening: int, user: User) -> tuple[str, ...]:
     return (
         *user.takes_on(),
-        str(_NEWER), f"--fd={listening}", f"--shared-dir={shared}", "--sandbox=none",
+        str(_NEWER), f"--fd={listening}", "--shared-dir=/mnt", "--sandbox=none",
         "--cache=always", "--posix-acl",
+        # Root's programs have not this one; it refuses to go without what it would keep.
+        *(("--modcaps=-mknod",) if user.uid == 0 else ()),
     )  # fmt: skip
 
 
-def _older(shared: Path, listening: int, user: User) -> tuple[str, ...]:
+def _older(listening: int, user: User) -> tuple[str, ...]:
     if not _OLDER.exists():
         raise TrialError("there is no virtiofsd for a guest's files", "apt-get install virtiofsd")
-    options = [f"source={shared}", "sandbox=chroot", "cache=always", "xattr", "posix_acl"]
+    options = ["source=/mnt", "sandbox=chroot", "cache=always", "xattr", "posix_acl"]
     if user.uid == 0:
         before = ("mknod", "sys_chroot")
     else:

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from ruamel.yaml import YAML
 
-__all__ = ["Figure", "Paper", "Table", "papers"]
+__all__ = ["Claim", "Figure", "Paper", "Table", "papers"]
+
+
+Letter = Literal["A", "B", "C", "D"]
 
 
 class Figure(BaseModel):
@@ -69,13 +73,55 @@ class Table(BaseModel):
         return self
 
 
+class Claim(BaseModel):
+    """What a paper says of a figure or table of its, and how we ask it; or why we cannot.
+
+    A whole interval decides: of a ratio of two cells, of their difference, or of a figure of ours
+    that stands beside a published one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    where: str
+    """Figure, table or section."""
+    says: str
+    ours: str = ""
+    """What we measure in its place, where that is not the same."""
+    part: str = ""
+    """Name of the experiment that asks it; one of the paper's `replay`."""
+    cells: tuple[str, ...] = ("*",)
+    """Patterns, as of `pairing.paired`."""
+    against: str | None = None
+    statistic: str | None = None
+    """The experiment's own where None."""
+    over: str | None = None
+    """Of the other cell, or of the same one, where that is another statistic."""
+    difference: bool = False
+    """Whether the bounds are of a minus b, in the statistic's unit, instead of a over b."""
+    figure: str = ""
+    """The published figure beside which ours stand, in its unit; instead of cells."""
+    least: float | None = None
+    most: float | None = None
+    not_asked: str = ""
+    """Why it cannot be asked here, if so."""
+
+    @model_validator(mode="after")
+    def _asked_or_not(self) -> Claim:
+        bounded = self.least is not None or self.most is not None
+        if bool(self.not_asked) == (bool(self.part) and bounded):
+            raise ValueError(f"{self.says!r} is asked by a part and a bound, or has a reason")
+        return self
+
+
 class Paper(BaseModel):
     """One paper."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    paper: str
+    paper: Letter
     """The letter by which the documentation calls it."""
+    name: str
+    """That of its file."""
     title: str
     authors: str
     workload: str
@@ -83,6 +129,16 @@ class Paper(BaseModel):
     apparatus: Mapping[str, str]
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
+    replay: tuple[str, ...] = ()
+    """The experiments that ask what it says, as paths below `experiments/`, without their ends."""
+    claims: tuple[Claim, ...] = ()
+
+    @model_validator(mode="after")
+    def _asked_by_its_parts(self) -> Paper:
+        parts = {path.rpartition("/")[2] for path in self.replay}
+        if lost := {claim.part for claim in self.claims if claim.part} - parts:
+            raise ValueError(f"paper {self.paper} replays no {', '.join(sorted(lost))}")
+        return self
 
     def figure(self, figure_id: str) -> Figure:
         """Look a figure up by its id.
@@ -99,10 +155,11 @@ class Paper(BaseModel):
 @cache
 def papers() -> Mapping[str, Paper]:
     """Every paper by its letter."""
-    found = {}
+    found: dict[str, Paper] = {}
     for file in sorted(resources.files(__package__).iterdir(), key=lambda f: f.name):
         if file.name.endswith(".yaml"):
             document = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8"))
-            paper = Paper.model_validate(document)
+            name = file.name.removesuffix(".yaml")
+            paper = Paper.model_validate({"name": name, **document})
             found[paper.paper] = paper
     return found

@@ -42,10 +42,26 @@ def render(analysis: Analysis) -> str:
 
 
 def render_suite(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
-    """Draw the page over the parts of a suite; see `overview.render`."""
-    from tare.report import overview  # noqa: PLC0415
+    """Draw the page over the parts of a suite; see `overview.render` and `replayed.render`."""
+    from tare.report import overview, replayed  # noqa: PLC0415
 
+    if suite.replays:
+        return replayed.render(suite, parts)
     return overview.render(suite, parts)
+
+
+def summarise_replay(suite: SuiteResult, parts: Mapping[str, Analysis]) -> RenderableType:
+    """Every claim of the papers in a line; see `replayed.summary`."""
+    from tare.report import replayed  # noqa: PLC0415
+
+    return replayed.summary(suite, parts)
+
+
+def claims(suite: SuiteResult, parts: Mapping[str, Analysis]) -> dict[str, Any]:
+    """The same for machines; see `replayed.told`."""
+    from tare.report import replayed  # noqa: PLC0415
+
+    return replayed.told(suite, parts)
 
 
 def summary(analysis: Analysis) -> RenderableType:

@@ -27,6 +27,9 @@ _ALWAYS = (
 )  # fmt: skip
 """Small files of the system that a C library looks into for any program."""
 
+_LOCALE = "/usr/lib/locale/C.utf8"
+"""That of every program's environment (`command.py`); some refuse to start without it."""
+
 _FOLDERS = {"dev": 0o755, "proc": 0o755, "run": 0o755, "sys": 0o755, "tmp": 0o1777}
 _TIMEOUT_S = 600.0
 _MOST_LINKS = 40
@@ -54,10 +57,14 @@ def copy(tree: Tree, root: Path, archive: Path) -> None:
         found: list[Path] = []
     else:
         found = [*_closure(tree), *(Path(path) for path in _ALWAYS if Path(path).exists())]
-    single = _with_ways([*found, Path(tree.cwd), *map(Path, tree.inputs)])
+    inputs = [
+        *tree.inputs,
+        *([_LOCALE] if tree.root == Path("/") and Path(_LOCALE).is_dir() else []),
+    ]
+    single = _with_ways([*found, Path(tree.cwd), *map(Path, inputs)])
     lists = archive.with_suffix(".single"), archive.with_suffix(".whole")
     # Of the inputs by their real paths, lest anything is unpacked through a link.
-    whole = [Path(os.path.realpath(path)) for path in tree.inputs]
+    whole = [Path(os.path.realpath(path)) for path in inputs]
     for path, names in zip(lists, (single, whole), strict=True):
         path.write_bytes(b"".join(os.fsencode(name)[1:] + b"\0" for name in names))
         path.chmod(0o644)

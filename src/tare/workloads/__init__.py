@@ -88,6 +88,8 @@ class Room:
     """At most, in the result."""
     scratch_bytes: int = 0
     """Among temporary files, while it runs."""
+    disk_bytes: int = 0
+    """Of a disk that is made (`environments.scratch_disk`), while it runs."""
 
 
 @dataclass(frozen=True)
@@ -193,11 +195,12 @@ class Workload(Protocol[L, S]):
         """Expected duration of a trial, for the plan's estimate."""
         ...
 
-    def lacking(self, levels: L, programs: Path) -> str | None:
+    def lacking(self, levels: L, settings: S, programs: Path) -> str | None:
         """Say what a cell needs that its environment cannot do or this machine has not.
 
         Args:
             levels: the cell's.
+            settings: of its sessions.
             programs: the build directory.
 
         Returns:

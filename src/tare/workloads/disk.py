@@ -124,7 +124,7 @@ class Disk(rows.InEnvironment[DiskLevels, DiskSettings]):
         """The paper's table of a disk."""
         return papers.b.disk(found)
 
-    def lacking(self, levels: DiskLevels, programs: Path) -> str | None:
+    def lacking(self, levels: DiskLevels, settings: DiskSettings, programs: Path) -> str | None:
         """A container may not drop the page cache before, as hdparm does."""
         if levels.operation == "buffered" and levels.environment == "container":
             return (
@@ -135,11 +135,11 @@ class Disk(rows.InEnvironment[DiskLevels, DiskSettings]):
         needed = {name: PROGRAMS["disk"][name] for name in (program, "losetup")}
         if levels.device == "nfs":
             needed |= PROGRAMS["disk over NFS"]
-        return super().lacking(levels, programs) or packages.lacking(needed)
+        return super().lacking(levels, settings, programs) or packages.lacking(needed)
 
     def room(self, levels: DiskLevels, settings: DiskSettings) -> Room:
         """The scratch disk, which is filled."""
-        return Room(scratch_bytes=SIZE_BYTES)
+        return Room(disk_bytes=SIZE_BYTES)
 
     def setup_seconds(self, plot: DiskLevels) -> float:
         """Expected duration of setting an environment up, its disk filled."""

@@ -135,7 +135,7 @@ class MpiIo(Workload[MpiLevels, MpiSettings]):
             )
         return None
 
-    def lacking(self, levels: MpiLevels, programs: Path) -> str | None:
+    def lacking(self, levels: MpiLevels, settings: MpiSettings, programs: Path) -> str | None:
         """The launcher, the program, and what nvio says of its settings."""
         mpi = levels.built_for
         launcher = LAUNCHERS[mpi][0]

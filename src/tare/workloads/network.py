@@ -133,7 +133,9 @@ class Network(rows.InEnvironment[NetworkLevels, NetworkSettings]):
         """The paper's table of a network."""
         return papers.b.network(found)
 
-    def lacking(self, levels: NetworkLevels, programs: Path) -> str | None:
+    def lacking(
+        self, levels: NetworkLevels, settings: NetworkSettings, programs: Path
+    ) -> str | None:
         """What sends; and whom a guest on another machine cannot send to."""
         where = levels.environment
         guest = environments.is_far(where) and environments.is_guest_of_qemu(where)
@@ -144,7 +146,7 @@ class Network(rows.InEnvironment[NetworkLevels, NetworkSettings]):
             )
         program = "iperf3" if levels.tool == "iperf3" else "nc.openbsd"
         needed = {program: PROGRAMS["network"][program]}
-        return super().lacking(levels, programs) or packages.lacking(needed)
+        return super().lacking(levels, settings, programs) or packages.lacking(needed)
 
     def seconds(self, levels: NetworkLevels, settings: NetworkSettings) -> float:
         """Expected duration of a trial."""

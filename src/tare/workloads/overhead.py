@@ -116,9 +116,9 @@ class Overhead(rows.InEnvironment[OverheadLevels, Settings]):
         """What sentences about a cell speak of."""
         return "An elementary operation"
 
-    def lacking(self, levels: OverheadLevels, programs: Path) -> str | None:
+    def lacking(self, levels: OverheadLevels, settings: Settings, programs: Path) -> str | None:
         """The probe."""
-        return super().lacking(levels, programs) or rows.unbuilt(programs / "probe/probe")
+        return super().lacking(levels, settings, programs) or rows.unbuilt(programs / "probe/probe")
 
     def seconds(self, levels: OverheadLevels, settings: Settings) -> float:
         """Expected duration of a trial: the probes, and one more setting up."""

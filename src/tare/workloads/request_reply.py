@@ -246,7 +246,7 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
             )
         return None
 
-    def lacking(self, levels: EchoLevels, programs: Path) -> str | None:
+    def lacking(self, levels: EchoLevels, settings: EchoSettings, programs: Path) -> str | None:
         """What carries, and what disturbs."""
         if remedy := levels.transport.missing(programs):
             return f"not built; {remedy}"
@@ -256,7 +256,7 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
                 "what goes from client to host disturbs no other machine. Take `inside network`"
                 " there"
             )
-        return super().lacking(levels, programs) or disturbs.lacking()
+        return super().lacking(levels, settings, programs) or disturbs.lacking()
 
     def room(self, levels: EchoLevels, settings: EchoSettings) -> Room:
         """A record a request; what is kept is smaller, by how much only the times tell."""

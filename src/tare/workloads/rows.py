@@ -171,7 +171,7 @@ class InEnvironment(Workload[P, S]):
         guest = environments.is_guest_of_qemu(levels.environment)
         return frozenset(self.levels.rows) - (frozenset() if guest else frozenset(GUEST))
 
-    def lacking(self, levels: P, programs: Path) -> str | None:
+    def lacking(self, levels: P, settings: S, programs: Path) -> str | None:
         """What is not to be had there: memory of this machine's, a limit on a wire not ours."""
         here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if levels.environment == "qemu" and levels.memory > here:

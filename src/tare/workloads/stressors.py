@@ -204,14 +204,14 @@ class Stressing(rows.InEnvironment[StressLevels, StressSettings]):
         """The paper's ratios of guest and host."""
         return papers.b.scores(found)
 
-    def lacking(self, levels: StressLevels, programs: Path) -> str | None:
+    def lacking(self, levels: StressLevels, settings: StressSettings, programs: Path) -> str | None:
         """What computes; and a host of ours beside what is on another machine."""
         if levels.mode == "concurrent" and environments.is_far(levels.environment):
             return (
                 "no host of ours is beside an environment on another machine. Take `mode: alone`"
                 " there, or run Tare on that machine"
             )
-        return super().lacking(levels, programs) or packages.lacking(PROGRAMS[self.name])
+        return super().lacking(levels, settings, programs) or packages.lacking(PROGRAMS[self.name])
 
     def seconds(self, levels: StressLevels, settings: StressSettings) -> float:
         """Expected duration of a trial."""

@@ -17,7 +17,7 @@ use crate::sources::SourceSpec;
 /// They speak TLS. On both hosts /etc/pki/qemu, or the directory that `--tls-dir` names, holds
 /// ca-cert.pem; at the destination server-cert.pem, which bears the name DESTINATION, and
 /// server-key.pem; at the source client-cert.pem and client-key.pem. The documentation
-/// (docs/pageshare.md, TLS) says how to make them. To try it without, on a network that you trust,
+/// (docs/pageshare/tls.md) says how to make them. To try it without, on a network that you trust,
 /// add `--insecure` to both.
 ///
 /// Then migrate as always: the destination QEMU with `-S -incoming unix:/run/vm-in.sock`, the
@@ -50,6 +50,8 @@ pub(super) enum Command {
     Migrate(MigrateArgs),
     /// Say what a migration would cost and save, without migrating.
     Estimate(EstimateArgs),
+    /// Say for each VM of this host where it could go at the least cost, by other hosts' indexes.
+    Plan(PlanArgs),
     /// Run the proxy on the host that the VM goes to.
     Receive(ReceiveArgs),
     /// Index memory and images into a file that `receive --index` reads.
@@ -205,6 +207,15 @@ pub(super) struct MigrateArgs {
 pub(super) struct EstimateArgs {
     /// Process id of the VM's QEMU.
     pub(super) pid: u32,
+    #[command(flatten)]
+    pub(super) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(super) sending: SendingArgs,
+}
+
+/// How a prediction is made, and told.
+#[derive(Debug, Args)]
+pub(super) struct SamplingArgs {
     /// The link's speed, in Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 1000.0)]
     pub(super) link: f64,
@@ -214,8 +225,27 @@ pub(super) struct EstimateArgs {
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Nobody is asked and nothing moves: each VM's memory is sampled, and looked for in the indexes
+/// that `pageshare index` keeps on the other hosts, copied here:
+///
+///   pageshare plan --scope tenant-a.json --source 'qemu:name=tenant-a-*' \
+///       --there rack2=/var/lib/indexes/rack2 --there rack3=/var/lib/indexes/rack3
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct PlanArgs {
+    /// File of the scope in which the indexes were made.
+    #[arg(long, value_name = "FILE")]
+    pub(super) scope: PathBuf,
+    /// Which VMs of this host: qemu:SELECTOR, qemu:all, pid:NUMBER. Repeat for more.
+    #[arg(long, value_name = "SOURCE", required = true)]
+    pub(super) source: Vec<SourceSpec>,
+    /// A host that they could go to, and its index. Repeat for more.
+    #[arg(long, value_name = "HOST=FILE", required = true)]
+    pub(super) there: Vec<String>,
     #[command(flatten)]
-    pub(super) sending: SendingArgs,
+    pub(super) sampling: SamplingArgs,
 }
 
 #[derive(Debug, Args)]
@@ -240,8 +270,8 @@ pub(super) struct ReceiveArgs {
     /// a migration asks in one of them.
     #[arg(long, value_name = "FILE")]
     pub(super) scope: Vec<PathBuf>,
-    /// Where to find pages: qemu (the memory of every QEMU here), pid:N, image:PATH (raw or
-    /// qcow2; not the images behind it). Repeat for more. With several scopes, say which one may
+    /// Where to find pages: qemu:SELECTOR (memory of the tenant's QEMUs, such as qemu:name=a-*),
+    /// pid:N, image:PATH (raw or qcow2; not the images behind it). Repeat for more. With several scopes, say which one may
     /// ask for them: NAME=SOURCE.
     #[arg(long, value_name = "[SCOPE=]SOURCE", requires = "scope")]
     pub(super) source: Vec<String>,
@@ -287,7 +317,7 @@ pub(super) struct IndexArgs {
     /// File of the scope in which pages may be asked for.
     #[arg(long, value_name = "FILE")]
     pub(super) scope: PathBuf,
-    /// What to index: qemu, pid:N, image:PATH. Repeat for more.
+    /// What to index: qemu:SELECTOR, pid:N, image:PATH. Repeat for more.
     #[arg(long, value_name = "SOURCE", required = true)]
     pub(super) source: Vec<SourceSpec>,
     /// The index file; replaced as a whole, so that readers always see a complete one.

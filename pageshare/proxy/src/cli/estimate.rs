@@ -2,29 +2,41 @@
 
 use std::process::ExitCode;
 
-use super::args::EstimateArgs;
+use super::args::{EstimateArgs, SamplingArgs};
 use super::proxies::sender;
 use super::to_json;
 use crate::error::Error;
 use crate::estimate::{Estimate, estimate};
 
 pub(super) fn run(arguments: &EstimateArgs) -> Result<ExitCode, Error> {
-    if arguments.link <= 0.0 {
-        return Err(Error::Refused("--link must be more than 0 Mbit/s".into()));
-    }
-    let link = arguments.link * 1e6 / 8.0;
-    let found = estimate(&sender(&arguments.sending)?, arguments.pid, arguments.sample, link)?;
-    if arguments.json {
+    let how = &arguments.sampling;
+    let link = bytes_a_second(how)?;
+    let found = estimate(&sender(&arguments.sending)?, arguments.pid, how.sample, link)?;
+    if how.json {
         println!("{}", to_json(&found)?);
     } else {
-        print!("{}", table(&found, arguments.link));
+        print!("{}", table(&found, how.link));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The link's speed.
+pub(super) fn bytes_a_second(how: &SamplingArgs) -> Result<f64, Error> {
+    if how.link > 0.0 {
+        return Ok(how.link * 1e6 / 8.0);
+    }
+    Err(Error::Refused("--link must be more than 0 Mbit/s".into()))
+}
+
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+pub(super) fn mib(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / f64::from(1 << 20))
+}
+
 fn table(found: &Estimate, mbit: f64) -> String {
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
     let verdict = if found.worth_it {
         "worth it"
     } else {

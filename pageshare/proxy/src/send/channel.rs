@@ -24,7 +24,8 @@ use pageshare_wire::ask::{Answer, encode_supply};
 use pageshare_wire::record::{Kind, decode_credit};
 use tracing::{debug, warn};
 
-use super::ingest::{Asked, Credit, Ingest, Then, Waiting};
+use super::credit::Credit;
+use super::ingest::{Asked, Ingest, Then, Waiting};
 use super::migration::Migration;
 use super::outlet::Line;
 use super::workers::{Pages, compressor};
@@ -50,10 +51,13 @@ pub(super) fn run(qemu: &Arc<Socket>, migration: &Migration, number: u32) {
 fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), Error> {
     let sender = &migration.sender;
     let (link, agreed) = sender.connect(migration.id, number, sender.scope.as_ref())?;
-    debug!("channel {number} open, scope {:?}, window {}", agreed.scope, agreed.window);
+    debug!(
+        "channel {number} open, scope {:?}, window {}, round trip {:?}",
+        agreed.scope, agreed.window, agreed.round_trip
+    );
     let Link { reader, writer } = link;
     let fuse = Fuse::new(vec![Arc::clone(qemu)]);
-    let credit = Credit::new(agreed.window, sender.downtime_limit);
+    let credit = Credit::new(agreed.window, sender.downtime_limit, agreed.round_trip);
     let asked: Asked = Mutex::new(Some(HashMap::new()));
     let line = Line::new(migration, &writer, &credit);
     let (outlet, queue) = line.open();
@@ -111,7 +115,9 @@ fn supply(
     };
     for (sequence, contents) in wanted {
         let bytes = contents.len();
-        link.send(Kind::Supply, sequence, &[&encode_supply(contents, compressor.as_mut())])?;
+        let supply = encode_supply(contents, compressor.as_mut());
+        let sent = link.send(Kind::Supply, sequence, &[&supply])?;
+        migration.wrote(supply.len(), bytes, sent);
         credit.drops(bytes);
     }
     Ok(())
@@ -175,6 +181,8 @@ impl Listen<'_> {
         drop(asked);
         let waiting = waiting.ok_or(WireError::Protocol("an answer to no question"))?;
         let answer = Answer::decode(body, waiting.asked, waiting.bases.len())?;
+        let waited = matches!(waiting.then, Then::Encode { .. });
+        self.credit.answered(waiting.since.elapsed(), waited);
         self.learn(&waiting, &answer);
         match waiting.then {
             Then::Encode { draft, whole, hashes, addresses, done } => {
@@ -184,6 +192,7 @@ impl Listen<'_> {
                 let pages = Pages::Answered(answer, waiting.bases);
                 self.migration.encode(draft, hashes, pages, whole, done);
             }
+            Then::Learn => {}
             Then::Supply(contents) => {
                 let account = &self.migration.account;
                 add(&account.pages_referenced, answer.known.count());

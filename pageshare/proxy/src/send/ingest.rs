@@ -1,18 +1,19 @@
 //! Takes the stream from QEMU, cuts it into segments, and asks for their pages.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Instant;
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
 use pageshare_stream::{ChannelKind, Parser, Step, Token};
 use pageshare_wire::PageSet;
-use pageshare_wire::ask::{Answer, Ask};
+use pageshare_wire::ask::Ask;
 use pageshare_wire::record::Kind;
 use pageshare_wire::segment::Draft;
-use pageshare_wire::window::Window;
 
 use super::Candidates;
+use super::credit::Credit;
 use super::migration::Migration;
 use super::outlet::Outlet;
 use super::versions::Address;
@@ -27,77 +28,12 @@ use crate::record::add;
 use crate::socket::Socket;
 use crate::unread::Unread;
 
-/// The window, and those who wait for room in it.
-pub(super) struct Credit {
-    window: Mutex<Window>,
-    changed: Condvar,
-    began: Instant,
-}
-
-impl Credit {
-    pub(super) fn new(agreed: u32, downtime_limit: Duration) -> Self {
-        let window = Mutex::new(Window::new(agreed, downtime_limit));
-        Self { window, changed: Condvar::new(), began: Instant::now() }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The peer's account of what QEMU has accepted in all; returns how much more that is than
-    /// before, or nothing if it cannot be true.
-    #[must_use]
-    pub(super) fn accepted(&self, bytes: u64) -> Option<u64> {
-        let more = {
-            let mut window = self.locked();
-            let before = window.in_flight();
-            let sound = window.credit(bytes, self.began.elapsed());
-            sound.then(|| before - window.in_flight())
-        };
-        self.changed.notify_all();
-        more
-    }
-
-    /// So many bytes of the stream are about to be sent.
-    pub(super) fn sends(&self, bytes: usize) {
-        self.locked().sends(bytes as u64);
-    }
-
-    /// So many bytes are kept until the peer has them.
-    fn keeps(&self, bytes: usize) {
-        self.locked().keeps(bytes as u64);
-    }
-
-    /// So many bytes of them are kept no longer.
-    pub(super) fn drops(&self, bytes: usize) {
-        self.locked().drops(bytes as u64);
-        self.changed.notify_all();
-    }
-
-    /// Wakes whoever waits, to look at the fuse.
-    pub(super) fn wake(&self) {
-        self.changed.notify_all();
-    }
-
-    /// Waits until a segment has room in the window, or the fuse has blown.
-    fn wait_for_room(&self, fuse: &Fuse) {
-        let mut window = self.locked();
-        while window.room() < SEGMENT_BYTES as u64 && !fuse.has_blown() {
-            // The limit is for a fuse that blows between the look at it and the wait.
-            let limit = Duration::from_millis(200);
-            window = self
-                .changed
-                .wait_timeout(window, limit)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(window, _)| window);
-        }
-    }
-}
-
 /// Questions that wait for their answers; nothing once the channel is over.
 pub(super) type Asked = Mutex<Option<HashMap<u32, Waiting>>>;
 
 /// A question that has been asked.
 pub(super) struct Waiting {
+    pub(super) since: Instant,
     pub(super) asked: usize,
     /// Those of the pages that KSM has merged, if KSM was looked at.
     pub(super) merged: Option<PageSet>,
@@ -118,6 +54,8 @@ pub(super) enum Then {
     },
     /// The segment has gone: what is missing of these contents is to follow.
     Supply(Vec<u8>),
+    /// The segment has gone with all contents: asking pays too little to wait for it.
+    Learn,
 }
 
 /// A page's content in a draft.
@@ -131,10 +69,13 @@ struct Page {
 }
 
 /// What a draft has been cut into.
+#[derive(Default)]
 struct Cut {
     pages: Vec<Page>,
     /// The link is to show its speed by it.
     whole: bool,
+    /// What is asked for is to show whether asking would pay.
+    sample: bool,
 }
 
 /// Reads one channel to its end.
@@ -172,15 +113,14 @@ impl Ingest<'_> {
             let length = qemu
                 .read_more(&mut stream)
                 .map_err(Error::lost("the source QEMU", "reading the stream"))?;
-            self.credit.locked().took(length as u64);
-            add(&self.migration.account.stream_bytes, length);
+            self.took(length);
 
             let mut draft = Draft::new(stream);
             if length == 0 {
                 sequence = self.last(&mut parser, draft, sequence)?;
                 break;
             }
-            let Cut { pages, whole } = self.cut(&mut parser, &mut draft, &mut blocks);
+            let cut = self.cut(&mut parser, &mut draft, &mut blocks);
             unread.look(&parser, self.channel, &self.migration.account);
             if self.channel > 0 && parser.kind() == ChannelKind::Main {
                 let words = "another QEMU began to migrate here while a migration was running";
@@ -188,7 +128,7 @@ impl Ingest<'_> {
             }
             rest = draft.split_rest();
             if draft.stream_bytes() > 0 {
-                self.submit(draft, &pages, whole, sequence)?;
+                self.submit(draft, &cut, sequence)?;
                 sequence = sequence.wrapping_add(1);
             }
         }
@@ -206,7 +146,7 @@ impl Ingest<'_> {
         }
         parser.finish(draft.uncovered());
         draft.add(Token::Bytes, length, false);
-        self.submit(draft, &[], false, sequence)?;
+        self.submit(draft, &Cut::default(), sequence)?;
         Ok(sequence.wrapping_add(1))
     }
 
@@ -246,10 +186,17 @@ impl Ingest<'_> {
         add(&account.pages, pages.len());
         add(&account.pages_merged, merged_pages);
         add(&account.zero_pages, zeros);
-        Cut { pages, whole }
+        Cut { pages, whole, sample: gains.samples() }
     }
 
-    fn submit(&self, draft: Draft, pages: &[Page], whole: bool, number: u32) -> Result<(), Error> {
+    fn took(&self, bytes: usize) {
+        let account = &self.migration.account;
+        add(&account.stream_bytes, bytes);
+        account.most_in_flight.fetch_max(self.credit.takes(bytes), Ordering::Relaxed);
+    }
+
+    fn submit(&self, draft: Draft, cut: &Cut, number: u32) -> Result<(), Error> {
+        let Cut { pages, whole, sample } = cut;
         let (done, encoded) = mpsc::sync_channel(1);
         let asked: Vec<&Page> = pages.iter().filter(|page| page.asked).collect();
         let hashes = self.hash(&draft);
@@ -258,8 +205,7 @@ impl Ingest<'_> {
             self.migration.keeping.keep(to_keep(&draft, pages, hashes));
         }
         if asked.is_empty() {
-            let pages = Pages::Answered(Answer::default(), Vec::new());
-            self.migration.encode(draft, hashes, pages, whole, done);
+            self.migration.encode(draft, hashes, Pages::whole(0), *whole, done);
             return self.outlet.put(number, encoded);
         }
         self.outlet.put(number, encoded)?;
@@ -268,36 +214,45 @@ impl Ingest<'_> {
         let at_once = self.migration.sender.at_once
             && self.migration.sender.candidates == Candidates::Ksm
             && self.migration.gains().ask.often_saves();
-        let bases = if at_once { Vec::new() } else { self.bases(&asked, &hashes) };
+        let waits = !at_once && !sample;
+        let bases = if waits { self.bases(&asked, &hashes) } else { Vec::new() };
         let ask = Ask {
             hashes: hashes.clone(),
             bases: bases.iter().map(|base| (base.page, base.hash)).collect(),
         };
-        let mut waiting = Waiting {
-            asked: hashes.len(),
-            merged: merged(&asked),
-            bases,
-            then: Then::Supply(Vec::new()),
+        let (count, merged) = (hashes.len(), merged(&asked));
+        let wait = |then| {
+            let since = Instant::now();
+            self.wait(number, Waiting { since, asked: count, merged, bases, then });
+            let ask = ask.encode();
+            let sent = self.link.send(Kind::Ask, number, &[&ask])?;
+            self.migration.wrote(ask.len(), ask.len(), sent);
+            Ok::<(), Error>(())
         };
-        if at_once {
+        if waits {
+            add(&account.segments_asked, 1);
+            let addresses = asked.iter().map(|page| page.address).collect();
+            wait(Then::Encode { draft, whole: *whole, hashes, addresses, done })?;
+            return Ok(());
+        }
+        let pages = if at_once {
             add(&account.segments_at_once, 1);
             add(&account.pages_at_once, hashes.len());
             self.credit.keeps(hashes.len() * PAGE_SIZE);
-            waiting.then = Then::Supply(draft.contents().into_iter().flatten().copied().collect());
-            self.wait(number, waiting);
-            self.link.send(Kind::Ask, number, &[&ask.encode()])?;
-            self.migration.encode(draft, hashes, Pages::AtOnce, whole, done);
+            wait(Then::Supply(draft.contents().into_iter().flatten().copied().collect()))?;
+            Pages::AtOnce
         } else {
-            add(&account.segments_asked, 1);
-            let addresses = asked.iter().map(|page| page.address).collect();
-            waiting.then = Then::Encode { draft, whole, hashes, addresses, done };
-            self.wait(number, waiting);
-            self.link.send(Kind::Ask, number, &[&ask.encode()])?;
-        }
+            wait(Then::Learn)?;
+            Pages::whole(hashes.len())
+        };
+        self.migration.encode(draft, hashes, pages, *whole, done);
         Ok(())
     }
 
     fn wait(&self, number: u32, waiting: Waiting) {
+        if matches!(waiting.then, Then::Encode { .. }) {
+            self.credit.waits();
+        }
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(asked) = &mut *asked {
             asked.insert(number, waiting);

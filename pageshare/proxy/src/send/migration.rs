@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pageshare_index::PageHash;
 use pageshare_stream::RamBlock;
-use pageshare_wire::adaptive::{Gains, Policy};
+use pageshare_wire::adaptive::{Gains, Policy, Written};
 use pageshare_wire::hello::MigrationId;
 use pageshare_wire::segment::Draft;
 use tracing::{debug, warn};
@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::handshake;
 use crate::kept::{Earlier, Keeping};
 use crate::ksm::Ksm;
+use crate::link::Sent;
 use crate::record::{Account, Record};
 use crate::socket::Party;
 use crate::sources::is_qemu;
@@ -106,6 +107,12 @@ impl Migration {
     /// Seconds from the migration's beginning to this moment.
     pub(super) fn seconds_to(&self, moment: Instant) -> f64 {
         moment.saturating_duration_since(self.began).as_secs_f64()
+    }
+
+    /// `bytes` were written to a link, which stand for so many of the stream.
+    pub(super) fn wrote(&self, bytes: usize, stream: usize, sent: Sent) {
+        let span = (self.seconds_to(sent.began), self.seconds_to(sent.ended));
+        self.gains().link.wrote(Written { bytes, span, waited: sent.waited, stream });
     }
 
     /// The main channel has listed the guest's RAM blocks.

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use pageshare_wire::Chain;
-use pageshare_wire::adaptive::Written;
 use pageshare_wire::record::Kind;
 
-use super::ingest::Credit;
+use super::credit::Credit;
 use super::migration::Migration;
 use super::workers::Done;
 use crate::error::Error;
@@ -133,16 +132,9 @@ fn account(migration: &Migration, done: &Done, bytes: usize, sent: Sent) {
     add(&account.pages_delta, done.deltas);
     add(&account.delta_saved, done.delta_saved);
     add(&account.pages_delta_kept, done.deltas_kept);
-    let mut gains = migration.gains();
-    let compression = done.encoded.compression();
-    gains.link.wrote(Written {
-        bytes,
-        span: (migration.seconds_to(sent.began), migration.seconds_to(sent.ended)),
-        waited: sent.waited,
-        stream: done.encoded.stream_bytes(),
-    });
-    if let Some((from, to)) = compression {
-        gains.compressed(done.noise, (from, to), done.seconds);
+    migration.wrote(bytes, done.encoded.stream_bytes(), sent);
+    if let Some((from, to)) = done.encoded.compression() {
+        migration.gains().compressed(done.noise, (from, to), done.seconds);
         add(&account.compressed_from, from);
         add(&account.compressed_to, to);
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use pageshare_index::{PAGE_SIZE, PageHash};
 use pageshare_wire::ask::Answer;
 use pageshare_wire::segment::{Draft, Encoded, Treatment};
-use pageshare_wire::{Compressor, delta};
+use pageshare_wire::{Compressor, PageSet, delta};
 
 use crate::error::Error;
 use crate::kept::{Earlier, Version};
@@ -49,6 +49,12 @@ pub(super) enum Pages {
 }
 
 impl Pages {
+    /// So many pages asked for, all of which travel as contents.
+    pub(super) fn whole(asked: usize) -> Self {
+        let answer = Answer { known: PageSet::empty(asked), bases: PageSet::empty(0) };
+        Self::Answered(answer, Vec::new())
+    }
+
     /// Whether a kept copy is to be read.
     fn reads(&self) -> bool {
         let Self::Answered(answer, bases) = self else { return false };

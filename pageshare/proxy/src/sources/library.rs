@@ -8,6 +8,17 @@ use pageshare_index::{Catalogue, HashKey, PAGE_SIZE, PageHash, Place, Table, Tab
 use super::reader::{Reader, Stamp};
 use crate::error::Error;
 
+/// Reads an index file, of this host or of another.
+///
+/// # Errors
+/// If the file cannot be read or is no index of this scope.
+pub(crate) fn read_index(path: &Path, key: &HashKey) -> Result<(Catalogue, Table), Error> {
+    let unusable =
+        |reason: String| Error::File { what: "index", path: path.display().to_string(), reason };
+    let bytes = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    snapshot::decode(key, &bytes).map_err(|error| unusable(error.to_string()))
+}
+
 /// A table with its origins open for reading.
 pub struct Library {
     catalogue: Catalogue,
@@ -56,14 +67,7 @@ impl Library {
     /// # Errors
     /// If the file cannot be read or is no index of this scope.
     pub fn load(path: &Path, key: HashKey) -> Result<Self, Error> {
-        let unusable = |reason: String| Error::File {
-            what: "index",
-            path: path.display().to_string(),
-            reason,
-        };
-        let bytes = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
-        let (catalogue, table) =
-            snapshot::decode(&key, &bytes).map_err(|error| unusable(error.to_string()))?;
+        let (catalogue, table) = read_index(path, &key)?;
         let readers = Reader::open_all(&catalogue);
         Ok(Self::new(catalogue, table, readers, Vec::new(), key))
     }

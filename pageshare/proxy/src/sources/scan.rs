@@ -95,6 +95,28 @@ fn list(sources: &[SourceSpec]) -> Result<(Catalogue, Vec<Option<Stamp>>), Error
     Ok((catalogue, stamps))
 }
 
+/// The processes that these sources name, each once, in order of their numbers; images have none.
+///
+/// # Errors
+/// If the processes of this host cannot be listed.
+pub fn processes(sources: &[SourceSpec]) -> Result<Vec<u32>, Error> {
+    let qemus = process::qemus().map_err(|error| unusable("/proc", &error))?;
+    let mut found: Vec<u32> = sources
+        .iter()
+        .flat_map(|source| match source {
+            SourceSpec::AllQemus => qemus.clone(),
+            SourceSpec::Qemus(selector) => {
+                qemus.iter().copied().filter(|pid| selector.takes(*pid)).collect()
+            }
+            SourceSpec::Pid(pid) => vec![*pid],
+            SourceSpec::Image(_) => Vec::new(),
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
 fn unusable(path: &str, error: &io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => " (run as root or as the user that owns it)",

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use glob::Pattern;
 
+use crate::command_line;
+
 /// What a QEMU must be; all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
@@ -82,10 +84,10 @@ impl Selector {
         let of = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
         self.conditions.iter().all(|condition| match condition {
             Condition::Name(pattern) => {
-                option(&of("cmdline"), "name").is_some_and(|value| pattern.matches(guest(&value)))
+                command_line::name(pid).is_some_and(|name| pattern.matches(&name))
             }
             Condition::Uuid(pattern) => {
-                option(&of("cmdline"), "uuid").is_some_and(|value| pattern.matches(&value))
+                command_line::uuid(pid).is_some_and(|uuid| pattern.matches(&uuid))
             }
             Condition::User(number) => owner(&of("status")) == Some(*number),
             Condition::Cgroup(pattern) => {
@@ -94,23 +96,6 @@ impl Selector {
             Condition::Image(pattern) => opens(pid, pattern),
         })
     }
-}
-
-/// The value of a QEMU's option, of the last one if there are several, as QEMU takes it.
-fn option(command_line: &[u8], name: &str) -> Option<String> {
-    let words: Vec<_> =
-        command_line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-    let is_it = |word: &str| word.trim_start_matches('-') == name && word.starts_with('-');
-    let at = words.iter().rposition(|word| is_it(word))?;
-    words.get(at + 1).map(|value| value.clone().into_owned())
-}
-
-/// The guest's name in the value of `-name`: `web1` or `guest=web1`, with more behind commas.
-fn guest(value: &str) -> &str {
-    let mut parts = value.split(',');
-    let first = parts.clone().next().unwrap_or_default();
-    let named = parts.find_map(|part| part.strip_prefix("guest="));
-    named.unwrap_or(if first.contains('=') { "" } else { first })
 }
 
 /// The effective user in `/proc/PID/status`.
@@ -152,17 +137,6 @@ mod tests {
         for text in ["", "name", "name=", "name=a,", "user=no body", "port=1", "name=[", "=a"] {
             assert!(text.parse::<Selector>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_guest_has_the_name_that_qemu_gives_it() {
-        let name =
-            |line: &str| option(line.as_bytes(), "name").map(|value| guest(&value).to_owned());
-        assert_eq!(name("qemu\0-name\0web1\0-S\0"), Some("web1".to_owned()));
-        assert_eq!(name("qemu\0--name\0guest=web1,debug-threads=on\0"), Some("web1".to_owned()));
-        assert_eq!(name("qemu\0-name\0a\0-name\0debug-threads=on,guest=b\0"), Some("b".to_owned()));
-        assert_eq!(name("qemu\0-name\0debug-threads=on\0"), Some(String::new()));
-        assert_eq!(name("qemu\0name\0a\0"), None);
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl Pair {
     }
 
     /// Unix sockets, TLS, and between the proxies a link on which a round trip takes so long.
-    pub fn distant(round_trip: Duration) -> Self {
+    pub fn distant(round_trip: Duration, more: &[&str]) -> Self {
         let [sends_to, listens_at] = super::guest::ports();
         let listener = TcpListener::bind(("127.0.0.1", sends_to)).expect("a free port");
         distance::stretch(listener, listens_at, round_trip);
@@ -228,7 +228,7 @@ impl Pair {
         let (to, from) = (at("out"), at("in"));
         let tls = directory.path().to_str().expect("a plain path").to_owned();
         let receive = ["--tls-dir", &tls];
-        let send = ["--tls-dir", &tls, "--tls-name", "destination.example"];
+        let send = [&["--tls-dir", &tls, "--tls-name", "destination.example"], more].concat();
         Self::wired(directory, to, from, (&send, &receive), (sends_to, listens_at))
     }
 

@@ -6,19 +6,21 @@ use super::as_f64;
 const FIRST_GUESS: f64 = 125e6;
 /// No link is taken for faster, so that it is soon taken for slow when it begins to hinder.
 const FASTEST: f64 = 10e9;
-/// What the socket's buffer takes, whatever the link does.
-const BUFFER: usize = 512 << 10;
-/// The speed is judged by so many bytes at once: what the link has carried of them is known to
-/// within a third, for the buffer was somewhere between empty and full before, and is after.
-const RUN_BYTES: usize = 3 * BUFFER;
-/// What a buffer that has just been full holds at least. Where nothing was written for as long as the
-/// link takes for that, it is held to have run dry.
-const HELD: usize = 256 << 10;
-/// A link whose buffer was full is faster than it was taken for where it has carried so many times
-/// that: what the buffer holds is not known to the byte.
+/// What may wait in the kernel without having left (`TCP_NOTSENT_LOWAT`): a write that would have more
+/// wait does so itself. What has left and is not acknowledged is the kernel's business: how much that
+/// is follows the round trip.
+pub const UNSENT: u32 = 512 << 10;
+const MAY_WAIT: usize = UNSENT as usize;
+/// The speed is judged by so many bytes at once: what the link has taken of them is known to within a
+/// third, for somewhere between nothing and [`UNSENT`] was waiting before, and is after.
+const RUN_BYTES: usize = 3 * MAY_WAIT;
+/// What waits at least once a write has had to: the kernel wakes it when so much is left.
+const HELD: usize = MAY_WAIT / 2;
+/// A link that made a write wait is faster than it was taken for where it has taken so many times
+/// that: what waits is not known to the byte.
 const CLEARLY: f64 = 1.5;
 /// Stream bytes that go whole to show the link's speed: a run, whatever it begins with.
-const PROBE_BYTES: usize = RUN_BYTES + BUFFER;
+const PROBE_BYTES: usize = RUN_BYTES + MAY_WAIT;
 /// Stream bytes before the link is first tried with all of them.
 const FIRST_PROBE: usize = 4 << 20;
 /// Stream bytes from one such trial to the next.
@@ -31,7 +33,7 @@ pub struct Written {
     pub bytes: usize,
     /// When the write began and ended, in seconds since any fixed time.
     pub span: (f64, f64),
-    /// The socket's buffer was full at some point of the write.
+    /// It had to wait, since [`UNSENT`] bytes were waiting.
     pub waited: bool,
     /// Stream bytes that they stand for.
     pub stream: usize,
@@ -39,23 +41,26 @@ pub struct Written {
 
 /// The link's speed, the receiver's included.
 ///
-/// How long a write takes says little: up to a buffer's worth it goes at the speed of memory. But
-/// from one write that met a full buffer to a later one, the link was never idle, unless the buffer
-/// ran dry in between; so it has carried what was written, give or take a buffer: a writer that the
-/// scheduler keeps waiting finds the buffer as empty as may be. And where bytes go faster than the
-/// link was taken to be, more of them than a buffer holds, it is faster.
+/// How long a write takes says little: up to [`UNSENT`] bytes go at the speed of memory. But from one
+/// write that had to wait to a later one, the link was never idle, unless it ran dry in between; so it
+/// has taken what was written, give or take what may wait: a writer that the scheduler keeps waiting
+/// finds as little there as may be. And where bytes go faster than the link was taken to be, more of
+/// them than may wait, it is faster.
 #[derive(Debug, Clone, Default)]
 pub struct Link {
     speed: Option<f64>,
-    /// When a write that met a full buffer ended, if the buffer has not run dry since.
+    /// When a write that had to wait ended, if the link cannot have run dry since.
     full: Option<f64>,
     /// Bytes written since then.
     carried: usize,
-    /// When the last write ended, and the seconds since the last full buffer in which none ran.
+    /// When the last write ended, and what waited then at most, if the link is as fast as it is taken
+    /// for.
     ended: f64,
-    idle: f64,
-    /// When the present run of bytes that went whole began, its bytes, and whether they filled the
-    /// buffer.
+    waiting: f64,
+    /// When it last had run dry, if it is so fast, or the last write that had to wait ended, and the
+    /// bytes written since.
+    since: (f64, usize),
+    /// When the present run of bytes that went whole began, its bytes, and whether they had to wait.
     run: Option<(f64, usize, bool)>,
     /// Stream bytes that may yet go whole to show the link's speed.
     budget: usize,
@@ -70,29 +75,44 @@ impl Link {
     pub fn wrote(&mut self, written: Written) {
         let (begin, end) = written.span;
         self.went(written);
-        self.idle += (begin - self.ended).max(0.0);
+        self.waiting = (self.waiting - self.speed() * (begin - self.ended).max(0.0)).max(0.0);
         self.ended = end;
+        if self.waiting < as_f64(MAY_WAIT - HELD) {
+            // No more than that is known to have waited when the last write that had to went on.
+            self.full = None;
+        }
+        if self.waiting == 0.0 {
+            self.since = (begin, 0);
+        }
+        self.waiting += as_f64(written.bytes);
+        self.since.1 += written.bytes;
         if let Some(since) = self.full {
             self.carried += written.bytes;
             if written.waited && self.carried >= RUN_BYTES && end > since {
-                let least = as_f64(self.carried - BUFFER) / (end - since);
-                let most = as_f64(self.carried + BUFFER) / (end - since);
+                let least = as_f64(self.carried - MAY_WAIT) / (end - since);
+                let most = as_f64(self.carried + MAY_WAIT) / (end - since);
                 self.speed = Some(self.speed().clamp(least, most).min(FASTEST));
                 self.shown = true;
                 (self.full, self.carried) = (Some(end), 0);
-            } else if !written.waited && self.idle > as_f64(HELD) / self.speed() {
-                self.full = None;
             }
         }
         if written.waited {
-            self.idle = 0.0;
+            if self.waiting < as_f64(MAY_WAIT) {
+                // As much waited as may, which cannot be if it is so fast.
+                let (since, bytes) = self.since;
+                let least = as_f64(bytes) / (end - since).max(1e-9);
+                self.speed = Some(least.clamp(self.speed() / 2.0, self.speed()));
+            }
+            self.waiting = as_f64(MAY_WAIT);
+            self.since = (end, 0);
             if self.full.is_none() {
                 (self.full, self.carried) = (Some(end), 0);
             }
         }
+        self.waiting = self.waiting.min(as_f64(MAY_WAIT));
     }
 
-    /// Follows bytes that go whole: of a run of them, what the buffer cannot hold has been carried.
+    /// Follows bytes that go whole: of a run of them, what may not wait has been taken.
     fn went(&mut self, written: Written) {
         if written.bytes < written.stream / 4 * 3 {
             // Saved bytes do not show what the link would do with all of them.
@@ -107,9 +127,9 @@ impl Link {
             return;
         }
         self.run = None;
-        let carried = as_f64(bytes - BUFFER) / (end - since).max(1e-9);
+        let carried = as_f64(bytes - MAY_WAIT) / (end - since).max(1e-9);
         let faster = if waited {
-            // The buffer was full, so this is about the link's speed.
+            // They filled the link, so this is about its speed.
             carried > CLEARLY * self.speed()
         } else {
             carried > self.speed()

@@ -1,8 +1,8 @@
-//! The policy against a model of a sender, a socket's buffer and a link behind it.
+//! The policy against a model of a sender, what waits in the kernel, and a link behind it.
 
 use super::*;
 
-const BUFFER: f64 = 512.0 * 1024.0;
+const MAY_WAIT: f64 = 512.0 * 1024.0;
 const SEGMENT: usize = 256 << 10;
 /// Of a run that goes whole.
 const PROBE_SEGMENTS: usize = 8;
@@ -14,8 +14,8 @@ struct Model {
     link: Link,
     compress: StepGain,
     now: f64,
-    buffered: f64,
-    /// In half of the times that the writer waits, it goes on only when the buffer has run dry.
+    unsent: f64,
+    /// In half of the times that the writer waits, it goes on only when the link has run dry.
     wakes_late: bool,
     waits: u32,
 }
@@ -23,14 +23,7 @@ struct Model {
 impl Model {
     fn new() -> Self {
         let compress = StepGain::new(Policy::Adaptive, 1);
-        Self {
-            link: Link::default(),
-            compress,
-            now: 0.0,
-            buffered: 0.0,
-            wakes_late: false,
-            waits: 0,
-        }
+        Self { link: Link::default(), compress, now: 0.0, unsent: 0.0, wakes_late: false, waits: 0 }
     }
 
     /// Sends so many segments, each after the `work` seconds that it takes without compressing,
@@ -43,21 +36,21 @@ impl Model {
             let cost = if on { SECONDS_A_BYTE * as_f64(SEGMENT) } else { 0.0 };
             let bytes = if on { SEGMENT / 4 } else { SEGMENT };
             self.now += work + cost;
-            self.buffered = (self.buffered - (work + cost) * speed).max(0.0);
+            self.unsent = (self.unsent - (work + cost) * speed).max(0.0);
             let begin = self.now;
-            // The copy into the buffer runs at the speed of memory, whatever the link does.
+            // The copy into the kernel runs at the speed of memory, whatever the link does.
             self.now += as_f64(bytes) / 4e9;
-            self.buffered += as_f64(bytes);
-            let waited = self.buffered > BUFFER;
+            self.unsent += as_f64(bytes);
+            let waited = self.unsent > MAY_WAIT;
             if waited {
-                // The kernel wakes a writer when a third of the buffer is free.
-                let rest = (self.buffered - BUFFER) % (BUFFER / 3.0);
+                // The kernel wakes a writer when half of what may wait does.
+                let rest = (self.unsent - MAY_WAIT) % (MAY_WAIT / 2.0);
                 self.waits += 1;
                 // As if by chance.
                 let late = self.wakes_late && self.waits.wrapping_mul(0x9e37_79b9) >> 31 == 1;
-                let left = if late { rest } else { BUFFER * 2.0 / 3.0 + rest };
-                self.now += (self.buffered - left) / speed;
-                self.buffered = left;
+                let left = if late { rest } else { MAY_WAIT / 2.0 + rest };
+                self.now += (self.unsent - left) / speed;
+                self.unsent = left;
             }
             let span = (begin, self.now);
             self.link.wrote(Written { bytes, span, waited, stream: SEGMENT });
@@ -75,7 +68,7 @@ impl Model {
 const WORK: f64 = 256.0 * 1024.0 / 400e6;
 
 #[test]
-fn a_slow_link_is_worth_compressing_for_although_the_buffer_takes_bursts_at_once() {
+fn a_slow_link_is_worth_compressing_for_although_the_kernel_takes_bursts_at_once() {
     let mut model = Model::new();
     let share = model.send(600, WORK, 118e6);
     assert!(share > 0.93, "{share}");
@@ -85,7 +78,7 @@ fn a_slow_link_is_worth_compressing_for_although_the_buffer_takes_bursts_at_once
 
 #[test]
 fn a_sender_little_faster_than_the_link_does_not_make_it_look_fast() {
-    // Long pieces fit into the buffer: what it took, the link has not carried.
+    // Long pieces fit into what may wait: what the kernel took, the link has not.
     for rate in [100e6, 125e6, 135e6, 150e6, 170e6, 200e6, 300e6] {
         let mut model = Model::new();
         let share = model.send(1200, 256.0 * 1024.0 / rate, 118e6);
@@ -97,7 +90,7 @@ fn a_sender_little_faster_than_the_link_does_not_make_it_look_fast() {
 
 #[test]
 fn a_writer_that_is_woken_late_does_not_make_the_link_look_fast() {
-    // It finds the buffer empty, and fills it at the speed of memory.
+    // It finds nothing waiting, and has as much wait as may at the speed of memory.
     let compress = StepGain::new(Policy::Never, 1);
     let mut model = Model { wakes_late: true, compress, ..Model::new() };
     for _ in 0..600 {

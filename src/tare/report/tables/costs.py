@@ -127,7 +127,12 @@ def operations(analysis: Analysis, names: Names) -> Table | None:
 
 
 def resources(analysis: Analysis, names: Names) -> Table | None:
-    """Processor, memory and wire, for each request."""
+    """Processor, memory and wire, for each request, or each second of what has none."""
+    requests = analysis.response_times
+
+    def size(of: float | None) -> str:
+        return str(numbers.fixed(of, unit="B")) if requests else numbers.memory(of)
+
     rows = tuple(
         (
             *_heads(found.cell, names),
@@ -135,17 +140,19 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
             str(time(found.guest_ns, found.cpu_ns.value)) if found.guest_ns else DASH,
             _waits(found) or DASH,
             numbers.memory(found.memory_bytes.value),
-            str(numbers.fixed(found.wire_bytes.value, unit="B")),
+            size(found.wire_bytes.value),
         )
         for found in analysis.threads
     )
     if not rows:
         return None
     return Table(
-        "What a request consumes, both ends together",
+        "What a request consumes, both ends together"
+        if requests
+        else "What the server's side consumes in each second that is measured",
         (
             names.heading,
-            "transport",
+            names.lead,
             "CPU time on the host",
             "the server's, as the guest sees it",
             "waits for a processor, overlapping",
@@ -155,7 +162,7 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
         rows,
         note="The guest's own view overlaps with its virtual CPU's time on the host and is never"
         " added to it. Waits overlap with each other and with CPU times: while one thread waits,"
-        " another of the same request may run. Memory of a guest is QEMU's.",
+        " another of the same work may run. Memory of a guest is QEMU's.",
     )
 
 

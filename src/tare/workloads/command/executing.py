@@ -15,6 +15,7 @@ from tare.errors import TrialError
 from tare.tree import Tree, User
 from tare.units import exact_duration
 from tare.workloads import Bench, Made, Statistic, rows
+from tare.workloads.command import requirements
 from tare.workloads.command.document import Asked, substituted, words
 from tare.workloads.command.executions import PROGRAM, Execution, Session, Side, read
 from tare.workloads.command.reading import Reading, ending
@@ -35,6 +36,7 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
 
     Attributes:
         asked: reads them in an experiment file.
+        making: settings with shell lines that may make what is run.
         base: the factors of every experiment.
         measured: what is measured whatever is printed.
         lines: of each factor that names some; none where no experiment has said any.
@@ -47,6 +49,7 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
     programs = (PROGRAM,)
     response_times = False
     asked: ClassVar[type[Asked]] = Asked
+    making: ClassVar[tuple[str, ...]] = ("prepare",)
     base: type[R]
     measured: ClassVar[Mapping[str, Statistic]]
 
@@ -80,21 +83,43 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         """Parameter -> its level in a cell."""
         return {name: levels[name] for name in self.parameters}
 
+    def words(
+        self, factor: str, levels: R, settings: CommandSettings, parameters: Mapping[str, str]
+    ) -> list[str]:
+        """The words of the line that a cell names.
+
+        Args:
+            factor: whose levels are names of lines.
+            levels: the cell's.
+            settings: of its sessions.
+            parameters: what stands for each name in braces.
+        """
+        return words(self.lines[factor][levels[factor]], parameters, settings.shell)
+
     def applicable(self, levels: R) -> frozenset[str]:
         """How files come in means something for a guest alone."""
         guest = environments.row(levels.environment).own_kernel
         return super().applicable(levels) - (frozenset() if guest else {"files"})
 
-    def lacking(self, levels: R, programs: Path) -> str | None:
+    def lacking(self, levels: R, settings: CommandSettings, programs: Path) -> str | None:
         """What executes, and what disturbs; the files of this machine on another one."""
         if environments.is_far(levels.environment):
             return (
                 "the files that a command of this machine sees are not on another one. Run Tare"
                 " there, with `environment: native`"
             )
+        parameters = self.parameters_of(levels)
+        called = [self.words(line, levels, settings, parameters)[0] for line in self.lines]
         return (
-            super().lacking(levels, programs)
+            super().lacking(levels, settings, programs)
             or rows.unbuilt(programs / PROGRAM)
+            or requirements.lacking(
+                settings,
+                called,
+                parameters,
+                copied=levels.files == "copied",
+                made="".join(settings[name] for name in self.making),
+            )
             or levels.interference.lacking()
         )
 
@@ -154,8 +179,7 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
 
     def argv(self, factor: str, levels: R) -> list[str]:
         """The words of the line that a cell names."""
-        line = self.workload.lines[factor][levels[factor]]
-        return words(line, self.parameters(levels), self.settings.shell)
+        return self.workload.words(factor, levels, self.settings, self.parameters(levels))
 
     def env(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """The environment variables that are asked for."""

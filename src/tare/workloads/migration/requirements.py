@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tare import packages
+from tare import packages, relay
 from tare.errors import TareError
 from tare.packages import PROGRAMS
 from tare.workloads.migration import ksm, tiny
@@ -38,6 +38,8 @@ def lacking(levels: MigrationLevels, programs: Path) -> str | None:
         found = packages.lacking(PROGRAMS["migration"])
     else:
         found = packages.lacking({str(tiny.BUSYBOX): "busybox-static"})
+    if found is None and (levels.round_trip or levels.loss):
+        found = unbuilt(relay.program(programs))
     if found is None and levels.arm.proxied:
         found = unbuilt(programs.parent / "target/release/pageshare")
     return found or _unsound(programs)

@@ -15,6 +15,8 @@ _MICRO = re.compile(r"micro ([0-9]+(?:\.[0-9])?) ?%")
 _WORKS = ("idle", "web", "memcached", "compile", "spin", "random")
 _PRESSED = ("web", "memcached")
 _MOST_RATE = 1e5
+_LONGEST_ROUND_TRIP_NS = 10**9
+_MOST_LOSS = 0.2
 _SYSTEM_BYTES = 192 << 20
 """Left to the system where a guest's memory is filled on purpose."""
 
@@ -41,6 +43,23 @@ def _frequency(written: object) -> float:
             f"{written!r} is more than the load can ask: give {_MOST_RATE:g}/s or less"
         )
     return rate
+
+
+def _round_trip(written: object) -> int:
+    found = units.duration(written, "a round trip such as '10 ms', or '0 ms'")
+    if found > _LONGEST_ROUND_TRIP_NS:
+        raise UsageError(f"{str(written)!r} is longer than any wire: give up to 1 s")
+    return found
+
+
+def _loss(written: object) -> float:
+    share = units.share(written)
+    if share > _MOST_LOSS:
+        raise UsageError(
+            f"{str(written)!r} is more than TCP gets through: give a share of up to"
+            f" {100 * _MOST_LOSS:g} %, such as '0.1 %'"
+        )
+    return share
 
 
 class MigrationLevels(Levels):
@@ -73,6 +92,23 @@ class MigrationLevels(Levels):
         "1 Gbit/s",
         "10 Gbit/s",
         "unlimited",
+    )
+    round_trip = Factor(
+        _round_trip,
+        units.exact_duration,
+        "0 us",
+        "What the wire adds to a round trip between the hosts: each frame is held for half of it,"
+        " each way (netem's delay is one way: 20 ms at both ends there are 40 ms here).",
+        examples=("0 us", "10 ms", "40 ms"),
+        unit="ns",
+    )
+    loss = Factor(
+        _loss,
+        lambda share: f"{100 * share:g} %",
+        "0 %",
+        "Share of the TCP segments that the wire loses, each way, each by itself.",
+        examples=("0 %", "0.1 %"),
+        unit="1",
     )
     processors = choice(
         ("one a host", "all"),

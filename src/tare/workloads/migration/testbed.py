@@ -15,11 +15,9 @@ touched. Nothing of a trial stays at the destination.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
-import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -44,13 +42,12 @@ from tare.workloads.migration.hypervisor import choose
 from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies, Scope
 from tare.workloads.migration.rows import MigrationLevels
+from tare.workloads.migration.wires import Wires
 
 _BOOT_TIMEOUT_S = 300.0
 _LOAD_TIMEOUT_S = 300.0
 _REPORT_TIMEOUT_S = 30.0
 _BACK_TIMEOUT_S = 120.0
-_TUNSETIFF = 0x400454CA
-_IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 _UNLIMITED = 1 << 40
 
 
@@ -112,8 +109,8 @@ class Bed:
         self._warm = False
         self._debian = Debian.build(site.cache) if plot.testbed == "debian" else None
         self.blueprint = _blueprint(plot, site, self._debian)
-        self.wire = stack.enter_context(Wire(site.leftovers, None))
-        self._rates: dict[int, float] = {}
+        self.wire = stack.enter_context(Wire(site.leftovers, None, site.programs))
+        self._wires = Wires(self.wire)
         self.cpus = rows.processors(plot.processors)
         self.scope = Scope.make(site.programs, self.scratch / "scope.json")
         self._seed = secrets.randbits(31)
@@ -154,16 +151,9 @@ class Bed:
             time.sleep(seconds)
             self._warm = True
 
-    def limit_wire(self, rate_bits_s: int | None) -> dict[str, Any]:
-        """Limit the wire; return what is to be on record of it."""
-        self.wire.limit(rate_bits_s)
-        if rate_bits_s is not None and rate_bits_s not in self._rates:
-            self._rates[rate_bits_s] = self.wire.measured_rate()
-        return {
-            "bits_s": rate_bits_s,
-            "burst_bytes": self.wire.burst_bytes,
-            "measured_bits_s": None if rate_bits_s is None else self._rates[rate_bits_s],
-        }
+    def lay_wire(self, levels: MigrationLevels) -> dict[str, Any]:
+        """Give the wire a trial's rate, length and losses; return what is to be on record of it."""
+        return self._wires.lay(levels, seed=self._seed + self._trip)
 
     @property
     def kept_home(self) -> Path:
@@ -377,13 +367,6 @@ def _blueprint(plot: MigrationLevels, site: Site, debian: Debian | None) -> Blue
 
 def _opened(stack: ExitStack, tap: Tap) -> int:
     """Open a tap of the bridge's namespace, for a QEMU of another one to inherit."""
-
-    def open_tap(_ip: Any) -> int:
-        descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR
-        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", tap.name.encode(), flags))
-        return descriptor
-
-    descriptor = netns.within(tap.netns, open_tap)
+    descriptor = netns.open_tap(tap.netns, tap.name, vnet_header=True)
     stack.callback(os.close, descriptor)
     return descriptor

@@ -36,9 +36,35 @@ class Proxies(Told):
     send: Sent = Sent()
 
 
+class Relayed(Told):
+    """What a wire's relay did one way."""
+
+    lost_segments: int = 0
+    overflowed_frames: int = 0
+    refused_frames: int = 0
+    late_mean_ns: float = 0.0
+    late_most_ns: float = 0.0
+
+
+class Crossed(Told):
+    """The wire of a trial; what is measured of it, before the first trial over one of its kind."""
+
+    bits_s: int | None = None
+    measured_bits_s: float | None = None
+    round_trip_ns: int = 0
+    loss: float = 0.0
+    measured_round_trip_ns: float | None = None
+    """None where nothing lay between its ends."""
+    relay_ns_per_byte: float = 0.0
+    tcp: Mapping[str, str] = {}
+    forth: Relayed = Relayed()
+    back: Relayed = Relayed()
+
+
 class Migrated(Told):
     """The settings of a trial."""
 
+    wire: Crossed = Crossed()
     proxies: Proxies = Proxies()
     throughput: Annotated[Series | None, BeforeValidator(lambda told: told or None)] = None
     guests_cpu_share: Mapping[str, float] = {}

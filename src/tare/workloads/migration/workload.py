@@ -14,7 +14,15 @@ from tare.errors import TrialError
 from tare.published.beside import Beside
 from tare.workloads import Bench, Measurement, Statistic, Workload, papers
 from tare.workloads.findings import Findings
-from tare.workloads.migration import arms, certificates, ksm, requirements, rows, usage
+from tare.workloads.migration import (
+    arms,
+    certificates,
+    crossings,
+    ksm,
+    requirements,
+    rows,
+    usage,
+)
 from tare.workloads.migration.arms import Arm
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.guest import Guest
@@ -27,6 +35,8 @@ _PORT = 7501
 _UNLIMITED = 1 << 40
 _BOOT_S = {"debian": 35.0, "tiny": 6.0}
 _TRIAL_S = {"debian": 7.0, "tiny": 3.0}
+_WINDOWS = {"debian": 100, "tiny": 20}
+"""A plain migration's bytes over the 3 MB that the kernel lets a connection send ahead."""
 
 _STATISTICS = {
     "time": Statistic(
@@ -109,13 +119,19 @@ class Migration(Workload[MigrationLevels, MigrationSettings]):
             return "guest", f"{levels.guest!r} {why}, or take 'idle'"
         return None
 
-    def lacking(self, levels: MigrationLevels, programs: Path) -> str | None:
+    def lacking(
+        self, levels: MigrationLevels, settings: MigrationSettings, programs: Path
+    ) -> str | None:
         """What the guests are made of, and what the arm needs; see `requirements`."""
         return requirements.lacking(levels, programs)
 
     def beside(self, found: Findings) -> tuple[Beside, ...]:
         """Paper D's savings."""
         return papers.d.beside(found)
+
+    def remarks(self, found: Findings) -> tuple[str, ...]:
+        """What the wires carried, where that is not what their levels say."""
+        return crossings.remarks(found)
 
     def environment(self, plot: MigrationLevels) -> Testbed:
         """Two hosts with guests of their own."""
@@ -126,8 +142,9 @@ class Migration(Workload[MigrationLevels, MigrationSettings]):
         return _BOOT_S[plot.testbed]
 
     def seconds(self, levels: MigrationLevels, settings: MigrationSettings) -> float:
-        """Expected duration of a trial."""
-        return _TRIAL_S[levels.testbed] + settings.settle / 1e9
+        """Expected duration of a trial; at a distance TCP's windows decide, not the wire's rate."""
+        windows_s = _WINDOWS[levels.testbed] * levels.round_trip / 1e9
+        return _TRIAL_S[levels.testbed] + settings.settle / 1e9 + windows_s
 
     @contextmanager
     def enter(
@@ -166,13 +183,14 @@ class _Trial:
 
     def _measured(self, stack: ExitStack, there: Guest) -> Measurement:
         bed, arm, home = self._bed, self._arm, self._bed.home
-        wire = bed.limit_wire(self._levels.wire)
+        wire = bed.lay_wire(self._levels)
         for guest in (home, there):
             self._prepare(guest)
         proxies = stack.enter_context(self._proxies(arm)) if arm.proxied else None
         uri = proxies.outward if proxies else f"tcp:{bed.wire.destination_address}:{_PORT}"
         there.ask("migrate-incoming", uri=proxies.inward if proxies else uri)
         beside = Throughput(bed, self._settings.settle / 1e9)
+        bed.wire.relayed()
         traffic, system = bed.wire.traffic(), usage.machine_system_ns()
         # The destination's other threads begin and end within the migration.
         source = usage.Meter.start(home.pid, usage.threads(home.pid))
@@ -189,6 +207,7 @@ class _Trial:
             cpu[name] = meter.read()
         system = usage.machine_system_ns() - system
         traffic = bed.wire.traffic().since(traffic)
+        wire |= bed.wire.relayed()
         guests = {role: _used(vcpus, g) for role, g in bed.guests(home).items()}
         values: dict[str, float] = {
             "time": journey.total,

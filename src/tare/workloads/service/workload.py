@@ -13,9 +13,9 @@ from tare.command import Command
 from tare.environments.on_host import InsideHost
 from tare.errors import TrialError
 from tare.host import Host
-from tare.tree import User
 from tare.trees.merged import laid_out
 from tare.workloads import Measurement, Statistic
+from tare.workloads.command import requirements
 from tare.workloads.command.document import substituted
 from tare.workloads.command.executing import SLACK_S, Executing, ExecutingBench, tree
 from tare.workloads.command.executions import PROGRAM, STATISTICS, Session
@@ -25,6 +25,8 @@ from tare.workloads.service.rows import AT_THE_TOP, ServiceLevels, ServiceSettin
 from tare.workloads.service.serving import Serving
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tare.environments import Site
     from tare.workloads.findings import Findings
 
@@ -152,6 +154,7 @@ class Service(Executing[ServiceLevels]):
     name = "service"
     settings = ServiceSettings
     asked = AskedOfService
+    making = ("setup", "prepare")
     base = ServiceLevels
     measured: ClassVar[Mapping[str, Statistic]] = {
         **_OF_THE_CLIENT,
@@ -171,6 +174,15 @@ class Service(Executing[ServiceLevels]):
         """What sentences about a cell speak of."""
         return f"The server {levels.server}"
 
+    def lacking(
+        self, levels: ServiceLevels, settings: CommandSettings, programs: Path
+    ) -> str | None:
+        """The user whose rights the server is to have, too."""
+        user = requirements.rights(settings["as"])
+        return super().lacking(levels, settings, programs) or (
+            user if isinstance(user, str) else None
+        )
+
     def seconds(self, levels: ServiceLevels, settings: CommandSettings) -> float:
         """Expected duration of a trial."""
         return _START_S + super().seconds(levels, settings)
@@ -183,7 +195,10 @@ class Service(Executing[ServiceLevels]):
         shell = shlex.split(settings.shell)[:1]
         called = ["/bin/sh", *(shell or [shlex.split(v)[0] for v in self.lines["server"].values()])]
         served = tree(settings, called, files=plot.files, keep=False)
-        served = replace(served, user=_user(settings["as"]))
+        user = requirements.rights(settings["as"])
+        if isinstance(user, str):
+            raise TrialError(user)
+        served = replace(served, user=user)
         at_client = replace(site, tree=tree(settings, ()))
         with (
             laid_out(at_client, own_kernel=True) as merged,
@@ -206,20 +221,3 @@ class Service(Executing[ServiceLevels]):
             f" ({', '.join(busy)}): where it has one thread, you measured the client. Give it more"
             " threads, or more of them.",
         )
-
-
-def _user(name: str) -> User:
-    """Whose rights a server has.
-
-    Raises:
-        TrialError: there is no such user, or whoever asked may not take on another's rights.
-    """
-    asking = User.invoking()
-    if not name or name == asking.name:
-        return asking
-    if asking.uid != 0:
-        raise TrialError(f"only root may run a server as {name}", "remove `as`")
-    found = User.named(name)
-    if found is None:
-        raise TrialError(f"there is no user {name} on this machine")
-    return found

@@ -1,0 +1,68 @@
+"""What a user's programs need of this machine, looked for before the first trial."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tare.command import PATH
+from tare.tree import User
+from tare.workloads.command.document import substituted
+from tare.workloads.command.rows import CommandSettings
+
+
+def lacking(
+    settings: CommandSettings,
+    called: Iterable[str],
+    parameters: Mapping[str, str],
+    *,
+    copied: bool,
+    made: str = "",
+) -> str | None:
+    """Say what is not here of the programs, files and folders that are named.
+
+    An image is not looked into: what is wrong with it, its unpacking says.
+
+    Args:
+        settings: of the sessions.
+        called: programs, by name or path.
+        parameters: what stands for each name in braces.
+        copied: whether inputs are asked for.
+        made: shell lines that run before and may make what is named by a path.
+
+    Returns:
+        A sentence, and what to do; None where nothing is lacking.
+    """
+    if settings.image != "/":
+        return None
+    cwd = Path(settings.cwd)
+    if not cwd.is_dir():
+        return f"there is no folder {cwd}. Name another `cwd`"
+    path = settings.env.get("PATH", PATH)
+    for name in called:
+        if "/" not in name and not shutil.which(name, path=path):
+            where = "PATH" if "PATH" in settings.env else path
+            return f"there is no program {name} on {where}. Install it, or name it by its path"
+        if "/" in name and not made and not os.access(cwd / name, os.X_OK):
+            return f"there is no program {cwd / name}. Build it, or name another"
+    files = [substituted(settings.stdin, parameters)] if settings.stdin and not made else []
+    for file in [*files, *(settings.inputs if copied else ())]:
+        if not (cwd / file).exists():
+            return f"there is no file {cwd / file}. Name another"
+    return None
+
+
+def rights(name: str) -> User | str:
+    """Whose rights a server has, or why it cannot have them, and what to do.
+
+    Args:
+        name: of a user; whoever asked, if empty.
+    """
+    asking = User.invoking()
+    if not name or name == asking.name:
+        return asking
+    if asking.uid != 0:
+        return f"only root may run a server as {name}. Remove `as`"
+    return User.named(name) or f"there is no user {name} on this machine. Name another in `as`"

@@ -1,0 +1,161 @@
+"""The papers replayed: every figure has its row, each is judged, and one page says so."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tare import analysis, experiment, plan, replay, report
+from tare.analysis import Analysis
+from tare.cli import app
+from tare.errors import UsageError
+from tare.pairing import paired
+from tare.published import Claim, papers
+from tare.replay import Standing
+from tare.stats.bounds import Kept
+from tare.suite import Suite, SuiteResult
+
+HOME = Path(__file__).parents[1]
+RECORDED = {
+    "dds-in-virtual-machines": "request-reply",
+    "computing": "cpu",
+    "memory": "memory",
+    "disk": "disk",
+    "network": "network",
+    "nvram-cache": "mpi-io",
+    "page-sharing-migration": "migration",
+}
+"""Part of a replay -> a small result of the same workload, measured for real."""
+PRINTED = {
+    "A": {"Fig. 1", "Fig. 2", "Fig. 3", "Fig. 4"},
+    "B": {f"Fig. {n}" for n in range(1, 7)},
+    "C": {f"Fig. {n}" for n in range(1, 9)} | {"Table 1", "Table 2"},
+    "D": {f"Fig. {n}" for n in range(1, 9)} | {"Table 1", "Table 2"},
+}
+"""Every figure and table of the papers."""
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> SuiteResult:
+    folder = tmp_path_factory.mktemp("replayed")
+    for part, recorded in RECORDED.items():
+        shutil.copytree(HOME / "testdata/results" / recorded, folder / part)
+    asked = Suite(title="t", parts=tuple(RECORDED), replays=("A", "B", "C", "D"))
+    absent = {"nvram-cache-writes": "no GlusterFS"}
+    return SuiteResult.create(folder, asked, RECORDED, absent)
+
+
+@pytest.fixture(scope="module")
+def parts(replayed: SuiteResult) -> dict[str, Analysis]:
+    return {name: analysis.analyse(record) for name, record in replayed.parts.items()}
+
+
+def places(where: str) -> set[str]:
+    """Each figure and table that a text such as "Figs. 1 to 3, Table 1" names."""
+    found = set()
+    pattern = r"(Fig|Table)s?\.? (\d+)(?: (?:to|and) (\d+))?"
+    for kind, first, last in re.findall(pattern, where):
+        dot = "." if kind == "Fig" else ""
+        found |= {f"{kind}{dot} {n}" for n in range(int(first), int(last or first) + 1)}
+    return found
+
+
+@pytest.mark.parametrize("letter", PRINTED)
+def test_every_figure_and_table_has_its_row(letter: str) -> None:
+    paper = papers()[letter]
+    assert set().union(*(places(claim.where) for claim in paper.claims)) == PRINTED[letter]
+    assert all(claim.says.endswith(".") and len(claim.says) > 20 for claim in paper.claims)
+
+
+def test_every_claim_names_cells_of_its_experiment_and_a_statistic() -> None:
+    for paper in papers().values():
+        _, files = replay.suite([paper], HOME / "experiments")
+        plans = {name: plan.make(experiment.load(file)) for name, file in files.items()}
+        for claim in paper.claims:
+            if claim.not_asked or claim.figure:
+                continue
+            asked = plans[claim.part]
+            statistics = {claim.statistic, claim.over} - {None}
+            assert statistics <= asked.workload.statistics.keys(), claim
+            for cells in claim.cells:
+                against = "{0}" if claim.over and claim.against is None else claim.against
+                assert paired(asked, cells, against), claim
+        figures = {figure.id for figure in paper.figures}
+        assert {claim.figure for claim in paper.claims if claim.figure} <= figures
+
+
+def test_claims_are_judged_by_whole_intervals(parts: dict[str, Analysis]) -> None:
+    def judged(**asked: object) -> replay.Judged:
+        shared = {"where": "x", "says": "x", "part": "page-sharing-migration"}
+        return replay.answer(Claim.model_validate({**shared, **asked}), parts, {})
+
+    every = judged(cells=["*"], statistic="wire", most=1e9)
+    assert every.verdict is Standing.HOLDS
+    assert every.kept == len(every.bounds) > 0
+    assert judged(cells=["*"], statistic="wire", most=1e-9).verdict is Standing.FAILS
+    (one, *_) = every.bounds
+    assert one.found.low is not None
+    straddled = judged(cells=["*"], statistic="wire", most=one.found.estimate)
+    assert Kept.INCONCLUSIVE in {bound.kept for bound in straddled.bounds}
+    nothing = judged(cells=["absent"], statistic="wire", most=1)
+    assert nothing.verdict is Standing.INCONCLUSIVE
+    assert nothing.why.startswith("none of its cells was measured")
+    not_run = judged(part="other", most=1)
+    assert (not_run.verdict, not_run.why) == (Standing.INCONCLUSIVE, "there was no time to ask it")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"part": "p"},
+        {"least": 1.0},
+        {"not_asked": "why", "part": "p", "least": 1.0},
+        {},
+    ],
+)
+def test_a_claim_is_asked_or_has_a_reason(asked: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="is asked by a part and a bound, or has a reason"):
+        Claim.model_validate({"where": "x", "says": "x", **asked})
+
+
+def test_one_page_has_every_claim(replayed: SuiteResult, parts: dict[str, Analysis]) -> None:
+    page = report.render_suite(replayed, parts)
+    claims = [claim for paper in papers().values() for claim in paper.claims]
+    assert f"Of {len(claims)} claims" in page
+    assert page.count('<li class="') == len(claims)  # the map
+    assert page.count('<span class="verdict ') == 2 * len(claims)
+    assert "no GlusterFS" in page
+    assert "<script" not in page
+    told = report.claims(replayed, parts)
+    assert [*told] == [paper.name for paper in papers().values()]
+    assert sum(map(len, told.values())) == len(claims)
+    json.dumps(told)
+
+
+def test_a_replay_is_drawn_again_like_any_result(replayed: SuiteResult) -> None:
+    found = CliRunner().invoke(app, ["report", str(replayed.folder)])
+    assert found.exit_code == 0, found.output
+    assert "Of " in found.output
+    assert "cannot be asked here" in found.output
+    assert "papers, replayed" not in found.output
+    assert (replayed.folder / "report.html").read_text().count("holds here") > 0
+
+
+def test_what_is_left_out_for_want_of_time_is_said() -> None:
+    found = CliRunner().invoke(app, ["replay", "A", "nvram-cache", "--dry-run", "--budget", "6m"])
+    assert found.exit_code == 0, found.output
+    assert "more than there is" in found.output
+    assert "there is no time to ask it" in found.output
+    assert "nvram-cache-writes: about" in found.output
+    assert "Virtualisation makes a response" in found.output
+
+
+def test_an_unknown_paper_is_refused() -> None:
+    with pytest.raises(UsageError, match="there is no paper E"):
+        replay.named(["E"])
+    assert [paper.paper for paper in replay.named(["d", "dds-virtualised", "D"])] == ["D", "A"]
