@@ -127,8 +127,10 @@ def test_the_makefile_explains_each_target():
 
 
 def test_no_pipeline_ends_in_what_stops_reading_early():
-    """Under `pipefail` whoever still writes then fails, by chance: `make test` did, when all passed."""
-    scripts = subprocess.run(["setup/scripts"], cwd=HOME, capture_output=True, text=True, check=True)
+    """Under `pipefail` whoever still writes then fails, by chance: `make test` once did."""
+    scripts = subprocess.run(
+        ["setup/scripts"], cwd=HOME, capture_output=True, text=True, check=True
+    )
     for name in ["Makefile", *scripts.stdout.split()]:
         text = (HOME / name).read_text()
         if "pipefail" in text:
