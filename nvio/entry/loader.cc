@@ -171,7 +171,7 @@ void bind_all() {
     g_entries[kMpi][i] = reinterpret_cast<AnyEntry>(mpi);
     g_entries[kPmpi][i] = reinterpret_cast<AnyEntry>(pmpi);
   }
-  if (attached) g_hooks = library.hooks;
+  if (attached) __atomic_store_n(&g_hooks, library.hooks, __ATOMIC_RELEASE);
   __atomic_store_n(&g_bound, true, __ATOMIC_RELEASE);
 }
 

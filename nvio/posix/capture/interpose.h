@@ -13,11 +13,18 @@
 #define NVIO_EXPORT extern "C" __attribute__((visibility("default")))
 
 // The next definition of the call we stand in for. Resolved at first use: other preloaded
-// libraries may call us before our constructor would have run.
-#define NEXT(name)                                                                         \
-  ([]() {                                                                                  \
-    static const auto next = reinterpret_cast<decltype(&::name)>(dlsym(RTLD_NEXT, #name)); \
-    return next;                                                                           \
+// libraries may call us before our constructor would have run. Threads that come first together
+// each resolve it: what the C++ runtime, which is not here, would make once they might meet
+// half-made.
+#define NEXT(name)                                          \
+  ([]() {                                                   \
+    static void* known = nullptr;                           \
+    void* next = __atomic_load_n(&known, __ATOMIC_RELAXED); \
+    if (next == nullptr) {                                  \
+      next = dlsym(RTLD_NEXT, #name);                       \
+      __atomic_store_n(&known, next, __ATOMIC_RELAXED);     \
+    }                                                       \
+    return reinterpret_cast<decltype(&::name)>(next);       \
   }())
 
 namespace nvio {

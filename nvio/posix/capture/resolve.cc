@@ -1,4 +1,4 @@
-// The calls behind our own, for the cache's I/O.
+// The calls behind our own, for the cache's I/O: asked for once, by whoever attaches the library.
 
 #include "interpose.h"
 
@@ -10,8 +10,10 @@ void resolve(T& slot, const char* name) {
   slot = reinterpret_cast<T>(dlsym(RTLD_NEXT, name));
 }
 
-RealPosix resolve_all() {
-  RealPosix real{};
+}  // namespace
+
+const RealPosix& real_posix() {
+  static RealPosix real{};
   resolve(real.pread, "pread64");
   resolve(real.pwrite, "pwrite64");
   resolve(real.preadv, "preadv64");
@@ -25,13 +27,6 @@ RealPosix resolve_all() {
   resolve(real.unlink, "unlink");
   resolve(real.fstat, "fstat64");
   resolve(real.stat, "stat64");
-  return real;
-}
-
-}  // namespace
-
-const RealPosix& real_posix() {
-  static const RealPosix real = resolve_all();
   return real;
 }
 
