@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = Path(__file__).parents[1] / "build"
+HOME = Path(__file__).parents[1]
+PROGRAMS = HOME / "build"
 
 HEARING = ("env", "--default-signal=INT,TERM,HUP")
 """What to put before a program that is to hear signals: under nohup, or in the background of a
@@ -29,9 +30,24 @@ session: {requests: 300, warmup: 30, timeout: 1 s}
 """An experiment of seconds, all of whose parts are real."""
 
 
-def tare(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command as its user does, and return what came of it."""
+def tare(
+    *argv: str | Path, cwd: Path = HOME, typed: str = "", **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as its user does, and return what came of it.
+
+    Args:
+        argv: its words.
+        cwd: where.
+        typed: its standard input.
+        env: variables, beside those of the tests.
+    """
     return subprocess.run(
         [sys.executable, "-m", "tare", *argv],
-        cwd=cwd, capture_output=True, text=True, timeout=280, check=False,
+        cwd=cwd, input=typed, capture_output=True, text=True, timeout=280, check=False,
+        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **env},
     )  # fmt: skip
+
+
+def in_a_line(found: subprocess.CompletedProcess[str], words: str) -> None:
+    """Whoever copies a message has to find it whole."""
+    assert any(words in line for line in found.stderr.splitlines()), found.stderr

@@ -1,5 +1,4 @@
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -9,18 +8,9 @@ from pathlib import Path
 import pytest
 
 import records
+from needs import HOME, in_a_line, tare
 from tare.cli import claim
 from tare.errors import Exit
-
-HOME = Path(__file__).parents[1]
-
-
-def tare(*argv: str, cwd: Path = HOME) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *argv],
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-    )  # fmt: skip
 
 
 def test_help_names_every_command_and_the_exit_codes():
@@ -173,11 +163,7 @@ def test_an_unknown_claim_is_refused_with_the_known_ones():
 
 def test_claims_need_a_checkout_and_say_so(tmp_path):
     shutil.copytree(HOME / "src/tare", tmp_path / "site-packages/tare")
-    found = subprocess.run(
-        [sys.executable, "-m", "tare", "claim", "list"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "site-packages")},
-    )  # fmt: skip
+    found = tare("claim", "list", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site-packages"))
     assert found.returncode == Exit.UNAVAILABLE
     assert f"claims are checked in a checkout of Tare, and {tmp_path} is none" in found.stderr
 
@@ -197,27 +183,15 @@ def test_every_command_has_help(command):
     assert not re.search(rf"{takes_no_value} +<", said)
 
 
-def in_a_line(found: "subprocess.CompletedProcess[str]", words: str) -> None:
-    assert any(words in line for line in found.stderr.splitlines()), found.stderr
-
-
 def test_messages_are_not_wrapped_so_that_paths_can_be_copied(tmp_path):
     deep = tmp_path / ("long" * 40)
-    found = subprocess.run(
-        [sys.executable, "-m", "tare", "report", str(deep)],
-        capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "COLUMNS": "60"},
-    )  # fmt: skip
+    found = tare("report", deep, COLUMNS="60")
     in_a_line(found, f"{deep} is not a result: it has no plan.json")
 
 
 def test_a_table_in_a_pipe_keeps_every_name_on_one_line(tmp_path):
     record = records.make(tmp_path / "results" / ("long" * 30))
-    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
-    found = subprocess.run(
-        [sys.executable, "-m", "tare", "list", "--results", str(tmp_path / "results")],
-        cwd=HOME, capture_output=True, text=True, timeout=120, check=False, env=environment,
-    )  # fmt: skip
+    found = tare("list", "--results", tmp_path / "results", COLUMNS="")
     assert any(str(record.folder) in line for line in found.stdout.splitlines()), found.stdout
 
 

@@ -1,28 +1,12 @@
 """`tare explain` and `tare predict` as a user calls them."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import records
+from needs import tare
 from test_predict import start
-
-HOME = Path(__file__).resolve().parents[1]
-
-
-def tare(*argv):
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *argv],
-        capture_output=True,
-        text=True,
-        cwd=HOME,
-        timeout=300,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "COLUMNS": "160"},
-    )
 
 
 @pytest.fixture(scope="module")

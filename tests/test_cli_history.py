@@ -5,24 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import histories
+from needs import tare
 from tare.errors import Exit
 
 
 def history(*argv: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tare", "history", *argv],
-        capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
-    )  # fmt: skip
+    return tare("history", *argv, COLUMNS="100")
 
 
 @pytest.fixture(scope="module")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import typer.main
 from typer.core import TyperGroup
 
+from needs import HOME, tare
 from tare.cli import app
 
-HOME = Path(__file__).parents[1]
 _BEFORE = {"|", "||", "&&", ";", "&", "("}
 _ENDS = {*_BEFORE, ">", ">>", "<"}
 
@@ -88,15 +85,7 @@ def test_a_guides_cheap_commands_do_what_they_should(guide: str, tmp_path: Path)
     cheap = [words for words in commands(text, "tare") if words[0] in _RUN]
     assert cheap
     for words in cheap:
-        ended = subprocess.run(
-            [sys.executable, "-m", "tare", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(HOME / "src")},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ended = tare(*words, cwd=tmp_path, PYTHONPATH=str(HOME / "src"))
         assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import records
+from needs import in_a_line, tare
 from tare import compare, compared, foreign, sides
 from tare.errors import Exit, UsageError
 from tare.stats import Verdict
-from test_cli import in_a_line, tare
 
 HERE = Path(__file__).parents[1] / "testdata" / "foreign"
 FILES = {

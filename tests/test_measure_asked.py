@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from needs import tare
 from tare import experiment, plan
 from tare.cli.asked import Asked, variables, written
 from tare.command import PATH
@@ -111,8 +110,7 @@ def test_a_gate_looks_at_two_commands_until_it_is_clear() -> None:
     ],
 )
 def test_a_gate_that_cannot_be_is_refused(options: list[str], said: str) -> None:
-    line = [sys.executable, "-m", "tare", "measure", "--dry-run", *options, "--", "true"]
-    found = subprocess.run(line, capture_output=True, text=True, check=False)
+    found = tare("measure", "--dry-run", *options, "--", "true")
     assert found.returncode == Exit.USAGE
     assert said in found.stderr
 

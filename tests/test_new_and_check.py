@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,19 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from needs import HOME, in_a_line, tare
 from tare import draft, experiment, workloads
 from tare.check import check
 from tare.errors import Exit, UsageError
-from test_cli import HOME, in_a_line, tare
 
 BROKEN = "title: t\nfactors:\n  transport: [ucp]\n  payload: 1 XB\nbaseline: {}\nmargin: 3\n"
-
-
-def piped(text: str, *argv: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *argv],
-        input=text, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
 
 
 def test_every_fault_is_told_with_its_line_and_a_remedy(tmp_path):
@@ -39,7 +31,7 @@ def test_every_fault_is_told_with_its_line_and_a_remedy(tmp_path):
 
 
 def test_faults_are_told_to_machines_by_line_and_field():
-    found = piped(BROKEN, "check", "-", "--json")
+    found = tare("check", "-", "--json", typed=BROKEN)
     assert found.returncode == Exit.USAGE
     (file,) = json.loads(found.stdout)["files"]
     assert not file["valid"]
@@ -138,7 +130,7 @@ def test_flags_make_a_file_that_runs_and_that_is_not_overwritten(tmp_path):
 
 def test_a_draft_goes_through_a_pipe_into_check():
     made = tare("new", "--workload", "cpu", "--in", "native,container")
-    assert piped(made.stdout, "check", "-").returncode == 0
+    assert tare("check", "-", typed=made.stdout).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +150,7 @@ def test_a_draft_goes_through_a_pipe_into_check():
     ],
 )
 def test_what_cannot_be_drafted_is_answered_in_a_sentence(argv, said):
-    found = piped("", "new", *argv)
+    found = tare("new", *argv)
     assert found.returncode == Exit.USAGE
     assert found.stdout == ""
     in_a_line(found, said)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import records
+from needs import HOME, in_a_line, tare
 from tare.errors import Exit
-from test_cli import HOME, in_a_line, tare
 
 TEXT = """\
 title: A container?

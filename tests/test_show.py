@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import records
+from needs import in_a_line, tare
 from tare import analysis, catalogue, report
 from tare.errors import Exit, UsageError
 from tare.record import Record
 from tare.report.whiskers import Ruler, Ticks, Whisker
 from tare.stats import Interval
 from tare.stats.interval import Method
-from test_cli import in_a_line, tare
 
 TEXT = """\
 title: "A container?"

@@ -96,7 +96,11 @@ def _unmount(point: Path) -> bool:
     """Detach every mount at a point."""
     undone = False
     while point in _mount_points():
-        process.run(process.Command(("umount", "--lazy", str(point))), timeout_s=10)
+        try:
+            process.run(process.Command(("umount", "--lazy", str(point))), timeout_s=10)
+        except TareError:
+            if point in _mount_points():
+                raise
         undone = True
     return undone
 

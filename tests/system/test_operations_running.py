@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from needs import needs_root
+from needs import needs_root, tare
 from tare.analysis.operations import counted_in
 from tare.analysis.sessions import Sessions
 from tare.environments.gvisor import Gvisor
@@ -34,15 +32,6 @@ causes: 2
 THERE = {"send, server", "receive, server", "wake server", "wake threads, server"}
 
 
-def tare(*argv: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "tare", *argv],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("environment", [Gvisor(), Uml()], ids=lambda e: e.name)
 def test_what_nobody_can_count_there_is_absent_and_that_is_said(
     tmp_path: Path, environment: Gvisor | Uml
@@ -51,7 +40,7 @@ def test_what_nobody_can_count_there_is_absent_and_that_is_said(
     if not found.available:
         pytest.skip(found.detail)
     (tmp_path / "file.yaml").write_text(EXPERIMENT.format(environment=environment.name))
-    said = json.loads(tare("run", "file.yaml", "--json", folder=tmp_path))
+    said = json.loads(tare("run", "file.yaml", "--json", cwd=tmp_path).stdout)
     record = Record(tmp_path / said["result"])
     cells = {cell.levels["environment"]: cell for cell in record.plan.cells if cell.replica == 1}
     assert [c.error for c in record.causes()] == [None] * 2 * len(cells)
@@ -66,5 +55,5 @@ def test_what_nobody_can_count_there_is_absent_and_that_is_said(
     assert {operation.name for operation in there.operations} & THERE == set()
     assert set(there.absent) >= THERE
     assert "not known here" in (tmp_path / said["report"]).read_text()
-    explained = tare("explain", said["result"], cells[environment.name].id, folder=tmp_path)
+    explained = tare("explain", said["result"], cells[environment.name].id, cwd=tmp_path).stdout
     assert "Not known on one side" in explained or "no effect to explain" in explained
