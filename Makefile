@@ -74,11 +74,15 @@ fuzz: $(STAMPS)/packages ## fuzz what parses bytes from outside: every target fo
 SANITIZED := $(foreach name,message samples exchange command_line udp end_to_end,echo_$(name)_test) \
   probe_frame_test probe_test execute_test nvio-tests nvio-nodes-tests nvio-crash-tests walks-core-test
 
-.PHONY: sanitize
-sanitize: $(STAMPS)/packages ## the C++ tests under the sanitizers of addresses and undefined behaviour (half an hour)
-	@cmake -S . -B build/sanitize -G Ninja $(EVERYTHING) -DTARE_SANITIZE=address,undefined >build/sanitize.log 2>&1 && \
-	  cmake --build build/sanitize --parallel 2 --target $(SANITIZED) >>build/sanitize.log 2>&1 || { tail -n 30 build/sanitize.log; exit 1; }
-	@ASAN_OPTIONS=new_delete_type_mismatch=0 UBSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/sanitize --parallel 2 --output-on-failure --no-tests=error \
+.PHONY: sanitize sanitize-memory sanitize-threads
+sanitize: sanitize-memory sanitize-threads ## the C++ tests under the sanitizers of memory, undefined behaviour and threads (an hour)
+sanitize-memory: KIND := address,undefined
+sanitize-threads: KIND := thread
+sanitize-memory sanitize-threads: $(STAMPS)/packages
+	@cmake -S . -B build/$@ -G Ninja $(EVERYTHING) -DTARE_SANITIZE=$(KIND) >build/$@.log 2>&1 && \
+	  cmake --build build/$@ --parallel 2 --target $(SANITIZED) >>build/$@.log 2>&1 || { tail -n 30 build/$@.log; exit 1; }
+	@ASAN_OPTIONS=new_delete_type_mismatch=0 UBSAN_OPTIONS=halt_on_error=1 setarch --addr-no-randomize \
+	  ctest --test-dir build/$@ --parallel 2 --output-on-failure --no-tests=error \
 	  --tests-regex '^(echo[.]|probe[.]|nvio:[A-Z]|walks-(core|product))|_NOT_BUILT$$' </dev/null
 
 .PHONY: bench

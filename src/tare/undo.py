@@ -62,7 +62,12 @@ class Entry:
 
 def undo(entry: Entry) -> bool:
     """Undo one entry; tell whether there was anything to undo."""
-    return _UNDO[entry.kind](entry)
+    try:
+        return _UNDO[entry.kind](entry)
+    except TareError:
+        # It may have gone meanwhile, by somebody else or a command of ours that was interrupted.
+        _UNDO[entry.kind](entry)
+        return True
 
 
 def _undo_process(entry: Entry) -> bool:
@@ -96,11 +101,7 @@ def _unmount(point: Path) -> bool:
     """Detach every mount at a point."""
     undone = False
     while point in _mount_points():
-        try:
-            process.run(process.Command(("umount", "--lazy", str(point))), timeout_s=10)
-        except TareError:
-            if point in _mount_points():
-                raise
+        process.run(process.Command(("umount", "--lazy", str(point))), timeout_s=10)
         undone = True
     return undone
 

@@ -14,8 +14,8 @@ from needs import HEARING, needs_root
 from tare.command import Command
 from tare.errors import TareError
 from tare.leftovers import clean
-from tare.process import start
-from tare.undo import Entry, undo
+from tare.process import Output, run, start
+from tare.undo import Entry, Kind, undo
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -50,6 +50,28 @@ for _ in range(2):
     assert point.is_mount()
     assert clean(tmp_path / "root") == [f"mount {point}"]
     assert not point.is_mount()
+
+
+@pytest.mark.parametrize("kind", ["mount", "link", "netns"])
+def test_what_somebody_else_undoes_meanwhile_is_no_error(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = {"mount": str(tmp_path), "link": "tare-twice", "netns": "tare-twice"}[kind]
+    made = {
+        "mount": ("mount", "-t", "tmpfs", "tare-test", name),
+        "link": ("ip", "link", "add", name, "type", "veth", "peer", "tare-twin"),
+        "netns": ("ip", "netns", "add", name),
+    }
+    run(Command(made[kind]), 10)
+
+    def again(command: Command, timeout_s: float) -> Output:
+        run(command, timeout_s)
+        return run(command, timeout_s)
+
+    monkeypatch.setattr("tare.process.run", again)
+    assert undo(Entry(kind, name))
+    monkeypatch.undo()
+    assert not undo(Entry(kind, name))
 
 
 def test_a_directory_with_a_mount_in_it_is_not_deleted_through(tmp_path: Path) -> None:
