@@ -40,12 +40,12 @@ LAYERS = {
     "Machine": (
         "processes, namespaces, what is owed",
         "process command failures events leftovers undo machine meanwhile packages accounting"
-        " uprobes netns mounts placement",
+        " uprobes netns mounts placement rootless tree",
     ),
     "Values": (
         "numbers, words, rows",
         "stats published levels cell units document lines told errors stopwatch stepwise pauses"
-        " discovery transports tools tree __init__",
+        " discovery transports tools __init__",
     ),
 }
 BESIDE = {("Before a run, and the run", "After a run")}  # in one row, since neither needs the other

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tare import environments, filesystems, operations, transports
+from tare import environments, filesystems, operations, rootless, transports
 from tare.command import missing_packages
 from tare.errors import UnavailableError
 from tare.packages import PROGRAMS
@@ -69,13 +69,18 @@ def examine(programs: Path) -> list[Finding]:
 
 
 def _root() -> Finding:
-    if os.geteuid() == 0:
+    if rootless.is_root():
         return Finding("privileges", True, "root: namespaces and real-time priorities")
+    user = f"user {rootless.STARTED_AS}"
+    if rootless.is_on():
+        detail = f"{user}, root of a user namespace: {rootless.LACKS}"
+        return Finding("privileges", True, detail, "run tare as root for these")
     return Finding(
         "privileges",
         False,
-        f"user {os.geteuid()}: network namespaces cannot be made",
-        "run tare as root; reports and comparisons need no privileges",
+        f"{user}: network namespaces cannot be made",
+        "run tare as root, or allow users namespaces (kernel.unprivileged_userns_clone,"
+        " kernel.apparmor_restrict_unprivileged_userns); reports need no privileges",
     )
 
 

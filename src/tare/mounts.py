@@ -9,7 +9,7 @@ from pathlib import Path
 
 # Source: linux/mount.h.
 READ_ONLY, NO_SETUID, NO_DEVICES, NO_PROGRAMS = 1, 2, 4, 8
-REMOUNT, BIND, PRIVATE = 32, 4096, 1 << 18
+REMOUNT, BIND, MOVE, RECURSIVE, PRIVATE = 32, 4096, 8192, 16384, 1 << 18
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

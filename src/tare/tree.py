@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tare import rootless
 from tare.errors import UsageError
 
 OWN = "/.tare"
@@ -60,7 +61,7 @@ class User:
                 raise UsageError(f"cannot tell who asked: {told}", "unset both") from error
             groups = (gid,)
         try:
-            known = pwd.getpwuid(uid)
+            known = pwd.getpwuid(rootless.STARTED_AS if rootless.is_on() else uid)
         except KeyError:
             return User(uid, gid, groups)
         if uid != os.getuid():
@@ -89,6 +90,8 @@ class User:
             also: capabilities that it has nevertheless.
         """
         groups = f"--groups={','.join(map(str, self.groups))}" if self.groups else "--clear-groups"
+        if rootless.is_on():
+            groups = "--keep-groups"  # no other can be asked for
         kept = ",".join(f"+{capability}" for capability in (*CAPABILITIES, *also))
         extra = ",".join(("-all", *(f"+{capability}" for capability in also)))
         return (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tare import rootless
 from tare.cli import paths, printing
 from tare.cli.arguments import Json
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 def doctor(json_: Json = False) -> None:
     """Tell what this machine can do, and for each "no" the reason and the remedy."""
+    rootless.enter()
     from tare import doctor as examining  # noqa: PLC0415 - so that --help is fast
     from tare.environments import CAPABILITIES  # noqa: PLC0415
 
@@ -46,6 +48,7 @@ def _asked(finding: Finding, capability: str) -> str:
 
 def clean(json_: Json = False) -> None:
     """Remove what dead runs left behind (namespaces, mounts, processes), and only that."""
+    rootless.enter()
     from tare import leftovers  # noqa: PLC0415
     from tare.doctor import require_root  # noqa: PLC0415
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tare import rootless
 from tare.cli import asked, gate, paths, printing
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
@@ -202,6 +203,7 @@ def measure(
 
     tare measure --against ./old/app --parameter threads=1,2,4 -- ./new/app --threads {threads}
     """
+    rootless.enter()
     session = {
         "runs": runs, "warmup": None if warmup is None else str(warmup), "prepare": prepare,
         "cleanup": cleanup, "shell": shell, "stdin": stdin, "timeout": timeout, "output": output,

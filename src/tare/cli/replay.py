@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tare import rootless
 from tare.cli import completing, paths, printing, run
 from tare.cli.arguments import FLAG, Json, Out
 from tare.errors import UsageError
@@ -47,6 +48,7 @@ def replay(
     What was stopped goes on with [bold]tare run --resume FOLDER[/bold]; [bold]tare report
     FOLDER[/bold] draws it anew.
     """
+    rootless.enter()
     from tare import replay as replaying  # noqa: PLC0415 - so that --help is fast
     from tare import units  # noqa: PLC0415
 

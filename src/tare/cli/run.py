@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tare import rootless
 from tare.cli import completing, gate, printing
 from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import (
@@ -69,6 +70,7 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run an experiment, or a suite of them, and draw its report."""
+    rootless.enter()
     rule = (fail_on, margin, significance)
     if resume is not None:
         if dry_run or any(x is not None for x in (file, out, budget, seed, *rule)):

@@ -15,14 +15,13 @@ Leaving is a context manager's exit: nothing stays behind, whatever fails inside
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
 
-from tare import discovery
+from tare import discovery, rootless
 from tare.accounting import Account
 from tare.errors import UsageError
 from tare.site import Site as Site
@@ -50,14 +49,19 @@ class Availability:
     """For what it cannot be asked for: the reason, and what to do instead."""
 
 
-def for_root(detail: str, cannot: Mapping[str, str] | None = None) -> Availability:
+def for_root(
+    detail: str, cannot: Mapping[str, str] | None = None, *, also_rootless: bool = False
+) -> Availability:
     """What is there, for a user who is root; with every capability that is not said to be lacking.
 
     Args:
         detail, cannot: as `Availability` has them.
+        also_rootless: whether root of a user namespace will do.
     """
-    if os.geteuid() != 0:
+    if not (rootless.is_root() or (also_rootless and rootless.is_on())):
         return Availability(False, f"{detail}, but this user is not root", "run as root")
+    if also_rootless and rootless.is_on():
+        cannot = {"disk": "a loop device is root's. Run as root", **(cannot or {})}
     cannot = cannot or {}
     return Availability(True, detail, can=frozenset(CAPABILITIES) - set(cannot), cannot=cannot)
 

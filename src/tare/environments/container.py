@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from tare import process
+from tare import process, rootless
 from tare.command import Command, by_name
 from tare.environments import Availability, Facts, Inside, Row, Site, for_root, oci, scratch_disk
 from tare.environments.on_host import OnAnyHost, Server
@@ -28,6 +28,7 @@ from tare.tree import CAPABILITIES
 from tare.trees.merged import Merged, laid_out
 
 _TIMEOUT_S = 30.0
+RUNC = ("runc", "--rootless=true") if rootless.is_on() else ("runc",)
 _CPU_GROUP = Path("/sys/fs/cgroup/cpu")
 _AWAIT_GO = ("-c", 'read -r go && exec "$@"', "sh")
 
@@ -59,7 +60,7 @@ class Container(OnAnyHost):
             return Availability(False, "runc is not installed", "apt-get install runc")
         if self.device == "nfs":
             return scratch_disk.NO_NFS
-        return for_root(_version(said))
+        return for_root(_version(said), also_rootless=True)
 
     @contextmanager
     def on(self, site: Site, host: Host) -> Iterator[Inside]:
@@ -83,7 +84,7 @@ class Container(OnAnyHost):
                 devices=(Path(disk.path),) if disk else (),
                 merged=merged,
             )
-            runc = ("runc", "--root", str(bundle / "state"))
+            runc = (*RUNC, "--root", str(bundle / "state"))
             held = (*runc, "run", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), name)
             # In the foreground: a detached runc would leave its output pipes to the container.
             holder = stack.enter_context(host.start(Command(held), name=name))
@@ -168,7 +169,7 @@ class _InsideContainer:
         words = [*await_go, *inner.full_argv(tool)]
         described = oci.process(words, self.host.environment(inner), also)
         self.host.write(written, json.dumps(described))
-        runc = ("runc", "--root", str(self._bundle / "state"), "exec", "--process", str(written))
+        runc = (*RUNC, "--root", str(self._bundle / "state"), "exec", "--process", str(written))
         adding = Command((*runc, "--pid-file", str(pid_file), self.session))
         running = stack.enter_context(self.host.start(adding, name=f"container-{inner.name}"))
         pid = oci.await_pid(self.host, pid_file, running)

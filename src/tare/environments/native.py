@@ -35,7 +35,7 @@ class Native(OnAnyHost):
         """Tell whether this user can make the namespaces that every environment needs."""
         if self.device == "nfs":
             return scratch_disk.NO_NFS
-        return for_root(f"Linux {platform.release()}")
+        return for_root(f"Linux {platform.release()}", also_rootless=True)
 
     @contextmanager
     def on(self, site: Site, host: Host) -> Iterator[Inside]:

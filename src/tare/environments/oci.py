@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal
 
+from tare import rootless
 from tare.command import Command, by_name
 from tare.errors import TrialError
 from tare.host import Host, Process
@@ -38,7 +39,7 @@ def write_bundle(
     read_only: Sequence[PurePath] = (),
     writable: Sequence[PurePath] = (),
     netns: str | None = None,
-    bind: Literal["bind", "rbind"] = "bind",
+    bind: Literal["bind", "rbind"] = "rbind" if rootless.is_on() else "bind",
     devices: Sequence[Path] = (),
     merged: Merged | None = None,
 ) -> None:
@@ -98,7 +99,7 @@ def configuration(
     read_only: Sequence[PurePath] = (),
     writable: Sequence[PurePath] = (),
     netns: str | None = None,
-    bind: Literal["bind", "rbind"] = "bind",
+    bind: Literal["bind", "rbind"] = "rbind" if rootless.is_on() else "bind",
     devices: Sequence[Path] = (),
     tree: Path | None = None,
 ) -> dict[str, Any]:
@@ -137,7 +138,8 @@ def configuration(
     if netns is not None:
         namespaces.append({"type": "network", "path": netns})
     linux: dict[str, Any] = {
-        "cgroupsPath": f"/{name}",
+        # Named, it would have to be made; rootless it cannot be.
+        **({} if rootless.is_on() else {"cgroupsPath": f"/{name}"}),
         "namespaces": namespaces,
         "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list"],
         "readonlyPaths": ["/proc/bus", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],

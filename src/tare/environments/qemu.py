@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from tare import accounting, transports, units
+from tare import accounting, rootless, transports, units
 from tare.accounting import Account, Role
 from tare.command import missing_packages
 from tare.environments import (
@@ -124,7 +124,9 @@ class Qemu(OnAnyHost):
             detail = f"QEMU {machine.version()}"
         except ProcessError as error:
             return Availability(False, str(error), error.remedy)
-        return for_root(f"{detail}; {self._accelerators()}")
+        if rootless.is_on() and not os.access("/dev/net/tun", os.W_OK):
+            return Availability(False, "/dev/net/tun is not for this user", "run as root")
+        return for_root(f"{detail}; {self._accelerators()}", also_rootless=True)
 
     @contextmanager
     def on(self, site: Site, host: Host) -> Iterator[Inside]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tare import process
+from tare import process, rootless
 from tare.command import Command, missing_packages
 from tare.environments import Availability, Site
 from tare.errors import TrialError
@@ -46,7 +46,7 @@ class GlusterFs:
 
     def availability(self) -> Availability:
         """Tell whether GlusterFS and FUSE are here."""
-        if os.geteuid() != 0:
+        if not rootless.is_root():
             return Availability(False, "GlusterFS needs root", "run as root")
         if names := missing_packages(_PACKAGES):
             return Availability(False, f"not installed: {names}", f"apt-get install {names}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tare import process
+from tare import process, rootless
 from tare.command import Command, missing_packages
 from tare.environments import Availability, Site
 from tare.filesystems import Mounted, forget
@@ -33,7 +33,7 @@ class Throttled:
 
     def availability(self) -> Availability:
         """Tell whether loop devices and the throttle are here."""
-        if os.geteuid() != 0:
+        if not rootless.is_root():
             return Availability(False, "a loop device needs root", "run as root")
         if names := missing_packages(_PACKAGES):
             return Availability(False, f"not installed: {names}", f"apt-get install {names}")

@@ -193,6 +193,10 @@ def _depends(path: Path) -> list[str]:
     return [name for name in names.split(",") if name]
 
 
+_AS_WE_ARE = ("-o", "APT::Sandbox::User=root")
+"""apt would become a user of its own, which root of a user namespace cannot."""
+
+
 def _directory(cache: Path) -> Path:
     return cache / "guests" / "kernels"
 
@@ -210,7 +214,7 @@ def _download(directory: Path) -> Path:
         images = [name for name in names if name.startswith("linux-image-")]
         if not images:
             raise UnavailableError(f"apt knows no package behind {METAPACKAGE}", remedy)
-        download = Command(("apt-get", "download", images[0]), cwd=directory)
+        download = Command(("apt-get", *_AS_WE_ARE, "download", images[0]), cwd=directory)
         process.run(download, _DOWNLOAD_TIMEOUT_S)
     except process.ProcessError as error:
         raise UnavailableError(f"cannot download {METAPACKAGE}: {error}", remedy) from error

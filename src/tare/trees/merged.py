@@ -22,10 +22,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from tare import mounts, process
+from tare import mounts, process, rootless
 from tare.command import PATH, Command
 from tare.errors import TrialError
-from tare.mounts import BIND, NO_DEVICES, NO_PROGRAMS, NO_SETUID, PRIVATE, READ_ONLY, REMOUNT
+from tare.mounts import (
+    BIND,
+    NO_DEVICES,
+    NO_PROGRAMS,
+    NO_SETUID,
+    PRIVATE,
+    READ_ONLY,
+    RECURSIVE,
+    REMOUNT,
+)
 from tare.site import Site
 from tare.tree import OWN, Tree
 from tare.trees import copied, images, kept, toolbox
@@ -208,8 +217,12 @@ class _Building:
     def _share(self) -> str:
         """Show the files of the root, with layers; return where these lie."""
         layer = f"on the disk of {self._site.scratch.parent}"
+        in_parts = rootless.is_on() and self._tree.root == Path("/")
         try:
-            self._cover(self._tree.root, self._root)
+            if in_parts:
+                self._cover_each()
+            else:
+                self._cover(self._tree.root, self._root)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
@@ -219,8 +232,9 @@ class _Building:
             self._cover(self._tree.root, self._root)
         mounts.mount("none", self._root, flags=PRIVATE)
         if self._tree.root == Path("/"):
-            self._cover_further()
-            self._blind(self._site.scratch.resolve())
+            if not in_parts:  # else they are shown, and there is a /tmp of its own
+                self._cover_further()
+                self._blind(self._site.scratch.resolve())
         else:
             for kernels in _KERNELS:
                 self._make(kernels)
@@ -246,11 +260,25 @@ class _Building:
                 stack.callback(os.close, opened[-1])
             found = os.fstat(opened[0])
             shutil.copystat(lower, upper)
-            os.chown(upper, found.st_uid, found.st_gid)
+            if not rootless.is_on():  # which knows one user alone
+                os.chown(upper, found.st_uid, found.st_gid)
             # By descriptors: a name may hold what the kernel would take for an option's end.
             names = [f"/proc/self/fd/{number}" for number in opened]
-            options = "lowerdir={},upperdir={},workdir={},redirect_dir=on".format(*names)
+            how = "userxattr" if rootless.is_on() else "redirect_dir=on"
+            options = "lowerdir={},upperdir={},workdir={},{}".format(*names, how)
             mounts.mount("tare", point, "overlay", flags | NO_SETUID | NO_DEVICES, options)
+
+    def _cover_each(self) -> None:
+        """Cover the root by folders: rootless, none may be shown without what is mounted in it."""
+        mounts.mount("tmpfs", self._root, "tmpfs", NO_SETUID | NO_DEVICES, "mode=755")
+        for path in Path("/").iterdir():
+            if path.is_symlink():
+                self._within(path).symlink_to(path.readlink())
+            elif path.is_dir() and path not in _KERNELS:
+                self._cover_one(path, 0)
+        # Nothing can be made in a folder of a user who is not known in the namespace.
+        mounts.mount("tmpfs", self._within(_SHARED), "tmpfs", NO_SETUID | NO_DEVICES, "mode=1777")
+        self._cover(Path(self._tree.cwd), self._make(Path(self._tree.cwd)))
 
     def _cover_further(self) -> None:
         """Show what is mounted below the root: written to a layer where that can be had."""
@@ -285,7 +313,7 @@ class _Building:
 
     def _show(self, source: Path, point: Path) -> None:
         """Show a file or folder of the host, read-only."""
-        mounts.mount(source, point, flags=BIND)
+        mounts.mount(source, point, flags=BIND | (RECURSIVE if rootless.is_on() else 0))
         flags = REMOUNT | BIND | READ_ONLY | NO_SETUID | NO_DEVICES
         mounts.mount("none", point, flags=flags)
 
@@ -305,6 +333,10 @@ class _Building:
 
     def _show_kernel(self) -> None:
         proc, sys, dev = map(self._make, _KERNELS)
+        if rootless.is_on():
+            for kernels, point in zip(_KERNELS, (proc, sys, dev), strict=True):
+                mounts.mount(kernels, point, flags=BIND | RECURSIVE)
+            return
         usual = NO_SETUID | NO_DEVICES | NO_PROGRAMS
         mounts.mount("proc", proc, "proc", usual)
         for name in ("bus", "irq", "sys", "sysrq-trigger"):

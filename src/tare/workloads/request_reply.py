@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from tare import accounting, environments, process, transports, units
+from tare import accounting, environments, process, rootless, transports, units
 from tare.environments import ServerProcess
 from tare.errors import TrialError, UsageError
 from tare.levels import Factor, Settings, among, choice
@@ -256,6 +256,12 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
                 "what goes from client to host disturbs no other machine. Take `inside network`"
                 " there"
             )
+        if (
+            levels.scheduling == "fifo"
+            and not environments.is_far(levels.environment)
+            and rootless.is_on()
+        ):
+            return "real-time priorities are root's. Run as root, or add `scheduling: other`"
         return super().lacking(levels, settings, programs) or disturbs.lacking()
 
     def room(self, levels: EchoLevels, settings: EchoSettings) -> Room:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tare import environments, placement, units
+from tare import environments, placement, rootless, units
 from tare.environments import Environment, Site
 from tare.errors import UsageError
 from tare.interference import Interference
@@ -98,8 +98,9 @@ INTERFERENCE = Factor(
 )
 SCHEDULING = choice(
     ("fifo", "other"),
-    "fifo",
-    "Class of client and native server: SCHED_FIFO or SCHED_OTHER. QEMU is never SCHED_FIFO.",
+    "other" if rootless.is_on() else "fifo",
+    "Class of client and native server: SCHED_FIFO, the default of root, or SCHED_OTHER. QEMU is"
+    " never SCHED_FIFO.",
 )
 
 

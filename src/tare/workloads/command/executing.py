@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic
 
-from tare import environments
+from tare import environments, rootless
 from tare.errors import TrialError
 from tare.tree import Tree, User
 from tare.units import exact_duration
@@ -108,6 +108,8 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
                 "the files that a command of this machine sees are not on another one. Run Tare"
                 " there, with `environment: native`"
             )
+        if environments.row(levels.environment).own_kernel and rootless.is_on():
+            return "a guest is given this machine's files by root alone. Run as root"
         parameters = self.parameters_of(levels)
         called = [self.words(line, levels, settings, parameters)[0] for line in self.lines]
         return (

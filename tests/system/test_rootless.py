@@ -1,0 +1,117 @@
+"""Who is not root measures in a user namespace: natively, in a container, in a guest."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from needs import HOME, needs_root
+
+pytestmark = [pytest.mark.system, needs_root]
+
+USER = 64_000
+"""Of whom this machine knows nothing."""
+
+AS_USER = f"""
+import os, sys
+from pathlib import Path
+from tare import mounts
+
+needed = [Path(name) for name in ({str(HOME)!r}, sys.base_prefix)]
+opened = [os.open(path, os.O_PATH) for path in needed]
+for path, there in zip(needed, opened):
+    # Such as /root: what is needed of it is shown in an empty one that others may enter.
+    above = [folder for folder in reversed(path.parents) if folder.exists()]
+    if closed := [folder for folder in above if not folder.stat().st_mode & 1]:
+        mounts.mount("none", closed[0], "tmpfs", options="mode=755")
+    if not path.exists():
+        path.mkdir(parents=True)
+        mounts.mount(f"/proc/self/fd/{{there}}", path, flags=mounts.BIND | mounts.RECURSIVE)
+os.chdir(sys.argv[1])
+os.setgroups([])
+os.setgid({USER})
+os.setuid({USER})
+os.environ |= {{"HOME": sys.argv[1], "XDG_STATE_HOME": sys.argv[1] + "/state"}}
+os.execv(sys.executable, [sys.executable, "-m", "tare", *sys.argv[2:]])
+"""
+EXPERIMENT = """\
+title: A small question
+factors: {environment: [native, container, gvisor], transport: [udp]}
+baseline: {environment: native}
+family: none # so two blocks may do
+blocks: {min: 2, max: 2}
+session: {requests: 300, warmup: 30, timeout: 1 s}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's own, which that user can reach."""
+    for path in tmp_path.parents:
+        if path.is_relative_to(tempfile.gettempdir()) and not path.stat().st_mode & 1:
+            path.chmod(0o711)
+    os.chown(tmp_path, USER, USER)
+    return tmp_path
+
+
+def started(folder: Path, *argv: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ["unshare", "--mount", sys.executable, "-c", AS_USER, str(folder), *argv],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def done(folder: Path, *argv: str) -> str:
+    with started(folder, *argv) as running:
+        said, err = running.communicate(timeout=120)
+    assert running.returncode == 0, err
+    return said
+
+
+def test_a_user_measures_responses_and_is_told_what_is_roots(folder: Path) -> None:
+    (folder / "file.yaml").write_text(EXPERIMENT)
+    said = json.loads(done(folder, "run", "file.yaml", "--json"))
+    plan = json.loads((folder / said["result"] / "plan.json").read_text())
+    cells = {cell["levels"]["environment"] for cell in plan["cells"]}
+    assert cells == {"native", "container"}
+    assert {cell["levels"]["scheduling"] for cell in plan["cells"]} == {"other"}
+    assert (folder / said["report"]).stat().st_uid == USER
+
+
+def test_a_user_measures_a_command_on_the_users_own_files(folder: Path) -> None:
+    (folder / "corpus").write_bytes(os.urandom(100_000))
+    os.chown(folder / "corpus", USER, USER)
+    (folder / "corpus").chmod(0o600)
+    words = ("--in", "native,container", "--blocks", "6", "--seed", "1", "--json")
+    said = json.loads(done(folder, "measure", *words, "--", "gzip", "-k", "-f", "corpus"))
+    assert not (folder / "corpus.gz").exists()
+    assert json.loads(done(folder, "show", said["result"], "--json"))["failed"] == []
+
+
+def test_what_a_killed_run_left_goes_with_the_next(folder: Path) -> None:
+    (folder / "file.yaml").write_text(EXPERIMENT)
+    lists = folder / "state/tare/left"
+    with started(folder, "run", "file.yaml", "--out", "killed") as running:
+        trials = folder / "killed/trials.ndjson"
+        while not trials.exists() or not trials.stat().st_size:
+            assert running.poll() is None
+        running.send_signal(signal.SIGKILL)
+    (left,) = [path for path in lists.iterdir() if path.is_dir()]
+    said = json.loads(done(folder, "clean", "--json"))
+    assert f"directory /tmp/tare-{left.name}" in said
+    assert [path for path in lists.iterdir() if path.is_dir()] == []
+
+
+def test_doctor_says_what_a_user_has_not(folder: Path) -> None:
+    found = {one["name"]: one for one in json.loads(done(folder, "doctor", "--json"))}
+    assert found["privileges"]["available"]
+    assert "no real-time priorities" in found["privileges"]["detail"]
+    assert found["environment container"]["available"]
+    assert not found["file system throttled"]["available"]
