@@ -72,6 +72,14 @@ def test_a_dry_run_prints_the_plan_for_machines_and_starts_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_experiment_that_ships_is_found_by_its_name(tmp_path):
+    found = tare("run", "quickstart", "--dry-run", "--json", cwd=tmp_path)
+    assert len(json.loads(found.stdout)["cells"]) == 14
+    assert tare("check", "quickstart", "kvm-overhead", cwd=tmp_path).returncode == 0
+    (tmp_path / "quickstart").write_text("title: [\n")  # what is there comes first
+    assert tare("check", "quickstart", cwd=tmp_path).returncode == Exit.USAGE
+
+
 def test_a_budget_says_what_it_cut(tmp_path):
     found = tare("run", str(HOME / "experiments/dds-in-virtual-machines.yaml"),
                  "--dry-run", "--budget", "10m", "--json")  # fmt: skip

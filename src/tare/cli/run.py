@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare.cli import completing, gate, printing
+from tare.cli import completing, gate, paths, printing
 from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import (
     lay_out,
@@ -38,7 +38,8 @@ def run(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="An experiment file, or a suite of them.", autocompletion=completing.experiments
+            help="An experiment file, or a suite of them; or the name of one that ships.",
+            autocompletion=completing.experiments,
         ),
     ] = None,
     resume: Annotated[
@@ -78,6 +79,7 @@ def run(
     if file is None:
         raise UsageError("give either an experiment file or --resume FOLDER")
     _refuse_result(file)
+    file = paths.experiment(file)
     from tare import suite as suites  # noqa: PLC0415 - so that --help is fast
     from tare import units  # noqa: PLC0415
 
