@@ -10,7 +10,8 @@ import pytest
 
 import records
 from tare.cli import claim
-from tare.errors import Exit
+from tare.cli.run import instead
+from tare.errors import Exit, UnavailableError
 
 HOME = Path(__file__).parents[1]
 
@@ -78,6 +79,15 @@ def test_an_experiment_that_ships_is_found_by_its_name(tmp_path):
     assert tare("check", "quickstart", "kvm-overhead", cwd=tmp_path).returncode == 0
     (tmp_path / "quickstart").write_text("title: [\n")  # what is there comes first
     assert tare("check", "quickstart", cwd=tmp_path).returncode == Exit.USAGE
+
+
+def test_where_only_the_host_is_there_its_own_experiment_is_run_instead():
+    error = UnavailableError("nothing is left to compare here")
+    native = instead(HOME / "experiments/quickstart.yaml", error)
+    assert native == HOME / "experiments/quickstart-native.yaml"
+    assert tare("check", str(native)).returncode == 0
+    with pytest.raises(UnavailableError, match="nothing is left"):
+        instead(HOME / "experiments/load.yaml", error)
 
 
 def test_a_budget_says_what_it_cut(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,9 +87,14 @@ def run(
     budget_s = None if budget is None else units.duration(budget, A_TIME) / 1e9
     suite = suites.load(file)
     parts = {"": file} if suite is None else suite.files(file)
-    plans, absent = lay_out_parts(
-        parts, seed, must_run=not dry_run, put_on=lambda asked: gate.put_on(asked, *rule)
+    laid_out = partial(
+        lay_out_parts, seed=seed, must_run=not dry_run, put_on=lambda a: gate.put_on(a, *rule)
     )
+    try:
+        plans, absent = laid_out(parts)
+    except UnavailableError as error:
+        file = instead(file, error)
+        plans, absent = laid_out({"": file})
     if budget_s is None:
         _refuse_without_end(plans)
     else:
@@ -106,6 +112,19 @@ def run(
 
 
 A_TIME = "a time such as '5m' or '90 s'"
+
+
+def instead(file: Path, error: UnavailableError) -> Path:
+    """What to run where nothing of an experiment can be compared here: `NAME-native` beside it.
+
+    Raises:
+        UnavailableError: `error`, where there is no such file.
+    """
+    native = file.with_name(f"{file.stem}-native{file.suffix}")
+    if not native.is_file():
+        raise error
+    printing.say("[yellow]not here:[/]", f"{error.what}; {native.stem} instead")
+    return native
 
 
 def begin(
