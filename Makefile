@@ -41,7 +41,7 @@ SLOWEST := echo "slowest tests, in seconds:"; sed -nE \
 .PHONY: test-lab test-system test-native test-pageshare
 test-lab: programs $(STAMPS)/venv-dev
 	@$(PYTEST) --ignore=tests/system $(TOLD)
-test-system: setup programs pageshare docs $(STAMPS)/runsc # mostly waits, for guests and servers; a module's tests share theirs
+test-system: setup programs pageshare docs experiments/schema.json $(STAMPS)/runsc $(STAMPS)/venv-packages # mostly waits, for guests and servers; a module's tests share theirs
 	@$(PYTEST) tests/system --numprocesses 2 --dist loadfile $(TOLD)
 test-native: programs # MPI launchers read standard input
 	@ctest --test-dir build --parallel 2 --output-on-failure --no-tests=error </dev/null $(TOLD)
@@ -176,6 +176,11 @@ $(STAMPS)/venv-docs: requirements-docs.lock $(STAMPS)/venv-dev
 	@$(PIP) --require-hashes -r requirements-docs.lock
 	@touch $@
 
+$(STAMPS)/venv-packages: requirements-packages.lock $(STAMPS)/venv-dev
+	@echo "setup: installing the Python packages of requirements-packages.lock into $(VENV)"
+	@$(PIP) --require-hashes -r requirements-packages.lock
+	@touch $@
+
 $(STAMPS)/runsc: setup/runsc src/tare/environments/gvisor.py $(STAMPS)/venv $(STAMPS)/go
 	@$(BIN)/python setup/runsc
 	@touch $@
@@ -191,6 +196,7 @@ lock: ## choose new versions of the Python packages (needs uv)
 	$(LOCK) --group editable pyproject.toml --output-file requirements.lock
 	$(LOCK) --universal --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(LOCK) --universal --group pyproject.toml:docs --constraint requirements-dev.lock --output-file requirements-docs.lock
+	$(LOCK) --universal --group pyproject.toml:packages --constraint requirements-docs.lock --output-file requirements-packages.lock
 
 .PHONY: conformance
 conformance: build ## whatever passes with plain MPI passes under nvio: one pass, or as claimed with LONG=1 (an hour, resumes)
@@ -221,6 +227,16 @@ RELEASE ?= trixie
 fresh: $(STAMPS)/packages ## make run and make test on a new machine of Debian's RELEASE (RELEASE=bookworm; an hour, as root)
 	setup/fresh $(RELEASE)
 
+.PHONY: packages
+packages: programs pageshare experiments/schema.json $(STAMPS)/venv-packages ## a wheel and Debian packages of all parts: dist/
+	@rm -rf dist
+	@packaging/pack dist
+	@lintian --allow-root --fail-on error,warning dist/*.deb
+
+.PHONY: try-packages
+try-packages: $(STAMPS)/packages ## install, use and remove the packages on a new machine of Debian's RELEASE (as root)
+	setup/try-packages $(RELEASE)
+
 .PHONY: picture
 picture: ## draw docs/report.png, the README's picture, from the newest result
 	@newest=$$(ls -td results/*/report.html | sed -n 1p); profile=$$(mktemp -d); \
@@ -234,4 +250,4 @@ architecture: ## draw docs/architecture.svg, the layers of the lab, from its imp
 
 .PHONY: clean
 clean: ## remove what was built; results stay
-	rm -rf build target $(VENV)
+	rm -rf build target dist $(VENV)

@@ -10,7 +10,8 @@ import pytest
 import records
 from needs import HOME, in_a_line, tare
 from tare.cli import claim
-from tare.errors import Exit
+from tare.cli.run import instead
+from tare.errors import Exit, UnavailableError
 
 
 def test_help_names_every_command_and_the_exit_codes():
@@ -60,6 +61,23 @@ def test_a_dry_run_prints_the_plan_for_machines_and_starts_nothing(tmp_path):
     assert len(plan["cells"]) == 14
     assert plan["seconds"]["least"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_experiment_that_ships_is_found_by_its_name(tmp_path):
+    found = tare("run", "quickstart", "--dry-run", "--json", cwd=tmp_path)
+    assert len(json.loads(found.stdout)["cells"]) == 14
+    assert tare("check", "quickstart", "kvm-overhead", cwd=tmp_path).returncode == 0
+    (tmp_path / "quickstart").write_text("title: [\n")  # what is there comes first
+    assert tare("check", "quickstart", cwd=tmp_path).returncode == Exit.USAGE
+
+
+def test_where_only_the_host_is_there_its_own_experiment_is_run_instead():
+    error = UnavailableError("nothing is left to compare here")
+    native = instead(HOME / "experiments/quickstart.yaml", error)
+    assert native == HOME / "experiments/quickstart-native.yaml"
+    assert tare("check", str(native)).returncode == 0
+    with pytest.raises(UnavailableError, match="nothing is left"):
+        instead(HOME / "experiments/load.yaml", error)
 
 
 def test_a_budget_says_what_it_cut(tmp_path):

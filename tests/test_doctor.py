@@ -44,7 +44,7 @@ def test_it_speaks_of_all_that_an_experiment_can_ask_for(tmp_path: Path) -> None
     named = {f.name.split()[-1] for f in doctor.examine(tmp_path)}
     assert {"migration", "mpi-io", "glusterfs", "throttled", "pageshare", "nvio"} <= named
     unbuilt = next(f for f in doctor.examine(tmp_path) if f.name == "program nvio")
-    assert (unbuilt.available, unbuilt.remedy) == (False, "build it: `make build`")
+    assert (unbuilt.available, unbuilt.remedy) == (False, "build it in a checkout: `make build`")
 
 
 def test_what_counts_operations_is_looked_for_with_its_package(

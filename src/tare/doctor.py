@@ -13,7 +13,7 @@ from tare.command import missing_packages
 from tare.errors import UnavailableError
 from tare.packages import PROGRAMS
 
-_BUILD = "build it: `make build`"
+_BUILD = "build it in a checkout: `make build`"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tare.cli import completing, printing
+from tare.cli import completing, paths, printing
 from tare.cli.arguments import Json
 from tare.errors import Exit
 
@@ -24,7 +24,7 @@ def check(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="Experiment files or suites; - is standard input.",
+            help="Experiment files or suites, or names of those that ship; - is standard input.",
             autocompletion=completing.experiments,
         ),
     ],
@@ -53,7 +53,7 @@ def _checked(file: str) -> Iterator[Checked]:
     from tare.check import Checked, check  # noqa: PLC0415
     from tare.errors import FaultyFileError, UsageError  # noqa: PLC0415
 
-    path = Path("<stdin>" if file == "-" else file)
+    path = Path("<stdin>") if file == "-" else paths.experiment(Path(file))
     try:
         if file == "-":
             text = document.decoded(sys.stdin.buffer.read(), str(path))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import typer
 
+from tare.cli import paths
+
 Offer = Iterable[tuple[str, str]]
 """Words, each with what a shell that shows help says of it."""
 
@@ -22,12 +24,15 @@ _HEAD = 4096  # bytes, in which a title stands
 
 
 def experiments(incomplete: str) -> Offer:
-    """Experiment files: here and in `experiments/`, or as far as the word goes."""
-    for path in _begun(incomplete, "experiments"):
-        found = [path] if path.suffix in (".yaml", ".yml") else sorted(path.glob("*.yaml"))
-        for file in found:
-            if title := _title(file):
-                yield _as_typed(file, incomplete), title
+    """Experiment files: here and in `experiments/`, or as far as the word goes; else what ships."""
+    files = [
+        file
+        for path in _begun(incomplete, "experiments")
+        for file in ([path] if path.suffix in (".yaml", ".yml") else sorted(path.glob("*.yaml")))
+    ]
+    here = [(_as_typed(file, incomplete), title) for file in files if (title := _title(file))]
+    shipped = (paths.home() / "experiments").glob(f"{incomplete}*.yaml") if not here else ()
+    return here or [(file.stem, _title(file)) for file in sorted(shipped)]
 
 
 def results(incomplete: str) -> Offer:

@@ -12,8 +12,18 @@ _INSTRUMENT = "echo/echo-null"
 
 
 def home() -> Path:
-    """The checkout: where the experiments and the build are."""
-    return Path(__file__).resolve().parents[3]
+    """Where the experiments and the build are: the checkout, or what a wheel ships of it."""
+    package = Path(__file__).resolve().parents[1]
+    shipped = package / "shipped"
+    return shipped if shipped.is_dir() else package.parents[1]
+
+
+def experiment(name: Path) -> Path:
+    """The file that is meant: one that is there, or one that ships, by its name alone."""
+    if name.name != str(name) or name.suffix or name.exists():
+        return name
+    shipped = home() / "experiments" / f"{name}.yaml"
+    return shipped if shipped.is_file() else name
 
 
 def build() -> Path:

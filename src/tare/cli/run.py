@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tare import rootless
-from tare.cli import completing, gate, printing
+from tare.cli import completing, gate, paths, printing
 from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import (
     lay_out,
@@ -39,7 +40,8 @@ def run(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="An experiment file, or a suite of them.", autocompletion=completing.experiments
+            help="An experiment file, or a suite of them; or the name of one that ships.",
+            autocompletion=completing.experiments,
         ),
     ] = None,
     resume: Annotated[
@@ -80,15 +82,21 @@ def run(
     if file is None:
         raise UsageError("give either an experiment file or --resume FOLDER")
     _refuse_result(file)
+    file = paths.experiment(file)
     from tare import suite as suites  # noqa: PLC0415 - so that --help is fast
     from tare import units  # noqa: PLC0415
 
     budget_s = None if budget is None else units.duration(budget, A_TIME) / 1e9
     suite = suites.load(file)
     parts = {"": file} if suite is None else suite.files(file)
-    plans, absent = lay_out_parts(
-        parts, seed, must_run=not dry_run, put_on=lambda asked: gate.put_on(asked, *rule)
+    laid_out = partial(
+        lay_out_parts, seed=seed, must_run=not dry_run, put_on=lambda a: gate.put_on(a, *rule)
     )
+    try:
+        plans, absent = laid_out(parts)
+    except UnavailableError as error:
+        file = instead(file, error)
+        plans, absent = laid_out({"": file})
     if budget_s is None:
         _refuse_without_end(plans)
     else:
@@ -106,6 +114,19 @@ def run(
 
 
 A_TIME = "a time such as '5m' or '90 s'"
+
+
+def instead(file: Path, error: UnavailableError) -> Path:
+    """What to run where nothing of an experiment can be compared here: `NAME-native` beside it.
+
+    Raises:
+        UnavailableError: `error`, where there is no such file.
+    """
+    native = file.with_name(f"{file.stem}-native{file.suffix}")
+    if not native.is_file():
+        raise error
+    printing.say("[yellow]not here:[/]", f"{error.what}; {native.stem} instead")
+    return native
 
 
 def begin(
