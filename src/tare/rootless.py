@@ -14,6 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from tare import mounts
+from tare.errors import UnavailableError
 
 _NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
 """Source: linux/sched.h."""
@@ -38,16 +39,26 @@ def enter() -> None:
 
     Does nothing for root, nor where this machine lets no user have one. While the process has one
     thread: the kernel asks for that.
+
+    Raises:
+        UnavailableError: there is one, but nothing may be done in it, as AppArmor has it on Ubuntu.
     """
     if os.geteuid() == 0:
         return
     user, group = os.geteuid(), os.getegid()
     if ctypes.CDLL(None, use_errno=True).unshare(_NEW_USER | _NEW_MOUNTS) != 0:
         return
-    (_OWN / "setgroups").write_text("deny")  # else no group may be mapped: user_namespaces(7)
-    (_OWN / "gid_map").write_text(f"0 {group} 1")
-    (_OWN / "uid_map").write_text(f"0 {user} 1")
-    _own_run(platformdirs.user_state_path("tare") / "left")
+    lists = platformdirs.user_state_path("tare") / "left"
+    try:
+        (_OWN / "setgroups").write_text("deny")  # else no group may be mapped: user_namespaces(7)
+        (_OWN / "gid_map").write_text(f"0 {group} 1")
+        (_OWN / "uid_map").write_text(f"0 {user} 1")
+        _own_run(lists)
+    except OSError as error:
+        raise UnavailableError(
+            f"user {user} may do nothing in a user namespace: {error}",
+            "run as root, or allow it (kernel.apparmor_restrict_unprivileged_userns=0)",
+        ) from error
 
 
 def _own_run(lists: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from needs import HOME, needs_root
+from tare.errors import Exit
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -61,10 +62,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(folder: Path, *argv: str) -> subprocess.Popen[str]:
+def started(folder: Path, *argv: str, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["unshare", "--mount", sys.executable, "-c", AS_USER, str(folder), *argv],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **env},
     )  # fmt: skip
 
 
@@ -115,3 +116,17 @@ def test_doctor_says_what_a_user_has_not(folder: Path) -> None:
     assert "no real-time priorities" in found["privileges"]["detail"]
     assert found["environment container"]["available"]
     assert not found["file system throttled"]["available"]
+
+
+def test_a_namespace_in_which_nothing_may_be_done_is_told(folder: Path) -> None:
+    """Ubuntu's AppArmor lets every user have one, and refuses what is done in it."""
+    (folder / "sitecustomize.py").write_text(
+        "from tare import mounts\n"
+        "def refused(*_, **__): raise PermissionError(13, 'Permission denied')\n"
+        "if __import__('os').geteuid(): mounts.mount = refused\n"
+    )
+    with started(folder, "run", "file.yaml", PYTHONPATH=str(folder)) as running:
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == Exit.UNAVAILABLE
+    assert "may do nothing in a user namespace: [Errno 13]" in err
+    assert "apparmor_restrict_unprivileged_userns" in err
