@@ -25,7 +25,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         subprocess.run(
             [HOME / "packaging/pack", folder / "dist", folder / "work"],
             env={**os.environ, "TZ": zone, "COMPRESSED": "-Znone"}, umask=umask, check=True,
-            timeout=280,
+            timeout=580,
         )  # fmt: skip
         made.append(folder)
     return made[0], made[1]
@@ -42,7 +42,7 @@ def installed(packed: tuple[Path, Path]) -> Path:
     return root
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_two_builds_are_equal_byte_for_byte(packed: tuple[Path, Path]) -> None:
     first, second = (
         {
