@@ -131,8 +131,8 @@ def _zsh(name: str, top: Command, commands: list[Command]) -> str:
     return f"""\
 #compdef {name}
 if ((CURRENT == 2)); then
-  local -a commands=({names})
-  _describe command commands
+  local -a known=({names})
+  _describe command known
   _arguments {arguments(top.options)}
   return
 fi

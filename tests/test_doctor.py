@@ -8,6 +8,7 @@ import pytest
 
 from tare import command, doctor, environments, operations
 from tare.environments import CAPABILITIES
+from tare.errors import UnavailableError
 
 
 def test_every_environment_that_is_here_answers_for_every_capability(tmp_path: Path) -> None:
@@ -38,6 +39,14 @@ def test_a_file_of_a_programs_name_in_this_folder_is_not_that_program(
     (tmp_path / "fio").touch()
     assert command.missing_packages({"fio": "fio", "iperf3": "iperf3"}) == "fio iperf3"
     assert command.missing_packages({str(tmp_path / "fio"): "fio", "a": "b", "c": "b"}) == "b"
+
+
+def test_a_machine_that_cannot_unmount_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "PATH", str(tmp_path))
+    with pytest.raises(UnavailableError, match="not installed: mount"):
+        doctor.require_root()
 
 
 def test_it_speaks_of_all_that_an_experiment_can_ask_for(tmp_path: Path) -> None:

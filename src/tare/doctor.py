@@ -69,6 +69,10 @@ def examine(programs: Path) -> list[Finding]:
 
 
 def _root() -> Finding:
+    # Hosts are mounts; the smallest Debian 13 has none of its programs.
+    if missing := missing_packages({"umount": "mount"}):
+        remedy = f"apt-get install {missing}"
+        return Finding("privileges", False, f"not installed: {missing}", remedy)
     if rootless.is_root():
         return Finding("privileges", True, "root: namespaces and real-time priorities")
     user = f"user {rootless.STARTED_AS}"

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         subprocess.run(
             [HOME / "packaging/pack", folder / "dist", folder / "work"],
             env={**os.environ, "TZ": zone, "COMPRESSED": "-Znone"}, umask=umask, check=True,
-            timeout=280,
+            timeout=580,
         )  # fmt: skip
         made.append(folder)
     return made[0], made[1]
@@ -41,7 +42,7 @@ def installed(packed: tuple[Path, Path]) -> Path:
     return root
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_two_builds_are_equal_byte_for_byte(packed: tuple[Path, Path]) -> None:
     first, second = (
         {
@@ -65,6 +66,23 @@ def test_an_sbom_names_what_was_compiled_in(installed: Path) -> None:
     assert {"rustls", "zstd", "blake3"} <= named["pageshare"]
     assert not {"criterion", "clap_derive", "pageshare-wire"} & named["pageshare"]
     assert named["nvio"] == {"libcli11-dev", "nlohmann-json3-dev"}
+
+
+def test_transports_of_the_wheel_find_their_libraries_wherever_they_are_put(
+    packed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (wheel,) = (packed[0] / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    echo = (tmp_path / "tare/shipped/build/echo").rename(tmp_path / "guest")
+    said = subprocess.run(
+        ["ldd", echo / "echo-fastdds", echo / "echo-cyclonedds", echo / "echo-zeromq"],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    assert "not found" not in said
+    assert {"echo-libzmq.so.5", "echo-libssl.so.3"} <= {
+        Path(line.split()[2]).name for line in said.splitlines() if f"=> {echo}" in line
+    }
 
 
 BASH = 'source "$1"; COMP_WORDS=("${@:2}"); COMP_CWORD=$(($# - 2)); _$2; echo "${COMPREPLY[@]}"'
