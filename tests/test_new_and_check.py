@@ -76,7 +76,7 @@ def test_the_parts_of_a_suite_are_checked_each(tmp_path):
 def test_all_experiments_that_ship_are_valid_and_say_their_size():
     found = tare("check", *map(str, sorted((HOME / "experiments").glob("*.yaml"))))
     assert found.returncode == 0, found.stdout
-    said = next(line for line in found.stdout.splitlines() if "quickstart" in line)
+    said = next(line for line in found.stdout.splitlines() if "quickstart.yaml" in line)
     assert re.search(r"quickstart\.yaml: valid: 14 cells, \S+ to \S+ blocks, about \S+", said)
 
 
