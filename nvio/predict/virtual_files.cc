@@ -47,6 +47,7 @@ VirtualFiles::~VirtualFiles() {
 TimePoint VirtualFiles::now() {
   // From an hour on: the cache takes a time of zero for none.
   constexpr double kStart = 3600;
+  const std::lock_guard one(g_the->one_at_a_time_);
   return TimePoint(std::chrono::nanoseconds(
       static_cast<std::int64_t>((kStart + *g_the->clock_) * kNanoseconds)));
 }
@@ -80,6 +81,7 @@ double VirtualFiles::recorded_seconds(Way way, std::uint64_t length) const {
 }
 
 ssize_t VirtualFiles::read(int descriptor, std::uint64_t length, off_t offset, bool is_one) {
+  const std::lock_guard one(one_at_a_time_);
   struct stat status {};
   if (real_.fstat(descriptor, &status) != 0) return -1;
   const auto from = static_cast<std::uint64_t>(offset);
@@ -95,6 +97,7 @@ ssize_t VirtualFiles::read(int descriptor, std::uint64_t length, off_t offset, b
 }
 
 ssize_t VirtualFiles::write(int descriptor, std::uint64_t length, off_t offset, bool is_one) {
+  const std::lock_guard one(one_at_a_time_);
   struct stat status {};
   if (real_.fstat(descriptor, &status) != 0) return -1;
   const auto from = static_cast<std::uint64_t>(offset);
@@ -110,6 +113,7 @@ ssize_t VirtualFiles::write(int descriptor, std::uint64_t length, off_t offset, 
 }
 
 void VirtualFiles::sync() {
+  const std::lock_guard one(one_at_a_time_);
   const bool recorded =
       call_ != nullptr && (call_->kind == TraceKind::sync || call_->kind == TraceKind::flush);
   *clock_ += recorded ? static_cast<double>(call_->duration) / kNanoseconds : costs_.sync();
@@ -160,10 +164,13 @@ RealPosix VirtualFiles::functions() {
   mine.open = &VirtualFiles::open;
   mine.dup = [](int fd) {
     const int copy = g_the->real_.dup(fd);
-    if (copy >= 0 && g_the->is_virtual(fd)) g_the->descriptors_[copy] = g_the->descriptors_[fd];
+    const std::lock_guard one(g_the->one_at_a_time_);
+    const auto known = g_the->descriptors_.find(fd);
+    if (copy >= 0 && known != g_the->descriptors_.end()) g_the->descriptors_[copy] = known->second;
     return copy;
   };
   mine.close = [](int fd) {
+    const std::lock_guard one(g_the->one_at_a_time_);
     g_the->descriptors_.erase(fd);
     return g_the->real_.close(fd);
   };

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 
 #include "../cache/clock.h"
 #include "../entry/contract.h"
@@ -42,13 +43,18 @@ class VirtualFiles {
   static TimePoint now();
   static VirtualFiles* g_the;
 
-  bool is_virtual(int descriptor) const { return descriptors_.contains(descriptor); }
+  bool is_virtual(int descriptor) const {
+    const std::lock_guard one(one_at_a_time_);
+    return descriptors_.contains(descriptor);
+  }
   ssize_t read(int descriptor, std::uint64_t length, off_t offset, bool is_one);
   ssize_t write(int descriptor, std::uint64_t length, off_t offset, bool is_one);
   bool is_passed_on(TraceKind kind, std::uint64_t offset, std::uint64_t length) const;
   double recorded_seconds(Way way, std::uint64_t length) const;
   void sync();
 
+  // The cache writes back by several threads.
+  mutable std::mutex one_at_a_time_;
   const Costs& costs_;
   RealPosix real_;
   RealPosix mine_;

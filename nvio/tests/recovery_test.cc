@@ -99,7 +99,9 @@ TEST_F(RecoveryTest, WritesALongLogInFewCallsAndHoldsLittleOfItInMemory) {
   ASSERT_GT(before, 0U);
   const Watched watched;
   EXPECT_TRUE(recover(folder(), {}).good());
+#ifndef __SANITIZE_THREAD__  // whose own memory grows with what is looked at
   EXPECT_LT(memory("VmHWM:"), before + kLog / 8);
+#endif
   EXPECT_LE(watched.writes(), kPieces / 64);
   std::ifstream file(path_, std::ios::binary);
   std::string piece(kPiece, '\0');
