@@ -10,6 +10,7 @@
 #include <deque>
 #include <exception>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 #include <vector>

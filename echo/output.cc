@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 namespace tare::echo {
 namespace {

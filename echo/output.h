@@ -1,7 +1,7 @@
 // The JSON lines on stdout by which a caller follows the program.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "exchange.h"
 #include "transport.h"

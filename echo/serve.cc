@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "output.h"

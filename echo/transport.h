@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <semaphore>
 #include <stdexcept>
 #include <string>

@@ -26,18 +26,19 @@ auto SmallestStep(Read&& read) {
 }
 
 void Run(const Extent& extent) {
-  nlohmann::json details = {{"resolution_ns", SmallestStep(Now)}};
+  Members details = {{"resolution_ns", SmallestStep(Now)}};
 #if defined(__x86_64__)
   const auto read_counter = [] { return static_cast<uint64_t>(__rdtsc()); };
   const int64_t start_ns = Now();
   const uint64_t start_ticks = read_counter();
-  details["tsc_batches"] = MeasureBatches(extent, [&] {
-    uint64_t ticks = read_counter();
-    Keep(ticks);
-  });
+  details.emplace_back("tsc_batches", MeasureBatches(extent, [&] {
+                         uint64_t ticks = read_counter();
+                         Keep(ticks);
+                       }));
   const uint64_t ticks = read_counter() - start_ticks;
-  details["tsc_ticks_per_ns"] = static_cast<double>(ticks) / static_cast<double>(Now() - start_ns);
-  details["tsc_resolution_ticks"] = SmallestStep(read_counter);
+  details.emplace_back("tsc_ticks_per_ns",
+                       static_cast<double>(ticks) / static_cast<double>(Now() - start_ns));
+  details.emplace_back("tsc_resolution_ticks", SmallestStep(read_counter));
 #endif
   const std::vector<double> batches = MeasureBatches(extent, [] {
     int64_t now = Now();

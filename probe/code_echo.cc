@@ -6,6 +6,7 @@
 
 #include "cold_functions.h"
 #include "costs.h"
+#include "line.h"
 #include "measurement.h"
 #include "request_code.h"
 #include "service.h"
@@ -22,7 +23,7 @@ struct Options {
 void Run(const Options& options) {
   Service service;
   const int fd = OpenUdp(options.bind, options.port);
-  PrintEvent({{"event", "ready"}, {"bind", options.bind}, {"port", options.port}});
+  PrintLine({{"event", "ready"}, {"bind", options.bind}, {"port", uint64_t{options.port}}});
   ColdData data = {};
   uint64_t value = 1;
   uint64_t requests = 0;
@@ -38,7 +39,7 @@ void Run(const Options& options) {
            reinterpret_cast<sockaddr*>(&asker), length);
     ++requests;
   }
-  PrintEvent({{"event", "stopped"}, {"datagrams", requests}});
+  PrintLine({{"event", "stopped"}, {"datagrams", requests}});
   close(fd);
 }
 

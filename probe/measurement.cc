@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <iostream>
 #include <stdexcept>
 
 namespace tare::probe {
@@ -32,15 +31,14 @@ void AddExtent(Command command, Extent& extent) {
 }
 
 void PrintCost(const std::string& probe, const std::string& per, const Extent& extent,
-               const std::vector<double>& batches, nlohmann::json details) {
-  nlohmann::json line = details.is_null() ? nlohmann::json::object() : std::move(details);
-  line["probe"] = probe;
-  line["unit"] = "ns";
-  line["per"] = per;
-  line["batches"] = batches;
-  line["operations_per_batch"] = extent.operations;
-  line["clock_overhead_ns"] = ClockOverhead();
-  std::cout << line.dump() << std::endl;
+               const std::vector<double>& batches, Members details) {
+  details.insert(details.end(), {{"probe", probe},
+                                 {"unit", "ns"},
+                                 {"per", per},
+                                 {"batches", batches},
+                                 {"operations_per_batch", extent.operations},
+                                 {"clock_overhead_ns", ClockOverhead()}});
+  PrintLine(details);
 }
 
 void ThrowErrno(const std::string& what) {

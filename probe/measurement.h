@@ -4,11 +4,11 @@
 #include <time.h>
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "command.h"
+#include "line.h"
 
 namespace tare::probe {
 
@@ -63,7 +63,7 @@ std::vector<double> MeasureBatches(const Extent& extent, Operation&& operation) 
 
 /// Prints the one line of a cost: docs in probe/README.md. `details` are members of its own.
 void PrintCost(const std::string& probe, const std::string& per, const Extent& extent,
-               const std::vector<double>& batches, nlohmann::json details = {});
+               const std::vector<double>& batches, Members details = {});
 
 /// Throws std::runtime_error "`what`: reason of errno".
 [[noreturn]] void ThrowErrno(const std::string& what);

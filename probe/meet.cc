@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <csignal>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "costs.h"

@@ -16,6 +16,7 @@
 #include <exception>
 #include <iostream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <thread>
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "costs.h"
+#include "line.h"
 #include "measurement.h"
 #include "segments.h"
 #include "service.h"
@@ -280,14 +282,15 @@ void Run(const Options& options) {
   Direction back(far_tap, near_tap, options, 2 * options.seed + 1);
   std::thread(Carry, std::ref(forth)).detach();
   std::thread(Carry, std::ref(back)).detach();
-  PrintEvent({{"event", "ready"}, {"hold_ns", options.hold_ns}, {"room_bytes", options.room}});
+  PrintLine({{"event", "ready"}, {"hold_ns", options.hold_ns}, {"room_bytes", options.room}});
   int64_t told_ns = ProcessorTime();
   for (std::string line; std::getline(std::cin, line);) {
     const int64_t cpu_ns = ProcessorTime();
-    PrintEvent({{"event", "report"},
-                {"cpu_ns", cpu_ns - std::exchange(told_ns, cpu_ns)},
-                {"forth", forth.counters().Taken()},
-                {"back", back.counters().Taken()}});
+    const nlohmann::json report = {{"event", "report"},
+                                   {"cpu_ns", cpu_ns - std::exchange(told_ns, cpu_ns)},
+                                   {"forth", forth.counters().Taken()},
+                                   {"back", back.counters().Taken()}};
+    std::cout << report.dump() << std::endl;
   }
   std::_Exit(0);  // the threads know no end; the taps go with the program
 }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <iostream>
 
 #include "measurement.h"
 
@@ -49,7 +48,5 @@ bool Service::WaitFor(int fd) const {
     if (waits[0].revents != 0) return true;
   }
 }
-
-void PrintEvent(const nlohmann::json& event) { std::cout << event.dump() << std::endl; }
 
 }  // namespace tare::probe

@@ -5,7 +5,6 @@
 #include <poll.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 namespace tare::probe {
 
@@ -23,8 +22,5 @@ class Service {
  private:
   std::array<pollfd, 3> waits_;  // whatever is waited for, the signals, stdin
 };
-
-/// Prints one JSON line, at once.
-void PrintEvent(const nlohmann::json& event);
 
 }  // namespace tare::probe

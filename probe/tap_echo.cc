@@ -18,6 +18,7 @@
 
 #include "costs.h"
 #include "frame.h"
+#include "line.h"
 #include "measurement.h"
 #include "service.h"
 
@@ -88,12 +89,12 @@ void Run(const std::string& name) {
   const int tap = MakeTap(name);
   BringUp(name);
   std::thread(Answer, tap, std::ref(counters)).detach();
-  PrintEvent({{"event", "ready"}, {"interface", name}});
+  PrintLine({{"event", "ready"}, {"interface", name}});
   service.WaitFor(-1);
-  PrintEvent({{"event", "stopped"},
-              {"interface", name},
-              {"frames", counters.frames.load()},
-              {"echoes", counters.echoes.load()}});
+  PrintLine({{"event", "stopped"},
+             {"interface", name},
+             {"frames", counters.frames.load()},
+             {"echoes", counters.echoes.load()}});
   // The answering thread cannot be called out of read; the kernel removes the tap with us.
   std::_Exit(0);
 }

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "costs.h"
+#include "line.h"
 #include "measurement.h"
 #include "service.h"
 #include "udp_socket.h"
@@ -34,7 +35,7 @@ void Run(const Options& options) {
   if (setsockopt(data, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) != 0) {
     setsockopt(data, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
   }
-  PrintEvent({{"event", "ready"}, {"bind", options.bind}, {"port", options.port}});
+  PrintLine({{"event", "ready"}, {"bind", options.bind}, {"port", uint64_t{options.port}}});
   uint64_t total = 0;
   while (service.WaitFor(control)) {
     sockaddr_in asker = {};
@@ -49,7 +50,7 @@ void Run(const Options& options) {
     const uint64_t answer = htobe64(drained);
     sendto(control, &answer, sizeof answer, 0, reinterpret_cast<sockaddr*>(&asker), length);
   }
-  PrintEvent({{"event", "stopped"}, {"datagrams", total}});
+  PrintLine({{"event", "stopped"}, {"datagrams", total}});
   close(data);
   close(control);
 }

@@ -209,9 +209,9 @@ void Run(const Options& options) {
   const std::vector<double> batches = options.from_idle
                                           ? MeasureFromIdle(options, shared, there, back)
                                           : MeasureOnOneProcessor(options, shared, there, back);
-  nlohmann::json details = {
+  Members details = {
       {"kind", options.kind}, {"via", options.via}, {"from_idle", options.from_idle}};
-  if (options.from_idle) details["idle_ns"] = options.idle_ns;
+  if (options.from_idle) details.emplace_back("idle_ns", options.idle_ns);
   PrintCost("wakeup",
             options.from_idle ? "wake-up of a sleeper on an idle processor"
                               : "wake-up and switch on one processor",

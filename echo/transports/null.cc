@@ -1,4 +1,5 @@
 // Null: the client answers itself in memory. What it measures is the instrument's own cost.
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "clock.h"

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <list>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 

@@ -1,4 +1,6 @@
 // UDP: the floor. One datagram a message; the client's socket is connected.
+#include <nlohmann/json.hpp>
+
 #include "datagram.h"
 
 namespace tare::echo {

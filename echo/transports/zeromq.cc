@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "byte_client.h"

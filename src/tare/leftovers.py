@@ -17,15 +17,14 @@ import logging
 import os
 import secrets
 import shutil
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from tare import interrupts
 from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, start_time
 from tare.errors import TareError, UnavailableError
 from tare.pauses import pauses
@@ -38,7 +37,6 @@ ROOT = Path("/run/tare")
 _LOG = logging.getLogger(__name__)
 _ENTRY = TypeAdapter(Entry)
 _LOCK_PATIENCE_S = 5.0
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Registry(AbstractContextManager["Registry"]):
@@ -110,7 +108,8 @@ class Registry(AbstractContextManager["Registry"]):
 
     def __exit__(self, *raised: object) -> None:
         try:
-            with _uninterrupted():
+            # Who interrupts it wants things clean.
+            with interrupts.put_off():
                 _undo_all(self._entries)
                 self._entries.clear()
                 with _only_one(self.directory.parent):
@@ -119,27 +118,6 @@ class Registry(AbstractContextManager["Registry"]):
             # On failure the list stays, and without its lock the next start tries again.
             os.close(self._list)
             os.close(self._lock)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C and its like until the context is left: who sends it wants things clean."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # the main thread alone gets it
-        return
-    put_off: list[int] = []
-    usual = {
-        number: signal.signal(number, lambda number, _: put_off.append(number))
-        for number in _INTERRUPTS
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
-        if put_off:
-            signal.raise_signal(put_off[0])
 
 
 def clean(root: Path = ROOT) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pyroute2 import IPRoute, NetlinkError
 from pyroute2 import netns as _netns
 
+from tare import interrupts
 from tare.errors import TareError, UnavailableError
 from tare.pauses import pauses
 
@@ -146,7 +147,12 @@ def _in_thread(namespace: str, enter: Callable[[], None], work: Callable[[Any], 
         with IPRoute() as ip:
             return work(ip)
 
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-netns") as executor:
+    # An interrupt ends the wait and not the thread, which a second one would leave at its work:
+    # what it made then would be on nobody's list.
+    with (
+        interrupts.put_off(),
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-netns") as executor,
+    ):
         try:
             return executor.submit(in_it).result()
         except (NetlinkError, OSError) as error:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,36 @@ def test_what_somebody_else_undoes_meanwhile_is_no_error(
     assert undo(Entry(kind, name))
     monkeypatch.undo()
     assert not undo(Entry(kind, name))
+
+
+def test_a_second_ctrl_c_leaves_no_namespace_that_is_just_being_made(tmp_path: Path) -> None:
+    name = f"tare-late-{os.getpid()}"
+    program = """
+import sys, time
+from pathlib import Path
+from pyroute2 import netns as kernels
+from tare import netns
+from tare.leftovers import Registry
+
+attach = kernels.attach
+def late(*asked):
+    print(flush=True)
+    time.sleep(2)
+    attach(*asked)
+kernels.attach = late
+with Registry(Path(sys.argv[1])) as registry, registry.owing("netns", sys.argv[2]):
+    netns.make(sys.argv[2])
+"""
+    argv = [sys.executable, "-c", program, str(tmp_path / "root"), name]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as making:
+        assert making.stdout is not None
+        assert making.stdout.readline() == b"\n"
+        for _ in range(2):
+            making.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+    left = Entry("netns", name)
+    assert making.returncode != 0
+    assert not undo(left), "it was left behind"
 
 
 def test_a_directory_with_a_mount_in_it_is_not_deleted_through(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 // UDP-Lite (RFC 3828): UDP with a checksum over part of a datagram, here over all of it.
 #include <netinet/in.h>
 
+#include <nlohmann/json.hpp>
+
 #include "datagram.h"
 
 namespace tare::echo {
