@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,13 +54,11 @@ session: {requests: 300, warmup: 30, timeout: 1 s}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A user's own, which that user can reach."""
-    for path in tmp_path.parents:
-        if path.is_relative_to(tempfile.gettempdir()) and not path.stat().st_mode & 1:
-            path.chmod(0o711)
-    os.chown(tmp_path, USER, USER)
-    return tmp_path
+def folder() -> Iterator[Path]:
+    """A user's own, that the user can reach: each run of pytest closes pytest's own to others."""
+    with tempfile.TemporaryDirectory(prefix="rootless-") as made:
+        os.chown(made, USER, USER)
+        yield Path(made)
 
 
 def started(folder: Path, *argv: str, **env: str) -> subprocess.Popen[str]:
