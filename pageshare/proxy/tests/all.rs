@@ -24,4 +24,5 @@ mod strays;
 mod supplies;
 mod systemd_units;
 mod tls;
+mod unknown_flags;
 mod whole_streams;
