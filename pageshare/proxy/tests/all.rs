@@ -26,3 +26,4 @@ mod systemd_units;
 mod tls;
 mod unknown_flags;
 mod whole_streams;
+mod wire_versions;
