@@ -7,7 +7,7 @@ use pageshare_wire::ask::{Answer, Ask, decode_supply};
 use pageshare_wire::hello::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
 use pageshare_wire::record::{HEADER_BYTES, Header, decode_credit};
 use pageshare_wire::segment::{Held, SegmentView};
-use pageshare_wire::{Chain, Expander, PageSet, delta};
+use pageshare_wire::{Chain, Expander, PageSet, Versions, delta};
 
 fuzz_target!(|input: (u8, u8, &[u8])| {
     let (pages, known, bytes) = (usize::from(input.0 % 8), input.1, input.2);
@@ -16,10 +16,10 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
         let _ = Header::decode(head);
     }
     if let Some(hello) = bytes.first_chunk::<HELLO_BYTES>() {
-        let _ = Hello::decode(hello);
+        let _ = Hello::decode(hello, Versions::OURS);
     }
     if let Some(welcome) = bytes.first_chunk::<WELCOME_BYTES>() {
-        let _ = Welcome::decode(welcome);
+        let _ = Welcome::decode(welcome, Versions::OURS);
     }
     let _ = (decode_credit(bytes), Answer::decode(bytes, pages, pages));
     if let Ok(ask) = Ask::decode(bytes) {

@@ -1,9 +1,10 @@
 //! Records the golden streams in `testdata/streams`: small guests, migrated between two real
 //! QEMUs, with every connection of the source written to a file on its way. Each is recorded with
-//! the installed QEMU and with the newer one that `setup/qemu-newer` has unpacked.
+//! the installed QEMU and with the newer ones that `setup/qemu-newer` has unpacked. Streams of a version
+//! that none of them has any more stay as they are.
 //!
 //! ```text
-//! cargo run -p pageshare --example record-streams [DIRECTORY]
+//! cargo run -p pageshare --example record-streams [DIRECTORY] [VERSION]
 //! ```
 
 use std::collections::BTreeMap;
@@ -22,8 +23,12 @@ use serde_json::{Value, json};
 /// A boot sector that counts in memory for ever: `mov ax,800; mov ds,ax; inc word [0]; jmp $-4`.
 const COUNTING: [u8; 11] = [0xb8, 0x00, 0x08, 0x8e, 0xd8, 0xff, 0x06, 0x00, 0x00, 0xeb, 0xfa];
 
-/// The newer one.
-const NEWER: &str = "build/qemu-newer/root/usr/bin/qemu-system-x86_64";
+/// The installed one, and the newer ones.
+const QEMUS: [&str; 3] = [
+    "/usr/bin/qemu-system-x86_64",
+    "build/qemu-newer/root/usr/bin/qemu-system-x86_64",
+    "build/qemu-newer/testing/root/usr/bin/qemu-system-x86_64",
+];
 
 struct Case {
     name: &'static str,
@@ -75,9 +80,14 @@ fn main() {
     let target = std::env::args().nth(1).unwrap_or_else(|| "testdata/streams".to_owned());
     let target = PathBuf::from(target);
     std::fs::create_dir_all(&target).expect("the directory is writable");
-    let mut contents: BTreeMap<String, Value> = BTreeMap::new();
-    let qemus = [("7.2", "/usr/bin/qemu-system-x86_64"), ("10.0", NEWER)];
-    for ((version, qemu), case) in qemus.iter().flat_map(|it| CASES.iter().map(move |c| (it, c))) {
+    let wanted = std::env::args().nth(2);
+    let known = target.join("streams.json");
+    let mut contents: BTreeMap<String, Value> = std::fs::read_to_string(&known)
+        .map(|text| serde_json::from_str(&text).expect("what an earlier run has written"))
+        .unwrap_or_default();
+    let qemus = QEMUS.map(|qemu| (version(qemu), qemu));
+    let qemus = qemus.iter().filter(|(version, _)| wanted.as_ref().is_none_or(|it| it == version));
+    for ((version, qemu), case) in qemus.flat_map(|it| CASES.iter().map(move |case| (it, case))) {
         // Whether a page is sent twice, so that there is a delta, is a matter of moments.
         let (streams, _) = (0..20)
             .map(|_| record(case, Path::new(qemu), version))
@@ -93,7 +103,16 @@ fn main() {
         }
     }
     let text = serde_json::to_string_pretty(&contents).expect("plain values");
-    std::fs::write(target.join("streams.json"), text + "\n").expect("writable");
+    std::fs::write(known, text + "\n").expect("writable");
+}
+
+/// The version of a QEMU, as its machine types are named: `10.0`.
+fn version(qemu: &str) -> String {
+    let output = Command::new(qemu).arg("--version").output();
+    let output = output.expect("QEMU is installed, and setup/qemu-newer has run");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = said.split("version ").nth(1).expect("QEMU says its version");
+    version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 /// Every channel of one migration, by name, and how many bytes of deltas QEMU sent.
@@ -223,7 +242,7 @@ impl Qemu {
         if incoming {
             command.args(["-S", "-incoming", "defer"]);
         }
-        let child = command.spawn().expect("QEMU is installed, and setup/qemu-newer has run");
+        let child = command.spawn().expect("it has just said its version");
         let address = Address::Unix(monitor.to_owned());
         let connected = (0..600).find_map(|_| {
             std::thread::sleep(Duration::from_millis(50));

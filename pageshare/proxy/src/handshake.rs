@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use pageshare_index::{HashKey, ScopeKey};
-use pageshare_wire::WireError;
 use pageshare_wire::hello::{
-    CONFIRM_BYTES, Confirm, HELLO_BYTES, Hello, MigrationId, Side, WELCOME_BYTES, Welcome, proof,
-    same_proof,
+    CONFIRM_BYTES, Confirm, HELLO_BYTES, Hello, MigrationId, Side, WELCOME_BYTES, Welcome,
+    oldest_of, proof, same_proof,
 };
+use pageshare_wire::{Versions, WireError};
 use tracing::warn;
 
 use crate::error::Error;
@@ -17,6 +17,8 @@ use crate::scope::Scope;
 /// What both sides agreed on.
 #[derive(Debug)]
 pub struct Agreed {
+    /// Version of the protocol.
+    pub version: u16,
     /// Which migration the channel belongs to.
     pub migration: MigrationId,
     /// Its number within it.
@@ -53,8 +55,10 @@ pub fn send(
     channel: u32,
     window: u32,
     scope: Option<&Scope>,
+    versions: Versions,
 ) -> Result<Agreed, Error> {
     let hello = Hello {
+        versions,
         migration,
         channel,
         checksums: link.checksums(),
@@ -67,23 +71,25 @@ pub fn send(
     let mut answer = [0; WELCOME_BYTES];
     link.reader.fill(&mut answer)?;
     let round_trip = begin.elapsed();
-    let (in_scope, offered, nonce, theirs) = match Welcome::decode(&answer)? {
+    let (version, welcome) = Welcome::decode(&answer, versions)?;
+    let (in_scope, offered, nonce, theirs) = match welcome {
         Welcome::Accepted { in_scope, window, nonce, proof } => (in_scope, window, nonce, proof),
         Welcome::Refused(reason) => return Err(WireError::Refused(reason).into()),
     };
     let shared = scope.filter(|scope| {
-        let holds =
-            in_scope && same_proof(&theirs, &proof(&scope.key, Side::Receiver, &hello, &nonce));
+        let right = |scope: &Scope| proof(&scope.key, Side::Receiver, &hello, version, &nonce);
+        let holds = in_scope && same_proof(&theirs, &right(scope));
         if !holds {
             let why = if in_scope { "has another key for" } else { "does not serve" };
             warn!("the receiver {why} scope `{}`; going on without its pages", scope.name);
         }
         holds
     });
-    let ours = shared.map(|scope| proof(&scope.key, Side::Sender, &hello, &nonce));
+    let ours = shared.map(|scope| proof(&scope.key, Side::Sender, &hello, version, &nonce));
     link.writer.write(&[&Confirm { proof: ours }.encode()])?;
     link.reader.lift_deadline()?;
     Ok(Agreed {
+        version,
         migration,
         channel,
         window: window.min(offered),
@@ -97,26 +103,29 @@ pub fn send(
 /// have shown nothing yet.
 ///
 /// # Errors
-/// If the peer is no sender of this version, claims a scope whose key it has not, or is silent.
+/// If the peer is no sender, speaks none of these versions, claims a scope whose key it has not, or is silent.
 pub fn receive<'a>(
     link: &mut Link,
     window: u32,
     mut scopes: impl Iterator<Item = &'a Scope>,
+    versions: Versions,
 ) -> Result<Agreed, Error> {
     let mut greeting = [0; HELLO_BYTES];
     link.reader.fill(&mut greeting)?;
     let refuse = |reason: &str| {
         // The peer may not wait for the reason.
-        let _ = link.writer.write(&[&Welcome::Refused(reason.to_owned()).encode()]);
+        let refusal = Welcome::Refused(reason.to_owned()).encode(oldest_of(&greeting));
+        let _ = link.writer.write(&[&refusal]);
         Error::Refused(reason.to_owned())
     };
-    let hello = Hello::decode(&greeting).map_err(|error| refuse(&error.to_string()))?;
+    let (version, hello) =
+        Hello::decode(&greeting, versions).map_err(|error| refuse(&error.to_string()))?;
     if hello.checksums != link.checksums() {
         return Err(refuse("one side uses TLS and the other does not"));
     }
     let scope = scopes.find(|scope| scope.name == hello.scope);
     let nonce = random()?;
-    let ours = scope.map(|scope| proof(&scope.key, Side::Receiver, &hello, &nonce));
+    let ours = scope.map(|scope| proof(&scope.key, Side::Receiver, &hello, version, &nonce));
     let welcome = Welcome::Accepted {
         in_scope: scope.is_some(),
         window,
@@ -124,20 +133,21 @@ pub fn receive<'a>(
         proof: ours.unwrap_or_default(),
     };
     let begin = Instant::now();
-    link.writer.write(&[&welcome.encode()])?;
+    link.writer.write(&[&welcome.encode(version)])?;
     let mut answer = [0; CONFIRM_BYTES];
     link.reader.fill(&mut answer)?;
     let round_trip = begin.elapsed();
     let shared = match (Confirm::decode(&answer).proof, scope) {
         (None, _) => None,
         (Some(theirs), Some(scope))
-            if same_proof(&theirs, &proof(&scope.key, Side::Sender, &hello, &nonce)) =>
+            if same_proof(&theirs, &proof(&scope.key, Side::Sender, &hello, version, &nonce)) =>
         {
             Some(scope)
         }
         (Some(_), _) => return Err(WireError::Protocol("proof of the scope").into()),
     };
     Ok(Agreed {
+        version,
         migration: hello.migration,
         channel: hello.channel,
         window: window.min(hello.window),

@@ -18,6 +18,7 @@ mod waiting;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+use pageshare_wire::Versions;
 use pageshare_wire::hello::{HELLO_BYTES, MAGIC, MigrationId};
 
 use crate::address::Address;
@@ -53,6 +54,8 @@ pub struct Receiver {
     pub recent_bytes: usize,
     /// Upper bound on expanded bytes in flight.
     pub window: u32,
+    /// The versions of the protocol to take.
+    pub versions: Versions,
     /// Where running migrations are counted.
     pub metrics: Metrics,
 }
@@ -138,7 +141,7 @@ fn greet(
             None => Link::plain(socket, end),
         };
         let scopes = receiver.shelves.iter().map(|(scope, _)| scope);
-        let agreed = handshake::receive(&mut link, receiver.window, scopes)?;
+        let agreed = handshake::receive(&mut link, receiver.window, scopes, receiver.versions)?;
         let shown = receiver.tls.is_some() || agreed.scope.is_some();
         if shown {
             link.reader.lift_deadline()?;

@@ -16,6 +16,7 @@ pub struct Account {
     role: &'static str,
     migration: [u8; 16],
     vm: OnceLock<String>,
+    wire_version: OnceLock<u16>,
     began: Instant,
     began_unix: f64,
     /// Bytes of QEMU's streams, all channels, source to destination.
@@ -105,6 +106,8 @@ pub struct Record {
     pub migration: String,
     /// The VM's name, if it is known.
     pub vm: Option<String>,
+    /// Version of the protocol between the proxies, if they have agreed on one.
+    pub wire_version: Option<u16>,
     /// Seconds since 1970 when the first channel opened.
     pub began: f64,
     /// Seconds from then until the last channel closed.
@@ -185,6 +188,7 @@ impl Account {
             role,
             migration,
             vm: OnceLock::new(),
+            wire_version: OnceLock::new(),
             began: Instant::now(),
             began_unix: since_epoch.as_secs_f64(),
             stream_bytes: zero(),
@@ -224,6 +228,11 @@ impl Account {
     /// The migration is of the VM with this name, if it is not known to be of another.
     pub fn is_of(&self, vm: &str) {
         self.vm.get_or_init(|| vm.to_owned());
+    }
+
+    /// The proxies speak this version; that of the first channel stands.
+    pub fn speaks(&self, version: u16) {
+        self.wire_version.get_or_init(|| version);
     }
 
     /// Notes where a channel stopped being parsed.
@@ -283,6 +292,7 @@ impl Account {
             role: self.role,
             migration: self.migration.iter().map(|byte| format!("{byte:02x}")).collect(),
             vm: self.vm.get().cloned(),
+            wire_version: self.wire_version.get().copied(),
             began: self.began_unix,
             seconds: self.seconds(),
             stream_bytes: get(&self.stream_bytes),

@@ -15,10 +15,10 @@ use std::net::Shutdown;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use pageshare_wire::WireError;
 use pageshare_wire::adaptive::Policy;
 use pageshare_wire::hello::MigrationId;
 use pageshare_wire::record::Kind;
+use pageshare_wire::{Versions, WireError};
 use tracing::{debug, error};
 
 use crate::address::Address;
@@ -69,6 +69,8 @@ pub struct Sender {
     pub downtime_limit: Duration,
     /// Upper bound on expanded bytes in flight.
     pub window: u32,
+    /// The versions of the protocol to offer.
+    pub versions: Versions,
     /// Where running migrations are counted.
     pub metrics: Metrics,
 }
@@ -122,7 +124,8 @@ impl Sender {
             Some((tls, name)) => tls.link(socket, name, end)?,
             None => Link::plain(socket, end),
         };
-        let agreed = handshake::send(&mut link, migration, channel, self.window, scope)?;
+        let agreed =
+            handshake::send(&mut link, migration, channel, self.window, scope, self.versions)?;
         Ok((link, agreed))
     }
 

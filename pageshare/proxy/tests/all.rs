@@ -24,4 +24,6 @@ mod strays;
 mod supplies;
 mod systemd_units;
 mod tls;
+mod unknown_flags;
 mod whole_streams;
+mod wire_versions;

@@ -14,11 +14,11 @@ use lab::{Pair, Proxy, Xorshift, count};
 use pageshare::handshake;
 use pageshare::link::{self, Body, Link};
 use pageshare::socket::Socket;
-use pageshare_wire::PageSet;
 use pageshare_wire::ask::{Answer, Ask};
 use pageshare_wire::record::Kind;
 use pageshare_wire::segment::SegmentView;
 use pageshare_wire::window::LARGEST;
+use pageshare_wire::{PageSet, Versions};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
@@ -50,7 +50,7 @@ fn what_is_in_flight_follows_the_round_trip() {
 fn lack_all(listener: &TcpListener) -> u64 {
     let (socket, _) = listener.accept().expect("the sender connects");
     let mut link = Link::plain(Arc::new(Socket::Tcp(socket)), link::deadline());
-    handshake::receive(&mut link, LARGEST, std::iter::empty()).expect("a sender");
+    handshake::receive(&mut link, LARGEST, std::iter::empty(), Versions::OURS).expect("a sender");
     let (mut body, mut accepted, mut questions) = (Body::default(), 0_u64, 0);
     while let Some(header) = link.reader.receive(&mut body).expect("sound records") {
         let (kind, answer) = match header.kind {

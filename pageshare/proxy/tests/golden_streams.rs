@@ -17,7 +17,7 @@ fn streams() -> BTreeMap<String, Value> {
     serde_json::from_str(&text).expect("golden data is JSON")
 }
 
-fn stream(name: &str) -> Vec<u8> {
+pub(crate) fn stream(name: &str) -> Vec<u8> {
     let file = std::fs::File::open(directory().join(format!("{name}.zst"))).expect("golden data");
     zstd::stream::decode_all(file).expect("golden data is zstd")
 }
@@ -25,7 +25,7 @@ fn stream(name: &str) -> Vec<u8> {
 #[test]
 fn every_golden_stream_consists_of_what_it_did() {
     let known = streams();
-    assert!(known.len() >= 14, "{known:?}");
+    assert!(known.len() >= 21, "{known:?}");
     for (name, contents) in known {
         let scratch = tempfile::NamedTempFile::new().expect("a scratch file");
         std::fs::write(scratch.path(), stream(&name)).expect("a scratch file");
@@ -57,7 +57,7 @@ fn both_parsers_cut_golden_streams_alike_whatever_the_pieces() {
 
 #[test]
 fn the_xbzrle_streams_hold_a_delta() {
-    for name in ["qemu-7.2-xbzrle", "qemu-10.0-xbzrle"] {
+    for name in ["qemu-7.2-xbzrle", "qemu-10.0-xbzrle", "qemu-11.1-xbzrle"] {
         let channel = stream(name);
         let (tokens, until) = reference::parse(&channel);
         let mut at = 0;

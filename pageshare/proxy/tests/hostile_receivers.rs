@@ -13,6 +13,7 @@ use lab::{Proxy, Xorshift};
 use pageshare::handshake;
 use pageshare::link::{self, Body, Link};
 use pageshare::socket::Socket;
+use pageshare_wire::Versions;
 use pageshare_wire::ask::Ask;
 use pageshare_wire::record::Kind;
 use pageshare_wire::window::LARGEST;
@@ -25,7 +26,7 @@ const PAGE: u64 = 8 + 4096;
 fn credit_what_is_asked_for(listener: &TcpListener) {
     let (socket, _) = listener.accept().expect("the sender connects");
     let mut link = Link::plain(Arc::new(Socket::Tcp(socket)), link::deadline());
-    handshake::receive(&mut link, LARGEST, std::iter::empty()).expect("a sender");
+    handshake::receive(&mut link, LARGEST, std::iter::empty(), Versions::OURS).expect("a sender");
     let (mut body, mut taken) = (Body::default(), 0_u64);
     while let Ok(Some(header)) = link.reader.receive(&mut body) {
         if header.kind == Kind::Ask {

@@ -17,6 +17,7 @@ use pageshare::address::Address;
 use pageshare::handshake;
 use pageshare::link::{self, Link};
 use pageshare::socket::Socket;
+use pageshare_wire::Versions;
 use pageshare_wire::hello::{HELLO_BYTES, MigrationId};
 
 const STREAM: &[u8] = &[7; 100_000];
@@ -130,7 +131,8 @@ fn a_receiver_without_a_file_descriptor_listens_on_and_accepts_when_it_has_one()
     limit_files(receiver.pid(), 256);
     drop(first);
     let mut link = Link::plain(connect(), link::deadline());
-    let greeted = handshake::send(&mut link, MigrationId([7; 16]), 0, 1 << 20, None);
+    let greeted =
+        handshake::send(&mut link, MigrationId([7; 16]), 0, 1 << 20, None, Versions::OURS);
     assert!(greeted.is_ok(), "{}", receiver.log());
 }
 
@@ -196,7 +198,8 @@ fn a_crowd_that_greets_and_says_nothing_keeps_no_migration_out_and_is_let_go() {
     let greeted = (0..200_u8).map(|number| {
         let socket = Arc::new(Socket::connect("the receiver", &address).expect("it listens"));
         let mut link = Link::plain(Arc::clone(&socket), link::deadline());
-        handshake::send(&mut link, MigrationId([number; 16]), 0, 1 << 20, None).expect("a welcome");
+        handshake::send(&mut link, MigrationId([number; 16]), 0, 1 << 20, None, Versions::OURS)
+            .expect("a welcome");
         socket
     });
     let greeted: Vec<Arc<Socket>> = greeted.collect();

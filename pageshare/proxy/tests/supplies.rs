@@ -14,11 +14,11 @@ use pageshare::link::{self, Body, Link};
 use pageshare::socket::Socket;
 use pageshare_index::HashKey;
 use pageshare_stream::{PAGE_SIZE, RamWord, Token};
-use pageshare_wire::Chain;
 use pageshare_wire::ask::{Ask, encode_supply};
 use pageshare_wire::hello::MigrationId;
 use pageshare_wire::record::Kind;
 use pageshare_wire::segment::{Draft, SEGMENT_HEADER_BYTES, Treatment};
+use pageshare_wire::{Chain, Versions};
 
 /// A receiver, what it takes for its QEMU, and a channel to it.
 struct Channel {
@@ -40,7 +40,8 @@ impl Channel {
         let socket = Socket::connect("the receiver", &address).expect("it listens");
         let mut link = Link::plain(Arc::new(socket), link::deadline());
         let id = MigrationId([7; 16]);
-        let agreed = handshake::send(&mut link, id, 0, 1 << 20, None).expect("the same version");
+        let agreed = handshake::send(&mut link, id, 0, 1 << 20, None, Versions::OURS)
+            .expect("the same version");
         Self { receiver, destination, link, key: agreed.hash_key, _directory: directory }
     }
 

@@ -7,7 +7,7 @@ use lab::{Guest, Incoming, Model, Pair, Tap};
 use serde_json::{Value, json};
 
 /// Two guests of one model, the proxies between them, and a tap at either end.
-struct Way {
+pub(crate) struct Way {
     source: Guest,
     destination: Guest,
     pair: Pair,
@@ -18,9 +18,13 @@ struct Way {
 
 impl Way {
     fn between(from: &Model, to: &Model, capabilities: &[&str]) -> Self {
+        let pair = Pair::unix(&["--ask", "always", "--compress", "always"], &[]);
+        Self::through(pair, from, to, capabilities)
+    }
+
+    pub(crate) fn through(pair: Pair, from: &Model, to: &Model, capabilities: &[&str]) -> Self {
         let mut source = Guest::running_on(from);
         let mut destination = Guest::start(to, &Incoming::Deferred);
-        let pair = Pair::unix(&["--ask", "always", "--compress", "always"], &[]);
         let at = |name: &str| pair.directory().join(name);
         let (to, incoming) = (at("tap-out"), at("qemu-in"));
         let taps = [Tap::start(&to, &at("out")), Tap::start(&at("in"), &incoming)];
@@ -33,12 +37,18 @@ impl Way {
         Self { source, destination, pair, taps, to: format!("unix:{}", to.display()), checksum }
     }
 
-    fn migrate(&mut self) {
+    pub(crate) fn migrate(&mut self) {
         self.source.migrate(&self.to);
     }
 
     /// Checks both ends once the migration is over; returns the sender's record.
-    fn arrive(mut self, channels: usize) -> Value {
+    fn arrive(self, channels: usize) -> Value {
+        let ([sent, _], _) = self.arrived(channels);
+        sent
+    }
+
+    /// The same; returns both proxies' records, and what they have said.
+    pub(crate) fn arrived(mut self, channels: usize) -> ([Value; 2], [String; 2]) {
         assert_eq!(self.source.migration_end(), "completed", "{}", self.pair.logs());
         if self.destination.state() != "running" {
             self.destination.resume();
@@ -49,7 +59,8 @@ impl Way {
         assert_eq!(written, read, "{}", self.pair.logs());
         let sent = self.pair.send.record();
         assert_eq!(sent["error"], json!(null), "{}", self.pair.logs());
-        sent
+        let records = [sent, self.pair.receive.record()];
+        (records, [self.pair.send.log(), self.pair.receive.log()])
     }
 }
 
@@ -127,62 +138,76 @@ fn pages_that_the_guest_waits_for_overtake_the_others_in_the_installed_qemu() {
     pages_that_travel_after_the_guest_arrive(&Model::installed(), &capability, channels);
 }
 
+/// The QEMUs that are unpacked beside the installed one.
+fn newer_ones() -> impl Iterator<Item = Model> {
+    [Model::newer(), Model::newest()].into_iter().flatten()
+}
+
 #[test]
-fn pages_of_multifd_channels_arrive_in_the_newer_qemu() {
-    if let Some(model) = Model::newer() {
-        pages_of_multifd_channels_arrive(&model);
+fn pages_of_multifd_channels_arrive_in_newer_qemus() {
+    newer_ones().for_each(|model| pages_of_multifd_channels_arrive(&model));
+}
+
+#[test]
+fn memory_that_both_map_does_not_travel_in_newer_qemus() {
+    newer_ones().for_each(|model| memory_that_both_map_does_not_travel(&model));
+}
+
+#[test]
+fn pages_that_travel_after_the_guest_arrive_in_newer_qemus() {
+    newer_ones().for_each(|model| pages_that_travel_after_the_guest_arrive(&model, &[], 1));
+}
+
+#[test]
+fn pages_that_the_guest_waits_for_overtake_the_others_in_newer_qemus() {
+    let (capability, channels) = (["postcopy-preempt"], 2);
+    newer_ones().for_each(|model| {
+        pages_that_travel_after_the_guest_arrive(&model, &capability, channels);
+    });
+}
+
+/// QEMU 10.1 and later: pages travel in several channels until the guest goes.
+#[test]
+fn pages_that_travel_in_several_channels_and_then_after_the_guest_arrive_in_the_newest_qemu() {
+    if let Some(model) = Model::newest() {
+        pages_that_travel_after_the_guest_arrive(&model, &["multifd"], 3);
     }
 }
 
 #[test]
-fn memory_that_both_map_does_not_travel_in_the_newer_qemu() {
-    if let Some(model) = Model::newer() {
-        memory_that_both_map_does_not_travel(&model);
+fn newer_qemus_tell_when_they_switch_over() {
+    for model in newer_ones() {
+        let mut way = Way::between(&model, &model, &["return-path"]);
+        way.migrate();
+        let sent = way.arrive(1);
+        assert_eq!(why(&sent), AFTER_RAM);
+        assert!(sent["pages"].as_u64() > Some(1000), "{sent}");
     }
 }
 
 #[test]
-fn pages_that_travel_after_the_guest_arrive_in_the_newer_qemu() {
-    if let Some(model) = Model::newer() {
-        pages_that_travel_after_the_guest_arrive(&model, &[], 1);
+fn pages_behind_virtio_mem_are_seen_in_newer_qemus() {
+    for model in newer_ones().map(Model::with_virtio_mem) {
+        let mut way = Way::between(&model, &model, &["return-path"]);
+        way.migrate();
+        let sent = way.arrive(1);
+        assert_eq!(why(&sent), AFTER_RAM);
+        assert_eq!(sent["verbatim_bytes"], 0, "{sent}");
+        assert!(sent["pages_asked"].as_u64() > Some(1000), "{sent}");
     }
 }
 
 #[test]
-fn pages_that_the_guest_waits_for_overtake_the_others_in_the_newer_qemu() {
-    if let Some(model) = Model::newer() {
-        pages_that_travel_after_the_guest_arrive(&model, &["postcopy-preempt"], 2);
+fn a_guest_goes_from_each_qemu_to_every_newer_one() {
+    let models: Vec<Model> = [Model::installed()].into_iter().chain(newer_ones()).collect();
+    for (at, older) in models.iter().enumerate() {
+        for newer in &models[at + 1..] {
+            let newer = newer.clone().with_machine_of(older);
+            let mut way = Way::between(older, &newer, &["return-path"]);
+            way.migrate();
+            let sent = way.arrive(1);
+            assert_eq!(why(&sent), AFTER_RAM);
+            assert_eq!(sent["verbatim_bytes"], 0, "{sent}");
+        }
     }
-}
-
-#[test]
-fn the_newer_qemu_tells_when_it_switches_over() {
-    let Some(model) = Model::newer() else { return };
-    let mut way = Way::between(&model, &model, &["return-path"]);
-    way.migrate();
-    let sent = way.arrive(1);
-    assert_eq!(why(&sent), AFTER_RAM);
-    assert!(sent["pages"].as_u64() > Some(1000), "{sent}");
-}
-
-#[test]
-fn pages_behind_virtio_mem_are_seen_in_the_newer_qemu() {
-    let Some(model) = Model::newer() else { return };
-    let model = model.with_virtio_mem();
-    let mut way = Way::between(&model, &model, &["return-path"]);
-    way.migrate();
-    let sent = way.arrive(1);
-    assert_eq!(why(&sent), AFTER_RAM);
-    assert_eq!(sent["verbatim_bytes"], 0, "{sent}");
-    assert!(sent["pages_asked"].as_u64() > Some(1000), "{sent}");
-}
-
-#[test]
-fn a_guest_goes_from_the_installed_qemu_to_the_newer_one() {
-    let Some(newer) = Model::newer() else { return };
-    let installed = Model::installed();
-    let newer = newer.with_machine_of(&installed);
-    let mut way = Way::between(&installed, &newer, &["return-path"]);
-    way.migrate();
-    assert_eq!(why(&way.arrive(1)), AFTER_RAM);
 }

@@ -1,8 +1,9 @@
-//! The handshake: three fixed messages.
+//! The handshake: three fixed messages, of the same form in every version, so that two programs that
+//! have no version in common can tell each other so.
 
 use pageshare_index::{HashKey, ScopeKey};
 
-use crate::{VERSION, WireError};
+use crate::{Versions, WireError};
 
 /// How a [`Hello`] begins.
 pub const MAGIC: [u8; 4] = *b"PGSH";
@@ -17,6 +18,9 @@ pub const HELLO_BYTES: usize = 128;
 pub const WELCOME_BYTES: usize = 192;
 /// Bytes of a [`Confirm`].
 pub const CONFIRM_BYTES: usize = 40;
+/// A refusal's reason is at most this long.
+pub const REASON_BYTES: usize = WELCOME_BYTES - REASON_AT;
+const REASON_AT: usize = 88;
 /// A scope's name is at most this long.
 pub const SCOPE_NAME_BYTES: usize = 56;
 
@@ -35,6 +39,8 @@ impl MigrationId {
 /// The sender's first message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
+    /// The versions that the sender speaks.
+    pub versions: Versions,
     /// Which migration this channel belongs to.
     pub migration: MigrationId,
     /// The channel's number within it, for the logs.
@@ -83,15 +89,27 @@ pub enum Side {
     Receiver,
 }
 
-/// What only a holder of the scope's key can compute for this handshake.
+/// What only a holder of the scope's key can compute for this handshake, in this version. From
+/// version 3 on it covers the versions that the sender offers, so that nobody between can change
+/// them unnoticed; version 2 knows of no other.
 #[must_use]
-pub fn proof(key: &ScopeKey, side: Side, hello: &Hello, receiver_nonce: &[u8; 32]) -> [u8; 32] {
+pub fn proof(
+    key: &ScopeKey,
+    side: Side,
+    hello: &Hello,
+    version: u16,
+    receiver_nonce: &[u8; 32],
+) -> [u8; 32] {
+    let mut greeting = hello.encode();
+    if version == 2 {
+        greeting[4..8].copy_from_slice(&Versions::only(version).encode());
+    }
     let mut hasher = blake3::Hasher::new_keyed(&key.proof_key());
     hasher.update(match side {
         Side::Sender => b"sender..",
         Side::Receiver => b"receiver",
     });
-    hasher.update(&hello.encode());
+    hasher.update(&greeting);
     hasher.update(receiver_nonce);
     *hasher.finalize().as_bytes()
 }
@@ -108,7 +126,7 @@ impl Hello {
     pub fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut out = [0; HELLO_BYTES];
         out[..4].copy_from_slice(&MAGIC);
-        out[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        out[4..8].copy_from_slice(&self.versions.encode());
         out[8..12].copy_from_slice(&(if self.checksums { CHECKSUMS } else { 0 }).to_le_bytes());
         out[12..16].copy_from_slice(&self.channel.to_le_bytes());
         out[16..32].copy_from_slice(&self.migration.0);
@@ -120,32 +138,41 @@ impl Hello {
         out
     }
 
-    /// Reads the message.
+    /// Reads the message as a receiver that speaks `ours`; returns the version to use with it.
     ///
     /// # Errors
-    /// If the peer is something else, of another version, or its scope is not a name.
-    pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, WireError> {
-        begins_right(bytes)?;
+    /// If the peer is something else, speaks none of these versions, or its scope is not a name.
+    pub fn decode(bytes: &[u8; HELLO_BYTES], ours: Versions) -> Result<(u16, Self), WireError> {
+        let versions = begins_with(bytes)?;
+        let version = Versions::agree(versions, ours)?;
         let scope = bytes[72..].split(|byte| *byte == 0).next().unwrap_or_default();
         let scope = str::from_utf8(scope).map_err(|_| WireError::Protocol("scope's name"))?;
-        Ok(Self {
+        let hello = Self {
+            versions,
             migration: MigrationId(at(bytes, 16)),
             channel: u32::from_le_bytes(at(bytes, 12)),
             checksums: u32::from_le_bytes(at(bytes, 8)) & CHECKSUMS != 0,
             window: u32::from_le_bytes(at(bytes, 64)),
             nonce: at(bytes, 32),
             scope: scope.to_owned(),
-        })
+        };
+        Ok((version, hello))
     }
 }
 
+/// The oldest version that a sender says it speaks, in which alone it is sure to read a refusal.
+#[must_use]
+pub fn oldest_of(greeting: &[u8; HELLO_BYTES]) -> u16 {
+    u16::from_le_bytes(at(greeting, 4))
+}
+
 impl Welcome {
-    /// The message. A reason that is too long is cut.
+    /// The message, in the version to use. A reason that is too long is cut.
     #[must_use]
-    pub fn encode(&self) -> [u8; WELCOME_BYTES] {
+    pub fn encode(&self, version: u16) -> [u8; WELCOME_BYTES] {
         let mut out = [0; WELCOME_BYTES];
         out[..4].copy_from_slice(&MAGIC);
-        out[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        out[4..8].copy_from_slice(&Versions::only(version).encode());
         match self {
             Self::Accepted { in_scope, window, nonce, proof } => {
                 let flags = if *in_scope { IN_SCOPE } else { 0 };
@@ -157,32 +184,34 @@ impl Welcome {
             }
             Self::Refused(reason) => {
                 out[12..16].copy_from_slice(&REFUSED.to_le_bytes());
-                let length = reason.len().min(WELCOME_BYTES - 88);
-                out[88..88 + length].copy_from_slice(&reason.as_bytes()[..length]);
+                let length = reason.len().min(REASON_BYTES);
+                out[REASON_AT..REASON_AT + length].copy_from_slice(&reason.as_bytes()[..length]);
             }
         }
         out
     }
 
-    /// Reads the message.
+    /// Reads the message as a sender that speaks `ours`; returns the version that the receiver has
+    /// chosen.
     ///
     /// # Errors
-    /// If the peer is something else or of another version.
-    pub fn decode(bytes: &[u8; WELCOME_BYTES]) -> Result<Self, WireError> {
-        begins_right(bytes)?;
-        match u32::from_le_bytes(at(bytes, 12)) {
-            ACCEPTED => Ok(Self::Accepted {
+    /// If the peer is something else, or has chosen none of these versions.
+    pub fn decode(bytes: &[u8; WELCOME_BYTES], ours: Versions) -> Result<(u16, Self), WireError> {
+        let version = Versions::agree(ours, begins_with(bytes)?)?;
+        let welcome = match u32::from_le_bytes(at(bytes, 12)) {
+            ACCEPTED => Self::Accepted {
                 in_scope: u32::from_le_bytes(at(bytes, 8)) & IN_SCOPE != 0,
                 window: u32::from_le_bytes(at(bytes, 16)),
                 nonce: at(bytes, 24),
                 proof: at(bytes, 56),
-            }),
+            },
             REFUSED => {
-                let reason = bytes[88..].split(|byte| *byte == 0).next().unwrap_or_default();
-                Ok(Self::Refused(String::from_utf8_lossy(reason).into_owned()))
+                let reason = bytes[REASON_AT..].split(|byte| *byte == 0).next().unwrap_or_default();
+                Self::Refused(String::from_utf8_lossy(reason).into_owned())
             }
-            _ => Err(WireError::Protocol("status of the welcome")),
-        }
+            _ => return Err(WireError::Protocol("status of the welcome")),
+        };
+        Ok((version, welcome))
     }
 }
 
@@ -206,15 +235,13 @@ impl Confirm {
     }
 }
 
-fn begins_right(bytes: &[u8]) -> Result<(), WireError> {
+/// The versions that a message names behind the magic.
+fn begins_with(bytes: &[u8]) -> Result<Versions, WireError> {
     let magic = at(bytes, 0);
     if magic != MAGIC {
         return Err(WireError::Magic(magic));
     }
-    match u16::from_le_bytes(at(bytes, 4)) {
-        VERSION => Ok(()),
-        other => Err(WireError::Version(other)),
-    }
+    Versions::decode(at(bytes, 4))
 }
 
 /// `N` bytes of a fixed message, whose callers know its length.

@@ -1,12 +1,12 @@
-//! What the two proxies say to each other: version 2, specified byte by byte in
+//! What the two proxies say to each other: versions 2 and 3, specified byte by byte in
 //! `docs/formats/pageshare-wire.md`. This crate encodes, decodes and decides; it does no I/O.
 //!
 //! One connection of QEMU's is one connection between the proxies, a *channel*. On each:
 //!
 //! ```text
 //! sender                                        receiver
-//!   Hello      magic, version, migration, scope ──▶
-//!   ◀── Welcome   version, window, proof that it holds the scope
+//!   Hello      magic, versions, migration, scope ──▶
+//!   ◀── Welcome   the version to use, window, proof that it holds the scope
 //!   Confirm    proof that the sender holds it, or "go on without" ──▶
 //!   records, each with a fixed raw header:
 //!   Ask n      hashes of the pages of segment n, and of earlier versions of some ──▶
@@ -49,14 +49,13 @@ mod noise;
 mod page_set;
 pub mod record;
 pub mod segment;
+mod versions;
 pub mod window;
 
 pub use chain::Chain;
 pub use literals::{Compressor, Expander};
 pub use page_set::PageSet;
-
-/// The protocol's version; both sides must have the same.
-pub const VERSION: u16 = 2;
+pub use versions::Versions;
 
 /// A peer that does not keep to the protocol, or bytes that were damaged on the way.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -64,9 +63,17 @@ pub enum WireError {
     /// The connection does not begin as pageshare's does.
     #[error("the peer is not pageshare (it began with {0:02x?})")]
     Magic([u8; 4]),
-    /// Another version.
-    #[error("the peer speaks version {0} of the protocol, this program version {VERSION}")]
-    Version(u16),
+    /// No version that both speak. Short: a receiver's refusal has [room](hello::REASON_BYTES) for it.
+    #[error(
+        "no common version: the sender speaks {sender}, the receiver {receiver}; upgrade the older \
+         pageshare"
+    )]
+    Versions {
+        /// Those that the sender speaks.
+        sender: Versions,
+        /// Those that the receiver speaks.
+        receiver: Versions,
+    },
     /// The receiver's own words.
     #[error("the peer refused: {0}")]
     Refused(String),

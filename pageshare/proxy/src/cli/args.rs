@@ -1,8 +1,10 @@
 //! The command line, with the help that it teaches by.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use pageshare_wire::Versions;
 
 use crate::address::Address;
 use crate::sources::SourceSpec;
@@ -86,6 +88,19 @@ pub(super) struct TlsArgs {
     pub(super) insecure: bool,
 }
 
+/// The protocol between the proxies.
+#[derive(Debug, Args)]
+pub(super) struct WireArgs {
+    /// Speak this version of the protocol alone, as an older or newer pageshare does: to try how
+    /// hosts get on before one is upgraded. [default: the newest that both sides speak]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = value_parser!(u16).range(SPOKEN))]
+    pub(super) wire_version: Option<u16>,
+}
+
+/// Those that `--wire-version` may name.
+const SPOKEN: RangeInclusive<i64> = Versions::OURS.oldest as i64..=Versions::OURS.newest as i64;
+
 #[derive(Debug, Args)]
 pub(super) struct SendArgs {
     /// Where to listen for the source QEMU: unix:PATH or tcp:HOST:PORT.
@@ -108,6 +123,8 @@ pub(super) struct SendingArgs {
     pub(super) tls_name: Option<String>,
     #[command(flatten)]
     pub(super) tls: TlsArgs,
+    #[command(flatten)]
+    pub(super) wire: WireArgs,
     /// File of the scope to ask in (see `pageshare scope`). Without it, only pages that this
     /// migration itself has sent already are shared.
     #[arg(long, value_name = "FILE")]
@@ -258,6 +275,8 @@ pub(super) struct ReceiveArgs {
     pub(super) qemu: Address,
     #[command(flatten)]
     pub(super) tls: TlsArgs,
+    #[command(flatten)]
+    pub(super) wire: WireArgs,
     /// Name of which the sender's certificate must bear one; repeat for more. Without it any
     /// client of the authorities may connect.
     #[arg(long, value_name = "NAME")]

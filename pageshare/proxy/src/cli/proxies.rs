@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pageshare_wire::Versions;
 use pageshare_wire::adaptive::Policy;
 use pageshare_wire::window::LARGEST;
 use tracing::{info, warn};
 
 use super::args::{
-    CandidatesArg, KeepArgs, LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs,
+    CandidatesArg, KeepArgs, LifeArgs, PolicyArg, ReceiveArgs, SendArgs, SendingArgs, WireArgs,
 };
 use super::to_json;
 use crate::error::Error;
@@ -83,6 +84,7 @@ pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
         threads: threads(arguments.threads),
         downtime_limit: Duration::from_millis(arguments.downtime_limit.unwrap_or(DOWNTIME_LIMIT)),
         window: LARGEST,
+        versions: arguments.wire.versions(),
         metrics: Metrics::of(&arguments.keep.keep_name),
     })
 }
@@ -114,6 +116,7 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
         keep: keep(&arguments.keep),
         recent_bytes: arguments.recent << 20,
         window: LARGEST,
+        versions: arguments.wire.versions(),
         metrics: metrics.clone(),
     };
     let listener = Arc::new(Listener::bind(&arguments.listen)?);
@@ -256,6 +259,12 @@ pub(super) fn threads(asked: usize) -> usize {
     match asked {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
+    }
+}
+
+impl WireArgs {
+    fn versions(&self) -> Versions {
+        self.wire_version.map_or(Versions::OURS, Versions::only)
     }
 }
 

@@ -48,6 +48,7 @@ impl Session {
         let shelf =
             receiver.shelves.iter().find(|(scope, _)| agreed.scope.as_ref() == Some(&scope.name));
         let account = receiver.metrics.begin("receive", agreed.migration.0);
+        account.speaks(agreed.version);
         let (place, scope) = (receiver.keep.as_ref(), shelf.map(|(scope, _)| scope));
         Self {
             keeping: Keeping::begin(place, scope, Arc::clone(&account)),

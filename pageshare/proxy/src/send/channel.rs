@@ -51,9 +51,10 @@ pub(super) fn run(qemu: &Arc<Socket>, migration: &Migration, number: u32) {
 fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), Error> {
     let sender = &migration.sender;
     let (link, agreed) = sender.connect(migration.id, number, sender.scope.as_ref())?;
+    migration.account.speaks(agreed.version);
     debug!(
-        "channel {number} open, scope {:?}, window {}, round trip {:?}",
-        agreed.scope, agreed.window, agreed.round_trip
+        "channel {number} open, version {}, scope {:?}, window {}, round trip {:?}",
+        agreed.version, agreed.scope, agreed.window, agreed.round_trip
     );
     let Link { reader, writer } = link;
     let fuse = Fuse::new(vec![Arc::clone(qemu)]);

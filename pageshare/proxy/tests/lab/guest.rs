@@ -79,23 +79,27 @@ impl Model {
         }
     }
 
-    /// The newest one to be had, which `setup/qemu-newer` unpacks; nothing where
+    /// That of the backports, which `setup/qemu-newer` unpacks; nothing where
     /// `PAGESHARE_NO_NEWER_QEMU` says that it cannot be had.
     pub fn newer() -> Option<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/qemu-newer/root");
-        let qemu = root.join("usr/bin/qemu-system-x86_64");
+        Self::unpacked("build/qemu-newer", "pc-i440fx-10.0")
+    }
+
+    /// The newest of all, that of Debian's testing, with the newest machine that it has: which, changes
+    /// with testing. Nothing as for [`Model::newer`].
+    pub fn newest() -> Option<Self> {
+        Self::unpacked("build/qemu-newer/testing", "pc")
+    }
+
+    fn unpacked(directory: &str, machine: &'static str) -> Option<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
+        let qemu = root.join("root/usr/bin/qemu-system-x86_64");
         if !qemu.exists() {
-            let reason = "there is no newer QEMU in build/qemu-newer (`make setup` unpacks it)";
-            super::lacks(reason, "PAGESHARE_NO_NEWER_QEMU");
+            let reason = format!("there is no QEMU in {directory} (`make setup` unpacks it)");
+            super::lacks(&reason, "PAGESHARE_NO_NEWER_QEMU");
             return None;
         }
-        Some(Self {
-            qemu,
-            machine: "pc-i440fx-10.0",
-            memory: Memory::Anonymous,
-            virtio_mem: false,
-            uuid: None,
-        })
+        Some(Self { qemu, machine, memory: Memory::Anonymous, virtio_mem: false, uuid: None })
     }
 
     /// The same QEMU with the other one's machine.

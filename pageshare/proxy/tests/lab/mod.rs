@@ -19,7 +19,7 @@ mod tunnel;
 mod xorshift;
 
 pub use crowd::{Crowd, Crowded};
-pub use guest::{Guest, Incoming, Model};
+pub use guest::{Guest, Incoming, Model, ports};
 pub use proxies::{Pair, Proxy, binary};
 pub use stage::{Fate, Stage};
 pub use tap::Tap;

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use pageshare_wire::Versions;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -19,6 +20,18 @@ pub fn binary() -> &'static str {
     BINARY.get_or_init(|| {
         std::env::var("PAGESHARE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_pageshare").into())
     })
+}
+
+/// A program that speaks the version of the protocol before this one alone, and what it is told for
+/// that: the release that `PAGESHARE_PREVIOUS` names, or this build.
+pub fn previous() -> (String, Vec<String>) {
+    std::env::var("PAGESHARE_PREVIOUS").map_or_else(
+        |_| {
+            let version = Versions::OURS.oldest.to_string();
+            (binary().to_owned(), vec!["--wire-version".to_owned(), version])
+        },
+        |program| (program, Vec::new()),
+    )
 }
 
 /// One proxy; killed when dropped.
@@ -34,11 +47,7 @@ impl Proxy {
         let [port] = super::guest::ports();
         let wire = format!("tcp:127.0.0.1:{port}");
         let words = ["--insecure", "--listen", &wire, "--qemu", qemu].map(str::to_owned);
-        (Self::start(directory, "receive", &words), wire)
-    }
-
-    fn start(directory: &Path, role: &str, arguments: &[String]) -> Self {
-        Self::spawn(Command::new(binary()), directory, role, arguments)
+        (Self::spawn(Command::new(binary()), directory, "receive", &words), wire)
     }
 
     /// `pageshare ROLE` with these arguments, by a command that starts the program.
@@ -248,6 +257,33 @@ impl Pair {
         to: String,
         from: String,
         (send, receive): (&[&str], &[&str]),
+        ports: (u16, u16),
+    ) -> Self {
+        Self::of([binary(), binary()], directory, (to, from), (send, receive), ports)
+    }
+
+    /// Unix sockets towards both QEMUs, and one proxy, the sender's or the receiver's, of the version
+    /// before this one.
+    pub fn half_upgraded(sender_is_older: bool, send: &[&str], receive: &[&str]) -> Self {
+        let (older, told) = previous();
+        let told: Vec<&str> = told.iter().map(String::as_str).collect();
+        let mut programs = [binary(), binary()];
+        let mut words = [[&["--insecure"], send].concat(), [&["--insecure"], receive].concat()];
+        let at = usize::from(!sender_is_older);
+        programs[at] = &older;
+        words[at].extend(told);
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let at = |name: &str| format!("unix:{}", directory.path().join(name).display());
+        let ends = (at("out"), at("in"));
+        let [port] = super::guest::ports();
+        Self::of(programs, directory, ends, (&words[0], &words[1]), (port, port))
+    }
+
+    fn of(
+        [sender, receiver]: [&str; 2],
+        directory: TempDir,
+        (to, from): (String, String),
+        (send, receive): (&[&str], &[&str]),
         (sends_to, listens_at): (u16, u16),
     ) -> Self {
         let wire = format!("tcp:127.0.0.1:{listens_at}");
@@ -255,10 +291,10 @@ impl Pair {
             given.iter().chain(more).map(|word| (*word).to_owned()).collect()
         };
         let receiving = words(&["--once", "--listen", &wire, "--qemu", &from], receive);
-        let receive = Proxy::start(directory.path(), "receive", &receiving);
+        let receive = Proxy::spawn(Command::new(receiver), directory.path(), "receive", &receiving);
         let wire = format!("tcp:127.0.0.1:{sends_to}");
         let sending = words(&["--once", "--listen", &to, "--to", &wire], send);
-        let send = Proxy::start(directory.path(), "send", &sending);
+        let send = Proxy::spawn(Command::new(sender), directory.path(), "send", &sending);
         Self { send, receive, to, from, wire, directory }
     }
 
