@@ -67,7 +67,7 @@ def test_commands_and_parameters_are_factors_and_readings_statistics() -> None:
         ("unit: 1/s", "json: a", "read.qps: say by `regex` or by `json`"),
         ("cwd: /", "expect_file: out", "session.expect_file: 'out' is no checksum"),
         ("cwd: /", "expect_exit: 300", "session.expect_exit: '300' is no exit code"),
-        ("'MODE={mode}'", "MODE", "session.env: 'MODE' is no variable"),
+        ("'MODE={mode}'", "no-name", "session.env: 'no-name' is no variable"),
         ("workload: command", "workload: cpu", "command: unknown factor"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.command import Command, start_time
+from tare.command import Command, Secret, start_time
 from tare.process import ProcessError, run, start, wait_pid
 
 
@@ -213,6 +213,20 @@ def test_what_is_logged_can_be_pasted_into_a_shell(
     line = caplog.messages[-1].partition(": ")[2]
     pasted = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
     assert pasted.stdout == wanted == f"it's $x {tmp_path}\n"
+
+
+def test_a_secret_is_pasted_by_its_name_and_never_logged(caplog: pytest.LogCaptureFixture) -> None:
+    command = Command(("sh", "-c", 'echo "$A $B"'), env={"A": Secret("hidden"), "B": "b c"})
+    with caplog.at_level(logging.DEBUG):
+        wanted = run(command, 20).stdout
+    assert wanted == "hidden b c\n"
+    assert "hidden" not in caplog.text
+    line = caplog.messages[-1].partition(": ")[2]
+    own = {**os.environ, "A": "hidden"}
+    pasted = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env=own, check=True
+    )
+    assert pasted.stdout == wanted
 
 
 @given(

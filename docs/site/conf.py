@@ -34,6 +34,7 @@ NAVIGATION = {
         "How-to": [
             "docs/guides/service",
             "docs/guides/choose-a-middleware",
+            "docs/guides/polite",
             "docs/guides/gate",
             "docs/guides/pipeline",
             "docs/guides/history",

@@ -3,6 +3,7 @@
 // tells on standard output whether it is ready, and ends when the last of them is gone.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,6 +34,10 @@ std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
+
+// A core would hold the job's secret and its users' data. A limit on its size would not do: the
+// kernel does not ask for it where a program takes cores, as systemd-coredump does.
+void keep_out_of_core_dumps() { prctl(PR_SET_DUMPABLE, 0); }
 
 // Each process of the job holds a descriptor here. Only here: programs that use select() must get
 // no higher numbers than they asked for.
@@ -111,6 +116,7 @@ int main_throwing(int argc, char** argv) {
   setsid();
   if (chdir("/") != 0) return 1;
   umask(077);
+  keep_out_of_core_dumps();
   raise_limit_of_descriptors();
   // It must outlive the processes that it serves, whatever a batch system sends to all of them.
   for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2}) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 
+#include "../transport/wiped.h"
 #include "rendezvous.h"
 #include "start_manager.h"
 
@@ -72,6 +73,7 @@ std::unique_ptr<Channel> NodeClient::try_connect(std::string& why, bool& refused
 
 bool NodeClient::prove(Channel& channel, std::string& why, bool& refused) const {
   std::vector<std::uint8_t> secret;
+  const Wiped no_secret(secret);
   if (!job_secret(settings_, secret, why)) return false;
   Hello hello{};
   std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);

@@ -13,6 +13,7 @@
 
 #include "../posix/real.h"
 #include "../settings/launcher.h"
+#include "../transport/wiped.h"
 
 namespace nvio {
 namespace {
@@ -23,6 +24,7 @@ std::string read_small(const std::string& path) {
   const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return {};
   std::array<char, 512> text{};
+  const Wiped no_text(text);
   const ssize_t got = read_fully(fd, text.data(), text.size(), 0);
   real().close(fd);
   return {text.data(), static_cast<std::size_t>(got > 0 ? got : 0)};
@@ -79,12 +81,14 @@ std::string rendezvous_folder(const Settings& settings) {
 
 bool job_secret(const Settings& settings, std::vector<std::uint8_t>& secret, std::string& why) {
   secret.clear();
+  secret.reserve(kSecretBytes);
   const std::string folder = rendezvous_folder(settings);
   if (folder.empty()) return true;
   if (!make_folder(folder, why)) return false;
   const std::string path = folder + "/secret";
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const std::string text = read_small(path);
+    std::string text = read_small(path);
+    const Wiped no_text(text);
     if (text.size() == 2 * kSecretBytes) {
       for (std::size_t i = 0; i < text.size(); i += 2) {
         const int high = digit(text[i]);
@@ -96,7 +100,10 @@ bool job_secret(const Settings& settings, std::vector<std::uint8_t>& secret, std
     }
     if (!text.empty()) break;
     std::array<unsigned char, kSecretBytes> random{};
+    const Wiped no_random(random);
     std::string made;
+    made.reserve(2 * kSecretBytes);
+    const Wiped no_made(made);
     if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) break;
     for (const unsigned char byte : random) {
       made += "0123456789abcdef"[byte >> 4];

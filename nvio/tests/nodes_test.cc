@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -19,6 +20,7 @@
 #include "../nodes/job.h"
 #include "../nodes/placement.h"
 #include "../nodes/rendezvous.h"
+#include "../settings/launcher.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {
@@ -336,6 +338,69 @@ TEST_F(NodesTest, WhoDoesNotKnowTheSecretIsNotServed) {
   struct stat status {};
   ASSERT_EQ(stat((rendezvous_folder(settings_) + "/secret").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600U);
+}
+
+// A core in this folder, as the kernel names one if nobody has told it otherwise.
+std::string core_in(const std::string& folder) {
+  std::string found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with("core")) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    found.append(std::istreambuf_iterator<char>(file), {});
+  }
+  return found;
+}
+
+TEST_F(NodesTest, NoCoreDumpHoldsTheSecret) {
+  settings_.rendezvous = root_ + "/meet";
+  settings_.address = "127.0.0.1";
+  fs::create_directory(settings_.rendezvous);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_CORE, &before), 0);
+  const rlimit any{before.rlim_max, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_CORE, &any), 0);
+  const std::string at_root = core_in("/");
+  join_all();
+  setrlimit(RLIMIT_CORE, &before);
+  release(open_everywhere());  // by which all are connected
+  // The job's own process may leave one, but the secret is not in its memory any more.
+  const std::string cores = root_ + "/cores";
+  fs::create_directory(cores);
+  const pid_t child = fork();
+  if (child == 0) {
+    setrlimit(RLIMIT_CORE, &any);
+    if (chdir(cores.c_str()) != 0) _exit(2);
+    abort();
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  const std::string core = core_in(cores);
+  if (!WCOREDUMP(status) || core.empty()) GTEST_SKIP() << "the kernel puts cores elsewhere";
+  std::ifstream file(rendezvous_folder(settings_) + "/secret");
+  const std::string digits(std::istreambuf_iterator<char>(file), {});
+  ASSERT_EQ(digits.size(), 64U);
+  std::string raw;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    raw += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  }
+  std::string padded = raw;
+  for (char& byte : padded) byte ^= 0x36;
+  // What an HMAC makes of it is as good; and who frees memory writes over the begin of it alone.
+  for (const std::string& form : {digits, raw, padded}) {
+    for (std::size_t at = 0; at < form.size(); at += 8) {
+      EXPECT_EQ(core.find(form.substr(at, 8)), std::string::npos) << "from byte " << at << " on";
+    }
+  }
+  EXPECT_NE(core.find(settings_.rendezvous), std::string::npos) << "the core is of this program";
+  // Its manager holds the secret as long as it lives, and leaves no core. It works in /.
+  std::ifstream lock(store_folder(settings_, 1) + "/manager.lock");
+  pid_t manager = 0;
+  ASSERT_TRUE(lock >> manager);
+  ASSERT_EQ(kill(manager, SIGABRT), 0);
+  while (kill(manager, 0) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(core_in("/"), at_root);
+  jobs_.clear();
+  fs::remove_all(store_folder(settings_, 1));
 }
 
 TEST(WriteQueue, TellsTheFirstErrorOnceAndKeepsTheOrder) {

@@ -2,7 +2,10 @@
 
 #include <bit>
 #include <cstring>
+#include <tuple>
 #include <vector>
+
+#include "wiped.h"
 
 namespace nvio {
 namespace {
@@ -27,6 +30,7 @@ std::uint32_t big_endian(const std::uint8_t* bytes) {
 
 void compress(std::array<std::uint32_t, 8>& state, const std::uint8_t* block) {
   std::array<std::uint32_t, 64> w{};
+  const Wiped no_w(w);
   for (std::size_t i = 0; i < 16; ++i) w[i] = big_endian(block + 4 * i);
   for (std::size_t i = 16; i < 64; ++i) {
     const std::uint32_t s0 = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
@@ -50,7 +54,10 @@ void compress(std::array<std::uint32_t, 8>& state, const std::uint8_t* block) {
 Digest sha256(std::span<const std::uint8_t> data) {
   std::array<std::uint32_t, 8> state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::vector<std::uint8_t> padded(data.begin(), data.end());
+  std::vector<std::uint8_t> padded;
+  padded.reserve(data.size() + 2 * kBlock);
+  const Wiped no_padded(padded);
+  padded.assign(data.begin(), data.end());
   padded.push_back(0x80);
   while (padded.size() % kBlock != kBlock - 8) padded.push_back(0);
   const std::uint64_t bits = std::uint64_t{data.size()} * 8;
@@ -67,6 +74,7 @@ Digest sha256(std::span<const std::uint8_t> data) {
 
 Digest hmac_sha256(std::span<const std::uint8_t> key, std::span<const std::uint8_t> data) {
   std::array<std::uint8_t, kBlock> padded{};
+  const Wiped no_padded(padded);
   if (key.size() > kBlock) {
     const Digest hashed = sha256(key);
     std::memcpy(padded.data(), hashed.data(), hashed.size());
@@ -75,6 +83,10 @@ Digest hmac_sha256(std::span<const std::uint8_t> key, std::span<const std::uint8
   }
   std::vector<std::uint8_t> inner;
   std::vector<std::uint8_t> outer;
+  inner.reserve(kBlock + data.size());
+  outer.reserve(kBlock + std::tuple_size_v<Digest>);
+  const Wiped no_inner(inner);
+  const Wiped no_outer(outer);
   for (const std::uint8_t byte : padded) {
     inner.push_back(byte ^ 0x36);
     outer.push_back(byte ^ 0x5c);

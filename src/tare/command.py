@@ -41,6 +41,12 @@ def missing_packages(packages: Mapping[str, str]) -> str:
     return " ".join(dict.fromkeys(missing))
 
 
+class Secret(str):
+    """A variable's value that its process is given and nobody is told: no log or message has it."""
+
+    __slots__ = ()
+
+
 Tool = Callable[[str], Sequence[str]]
 """Words that start a program of the system, by its name."""
 
@@ -115,9 +121,17 @@ class Command:
 
     def __str__(self) -> str:
         """Return a line that can be pasted into a shell, without the tie to this process."""
-        words = ["env", *(f"{key}={value}" for key, value in self.env.items())] if self.env else []
-        line = shlex.join([*words, *self.untied_argv()])
+        line = " ".join([*_shown(self.env), shlex.join(self.untied_argv())])
         return line if self.cwd is None else f"(cd {shlex.quote(str(self.cwd))} && {line})"
+
+
+def _shown(env: Mapping[str, str]) -> list[str]:
+    """Variables as words of a shell's line, which takes a secret from its own environment."""
+    words = [
+        f'{name}="${name}"' if isinstance(value, Secret) else shlex.quote(f"{name}={value}")
+        for name, value in env.items()
+    ]
+    return ["env", *words] if words else []
 
 
 @cache

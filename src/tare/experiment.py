@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tare import document, units
+from tare.bounds import Bounds
 from tare.canonical import canonical
 from tare.errors import UsageError
 from tare.workloads.command.reading import Reading
@@ -112,6 +113,30 @@ class Gate(BaseModel):
         return units.fraction(self.finds)
 
 
+class Polite(BaseModel):
+    """The most that a run may have of a machine that must not be disturbed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    processors: str = Field(
+        default="50 %", description="Share of the processors that Tare may use."
+    )
+    memory: str = Field(default="50 %", description="Share of the machine's memory.")
+
+    @field_validator("processors", "memory", mode="before")
+    @classmethod
+    def _shares(cls, value: object) -> str:
+        text = _share(value)
+        if not 0.01 <= units.fraction(text) <= 1:
+            raise ValueError(f"{text} is no share to run within: between 1 % and 100 %")
+        return text
+
+    @property
+    def bounds(self) -> Bounds:
+        """Both as fractions."""
+        return Bounds(units.fraction(self.processors), units.fraction(self.memory))
+
+
 Levels = Mapping[str, str]
 Rule = Mapping[str, tuple[str, ...]]
 
@@ -183,7 +208,16 @@ class Experiment(BaseModel):
         description="The paper whose experiment this is, and whose figures the report sets beside"
         " its own: src/tare/published/README.md.",
     )
+    polite: Polite | None = Field(
+        default=None,
+        description="Run within bounds, behind everything else here (docs/guides/polite.md).",
+    )
     seed: int | None = Field(default=None, ge=0, lt=1 << 32, description="Of the order of trials.")
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The most that the run may have of the machine; None without bounds."""
+        return self.polite.bounds if self.polite else None
 
     @property
     def deadlines_ns(self) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path, PurePath
 from typing import Any, Protocol
 
-from tare import accounting, process
+from tare import accounting, bounds, process
 from tare.accounting import Account, Role
 from tare.command import PATH, Command
 from tare.errors import TrialError
@@ -225,11 +225,7 @@ def end_of(path: Path) -> str:
 def _cgroups(name: str) -> list[Path]:
     """List where runc makes a cgroup of this name, in every hierarchy that is mounted.
 
-    Source: proc(5), /proc/PID/mountinfo; field 5 is the mount point, the type follows the dash.
+    Within bounds (`oci.configuration`) it is made beneath the group that we are in.
     """
-    found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        if after.split()[0] in ("cgroup", "cgroup2"):
-            found.append(Path(before.split()[4]) / name)
-    return found
+    inside = bounds.are_on()
+    return [(one.own if inside else one.point) / name for one in bounds.hierarchies()]

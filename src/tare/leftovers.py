@@ -103,7 +103,8 @@ class Registry(AbstractContextManager["Registry"]):
         """Make a folder of the run's own among temporary files, which goes with the context."""
         folder = Path(tempfile.gettempdir()) / f"tare-{self.run_id}"
         with self.owing("directory", str(folder)):
-            folder.mkdir()
+            # What programs print and are given lies in it, which may be anybody's secret.
+            folder.mkdir(mode=0o700)
             yield folder
 
     def __exit__(self, *raised: object) -> None:

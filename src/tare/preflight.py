@@ -9,12 +9,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tare import cuts, operations
+from tare import bounds, cuts, operations
 from tare.cuts import Absent
-from tare.environments import Environment, place, scratch_disk
+from tare.environments import Environment, is_far, place, scratch_disk
 from tare.environments.ssh import Ssh
 from tare.errors import UnavailableError
 from tare.plan import Plan, Visit
@@ -61,6 +61,47 @@ def absent(plan: Plan, programs: Path, *, connect: bool = False) -> list[Absent]
             "`tare doctor` shows what each needs",
         )
     return found
+
+
+def refuse_disturbing(plan: Plan) -> None:
+    """See that a run within bounds asks for nothing that they could not hold.
+
+    Raises:
+        UnavailableError: it does, or there can be no bounds here; all that asks for it is named.
+    """
+    if plan.experiment.bounds is None:
+        return
+    asked: dict[str, list[str]] = {}
+    if plan.causes:
+        why = "`causes` counts with tracers of the whole kernel. Set it to 0"
+        asked[why] = [f"{plan.causes} sessions of each cell"]
+    for cell in plan.cells:
+        if cell.replica == 1 and (reason := _disturbs(plan.workload, cell.levels)):
+            asked.setdefault(reason, []).append(cell.id)
+    if asked:
+        told = "; ".join(f"{_some(cells)}: {why}" for why, cells in asked.items())
+        raise UnavailableError(
+            f"a polite run changes nothing here beyond a control group of its own: {told}",
+            "or run it without --polite, where nobody is disturbed",
+        )
+
+
+def _disturbs(workload: AnyWorkload, levels: Mapping[str, str]) -> str | None:
+    """Say what of a cell no bounds on this machine could hold."""
+    environment = levels.get("environment", "")
+    if is_far(environment):
+        return "what runs on another machine is not in a group of this one. Run Tare there"
+    if environment == "container" and any(one.version == 2 for one in bounds.places().values()):
+        return (
+            "runc would hand controllers on in groups that are not ours (control groups of version"
+            " 2). Leave `container` out"
+        )
+    if levels.get("scheduling") == "fifo":
+        return (
+            "no share of a processor bounds a real-time priority. Leave `scheduling` out, or take"
+            " `other`"
+        )
+    return workload.disturbs(levels)
 
 
 def refuse_without_room(plan: Plan, folder: Path) -> None:
@@ -141,8 +182,12 @@ def _cells(plan: Plan, programs: Path, gone: frozenset[str]) -> Iterator[Absent]
             reasons.setdefault(why, []).append(cell.id)
     for why, cells in reasons.items():
         named = [cell for cell in cells if plan.cell(cell).replica == 1]
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        yield Absent(", ".join(named[:_NAMED]) + more, why, frozenset(cells))
+        yield Absent(_some(named), why, frozenset(cells))
+
+
+def _some(cells: Sequence[str]) -> str:
+    more = f" and {len(cells) - _NAMED} more" if len(cells) > _NAMED else ""
+    return ", ".join(cells[:_NAMED]) + more
 
 
 def _of_plot(visit: Visit, plan: Plan) -> str:

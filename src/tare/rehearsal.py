@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tare import leftovers
+from tare import bounds, leftovers
 from tare.hosts import Hosts
 from tare.plan import Plan
 from tare.site import Site
@@ -32,6 +32,7 @@ def rehearsed(plan: Plan, programs: Path, cache: Path) -> Iterator[AnyBench]:
     workload, plot = plan.workload, plan.cells[0].levels
     with ExitStack() as stack:
         registry = stack.enter_context(leftovers.Registry())
+        stack.enter_context(bounds.within(plan.experiment.bounds, registry))
         scratch = stack.enter_context(registry.scratch())
         hosts = stack.enter_context(Hosts(registry, rate_bits_s=workload.link_rate(plot)))
         placement = workload.placement(plot)

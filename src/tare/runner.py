@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from tare import analysis, clocks, leftovers, meanwhile, operations, repetition
+from tare import analysis, bounds, clocks, leftovers, meanwhile, operations, repetition
 from tare.cell import Cell
 from tare.environments import Inside, place
 from tare.errors import TareError, TrialError
@@ -87,6 +87,7 @@ def run(
     with ExitStack() as stack:
         writer = stack.enter_context(record.writing())
         registry = stack.enter_context(leftovers.Registry())
+        stack.enter_context(bounds.within(record.plan.experiment.bounds, registry))
         scratch = stack.enter_context(registry.scratch())
         return _Run(
             record=record,

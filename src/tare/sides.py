@@ -65,7 +65,9 @@ class TareRun(Run):
         self.summary = plan.experiment.statistic
         self.margin = plan.experiment.margin_share
         self.conditions = record.fingerprint.whole
-        self.settings = plan.session
+        self.settings = dict(plan.session)
+        if plan.experiment.polite is not None:
+            self.settings["polite"] = plan.experiment.polite.model_dump()
         self._plan, self._sessions = plan, Sessions(record)
         self._cells: dict[Hashable, Cell] = {
             tuple(sorted(cell.levels.items())): cell for cell in plan.cells if cell.replica == 1

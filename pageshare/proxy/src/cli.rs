@@ -11,8 +11,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rustix::process::{Resource, getrlimit, setrlimit};
-use tracing::{debug, error};
+use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior, setrlimit};
+use tracing::{debug, error, warn};
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Command, LogFormat};
@@ -24,6 +24,7 @@ use crate::error::Error;
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log(cli.log_format);
+    keep_out_of_core_dumps();
     raise_file_limit();
     let daemon = matches!(cli.command, Command::Send(_) | Command::Receive(_));
     match run(cli.command) {
@@ -35,6 +36,14 @@ pub fn main() -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A core would hold keys of scopes and of TLS, and pages of guests. A limit on its size would not do: the
+/// kernel does not ask for it where a program takes cores, as systemd-coredump does.
+fn keep_out_of_core_dumps() {
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        warn!("a core dump of this process would hold its keys: {error}");
     }
 }
 

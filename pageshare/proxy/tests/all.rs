@@ -18,6 +18,7 @@ mod plain_errors;
 mod plan_command;
 mod qcow2_images;
 mod return_trip;
+mod secrets;
 mod selectors;
 mod slow_copies;
 mod strays;

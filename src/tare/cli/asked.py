@@ -44,6 +44,7 @@ class Asked:
     seed: int | None = None
     gate: Mapping[str, str] | None = None
     margin: str | None = None
+    polite: Mapping[str, str] | None = None
 
     def document(self) -> dict[str, Any]:
         """The experiment file's content.
@@ -83,6 +84,8 @@ class Asked:
             document["read"] = dict(_reading(one) for one in self.read)
         if self.statistic is not None:
             document["statistic"] = self.statistic
+        if self.polite is not None:
+            document["polite"] = dict(self.polite)
         if self.seed is not None:
             document["seed"] = self.seed
         return document
@@ -113,7 +116,7 @@ def variables(given: Sequence[str], environment: Mapping[str, str]) -> str:
     """The setting `env`: what was given, and where programs are looked for, if not as usual."""
     words = list(given)
     path = environment.get("PATH", PATH)
-    if path != PATH and not any(word.startswith("PATH=") for word in words):
+    if path != PATH and not any(word.partition("=")[0] == "PATH" for word in words):
         words.insert(0, f"PATH={path}")
     return shlex.join(words)
 

@@ -12,6 +12,7 @@ import typer
 
 from tare import rootless
 from tare.cli import asked, gate, paths, printing
+from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
 from tare.errors import UsageError
@@ -110,7 +111,13 @@ def measure(
         _option(_HOW, "--shell", "-S", help="Give the whole line to a shell, such as sh."),
     ] = None,
     env: Annotated[
-        list[str] | None, _option(_HOW, "--env", metavar="NAME=VALUE", help="A variable.")
+        list[str] | None,
+        _option(
+            _HOW,
+            "--env",
+            metavar="NAME[=VALUE]",
+            help="A variable; by its name alone it is a secret: yours, and written nowhere.",
+        ),
     ] = None,
     cwd: Annotated[
         str, _option(_HOW, "--cwd", help="The folder that it works in; where you are, if absent.")
@@ -164,6 +171,8 @@ def measure(
     margin: gate.Margin = None,
     significance: gate.Significance = None,
     summary: gate.Markdown = None,
+    polite: Annotated[bool, _flag(_HOW, "--polite", bounded.HELP)] = False,
+    share: Annotated[str | None, _option(_HOW, "--share", help=bounded.SHARE_HELP)] = None,
     title: Annotated[str | None, _option(_TOLD, "--title", help="The report's headline.")] = None,
     out: Annotated[
         Path | None, _option(_TOLD, "--out", help="The result folder; a new one in results/.")
@@ -229,6 +238,7 @@ def measure(
         seed=seed,
         gate=gate.declared(fail_on, margin, significance, summary),
         margin=margin,
+        polite=bounded.declared(share, polite=polite),
     )
     named = {"json": export_json, "csv": export_csv, "markdown": export_markdown}
     exports = asked.exports(named, export or [])

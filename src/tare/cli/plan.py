@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare.cli import paths, printing
+from tare.cli import paths, polite, printing
 from tare.errors import TareError, UsageError
 
 if TYPE_CHECKING:
@@ -95,11 +95,14 @@ def lay_out(asked: Experiment, seed: int | None, *, must_run: bool) -> Plan:
     Raises:
         TareError: nothing of it can run here, where it must.
     """
+    from tare import bounds, preflight, repetition  # noqa: PLC0415
     from tare import plan as planning  # noqa: PLC0415
-    from tare import preflight, repetition  # noqa: PLC0415
 
-    plan = repetition.planned(planning.make(asked, seed))
+    plan = repetition.planned(planning.make(polite.without_priority(asked), seed))
     try:
+        if plan.experiment.bounds is not None:
+            bounds.places()
+        preflight.refuse_disturbing(plan)
         plan = preflight.possible(plan, paths.build(), connect=must_run)
     except TareError as error:
         if must_run:
@@ -150,6 +153,9 @@ def print_plan(plan: Plan) -> None:
         )
     if plan.causes:
         printing.show(f"of it, sessions that count operations: {plan.causes} of each cell")
+    if plan.experiment.polite is not None:
+        share = plan.experiment.polite
+        printing.show(f"at most {share.processors} of the processors, {share.memory} of the memory")
     for line in gate.before(plan):
         printing.show(line)
     for cut in plan.cuts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from tare import rootless
 from tare.cli import completing, paths, printing, run
+from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json, Out
 from tare.errors import UsageError
 
@@ -37,6 +39,8 @@ def replay(
         str | None,
         typer.Option(help="Fit all into a time such as 30m; says what was cut or left out."),
     ] = None,
+    polite: bounded.Polite = False,
+    share: bounded.Share = None,
     json_: Json = False,
 ) -> None:
     """Replay the papers: is what they say true of this machine?
@@ -54,7 +58,8 @@ def replay(
 
     chosen = replaying.named(papers or ())
     suite, files = replaying.suite(chosen, paths.home() / "experiments")
-    plans, absent = run.lay_out_parts(files, None, must_run=not dry_run)
+    put_on = partial(bounded.put_on, share=share, polite=polite)
+    plans, absent = run.lay_out_parts(files, None, must_run=not dry_run, put_on=put_on)
     if budget is not None:
         plans = _fitted(plans, units.duration(budget, run.A_TIME) / 1e9)
     if dry_run:
@@ -62,7 +67,8 @@ def replay(
         return
     name = chosen[0].name if len(chosen) == 1 else "papers"
     folder = out or Path("results") / f"replay-{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    programs = run.begin(folder, plans, suite, absent)
+    note = partial(bounded.noted, share=share, polite=polite)
+    programs = run.begin(folder, plans, suite, absent, note)
     run.carry_out(folder, programs, as_json=json_, profile=False, markdown=None)
 
 

@@ -13,6 +13,7 @@ import typer
 
 from tare import rootless
 from tare.cli import completing, gate, paths, printing
+from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import (
     lay_out,
@@ -66,6 +67,8 @@ def run(
     margin: gate.Margin = None,
     significance: gate.Significance = None,
     markdown: gate.Markdown = None,
+    polite: bounded.Polite = False,
+    share: bounded.Share = None,
     profile: Annotated[
         bool, typer.Option("--profile", metavar=FLAG, help="Say where the time of the run went.")
     ] = False,
@@ -75,8 +78,7 @@ def run(
     rootless.enter()
     rule = (fail_on, margin, significance)
     if resume is not None:
-        if dry_run or any(x is not None for x in (file, out, budget, seed, *rule)):
-            raise UsageError("--resume goes on with the plan on record, and takes no more than it")
+        _refuse_more(file, out, budget, seed, share, *rule, dry_run or None, polite or None)
         _go_on(resume, as_json=json_, profile=profile, markdown=markdown)
         return
     if file is None:
@@ -89,9 +91,11 @@ def run(
     budget_s = None if budget is None else units.duration(budget, A_TIME) / 1e9
     suite = suites.load(file)
     parts = {"": file} if suite is None else suite.files(file)
-    laid_out = partial(
-        lay_out_parts, seed=seed, must_run=not dry_run, put_on=lambda a: gate.put_on(a, *rule)
-    )
+
+    def put_on(asked: Experiment) -> Experiment:
+        return bounded.put_on(gate.put_on(asked, *rule), share, polite=polite)
+
+    laid_out = partial(lay_out_parts, seed=seed, must_run=not dry_run, put_on=put_on)
     try:
         plans, absent = laid_out(parts)
     except UnavailableError as error:
@@ -109,8 +113,17 @@ def run(
         show_plans(plans, as_json=json_)
         return
     folder = out or Path("results") / f"{file.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    programs = begin(folder, plans, suite, absent, note=lambda text: gate.noted(text, *rule))
+
+    def note(text: str) -> str:
+        return bounded.noted(gate.noted(text, *rule), share, polite=polite)
+
+    programs = begin(folder, plans, suite, absent, note)
     carry_out(folder, programs, as_json=json_, profile=profile, markdown=markdown)
+
+
+def _refuse_more(*given: object) -> None:
+    if any(one is not None for one in given):
+        raise UsageError("--resume goes on with the plan on record, and takes no more than it")
 
 
 A_TIME = "a time such as '5m' or '90 s'"

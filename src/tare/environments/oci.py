@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal
 
-from tare import rootless
+from tare import bounds, rootless
 from tare.command import Command, by_name
 from tare.errors import TrialError
 from tare.host import Host, Process
@@ -138,8 +138,8 @@ def configuration(
     if netns is not None:
         namespaces.append({"type": "network", "path": netns})
     linux: dict[str, Any] = {
-        # Named, it would have to be made; rootless it cannot be.
-        **({} if rootless.is_on() else {"cgroupsPath": f"/{name}"}),
+        # Named, it would have to be made; rootless it cannot be. Relative, it is beneath our own.
+        **({} if rootless.is_on() else {"cgroupsPath": name if bounds.are_on() else f"/{name}"}),
         "namespaces": namespaces,
         "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list"],
         "readonlyPaths": ["/proc/bus", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],

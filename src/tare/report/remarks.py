@@ -120,6 +120,12 @@ def _shared_setting_up(analysis: Analysis) -> list[str]:
 def observations(analysis: Analysis, names: Names) -> list[str]:
     """What looks odd, in sentences; empty where nothing does."""
     found = [*analysis.workload.remarks(analysis)]
+    if (polite := analysis.experiment.polite) is not None:
+        found.append(
+            f"It ran within bounds: at most {polite.processors} of the processors and"
+            f" {polite.memory} of the memory, behind everything else on the machine. Without bounds"
+            " the figures are others."
+        )
     statistic = analysis.experiment.statistic
     for view in analysis.cells:
         name = _name(view, names)

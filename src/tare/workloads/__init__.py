@@ -208,6 +208,14 @@ class Workload(Protocol[L, S]):
         """
         ...
 
+    def disturbs(self, levels: L) -> str | None:
+        """Say what a cell changes or takes of the machine that no bounds could hold, if anything.
+
+        Returns:
+            What, and what to ask for instead, in sentences; None where nothing.
+        """
+        return None
+
     def room(self, levels: L, settings: S) -> Room:
         """Tell how much disk a trial takes: next to none where it is some numbers."""
         return Room()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from tare import environments, rootless
+from tare.command import Secret
 from tare.errors import TrialError
 from tare.tree import Tree, User
 from tare.units import exact_duration
@@ -19,7 +20,7 @@ from tare.workloads.command import requirements
 from tare.workloads.command.document import Asked, substituted, words
 from tare.workloads.command.executions import PROGRAM, Execution, Session, Side, read
 from tare.workloads.command.reading import Reading, ending
-from tare.workloads.command.rows import CommandSettings, R, with_lines
+from tare.workloads.command.rows import CommandSettings, R, passed, with_lines
 
 SLACK_S = 60.0
 """To start, to prepare, to check and to clean up."""
@@ -185,7 +186,10 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
 
     def env(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """The environment variables that are asked for."""
-        return {name: substituted(v, parameters) for name, v in self.settings.env.items()}
+        return {
+            name: value if isinstance(value, Secret) else substituted(value, parameters)
+            for name, value in passed(self.settings.env).items()
+        }
 
     def options(
         self, parameters: Mapping[str, str], *beside: str, tell: bool = False

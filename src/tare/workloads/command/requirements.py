@@ -10,7 +10,7 @@ from pathlib import Path
 from tare.command import PATH
 from tare.tree import User
 from tare.workloads.command.document import substituted
-from tare.workloads.command.rows import CommandSettings
+from tare.workloads.command.rows import CommandSettings, passed
 
 
 def lacking(
@@ -35,15 +35,31 @@ def lacking(
     Returns:
         A sentence, and what to do; None where nothing is lacking.
     """
+    env = passed(settings.env)
+    if unset := [name for name in settings.env if name not in env]:
+        return f"the variable {unset[0]}, which is to be passed on, is not set. Export it"
     if settings.image != "/":
         return None
+    return _missing(settings, env, called, parameters, copied=copied, made=made)
+
+
+def _missing(
+    settings: CommandSettings,
+    env: Mapping[str, str],
+    called: Iterable[str],
+    parameters: Mapping[str, str],
+    *,
+    copied: bool,
+    made: str,
+) -> str | None:
+    """What of the files that are named is not on this machine; see `lacking`."""
     cwd = Path(settings.cwd)
     if not cwd.is_dir():
         return f"there is no folder {cwd}. Name another `cwd`"
-    path = settings.env.get("PATH", PATH)
+    path = env.get("PATH", PATH)
     for name in called:
         if "/" not in name and not shutil.which(name, path=path):
-            where = "PATH" if "PATH" in settings.env else path
+            where = "PATH" if "PATH" in env else path
             return f"there is no program {name} on {where}. Install it, or name it by its path"
         if "/" in name and not made and not os.access(cwd / name, os.X_OK):
             return f"there is no program {cwd / name}. Build it, or name another"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from tare import placement
+from tare.command import Secret
 from tare.errors import UsageError
 from tare.levels import Factor, Settings, choice
 from tare.workloads import rows
@@ -87,15 +88,40 @@ def _runs(written: object) -> int | None:
     return None if written == "auto" else rows.count("1", "", most=1_000_000).parse(written)
 
 
-def _variables(written: object) -> Mapping[str, str]:
+Variables = Mapping[str, str | None]
+"""Name -> value; None where it is taken from the environment of Tare, and written nowhere."""
+
+
+def _variables(written: object) -> Variables:
     try:
         parted = [word.partition("=") for word in shlex.split(str(written))]
     except ValueError as error:
         raise UsageError(f"{written!r} cannot be split into words: {error}") from error
     for name, sign, _ in parted:
-        if not sign or not name:
-            raise UsageError(f"{name!r} is no variable: write NAME=VALUE, with spaces between")
-    return {name: value for name, _, value in parted}
+        if not name or (not sign and not _NAME.fullmatch(name)):
+            raise UsageError(
+                f"{name!r} is no variable: write NAME=VALUE, or NAME alone for the value of the"
+                " moment, with spaces between"
+            )
+    return {name: value if sign else None for name, sign, value in parted}
+
+
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _shown_variables(found: Variables) -> str:
+    return " ".join(n if v is None else f"{n}={shlex.quote(v)}" for n, v in found.items())
+
+
+def passed(variables: Variables) -> dict[str, str]:
+    """What programs are given; a value that Tare has and the file has not is a secret.
+
+    A variable that is not set is left out: `requirements.lacking` has said so.
+    """
+    own = {n: Secret(os.environ[n]) for n, v in variables.items() if v is None and n in os.environ}
+    return {
+        n: own[n] if v is None else v for n, v in variables.items() if v is not None or n in own
+    }
 
 
 def _regex(written: object) -> str:
@@ -152,10 +178,11 @@ class CommandSettings(Settings):
     shell = text("", "What is given the whole command line, such as sh; none where empty.", "sh")
     env = Factor(
         _variables,
-        lambda found: " ".join(f"{name}={shlex.quote(v)}" for name, v in found.items()),
+        _shown_variables,
         "",
-        "Environment variables, beside PATH, HOME and a C locale.",
-        examples=("OMP_NUM_THREADS=2 MODE=fast",),
+        "Environment variables, beside PATH, HOME and a C locale; NAME alone is a secret, which has"
+        " the value of the moment and is kept in no file.",
+        examples=("OMP_NUM_THREADS=2 MODE=fast", "MODE=fast API_TOKEN"),
     )
     cwd = Factor(_absolute, str, ".", "The folder it works in.")
     stdin = text("", "The file that is its standard input; /dev/null where empty.")

@@ -99,6 +99,17 @@ class Migration(Workload[MigrationLevels, MigrationSettings]):
         """What sentences about a cell speak of."""
         return f"The migration of the {levels.guest} guest"
 
+    def disturbs(self, levels: MigrationLevels) -> str | None:
+        """Pages that the kernel merges for the whole machine, and a wire that does not wait."""
+        if levels.arm.ksm:
+            return "KSM is turned on and off for the whole machine. Leave the arms with `ksm` out"
+        if levels.round_trip or levels.loss:
+            return (
+                "a wire with a distance is a program of real-time priority, which no share of a"
+                " processor bounds. Leave `round_trip` and `loss` out"
+            )
+        return None
+
     def applicable(self, levels: MigrationLevels) -> frozenset[str]:
         """Leave out what means nothing: only a guest that is asked has a rate, only proxies TLS."""
         names = set(levels.rows)
