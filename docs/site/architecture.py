@@ -39,8 +39,8 @@ LAYERS = {
     ),
     "Machine": (
         "processes, namespaces, what is owed",
-        "bounds process command failures events leftovers interrupts undo machine meanwhile"
-        " packages accounting uprobes netns mounts placement rootless tree",
+        "bounds capabilities process command failures events leftovers interrupts undo machine"
+        " meanwhile packages accounting uprobes netns mounts placement rootless tree",
     ),
     "Values": (
         "numbers, words, rows",

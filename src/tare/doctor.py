@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tare import environments, filesystems, operations, rootless, transports
+from tare import capabilities, environments, filesystems, operations, rootless, transports
 from tare.command import missing_packages
 from tare.errors import UnavailableError
 from tare.packages import PROGRAMS
@@ -74,6 +74,8 @@ def _root() -> Finding:
         remedy = f"apt-get install {missing}"
         return Finding("privileges", False, f"not installed: {missing}", remedy)
     if rootless.is_root():
+        if absent := capabilities.lacking(*capabilities.RUN):
+            return Finding("privileges", False, f"root, but {absent}", capabilities.REMEDY)
         return Finding("privileges", True, "root: namespaces and real-time priorities")
     user = f"user {rootless.STARTED_AS}"
     if rootless.is_on():

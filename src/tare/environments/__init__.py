@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
 
-from tare import discovery, rootless
+from tare import capabilities, discovery, rootless
 from tare.accounting import Account
 from tare.errors import UsageError
 from tare.site import Site as Site
@@ -50,16 +50,23 @@ class Availability:
 
 
 def for_root(
-    detail: str, cannot: Mapping[str, str] | None = None, *, also_rootless: bool = False
+    detail: str,
+    cannot: Mapping[str, str] | None = None,
+    *,
+    also_rootless: bool = False,
+    needs: Sequence[str] = (),
 ) -> Availability:
     """What is there, for a user who is root; with every capability that is not said to be lacking.
 
     Args:
         detail, cannot: as `Availability` has them.
         also_rootless: whether root of a user namespace will do.
+        needs: capabilities that it takes beside `capabilities.RUN`.
     """
     if not (rootless.is_root() or (also_rootless and rootless.is_on())):
         return Availability(False, f"{detail}, but this user is not root", "run as root")
+    if absent := capabilities.lacking(*capabilities.RUN, *needs):
+        return Availability(False, f"{detail}, but {absent}", capabilities.REMEDY)
     if also_rootless and rootless.is_on():
         cannot = {"disk": "a loop device is root's. Run as root", **(cannot or {})}
     cannot = cannot or {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from tare import process, rootless
+from tare import capabilities, process, rootless
 from tare.command import Command, by_name
 from tare.environments import Availability, Facts, Inside, Row, Site, for_root, oci, scratch_disk
 from tare.environments.on_host import OnAnyHost, Server
@@ -60,7 +60,7 @@ class Container(OnAnyHost):
             return Availability(False, "runc is not installed", "apt-get install runc")
         if self.device == "nfs":
             return scratch_disk.NO_NFS
-        return for_root(_version(said), also_rootless=True)
+        return for_root(_version(said), also_rootless=True, needs=capabilities.CONTAINER)
 
     @contextmanager
     def on(self, site: Site, host: Host) -> Iterator[Inside]:

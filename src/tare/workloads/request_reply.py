@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from tare import accounting, environments, process, rootless, transports, units
+from tare import accounting, capabilities, environments, process, rootless, transports, units
 from tare.environments import ServerProcess
 from tare.errors import TrialError, UsageError
 from tare.levels import Factor, Settings, among, choice
@@ -262,6 +262,10 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
             and rootless.is_on()
         ):
             return "real-time priorities are root's. Run as root, or add `scheduling: other`"
+        if levels.scheduling == "fifo" and (
+            absent := capabilities.lacking(*capabilities.REAL_TIME)
+        ):
+            return f"{absent}, for real-time priorities. Give it that, or add `scheduling: other`"
         return super().lacking(levels, settings, programs) or disturbs.lacking()
 
     def room(self, levels: EchoLevels, settings: EchoSettings) -> Room:

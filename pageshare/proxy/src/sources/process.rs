@@ -52,14 +52,15 @@ pub fn memory(pid: u32) -> io::Result<File> {
     File::open(format!("/proc/{pid}/mem"))
 }
 
-/// All processes whose program is a QEMU system emulator.
+/// All processes whose program is a QEMU system emulator; where that may not be looked at, as it seems:
+/// whoever reads them finds out, and can say so.
 pub(super) fn qemus() -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        if is_qemu(pid) {
+        if is_qemu(pid) || calls_itself_qemu(pid) {
             found.push(pid);
         }
     }
@@ -71,6 +72,15 @@ pub(super) fn qemus() -> io::Result<Vec<u32>> {
 #[must_use]
 pub fn is_qemu(pid: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| names_qemu(&program))
+}
+
+/// Whether a process whose program may not be looked at has a QEMU's name.
+fn calls_itself_qemu(pid: u32) -> bool {
+    let closed = std::fs::read_link(format!("/proc/{pid}/exe"))
+        .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    closed
+        && std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|name| names_qemu(Path::new(name.trim_end())))
 }
 
 fn names_qemu(program: &Path) -> bool {

@@ -128,7 +128,13 @@ fn unusable(path: &str, error: &io::Error) -> Error {
 fn add_qemus(catalogue: &mut Catalogue, meant: impl Fn(u32) -> bool) -> Result<(), Error> {
     for pid in process::qemus().map_err(|error| unusable("/proc", &error))? {
         if let Err(error) = add_process(catalogue, pid, &meant) {
-            warn!("memory of QEMU process {pid} is left out: {error}");
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    "; run as its user, or as root with CAP_SYS_PTRACE and CAP_DAC_OVERRIDE"
+                }
+                _ => "",
+            };
+            warn!("memory of QEMU process {pid} is left out: {error}{hint}");
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic
 
-from tare import environments, rootless
+from tare import capabilities, environments, rootless
 from tare.command import Secret
 from tare.errors import TrialError
 from tare.tree import Tree, User
@@ -116,6 +116,7 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         return (
             super().lacking(levels, settings, programs)
             or rows.unbuilt(programs / PROGRAM)
+            or _forbidden()
             or requirements.lacking(
                 settings,
                 called,
@@ -168,6 +169,13 @@ def tree(
         inputs=tuple(map(placed, settings.inputs)),
         keep=tuple(map(placed, settings.keep)) if keep else (),
     )
+
+
+def _forbidden() -> str | None:
+    """Say what is lacking of the rights by which a tree is laid out and a user is become."""
+    another = () if User.invoking().uid == 0 else capabilities.ANOTHER
+    absent = capabilities.lacking(*capabilities.COMMAND, *another)
+    return f"{absent}, for a tree of its own. {capabilities.REMEDY}" if absent else None
 
 
 @dataclass(frozen=True)
