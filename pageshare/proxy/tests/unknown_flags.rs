@@ -5,14 +5,15 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use pageshare_stream::{Parser, RamWord, Step, Token};
+use pageshare::inspect::inspect;
+use pageshare_stream::{Parser, RamWord, Step, Token, reference};
 
 use crate::golden_streams;
 use crate::lab::stand_in::path;
 use crate::lab::{self, Pair, ports};
 
-/// No QEMU gives this flag of a RAM word a meaning.
-const UNKNOWN: u64 = 0x400;
+/// No QEMU gives this flag of a RAM word, or of a multifd packet, a meaning.
+const UNKNOWN: u16 = 0x400;
 
 /// What the newest QEMU wrote, but for a flag of its fiftieth page; where that stands, and its word.
 fn tomorrow() -> (Vec<u8>, usize, RamWord) {
@@ -22,7 +23,7 @@ fn tomorrow() -> (Vec<u8>, usize, RamWord) {
         if let Token::Page(word) = token {
             pages += 1;
             if pages == 50 {
-                let word = RamWord(word.0 | UNKNOWN);
+                let word = RamWord(word.0 | u64::from(UNKNOWN));
                 stream[at..at + 8].copy_from_slice(&word.to_bytes());
                 return (stream, at, word);
             }
@@ -83,4 +84,21 @@ fn a_flag_that_nobody_knows_arrives_and_what_it_costs_is_counted() {
         let line = line.unwrap_or_else(|| panic!("nothing is said: {log}"));
         assert!(line.contains(&format!("from byte {at} on")) && line.contains(&why), "{line}");
     }
+}
+
+#[test]
+fn a_packet_with_a_flag_that_nobody_knows_is_verbatim_from_there() {
+    const HELLO: usize = 64;
+    const FLAGS: usize = HELLO + 10;
+    let mut channel = golden_streams::stream("qemu-11.1-multifd-channel-1");
+    let [high, low] = UNKNOWN.to_be_bytes();
+    channel[FLAGS] |= high;
+    channel[FLAGS + 1] |= low;
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    std::fs::write(file.path(), &channel).expect("a scratch file");
+    let inspection = inspect(file.path()).expect("it is there");
+    let (at, why) = inspection.verbatim.expect("a flag that nobody knows");
+    assert_eq!((at, inspection.verbatim_bytes), (HELLO as u64, (channel.len() - HELLO) as u64));
+    assert!(why.starts_with("multifd packet flags 0x4"), "{why}");
+    assert_eq!(reference::parse(&channel).1, HELLO);
 }
