@@ -1,5 +1,6 @@
 """Figures are data: axes are marked whatever they span, and strips say what the analysis says."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -37,6 +38,14 @@ def test_any_axis_has_marks_that_lie_apart_and_in_order(least, factor, log):
 def test_an_axis_of_one_value_is_an_axis_too():
     assert Axis([7.0], plain).at(7.0) == pytest.approx(50.0)
     assert Axis([], plain).marks
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_values_that_differ_by_a_rounding_are_in_the_middle(log: bool) -> None:
+    # As the ends of an interval over blocks that all took the same.
+    axis = Axis([25_083.0, math.nextafter(25_083.0, math.inf)], plain, log=log)
+    assert axis.at(25_083.0) == pytest.approx(50.0, abs=0.1)
+    assert axis.marks
 
 
 def test_what_lies_outside_of_an_axis_is_put_at_its_end():
