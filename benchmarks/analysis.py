@@ -65,7 +65,7 @@ def analyse(folder: Path) -> dict[str, float]:
     """Summarise every session, estimate every cell, judge every cell against the first."""
     imported, cpu = time.perf_counter(), time.process_time()
     sessions = [summarise_session(path, DEADLINES_NS) for path in sorted(folder.iterdir())]
-    p50 = [session.summary.p50_ns for session in sessions]
+    p50 = [session.summary.percentile(50).value for session in sessions]
     cells = [p50[cell::CELLS] for cell in range(CELLS)]
     blocks = min(map(len, cells))
     for cell in cells:
@@ -93,7 +93,7 @@ def measure(samples: int, session: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="tare-analysis-") as folder:
         write_result(Path(folder), samples, session)
         command = [sys.executable, __file__, "--analyse", folder]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return {"samples": samples, "sessions": -(-samples // session), **found}
 
