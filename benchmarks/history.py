@@ -128,7 +128,7 @@ def ask(*arguments: str) -> dict[str, float]:
     """Ask in a process of its own; seconds from its start to its end, and its peak memory."""
     began = time.perf_counter()
     command = [sys.executable, "-c", _ASK, *arguments]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     seconds = time.perf_counter() - began
     return {"seconds": round(seconds, 2), "peak_rss_bytes": int(done.stderr.split()[-1])}
 
