@@ -1,9 +1,9 @@
 // A datagram of any content: refused, or read so that writing it gives the same bytes.
+#include "message.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-
-#include "message.h"
 
 using namespace tare::echo;
 
