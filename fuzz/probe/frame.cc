@@ -1,8 +1,8 @@
 // An Ethernet frame of any content: answered in place, or left as it is.
+#include "frame.h"
+
 #include <cstdlib>
 #include <vector>
-
-#include "frame.h"
 
 using namespace tare::probe;
 

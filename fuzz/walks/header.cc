@@ -1,11 +1,11 @@
 // Any bytes as a matrix file's header: a header within its bounds, which encodes to the same bytes,
 // or a sentence.
+#include "header.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
-
-#include "header.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));

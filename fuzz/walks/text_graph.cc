@@ -1,12 +1,13 @@
 // Any bytes as a Matrix Market file and as an edge list: edges within bounds, or a TextError that
 // names a line. The first byte chooses the options.
+#include "text_graph.h"
+
 #include <cstdint>
 #include <cstdlib>
 #include <sstream>
 #include <string>
 
 #include "header.h"
-#include "text_graph.h"
 
 namespace {
 
