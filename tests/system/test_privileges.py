@@ -17,7 +17,7 @@ from tare.pauses import pauses
 pytestmark = [pytest.mark.system, needs_root]
 
 TABLE = (HOME / "docs/guides/privileges.md").read_text()
-PAGESHARE = HOME / "target/debug/pageshare"
+PAGESHARE = HOME / "target/release/pageshare"
 NVIO = PROGRAMS / "nvio/nvio"
 PATIENCE_S = 120
 
@@ -108,7 +108,6 @@ def test_a_command_is_measured_with_exactly_these_and_without_one_it_is_told(
         assert f"this process lacks CAP_{without}" in done.stderr
 
 
-@pytest.mark.skipif(not PAGESHARE.exists(), reason="pageshare is not built for debugging")
 def test_anothers_qemu_is_read_with_exactly_these_and_without_one_it_is_told(
     tmp_path: Path,
 ) -> None:
@@ -142,7 +141,6 @@ def test_anothers_qemu_is_read_with_exactly_these_and_without_one_it_is_told(
             child.kill()
 
 
-@pytest.mark.skipif(not NVIO.exists(), reason="nvio is not built")
 def test_nvio_needs_none(tmp_path: Path) -> None:
     done = limited((), NVIO, "run", "--", "true", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -7,11 +7,12 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lab::Proxy;
 use lab::pki::certificates;
+use lab::stand_in::path;
 
 const SIGABRT: i32 = 6;
 
@@ -48,10 +49,6 @@ impl Secret {
         let found = |form: &Vec<u8>| bytes.windows(form.len()).any(|window| window == form);
         self.forms.iter().any(found)
     }
-}
-
-fn path(address: &str) -> PathBuf {
-    PathBuf::from(address.strip_prefix("unix:").expect("a Unix socket"))
 }
 
 fn contents(directory: &Path) -> Vec<u8> {

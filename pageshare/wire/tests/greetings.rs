@@ -9,18 +9,9 @@ use pageshare_wire::hello::{
 use pageshare_wire::{Versions, WireError};
 use proptest::prelude::*;
 
-/// A greeting of who speaks these versions.
-fn hello(versions: Versions) -> Hello {
-    Hello {
-        versions,
-        migration: MigrationId([7; 16]),
-        channel: 1,
-        checksums: true,
-        window: 1 << 20,
-        nonce: [3; 32],
-        scope: "tenant".into(),
-    }
-}
+mod common;
+
+use common::hello;
 
 proptest! {
     #[test]

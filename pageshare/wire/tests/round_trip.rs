@@ -4,11 +4,15 @@
 use pageshare_index::{HashKey, PageHash, ScopeKey};
 use pageshare_stream::{PAGE_SIZE, RamWord, Token, emit};
 use pageshare_wire::ask::{Answer, Ask, decode_supply, encode_supply};
-use pageshare_wire::hello::{Confirm, Hello, MigrationId, Welcome};
+use pageshare_wire::hello::{Confirm, Welcome};
 use pageshare_wire::record::{Header, Kind};
 use pageshare_wire::segment::{Draft, Encoded, Held, Placed, SegmentView, Treatment};
 use pageshare_wire::{Chain, Compressor, Expander, PageSet, Versions, WireError, delta};
 use proptest::prelude::*;
+
+mod common;
+
+use common::hello;
 
 fn key() -> HashKey {
     ScopeKey([5; 32]).hash_key()
@@ -370,19 +374,6 @@ fn more_than_a_segment_holds_is_not_asked_for() {
     let ask = Ask { hashes: vec![PageHash([0; 16]); 257], bases: Vec::new() };
     assert!(Ask::decode(&ask.encode()).is_err());
     assert!(Ask::decode(&Ask::default().encode()).is_err());
-}
-
-/// A greeting of who speaks these versions.
-fn hello(versions: Versions) -> Hello {
-    Hello {
-        versions,
-        migration: MigrationId([7; 16]),
-        channel: 1,
-        checksums: true,
-        window: 1 << 20,
-        nonce: [3; 32],
-        scope: "tenant".into(),
-    }
 }
 
 /// Every record once, and a segment with every operation and treatment.
