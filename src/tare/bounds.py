@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tare import process
+from tare import mounts, process
 from tare.command import Command
 from tare.errors import UnavailableError
 from tare.leftovers import Registry
@@ -81,7 +81,7 @@ class Hierarchy:
 def hierarchies() -> list[Hierarchy]:
     """Every one that is mounted, with where we are in it.
 
-    Sources: cgroups(7), /proc/PID/cgroup; proc(5), /proc/PID/mountinfo.
+    Source: cgroups(7), /proc/PID/cgroup.
     """
     ours: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -89,28 +89,25 @@ def hierarchies() -> list[Hierarchy]:
         for controller in controllers.split(",") if controllers else ("",):
             ours[controller] = path
     found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split()[:3]
-        root, point = before.split()[3], Path(before.split()[4])
-        if kind == "cgroup2":
-            own = _below(point, root, ours.get("", "/"))
-            above = [own, *(path for path in own.parents if path.is_relative_to(point))]
+    for mount in mounts.listed():
+        if mount.kind == "cgroup2":
+            own = _below(mount, ours.get("", "/"))
+            above = [own, *(path for path in own.parents if path.is_relative_to(mount.point))]
             handed = [(at, _text(at / "cgroup.subtree_control").split()) for at in above]
             whole = (one for one in handed if set(_CONTROLLERS) <= set(one[1]))
             parent, has = next(whole, handed[0])
-            found.append(Hierarchy(point, own, parent, 2, frozenset(has)))
-        elif kind == "cgroup":
-            names = [name for name in options.split(",") if name in ours]
+            found.append(Hierarchy(mount.point, own, parent, 2, frozenset(has)))
+        elif mount.kind == "cgroup":
+            names = [name for name in mount.options.split(",") if name in ours]
             if names:
-                own = _below(point, root, ours[names[0]])
-                found.append(Hierarchy(point, own, own, 1, frozenset(names)))
+                own = _below(mount, ours[names[0]])
+                found.append(Hierarchy(mount.point, own, own, 1, frozenset(names)))
     return found
 
 
-def _below(point: Path, root: str, path: str) -> Path:
+def _below(mount: mounts.Mount, path: str) -> Path:
     """Where a group is, by what of its hierarchy is mounted there."""
-    return point / path.removeprefix(root.rstrip("/")).lstrip("/")
+    return mount.point / path.removeprefix(str(mount.root).rstrip("/")).lstrip("/")
 
 
 def _text(path: Path) -> str:
@@ -126,9 +123,10 @@ def places() -> Mapping[str, Hierarchy]:
     Raises:
         UnavailableError: there is none, or this user may make no group there.
     """
+    mounted = hierarchies()
     found: dict[str, Hierarchy] = {}
     for controller in _CONTROLLERS:
-        for one in hierarchies():
+        for one in mounted:
             if controller in one.controllers:
                 found[controller] = one
         if controller not in found:

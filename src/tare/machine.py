@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 import tare
-from tare import process
+from tare import mounts, process
 from tare.command import Command
 from tare.meanwhile import text_of
 from tare.process import ProcessError
@@ -195,12 +195,11 @@ def _kernel() -> dict[str, Any]:
 def _cgroups() -> list[str]:
     """List the hierarchies: `cgroup2`, or `cgroup` with its controllers."""
     found = set()
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        kind, _, options = line.partition(" - ")[2].split()[:3]
-        if kind == "cgroup2":
-            found.add(kind)
-        elif kind == "cgroup":
-            found.add(f"{kind} {options.removeprefix('rw,')}")
+    for one in mounts.listed():
+        if one.kind == "cgroup2":
+            found.add(one.kind)
+        elif one.kind == "cgroup":
+            found.add(f"{one.kind} {one.options.removeprefix('rw,')}")
     return sorted(found)
 
 

@@ -22,24 +22,36 @@ class Mount:
         point: where it is.
         kind: of file system.
         executable: whether programs on it may be started.
+        root: what of that file system is shown there, as a path in it.
+        options: of that file system, wherever it is mounted.
     """
 
     point: Path
     kind: str
     executable: bool
+    root: Path
+    options: str
 
 
 def listed() -> list[Mount]:
     """Every mount of this namespace, later ones behind those that they may hide.
 
-    Source: proc(5), /proc/PID/mountinfo: fields 5 and 6, and the first behind the dash.
+    Source: proc(5), /proc/PID/mountinfo: fields 4 to 6, and the first and third behind the dash.
     """
     found = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         before, _, after = line.partition(b" - ")
-        point, options = before.split(b" ")[4:6]
-        kind = after.split(b" ")[0].decode()
-        found.append(Mount(Path(_unescaped(point)), kind, b"noexec" not in options.split(b",")))
+        root, point, of_mount = before.split(b" ")[3:6]
+        kind, _, options = after.split(b" ")[:3]
+        found.append(
+            Mount(
+                point=Path(_unescaped(point)),
+                kind=kind.decode(),
+                executable=b"noexec" not in of_mount.split(b","),
+                root=Path(_unescaped(root)),
+                options=os.fsdecode(options),
+            )
+        )
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from tare import bounds, cuts, operations
@@ -71,12 +71,13 @@ def refuse_disturbing(plan: Plan) -> None:
     """
     if plan.experiment.bounds is None:
         return
+    versions = {one.version for one in bounds.places().values()}
     asked: dict[str, list[str]] = {}
     if plan.causes:
         why = "`causes` counts with tracers of the whole kernel. Set it to 0"
         asked[why] = [f"{plan.causes} sessions of each cell"]
     for cell in plan.cells:
-        if cell.replica == 1 and (reason := _disturbs(plan.workload, cell.levels)):
+        if cell.replica == 1 and (reason := _disturbs(plan.workload, cell.levels, versions)):
             asked.setdefault(reason, []).append(cell.id)
     if asked:
         told = "; ".join(f"{_some(cells)}: {why}" for why, cells in asked.items())
@@ -86,12 +87,12 @@ def refuse_disturbing(plan: Plan) -> None:
         )
 
 
-def _disturbs(workload: AnyWorkload, levels: Mapping[str, str]) -> str | None:
+def _disturbs(workload: AnyWorkload, levels: Mapping[str, str], versions: Set[int]) -> str | None:
     """Say what of a cell no bounds on this machine could hold."""
     environment = levels.get("environment", "")
     if is_far(environment):
         return "what runs on another machine is not in a group of this one. Run Tare there"
-    if environment == "container" and any(one.version == 2 for one in bounds.places().values()):
+    if environment == "container" and 2 in versions:
         return (
             "runc would hand controllers on in groups that are not ours (control groups of version"
             " 2). Leave `container` out"

@@ -95,13 +95,11 @@ def lay_out(asked: Experiment, seed: int | None, *, must_run: bool) -> Plan:
     Raises:
         TareError: nothing of it can run here, where it must.
     """
-    from tare import bounds, preflight, repetition  # noqa: PLC0415
     from tare import plan as planning  # noqa: PLC0415
+    from tare import preflight, repetition  # noqa: PLC0415
 
     plan = repetition.planned(planning.make(polite.without_priority(asked), seed))
     try:
-        if plan.experiment.bounds is not None:
-            bounds.places()
         preflight.refuse_disturbing(plan)
         plan = preflight.possible(plan, paths.build(), connect=must_run)
     except TareError as error:

@@ -62,10 +62,11 @@ def noted(text: str, share: str | None, *, polite: bool) -> str:
 
 def without_priority(asked: Experiment) -> Experiment:
     """Have no real-time priority by default where there are bounds, which could not hold it."""
+    if asked.bounds is None or "scheduling" in asked.factors:
+        return asked
     from tare import workloads  # noqa: PLC0415 - so that --help is fast
 
-    rows = workloads.made(dict(asked)).levels.rows
-    if asked.bounds is None or "scheduling" not in rows or "scheduling" in asked.factors:
+    if "scheduling" not in workloads.made(dict(asked)).levels.rows:
         return asked
     factors = {**asked.factors, "scheduling": ("other",)}
     return asked.model_copy(update={"factors": factors})
