@@ -16,6 +16,7 @@ from claims import (
     commands,
     crash,
     darshan_logs,
+    exhibits,
     first_report,
     gates,
     instrument,
@@ -129,6 +130,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "D8": (benchmarks.parts,),
     "D9": (migrations.ablation,),
     "D13": (benchmarks.crowd,),
+    "E2": (exhibits.replayed,),
     "E5": (standing.current_or_pending,),
 }
 GROW = frozenset(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from claims import exhibits
 from tare.published import Figure, papers
 
 
@@ -29,3 +30,13 @@ def test_a_figure_without_a_number_is_refused():
 )
 def test_a_figure_says_whether_it_is_a_number_a_range_or_a_bound(numbers, said):
     assert Figure(id="x", where="Fig. 1", measured="it", unit="%", **numbers).text == said
+
+
+@pytest.mark.parametrize("paper", papers().values(), ids=lambda paper: paper.name)
+def test_every_figure_and_table_of_a_paper_has_a_row_and_one_that_has_none_is_missed(
+    paper,
+):
+    assert exhibits.unnamed(paper) == []
+    more = paper.exhibits.model_copy(update={"tables": paper.exhibits.tables + 1})
+    lacking = paper.model_copy(update={"exhibits": more})
+    assert exhibits.unnamed(lacking) == [f"Table {more.tables}"]

@@ -113,6 +113,15 @@ class Claim(BaseModel):
         return self
 
 
+class Exhibits(BaseModel):
+    """How many a paper has, numbered from 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    figures: int = 0
+    tables: int = 0
+
+
 class Paper(BaseModel):
     """One paper."""
 
@@ -127,6 +136,7 @@ class Paper(BaseModel):
     workload: str
     """The workloads of Tare that measure what it measured."""
     apparatus: Mapping[str, str]
+    exhibits: Exhibits
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     replay: tuple[str, ...] = ()
