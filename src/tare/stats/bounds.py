@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import scipy
+from scipy import special
 
 from tare.stats.arrays import FloatArray
 from tare.stats.interval import Interval
@@ -107,13 +107,13 @@ class Bound:
         low, high, n = self.found.low, self.found.high, self.found.n
         if low is None or high is None or n < 2 or (self.ratio and low <= 0.0):
             return None
-        reach = float(scipy.stats.t.ppf((1.0 + self.found.confidence) / 2.0, n - 1))
+        reach = float(special.stdtrit(n - 1, (1.0 + self.found.confidence) / 2.0))
         return (self._scale(high) - self._scale(low)) / 2.0 / reach
 
     def _reach(self, freedom: FloatArray) -> FloatArray:
         """Standard errors between truth and bound at which `POWER` of the intervals clear it."""
-        clear = scipy.stats.t.ppf((1.0 + self.found.confidence) / 2.0, freedom)
-        return np.asarray(clear + scipy.stats.t.ppf(POWER, freedom), dtype=np.float64)
+        clear = special.stdtrit(freedom, (1.0 + self.found.confidence) / 2.0)
+        return np.asarray(clear + special.stdtrit(freedom, POWER), dtype=np.float64)
 
 
 def look_confidence(confidence: float) -> float:

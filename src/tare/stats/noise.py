@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
+from scipy import special
 
 from tare.stats import signflip
 from tare.stats.compare import Ratio
@@ -69,7 +69,7 @@ def noise_floor(pairs: Sequence[Ratio], alpha: float = 0.05, power: float = 0.8)
     variances = np.array([pair.sd_log or 0.0 for pair in usable]) ** 2
     sd = float(np.sqrt((freedom * variances).sum() / freedom.sum()))
     blocks = min(pair.n_used for pair in usable)
-    reach = scipy.stats.t.ppf(1.0 - alpha / 2.0, blocks - 1) + scipy.stats.t.ppf(power, blocks - 1)
+    reach = special.stdtrit(blocks - 1, 1.0 - alpha / 2.0) + special.stdtrit(blocks - 1, power)
     shifts = [abs(math.log(pair.ratio.estimate)) for pair in usable if pair.ratio.estimate]
     widths = [pair.half_width_percent for pair in usable if pair.half_width_percent is not None]
     return NoiseFloor(

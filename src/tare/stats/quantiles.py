@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy
+from scipy import special
 
 from tare.stats.effective import effective_samples
 from tare.stats.interval import check_confidence
@@ -125,6 +125,16 @@ def _ranks(n: int, p: float, confidence: float) -> tuple[int, int]:
     lower_tail = escape - upper_tail
     if below > lower_tail:
         lower_tail, upper_tail = below, escape - below
-    low = int(scipy.stats.binom.ppf(lower_tail, n, p))
-    high = int(scipy.stats.binom.ppf(1.0 - upper_tail, n, p)) + 1
+    low = _binomial(lower_tail, n, p)
+    high = _binomial(1.0 - upper_tail, n, p) + 1
     return max(low, 1), min(high, n)
+
+
+def _binomial(share: float, n: int, p: float) -> int:
+    """Return the least number of successes that is not exceeded with probability `share`.
+
+    As `scipy.stats.binom.ppf`: importing that takes longer than most commands do.
+    """
+    count = math.ceil(special.bdtrik(share, n, p))
+    fewer = max(count - 1, 0)  # where rounding has lifted it over a whole number
+    return fewer if special.bdtr(fewer, n, p) >= share else count

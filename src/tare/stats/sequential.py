@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from tare.stats.arrays import FloatArray
 
@@ -140,7 +140,7 @@ def cautious(spread: float, blocks: int) -> float:
         blocks: two or more.
     """
     freedom = blocks - 1
-    return spread * math.sqrt(freedom / float(stats.chi2.ppf(0.05, freedom)))
+    return spread * math.sqrt(freedom / float(special.chdtri(freedom, 0.95)))
 
 
 def needed(blocks: int, looks: Looks, power: float) -> float:
