@@ -54,6 +54,18 @@ def test_two_programs_are_compared_and_can_be_again(tmp_path: Path) -> None:
     assert cells == [cell.id for cell in record.plan.cells]
 
 
+def test_a_number_that_it_does_not_print_is_told_before_the_first_block(tmp_path: Path) -> None:
+    found = tare(
+        tmp_path, "measure", "--read", r"qps:1/s=qps (\d+)", "--show-output", "--out", "result",
+        "--", "echo", "tps 5",
+    )  # fmt: skip
+    assert found.returncode == Exit.FAILED, found.stderr
+    assert found.stdout == "tps 5\n", "it was asked for"
+    assert "no qps was found there" in found.stderr
+    assert "block" not in found.stderr
+    assert not (tmp_path / "result").exists()
+
+
 def test_a_command_alone_has_an_interval_and_a_report(tmp_path: Path) -> None:
     found = tare(
         tmp_path, "measure", "--blocks", "3", "-r", "1", "-w", "0", "--out", "result", "--",

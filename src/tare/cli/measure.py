@@ -310,10 +310,12 @@ def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
     with rehearsal.rehearsed(once, programs, paths.cache()) as bench:
         assert isinstance(bench, CommandBench)
         assert isinstance(levels, CommandLevels)
-        execution = bench.executed(levels, tell=show).executions[0]
+        session = bench.executed(levels, tell=show)
+    (execution,) = session.executions
     if show:
         sys.stdout.write(execution.stdout)
         sys.stderr.write(execution.stderr)
+    bench.readings(session)
     printing.say("[dim]it took[/]", units.show_duration(execution.wall_ns))
     return units.exact_duration(max(1, round(execution.wall_ns / 1e5)) * 100_000)
 
