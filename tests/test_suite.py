@@ -76,7 +76,7 @@ def test_the_page_has_every_part_and_the_way_to_its_own_report(result):
 
 
 def test_a_suites_folder_is_no_single_result(result):
-    with pytest.raises(UsageError, match="the parts of a suite") as caught:
+    with pytest.raises(UsageError, match="holds several results") as caught:
         Record(result.folder)
     assert str(result.folder / "first") in caught.value.remedy
 

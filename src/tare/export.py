@@ -60,8 +60,9 @@ def export(record: Record, format_: str, out: Path | None, statistic: str | None
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
     except OSError as error:
+        where = out or "standard output"
         raise TareError(
-            f"cannot write the export: {error}", "make room, or name another file"
+            f"cannot write {where}: {error.strerror}", "make room, or name another file"
         ) from error
 
 

@@ -157,7 +157,7 @@ class Record:
                 )
             if parts := sorted(str(path.parent) for path in folder.glob("*/plan.json")):
                 raise UsageError(
-                    f"{folder} holds several results, the parts of a suite",
+                    f"{folder} holds several results",
                     f"name one of them: {', '.join(parts)}",
                 )
             raise UsageError(
