@@ -1,10 +1,12 @@
-"""B6: an ssh host that goes away, or stops answering, in the middle of a run."""
+"""B6 and E4: ssh hosts that go away, or stop answering, in the middle of a run."""
 
 from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from claims.checking import Found, Workshop
@@ -12,7 +14,7 @@ from claims.experiments import run_text
 from tare import analysis, environments, leftovers, report, runner
 from tare.hosts import Hosts
 from tare.stats.bounds import Kept
-from tare.testing.far_machine import at_home
+from tare.testing.far_machine import FarMachine, all_at_home, at_home
 
 _BLOCKS = 4
 _AFTER = 2
@@ -25,6 +27,8 @@ family: none # so few blocks may do
 blocks: {{min: {blocks}, max: {blocks}}}
 session: {{requests: 300, warmup: 30, timeout: 1 s}}
 """
+_HOSTS = 8
+_SLOW_BITS_S = 10**7
 _HOW = {"lost": signal.SIGKILL, "stopped": signal.SIGSTOP}
 
 
@@ -60,20 +64,8 @@ def run_without(workshop: Workshop, how: str, by: signal.Signals) -> dict[str, A
     ):
         level = environments.level(f"{environments.FAR} {far.destination}")
         text = _EXPERIMENT.format(far=level, blocks=_BLOCKS)
-        gone: list[int] = []
-
-        def watch(progress: runner.Progress) -> None:
-            if progress.block >= _AFTER and not gone:
-                gone.extend((*far.sessions(), far.sshd.pid))
-                for pid in gone:
-                    os.kill(pid, by)
-
-        try:
+        with _gone_after_some_blocks(far, by) as watch:
             record = run_text(workshop, text, f"{how}-host", watch)
-        finally:
-            for pid in gone:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
         page = report.render(analysis.analyse(record))
     trials = record.trials()
     cells = {cell.id: cell for cell in record.plan.cells}
@@ -90,3 +82,56 @@ def run_without(workshop: Workshop, how: str, by: signal.Signals) -> dict[str, A
         "there failed": sum(t.status == "failed" for t in there),
         "in report": level in page,
     }
+
+
+def rest_of_many_is_complete(workshop: Workshop) -> Found:
+    """E4: every trial but those of the host that was killed; the report drawn."""
+    keys = workshop.scratch / "hosts"
+    keys.mkdir()
+    with ExitStack() as stack:
+        owed = stack.enter_context(leftovers.Registry())
+        rates = [_SLOW_BITS_S, *[None] * (_HOSTS - 1)]
+        hosts = [stack.enter_context(Hosts(owed, rate_bits_s=rate)) for rate in rates]
+        far = stack.enter_context(all_at_home(keys, workshop.programs, hosts))
+        levels = [environments.level(f"{environments.FAR} {one.destination}") for one in far]
+        text = _EXPERIMENT.format(far=", ".join(levels), blocks=_BLOCKS)
+        workshop.say(f"{_HOSTS} hosts: one is slow, one is killed in block {_AFTER + 1}")
+        with _gone_after_some_blocks(far[-1], signal.SIGKILL) as watch:
+            record = run_text(workshop, text, "many-hosts", watch)
+        page = report.render(analysis.analyse(record))
+    of = {cell.id: cell.levels["environment"] for cell in record.plan.cells}
+    good = {(t.block, of[t.cell]) for t in record.trials() if t.status == "ok"}
+    measured = Counter(level for _, level in good)
+    slow, *rest, killed = levels
+    holds = (
+        all(measured[level] == _BLOCKS for level in ("native", slow, *rest))
+        and _AFTER <= measured[killed] < _BLOCKS
+        and all(level in page for level in levels)
+    )
+    figure = (
+        f"of {_BLOCKS} blocks were measured: here {measured['native']}, at the slow host"
+        f" {measured[slow]}, at {len(rest)} others {min(measured[level] for level in rest)} or"
+        f" more, at the killed one {measured[killed]}; report drawn"
+    )
+    return Found(figure, {"measured": dict(measured)}, counted=Kept.counted(holds))
+
+
+@contextmanager
+def _gone_after_some_blocks(
+    far: FarMachine, by: signal.Signals
+) -> Iterator[Callable[[runner.Progress], None]]:
+    """Send a signal to the far side after some blocks; what was stopped goes on at the end."""
+    gone: list[int] = []
+
+    def watch(progress: runner.Progress) -> None:
+        if progress.block >= _AFTER and not gone:
+            gone.extend((*far.sessions(), far.sshd.pid))
+            for pid in gone:
+                os.kill(pid, by)
+
+    try:
+        yield watch
+    finally:
+        for pid in gone:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)

@@ -131,6 +131,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "D9": (migrations.ablation,),
     "D13": (benchmarks.crowd,),
     "E2": (exhibits.replayed,),
+    "E4": (lost_host.rest_of_many_is_complete,),
     "E5": (standing.current_or_pending,),
 }
 GROW = frozenset(

@@ -72,6 +72,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "D9": (*_PAGESHARE, *_TESTBED),
     "D13": _PAGESHARE,
     "E2": ("src/tare/published", "src/tare/replay.py"),
+    "E4": ("src/tare/far", "src/tare/environments/ssh.py", "src/tare/runner.py"),
     "E5": ("claims/subjects.py", "claims/ledger.py"),
 }
 """Claim -> files and folders of the checkout, beside the experiments that it runs.

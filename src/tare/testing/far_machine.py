@@ -10,8 +10,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,29 +84,54 @@ def require_sshd(programs: Path) -> Path:
     )
 
 
+@dataclass(frozen=True)
+class Keys:
+    """Of a far machine, or of several: who they are, and who is let in."""
+
+    host: Path
+    home: Path
+    """Of the user who is let in: with his key, and with those of the machines that he knows."""
+
+    @staticmethod
+    def make(folder: Path, address: str) -> Keys:
+        """Make them in a folder, for whatever listens at an address."""
+        home = folder / "home"
+        (home / ".ssh").mkdir(parents=True, mode=0o700)
+        keys = Keys(folder / "host_key", home)
+        for key in (keys.host, keys.user):
+            make = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+            process.run(Command(make), _TIMEOUT_S)
+        public = keys.host.with_suffix(".pub").read_text()
+        (home / ".ssh" / "known_hosts").write_text(f"[{address}]:{PORT} {public}")
+        return keys
+
+    @property
+    def user(self) -> Path:
+        """The user's own."""
+        return self.home / ".ssh" / "id_ed25519"
+
+
 @contextmanager
 def far_machine(
-    folder: Path, programs: Path, near_ns: str, far_ns: str, address: str
+    folder: Path,
+    programs: Path,
+    near_ns: str,
+    far_ns: str,
+    address: str,
+    keys: Keys | None = None,
 ) -> Iterator[FarMachine]:
-    """Run an sshd in `far_ns`, and let the user whose home is in `folder` in.
+    """Run an sshd in `far_ns`, and let the user in whose keys these are; its own where None.
 
     Raises:
         UnavailableError: this machine has no sshd.
     """
     program = require_sshd(programs)
-    home = folder / "home"
-    (home / ".ssh").mkdir(parents=True, mode=0o700)
-    host_key, user_key = folder / "host_key", home / ".ssh" / "id_ed25519"
-    for key in (host_key, user_key):
-        make = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
-        process.run(Command(make), _TIMEOUT_S)
-    public = host_key.with_suffix(".pub").read_text()
-    (home / ".ssh" / "known_hosts").write_text(f"[{address}]:{PORT} {public}")
-    (folder / "authorized").write_text(user_key.with_suffix(".pub").read_text())
+    keys = keys or Keys.make(folder, address)
+    (folder / "authorized").write_text(keys.user.with_suffix(".pub").read_text())
     temporary = folder / "temporary"
     temporary.mkdir()
     settings = {
-        "Port": PORT, "ListenAddress": address, "HostKey": host_key, "PidFile": "none",
+        "Port": PORT, "ListenAddress": address, "HostKey": keys.host, "PidFile": "none",
         "AuthorizedKeysFile": folder / "authorized", "StrictModes": "no", "UsePAM": "no",
         "PermitRootLogin": "yes", "SetEnv": f"TMPDIR={temporary}",
     }  # fmt: skip
@@ -119,7 +144,7 @@ def far_machine(
     command = Command((*argv, *options), netns=far_ns, env=_with_its_user(folder, program))
     with _separated(), process.start(command) as sshd:
         _await_listening(near_ns, address)
-        yield FarMachine(Destination(address, "root", PORT, near_ns), home, temporary, sshd)
+        yield FarMachine(Destination(address, "root", PORT, near_ns), keys.home, temporary, sshd)
         if sshd.alive():
             os.kill(sshd.pid, signal.SIGTERM)
             sshd.ended_within(10)
@@ -171,13 +196,28 @@ def _with_its_user(folder: Path, program: Path) -> dict[str, str]:
 @contextmanager
 def at_home(folder: Path, programs: Path, hosts: Hosts) -> Iterator[FarMachine]:
     """Make the server's host a far machine, whose user this process is meanwhile, by $HOME."""
+    with all_at_home(folder, programs, (hosts,)) as (far,):
+        yield far
+
+
+@contextmanager
+def all_at_home(
+    folder: Path, programs: Path, hosts: Sequence[Hosts]
+) -> Iterator[tuple[FarMachine, ...]]:
+    """The same of several, with one key, each behind a wire of its own."""
     usual = {key: os.environ.get(key) for key in ("HOME", "SSH_AUTH_SOCK")}
-    far_side = (hosts.client_ns, hosts.server_ns, hosts.server_address)
-    with far_machine(folder, programs, *far_side) as far:
-        os.environ["HOME"] = str(far.home)
+    require_sshd(programs)
+    with ExitStack() as stack:
+        keys = Keys.make(folder, Hosts.server_address)
+        found = []
+        for number, one in enumerate(hosts):
+            (of_it := folder / f"{number}").mkdir()
+            far_side = (one.client_ns, one.server_ns, one.server_address, keys)
+            found.append(stack.enter_context(far_machine(of_it, programs, *far_side)))
+        os.environ["HOME"] = str(keys.home)
         os.environ.pop("SSH_AUTH_SOCK", None)
         try:
-            yield far
+            yield tuple(found)
         finally:
             for key, value in usual.items():
                 if value is not None:
