@@ -106,8 +106,8 @@ def test_a_host_whose_key_is_unknown_or_another_is_not_talked_to(
         assert f"ssh -p {PORT} root@{far.destination.host}" in str(error.value.remedy)
 
 
-def test_a_key_that_is_refused_says_so(site: Site, far: FarMachine, tmp_path: Path) -> None:
-    (tmp_path / "authorized").write_text("")
+def test_a_key_that_is_refused_says_so(site: Site, far: FarMachine) -> None:
+    (far.temporary.parent / "authorized").write_text("")
     with (
         pytest.raises(TrialError, match="lets none of our keys in"),
         Ssh(far.destination).enter(site),
