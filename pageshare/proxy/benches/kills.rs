@@ -30,7 +30,8 @@ fn main() {
     };
     let (kills, seed) =
         (number("PAGESHARE_KILLS", 100), number("PAGESHARE_SEED", 0x9e37_79b9_7f4a_7c15));
-    let (round_trip, channels) = (number("PAGESHARE_ROUND_TRIP", 0), number("PAGESHARE_CHANNELS", 0));
+    let (round_trip, channels) =
+        (number("PAGESHARE_ROUND_TRIP", 0), number("PAGESHARE_CHANNELS", 0));
     let mut numbers = Xorshift(seed.max(1));
     let mut random = |below: u64| numbers.draw() % below;
     let (mut arrived, mut stayed, mut lost, mut doubled, mut changed) = (0, 0, 0, 0, 0);
