@@ -108,7 +108,7 @@ class Node:
 
 
 @contextmanager
-def node(name: str, root: Path, *words: str, netns: str | None = None) -> Iterator[Node]:
+def node(name: str, root: Path, *words: str, netns: str | Path | None = None) -> Iterator[Node]:
     """Start a node's server of hooks; yields once virt-handler would find it."""
     (root / "pods").mkdir(parents=True)
     argv = (
@@ -127,7 +127,7 @@ def node(name: str, root: Path, *words: str, netns: str | None = None) -> Iterat
 
 
 @contextmanager
-def handlers_socket(path: Path) -> Iterator[socket.socket]:
+def handlers_socket(path: Path, uid: int = LAUNCHER_UID) -> Iterator[socket.socket]:
     """virt-handler's own socket for QEMU's stream, at the source, as its proxy makes it."""
     path.parent.mkdir(exist_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -137,7 +137,7 @@ def handlers_socket(path: Path) -> Iterator[socket.socket]:
             listener.bind(path.name)
         finally:
             os.chdir(here)
-        os.chown(path, LAUNCHER_UID, LAUNCHER_UID)
+        os.chown(path, uid, uid)
         listener.listen()
         listener.setblocking(False)
         yield listener
