@@ -1,7 +1,7 @@
 """A guest of libvirt's migrates by KubeVirt's node hooks, between two hosts of this machine.
 
-As in a launcher, libvirt is given `unix:///var/run/kubevirt/migrationproxy/...` at both ends, in the
-directory that the pod shares with its node.
+As in a launcher, libvirt is given `unix:///var/run/kubevirt/migrationproxy/...` at both ends, in
+the directory that the pod shares with its node.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DOMAIN = """\
     <cmdline>console=ttyS0 quiet no_timer_check</cmdline>
   </os>
   <devices>
-    <serial type='file'><source path='{shared}/console'/></serial>
+    <serial type='file'><source path='/run/console'/></serial>
     <controller type='usb' model='none'/>
     <memballoon model='none'/>
   </devices>
@@ -118,9 +118,6 @@ def test_libvirt_migrates_a_guest_through_the_sockets_that_the_hooks_prepare() -
         shared.chmod(0o755)
         shutil.copy(Kernel.fetch(CACHE).vmlinuz, shared / "kernel")
         shutil.copy(tiny.pack(CACHE).path, shared / "initrd")
-        console = shared / "console"
-        console.touch()
-        console.chmod(0o666)
         a, b = (
             stack.enter_context(libvirt_host(shared, name, address))
             for name, address in (("node-a", "10.78.0.1"), ("node-b", "10.78.0.2"))
@@ -138,11 +135,15 @@ def test_libvirt_migrates_a_guest_through_the_sockets_that_the_hooks_prepare() -
         for host, node, pod in ((a, source, vmi.pods[0]), (b, target, vmi.pods[1])):
             # In a pod the directory is mounted there.
             host.run("ln", "-s", str(node.pod(pod)), "/var/run/kubevirt")
+            host.run("install", "-m", "666", "/dev/null", "/run/console")
         (shared / "web.xml").write_text(DOMAIN.format(shared=shared))
         a.virsh("create", str(shared / "web.xml"))
+        console = Path(f"/proc/{a.init}/root/run/console")
         for _ in pauses(200):
             if "tare: ready" in console.read_text(errors="replace"):
                 break
+        else:
+            pytest.fail(console.read_text(errors="replace"))
 
         target.call("PreMigrationTarget", vmi.text())
         sockets = target.pod(vmi.pods[1]) / "migrationproxy"
