@@ -6,6 +6,7 @@ bytes written out here and not by the code under test.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -30,6 +31,15 @@ SERVER = HOME / "packaging/kubevirt/node_hooks.py"
 METHOD = "/kubevirt.hooks.plugins.v1alpha1.NodeHookService/ExecuteNodeHook"
 LAUNCHER_UID = 107
 """Of QEMU in a launcher's pod, to whom virt-handler gives the sockets."""
+
+
+_COUNT = itertools.count(2)
+
+
+def fresh_address() -> str:
+    """An address of this machine that no other test's server listens at."""
+    pid = os.getpid()
+    return f"127.{pid >> 8 & 0xFF}.{pid & 0xFF}.{next(_COUNT) % 250}"
 
 
 def request(point: str, vmi: bytes, node: str) -> bytes:

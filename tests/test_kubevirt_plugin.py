@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import os
 import re
 import socket
@@ -28,8 +30,8 @@ PACKAGING = HOME / "packaging/kubevirt"
 def nodes(tmp_path: Path) -> Iterator[tuple[Node, Node]]:
     """Two nodes of this machine, named by their addresses."""
     with (
-        kubevirt.node("127.0.0.2", tmp_path / "a", "--insecure") as source,
-        kubevirt.node("127.0.0.3", tmp_path / "b", "--insecure") as target,
+        kubevirt.node(kubevirt.fresh_address(), tmp_path / "a", "--insecure") as source,
+        kubevirt.node(kubevirt.fresh_address(), tmp_path / "b", "--insecure") as target,
     ):
         yield source, target
 
@@ -129,7 +131,7 @@ def test_virt_handlers_socket_stays_where_no_receiver_awaits_the_migration(
         code, words = refused(source, "PreMigrationSource", vmi.text())
         assert code is grpc.StatusCode.UNAVAILABLE and "awaits migration" in words
         assert connects(place, handlers)
-        nobody = vmi.text(targetNode="127.0.0.4")
+        nobody = vmi.text(targetNode=kubevirt.fresh_address())
         code, words = refused(source, "PreMigrationSource", nobody)
         assert code is grpc.StatusCode.UNAVAILABLE and "do not answer" in words
         assert connects(place, handlers)
@@ -165,7 +167,7 @@ def test_a_receiver_that_does_not_start_is_told_with_its_own_words(tmp_path: Pat
     scopes.mkdir()
     (scopes / "tenant.json").write_text("{}")
     words = ("--insecure", "--scopes", str(scopes))
-    with kubevirt.node("127.0.0.3", tmp_path / "b", *words) as target:
+    with kubevirt.node(kubevirt.fresh_address(), tmp_path / "b", *words) as target:
         vmi = Vmi("a", target.name)
         target.pod(vmi.pods[1])
         code, words_ = refused(target, "PreMigrationTarget", vmi.text())
@@ -173,7 +175,7 @@ def test_a_receiver_that_does_not_start_is_told_with_its_own_words(tmp_path: Pat
 
 
 def test_a_server_that_ends_leaves_no_socket_and_no_proxy(tmp_path: Path) -> None:
-    with kubevirt.node("127.0.0.3", tmp_path / "b", "--insecure") as target:
+    with kubevirt.node(kubevirt.fresh_address(), tmp_path / "b", "--insecure") as target:
         vmi = Vmi("a", target.name)
         target.pod(vmi.pods[1])
         target.call("PreMigrationTarget", vmi.text())
@@ -185,6 +187,26 @@ def test_a_server_that_ends_leaves_no_socket_and_no_proxy(tmp_path: Path) -> Non
         assert not (target.root / "hooks.sock").exists()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((target.name, port))
+
+
+def test_a_proxy_ends_once_the_pod_that_it_is_for_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PACKAGING)
+    move, proxy = (importlib.import_module(name) for name in ("move", "proxy"))
+    monkeypatch.setattr(proxy, "_LOOK_S", 0.05)
+    shared = tmp_path / "public"
+    shared.mkdir()
+    going = move.Move.read(Vmi("a", "b").text(), "a")
+
+    async def live() -> None:
+        one = await proxy.Proxy.start(going, shared, 0, ["sleep", "1000"])
+        assert one.runs
+        shared.rmdir()
+        await asyncio.wait_for(one._watch, 60)
+        assert not one.runs
+
+    asyncio.run(live())
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +241,7 @@ def test_the_plugin_names_the_hooks_and_the_socket_that_the_daemon_set_serves(
     # virt-handler looks under the same path, at its node's.
     assert mounted[str(Path(hook["socket"]).parent)] == str(Path(hook["socket"]).parent)
     assert mounted["/pods"] == "/var/lib/kubelet/pods"
-    with kubevirt.node("127.0.0.3", tmp_path / "b", "--insecure") as target:
+    with kubevirt.node(kubevirt.fresh_address(), tmp_path / "b", "--insecure") as target:
         for point in hook["permittedHooks"]:
             code, words = refused(target, point, b"{}")
             assert code is grpc.StatusCode.INVALID_ARGUMENT, words

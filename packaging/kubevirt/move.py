@@ -14,8 +14,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 PACKAGE = "kubevirt.hooks.plugins.v1alpha1"
 _STREAM = 49152
 """KubeVirt's number for the pair of sockets that carries QEMU's stream."""
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9.:-]*")
-"""Of Kubernetes' objects and of addresses; nothing that leads to another directory."""
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9.-]*")
+"""Of objects and nodes: nothing that leads to another directory."""
 
 
 def request_type() -> Any:

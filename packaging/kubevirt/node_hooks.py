@@ -109,7 +109,8 @@ class Node:
 
     async def _arrived(self, move: Move) -> None:
         """End a receiver that nobody has used; one that has ends by itself."""
-        if proxy := self._proxies.get(("receive", move.vmi)):
+        proxy = self._proxies.get(("receive", move.vmi))
+        if proxy is not None and proxy.move.migration == move.migration:
             task = asyncio.create_task(proxy.end(after_s=_ARRIVED_S))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
