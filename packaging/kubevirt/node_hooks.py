@@ -135,8 +135,8 @@ class Node:
     def _directory(self, move: Move, within: Path) -> Path:
         """The directory that the VM's launcher on this node shares, in which a file is."""
         shared = "volumes/kubernetes.io~empty-dir/public"
-        found = [self._asked.pods / pod / shared for pod in move.pods]
-        found = [directory for directory in found if (directory / within).exists()]
+        every = (Path(self._asked.pods, pod, shared) for pod in move.pods)
+        found = [directory for directory in every if (directory / within).exists()]
         if len(found) != 1:
             words = (
                 f"{len(found)} of the pods {', '.join(move.pods) or 'none'} of VMI {move.vmi} at"
