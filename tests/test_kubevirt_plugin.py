@@ -141,6 +141,24 @@ def test_virt_handlers_socket_stays_where_no_receiver_awaits_the_migration(
     assert f"sending to tcp:{target.name}:{listening_at(target, vmi)}" in source.said()
 
 
+@needs_root
+def test_a_hook_that_is_called_again_takes_a_socket_that_virt_handler_has_made_anew(
+    nodes: tuple[Node, Node],
+) -> None:
+    source, target = nodes
+    vmi = Vmi(source.name, target.name)
+    target.pod(vmi.pods[1])
+    target.call("PreMigrationTarget", vmi.text())
+    place = source.pod(vmi.pods[0]) / vmi.stream
+    for _ in range(2):
+        place.unlink(missing_ok=True)
+        with kubevirt.handlers_socket(place) as handlers:
+            source.call("PreMigrationSource", vmi.text())
+            assert not connects(place, handlers)
+    source.call("PreMigrationSource", vmi.text())
+    assert source.said().count("waiting for QEMU") == 2
+
+
 def test_each_migration_has_a_receiver_of_its_own_and_a_vm_but_one(
     nodes: tuple[Node, Node],
 ) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import os
 import signal
 import socket
 import ssl
@@ -79,7 +78,7 @@ class Node:
             await work(move)
 
     async def _receive(self, move: Move) -> None:
-        if await self._has("receive", move):
+        if await self._there("receive", move):
             return
         directory = self._directory(move, Path())
         port = self._free_port()
@@ -90,22 +89,19 @@ class Node:
         await self._start(move, directory, port, argv)
 
     async def _send(self, move: Move) -> None:
-        if await self._has("send", move):
-            return
+        if proxy := await self._there("send", move):
+            if proxy.socket and proxy.socket == identity(proxy.directory / move.stream):
+                return
+            await proxy.end()  # virt-handler has made its own socket anew
         directory = self._directory(move, move.stream)
         port = await self._ask(move)
-        place, own = directory / move.stream, move.stream.with_name(f"{move.vmi}-pageshare.sock")
+        own = move.stream.with_name(f"{move.vmi}-pageshare.sock")
         argv = ["send", "--once", "--listen", f"unix:{own}", "--to", f"tcp:{move.target}:{port}"]
         argv += self._shared(move, of_receiver=False)
         if not self._asked.insecure:
             argv += ["--tls-name", self._asked.tls_name]
         proxy = await self._start(move, directory, port, argv)
-        before, mine = place.lstat(), directory / own
-        os.chown(mine, before.st_uid, before.st_gid)
-        mine.chmod(before.st_mode & 0o777)
-        proxy.socket = identity(mine)
-        # At once, so that QEMU finds the one or the other.
-        mine.rename(place)
+        proxy.take(directory / own, directory / move.stream)
 
     async def _arrived(self, move: Move) -> None:
         """End a receiver that nobody has used; one that has ends by itself."""
@@ -115,16 +111,16 @@ class Node:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _has(self, role: str, move: Move) -> bool:
-        """Whether the proxy of this migration is there; one of an earlier migration is ended."""
+    async def _there(self, role: str, move: Move) -> Proxy | None:
+        """The proxy of this migration, where there is one; one of an earlier migration is ended."""
         proxy = self._proxies.get((role, move.vmi))
         if proxy is None:
-            return False
+            return None
         if proxy.move.migration == move.migration:
             await proxy.listening()
-            return True
+            return proxy
         await proxy.end()
-        return False
+        return None
 
     async def _start(self, move: Move, directory: Path, port: int, argv: Sequence[str]) -> Proxy:
         proxy = await Proxy.start(move, directory, port, [self._asked.pageshare, *argv])
