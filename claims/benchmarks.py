@@ -19,6 +19,10 @@ from tare.stats.bounds import Bound, Kept
 
 _TIMEOUT_S = 3 * 3600.0
 _KILLS = 100
+_FAR_KILLS, _ROUND_TRIP_MS, _CHANNELS = 200, 40, 2
+_MIGRATIONS = 100
+_PREVIOUS = "PAGESHARE_PREVIOUS"
+"""The program of an older release, if this build is not to speak the older version itself."""
 _CROWD_S, _CROWD_A_SECOND = 60, 1000
 _CROWD_FILES, _CROWD_THREADS, _CROWD_MIB = 256, 32, 64
 _PARTS_GIB_S = {
@@ -39,7 +43,7 @@ def _document(command: Command) -> dict[str, Any]:
 
 def _cargo(workshop: Workshop, bench: str, **env: str) -> dict[str, Any]:
     # Compilers and crates are found by the caller's own PATH and homes.
-    names = ("PATH", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_TARGET_DIR")
+    names = ("PATH", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_TARGET_DIR", _PREVIOUS)
     env |= {name: os.environ[name] for name in names if name in os.environ}
     argv = ("cargo", "bench", "--quiet", "-p", "pageshare", "--bench", bench)
     return _document(Command(argv, env=env, cwd=workshop.home))
@@ -166,18 +170,48 @@ def _speeds(said: dict[str, Any]) -> dict[str, Interval]:
 
 def kills(workshop: Workshop) -> Found:
     """D7: what becomes of guests whose migration is killed."""
-    workshop.say(f"{_KILLS} kills at random moments, each of a migration of its own")
+    return _killed(workshop, _KILLS)
+
+
+def far_kills(workshop: Workshop) -> Found:
+    """D12: the same at a distance, where QEMU sends pages by channels of multifd."""
+    return _killed(workshop, _FAR_KILLS, _ROUND_TRIP_MS, _CHANNELS)
+
+
+def _killed(workshop: Workshop, wanted: int, round_trip_ms: int = 0, channels: int = 0) -> Found:
+    where = f" at {round_trip_ms} ms over {channels} channels of multifd" if round_trip_ms else ""
+    workshop.say(f"{wanted} kills at random moments{where}, each of a migration of its own")
+    asked = {"kills": wanted, "round_trip": round_trip_ms, "channels": channels}
+    env = {f"PAGESHARE_{name.upper()}": str(value) for name, value in asked.items()}
     try:
-        data = _cargo(workshop, "kills", PAGESHARE_KILLS=str(_KILLS))
+        data = _cargo(workshop, "kills", **env)
     except process.ProcessError as error:
-        return _failed(error, kills=_KILLS)
+        return _failed(error, **asked)
     figure = (
-        "{kills} kills, {aimed} of them aimed: {arrived} guests arrived, {stayed} stayed, {lost}"
-        " lost, {doubled} doubled, {changed} with another memory"
+        "{kills} kills{where}, {aimed} of them aimed: {arrived} guests arrived, {stayed} stayed,"
+        " {lost} lost, {doubled} doubled, {changed} with another memory"
+    ).format(**data, where=where)
+    enough = data["kills"] >= wanted and data["aimed"] * 5 >= data["kills"]
+    as_asked = (data["round_trip_ms"], data["channels"]) == (round_trip_ms, channels)
+    sound = enough and as_asked and data["arrived"] + data["stayed"] == data["kills"]
+    # Two parts of one claim may find kills.
+    return Found(figure, {f"kills{where}": data} if where else data, counted=Kept.counted(sound))
+
+
+def versions(workshop: Workshop) -> Found:
+    """D12: what becomes of guests between hosts of which one is not upgraded yet."""
+    workshop.say(f"{_MIGRATIONS} migrations between two versions of the wire")
+    try:
+        data = _cargo(workshop, "versions", PAGESHARE_MIGRATIONS=str(_MIGRATIONS))
+    except process.ProcessError as error:
+        return _failed(error, migrations=_MIGRATIONS)
+    figure = (
+        "{migrations} migrations between versions {wire_version} and {newest} of the wire,"
+        " {older_sends} of them from the older: {arrived} guests arrived"
     ).format_map(data)
-    enough = data["kills"] >= _KILLS and data["aimed"] * 5 >= data["kills"]
-    sound = enough and data["arrived"] + data["stayed"] == data["kills"]
-    return Found(figure, data, counted=Kept.counted(sound))
+    both_ways = data["older_sends"] * 2 == data["migrations"] >= _MIGRATIONS
+    sound = both_ways and data["arrived"] == data["migrations"]
+    return Found(figure, {"versions": data}, counted=Kept.counted(sound))
 
 
 def crowd(workshop: Workshop) -> Found:

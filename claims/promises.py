@@ -40,6 +40,7 @@ from claims.rows import Wanted
 _TESTBED, _SATURATED = "page-sharing-migration.yaml", "migration-saturated.yaml"
 _MICRO, _RETURN = "migration-micro-benchmark.yaml", "migration-return.yaml"
 _CPU, _WORSE = "migration-processor-time.yaml", "migration-never-worse.yaml"
+_DISTANCE = "migration-distance.yaml"
 _PIECES, _OPENING, _GRID = "small-pieces.yaml", "open-close.yaml", "ior-like.yaml"
 _WALKS = "walks-patterns.yaml"
 _WRITES, _LATENCY = "nvram-cache-writes.yaml", "write-latency.yaml"
@@ -129,12 +130,18 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "D7": (benchmarks.kills,),
     "D8": (benchmarks.parts,),
     "D9": (migrations.ablation,),
+    "D10": (
+        Wanted(_DISTANCE, "random/pageshare/*", statistic="time", most=1.05),
+        Wanted(_DISTANCE, "web/pageshare/*", statistic="time", most=0.45),
+        Wanted(_DISTANCE, "*/pageshare/*", statistic="downtime", most=50e6, difference=True),
+    ),
+    "D12": (benchmarks.far_kills, benchmarks.versions),
     "D13": (benchmarks.crowd,),
     "E2": (exhibits.replayed,),
     "E4": (lost_host.rest_of_many_is_complete,),
     "E5": (standing.current_or_pending,),
 }
 GROW = frozenset(
-    ["A1", "A2", "A10", "A11", "A5", "A6", "C3", "C4", "D1", "D2", "D3", "D4", "D5", "D6"]
+    ["A1", "A2", "A10", "A11", "A5", "A6", "C3", "C4", "D1", "D2", "D3", "D4", "D5", "D6", "D10"]
 )
 """Claims to whose measurements blocks can be added (`Workshop.look`)."""

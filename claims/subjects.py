@@ -70,6 +70,8 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "D7": _PAGESHARE,
     "D8": _PAGESHARE,
     "D9": (*_PAGESHARE, *_TESTBED),
+    "D10": (*_PAGESHARE, *_TESTBED, "src/tare/wire.py", "src/tare/relay.py", "probe/relay.cc"),
+    "D12": _PAGESHARE,
     "D13": _PAGESHARE,
     "E2": ("src/tare/published", "src/tare/replay.py"),
     "E4": ("src/tare/far", "src/tare/environments/ssh.py", "src/tare/runner.py"),

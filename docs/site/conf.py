@@ -57,6 +57,7 @@ NAVIGATION = {
             "nvio/README",
             "testdata/results/README",
             "testdata/foreign/README",
+            "testdata/kubevirt/README",
             "SECURITY",
             "CHANGELOG",
         ],

@@ -1,4 +1,4 @@
-//! Claim D7: kills the driver (which holds the sending proxy) or the receiver with SIGKILL, each in
+//! Claims D7 and D12: kills the driver (which holds the sending proxy) or the receiver with SIGKILL, each in
 //! a migration of its own, and counts the guests afterwards. One JSON document on standard output:
 //!
 //! ```text
@@ -7,8 +7,10 @@
 //!
 //! Every fifth kill is aimed: the destination has loaded everything and said so, and its word is
 //! held back between its QEMU and the receiver, so that the source cannot know. The others come at
-//! random moments. `PAGESHARE_KILLS` says how many (100), `PAGESHARE_SEED` repeats a run. Ends with
-//! an error if a guest is lost, doubled, or has another memory than before.
+//! random moments. `PAGESHARE_KILLS` says how many (100), `PAGESHARE_SEED` repeats a run,
+//! `PAGESHARE_ROUND_TRIP` puts so many milliseconds between the proxies, and `PAGESHARE_CHANNELS` has
+//! QEMU send pages by so many channels of multifd. Ends with an error if a guest is lost, doubled, or
+//! has another memory than before.
 
 #[path = "../tests/lab/mod.rs"]
 mod lab;
@@ -28,6 +30,8 @@ fn main() {
     };
     let (kills, seed) =
         (number("PAGESHARE_KILLS", 100), number("PAGESHARE_SEED", 0x9e37_79b9_7f4a_7c15));
+    let (round_trip, channels) =
+        (number("PAGESHARE_ROUND_TRIP", 0), number("PAGESHARE_CHANNELS", 0));
     let mut numbers = Xorshift(seed.max(1));
     let mut random = |below: u64| numbers.draw() % below;
     let (mut arrived, mut stayed, mut lost, mut doubled, mut changed) = (0, 0, 0, 0, 0);
@@ -37,6 +41,12 @@ fn main() {
         let kill_the_driver = random(2) == 0;
         let mut stage = if aim { Stage::holding() } else { Stage::set() };
         stage.slow(80);
+        if round_trip > 0 {
+            stage.apart(Duration::from_millis(round_trip));
+        }
+        if channels > 0 {
+            stage.channels(channels);
+        }
         let mut driver = stage.migrate(&[]);
         if aim {
             stage.wait_for_the_last_word();
@@ -71,7 +81,7 @@ fn main() {
     }
     let result = json!({
         "version": 1, "seed": seed, "kills": kills, "aimed": aimed, "of_the_driver": of_the_driver,
-        "arrived": arrived, "stayed": stayed, "lost": lost, "doubled": doubled, "changed": changed,
+        "round_trip_ms": round_trip, "channels": channels, "arrived": arrived, "stayed": stayed, "lost": lost, "doubled": doubled, "changed": changed,
     });
     println!("{result}");
     assert_eq!(arrived + stayed, kills, "{result}");

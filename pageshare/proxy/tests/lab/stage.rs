@@ -1,11 +1,13 @@
 //! A guest, the QEMU that it is to go to, and `pageshare migrate` between them.
 
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use pageshare::address::Address;
 use serde_json::json;
 
-use super::{Guest, Proxy, Tap, Tunnel, binary, wait_for};
+use super::{Guest, Proxy, Tap, Tunnel, binary, distance, wait_for};
 
 /// What became of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +143,23 @@ impl Stage {
         };
         let sound = guest.checksum() == self.checksum && output.status.success() == there;
         (if sound { fate } else { Fate::Changed }, said)
+    }
+
+    /// Puts a distance between the proxies, on which a round trip takes so long.
+    pub fn apart(&mut self, round_trip: Duration) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback interface");
+        let (_, port) = self.wire.rsplit_once(':').expect("an address of TCP");
+        let port = port.parse().expect("a port");
+        self.wire = format!("tcp:{}", listener.local_addr().expect("a bound socket"));
+        distance::stretch(listener, port, round_trip);
+    }
+
+    /// Has both QEMUs send pages by so many channels of multifd.
+    pub fn channels(&mut self, channels: u64) {
+        for guest in [&mut self.source, &mut self.destination] {
+            guest.capabilities(&["multifd"]);
+            guest.execute("migrate-set-parameters", json!({"multifd-channels": channels}));
+        }
     }
 
     /// Limits QEMU's bandwidth.
