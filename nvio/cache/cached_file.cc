@@ -164,6 +164,7 @@ ssize_t CachedFile::read_around(std::uint64_t offset, char* buffer, std::size_t 
         if (slot != kNone) {
           const std::uint64_t start = at - piece.begin;
           segment_.valid(slot).each_run(piece.begin, piece.stop, [&](std::size_t a, std::size_t b) {
+            session_.memory().access(b - a);
             std::memcpy(buffer + (start + a - offset), segment_.block(slot) + a, b - a);
           });
         }
@@ -212,6 +213,7 @@ CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, s
       }
       slot = segment_.group(group).slot[piece.place];
     }
+    session_.memory().access(piece.stop - piece.begin);
     std::memcpy(buffer + (at - offset), segment_.block(slot) + piece.begin,
                 piece.stop - piece.begin);
     Slot& state = segment_.slot(slot);
@@ -324,12 +326,14 @@ CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* bu
       direct_from = piece.next;
       // While the lock is held: a sync logs no byte beyond the size, and takes it for logged.
       grow(piece.next);
+      session_.memory().access(piece.stop - piece.begin);
       std::memcpy(place, buffer + (at - offset), piece.stop - piece.begin);
       mark_dirty(segment_, slot, piece.begin, piece.stop);
       segment_.slot(slot).touched_pages |= pages_touched(piece.begin, piece.stop);
       segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
       count(counters_.writes_cached);
     } else if (slot != kNone) {
+      session_.memory().access(piece.stop - piece.begin);
       std::memcpy(place, buffer + (at - offset), piece.stop - piece.begin);
       mark_valid(segment_, slot, piece.begin, piece.stop);
     }

@@ -14,6 +14,7 @@ struct Counters {
   std::atomic<std::uint64_t> fetches{0}, fetched_bytes{0};
   std::atomic<std::uint64_t> write_backs{0}, written_back_bytes{0};
   std::atomic<std::uint64_t> evicted_blocks{0}, syncs{0}, logged_bytes{0}, checkpoints{0};
+  std::atomic<std::uint64_t> simulated_ns{0};
 };
 
 inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {

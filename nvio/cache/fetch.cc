@@ -18,7 +18,8 @@ namespace nvio {
 // meanwhile.
 int CachedFile::fetch_descriptor() {
   std::call_once(fetch_fd_opened_, [this] {
-    if (session_.settings().kind != StoreKind::tmpfs) return;
+    const StoreKind kind = session_.settings().kind;
+    if (kind != StoreKind::tmpfs && kind != StoreKind::simulated) return;
     const std::string self = "/proc/self/fd/" + std::to_string(read_fd_);
     fetch_fd_.store(real().open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC, 0));
   });
@@ -111,6 +112,7 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
   }
   count(counters_.fetches);
   count(counters_.fetched_bytes, done);
+  session_.memory().access(done);
   for (std::uint64_t place = first; place <= last; ++place) {
     const std::uint32_t slot = segment_.group(group).slot[place];
     char* bytes = static_cast<char*>(vectors[place - first].iov_base);

@@ -82,6 +82,7 @@ bool CachedFile::try_read(std::uint64_t offset, void* buffer, std::size_t length
     const std::uint64_t stop = std::min(kBlockSize, begin + (end - at));
     const std::uint32_t slot = segment_.group(group).slot[at % kGroupSize / kBlockSize];
     if (slot == kNone || !is_valid(segment_, slot, begin, stop)) return false;
+    session_.memory().access(stop - begin);
     std::memcpy(static_cast<char*>(buffer) + (at - offset), segment_.block(slot) + begin,
                 stop - begin);
     segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
@@ -115,6 +116,7 @@ bool CachedFile::try_write(std::uint64_t offset, const void* buffer, std::size_t
     const std::uint64_t begin = at % kBlockSize;
     const std::uint64_t stop = std::min(kBlockSize, begin + (end - at));
     const std::uint32_t slot = slots[at % kGroupSize / kBlockSize];
+    session_.memory().access(stop - begin);
     std::memcpy(segment_.block(slot) + begin, static_cast<const char*>(buffer) + (at - offset),
                 stop - begin);
     mark_dirty(segment_, slot, begin, stop);

@@ -38,7 +38,10 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   session->settings_.session = session_name(settings);  // a forked child would find another
   session->folder_ = store_folder(session->settings_, settings.node.value_or(0));
   const std::string& folder = session->folder_;
-  const bool tmpfs = settings.kind == StoreKind::tmpfs ||
+  if (settings.kind == StoreKind::simulated) {
+    session->memory_ = SlowMemory(settings.simulated, session->counters_.simulated_ns);
+  }
+  const bool tmpfs = settings.kind == StoreKind::tmpfs || settings.kind == StoreKind::simulated ||
                      (settings.kind == StoreKind::automatic && is_tmpfs(settings.store));
   if (settings.kind == StoreKind::automatic) {
     session->settings_.kind = tmpfs ? StoreKind::tmpfs : StoreKind::file;
@@ -412,6 +415,11 @@ std::unique_ptr<Medium> Session::open_log(const FileEntry& entry, std::string& w
       return open_pmem_medium(path, why);
     case StoreKind::file:
       return open_file_medium(path, why);
+    case StoreKind::simulated:
+      if (auto medium = open_tmpfs_medium(path, why)) {
+        return std::make_unique<SlowMedium>(std::move(medium), memory_);
+      }
+      return nullptr;
     case StoreKind::tmpfs:
     case StoreKind::automatic:
       break;

@@ -17,6 +17,7 @@
 
 #include "../settings/settings.h"
 #include "../store/medium.h"
+#include "../store/slow_memory.h"
 #include "admission.h"
 #include "counters.h"
 #include "segment.h"
@@ -40,6 +41,8 @@ class Session {
   const Settings& settings() const { return settings_; }
   Counters& counters() { return counters_; }
   Ledger& ledger() { return ledger_; }
+  // Told of every access to a block's bytes, under the lock that guards them.
+  const SlowMemory& memory() const { return memory_; }
   Writers& writers() { return writers_; }
   std::uint32_t nodes() const { return settings_.nodes; }
   const std::string& folder() const { return folder_; }
@@ -102,6 +105,7 @@ class Session {
   std::unique_ptr<Segment> segment_;
   Counters counters_;
   Ledger ledger_;
+  SlowMemory memory_;
   Writers writers_;
   std::mutex mutex_;  // guards the tables below
   std::array<std::unique_ptr<CachedFile>, kMaxFiles> files_;

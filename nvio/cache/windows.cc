@@ -48,6 +48,7 @@ ssize_t CachedFile::read_window(std::uint64_t offset, void* buffer, std::size_t 
 void CachedFile::lay_over(std::uint32_t slot, std::uint64_t begin, std::uint64_t stop,
                           char* bytes) {
   char* block = segment_.block(slot);
+  session_.memory().access(stop - begin);
   segment_.dirty(slot).each_run(begin, stop, [&](std::size_t a, std::size_t b) {
     std::memcpy(bytes + (a - begin), block + a, b - a);
   });
@@ -80,6 +81,7 @@ ssize_t CachedFile::write_window(std::uint64_t offset, const void* buffer, std::
       const Piece piece(at, limit);
       const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
       if (slot != kNone) {
+        session_.memory().access(piece.stop - piece.begin);
         std::memcpy(segment_.block(slot) + piece.begin, source + (at - offset),
                     piece.stop - piece.begin);
         mark_rewritten(segment_, slot, piece.begin, piece.stop);

@@ -91,7 +91,10 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
     if (slot != kNone && segment_.slot(slot).dirty_pages != 0) mark_clean(segment_, slot);
   }
   count(counters_.write_backs, runs.size());
-  for (const Run& run : runs) count(counters_.written_back_bytes, run.end - run.begin);
+  for (const Run& run : runs) {
+    count(counters_.written_back_bytes, run.end - run.begin);
+    session_.memory().access(run.end - run.begin);
+  }
   return 0;
 }
 

@@ -43,6 +43,7 @@ constexpr Line kLines[] = {
     {"syncs", &Counters::syncs, ""},
     {"logged_bytes", &Counters::logged_bytes, "made durable in the store by a sync"},
     {"checkpoints", &Counters::checkpoints, "times a whole file was made durable"},
+    {"simulated_ns", &Counters::simulated_ns, "waited for a simulated store (store_kind)"},
 };
 
 std::string host_name() {

@@ -45,7 +45,8 @@ constexpr Word<Statistics> kStatistics[] = {{"job", Statistics::job}, {"ranks", 
 constexpr Word<StoreKind> kKind[] = {{"auto", StoreKind::automatic},
                                      {"tmpfs", StoreKind::tmpfs},
                                      {"file", StoreKind::file},
-                                     {"pmem", StoreKind::pmem}};
+                                     {"pmem", StoreKind::pmem},
+                                     {"simulated", StoreKind::simulated}};
 
 // Sets `target` to the value that `text` names; false (and no change) when none does.
 template <typename Value, std::size_t N>
@@ -74,6 +75,9 @@ bool set_stripe(std::string_view text, std::uint64_t& target) {
 
 constexpr std::uint32_t kDay = 86400;  // seconds
 
+constexpr std::uint32_t kMostNanoseconds = 1'000'000;  // beyond, it is no memory
+
+constexpr const char* kNanoseconds = "nanoseconds, 0 to 1000000";
 constexpr const char* kOnOff = "on or off";
 constexpr const char* kSize = "a size (64K, 1 MiB, 4096)";
 constexpr const char* kFolder = "the absolute path of a folder";
@@ -133,8 +137,20 @@ constexpr ProcessRow kProcessRows[] = {
        s.store = v;
        return !v.empty() && v.front() == '/';
      }},
-    {"store_kind", "auto, tmpfs, file or pmem",
+    {"store_kind", "auto, tmpfs, file, pmem or simulated",
      [](Settings& s, std::string_view v) { return choose(v, kKind, s.kind); }},
+    {"simulated_access", kNanoseconds,
+     [](Settings& s, std::string_view v) {
+       return set_number(v, kMostNanoseconds, s.simulated.access_ns);
+     }},
+    {"simulated_flush", kNanoseconds,
+     [](Settings& s, std::string_view v) {
+       return set_number(v, kMostNanoseconds, s.simulated.flush_ns);
+     }},
+    {"simulated_bandwidth", "bytes a second, as a size (9500M)",
+     [](Settings& s, std::string_view v) {
+       return set_size(v, s.simulated.bytes_per_second) && s.simulated.bytes_per_second > 0;
+     }},
     {"capacity", kSize, [](Settings& s, std::string_view v) { return set_size(v, s.capacity); }},
     {"session", "at most 100 letters, digits, dots, hyphens and underscores",
      [](Settings& s, std::string_view v) {

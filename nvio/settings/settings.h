@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "../store/slow_memory.h"
+
 namespace nvio {
 
 enum class Admit : std::uint8_t { automatic = 0, always = 1, never = 2 };
@@ -21,7 +23,7 @@ enum class Writes : std::uint8_t { sync = 0, async = 1 };
 enum class Spread : std::uint8_t { striped = 0, parts = 1 };
 // What is told of what was done: nothing, a sum of the job, or each process's own account, too.
 enum class Statistics : std::uint8_t { off = 0, job = 1, ranks = 2 };
-enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem = 3 };
+enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem = 3, simulated = 4 };
 
 // The variable by which `nvio run` tells processes where to leave their counters.
 constexpr const char* kStatsFolder = "NVIO_STATS_FOLDER";
@@ -51,6 +53,7 @@ struct Settings {
   FileSettings file;
   std::string store = "/dev/shm";  // folder in which the job's own folder is made
   StoreKind kind = StoreKind::automatic;
+  MemorySpeed simulated;       // of a store of that kind
   std::uint64_t capacity = 0;  // bytes; 0: a quarter of what the store's file system has free
   std::string session;         // the job's name; empty: found from the launcher
   bool flush_at_sigterm = true;

@@ -20,7 +20,6 @@ int SimulatedMedium::write(std::uint64_t offset, const void* data, std::size_t l
   if (stopped_) return EIO;
   if (offset > volatile_.size() || length > volatile_.size() - offset) return ENOSPC;
   const auto* bytes = static_cast<const std::byte*>(data);
-  seconds_ += latencies_.access_seconds + static_cast<double>(length) / latencies_.bytes_per_second;
   for (std::uint64_t at = offset; at < offset + length;) {
     if (lines_written_ == stop_after_) {
       stopped_ = true;
@@ -39,7 +38,6 @@ int SimulatedMedium::write(std::uint64_t offset, const void* data, std::size_t l
 
 int SimulatedMedium::persist() {
   if (stopped_) return EIO;
-  seconds_ += latencies_.flush_seconds * static_cast<double>(unflushed_.size());
   for (const auto& [line, versions] : unflushed_) {
     std::memcpy(durable_.data() + line * kLine, versions.back().data(), kLine);
   }

@@ -1,10 +1,6 @@
 // Byte-addressable memory that forgets: writes live in a cache of 64-byte lines until they are
 // flushed, and at a crash a random subset of the unflushed lines has reached the medium. Of one
 // whose name was not made safe there may be nothing at all.
-//
-// The latencies are the paper's (Malinowski and Czarnul, table 2: 2000 ns to access, 600 ns to
-// flush, 9.5 GB/s). They are charged to a ledger and not waited for: on a busy core a spin of 2 µs
-// takes much longer, so a delay would measure the machine and not the memory.
 #pragma once
 
 #include <map>
@@ -18,17 +14,9 @@ namespace nvio {
 
 class SimulatedMedium : public Medium {
  public:
-  struct Latencies {
-    double access_seconds = 2000e-9;
-    double flush_seconds = 600e-9;
-    double bytes_per_second = 9.5e9;
-  };
-
   static constexpr std::size_t kLine = 64;
 
   explicit SimulatedMedium(std::uint64_t capacity) : capacity_(capacity) {}
-  SimulatedMedium(std::uint64_t capacity, Latencies latencies)
-      : capacity_(capacity), latencies_(latencies) {}
 
   int reserve(std::uint64_t size) override;
   int write(std::uint64_t offset, const void* data, std::size_t length) override;
@@ -46,18 +34,13 @@ class SimulatedMedium : public Medium {
   std::vector<std::byte> crash(std::mt19937_64& random) const;
   std::span<const std::byte> content() const { return volatile_; }
 
-  // Time that the simulated memory would have taken so far.
-  double seconds() const { return seconds_; }
-
  private:
   std::uint64_t capacity_;
-  Latencies latencies_;
   std::vector<std::byte> durable_;
   std::vector<std::byte> volatile_;
   // Every version that an unflushed line had, oldest first: a cache may evict a line at any time,
   // so any of them may be what the medium holds.
   std::map<std::uint64_t, std::vector<std::vector<std::byte>>> unflushed_;
-  double seconds_ = 0;
   std::uint64_t lines_written_ = 0;
   std::uint64_t stop_after_ = UINT64_MAX;
   bool stopped_ = false;

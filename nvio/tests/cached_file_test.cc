@@ -399,5 +399,27 @@ TEST_F(CachedFileTest, SharesOneFileBetweenProcesses) {
   ::close(fd);
 }
 
+TEST_F(CachedFileTest, WaitsForASimulatedStoreAtEachAccessAndFlush) {
+  settings_.kind = StoreKind::simulated;
+  settings_.simulated = {.access_ns = 2000, .flush_ns = 600, .bytes_per_second = 1'000'000'000};
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  const auto waited = [&] { return session->counters().simulated_ns.exchange(0); };
+  std::string bytes(4096, 'x');
+  file->write(0, bytes.data(), bytes.size());
+  EXPECT_EQ(waited(), 2000U + 4096U);
+  EXPECT_EQ(file->read(100, bytes.data(), 1000), 1000);
+  EXPECT_EQ(waited(), 2000U + 1000U);
+  EXPECT_TRUE(file->try_read(0, bytes.data(), 8));
+  EXPECT_EQ(waited(), 2000U + 8U);
+  EXPECT_EQ(file->sync(), 0);
+  EXPECT_GE(waited(), 2000U + 4096U + 600U) << "into the log, and flushed there";
+  EXPECT_EQ(file->write_back(), 0);
+  EXPECT_EQ(waited(), 2000U + 4096U);
+  session->release(file);
+  ::close(fd);
+}
+
 }  // namespace
 }  // namespace nvio

@@ -150,16 +150,6 @@ TEST(RedoLog, DoesNotContinueIntoADeadProcessesRecords) {
   EXPECT_EQ(log.unfinished, 0U);
 }
 
-TEST(RedoLog, ChargesThePapersLatenciesToItsLedger) {
-  SimulatedMedium medium(1 << 20);
-  medium.reserve(4096);
-  const std::vector<char> data(4096);
-  medium.write(0, data.data(), data.size());
-  EXPECT_NEAR(medium.seconds(), 2000e-9 + 4096 / 9.5e9, 1e-12);
-  medium.persist();
-  EXPECT_NEAR(medium.seconds(), 2000e-9 + 4096 / 9.5e9 + 64 * 600e-9, 1e-12);
-}
-
 // Random histories of writes, syncs and checkpoints; the machine stops after a random line, a
 // random subset of unflushed lines survives, and recovery must give exactly the state of a sync:
 // the last that completed, or the one that was under way.

@@ -100,6 +100,25 @@ TEST(Settings, AStripeIsAskedForByItsOwnNameOrByMpis) {
   }
 }
 
+TEST(Settings, ASimulatedStoreIsAsSlowAsThePapersUnlessItIsSaid) {
+  Settings settings = read_settings(from({{"NVIO_STORE_KIND", "simulated"}}), "");
+  EXPECT_EQ(settings.kind, StoreKind::simulated);
+  EXPECT_EQ(settings.simulated.access_ns, 2000U);
+  EXPECT_EQ(settings.simulated.flush_ns, 600U);
+  EXPECT_EQ(settings.simulated.bytes_per_second, 9'500'000'000U);
+  settings = read_settings(from({{"NVIO_SIMULATED_ACCESS", "0"},
+                                 {"NVIO_SIMULATED_FLUSH", "1000000"},
+                                 {"NVIO_SIMULATED_BANDWIDTH", "1G"}}),
+                           "");
+  EXPECT_TRUE(settings.complaints.empty());
+  EXPECT_EQ(settings.simulated.access_ns, 0U);
+  EXPECT_EQ(settings.simulated.flush_ns, 1'000'000U);
+  EXPECT_EQ(settings.simulated.bytes_per_second, 1U << 30);
+  EXPECT_EQ(about_value("simulated_access", "1000001"),
+            "\"1000001\" is no value for simulated_access, which takes nanoseconds, 0 to 1000000");
+  EXPECT_FALSE(about_value("simulated_bandwidth", "0").empty());
+}
+
 TEST(Sizes, AreReadWithTheirUnits) {
   EXPECT_EQ(parse_size("4096"), 4096U);
   EXPECT_EQ(parse_size(" 64K "), 65536U);
