@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import records
 from tare import experiment, plan, repetition
 from tare.cli import app
-from tare.errors import TareError, UsageError
+from tare.errors import TareError, UnavailableError, UsageError
 from tare.history import folder
 from tare.record import Record
-from tare.slurm import Asked, Job, apart, gather, ranges
+from tare.slurm import Asked, Job, apart, gather, ranges, submit
 
 MPI = """\
 title: t
@@ -272,6 +272,34 @@ def test_what_is_no_folder_of_jobs_is_said_so(run: Apart) -> None:
 def test_words_that_do_not_go_together_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         CliRunner().invoke(app, ["slurm", *words], catch_exceptions=False)
+
+
+def on_path(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_what_sbatch_refuses_is_written_all_the_same(
+    run: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_path(tmp_path, "sbatch", "echo invalid partition >&2; exit 1", monkeypatch)
+    with pytest.raises(UnavailableError, match=r"and not submitted: .*invalid part"):
+        submit(run.job.script)
+
+
+def test_blocks_in_the_queue_are_not_asked_for_again(
+    run: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run.job.folder
+    queue = f"printf '%s\\n' '5 {folder}' 'N/A {folder}' '6 {folder}' '7 {folder}2' '0 (null)'"
+    on_path(tmp_path, "squeue", queue, monkeypatch)
+    _, _, said = run.gathered()
+    assert "waiting or running: 5-6; gather again" in said
+    assert run.again(0, 1, 2, 3, 4, 7) in said
+    on_path(tmp_path, "squeue", "exit 1", monkeypatch)
+    _, _, said = run.gathered()
+    assert run.again(*range(8)) in said
 
 
 def test_parts_are_no_results_of_their_own(run: Apart) -> None:

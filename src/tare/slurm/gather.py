@@ -152,8 +152,9 @@ def _append(job: Job, record: Record, counted: Mapping[int, Record]) -> None:
     counts, so that all are of one attempt.
     """
     with record.writing() as writer:
+        on_record = {trial.key for trial in record.trials()}
         for block, attempt in counted.items():
-            if job.holds(record, block):
+            if job.trials(block) <= on_record:
                 continue
             for trial in attempt.trials():
                 if (samples := attempt.samples_path(trial)) is not None:

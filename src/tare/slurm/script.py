@@ -47,7 +47,7 @@ class Asked:
             "--nodes=1",
             f"--ntasks={self.tasks}",
             "--exclusive",
-            f"--time={math.ceil(self.seconds / 60)}",
+            f"--time={max(1, math.ceil(self.seconds / 60))}",  # 0 would be none
             f"--output={str(folder / 'logs').replace('%', '%%')}/%a-%A.log",
             *([f"--partition={self.partition}"] if self.partition else []),
             *self.options,
