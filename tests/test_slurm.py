@@ -211,8 +211,9 @@ def test_a_script_asks_for_one_task_a_block_and_survives_any_name(tmp_path: Path
     assert "50%%/logs/%a-%A.log" in text
     # What the shell makes of its last line.
     asks = text.replace("exec ", "printf '%s\\n' ", 1)
+    by_slurm = {"SLURM_ARRAY_TASK_ID": "7", "SLURMD_NODENAME": "node3"}
     done = subprocess.run(
-        ["sh", "-euc", asks], env={"SLURM_ARRAY_TASK_ID": "7", "PATH": "/usr/bin:/bin"},
+        ["sh", "-euc", asks], env={"PATH": "/usr/bin:/bin", "HOME": "/home/me", **by_slurm},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.splitlines()[-4:] == ["--run", str(folder), "--block", "7"]

@@ -116,7 +116,7 @@ def slurm(
         printing.show_json(said)
         return
     tasks = f"blocks {ranges(range(plan.min_blocks))}"
-    printing.show(f"script  {job.script}\n" + (f"job     {number}" if number else ""))
+    printing.show(f"script  {job.script}" + (f"\njob     {number}" if number else ""))
     then = "when it has ended" if number else f"sbatch {job.script}; when it has ended"
     printing.say("", f"{tasks}, a task each: {then}: tare slurm --gather {folder}")
 

@@ -58,8 +58,9 @@ class Asked:
             f"#!/bin/sh\n{asked}\n"
             f"# Each task measures one block of {folder.name}, and nothing else of it.\n"
             "# To measure others: sbatch --array=3,5-7 job.sh. Then: tare slurm --gather FOLDER\n\n"
-            "# On the node: what a task of it left there that was killed, the next one undoes.\n"
-            'export XDG_STATE_HOME="${TMPDIR:-/tmp}/tare-$(id -u)"\n'
+            "# A list a node: what a killed task left there, the next one there undoes. Not below\n"
+            "# /tmp, where others could write one.\n"
+            'export XDG_STATE_HOME="${XDG_STATE_HOME:-$HOME/.local/state}/nodes/$SLURMD_NODENAME"\n'
             "# By exec, so that Tare itself hears the time limit, and cleans up.\n"
             f'exec {shlex.join(run)} "$SLURM_ARRAY_TASK_ID"\n'
         )
