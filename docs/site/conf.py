@@ -39,6 +39,7 @@ NAVIGATION = {
             "docs/guides/pipeline",
             "docs/guides/history",
             "docs/guides/replay",
+            "docs/guides/slurm-experiments",
             "docs/guides/privileges",
             "docs/guides/when-it-goes-wrong",
             "docs/pageshare",

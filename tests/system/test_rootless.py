@@ -23,19 +23,11 @@ USER = 64_000
 
 AS_USER = f"""
 import os, sys
-from pathlib import Path
-from tare import mounts
 
-needed = [Path(name) for name in ({str(HOME)!r}, sys.base_prefix)]
-opened = [os.open(path, os.O_PATH) for path in needed]
-for path, there in zip(needed, opened):
-    # Such as /root: what is needed of it is shown in an empty one that others may enter.
-    above = [folder for folder in reversed(path.parents) if folder.exists()]
-    if closed := [folder for folder in above if not folder.stat().st_mode & 1]:
-        mounts.mount("none", closed[0], "tmpfs", options="mode=755")
-    if not path.exists():
-        path.mkdir(parents=True)
-        mounts.mount(f"/proc/self/fd/{{there}}", path, flags=mounts.BIND | mounts.RECURSIVE)
+sys.path += {[str(HOME / "tests"), str(HOME / "tests/system")]!r}
+from opening import open_to_users
+
+open_to_users()
 os.chdir(sys.argv[1])
 os.setgroups([])
 os.setgid({USER})

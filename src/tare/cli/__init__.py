@@ -24,6 +24,7 @@ from tare.cli import (
     replay,
     results,
     run,
+    slurm,
 )
 from tare.cli.arguments import EPILOG, FLAG
 from tare.errors import TareError
@@ -74,6 +75,7 @@ for command in (
     explain.explain,
     predict.predict,
     replay.replay,
+    slurm.slurm,
     doctor.doctor,
     results.list_,
     results.export,
