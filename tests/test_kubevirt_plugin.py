@@ -7,9 +7,11 @@ import importlib
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import kubevirt
 from kubevirt import Node, Vmi
 from needs import HOME, needs_root
 from tare.pauses import pauses
+from tare.workloads.migration import certificates
 
 PACKAGING = HOME / "packaging/kubevirt"
 
@@ -139,6 +142,42 @@ def test_virt_handlers_socket_stays_where_no_receiver_awaits_the_migration(
         assert source.call("PreMigrationSource", vmi.text()) == b""
         assert not connects(place, handlers)
     assert f"sending to tcp:{target.name}:{listening_at(target, vmi)}" in source.said()
+
+
+@needs_root
+def test_who_has_no_certificate_of_the_nodes_authority_is_told_of_no_receiver(
+    tmp_path: Path,
+) -> None:
+    ours, others = (certificates.make(tmp_path / name) for name in ("pki", "others"))
+
+    def node(name: str, tls: Path) -> AbstractContextManager[Node]:
+        words = ("--tls-dir", str(tls), "--tls-name", certificates.RECEIVER)
+        return kubevirt.node(kubevirt.fresh_address(), tmp_path / name, *words)
+
+    with node("a", ours) as source, node("b", ours) as target, node("c", others) as stranger:
+        for caller in (source, stranger):
+            vmi = Vmi(caller.name, target.name)
+            target.pod(vmi.pods[1])
+            target.call("PreMigrationTarget", vmi.text())
+            place = caller.pod(vmi.pods[0]) / vmi.stream
+            with kubevirt.handlers_socket(place) as handlers:
+                if caller is source:
+                    assert caller.call("PreMigrationSource", vmi.text()) == b""
+                    continue
+                code, words = refused(caller, "PreMigrationSource", vmi.text())
+                assert code is grpc.StatusCode.UNAVAILABLE and "do not answer" in words
+                assert connects(place, handlers)
+        context = ssl.create_default_context(cafile=str(ours / "ca-cert.pem"))
+        try:
+            with (
+                socket.create_connection((target.name, 24500)) as plain,
+                context.wrap_socket(plain, server_hostname=certificates.RECEIVER) as tls,
+            ):
+                tls.sendall(f"{vmi.migration}\n".encode())
+                answer = tls.recv(16)
+        except OSError:
+            answer = b""  # reset, since it has shown no certificate
+        assert answer == b""
 
 
 @needs_root
