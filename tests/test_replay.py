@@ -46,7 +46,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> SuiteResult:
     for part, recorded in RECORDED.items():
         shutil.copytree(HOME / "testdata/results" / recorded, folder / part)
     asked = Suite(title="t", parts=tuple(RECORDED), replays=("A", "B", "C", "D"))
-    absent = {"nvram-cache-writes": "no GlusterFS"}
+    absent = {"nvram-cache-writes-simulated": "no GlusterFS"}
     return SuiteResult.create(folder, asked, RECORDED, absent)
 
 
@@ -151,7 +151,7 @@ def test_what_is_left_out_for_want_of_time_is_said() -> None:
     assert found.exit_code == 0, found.output
     assert "more than there is" in found.output
     assert "there is no time to ask it" in found.output
-    assert "nvram-cache-writes: about" in found.output
+    assert "nvram-cache-writes-simulated: about" in found.output
     assert "Virtualisation makes a response" in found.output
 
 
