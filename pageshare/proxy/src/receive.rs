@@ -13,7 +13,6 @@ mod search;
 mod session;
 mod shelf;
 mod strangers;
-mod waiting;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};

@@ -22,7 +22,8 @@
 //! ```
 //!
 //! **The receiver's states.** *Greeting* until a Hello has come (anything else closes the
-//! connection); *Confirming* until the Confirm; *Open* until End; *Ended*: only Abort may follow.
+//! connection); *Confirming* until the Confirm; then as [`receiver::Receiver`] has it: *Open* until
+//! End; *Ended*: only Supplies that segments wait for, and Abort, may follow.
 //! A connection that closes without End was cut: the receiver closes QEMU's connection without
 //! a half-close, so QEMU sees a failed migration. What a record's fields may hold is checked
 //! before any of it is used, and a record that breaks the protocol ends the channel with an Abort
@@ -47,6 +48,7 @@ pub mod hello;
 mod literals;
 mod noise;
 mod page_set;
+pub mod receiver;
 pub mod record;
 pub mod segment;
 mod versions;

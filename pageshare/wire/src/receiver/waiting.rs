@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
-use pageshare_wire::WireError;
-use pageshare_wire::record::LONGEST_SEGMENT;
-use pageshare_wire::segment::Held;
+use crate::WireError;
+use crate::segment::Held;
 
 /// A segment that cannot be expanded yet.
 pub(super) struct Stalled {
@@ -32,9 +31,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// None yet, of a channel with this window.
-    pub(super) fn new(window: u64) -> Self {
-        let limit = window + LONGEST_SEGMENT as u64;
+    /// None yet; `limit` bytes of the stream may wait.
+    pub(super) fn new(limit: u64) -> Self {
         Self { segments: VecDeque::new(), stream_bytes: 0, memory: 0, limit }
     }
 
@@ -59,7 +57,8 @@ impl Waiting {
         held: Option<Held>,
     ) -> Result<(), WireError> {
         let segment = Stalled { body: body.to_vec(), stream_bytes: stream_bytes as u64, held };
-        self.count(&segment);
+        self.stream_bytes += segment.stream_bytes;
+        self.memory += segment.memory();
         if self.stream_bytes > self.limit || self.memory > 2 * self.limit {
             return Err(WireError::Protocol("more sent than fits the window"));
         }
@@ -67,23 +66,27 @@ impl Waiting {
         Ok(())
     }
 
-    /// Takes the first one out.
-    pub(super) fn take_first(&mut self) -> Option<Stalled> {
-        let first = self.segments.pop_front()?;
+    /// The one that is expanded next.
+    pub(super) fn first(&mut self) -> Option<&mut Stalled> {
+        self.segments.front_mut()
+    }
+
+    /// Takes the first one out; its body.
+    pub(super) fn take_first(&mut self) -> Vec<u8> {
+        let Some(first) = self.segments.pop_front() else { return Vec::new() };
         self.stream_bytes -= first.stream_bytes;
         self.memory -= first.memory();
-        Some(first)
+        first.body
     }
 
-    /// Puts the first one back: it has to wait on.
-    pub(super) fn put_back(&mut self, first: Stalled) {
-        self.count(&first);
-        self.segments.push_front(first);
+    /// What was promised for those whose turn it is.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
+        self.segments.iter().filter_map(|segment| segment.held.as_ref())
     }
 
-    fn count(&mut self, segment: &Stalled) {
-        self.stream_bytes += segment.stream_bytes;
-        self.memory += segment.memory();
+    /// Bytes that the segments take, without what was promised for them.
+    pub(super) fn memory(&self) -> u64 {
+        self.memory
     }
 }
 
@@ -91,12 +94,13 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    const WINDOW: u64 = 1 << 20;
+    /// A window and a segment.
+    const LIMIT: u64 = 2 << 20;
 
     /// How many segments with bodies of this length, which say that they stand for so many bytes,
     /// may wait.
     fn room(body: usize, stream_bytes: usize) -> usize {
-        let mut waiting = Waiting::new(WINDOW);
+        let mut waiting = Waiting::new(LIMIT);
         while waiting.push(&vec![0; body], stream_bytes, None).is_ok() {}
         waiting.len()
     }
@@ -110,15 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gone_makes_room_and_what_is_put_back_takes_it() {
-        let mut waiting = Waiting::new(WINDOW);
+    fn what_has_gone_makes_room() {
+        let mut waiting = Waiting::new(LIMIT);
         let push = |waiting: &mut Waiting| waiting.push(&[0; 40], 1 << 20, None);
         assert!(push(&mut waiting).is_ok() && push(&mut waiting).is_ok());
-        let first = waiting.take_first().unwrap();
-        assert_eq!((first.body.len(), waiting.len()), (40, 1));
-        waiting.put_back(first);
-        assert_eq!(waiting.len(), 2);
-        drop(waiting.take_first());
+        assert_eq!((waiting.take_first().len(), waiting.len()), (40, 1));
         assert!(push(&mut waiting).is_ok());
         assert!(push(&mut waiting).is_err());
     }
