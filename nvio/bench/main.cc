@@ -1,6 +1,8 @@
 // nvio-bench: what the cache itself costs, without an MPI and without a slow file system.
 //
-//   nvio-bench latency      4 KiB at this node and at another one, beside a bare epoll echo
+//   nvio-bench latency      4 KiB at this node beside a copy out of memory that processes share,
+//   and
+//                           at another node beside a bare epoll echo
 //   nvio-bench writes       sync against async writes under load (the paper's Fig. 2)
 //
 // The nodes are simulated on this machine. Prints JSON.
@@ -26,6 +28,7 @@
 #include "../transport/transport.h"
 #include "echo_server.h"
 #include "harness.h"
+#include "shared_file.h"
 
 namespace nvio::bench {
 namespace {
@@ -171,6 +174,15 @@ Round writes(JobFile& file, unsigned client, std::uint64_t owner) {
   });
 }
 
+// What a read of this node's cache cannot do without: the same pieces, copied out of the same kind
+// of memory, of which no more is asked.
+Round copies(const SharedFile& shared, unsigned client) {
+  shared.touch();
+  return timed([&shared, pieces = Pieces(client, 0), buffer = std::vector<char>(kPiece)]() mutable {
+    shared.copy_out(pieces.next(), buffer);
+  });
+}
+
 Round echoes(Channel& channel, std::uint32_t payload, std::uint32_t answer) {
   return timed([&channel, payload, answer, buffer = std::vector<char>(64 << 10)]() mutable {
     EchoRequest request{};
@@ -182,9 +194,18 @@ Round echoes(Channel& channel, std::uint32_t payload, std::uint32_t answer) {
   });
 }
 
-const char* const kWays[] = {"local_read", "local_write",  "remote_read",
+// What is compared stands next to each other, so that both meet the same machine.
+const char* const kWays[] = {"local_read", "shared_copy",  "local_write", "remote_read",
                              "echo_read",  "remote_write", "echo_write"};
-enum Way : unsigned { local_read, local_write, remote_read, echo_read, remote_write, echo_write };
+enum Way : unsigned {
+  local_read,
+  shared_copy,
+  local_write,
+  remote_read,
+  echo_read,
+  remote_write,
+  echo_write
+};
 
 double processor_seconds(int process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
@@ -239,6 +260,7 @@ int latency(const Options& options) {
       const Placed there(1);
       server = start_echo_server(socket);
     }
+    const SharedFile shared(folder.path() + "/shared", kFileSize);
     double idle = 0;
     const std::vector<Measured> all = measure(
         clients, std::size(kWays), options.rounds, options.operations,
@@ -249,9 +271,13 @@ int latency(const Options& options) {
           if (channel == nullptr) throw std::runtime_error(why);
           JobFile& file = *open_file(folder).file;
           constexpr std::uint32_t kHead = sizeof(Reply);
-          return std::vector<Round>{reads(file, client, 0),  writes(file, client, 0),
-                                    reads(file, client, 1),  echoes(*channel, 0, kHead + kPiece),
-                                    writes(file, client, 1), echoes(*channel, kPiece, kHead)};
+          return std::vector<Round>{reads(file, client, 0),
+                                    copies(shared, client),
+                                    writes(file, client, 0),
+                                    reads(file, client, 1),
+                                    echoes(*channel, 0, kHead + kPiece),
+                                    writes(file, client, 1),
+                                    echoes(*channel, kPiece, kHead)};
         },
         [&] { idle = idle_share(folder, options.idle_seconds); });
     waitpid(server, nullptr, 0);
@@ -268,6 +294,10 @@ int latency(const Options& options) {
       std::printf(", \"%s\": ", kWays[way]);
       print_percentiles(pooled[way]);
     }
+    std::printf(", ");
+    print_ratio("read_over_copy", medians, local_read, shared_copy);
+    std::printf(", ");
+    print_ratio("write_over_copy", medians, local_write, shared_copy);
     std::printf(", ");
     print_ratio("read_over_echo", medians, remote_read, echo_read);
     std::printf(", ");
@@ -360,7 +390,9 @@ int main_throwing(int argc, char** argv) {
         ->check(CLI::Range(100U, 1000000U));
   };
   CLI::App* latencies = app.add_subcommand(
-      "latency", "4 KiB read and written here and at another node, beside a bare epoll echo");
+      "latency",
+      "4 KiB read and written here, beside a copy of shared memory, and at another node, beside a "
+      "bare epoll echo");
   add_common(latencies);
   latencies
       ->add_option("--idle-seconds", options.idle_seconds,
