@@ -17,5 +17,7 @@ thread_local! {
 
 fuzz_target!(|choices: &[u8]| {
     let honest = choices.first().is_some_and(|first| first % 4 == 0);
-    SIMULATOR.with_borrow_mut(|simulator| simulator.run(Choices(choices), honest));
+    let outcome = SIMULATOR.with_borrow_mut(|simulator| simulator.run(Choices(choices), honest));
+    assert!(!outcome.honest || outcome.end.is_ok());
+    assert!(!outcome.honest || outcome.written <= outcome.stream);
 });
