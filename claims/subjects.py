@@ -51,7 +51,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "B5": (*_ENVIRONMENTS, "src/tare/leftovers.py", "src/tare/undo.py"),
     "B6": ("src/tare/far", "src/tare/environments/ssh.py", "src/tare/runner.py"),
     "C1": _NVIO,
-    "C2": _NVIO,
+    "C2": (*_NVIO, "nvio/bench"),
     "C3": _NVIO,
     "C4": (*_NVIO, "walks"),
     "C5": _NVIO,
