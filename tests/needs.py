@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,22 @@ def tare(
 def in_a_line(found: subprocess.CompletedProcess[str], words: str) -> None:
     """Whoever copies a message has to find it whole."""
     assert any(words in line for line in found.stderr.splitlines()), found.stderr
+
+
+def killed_run(root: Path, code: str, *values: str) -> None:
+    """Run code with an open `registry` in a process that is then killed."""
+    program = f"""
+import subprocess, sys
+from pathlib import Path
+from tare.leftovers import Registry
+registry = Registry(Path(sys.argv[1]))
+values = sys.argv[2:]
+{code}
+print(flush=True)
+sys.stdin.read()
+"""
+    argv = [sys.executable, "-c", program, str(root), *values]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"\n"
+        run.send_signal(signal.SIGKILL)

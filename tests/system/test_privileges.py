@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from needs import HOME, PROGRAMS, needs_root
+from needs import HOME, PROGRAMS, killed_run, needs_root
+from tare import leftovers
 from tare.errors import Exit
 from tare.pauses import pauses
 
@@ -90,6 +91,25 @@ def test_a_run_that_lacks_one_says_which_before_it_begins(
     assert done.returncode == Exit.UNAVAILABLE, done.stderr
     assert f"this process lacks CAP_{without}" in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_what_a_dead_run_of_more_rights_left_keeps_nobody_from_measuring(tmp_path: Path) -> None:
+    others = tmp_path / "others"
+    left = others / "left"
+    left.mkdir(parents=True)
+    os.chown(others, 64000, 64000)
+    try:
+        killed_run(leftovers.ROOT, 'registry.add("directory", values[0])', str(left))
+        done = ran(OTHER, "native", "other", tmp_path)
+        assert done.returncode == Exit.OK, done.stderr
+        if left.exists():  # else a test beside this one has started a run, which removed it
+            assert (
+                f"still there: could not remove what a run left behind: directory {left}"
+                in done.stderr
+            )
+    finally:
+        leftovers.clean()
+    assert not left.exists()
 
 
 def measured(names: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:

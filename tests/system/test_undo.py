@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from needs import HEARING, needs_root
+from needs import HEARING, killed_run, needs_root
 from tare.command import Command
 from tare.errors import TareError
 from tare.leftovers import clean
@@ -19,24 +19,6 @@ from tare.process import Output, run, start
 from tare.undo import Entry, Kind, undo
 
 pytestmark = [pytest.mark.system, needs_root]
-
-
-def killed_run(root: Path, code: str, *values: str) -> None:
-    program = f"""
-import subprocess, sys
-from pathlib import Path
-from tare.leftovers import Registry
-registry = Registry(Path(sys.argv[1]))
-values = sys.argv[2:]
-{code}
-print(flush=True)
-sys.stdin.read()
-"""
-    argv = [sys.executable, "-c", program, str(root), *values]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == b"\n"
-        run.send_signal(signal.SIGKILL)
 
 
 def test_a_mount_that_was_mounted_twice(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from tare.cli import paths, printing
 from tare.cli.arguments import FLAG, Json
+from tare.cli.plan import ready
 from tare.errors import Exit, TareError, UnavailableError, UsageError
 
 _KEPT = Path("results/claims")
@@ -105,8 +106,7 @@ def check(
     import claims  # noqa: PLC0415
     from claims import ledger, looks  # noqa: PLC0415
     from claims.subjects import digests  # noqa: PLC0415
-    from tare import leftovers, machine  # noqa: PLC0415
-    from tare.doctor import require_root  # noqa: PLC0415
+    from tare import machine  # noqa: PLC0415
     from tare.stats.bounds import Kept, all_kept  # noqa: PLC0415
 
     asked = [claims.by_id(name) for name in claim_ids] if claim_ids else claims.every()
@@ -115,12 +115,10 @@ def check(
     if at_most is not None and not until_decided:
         raise UsageError("--at-most bounds what --until-decided adds; give both")
     most = looks.Most.of(at_most) if until_decided else None
-    require_root()
+    programs = ready()
     # Now: a check takes long enough for the next commit.
     commit = machine.commit()
     made_by = {c.id: digests(paths.home(), ledger.subjects(c)) for c in asked}
-    programs = paths.programs()
-    leftovers.clean()
     found: dict[str, claims.Result] = {}
     failed: list[str] = []
     with (
