@@ -126,11 +126,12 @@ impl Host {
         self.init = init.trim().parse().expect("one child");
     }
 
-    /// What its set-up and its libvirtd have said.
+    /// What its set-up, its libvirtd and its QEMUs have said.
     pub fn log(&self) -> String {
-        ["log", "libvirtd.log"]
-            .map(|name| std::fs::read_to_string(self.scratch.join(name)).unwrap_or_default())
-            .concat()
+        let mut files = ["log", "libvirtd.log"].map(|name| self.scratch.join(name)).to_vec();
+        let qemu = format!("/proc/{}/root/var/log/libvirt/qemu", self.init);
+        files.extend(std::fs::read_dir(qemu).into_iter().flatten().flatten().map(|it| it.path()));
+        files.iter().map(|file| std::fs::read_to_string(file).unwrap_or_default()).collect()
     }
 
     /// A command to be run on this host.
