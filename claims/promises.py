@@ -19,6 +19,7 @@ from claims import (
     exhibits,
     first_report,
     gates,
+    guides,
     instrument,
     layers,
     lost_host,
@@ -144,6 +145,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "D12": (benchmarks.far_kills, benchmarks.versions),
     "D13": (benchmarks.crowd,),
     "E2": (exhibits.replayed,),
+    "E3": (guides.typed,),
     "E4": (lost_host.rest_of_many_is_complete,),
     "E5": (standing.current_or_pending,),
 }

@@ -74,6 +74,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "D12": _PAGESHARE,
     "D13": _PAGESHARE,
     "E2": ("src/tare/published", "src/tare/replay.py"),
+    "E3": ("docs/guides", "src/tare/cli", "packaging/command_line.py"),
     "E4": ("src/tare/far", "src/tare/environments/ssh.py", "src/tare/runner.py"),
     "E5": ("claims/subjects.py", "claims/ledger.py"),
 }
@@ -110,8 +111,8 @@ def _digest(home: Path, room: Path) -> str:
 
 
 def is_source(path: Path) -> bool:
-    """Whether a file of a room makes the figure: no test, no page."""
-    other = {".md", ".pyc", ".svg"}
+    """Whether a file of a room makes the figure: no test, no page but guides, which are tried."""
+    other = {".pyc", ".svg"} if "guides" in path.parts else {".md", ".pyc", ".svg"}
     return (
         path.suffix not in other and "tests" not in path.parts and not path.stem.endswith("_test")
     )

@@ -1,0 +1,39 @@
+"""E3: what a stranger types first: the guides' commands, help, manual pages, completion."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from claims.checking import Found, Workshop
+from tare import process
+from tare.command import Command
+from tare.stats.bounds import Kept
+
+_TESTS = (
+    "tests/system/test_guides.py",
+    "tests/test_documented_commands.py",
+    "tests/test_shell.py",
+    "tests/test_cli.py::test_every_command_has_help",
+    "tests/system/test_packages.py::test_a_shell_completes_a_native_program",
+    "tests/system/test_packages.py::test_every_page_is_one_that_man_reads_without_a_complaint",
+)
+_TIMEOUT_S = 1800.0
+_COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
+_FENCED = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def typed(workshop: Workshop) -> Found:
+    """The tests of them, counted: what was skipped was not shown."""
+    workshop.say("the guides' commands, and each command's help, page and completion")
+    pytest = (sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *_TESTS)
+    said = process.run(Command(pytest, cwd=workshop.home), _TIMEOUT_S, accept=(0, 1)).stdout
+    counts = {what: int(number) for number, what in _COUNTED.findall(said.splitlines()[-1])}
+    pages = [path.read_text() for path in (workshop.home / "docs/guides").glob("*.md")]
+    blocks = sum(len(_FENCED.findall(page)) for page in pages)
+    return Found(
+        f"{len(pages)} guides with {blocks} blocks of commands; of the tests of these, of help,"
+        f" pages and completion {', '.join(f'{n} {what}' for what, n in counts.items())}",
+        dict(counts),
+        counted=Kept.counted(set(counts) == {"passed"}),
+    )
