@@ -28,13 +28,15 @@ PATIENCE_S = 300
 SHIM = f"""\
 #!{sys.executable}
 # `tare`, whose runs are of two blocks and few requests.
-import os, sys
+import sys
 from pathlib import Path
 from ruamel.yaml import YAML
 from tare.cli import paths
 words = sys.argv[1:]
 if words[:1] == ["measure"]:
-    words[1:1] = ["-r", "1", "-w", "0"] + ([] if "--fail-on" in words else ["--blocks", "2"])
+    compares = {{"--against", "--in", "--parameter"}} & {{*words}}
+    blocks = [] if "--fail-on" in words else ["--blocks", "8" if compares else "2"]
+    words[1:1] = ["-r", "1", "-w", "0", *blocks]
 if words[:1] == ["run"] and not words[1].startswith("-") and "--dry-run" not in words:
     file = paths.experiment(Path(words[1]))
     asked = YAML(typ="safe").load(file)
@@ -47,7 +49,9 @@ if words[:1] == ["run"] and not words[1].startswith("-") and "--dry-run" not in 
     with open(file.name, "w") as short:
         YAML(typ="safe").dump(asked, short)
     words[1] = file.name
-os.execv(sys.executable, [sys.executable, "-m", "tare", *words])
+sys.argv = ["tare", *words]
+from tare.cli import main
+main()
 """
 
 ELSEWHERE = {
@@ -126,7 +130,7 @@ def of_pipeline(here: Path) -> None:
     records.make(here / "results/A")
     program(here / "bin/generate", f"cat {HOME}/experiments/quickstart.yaml")
     # Services of others, which are not asked from here: it is seen that they are given something.
-    program(here / "bin/bencher", 'grep -q latency "$5"')
+    program(here / "bin/bencher", 'grep -q value "$5"')
     program(here / "bin/curl", "grep -q '^# EOF'")
     for side in ("old", "new"):
         program(here / side / "app", "true")

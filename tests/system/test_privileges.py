@@ -31,6 +31,7 @@ def row(begin: str) -> tuple[str, ...]:
 
 OTHER = row("`tare run`, native")
 FIFO = row("the same with `scheduling: fifo`")
+ICMP = row("the same over `transport: icmp`")
 CONTAINER = row("`tare run`, in a container")
 COMMAND = row("`tare measure`")
 OF_QEMU = row("`pageshare index`")
@@ -49,11 +50,12 @@ def limited(
 
 
 def ran(
-    names: tuple[str, ...], where: str, scheduling: str, folder: Path
+    names: tuple[str, ...], where: str, scheduling: str, folder: Path, transport: str = "udp"
 ) -> subprocess.CompletedProcess[str]:
     (folder / "file.yaml").write_text(
         "title: t\nbaseline: {}\nfamily: none\nblocks: {min: 2, max: 2}\n"
-        f"factors: {{environment: [{where}], transport: [udp], scheduling: [{scheduling}]}}\n"
+        f"factors: {{environment: [{where}], transport: [{transport}],"
+        f" scheduling: [{scheduling}]}}\n"
         "session: {requests: 300, warmup: 30, timeout: 1 s}\n"
     )
     return limited(names, sys.executable, "-m", "tare", "run", "file.yaml", cwd=folder)
@@ -91,6 +93,16 @@ def test_a_run_that_lacks_one_says_which_before_it_begins(
     assert done.returncode == Exit.UNAVAILABLE, done.stderr
     assert f"this process lacks CAP_{without}" in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_icmp_takes_one_more(tmp_path: Path) -> None:
+    less = tuple(name for name in ICMP if name != "NET_RAW")
+    done = ran(less, "native", "fifo", tmp_path, "icmp")
+    assert done.returncode == Exit.UNAVAILABLE, done.stderr
+    assert "this process lacks CAP_NET_RAW" in done.stderr
+    assert not (tmp_path / "results").exists()
+    done = ran(ICMP, "native", "fifo", tmp_path, "icmp")
+    assert done.returncode == Exit.OK, done.stderr
 
 
 def test_what_a_dead_run_of_more_rights_left_keeps_nobody_from_measuring(tmp_path: Path) -> None:
