@@ -11,6 +11,7 @@ pub mod blocks;
 mod buffers;
 pub mod cli;
 mod command_line;
+pub mod counters;
 pub mod drive;
 pub mod error;
 pub mod estimate;

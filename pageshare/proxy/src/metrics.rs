@@ -1,7 +1,7 @@
 //! What all migrations of this process have done so far, those under way included, for Prometheus.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 use crate::address::Address;
+use crate::counters::TABLE;
 use crate::error::Error;
 use crate::gate::{Arrival, Gate, Rules, Said};
 use crate::record::{Account, Record};
@@ -30,54 +31,22 @@ const SCRAPERS: usize = 16;
 /// Connections that were turned away are spoken of no more often: who can connect could fill the log.
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
-/// A counter: its name without prefix and suffix, what it counts, where a record has it.
-type Row = (&'static str, &'static str, fn(&Record) -> f64);
-
-#[allow(clippy::cast_precision_loss)] // As Prometheus itself counts.
-const ROWS: [Row; 19] = [
-    ("stream_bytes", "Bytes of QEMU's streams.", |it| it.stream_bytes as f64),
-    (
-        "verbatim_bytes",
-        "Bytes of them that were passed on although pages may be in them: nothing of them is saved.",
-        |it| it.verbatim_bytes as f64,
-    ),
-    (
-        "stream_accepted_bytes",
-        "Bytes of them that the destination QEMU took, at the sender.",
-        |it| it.stream_accepted as f64,
-    ),
-    ("wire_sent_bytes", "Bytes of records sent.", |it| it.wire_sent as f64),
-    ("wire_received_bytes", "Bytes of records received.", |it| it.wire_received as f64),
-    ("zero_pages", "Zero pages that travelled as runs.", |it| it.zero_pages as f64),
-    ("pages", "Page contents in the streams.", |it| it.pages as f64),
-    ("pages_asked", "Pages asked for by hash.", |it| it.pages_asked as f64),
-    ("pages_referenced", "Pages sent as references.", |it| it.pages_referenced as f64),
-    ("pages_at_once", "Pages referred to before the answer.", |it| it.pages_at_once as f64),
-    ("pages_supplied", "Of those, pages that had to follow.", |it| it.pages_supplied as f64),
-    ("pages_delta", "Pages sent as differences.", |it| it.pages_delta as f64),
-    ("pages_delta_kept", "Of those, to pages of kept copies.", |it| it.pages_delta_kept as f64),
-    ("delta_saved_bytes", "Bytes that differences spared.", |it| it.delta_saved as f64),
-    ("pages_kept", "Pages of copies kept.", |it| it.pages_kept as f64),
-    ("found_kept", "Pages found in kept copies.", |it| it.found_kept as f64),
-    ("found_received", "Pages found in the arriving guest itself.", |it| it.found_received as f64),
-    ("found_indexed", "Pages found in other VMs or images.", |it| it.found_indexed as f64),
-    ("migration_seconds", "Time that migrations took.", |it| it.seconds),
-];
-
 /// Sums over one VM's migrations.
 #[derive(Debug, Clone, Default)]
 struct Tally {
     running: u64,
     ended: u64,
     failed: u64,
-    sums: [f64; ROWS.len()],
+    sums: [u64; TABLE.len()],
+    seconds: f64,
 }
 
 impl Tally {
     fn add(&mut self, record: &Record) {
-        for (sum, (_, _, value)) in self.sums.iter_mut().zip(ROWS) {
-            *sum += value(record);
+        for (sum, counter) in self.sums.iter_mut().zip(TABLE) {
+            *sum += (counter.of)(&record.counts);
         }
+        self.seconds += record.seconds;
     }
 }
 
@@ -166,7 +135,7 @@ impl Metrics {
         let record = account.record();
         let mut state = self.state();
         state.live.retain(|live| !Arc::ptr_eq(live, account));
-        if record.stream_bytes == 0 && record.error.is_none() {
+        if record.counts.stream_bytes == 0 && record.error.is_none() {
             return None;
         }
         let tally = state.ended.entry(record.vm.clone().unwrap_or_default()).or_default();
@@ -200,7 +169,6 @@ impl Metrics {
         )
     }
 
-    #[allow(clippy::cast_precision_loss)] // As above.
     fn text(&self) -> String {
         let (mut vms, live, turned_away) = {
             let state = self.state();
@@ -215,15 +183,18 @@ impl Metrics {
         if vms.is_empty() {
             vms.entry(self.vm.clone()).or_default();
         }
-        let mut text = metric("migrations_running", "gauge", "Migrations under way.", &vms, |it| {
-            it.running as f64
-        });
+        let help = "Migrations under way.";
+        let mut text = metric("migrations_running", help, &vms, |it| it.running);
         let (ended, broken) = ("Migrations that have ended.", "Those of them that broke.");
-        text += &metric("migrations_total", "counter", ended, &vms, |it| it.ended as f64);
-        text += &metric("migrations_failed_total", "counter", broken, &vms, |it| it.failed as f64);
-        for (at, (name, help, _)) in ROWS.into_iter().enumerate() {
-            text += &metric(&format!("{name}_total"), "counter", help, &vms, |it| it.sums[at]);
+        text += &metric("migrations_total", ended, &vms, |it| it.ended);
+        text += &metric("migrations_failed_total", broken, &vms, |it| it.failed);
+        for (at, counter) in TABLE.iter().enumerate() {
+            if let Some(name) = counter.metric() {
+                text += &metric(&format!("{name}_total"), counter.says, &vms, |it| it.sums[at]);
+            }
         }
+        let help = "Time that migrations took.";
+        text += &metric("migration_seconds_total", help, &vms, |it| it.seconds);
         let help = "Connections that were no migration's.";
         let name = "pageshare_connections_turned_away_total";
         text + &format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {turned_away}\n")
@@ -231,13 +202,13 @@ impl Metrics {
 }
 
 /// A line for each VM, under one heading.
-fn metric(
+fn metric<V: Display>(
     name: &str,
-    kind: &str,
     help: &str,
     vms: &BTreeMap<String, Tally>,
-    value: impl Fn(&Tally) -> f64,
+    value: impl Fn(&Tally) -> V,
 ) -> String {
+    let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
     let mut text = format!("# HELP pageshare_{name} {help}\n# TYPE pageshare_{name} {kind}\n");
     for (vm, tally) in vms {
         let vm = vm.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -272,15 +243,15 @@ mod tests {
         let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
         let ended = metrics.begin("send", [0; 16]);
         ended.is_of("web1");
-        add(&ended.stream_bytes, 1000);
+        add(&ended.counts.stream_bytes, 1000);
         ended.broke("the link was cut");
         let _ = metrics.end(&ended);
         let running = metrics.begin("send", [1; 16]);
         running.is_of("web1");
-        add(&running.stream_bytes, 500);
+        add(&running.counts.stream_bytes, 500);
         let other = metrics.begin("send", [2; 16]);
         other.is_of("a \"b\"");
-        add(&other.stream_bytes, 7);
+        add(&other.counts.stream_bytes, 7);
 
         let answer = scrape(&address);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");

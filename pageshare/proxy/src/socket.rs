@@ -13,7 +13,7 @@ use pageshare_wire::adaptive::UNSENT;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
-use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
+use socket2::{Domain, SockAddr, TcpKeepalive, Type};
 
 use crate::address::Address;
 use crate::error::Error;
@@ -36,14 +36,9 @@ pub enum Party {
     Host(Option<u128>),
 }
 
-/// A connected stream socket.
+/// A connected stream socket: a Unix socket or a TCP connection.
 #[derive(Debug)]
-pub enum Socket {
-    /// A Unix socket.
-    Unix(UnixStream),
-    /// A TCP connection.
-    Tcp(TcpStream),
-}
+pub struct Socket(pub socket2::Socket);
 
 impl Socket {
     /// Connects to `what` at `address`.
@@ -52,29 +47,20 @@ impl Socket {
     /// If nobody accepts there, or nobody says so in time.
     pub fn connect(what: &'static str, address: &Address) -> Result<Self, Error> {
         let connected = match address {
-            Address::Unix(path) => connect_unix(path).map(Self::Unix),
-            Address::Tcp(host) => connect_tcp(host).map(Self::Tcp),
+            Address::Unix(path) => connect_unix(path),
+            Address::Tcp(host) => connect_tcp(host),
         };
-        let socket = connected.map_err(|source| Error::Connect {
+        connected.and_then(Self::tuned).map_err(|source| Error::Connect {
             what,
             address: address.clone(),
             source,
-        })?;
-        socket.tune().map_err(|source| Error::Connect {
-            what,
-            address: address.clone(),
-            source,
-        })?;
-        Ok(socket)
+        })
     }
 
     /// Closes one direction or both. A connection that is gone already is no error.
     pub fn shutdown(&self, how: Shutdown) {
         // It fails only when there is nothing left to shut.
-        let _ = match self {
-            Self::Unix(socket) => socket.shutdown(how),
-            Self::Tcp(socket) => socket.shutdown(how),
-        };
+        let _ = self.0.shutdown(how);
     }
 
     /// Lets a read fail that waits longer than this.
@@ -82,10 +68,7 @@ impl Socket {
     /// # Errors
     /// If the socket is closed.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        match self {
-            Self::Unix(socket) => socket.set_read_timeout(timeout),
-            Self::Tcp(socket) => socket.set_read_timeout(timeout),
-        }
+        self.0.set_read_timeout(timeout.map(at_least))
     }
 
     /// Lets a write fail that waits longer than this.
@@ -93,10 +76,7 @@ impl Socket {
     /// # Errors
     /// If the socket is closed.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        match self {
-            Self::Unix(socket) => socket.set_write_timeout(timeout),
-            Self::Tcp(socket) => socket.set_write_timeout(timeout),
-        }
+        self.0.set_write_timeout(timeout.map(at_least))
     }
 
     /// Lets a read or a write fail that waits longer than this.
@@ -141,11 +121,7 @@ impl Socket {
     pub fn write_now(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut nothing = SendAncillaryBuffer::default();
-        let written = match self {
-            Self::Unix(socket) => sendmsg(socket, parts, &mut nothing, flags)?,
-            Self::Tcp(socket) => sendmsg(socket, parts, &mut nothing, flags)?,
-        };
-        Ok(written)
+        Ok(sendmsg(self, parts, &mut nothing, flags)?)
     }
 
     /// Appends what has come, at most what fits the buffer's capacity; 0 bytes are the end. Other
@@ -155,12 +131,7 @@ impl Socket {
     /// If the connection breaks.
     pub fn read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         loop {
-            let room = spare_capacity(buffer);
-            let read = match self {
-                Self::Unix(socket) => recv(socket, room, RecvFlags::empty()),
-                Self::Tcp(socket) => recv(socket, room, RecvFlags::empty()),
-            };
-            match read {
+            match recv(self, spare_capacity(buffer), RecvFlags::empty()) {
                 Err(Errno::INTR) => {}
                 other => return Ok(other?.0),
             }
@@ -171,8 +142,10 @@ impl Socket {
     /// connected, or that listened.
     #[must_use]
     pub fn peer(&self) -> Option<u32> {
-        let Self::Unix(socket) = self else { return None };
-        let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
+        if !self.is_unix() {
+            return None;
+        }
+        let peer = rustix::net::sockopt::socket_peercred(self).ok()?;
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
     }
 
@@ -182,48 +155,53 @@ impl Socket {
     /// If none has come yet, or the connection is broken.
     pub fn look(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let (_, length) = match self {
-            Self::Unix(socket) => recv(socket, buffer, flags)?,
-            Self::Tcp(socket) => recv(socket, buffer, flags)?,
-        };
-        Ok(length)
+        Ok(recv(self, buffer, flags)?.1)
     }
 
     /// Who is at the other end, as far as that tells one from another.
     #[must_use]
     pub fn party(&self) -> Party {
-        match self {
-            Self::Unix(_) => Party::Process(self.peer()),
-            Self::Tcp(socket) => Party::Host(socket.peer_addr().ok().map(|at| match at.ip() {
-                IpAddr::V4(ip) => ip.to_bits().into(),
-                // Whoever has one address of a network has all of them.
-                IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
-            })),
+        if self.is_unix() {
+            return Party::Process(self.peer());
         }
+        let address = self.0.peer_addr().ok().and_then(|at| at.as_socket());
+        Party::Host(address.map(|at| match at.ip() {
+            IpAddr::V4(ip) => ip.to_bits().into(),
+            // Whoever has one address of a network has all of them.
+            IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
+        }))
+    }
+
+    fn is_unix(&self) -> bool {
+        self.0.domain().is_ok_and(|domain| domain == Domain::UNIX)
     }
 
     /// TCP's buffer is left to the kernel: it has to hold what the path holds, until that is
     /// acknowledged. What would wait in it without having left is kept small.
-    fn tune(&self) -> io::Result<()> {
-        match self {
-            Self::Unix(socket) => SockRef::from(socket).set_send_buffer_size(UNIX_BUFFER),
-            Self::Tcp(socket) => {
-                socket.set_nodelay(true)?;
-                let reference = SockRef::from(socket);
-                let keepalive = TcpKeepalive::new()
-                    .with_time(Duration::from_secs(5))
-                    .with_interval(Duration::from_secs(5));
-                reference.set_tcp_keepalive(&keepalive)?;
-                reference.set_tcp_user_timeout(Some(DEAD_AFTER))?;
-                reference.set_tcp_notsent_lowat(UNSENT)
-            }
+    fn tuned(socket: socket2::Socket) -> io::Result<Self> {
+        let socket = Self(socket);
+        if socket.is_unix() {
+            socket.0.set_send_buffer_size(UNIX_BUFFER)?;
+        } else {
+            let often = Duration::from_secs(5);
+            let keepalive = TcpKeepalive::new().with_time(often).with_interval(often);
+            socket.0.set_tcp_nodelay(true)?;
+            socket.0.set_tcp_keepalive(&keepalive)?;
+            socket.0.set_tcp_user_timeout(Some(DEAD_AFTER))?;
+            socket.0.set_tcp_notsent_lowat(UNSENT)?;
         }
+        Ok(socket)
     }
+}
+
+/// The kernel counts microseconds, and takes none of them for no limit.
+fn at_least(timeout: Duration) -> Duration {
+    timeout.max(Duration::from_micros(1))
 }
 
 /// As `UnixStream::connect`, which waits without end for a listener that accepts nothing and has as
 /// many waiting as it wants.
-fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+fn connect_unix(path: &Path) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_write_timeout(Some(DEAD_AFTER))?;
     socket.connect(&SockAddr::unix(path)?).map_err(|error| match error.kind() {
@@ -231,15 +209,15 @@ fn connect_unix(path: &Path) -> io::Result<UnixStream> {
         _ => error,
     })?;
     socket.set_write_timeout(None)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// As `TcpStream::connect`, which waits for minutes where packets vanish.
-fn connect_tcp(host: &str) -> io::Result<TcpStream> {
+fn connect_tcp(host: &str) -> io::Result<socket2::Socket> {
     let mut failure: io::Error = io::ErrorKind::AddrNotAvailable.into();
     for address in host.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, DEAD_AFTER) {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => return Ok(stream.into()),
             Err(error) => failure = error,
         }
     }
@@ -248,10 +226,7 @@ fn connect_tcp(host: &str) -> io::Result<TcpStream> {
 
 impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(socket) => (&mut &*socket).read(buffer),
-            Socket::Tcp(socket) => (&mut &*socket).read(buffer),
-        }
+        (&self.0).read(buffer)
     }
 }
 
@@ -261,10 +236,7 @@ impl Write for &Socket {
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(socket) => (&mut &*socket).write_vectored(parts),
-            Socket::Tcp(socket) => (&mut &*socket).write_vectored(parts),
-        }
+        (&self.0).write_vectored(parts)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -275,14 +247,8 @@ impl Write for &Socket {
 /// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
-    inner: Inner,
+    inner: socket2::Socket,
     address: Address,
-}
-
-#[derive(Debug)]
-enum Inner {
-    Unix(UnixListener),
-    Tcp(TcpListener),
 }
 
 impl Listener {
@@ -304,33 +270,24 @@ impl Listener {
             };
             Error::Listen { address: address.clone(), source }
         };
-        let inner = match address {
+        let inner: socket2::Socket = match address {
             Address::Unix(path) => {
                 let stale = path.symlink_metadata().is_ok_and(|it| it.file_type().is_socket())
                     && UnixStream::connect(path).is_err();
                 if stale {
                     std::fs::remove_file(path).map_err(failed)?;
                 }
-                Inner::Unix(UnixListener::bind(path).map_err(failed)?)
+                UnixListener::bind(path).map_err(failed)?.into()
             }
-            Address::Tcp(host) => Inner::Tcp(TcpListener::bind(host).map_err(failed)?),
+            Address::Tcp(host) => TcpListener::bind(host).map_err(failed)?.into(),
         };
-        let address = match &inner {
-            // Port 0 has become a real one.
-            Inner::Tcp(listener) => {
-                Address::Tcp(listener.local_addr().map_err(failed)?.to_string())
-            }
-            Inner::Unix(_) => address.clone(),
-        };
-        let listener = Self { inner, address };
+        // Port 0 has become a real one.
+        let real = inner.local_addr().map_err(failed)?.as_socket();
+        let address = real.map_or_else(|| address.clone(), |at| Address::Tcp(at.to_string()));
         // The library's own queue is over in an instant where many connect at once.
-        rustix::net::listen(&listener, QUEUE).map_err(|error| failed(error.into()))?;
-        let nonblocking = match &listener.inner {
-            Inner::Unix(inner) => inner.set_nonblocking(true),
-            Inner::Tcp(inner) => inner.set_nonblocking(true),
-        };
-        nonblocking.map_err(failed)?;
-        Ok(listener)
+        inner.listen(QUEUE).map_err(failed)?;
+        inner.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { inner, address })
     }
 
     /// Where it really listens.
@@ -352,12 +309,8 @@ impl Listener {
     /// # Errors
     /// If the process lacks what it takes, such as a file descriptor.
     pub(crate) fn accept(&self) -> io::Result<Option<Socket>> {
-        let accepted = match &self.inner {
-            Inner::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
-            Inner::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
-        };
         let given_up = [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionAborted];
-        match accepted.and_then(|socket| socket.tune().map(|()| socket)) {
+        match self.inner.accept().and_then(|(socket, _)| Socket::tuned(socket)) {
             Ok(socket) => Ok(Some(socket)),
             Err(error) if given_up.contains(&error.kind()) => Ok(None),
             Err(error) => Err(error),
@@ -367,19 +320,13 @@ impl Listener {
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.inner {
-            Inner::Unix(listener) => listener.as_fd(),
-            Inner::Tcp(listener) => listener.as_fd(),
-        }
+        self.inner.as_fd()
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(socket) => socket.as_fd(),
-            Self::Tcp(socket) => socket.as_fd(),
-        }
+        self.0.as_fd()
     }
 }
 
@@ -433,11 +380,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_limit_below_a_microsecond_is_a_limit() {
+        let socket = Socket(UnixStream::pair().unwrap().0.into());
+        socket.limit_wait(Some(Duration::from_nanos(1))).unwrap();
+        assert!(socket.0.read_timeout().unwrap().is_some());
+        assert!(socket.0.write_timeout().unwrap().is_some());
+        socket.limit_wait(None).unwrap();
+        assert_eq!(socket.0.read_timeout().unwrap(), None);
+    }
+
+    #[test]
+    fn a_unix_socket_has_a_process_behind_it_and_a_tcp_connection_a_host() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        assert_eq!(Socket(socket.into()).party(), Party::Process(Some(std::process::id())));
+        let listener = Listener::bind(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = Socket::connect("itself", listener.address()).unwrap();
+        assert_eq!(socket.party(), Party::Host(Some(0x7f00_0001)));
+        assert_eq!(socket.peer(), None);
+    }
+
+    #[test]
     fn no_byte_is_waited_for_when_the_time_is_over() {
         let (socket, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"ab").unwrap();
         let end = Instant::now() + Duration::from_secs(60);
-        let mut until = Until { socket: Arc::new(Socket::Unix(socket)), end: Some(end) };
+        let mut until = Until { socket: Arc::new(Socket(socket.into())), end: Some(end) };
         assert_eq!(until.read(&mut [0]).unwrap(), 1);
         until.end = Some(Instant::now());
         assert_eq!(until.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);

@@ -1,9 +1,11 @@
 //! What passes through a channel without its pages being seen: how much, from where on, and why.
 
+use std::sync::atomic::Ordering;
+
 use pageshare_stream::{Parser, Verbatim, Why};
 use tracing::{info, warn};
 
-use crate::record::{Account, VerbatimChannel, add};
+use crate::record::{Account, VerbatimChannel};
 
 /// Follows one channel's parser.
 #[derive(Debug, Default)]
@@ -17,7 +19,7 @@ impl Unread {
     /// Counts, and says once, what has passed unread since the last look.
     pub(crate) fn look(&mut self, parser: &Parser, channel: u32, account: &Account) {
         let bytes = parser.unread();
-        add(&account.verbatim_bytes, usize::try_from(bytes - self.counted).unwrap_or(usize::MAX));
+        account.counts.verbatim_bytes.fetch_add(bytes - self.counted, Ordering::Relaxed);
         self.counted = bytes;
         for (found, told) in
             [(parser.compressed(), &mut self.compressed), (parser.verbatim(), &mut self.verbatim)]

@@ -49,7 +49,7 @@ fn what_is_in_flight_follows_the_round_trip() {
 /// Lacks every page; returns how many questions were asked.
 fn lack_all(listener: &TcpListener) -> u64 {
     let (socket, _) = listener.accept().expect("the sender connects");
-    let mut link = Link::plain(Arc::new(Socket::Tcp(socket)), link::deadline());
+    let mut link = Link::plain(Arc::new(Socket(socket.into())), link::deadline());
     handshake::receive(&mut link, LARGEST, std::iter::empty(), Versions::OURS).expect("a sender");
     let (mut body, mut accepted, mut questions) = (Body::default(), 0_u64, 0);
     while let Some(header) = link.reader.receive(&mut body).expect("sound records") {

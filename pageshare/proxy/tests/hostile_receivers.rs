@@ -25,7 +25,7 @@ const PAGE: u64 = 8 + 4096;
 /// sent.
 fn credit_what_is_asked_for(listener: &TcpListener) {
     let (socket, _) = listener.accept().expect("the sender connects");
-    let mut link = Link::plain(Arc::new(Socket::Tcp(socket)), link::deadline());
+    let mut link = Link::plain(Arc::new(Socket(socket.into())), link::deadline());
     handshake::receive(&mut link, LARGEST, std::iter::empty(), Versions::OURS).expect("a sender");
     let (mut body, mut taken) = (Body::default(), 0_u64);
     while let Ok(Some(header)) = link.reader.receive(&mut body) {

@@ -210,7 +210,8 @@ fn bar() -> ProgressBar {
 fn summary(record: &Record, outcome: &Outcome, last: Progress, seconds: f64) -> String {
     #[allow(clippy::cast_precision_loss)] // For people.
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let sent = (record.wire_sent * 100).checked_div(record.stream_bytes).unwrap_or(100);
+    let counts = &record.counts;
+    let sent = (counts.wire_sent * 100).checked_div(counts.stream_bytes).unwrap_or(100);
     // What cannot be shared or compressed costs a little more than it is.
     let saved = 100 - i64::try_from(sent).unwrap_or(i64::MAX);
     let downtime = last.downtime.map_or_else(|| "unknown".into(), |ms| format!("{ms} ms"));
@@ -220,12 +221,12 @@ fn summary(record: &Record, outcome: &Outcome, last: Progress, seconds: f64) -> 
     if let Outcome::Arrived { .. } = outcome {
         rows.push(("downtime", format!("{downtime} (as the source QEMU counts it)")));
     }
-    if record.stream_bytes > 0 {
+    if counts.stream_bytes > 0 {
         rows.extend([
-            ("QEMU's stream", mib(record.stream_bytes)),
-            ("sent", format!("{} ({saved} % saved)", mib(record.wire_sent))),
+            ("QEMU's stream", mib(counts.stream_bytes)),
+            ("sent", format!("{} ({saved} % saved)", mib(counts.wire_sent))),
         ]);
-        if record.verbatim_bytes > 0 {
+        if counts.verbatim_bytes > 0 {
             let why: Vec<&str> = record
                 .verbatim
                 .iter()
@@ -234,23 +235,23 @@ fn summary(record: &Record, outcome: &Outcome, last: Progress, seconds: f64) -> 
                 .collect::<BTreeSet<_>>()
                 .into_iter()
                 .collect();
-            let bytes = mib(record.verbatim_bytes);
+            let bytes = mib(counts.verbatim_bytes);
             rows.push(("passed unread", format!("{bytes}, not saved: {}", why.join("; "))));
         }
         rows.extend([
-            ("received", mib(record.wire_received)),
-            ("pages", format!("{}, and {} zero", record.pages, record.zero_pages)),
-            ("found there", format!("{} of {} asked", record.pages_referenced, record.pages_asked)),
+            ("received", mib(counts.wire_received)),
+            ("pages", format!("{}, and {} zero", counts.pages, counts.zero_pages)),
+            ("found there", format!("{} of {} asked", counts.pages_referenced, counts.pages_asked)),
             (
                 "differences",
                 format!(
                     "{} pages ({} to the kept copy), {} spared",
-                    record.pages_delta,
-                    record.pages_delta_kept,
-                    mib(record.delta_saved)
+                    counts.pages_delta,
+                    counts.pages_delta_kept,
+                    mib(counts.delta_saved)
                 ),
             ),
-            ("kept here", format!("{} pages, for the return", record.pages_kept)),
+            ("kept here", format!("{} pages, for the return", counts.pages_kept)),
         ]);
     }
     rows.iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn what_cost_more_than_it_spared_is_said_with_its_sign() {
         let mut record = Account::begin("send", [0; 16]).record();
-        (record.stream_bytes, record.wire_sent) = (100, 103);
+        (record.counts.stream_bytes, record.counts.wire_sent) = (100, 103);
         let outcome = Outcome::Stayed(Loss::Ended);
         let text = summary(&record, &outcome, Progress::default(), 1.0);
         assert!(text.contains("(-3 % saved)"), "{text}");

@@ -219,8 +219,8 @@ fn stay(
             None => info!(
                 "migration {} ended: {} stream bytes, {} bytes on the wire, {:.2} s",
                 record.migration,
-                record.stream_bytes,
-                record.wire_sent.max(record.wire_received),
+                record.counts.stream_bytes,
+                record.counts.wire_sent.max(record.counts.wire_received),
                 record.seconds
             ),
             Some(error) => warn!("migration {} failed: {error}", record.migration),

@@ -37,7 +37,7 @@ impl Keeping {
     pub fn keep(&self, pages: KeptPages) {
         let count = pages.pages.len();
         if count > 0 && self.keeper.as_ref().is_some_and(|keeper| !keeper.keep(pages)) {
-            add(&self.account.pages_not_kept, count);
+            add(&self.account.counts.pages_not_kept, count);
         }
     }
 
@@ -53,6 +53,6 @@ impl Keeping {
         if kept > 0 {
             info!("kept a copy of {kept} pages");
         }
-        self.account.pages_kept.store(kept, Ordering::Relaxed);
+        self.account.counts.pages_kept.store(kept, Ordering::Relaxed);
     }
 }

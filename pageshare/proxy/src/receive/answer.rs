@@ -21,7 +21,7 @@ pub(super) fn run(
     link: &LinkWriter,
 ) -> Result<(), Error> {
     for Question { number, ask, keep } in questions {
-        add(&session.account.pages_asked, ask.hashes.len());
+        add(&session.account.counts.pages_asked, ask.hashes.len());
         let (held, answer) = session.hold(ask, key);
         if keep {
             // First: the segment may come as soon as the answer is out. Nobody takes it of a channel

@@ -218,9 +218,9 @@ impl Take<'_> {
 
     /// Notes what the next bytes of the stream bring.
     fn follow(&mut self, bytes: &[u8], placed: &[Placed]) {
-        let account = &self.session.account;
-        add(&account.stream_bytes, bytes.len());
-        add(&account.pages_referenced, placed.iter().filter(|page| !page.new).count());
+        let counts = &self.session.account.counts;
+        add(&counts.stream_bytes, bytes.len());
+        add(&counts.pages_referenced, placed.iter().filter(|page| !page.new).count());
         {
             let mut recent = self.session.recent();
             for page in placed.iter().filter(|page| page.new) {

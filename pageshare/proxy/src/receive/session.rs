@@ -15,6 +15,7 @@ use super::received::Received;
 use super::search::Search;
 use super::shelf::Shared;
 use crate::buffers::Buffers;
+use crate::counters::Counters;
 use crate::handshake::Agreed;
 use crate::kept::Keeping;
 use crate::record::{Account, Record, add};
@@ -115,7 +116,7 @@ impl Session {
     pub(super) fn end(&self) -> Option<Record> {
         self.keeping.end(self.account.has_arrived().then(|| self.received().names().clone()));
         let record = self.receiver.metrics.end(&self.account);
-        let asked = self.account.record().pages_asked;
+        let asked = self.account.record().counts.pages_asked;
         if record.is_none() && asked > 0 {
             info!("answered an estimate over {asked} pages");
         }
@@ -153,15 +154,10 @@ impl Session {
             }
         }
         self.buffers.give(versions.contents);
-        let counters = [
-            &self.account.found_recent,
-            &self.account.found_received,
-            &self.account.found_kept,
-            &self.account.found_indexed,
-        ];
-        for (counter, count) in counters.into_iter().zip(sources) {
-            add(counter, count);
-        }
+        let Counters { found_recent, found_received, found_kept, found_indexed, .. } =
+            &self.account.counts;
+        let counters = [found_recent, found_received, found_kept, found_indexed];
+        counters.into_iter().zip(sources).for_each(|(counter, count)| add(counter, count));
         let held = Held { hashes: ask.hashes, known, contents, bases, supplied: Vec::new() };
         (held, answer)
     }

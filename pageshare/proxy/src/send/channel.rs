@@ -147,7 +147,8 @@ impl Listen<'_> {
                     let Some(more) = self.credit.accepted(accepted) else {
                         return Err(WireError::Protocol("more accepted than sent").into());
                     };
-                    self.migration.account.stream_accepted.fetch_add(more, Ordering::Relaxed);
+                    let counts = &self.migration.account.counts;
+                    counts.stream_accepted.fetch_add(more, Ordering::Relaxed);
                 }
                 Kind::Reverse => {
                     self.migration.account.heard(&mut said, &body);
@@ -195,8 +196,8 @@ impl Listen<'_> {
             }
             Then::Learn => {}
             Then::Supply(contents) => {
-                let account = &self.migration.account;
-                add(&account.pages_referenced, answer.known.count());
+                let counts = &self.migration.account.counts;
+                add(&counts.pages_referenced, answer.known.count());
                 let missing: Vec<u8> = (0..)
                     .zip(contents.as_chunks::<PAGE_SIZE>().0)
                     .filter(|(page, _)| !answer.known.contains(*page))
@@ -204,7 +205,7 @@ impl Listen<'_> {
                     .collect();
                 self.credit.drops(contents.len() - missing.len());
                 if !missing.is_empty() {
-                    add(&account.pages_supplied, missing.len() / PAGE_SIZE);
+                    add(&counts.pages_supplied, missing.len() / PAGE_SIZE);
                     // A thread that has failed supplies nothing more; the fuse has the reason.
                     let _ = self.supplies.send((number, missing));
                 }
@@ -217,11 +218,11 @@ impl Listen<'_> {
         let (bytes, saved) = (waiting.asked * PAGE_SIZE, answer.known.count() * PAGE_SIZE);
         self.migration.gains().ask.outcome(bytes, saved);
         if let Some(merged) = &waiting.merged {
-            let account = &self.migration.account;
+            let counts = &self.migration.account.counts;
             let both = (0..waiting.asked)
                 .filter(|page| merged.contains(*page) && answer.known.contains(*page));
-            add(&account.merged_asked, merged.count());
-            add(&account.merged_found, both.count());
+            add(&counts.merged_asked, merged.count());
+            add(&counts.merged_found, both.count());
         }
     }
 }

@@ -182,17 +182,17 @@ impl Ingest<'_> {
             draft.add(token, length, ask);
             at += length;
         }
-        let account = &self.migration.account;
-        add(&account.pages, pages.len());
-        add(&account.pages_merged, merged_pages);
-        add(&account.zero_pages, zeros);
+        let counts = &self.migration.account.counts;
+        add(&counts.pages, pages.len());
+        add(&counts.pages_merged, merged_pages);
+        add(&counts.zero_pages, zeros);
         Cut { pages, whole, sample: gains.samples() }
     }
 
     fn took(&self, bytes: usize) {
-        let account = &self.migration.account;
-        add(&account.stream_bytes, bytes);
-        account.most_in_flight.fetch_max(self.credit.takes(bytes), Ordering::Relaxed);
+        let counts = &self.migration.account.counts;
+        add(&counts.stream_bytes, bytes);
+        counts.most_in_flight.fetch_max(self.credit.takes(bytes), Ordering::Relaxed);
     }
 
     fn submit(&self, draft: Draft, cut: &Cut, number: u32) -> Result<(), Error> {
@@ -209,8 +209,8 @@ impl Ingest<'_> {
             return self.outlet.put(number, encoded);
         }
         self.outlet.put(number, encoded)?;
-        let account = &self.migration.account;
-        add(&account.pages_asked, hashes.len());
+        let counts = &self.migration.account.counts;
+        add(&counts.pages_asked, hashes.len());
         let at_once = self.migration.sender.at_once
             && self.migration.sender.candidates == Candidates::Ksm
             && self.migration.gains().ask.often_saves();
@@ -230,14 +230,14 @@ impl Ingest<'_> {
             Ok::<(), Error>(())
         };
         if waits {
-            add(&account.segments_asked, 1);
+            add(&counts.segments_asked, 1);
             let addresses = asked.iter().map(|page| page.address).collect();
             wait(Then::Encode { draft, whole: *whole, hashes, addresses, done })?;
             return Ok(());
         }
         let pages = if at_once {
-            add(&account.segments_at_once, 1);
-            add(&account.pages_at_once, hashes.len());
+            add(&counts.segments_at_once, 1);
+            add(&counts.pages_at_once, hashes.len());
             self.credit.keeps(hashes.len() * PAGE_SIZE);
             wait(Then::Supply(draft.contents().into_iter().flatten().copied().collect()))?;
             Pages::AtOnce

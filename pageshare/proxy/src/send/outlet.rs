@@ -127,15 +127,15 @@ impl Queue<'_> {
 }
 
 fn account(migration: &Migration, done: &Done, bytes: usize, sent: Sent) {
-    let account = &migration.account;
-    add(&account.pages_referenced, done.encoded.references());
-    add(&account.pages_delta, done.deltas);
-    add(&account.delta_saved, done.delta_saved);
-    add(&account.pages_delta_kept, done.deltas_kept);
+    let counts = &migration.account.counts;
+    add(&counts.pages_referenced, done.encoded.references());
+    add(&counts.pages_delta, done.deltas);
+    add(&counts.delta_saved, done.delta_saved);
+    add(&counts.pages_delta_kept, done.deltas_kept);
     migration.wrote(bytes, done.encoded.stream_bytes(), sent);
     if let Some((from, to)) = done.encoded.compression() {
         migration.gains().compressed(done.noise, (from, to), done.seconds);
-        add(&account.compressed_from, from);
-        add(&account.compressed_to, to);
+        add(&counts.compressed_from, from);
+        add(&counts.compressed_to, to);
     }
 }
