@@ -10,7 +10,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from needs import HOME, tare
+from needs import HOME
 from tare.cli import app
 
 _BEFORE = {"|", "||", "&&", ";", "&", "("}
@@ -66,27 +66,6 @@ def test_the_lab_takes_what_its_documents_say(page: str, words: list[str]) -> No
     for value in context.params.values():
         if isinstance(value, Path) and value.parts[:1] == ("experiments",):
             assert (HOME / value).is_file(), f"{page}: {value}"
-
-
-# What needs neither root nor programs that were built, and takes a second; in the order of a page,
-# since one command makes the file that the next one reads.
-_RUN = {"check", "doctor", "list", "new", "show"}
-_GUIDES = (
-    *("first-result", "choose-a-middleware"),
-    *("when-it-goes-wrong", "how-a-number-becomes-a-claim"),
-)
-
-
-@pytest.mark.parametrize("guide", _GUIDES)
-def test_a_guides_cheap_commands_do_what_they_should(guide: str, tmp_path: Path) -> None:
-    for room in ("experiments", "testdata"):
-        (tmp_path / room).symlink_to(HOME / room)
-    text = (HOME / f"docs/guides/{guide}.md").read_text(encoding="utf-8")
-    cheap = [words for words in commands(text, "tare") if words[0] in _RUN]
-    assert cheap
-    for words in cheap:
-        ended = tare(*words, cwd=tmp_path, PYTHONPATH=str(HOME / "src"))
-        assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
 
 
 def test_the_messages_that_a_guide_explains_are_said() -> None:
