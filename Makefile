@@ -239,6 +239,10 @@ packages: programs pageshare experiments/schema.json $(STAMPS)/venv-packages ## 
 try-packages: $(STAMPS)/packages ## install, use and remove the packages on a new machine of Debian's RELEASE (as root)
 	setup/try-packages $(RELEASE)
 
+.PHONY: release
+release: $(STAMPS)/venv ## commit and tag a version: make release VERSION=0.2.0
+	@PYTHONPATH=. $(BIN)/python packaging/release.py $(VERSION) $(PENDING)
+
 .PHONY: picture
 picture: ## draw docs/report.png, the README's picture, from the newest result
 	@newest=$$(ls -td results/*/report.html | sed -n 1p); profile=$$(mktemp -d); \

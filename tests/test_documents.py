@@ -56,6 +56,33 @@ def test_every_page_has_one_place_in_the_navigation() -> None:
     assert sorted([f"{conf['root_doc']}.md", *placed]) == PAGES
 
 
+_VERSIONS = {
+    "echo-samples": ("echo/samples.cc", r"uint32_t version = (\d+)"),
+    "history": ("src/tare/history/index.py", r"FORMAT = (\d+)"),
+    "pageshare-wire": ("pageshare/wire/src/versions.rs", r"OURS: .* newest: (\d+)"),
+    "pageshare-index": ("pageshare/index/src/snapshot.rs", r"VERSION: u16 = (\d+)"),
+    "pageshare-kept": ("pageshare/proxy/src/kept/file.rs", r"VERSION: u16 = (\d+)"),
+    "nvio-segment": ("nvio/cache/segment.h", r"kSegmentVersion = (\d+)"),
+    "nvio-redo": ("nvio/recovery/log_format.h", r"kLogVersion = (\d+)"),
+    "nvio-wire": ("nvio/nodes/wire.h", r"kWireVersion = (\d+)"),
+    "nvio-trace": ("nvio/record/trace_format.h", r"kTraceVersion = (\d+)"),
+    "walks-matrix": ("walks/header.cc", r"kVersion = (\d+)"),
+}
+"""Format -> the file that has its version, and where."""
+
+
+def test_what_is_said_of_an_upgrade_is_of_the_versions_that_are_written() -> None:
+    said = re.findall(
+        r"^\| \[([\w-]+)\]\(\1\.md\) \| (\d+) \|",
+        (HOME / "docs/formats/README.md").read_text(),
+        re.MULTILINE,
+    )
+    written = {}
+    for name, (file, where) in _VERSIONS.items():
+        (written[name],) = re.findall(where, (HOME / file).read_text())
+    assert dict(said) == written
+
+
 def test_the_picture_of_the_architecture_is_that_of_the_imports() -> None:
     drawn = runpy.run_path(str(HOME / "docs/site/architecture.py"))["picture"]()
     assert (HOME / "docs/architecture.svg").read_text() == drawn, "run `make architecture`"
