@@ -111,8 +111,7 @@ bool Ledger::affords(double seconds) const {
 // the file. A MiB is fetched when a part of what it costs was paid in reads (as long as one rents
 // before one buys), if the account allows it. Never where reads are so long that what is left of a
 // MiB takes hardly longer by them, each byte once: then it is bytes that cost, and not calls.
-bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std::uint64_t length,
-                bool ahead) {
+bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std::uint64_t length) {
   const double here = entry.misses.add(group);
   const double groups =
       1 + static_cast<double>(entry.size.load()) / static_cast<double>(kGroupSize);
@@ -120,7 +119,7 @@ bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std
   const double expected = std::max(here, average);
   const double read = entry.read_seconds.load(std::memory_order_relaxed);
   const double extra = extra_of_fetch(entry);
-  if ((!ahead && expected * read < kRentShare * extra) || !ledger.affords(extra)) return false;
+  if (expected * read < kRentShare * extra || !ledger.affords(extra)) return false;
   const double bytes = static_cast<double>(length);
   const double once = static_cast<double>(kGroupSize) / bytes;
   const double still = expected > once ? expected : once - here;

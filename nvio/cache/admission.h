@@ -58,9 +58,8 @@ class Ledger {
 };
 
 // Counts a read of `length` bytes that the cache lacks, in the MiB `group`, and decides whether to
-// fetch all of that MiB; `ahead`: beside the program, which waits for no rent to be paid.
-bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std::uint64_t length,
-                bool ahead = false);
+// fetch all of that MiB.
+bool fetch_pays(FileEntry& entry, const Ledger& ledger, std::uint64_t group, std::uint64_t length);
 // What fetching a MiB took beyond the read that was missed, in seconds.
 double note_fetch(FileEntry& entry, double seconds);
 

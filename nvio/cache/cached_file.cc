@@ -113,8 +113,6 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length,
     if (outcome != Outcome::done) {
       session_.ledger().pay(entry_.read_seconds.load(std::memory_order_relaxed));
       if (read_around(at, place, stop - at) < 0) return -1;
-      // After the read: what was read meanwhile would be missing from what is fetched.
-      if (outcome == Outcome::ahead) session_.ahead().ask(session_, *this, at / kGroupSize);
     }
     at = stop;
   }
@@ -160,8 +158,6 @@ ssize_t CachedFile::read_around(std::uint64_t offset, char* buffer, std::size_t 
       bucket.lock.lock();
       const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
       const std::uint64_t stop = std::min(end, (group_index + 1) * kGroupSize);
-      // What was shown to the program is not followed by what the file had earlier.
-      if (group != kNone) segment_.group(group).bar(at, stop);
       while (at < stop) {
         const Piece piece(at, stop);
         const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
@@ -201,17 +197,9 @@ CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, s
     std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
     if (slot == kNone || !is_valid(segment_, slot, piece.begin, piece.stop)) {
       const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
-      const bool ahead = session_.settings().fetch_ahead != 0;
-      if (ahead && fetching && slot != kNone &&
-          fill_hole(segment_.group(group), piece.place, piece.begin, piece.stop)) {
-        missed = true;
-        continue;
-      }
-      if (!fetching ||
-          (automatic && !fetch_pays(entry_, session_.ledger(), group_index, length, ahead))) {
+      if (!fetching || (automatic && !fetch_pays(entry_, session_.ledger(), group_index, length))) {
         return Outcome::not_served;
       }
-      if (ahead) return Outcome::ahead;
       missed = true;
       const TimePoint start = clock_now();
       entry_.fetching.fetch_add(1, std::memory_order_relaxed);
@@ -298,7 +286,6 @@ CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* bu
   const std::lock_guard guard(bucket.lock);
   std::uint32_t group = segment_.find_group(bucket, index_, group_index);
   if (group == kNone && admit) group = segment_.make_group(bucket, index_, group_index);
-  if (group != kNone) segment_.group(group).bar(offset, end);
 
   std::uint64_t direct_from = offset;  // [direct_from, at) is still to go to the file
   const auto write_run = [&](std::uint64_t until) {

@@ -5,8 +5,6 @@
 // value; transfers return like pread and pwrite.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <atomic>
 #include <cerrno>
 #include <mutex>
@@ -73,9 +71,6 @@ class CachedFile {
   void prefetch(std::uint32_t share, std::uint32_t shares);
   // Fetches one MiB; false when the store is full.
   bool prefetch_group(std::uint64_t group_index);
-  // Reads one MiB of the file without its bucket's lock and then keeps what nobody touched
-  // meanwhile. For the threads of Ahead; false when nothing was kept.
-  bool fetch_ahead(std::uint64_t group_index);
   // The program has the MPI delete the file as it closes it. Whoever closes it last here looks
   // whether it has no name left, and writes it back if it has: the deletion was refused, or it has
   // another name.
@@ -120,8 +115,7 @@ class CachedFile {
   int write_back_group(std::uint32_t group);
 
  private:
-  // `ahead`: not served, and the MiB is worth being fetched beside the program.
-  enum class Outcome : std::uint8_t { done, need_room, not_served, ahead };
+  enum class Outcome : std::uint8_t { done, need_room, not_served };
 
   bool nothing_cached() const {
     if (entry_.aside.load(std::memory_order_relaxed) != 0) return true;
@@ -146,11 +140,6 @@ class CachedFile {
   bool may_fetch() const;
   Outcome fetch(Bucket& bucket, std::uint32_t& group, std::uint64_t group_index,
                 std::uint64_t first, std::uint64_t last);
-  ssize_t read_blocks(const iovec* vectors, std::size_t blocks, std::uint64_t start, bool direct);
-  // What a piece of a block lacks, where most of the block is there: by one small read.
-  bool fill_hole(Group& group, std::uint64_t place, std::uint64_t begin, std::uint64_t stop);
-  bool announce_ahead(std::uint64_t group_index, std::uint64_t ticket);
-  std::uint64_t keep_ahead(std::uint32_t group, std::uint64_t place, std::uint32_t& fetched);
   Outcome write_group(std::uint64_t offset, const char* buffer, std::size_t length, bool admit,
                       bool last_try);
   int fetch_descriptor();

@@ -223,8 +223,7 @@ int CachedFile::truncate(std::uint64_t size) {
 void CachedFile::forget_beyond(std::uint64_t size) {
   if (entry_.aside.load() != 0) return;
   each_group(false, [&](Bucket&, std::uint32_t group_index) {
-    Group& group = segment_.group(group_index);
-    if ((group.index + 1) * kGroupSize > size) group.ahead = 0;
+    const Group& group = segment_.group(group_index);
     for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
       const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
       if (group.slot[place] == kNone || base + kBlockSize <= size) continue;

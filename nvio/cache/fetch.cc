@@ -27,40 +27,6 @@ int CachedFile::fetch_descriptor() {
   return fd >= 0 ? fd : read_fd_;
 }
 
-// Reads whole blocks, from `start` of the file to its end at most; `direct`: into the store's own.
-// Returns the bytes that there were, or -1.
-ssize_t CachedFile::read_blocks(const iovec* vectors, std::size_t blocks, std::uint64_t start,
-                                bool direct) {
-  if (start >= entry_.real_size.load(std::memory_order_acquire)) return 0;
-  const std::uint64_t wanted = blocks * kBlockSize;
-  // Network file systems read on in small requests, one after the other; told beforehand, they
-  // send them all at once.
-  int fd = direct && blocks > 1 ? fetch_descriptor() : read_fd_;
-  if (blocks > 1 && fd == read_fd_) {
-    posix_fadvise(read_fd_, static_cast<off_t>(start), static_cast<off_t>(wanted),
-                  POSIX_FADV_WILLNEED);
-  }
-  std::uint64_t done = 0;
-  iovec rest[kGroupBlocks];
-  while (done < wanted) {
-    const std::size_t skip = done / kBlockSize;
-    std::copy(vectors + skip, vectors + blocks, rest);
-    rest[0].iov_base = static_cast<char*>(rest[0].iov_base) + done % kBlockSize;
-    rest[0].iov_len -= done % kBlockSize;
-    const ssize_t n =
-        real().preadv(fd, rest, static_cast<int>(blocks - skip), static_cast<off_t>(start + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && fd != read_fd_) {
-      fd = read_fd_;  // the last bytes of a file may not be had this way
-      continue;
-    }
-    if (n < 0) return -1;
-    if (n == 0) break;
-    done += static_cast<std::uint64_t>(n);
-  }
-  return static_cast<ssize_t>(done);
-}
-
 // Makes the blocks [first, last] of a group wholly valid by one read of the file. The bucket's
 // lock is held throughout: nobody may write these bytes past us meanwhile.
 CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
@@ -68,7 +34,6 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
                                       std::uint64_t last) {
   group = segment_.make_group(bucket, index_, group_index);
   if (group == kNone) return Outcome::need_room;
-  segment_.group(group).ahead = 0;  // what is fetched ahead would be older than what comes now
   // Nothing lies beyond the end of the file: do not cache emptiness.
   const std::uint64_t size = entry_.size.load(std::memory_order_acquire);
   const std::uint64_t base = group_index * kGroupSize;
@@ -112,12 +77,39 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
     vectors[place - first] = {empty ? segment_.block(slot) : beside.data() + place * kBlockSize,
                               kBlockSize};
   }
-  const ssize_t got = read_blocks(vectors, last - first + 1, base + first * kBlockSize, all_empty);
-  if (got < 0) {
-    give_back();
-    return Outcome::not_served;
+  const int blocks = static_cast<int>(last - first + 1);
+  const std::uint64_t wanted = static_cast<std::uint64_t>(blocks) * kBlockSize;
+  std::uint64_t done = 0;
+  const std::uint64_t start = base + first * kBlockSize;
+  if (start < entry_.real_size.load(std::memory_order_acquire)) {
+    // Network file systems read on in small requests, one after the other; told beforehand, they
+    // send them all at once.
+    int fd = all_empty && blocks > 1 ? fetch_descriptor() : read_fd_;
+    if (blocks > 1 && fd == read_fd_) {
+      posix_fadvise(read_fd_, static_cast<off_t>(start), static_cast<off_t>(wanted),
+                    POSIX_FADV_WILLNEED);
+    }
+    iovec rest[kGroupBlocks];
+    while (done < wanted) {
+      const auto skip = static_cast<std::uint64_t>(done / kBlockSize);
+      std::copy(vectors + skip, vectors + blocks, rest);
+      rest[0].iov_base = static_cast<char*>(rest[0].iov_base) + done % kBlockSize;
+      rest[0].iov_len -= done % kBlockSize;
+      const ssize_t n = real().preadv(fd, rest, blocks - static_cast<int>(skip),
+                                      static_cast<off_t>(start + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && fd != read_fd_) {
+        fd = read_fd_;  // the last bytes of a file may not be had this way
+        continue;
+      }
+      if (n < 0) {
+        give_back();
+        return Outcome::not_served;
+      }
+      if (n == 0) break;
+      done += static_cast<std::uint64_t>(n);
+    }
   }
-  const auto done = static_cast<std::uint64_t>(got);
   count(counters_.fetches);
   count(counters_.fetched_bytes, done);
   session_.memory().access(done);
@@ -125,8 +117,8 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
     const std::uint32_t slot = segment_.group(group).slot[place];
     char* bytes = static_cast<char*>(vectors[place - first].iov_base);
     const std::uint64_t before = (place - first) * kBlockSize;
-    const std::uint64_t there = done > before ? std::min(kBlockSize, done - before) : 0;
-    std::memset(bytes + there, 0, kBlockSize - there);
+    const std::uint64_t got = done > before ? std::min(kBlockSize, done - before) : 0;
+    std::memset(bytes + got, 0, kBlockSize - got);
     if (bytes != segment_.block(slot)) {
       const Bits valid = segment_.valid(slot);
       for (std::uint64_t a = valid.next_clear(0, kBlockSize); a < kBlockSize;) {

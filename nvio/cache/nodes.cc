@@ -112,7 +112,6 @@ bool CachedFile::try_write(std::uint64_t offset, const void* buffer, std::size_t
        place <= (end - 1) % kGroupSize / kBlockSize; ++place) {
     if (slots[place] == kNone) return false;
   }
-  segment_.group(group).bar(offset, end);
   for (std::uint64_t at = offset; at < end;) {
     const std::uint64_t begin = at % kBlockSize;
     const std::uint64_t stop = std::min(kBlockSize, begin + (end - at));

@@ -135,7 +135,6 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
     std::strncpy(header.boot_id, boot_identifier().c_str(), sizeof header.boot_id - 1);
     header.allocation.initialise();
     header.files.initialise();
-    for (AheadPlace& place : header.ahead) place.lock.initialise();
     header.free_slot = header.free_group = kNone;
     header.ready.store(1);
     const bool placed = link(fresh.c_str(), path.c_str()) == 0;
@@ -266,7 +265,6 @@ std::uint32_t Segment::make_group(Bucket& bucket, std::uint32_t file, std::uint6
   group.file = file;
   group.index = index;
   for (auto& slot : group.slot) slot = kNone;
-  group.ahead = 0;
   group.next = bucket.head;
   bucket.head = taken;
   return taken;

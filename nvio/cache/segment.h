@@ -16,7 +16,6 @@
 #include <string>
 
 #include "../recovery/log_writer.h"
-#include "../settings/settings.h"
 #include "bits.h"
 #include "miss_counts.h"
 #include "peekable.h"
@@ -122,14 +121,6 @@ struct Group {
   Peekable<std::uint32_t> file;
   Peekable<std::uint64_t> index;  // of the MiB in the file
   Peekable<std::uint32_t> slot[kGroupBlocks];
-  // Fetching ahead (fetch_ahead.cc): the ticket of the fetch under way, 0 where there is none; of
-  // each block, the pages that it must not bring, since somebody wrote or read them meanwhile.
-  Peekable<std::uint64_t> ahead;
-  Peekable<std::uint16_t> barred[kGroupBlocks];
-
-  // Of the bytes [begin, end) of the file, which lie in this MiB, the fetch under way brings
-  // nothing.
-  void bar(std::uint64_t begin, std::uint64_t end);
 };
 
 // Pages are 4 KiB of the block; the byte-exact truth is in the bitmaps. A dirty bit says that the
@@ -144,13 +135,6 @@ struct Slot {
   Peekable<std::uint16_t> logging_pages;   // being written to the redo log by a sync under way
   Peekable<std::uint16_t> logged_pages;    // having records in the redo log
   Peekable<std::uint16_t> touched_pages;   // fetched, and asked for since
-};
-
-// Whoever fetches ahead holds the lock of one of these as long as that takes; a process that is
-// killed meanwhile lets go of it. A ticket is the turn and, in the lowest byte, 1 + the place.
-struct AheadPlace {
-  SharedLock lock;
-  std::atomic<std::uint32_t> turn;
 };
 
 struct SegmentHeader {
@@ -171,11 +155,10 @@ struct SegmentHeader {
   // 1: a process found no room in the table, so no file may be entered any more (session.h).
   std::atomic<std::uint32_t> overflowed;
   std::atomic<std::uint32_t> orphaned;  // 1: of a killed run; to be recovered, not to be joined
-  AheadPlace ahead[kMostAhead];
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 13;
+constexpr std::uint32_t kSegmentVersion = 12;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

@@ -103,7 +103,6 @@ Session::~Session() { leave(); }
 // The last process takes the folder away, unless something is left for `nvio recover`: of a process
 // that was killed, or of a file that could not be written.
 void Session::leave() {
-  ahead_.stop();
   for (auto& file : files_) file.reset();
   if (!unwritten_.empty()) {
     const std::lock_guard table(segment_->header().files);
@@ -302,7 +301,6 @@ int Session::release(CachedFile* file) {
   const std::uint32_t index = file->index();
   const std::lock_guard guard(mutex_);
   if (--handles_[index] != 0) return 0;
-  ahead_.finish(*file);
   FileEntry& entry = segment_->file(index);
   int error = 0;
   {
@@ -363,19 +361,14 @@ bool Session::drop_slot(std::uint32_t index) {
   return true;
 }
 
-bool Session::drop_clean() {
-  std::vector<std::uint32_t> dirty;
-  return drop_clean(dirty);
-}
-
-// What it finds dirty is noted.
-bool Session::drop_clean(std::vector<std::uint32_t>& dirty) {
+bool Session::make_room() {
   constexpr std::uint32_t kEnough = 32;  // blocks freed at a time
   constexpr std::uint32_t kLook = 4096;  // slots looked at for each
   constexpr std::size_t kVictims = 16;
   const std::uint32_t used = segment_->used_slots();
   if (used == 0) return false;
   std::uint32_t freed = 0;
+  std::vector<std::uint32_t> dirty;
   for (std::uint32_t i = 0; i < std::min(2 * used, kLook) && freed < kEnough; ++i) {
     // The hand is shared and not locked: a lost step costs nothing.
     const std::uint32_t index = segment_->header().clock_hand++ % used;
@@ -387,16 +380,10 @@ bool Session::drop_clean(std::vector<std::uint32_t>& dirty) {
       ++freed;
     }
   }
-  return freed > 0;
-}
-
-bool Session::make_room() {
-  std::vector<std::uint32_t> dirty;
-  if (drop_clean(dirty)) return true;
+  if (freed > 0) return true;
 
   // Nothing clean is left: write back around the victims. A file with records in its log is
   // written back whole and made durable there, so that the records are not needed any more.
-  std::uint32_t freed = 0;
   const std::lock_guard guard(mutex_);
   for (const std::uint32_t index : dirty) {
     Slot& slot = segment_->slot(index);

@@ -19,7 +19,6 @@
 #include "../store/medium.h"
 #include "../store/slow_memory.h"
 #include "admission.h"
-#include "ahead.h"
 #include "counters.h"
 #include "segment.h"
 #include "writers.h"
@@ -45,7 +44,6 @@ class Session {
   // Told of every access to a block's bytes, under the lock that guards them.
   const SlowMemory& memory() const { return memory_; }
   Writers& writers() { return writers_; }
-  Ahead& ahead() { return ahead_; }
   std::uint32_t nodes() const { return settings_.nodes; }
   const std::string& folder() const { return folder_; }
   // A sentence for the user about how the session began; mostly empty.
@@ -86,8 +84,6 @@ class Session {
 
   // Makes room for at least one block, writing back what must be. No lock may be held.
   bool make_room();
-  // The same, but of what is clean. Takes none of a process's locks.
-  bool drop_clean();
 
   std::unique_ptr<Medium> open_log(const FileEntry& entry, std::string& why);
   void delete_log(const FileEntry& entry);
@@ -95,7 +91,6 @@ class Session {
  private:
   Session() = default;
   bool drop_slot(std::uint32_t slot);
-  bool drop_clean(std::vector<std::uint32_t>& dirty);
   bool drop_if_deleted(CachedFile& file);
   void remove_folder();
   std::uint32_t find_open(int fd, const struct stat& status);
@@ -112,7 +107,6 @@ class Session {
   Ledger ledger_;
   SlowMemory memory_;
   Writers writers_;
-  Ahead ahead_;
   std::mutex mutex_;  // guards the tables below
   std::array<std::unique_ptr<CachedFile>, kMaxFiles> files_;
   std::array<std::uint32_t, kMaxFiles> handles_{};

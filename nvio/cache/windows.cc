@@ -33,7 +33,6 @@ ssize_t CachedFile::read_window(std::uint64_t offset, void* buffer, std::size_t 
     stop = std::min(limit, entry_.size.load(std::memory_order_acquire));
     if (stop > in_file) std::memset(target + (in_file - offset), 0, stop - in_file);
     const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-    if (group != kNone && at < stop) segment_.group(group).bar(at, stop);
     while (at < stop) {
       const Piece piece(at, stop);
       const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
@@ -73,12 +72,11 @@ ssize_t CachedFile::write_window(std::uint64_t offset, const void* buffer, std::
     const std::uint64_t limit = std::min(end, (group_index + 1) * kGroupSize);
     Bucket& bucket = segment_.bucket_of(index_, group_index);
     const std::lock_guard guard(bucket.lock);
-    const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-    if (group != kNone) segment_.group(group).bar(at, limit);
     if (!write_direct(at, source + (at - offset), limit - at)) {
       return at > offset ? static_cast<ssize_t>(at - offset) : -1;
     }
     grow(limit);
+    const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
     while (at < limit) {
       const Piece piece(at, limit);
       const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];

@@ -71,12 +71,9 @@ int CachedFile::write_back_descriptor() {
 // them so.
 int CachedFile::write_back_group(std::uint32_t group_index) {
   constexpr std::size_t kMany = 8;
-  Group& group = segment_.group(group_index);
+  const Group& group = segment_.group(group_index);
   const std::vector<Run> runs = dirty_runs(segment_, group);
   if (runs.empty()) return 0;
-  // The block may be evicted before a fetch ahead that found the file without them ends.
-  const std::uint64_t base = group.index * kGroupSize;
-  for (const Run& run : runs) group.bar(base + run.begin, base + run.end);
   const int fd = write_back_descriptor();
   if (fd < 0) return -fd;
   raise_to(entry_.real_size, group.index * kGroupSize + runs.back().end);
@@ -113,7 +110,6 @@ int CachedFile::write_back() {
 void CachedFile::forget(Forget what) {
   each_group(false, [this, what](Bucket& bucket, std::uint32_t group) {
     bool empty = true;
-    segment_.group(group).ahead = 0;
     for (auto& slot : segment_.group(group).slot) {
       if (slot == kNone) continue;
       const Slot& state = segment_.slot(slot);

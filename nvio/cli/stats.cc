@@ -108,10 +108,6 @@ void print(const Sum& sum) {
   row("writes", {"writes", "writes_cached", "writes_direct", "remote_writes"});
   std::fprintf(stderr, "  %-13s %14s %14s\n", "", "times", "bytes");
   pair("fetched", "fetches", "fetched_bytes");
-  if (const std::uint64_t ahead = count("fetches_ahead"); ahead != 0) {
-    std::fprintf(stderr, "  %" PRIu64 " of them ahead, of which %" PRIu64 " bytes were not kept\n",
-                 ahead, count("ahead_dropped_bytes"));
-  }
   pair("written back", "write_backs", "written_back_bytes");
   pair("synced", "syncs", "logged_bytes");
   std::string by_mpi;

@@ -417,7 +417,6 @@ Replayed replay(const JobTrace& job, const Costs& costs, const Settings& setting
   own.nodes = 1;
   own.node = 0;
   own.kind = StoreKind::automatic;
-  own.fetch_ahead = 0;  // a replay has one clock, and nothing happens beside it
   return Replay(job, costs, std::move(own)).run();
 }
 

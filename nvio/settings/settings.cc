@@ -163,8 +163,6 @@ constexpr ProcessRow kProcessRows[] = {
        s.session = v;
        return true;
      }},
-    {"fetch_ahead", "a number from 0 to 8",
-     [](Settings& s, std::string_view v) { return set_number(v, kMostAhead, s.fetch_ahead); }},
     {"sigterm", kOnOff,
      [](Settings& s, std::string_view v) { return choose(v, kSwitch, s.flush_at_sigterm); }},
     {"nodes", "a number from 1 to 4096",

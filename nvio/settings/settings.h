@@ -28,7 +28,6 @@ enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem =
 // The variable by which `nvio run` tells processes where to leave their counters.
 constexpr const char* kStatsFolder = "NVIO_STATS_FOLDER";
 
-constexpr std::uint32_t kMostAhead = 8;  // MiBs of a node fetched beside the program at a time
 constexpr std::uint32_t kMaxNodes = 4096;
 constexpr std::uint32_t kSilence = 60;  // seconds
 // The kernel probes a silent machine by whole seconds, six of them in half of this.
@@ -54,10 +53,9 @@ struct Settings {
   FileSettings file;
   std::string store = "/dev/shm";  // folder in which the job's own folder is made
   StoreKind kind = StoreKind::automatic;
-  MemorySpeed simulated;          // of a store of that kind
-  std::uint64_t capacity = 0;     // bytes; 0: a quarter of what the store's file system has free
-  std::string session;            // the job's name; empty: found from the launcher
-  std::uint32_t fetch_ahead = 0;  // MiBs of a node fetched beside the program at a time; 0: by it
+  MemorySpeed simulated;       // of a store of that kind
+  std::uint64_t capacity = 0;  // bytes; 0: a quarter of what the store's file system has free
+  std::string session;         // the job's name; empty: found from the launcher
   bool flush_at_sigterm = true;
   bool disabled = false;  // everything is passed on
   bool one_node = false;  // where the launcher does not tell

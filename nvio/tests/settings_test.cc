@@ -66,13 +66,6 @@ TEST(Settings, SwitchesAreTheSameWordsInEveryPlace) {
   EXPECT_EQ(read_settings(from({{"NVIO_DISABLE", "perhaps"}}), "").complaints.size(), 1U);
 }
 
-TEST(Settings, NothingIsFetchedAheadUnlessItIsSaid) {
-  EXPECT_EQ(read_settings(from({}), "").fetch_ahead, 0U);
-  EXPECT_EQ(read_settings(from({{"NVIO_FETCH_AHEAD", "4"}}), "").fetch_ahead, 4U);
-  EXPECT_EQ(about_value("fetch_ahead", "9"),
-            "\"9\" is no value for fetch_ahead, which takes a number from 0 to 8");
-}
-
 TEST(Settings, ASilenceIsNoShorterThanTheKernelCanTell) {
   EXPECT_EQ(read_settings(from({}), "").silence, 60U);
   EXPECT_EQ(read_settings(from({{"NVIO_SILENCE", "12"}}), "").silence, 12U);

@@ -61,7 +61,6 @@ TEST_P(Threads, EachSeeTheirOwnBytesWhateverTheOthersDo) {
   settings.store = root;
   settings.session = "threads";
   settings.capacity = 2 << 20;
-  settings.fetch_ahead = 1;
   settings.file.admit = GetParam();
   const std::string path = root + "/file";
   std::string why;
@@ -76,14 +75,7 @@ TEST_P(Threads, EachSeeTheirOwnBytesWhateverTheOthersDo) {
   for (std::uint32_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] { work(*file, i, last[i]); });
   }
-  // Beside them, MiBs are fetched ahead all the time.
-  std::atomic<bool> is_over{false};
-  std::thread fetcher([&] {
-    for (std::uint64_t i = 0; !is_over.load(); ++i) file->fetch_ahead(i % 4);
-  });
   for (std::thread& thread : threads) thread.join();
-  is_over.store(true);
-  fetcher.join();
   EXPECT_EQ(session->release(file), 0);
   ::close(fd);
 
