@@ -13,7 +13,7 @@ std::atomic<uint64_t> g_allocations = 0;
 
 namespace tare::echo {
 
-uint64_t AllocationCount() { return g_allocations.load(); }
+uint64_t allocation_count() { return g_allocations.load(); }
 
 }  // namespace tare::echo
 

@@ -29,7 +29,7 @@ constexpr int kExitInterrupted = 130;
 // One client with all it needs, reserved before the measurement.
 struct Requester {
   Requester(const AskOptions& options, uint32_t index, uint32_t number)
-      : client(MakeClient(options.endpoint, number)),
+      : client(make_client(options.endpoint, number)),
         payloads(options.seed + index, options.endpoint.payload_bytes),
         exchange(*client, number, index, payloads, options.endpoint.receive_slice_ns, g_stop),
         warmup_samples(options.warmup),
@@ -46,7 +46,7 @@ struct Requester {
   std::exception_ptr failure;
 };
 
-Plan MakePlan(const AskOptions& options, uint32_t index) {
+Plan make_plan(const AskOptions& options, uint32_t index) {
   Plan plan{.mode = options.mode,
             .requests = options.requests,
             .duration_ns = options.duration_ns,
@@ -66,7 +66,7 @@ Plan MakePlan(const AskOptions& options, uint32_t index) {
 // The life of a client's thread. At each step all threads wait twice for the main thread: once
 // to tell it that the step is done, once until it allows the next. A thread that has failed
 // still keeps step.
-void Converse(Requester& requester, const AskOptions& options, uint32_t index,
+void converse(Requester& requester, const AskOptions& options, uint32_t index,
               std::barrier<>& step) {
   pthread_setname_np(pthread_self(), ("client-" + std::to_string(index)).c_str());
   prctl(PR_SET_TIMERSLACK, 1UL);  // or sleeps of the open loop end up to 50 us late by choice
@@ -79,22 +79,22 @@ void Converse(Requester& requester, const AskOptions& options, uint32_t index,
     step.arrive_and_wait();
     step.arrive_and_wait();
   };
-  guarded([&] { requester.found = requester.exchange.Probe(options.ready_timeout_ns); });
+  guarded([&] { requester.found = requester.exchange.probe(options.ready_timeout_ns); });
   guarded([&] {
     if (!requester.found) return;
-    Plan plan = MakePlan(options, index);
+    Plan plan = make_plan(options, index);
     plan.requests = options.warmup;
     plan.duration_ns = 0;
-    requester.warmup = requester.exchange.Run(plan, requester.warmup_samples);
+    requester.warmup = requester.exchange.run(plan, requester.warmup_samples);
   });
   guarded([&] {
     if (!requester.found) return;
-    requester.measured = requester.exchange.Run(MakePlan(options, index), requester.samples);
+    requester.measured = requester.exchange.run(make_plan(options, index), requester.samples);
   });
 }
 
 // Waits for a line, the end of stdin, or a stop signal.
-void AwaitLine() {
+void await_line() {
   char c = 0;
   while (!g_stop) {
     const ssize_t length = read(STDIN_FILENO, &c, 1);
@@ -102,12 +102,12 @@ void AwaitLine() {
   }
 }
 
-void Announce(const nlohmann::json& event, const AskOptions& options) {
-  PrintEvent(event);
-  if (options.start_on_stdin) AwaitLine();
+void announce(const nlohmann::json& event, const AskOptions& options) {
+  print_event(event);
+  if (options.start_on_stdin) await_line();
 }
 
-Counters Sum(const std::deque<Requester>& requesters, PhaseResult Requester::*phase) {
+Counters sum(const std::deque<Requester>& requesters, PhaseResult Requester::*phase) {
   Counters sum;
   for (const Requester& requester : requesters) {
     const Counters& one = (requester.*phase).counters;
@@ -124,7 +124,7 @@ Counters Sum(const std::deque<Requester>& requesters, PhaseResult Requester::*ph
   return sum;
 }
 
-const char* Name(Ending ending) {
+const char* name(Ending ending) {
   switch (ending) {
     case Ending::kRequests:
       return "requests";
@@ -138,8 +138,8 @@ const char* Name(Ending ending) {
   return "";
 }
 
-nlohmann::json DescribeResult(const AskOptions& options, const std::deque<Requester>& requesters) {
-  nlohmann::json done = DescribeEndpoint(options.endpoint);
+nlohmann::json describe_result(const AskOptions& options, const std::deque<Requester>& requesters) {
+  nlohmann::json done = describe_endpoint(options.endpoint);
   int64_t start_ns = requesters.front().measured.start_ns;
   int64_t end_ns = 0;
   Ending ending = Ending::kRequests;
@@ -159,17 +159,17 @@ nlohmann::json DescribeResult(const AskOptions& options, const std::deque<Reques
     done["rate_per_client"] = options.rate;
     done["pace"] = options.pace == Pace::kSleep ? "sleep" : "spin";
   }
-  done["counters"] = ToJson(Sum(requesters, &Requester::measured));
-  done["warmup"] = ToJson(Sum(requesters, &Requester::warmup));
-  done["ended_by"] = Name(ending);
+  done["counters"] = to_json(sum(requesters, &Requester::measured));
+  done["warmup"] = to_json(sum(requesters, &Requester::warmup));
+  done["ended_by"] = name(ending);
   done["start_ns"] = start_ns;
   done["end_ns"] = end_ns;
   done["out"] = options.out;
-  done["usage"] = OwnUsage();
+  done["usage"] = own_usage();
   return done;
 }
 
-int ExitCode(const std::deque<Requester>& requesters) {
+int exit_code(const std::deque<Requester>& requesters) {
   int code = kExitDone;
   for (const Requester& requester : requesters) {
     if (requester.measured.ending == Ending::kGaveUp) code = kExitGaveUp;
@@ -179,8 +179,8 @@ int ExitCode(const std::deque<Requester>& requesters) {
 
 }  // namespace
 
-int Ask(const AskOptions& options) {
-  CatchStopSignals();
+int ask(const AskOptions& options) {
+  catch_stop_signals();
   // Two processes that ask one server over one reply topic must not take each other's replies.
   const uint32_t session = std::random_device{}() << 10;
   static_assert(kMaxClients == 1 << 10);
@@ -192,26 +192,26 @@ int Ask(const AskOptions& options) {
   std::barrier step(static_cast<std::ptrdiff_t>(options.clients) + 1);
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < options.clients; ++i) {
-    threads.emplace_back(Converse, std::ref(requesters[i]), std::cref(options), i, std::ref(step));
+    threads.emplace_back(converse, std::ref(requesters[i]), std::cref(options), i, std::ref(step));
   }
-  ReceiveStopSignalsHere();
+  receive_stop_signals_here();
 
   step.arrive_and_wait();
   const bool found = std::all_of(requesters.begin(), requesters.end(),
                                  [](const Requester& requester) { return requester.found; });
   if (found) {
-    nlohmann::json ready = DescribeEndpoint(options.endpoint);
+    nlohmann::json ready = describe_endpoint(options.endpoint);
     ready["event"] = "ready";
-    Announce(ready, options);
+    announce(ready, options);
   } else {
     for (Requester& requester : requesters) requester.found = false;
   }
   step.arrive_and_wait();
   step.arrive_and_wait();
-  if (found) Announce({{"event", "warm"}}, options);
+  if (found) announce({{"event", "warm"}}, options);
   step.arrive_and_wait();
   step.arrive_and_wait();
-  if (found) Announce({{"event", "measured"}}, options);
+  if (found) announce({{"event", "measured"}}, options);
   step.arrive_and_wait();
   for (std::thread& thread : threads) thread.join();
 
@@ -220,7 +220,7 @@ int Ask(const AskOptions& options) {
   }
   if (!found) {
     if (g_stop) return kExitInterrupted;
-    std::cerr << "echo-" << TransportTraits().name << ": no server answered within "
+    std::cerr << "echo-" << transport_traits().name << ": no server answered within "
               << options.ready_timeout_ns / 1'000'000
               << " ms; is one running there, with the same port or domain?\n";
     return kExitNoServer;
@@ -230,9 +230,9 @@ int Ask(const AskOptions& options) {
   for (const Requester& requester : requesters) {
     file.clients.push_back(std::span(requester.samples).first(requester.measured.counters.sent));
   }
-  WriteSamples(options.out, file);
-  PrintEvent(DescribeResult(options, requesters));
-  return ExitCode(requesters);
+  write_samples(options.out, file);
+  print_event(describe_result(options, requesters));
+  return exit_code(requesters);
 }
 
 }  // namespace tare::echo

@@ -6,6 +6,6 @@ namespace tare::echo {
 
 /// Finds the server, warms up, measures, writes the samples. Returns the exit code; throws
 /// std::runtime_error with a sentence.
-int Ask(const AskOptions& options);
+int ask(const AskOptions& options);
 
 }  // namespace tare::echo

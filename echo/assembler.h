@@ -17,17 +17,17 @@ class Assembler {
   explicit Assembler(std::size_t message_bytes) : buffer_(message_bytes) {}
 
   /// Where the next bytes are to be received.
-  std::span<std::byte> Room() { return std::span(buffer_).subspan(filled_); }
+  std::span<std::byte> room() { return std::span(buffer_).subspan(filled_); }
 
   /// Notes that `length` bytes came, and calls `use` with each message now whole. False: the
   /// stream is not ours, or announces more than `max_payload`; nothing after that can be read.
   template <typename Use>
-  bool Add(std::size_t length, uint32_t max_payload, Use&& use) {
+  bool add(std::size_t length, uint32_t max_payload, Use&& use) {
     filled_ += length;
     std::span<const std::byte> rest = std::span(buffer_).first(filled_);
     std::size_t wanted = 0;
     while (rest.size() >= kHeaderBytes) {
-      const auto payload = AnnouncedPayload(rest.first<kHeaderBytes>());
+      const auto payload = announced_payload(rest.first<kHeaderBytes>());
       if (!payload || *payload > max_payload) return false;
       wanted = kHeaderBytes + *payload;
       if (rest.size() < wanted) break;

@@ -13,18 +13,18 @@ namespace tare::echo {
 
 class ByteClient : public Client {
  public:
-  void Attach(ReplySink& sink) final { sink_ = &sink; }
+  void attach(ReplySink& sink) final { sink_ = &sink; }
 
-  std::span<std::byte> Payload() final {
+  std::span<std::byte> payload() final {
     return std::span(request_).subspan(own_bytes_ + kHeaderBytes);
   }
 
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) final {
+  bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) final {
     const auto header = std::span(request_).subspan(own_bytes_).first<kHeaderBytes>();
-    EncodeHeader(
+    encode_header(
         {.requester = requester, .sequence = sequence, .checksum = checksum, .payload = {}},
-        static_cast<uint32_t>(Payload().size()), header);
-    return Transmit(request_, sequence);
+        static_cast<uint32_t>(payload().size()), header);
+    return transmit(request_, sequence);
   }
 
  protected:
@@ -33,14 +33,14 @@ class ByteClient : public Client {
       : own_bytes_(own_bytes), request_(own_bytes + kHeaderBytes + endpoint.payload_bytes) {}
 
   /// Sends a request, header and payload. False: the system refused it now.
-  virtual bool Transmit(std::span<std::byte> request, uint32_t sequence) = 0;
+  virtual bool transmit(std::span<std::byte> request, uint32_t sequence) = 0;
 
   /// Hands on what came, which should be a whole message.
-  void Deliver(std::span<const std::byte> bytes, int64_t received_ns) {
-    if (const auto reply = DecodeMessage(bytes)) {
-      sink_->OnReply(*reply, received_ns);
+  void deliver(std::span<const std::byte> bytes, int64_t received_ns) {
+    if (const auto reply = decode_message(bytes)) {
+      sink_->on_reply(*reply, received_ns);
     } else {
-      sink_->OnMalformed();
+      sink_->on_malformed();
     }
   }
 

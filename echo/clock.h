@@ -7,7 +7,7 @@
 namespace tare::echo {
 
 /// CLOCK_MONOTONIC in nanoseconds: the one clock of every stamp.
-inline int64_t Now() {
+inline int64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
@@ -16,10 +16,10 @@ inline int64_t Now() {
 /// Server work: keeps the processor busy until `duration_ns` has passed on the monotonic clock.
 /// It is time on the wall, not a number of instructions: a server that is preempted while it
 /// works does less of it.
-inline void SpinFor(int64_t duration_ns) {
+inline void spin_for(int64_t duration_ns) {
   if (duration_ns <= 0) return;
-  const int64_t until = Now() + duration_ns;
-  while (Now() < until) {
+  const int64_t until = now_ns() + duration_ns;
+  while (now_ns() < until) {
   }
 }
 

@@ -21,16 +21,16 @@ class OptionTable {
 
   /// `shape` stands behind the name in the help: what is to be given, and the default.
   template <typename T>
-  CLI::Option* Add(bool applies, const char* name, T& value, const char* shape,
+  CLI::Option* add(bool applies, const char* name, T& value, const char* shape,
                    const std::string& help) {
-    return Note(applies, command_.add_option(name, value, help)->option_text(shape));
+    return note(applies, command_.add_option(name, value, help)->option_text(shape));
   }
 
-  void Flag(bool applies, const char* name, bool& value, const char* help) {
-    Note(applies, command_.add_flag(name, value, help)->option_text(" "));
+  void flag(bool applies, const char* name, bool& value, const char* help) {
+    note(applies, command_.add_flag(name, value, help)->option_text(" "));
   }
 
-  void RefuseForeign() const {
+  void refuse_foreign() const {
     for (const CLI::Option* option : foreign_) {
       if (option->count() == 0) continue;
       throw UsageError("--" + option->get_lnames().front() + " means nothing to echo-" +
@@ -40,7 +40,7 @@ class OptionTable {
   }
 
  private:
-  CLI::Option* Note(bool applies, CLI::Option* option) {
+  CLI::Option* note(bool applies, CLI::Option* option) {
     if (!applies) foreign_.push_back(option->group(""));  // which hides it from --help
     return option;
   }
@@ -50,28 +50,28 @@ class OptionTable {
   std::vector<const CLI::Option*> foreign_;
 };
 
-void AddEndpointOptions(OptionTable& table, const Traits& traits, Endpoint& endpoint) {
+void add_endpoint_options(OptionTable& table, const Traits& traits, Endpoint& endpoint) {
   static const std::map<std::string, Reception> receptions = {{"listener", Reception::kListener},
                                                               {"waitset", Reception::kWaitset}};
-  table.Add(traits.has_bind, "--bind", endpoint.bind, "IP", "local address; default: any");
-  table.Add(traits.has_port, "--port", endpoint.port, "N", "the server's port")
+  table.add(traits.has_bind, "--bind", endpoint.bind, "IP", "local address; default: any");
+  table.add(traits.has_port, "--port", endpoint.port, "N", "the server's port")
       ->check(CLI::Range(1, 65535));
   table
-      .Add(traits.has_domain, "--domain", endpoint.domain, "N (default 0)",
+      .add(traits.has_domain, "--domain", endpoint.domain, "N (default 0)",
            "DDS domain; stacks that share one spoil each other's figures")
       ->check(CLI::Range(0, 232));
-  table.Add(traits.has_domain, "--interface", endpoint.interface, "NAME|IP",
+  table.add(traits.has_domain, "--interface", endpoint.interface, "NAME|IP",
             "the one network interface to use, by name or address");
   table
-      .Add(traits.has_domain, "--reception", endpoint.reception,
+      .add(traits.has_domain, "--reception", endpoint.reception,
            "listener|waitset (default listener)",
            "how data is received: by callback or by a waiting thread")
       ->transform(CLI::CheckedTransformer(receptions));
-  table.Flag(traits.has_domain, "--no-multicast", endpoint.no_multicast,
+  table.flag(traits.has_domain, "--no-multicast", endpoint.no_multicast,
              "discover by unicast to the peers only");
 }
 
-void CheckPeers(const Traits& traits, const Endpoint& endpoint) {
+void check_peers(const Traits& traits, const Endpoint& endpoint) {
   if (traits.has_domain && endpoint.no_multicast && endpoint.peers.empty()) {
     throw UsageError("--no-multicast needs at least one --peer, or nobody is ever found");
   }
@@ -80,7 +80,7 @@ void CheckPeers(const Traits& traits, const Endpoint& endpoint) {
   }
 }
 
-void Complete(const Traits& traits, AskOptions& ask) {
+void complete(const Traits& traits, AskOptions& ask) {
   if (traits.needs_peer && ask.endpoint.peers.empty()) {
     throw UsageError("--peer is missing: give the address of the server");
   }
@@ -88,7 +88,7 @@ void Complete(const Traits& traits, AskOptions& ask) {
     throw UsageError("--peer is given " + std::to_string(ask.endpoint.peers.size()) +
                      " times; echo-" + std::string(traits.name) + " asks one server");
   }
-  CheckPeers(traits, ask.endpoint);
+  check_peers(traits, ask.endpoint);
   const bool open = ask.mode == Mode::kOpen;
   if (open && ask.rate <= 0) {
     throw UsageError("--mode open needs --rate, the requests per second of each client");
@@ -111,7 +111,7 @@ void Complete(const Traits& traits, AskOptions& ask) {
 
 }  // namespace
 
-Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv) {
+Options parse_command_line(const Traits& traits, int argc, const char* const* argv) {
   static const std::map<std::string, Mode> modes = {{"closed", Mode::kClosed},
                                                     {"open", Mode::kOpen}};
   static const std::map<std::string, Pace> paces = {{"sleep", Pace::kSleep}, {"spin", Pace::kSpin}};
@@ -128,75 +128,75 @@ Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv
   CLI::App* serve_command = app.add_subcommand(
       "serve", "Answer requests until SIGTERM, SIGINT or the end of a pipe on stdin.");
   OptionTable serve_table(*serve_command, traits);
-  AddEndpointOptions(serve_table, traits, serve.endpoint);
-  serve_table.Add(traits.has_domain, "--peer", serve.endpoint.peers, "IP",
+  add_endpoint_options(serve_table, traits, serve.endpoint);
+  serve_table.add(traits.has_domain, "--peer", serve.endpoint.peers, "IP",
                   "address to look for others at; may be repeated");
   serve_table
-      .Add(traits.has_work, "--work-ns", serve.endpoint.work_ns, "N (default 0)",
+      .add(traits.has_work, "--work-ns", serve.endpoint.work_ns, "N (default 0)",
            "keep the processor busy this long before each reply")
       ->check(CLI::NonNegativeNumber);
 
   CLI::App* ask_command =
       app.add_subcommand("ask", "Send requests, check the replies, write the raw times.");
   OptionTable ask_table(*ask_command, traits);
-  AddEndpointOptions(ask_table, traits, ask.endpoint);
-  ask_table.Add(traits.needs_peer || traits.has_domain, "--peer", ask.endpoint.peers, "IP",
+  add_endpoint_options(ask_table, traits, ask.endpoint);
+  ask_table.add(traits.needs_peer || traits.has_domain, "--peer", ask.endpoint.peers, "IP",
                 traits.has_domain ? "address to look for the server at; may be repeated"
                                   : "the server's address");
   ask_table
-      .Add(!traits.has_server, "--work-ns", ask.endpoint.work_ns, "N (default 0)",
+      .add(!traits.has_server, "--work-ns", ask.endpoint.work_ns, "N (default 0)",
            "keep the processor busy this long before each reply")
       ->check(CLI::NonNegativeNumber);
   ask_table
-      .Add(true, "--payload", ask.endpoint.payload_bytes, "BYTES",
+      .add(true, "--payload", ask.endpoint.payload_bytes, "BYTES",
            "payload of a request: at most " + std::to_string(traits.max_payload) + " bytes")
       ->check(CLI::Range(uint32_t{0}, traits.max_payload))
       ->required();
   ask_table
-      .Add(true, "--mode", ask.mode, "closed|open (default closed)",
+      .add(true, "--mode", ask.mode, "closed|open (default closed)",
            "closed: the next request follows the reply (service time);\n"
            "open: requests follow a schedule (response time)")
       ->transform(CLI::CheckedTransformer(modes));
-  ask_table.Add(true, "--rate", ask.rate, "HZ", "open: requests per second of each client")
+  ask_table.add(true, "--rate", ask.rate, "HZ", "open: requests per second of each client")
       ->check(CLI::NonNegativeNumber);
   ask_table
-      .Add(true, "--pace", ask.pace, "sleep|spin (default sleep)",
+      .add(true, "--pace", ask.pace, "sleep|spin (default sleep)",
            "open: sleep until each send is due, or spin (punctual,\n"
            "but starves a server that shares the processor)")
       ->transform(CLI::CheckedTransformer(paces));
   ask_table
-      .Add(true, "--clients", ask.clients, "N (default 1)", "independent requesters, a thread each")
+      .add(true, "--clients", ask.clients, "N (default 1)", "independent requesters, a thread each")
       ->check(CLI::Range(uint32_t{1}, kMaxClients));
-  ask_table.Add(true, "--requests", ask.requests, "N", "requests of each client to measure")
+  ask_table.add(true, "--requests", ask.requests, "N", "requests of each client to measure")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 31));
   ask_table
-      .Add(true, "--duration-ns", ask.duration_ns, "N",
+      .add(true, "--duration-ns", ask.duration_ns, "N",
            "stop sending after this time; alone, it ends at\n"
            "1 000 000 requests a client at the latest")
       ->check(CLI::PositiveNumber);
   ask_table
-      .Add(true, "--warmup", ask.warmup, "N (default 0)",
+      .add(true, "--warmup", ask.warmup, "N (default 0)",
            "requests of each client before measuring")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 31));
   ask_table
-      .Add(true, "--timeout-ns", ask.timeout_ns, "N (default 1 s)",
+      .add(true, "--timeout-ns", ask.timeout_ns, "N (default 1 s)",
            "an unanswered request is lost after this")
       ->check(CLI::PositiveNumber);
   ask_table
-      .Add(true, "--ready-timeout-ns", ask.ready_timeout_ns, "N (default 10 s)",
+      .add(true, "--ready-timeout-ns", ask.ready_timeout_ns, "N (default 10 s)",
            "longest to look for the server before giving up")
       ->check(CLI::PositiveNumber);
   ask_table
-      .Add(true, "--outstanding", ask.outstanding, "N",
+      .add(true, "--outstanding", ask.outstanding, "N",
            "most unanswered requests of each client; default 1 closed, 16 open")
       ->check(CLI::Range(1, 1 << 20));
-  ask_table.Add(true, "--give-up-after", ask.give_up_after, "N (default 10)",
+  ask_table.add(true, "--give-up-after", ask.give_up_after, "N (default 10)",
                 "end after this many losses in a row; 0: never");
   ask_table
-      .Add(true, "--out", ask.out, "FILE", "file for the samples (docs/formats/echo-samples.md)")
+      .add(true, "--out", ask.out, "FILE", "file for the samples (docs/formats/echo-samples.md)")
       ->required();
-  ask_table.Add(true, "--seed", ask.seed, "N (default 1)", "seed of the pseudo-random payloads");
-  ask_table.Flag(true, "--start-on-stdin", ask.start_on_stdin,
+  ask_table.add(true, "--seed", ask.seed, "N (default 1)", "seed of the pseudo-random payloads");
+  ask_table.flag(true, "--start-on-stdin", ask.start_on_stdin,
                  "wait for a line on stdin after each of the events\n"
                  "ready, warm and measured");
 
@@ -214,12 +214,12 @@ Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv
     throw UsageError(error.what());
   }
   if (serve_command->parsed()) {
-    serve_table.RefuseForeign();
-    CheckPeers(traits, serve.endpoint);
+    serve_table.refuse_foreign();
+    check_peers(traits, serve.endpoint);
     return serve;
   }
-  ask_table.RefuseForeign();
-  Complete(traits, ask);
+  ask_table.refuse_foreign();
+  complete(traits, ask);
   return ask;
 }
 

@@ -52,6 +52,6 @@ class HelpRequested : public std::runtime_error {
 using Options = std::variant<ServeOptions, AskOptions>;
 
 /// Throws UsageError or HelpRequested. Options that mean nothing to the transport are refused.
-Options ParseCommandLine(const Traits& traits, int argc, const char* const* argv);
+Options parse_command_line(const Traits& traits, int argc, const char* const* argv);
 
 }  // namespace tare::echo

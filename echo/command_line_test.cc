@@ -19,14 +19,14 @@ constexpr Traits kDds = {.name = "cyclonedds",
                          .needs_peer = false,
                          .max_payload = 1 << 26};
 
-Options Parse(const Traits& traits, std::vector<const char*> words) {
+Options parse(const Traits& traits, std::vector<const char*> words) {
   words.insert(words.begin(), "echo");
-  return ParseCommandLine(traits, static_cast<int>(words.size()), words.data());
+  return parse_command_line(traits, static_cast<int>(words.size()), words.data());
 }
 
-std::string ErrorOf(const Traits& traits, const std::vector<const char*>& words) {
+std::string error_of(const Traits& traits, const std::vector<const char*>& words) {
   try {
-    Parse(traits, words);
+    parse(traits, words);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -36,13 +36,13 @@ std::string ErrorOf(const Traits& traits, const std::vector<const char*>& words)
 const std::vector<const char*> kAsk = {"ask", "--peer",     "10.0.0.1", "--port", "7", "--payload",
                                        "64",  "--requests", "10",       "--out",  "f"};
 
-std::vector<const char*> Ask(std::vector<const char*> more) {
+std::vector<const char*> ask_with(std::vector<const char*> more) {
   more.insert(more.begin(), kAsk.begin(), kAsk.end());
   return more;
 }
 
 TEST(CommandLine, ReadsAClosedLoop) {
-  const auto ask = std::get<AskOptions>(Parse(kSocket, Ask({"--warmup", "5"})));
+  const auto ask = std::get<AskOptions>(parse(kSocket, ask_with({"--warmup", "5"})));
   EXPECT_EQ(ask.endpoint.peers, std::vector<std::string>{"10.0.0.1"});
   EXPECT_EQ(ask.endpoint.port, 7);
   EXPECT_EQ(ask.endpoint.payload_bytes, 64u);
@@ -54,7 +54,7 @@ TEST(CommandLine, ReadsAClosedLoop) {
 
 TEST(CommandLine, ReadsAnOpenLoopAndReservesRoomForItsDuration) {
   const auto ask = std::get<AskOptions>(
-      Parse(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "0", "--out", "f", "--mode",
+      parse(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "0", "--out", "f", "--mode",
                       "open", "--rate", "1000", "--duration-ns", "1500000000", "--pace", "spin"}));
   EXPECT_EQ(ask.mode, Mode::kOpen);
   EXPECT_EQ(ask.pace, Pace::kSpin);
@@ -63,7 +63,7 @@ TEST(CommandLine, ReadsAnOpenLoopAndReservesRoomForItsDuration) {
 }
 
 TEST(CommandLine, ReadsADdsServer) {
-  const auto serve = std::get<ServeOptions>(Parse(
+  const auto serve = std::get<ServeOptions>(parse(
       kDds, {"serve", "--domain", "9", "--reception", "waitset", "--interface", "lo",
              "--no-multicast", "--peer", "1.2.3.4", "--peer", "1.2.3.5", "--work-ns", "100"}));
   EXPECT_EQ(serve.endpoint.domain, 9u);
@@ -74,26 +74,28 @@ TEST(CommandLine, ReadsADdsServer) {
 }
 
 TEST(CommandLine, RefusesWhatMeansNothingToTheTransport) {
-  EXPECT_EQ(ErrorOf(kSocket, Ask({"--reception", "waitset"})),
+  EXPECT_EQ(error_of(kSocket, ask_with({"--reception", "waitset"})),
             "--reception means nothing to echo-udp (UDP datagrams); leave it out");
-  EXPECT_NE(ErrorOf(kSocket, Ask({"--domain", "3"})), "");
-  EXPECT_NE(ErrorOf(kDds, Ask({})), "");  // --port
+  EXPECT_NE(error_of(kSocket, ask_with({"--domain", "3"})), "");
+  EXPECT_NE(error_of(kDds, ask_with({})), "");  // --port
 }
 
 TEST(CommandLine, SaysWhatIsMissing) {
   EXPECT_NE(
-      ErrorOf(kSocket, {"ask", "--port", "7", "--payload", "1", "--requests", "1", "--out", "f"})
+      error_of(kSocket, {"ask", "--port", "7", "--payload", "1", "--requests", "1", "--out", "f"})
           .find("--peer is missing"),
       std::string::npos);
-  EXPECT_NE(ErrorOf(kSocket, {"serve"}).find("--port is missing"), std::string::npos);
-  EXPECT_EQ(ErrorOf(kSocket, {"answer", "--port", "7"}), "there is no command 'answer'");
-  EXPECT_NE(ErrorOf(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "1", "--out", "f"})
+  EXPECT_NE(error_of(kSocket, {"serve"}).find("--port is missing"), std::string::npos);
+  EXPECT_EQ(error_of(kSocket, {"answer", "--port", "7"}), "there is no command 'answer'");
+  EXPECT_NE(error_of(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "1", "--out", "f"})
                 .find("--requests or --duration-ns"),
             std::string::npos);
-  EXPECT_NE(ErrorOf(kSocket, Ask({"--mode", "open"})).find("needs --rate"), std::string::npos);
-  EXPECT_NE(ErrorOf(kSocket, Ask({"--rate", "5"})).find("closed loop"), std::string::npos);
-  EXPECT_NE(ErrorOf(kSocket, Ask({"--peer", "b"})).find("asks one server"), std::string::npos);
-  EXPECT_NE(ErrorOf(kDds, {"serve", "--no-multicast"}).find("--peer"), std::string::npos);
+  EXPECT_NE(error_of(kSocket, ask_with({"--mode", "open"})).find("needs --rate"),
+            std::string::npos);
+  EXPECT_NE(error_of(kSocket, ask_with({"--rate", "5"})).find("closed loop"), std::string::npos);
+  EXPECT_NE(error_of(kSocket, ask_with({"--peer", "b"})).find("asks one server"),
+            std::string::npos);
+  EXPECT_NE(error_of(kDds, {"serve", "--no-multicast"}).find("--peer"), std::string::npos);
 }
 
 TEST(CommandLine, RefusesValuesOutOfRange) {
@@ -104,18 +106,18 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
                                              {"--mode", "ajar"},
                                              {"--requests", "many"},
                                              {"--unknown"}}) {
-    EXPECT_NE(ErrorOf(kSocket, Ask(more)), "") << more.front();
+    EXPECT_NE(error_of(kSocket, ask_with(more)), "") << more.front();
   }
-  EXPECT_NE(ErrorOf(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "65484",
-                              "--requests", "1", "--out", "f"}),
+  EXPECT_NE(error_of(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "65484",
+                               "--requests", "1", "--out", "f"}),
             "");
-  EXPECT_NE(ErrorOf(kSocket, {}), "");
+  EXPECT_NE(error_of(kSocket, {}), "");
 }
 
 TEST(CommandLine, ShowsInItsHelpOnlyWhatTheTransportHas) {
   const auto help = [](const Traits& traits) -> std::string {
     try {
-      Parse(traits, {"ask", "--help"});
+      parse(traits, {"ask", "--help"});
     } catch (const HelpRequested& requested) {
       return requested.what();
     }

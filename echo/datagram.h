@@ -18,16 +18,16 @@ class DatagramServer final : public Server {
  public:
   /// `protocol` is the socket's, 0 for UDP.
   explicit DatagramServer(const Endpoint& endpoint, int protocol = 0)
-      : socket_(OpenSocket(Resolve(endpoint.bind, 0).family(), SOCK_DGRAM, protocol)),
+      : socket_(open_socket(resolve(endpoint.bind, 0).family(), SOCK_DGRAM, protocol)),
         work_ns_(endpoint.work_ns),
         slice_ns_(endpoint.receive_slice_ns) {
-    Bind(socket_.get(), endpoint.bind, endpoint.port);
+    bind_to(socket_.get(), endpoint.bind, endpoint.port);
   }
 
-  void Serve(const std::atomic<bool>& stop) override {
+  void serve(const std::atomic<bool>& stop) override {
     std::vector<std::byte> buffer(kMaxDatagram);
     Ticker ticker;
-    ticker.Start(slice_ns_);
+    ticker.start(slice_ns_);
     while (!stop.load(std::memory_order_relaxed)) {
       SocketAddress from;
       from.length = sizeof from.storage;
@@ -35,15 +35,15 @@ class DatagramServer final : public Server {
                                       reinterpret_cast<sockaddr*>(&from.storage), &from.length);
       if (length < 0) {
         if (errno == EINTR || errno == ECONNREFUSED) continue;
-        ThrowErrno("cannot receive requests");
+        throw_errno("cannot receive requests");
       }
       ++counters.requests;
       const std::span<const std::byte> datagram(buffer.data(), static_cast<std::size_t>(length));
-      if (!DecodeMessage(datagram)) {
+      if (!decode_message(datagram)) {
         ++counters.bad;
         continue;
       }
-      SpinFor(work_ns_);
+      spin_for(work_ns_);
       if (sendto(socket_.get(), datagram.data(), datagram.size(), 0, from.get(), from.length) >=
           0) {
         ++counters.replies;
@@ -63,25 +63,25 @@ class DatagramClient final : public ByteClient {
   /// `protocol` as the server's.
   explicit DatagramClient(const Endpoint& endpoint, int protocol = 0)
       : ByteClient(endpoint), receiver_(endpoint.receive_slice_ns), reply_(kMaxDatagram) {
-    const SocketAddress peer = Resolve(endpoint.peers.front(), endpoint.port);
-    socket_ = OpenSocket(peer.family(), SOCK_DGRAM, protocol);
-    if (!endpoint.bind.empty()) Bind(socket_.get(), endpoint.bind, 0);
+    const SocketAddress peer = resolve(endpoint.peers.front(), endpoint.port);
+    socket_ = open_socket(peer.family(), SOCK_DGRAM, protocol);
+    if (!endpoint.bind.empty()) bind_to(socket_.get(), endpoint.bind, 0);
     if (connect(socket_.get(), peer.get(), peer.length) != 0) {
-      ThrowErrno("cannot reach " + endpoint.peers.front());
+      throw_errno("cannot reach " + endpoint.peers.front());
     }
   }
 
-  bool Wait(int64_t timeout_ns) override {
-    const ssize_t length = receiver_.Receive(socket_.get(), reply_, timeout_ns);
+  bool wait(int64_t timeout_ns) override {
+    const ssize_t length = receiver_.receive(socket_.get(), reply_, timeout_ns);
     if (length < 0) return false;
-    const int64_t received_ns = Now();
-    Deliver(std::span(reply_).first(static_cast<std::size_t>(length)), received_ns);
+    const int64_t received_ns = now_ns();
+    deliver(std::span(reply_).first(static_cast<std::size_t>(length)), received_ns);
     return true;
   }
 
  private:
-  bool Transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
-    return send(socket_.get(), request.data(), request.size(), 0) >= 0;
+  bool transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
+    return ::send(socket_.get(), request.data(), request.size(), 0) >= 0;
   }
 
   Fd socket_;

@@ -12,20 +12,20 @@
 namespace tare::echo {
 
 /// Answers requests of a `Node`, which holds a stack's participant, writer and reader:
-/// Node(endpoint, writes, reads), UseWaitset(), WaitForData(timeout_ns), StopListening().
+/// Node(endpoint, writes, reads), use_waitset(), wait_for_data(timeout_ns), stop_listening().
 template <typename Node>
 class DdsServer : public Server {
  public:
-  void Serve(const std::atomic<bool>& stop) final {
+  void serve(const std::atomic<bool>& stop) final {
     if (reception_ == Reception::kWaitset) {
       while (!stop.load(std::memory_order_relaxed)) {
-        if (node_.WaitForData(slice_ns_)) Answer();
+        if (node_.wait_for_data(slice_ns_)) answer();
       }
       return;
     }
-    Listen();
+    listen();
     while (!stop) std::this_thread::sleep_for(std::chrono::nanoseconds(slice_ns_));
-    node_.StopListening();
+    node_.stop_listening();
   }
 
  protected:
@@ -34,14 +34,14 @@ class DdsServer : public Server {
         work_ns_(endpoint.work_ns),
         reception_(endpoint.reception),
         slice_ns_(endpoint.receive_slice_ns) {
-    if (reception_ == Reception::kWaitset) node_.UseWaitset();
+    if (reception_ == Reception::kWaitset) node_.use_waitset();
   }
 
   /// Has the stack call Answer from now on, on a thread of its own.
-  virtual void Listen() = 0;
+  virtual void listen() = 0;
 
   /// Answers each request that is there.
-  virtual void Answer() = 0;
+  virtual void answer() = 0;
 
   Node node_;
   const int64_t work_ns_;
@@ -56,34 +56,34 @@ class DdsServer : public Server {
 template <typename Node>
 class DdsClient : public Client {
  public:
-  void Attach(ReplySink& sink) final {
+  void attach(ReplySink& sink) final {
     sink_ = &sink;
-    if (reception_ == Reception::kListener) Listen();
+    if (reception_ == Reception::kListener) listen();
   }
 
-  bool Wait(int64_t timeout_ns) final {
-    if (reception_ == Reception::kListener) return gate_.Wait(timeout_ns);
-    if (!node_.WaitForData(timeout_ns)) return false;
-    Deliver();
+  bool wait(int64_t timeout_ns) final {
+    if (reception_ == Reception::kListener) return gate_.wait(timeout_ns);
+    if (!node_.wait_for_data(timeout_ns)) return false;
+    deliver();
     return true;
   }
 
  protected:
   explicit DdsClient(const Endpoint& endpoint)
       : node_(endpoint, kRequestTopic, kReplyTopic), reception_(endpoint.reception) {
-    if (reception_ == Reception::kWaitset) node_.UseWaitset();
+    if (reception_ == Reception::kWaitset) node_.use_waitset();
   }
 
   /// What a listener does when data comes.
-  void OnData() {
-    if (Deliver()) gate_.Open();
+  void on_data() {
+    if (deliver()) gate_.open();
   }
 
   /// Has the stack call OnData from now on, on a thread of its own.
-  virtual void Listen() = 0;
+  virtual void listen() = 0;
 
   /// Hands each reply that is there to the sink; true if one of them asks for the thread in Wait.
-  virtual bool Deliver() = 0;
+  virtual bool deliver() = 0;
 
   Node node_;
   ReplySink* sink_ = nullptr;

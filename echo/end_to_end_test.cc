@@ -57,7 +57,7 @@ class Process {
       kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
     }
-    CloseStdin();
+    close_stdin();
     fclose(stdout_);
     fclose(stderr_);
   }
@@ -66,40 +66,40 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   /// The next event, or null at the end of the output.
-  json NextEvent() {
-    const std::string line = ReadLine(stdout_);
+  json next_event() {
+    const std::string line = read_line(stdout_);
     return line.empty() ? json() : json::parse(line);
   }
 
-  std::string Output() { return ReadAll(stdout_); }
+  std::string output() { return read_all(stdout_); }
 
-  std::string Errors() { return ReadAll(stderr_); }
+  std::string errors() { return read_all(stderr_); }
 
-  void Say(const std::string& text) {
+  void say(const std::string& text) {
     ASSERT_EQ(write(stdin_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
 
-  void CloseStdin() {
+  void close_stdin() {
     if (stdin_ >= 0) close(std::exchange(stdin_, -1));
   }
 
-  void Signal(int signal) { kill(pid_, signal); }
+  void signal(int signal) { kill(pid_, signal); }
 
   /// Waits for the end: the exit code, or minus the signal.
-  int Wait() {
+  int wait() {
     int status = 0;
     waitpid(std::exchange(pid_, -1), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
  private:
-  static std::string ReadAll(FILE* file) {
+  static std::string read_all(FILE* file) {
     std::string all;
-    for (std::string line; !(line = ReadLine(file)).empty();) all += line;
+    for (std::string line; !(line = read_line(file)).empty();) all += line;
     return all;
   }
 
-  static std::string ReadLine(FILE* file) {
+  static std::string read_line(FILE* file) {
     std::string line;
     for (int c; (c = fgetc(file)) != EOF;) {
       line += static_cast<char>(c);
@@ -131,22 +131,22 @@ Words operator+(Words left, const Words& right) {
   return left;
 }
 
-std::string Program(const std::string& transport) { return ECHO_PROGRAMS + transport; }
+std::string program(const std::string& transport) { return ECHO_PROGRAMS + transport; }
 
-std::string Help(const std::string& transport, const std::string& command) {
-  Process program({Program(transport), command, "--help"});
-  return program.Output();
+std::string help(const std::string& transport, const std::string& command) {
+  Process asked({program(transport), command, "--help"});
+  return asked.output();
 }
 
 // Every transport that was built, as its program's help tells what it is. `null` has no server;
 // Connext asks for a licence when it runs.
-std::vector<Case> Cases() {
+std::vector<Case> cases() {
   std::vector<Case> cases;
   std::istringstream names(ECHO_TRANSPORTS);
   for (std::string name; names >> name;) {
     if (name == "null" || name == "connext") continue;
-    const std::string serve = Help(name, "serve");
-    const std::string ask = Help(name, "ask");
+    const std::string serve = help(name, "serve");
+    const std::string ask = help(name, "ask");
     const auto has = [&](const char* option) { return serve.find(option) != std::string::npos; };
     Case c = {.transport = name,
               .reception = {},
@@ -165,7 +165,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-std::string FreePort(int type) {
+std::string free_port(int type) {
   const int fd = socket(AF_INET, type, 0);
   sockaddr_in name = {};
   name.sin_family = AF_INET;
@@ -190,23 +190,23 @@ class Echo : public testing::TestWithParam<Case> {
                   "127.0.0.1"};
       both_ = {"--reception", c.reception};
     } else if (c.has_port) {
-      port_ = {"--port", FreePort(SOCK_STREAM)};
+      port_ = {"--port", free_port(SOCK_STREAM)};
     }
   }
   ~Echo() override { fs::remove_all(folder_); }
 
-  Words ServeWords() const {
+  Words serve_words() const {
     const Words bind = GetParam().dds() ? Words{} : Words{"--bind", "127.0.0.1"};
-    return Words{Program(GetParam().transport), "serve"} + address_ + both_ + port_ + bind;
+    return Words{program(GetParam().transport), "serve"} + address_ + both_ + port_ + bind;
   }
 
-  Words AskWords() const {
+  Words ask_words() const {
     const Words peer = GetParam().dds() ? Words{} : Words{"--peer", "127.0.0.1"};
-    return Words{Program(GetParam().transport), "ask", "--out", Out().string()} + address_ + both_ +
+    return Words{program(GetParam().transport), "ask", "--out", out().string()} + address_ + both_ +
            port_ + peer;
   }
 
-  fs::path Out() const { return folder_ / "samples.bin"; }
+  fs::path out() const { return folder_ / "samples.bin"; }
 
   const fs::path folder_;
   Words address_;
@@ -215,119 +215,119 @@ class Echo : public testing::TestWithParam<Case> {
 };
 
 // Runs to the end and returns the last event.
-json Finish(Process& ask) {
+json finish(Process& ask) {
   json last;
-  for (json event; !(event = ask.NextEvent()).is_null();) last = event;
+  for (json event; !(event = ask.next_event()).is_null();) last = event;
   return last;
 }
 
 TEST_P(Echo, AnswersEveryRequestOfAClosedLoop) {
-  Process serve(ServeWords());
-  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
-  Process ask(AskWords() + Words{"--payload", "64", "--requests", "300", "--warmup", "50"});
-  const json done = Finish(ask);
-  ASSERT_EQ(ask.Wait(), 0) << ask.Errors();
+  Process serve(serve_words());
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  Process ask(ask_words() + Words{"--payload", "64", "--requests", "300", "--warmup", "50"});
+  const json done = finish(ask);
+  ASSERT_EQ(ask.wait(), 0) << ask.errors();
   EXPECT_EQ(done.at("event"), "done");
   EXPECT_EQ(done.at("counters").at("received"), 300);
   EXPECT_EQ(done.at("counters").at("lost"), 0);
   EXPECT_EQ(done.at("counters").at("corrupted"), 0);
   EXPECT_EQ(done.at("warmup").at("received"), 50);
   EXPECT_EQ(done.contains("qos"), GetParam().dds());
-  EXPECT_EQ(fs::file_size(Out()), 64 + 300 * 32);
+  EXPECT_EQ(fs::file_size(out()), 64 + 300 * 32);
 
-  serve.Signal(SIGTERM);
-  const json stopped = serve.NextEvent();
+  serve.signal(SIGTERM);
+  const json stopped = serve.next_event();
   EXPECT_EQ(stopped.at("event"), "stopped");
   EXPECT_GE(stopped.at("replies"), 350);
   EXPECT_EQ(stopped.at("bad"), 0);
-  EXPECT_EQ(serve.Wait(), 0);
+  EXPECT_EQ(serve.wait(), 0);
 }
 
 TEST_P(Echo, AnswersSeveralClientsInAnOpenLoop) {
-  Process serve(ServeWords());
-  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
-  Process ask(AskWords() + Words{"--payload", "512", "--mode", "open", "--rate", "500", "--clients",
-                                 "2", "--requests", "100"});
-  const json done = Finish(ask);
-  ASSERT_EQ(ask.Wait(), 0) << ask.Errors();
+  Process serve(serve_words());
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  Process ask(ask_words() + Words{"--payload", "512", "--mode", "open", "--rate", "500",
+                                  "--clients", "2", "--requests", "100"});
+  const json done = finish(ask);
+  ASSERT_EQ(ask.wait(), 0) << ask.errors();
   EXPECT_EQ(done.at("counters").at("sent"), 200);
   EXPECT_EQ(done.at("counters").at("received"), 200);
   EXPECT_EQ(done.at("mode"), "open");
-  EXPECT_EQ(fs::file_size(Out()), 64 + 200 * 32);
+  EXPECT_EQ(fs::file_size(out()), 64 + 200 * 32);
 }
 
 // Larger than one datagram can be; ICMP and UDP carry what fits.
 TEST_P(Echo, CarriesLargePayloads) {
-  Process serve(ServeWords());
-  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
+  Process serve(serve_words());
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
   const std::string payload = std::to_string(std::min<uint64_t>(GetParam().most_bytes, 200'000));
-  Process ask(AskWords() + Words{"--payload", payload, "--requests", "20"});
-  const json done = Finish(ask);
-  ASSERT_EQ(ask.Wait(), 0) << ask.Errors();
+  Process ask(ask_words() + Words{"--payload", payload, "--requests", "20"});
+  const json done = finish(ask);
+  ASSERT_EQ(ask.wait(), 0) << ask.errors();
   EXPECT_EQ(done.at("counters").at("received"), 20);
 }
 
 TEST_P(Echo, WaitsForALineBeforeEachStepWhenAsked) {
-  Process serve(ServeWords());
-  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
-  Process ask(AskWords() + Words{"--payload", "64", "--requests", "50", "--start-on-stdin"});
+  Process serve(serve_words());
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  Process ask(ask_words() + Words{"--payload", "64", "--requests", "50", "--start-on-stdin"});
   for (const char* event : {"ready", "warm", "measured"}) {
-    EXPECT_EQ(ask.NextEvent().at("event"), event);
-    EXPECT_FALSE(fs::exists(Out()));
-    ask.Say("go\n");
+    EXPECT_EQ(ask.next_event().at("event"), event);
+    EXPECT_FALSE(fs::exists(out()));
+    ask.say("go\n");
   }
-  EXPECT_EQ(ask.NextEvent().at("event"), "done");
-  EXPECT_EQ(ask.Wait(), 0);
-  EXPECT_TRUE(fs::exists(Out()));
+  EXPECT_EQ(ask.next_event().at("event"), "done");
+  EXPECT_EQ(ask.wait(), 0);
+  EXPECT_TRUE(fs::exists(out()));
 }
 
 TEST_P(Echo, ServerEndsWithTheOneWhoStartedIt) {
-  Process serve(ServeWords());
-  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
-  serve.CloseStdin();
-  EXPECT_EQ(serve.NextEvent().at("event"), "stopped");
-  EXPECT_EQ(serve.Wait(), 0);
+  Process serve(serve_words());
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  serve.close_stdin();
+  EXPECT_EQ(serve.next_event().at("event"), "stopped");
+  EXPECT_EQ(serve.wait(), 0);
 }
 
 TEST_P(Echo, InterruptedWritesWhatItHas) {
-  Process serve(ServeWords());
-  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
-  Process ask(AskWords() + Words{"--payload", "64", "--duration-ns", "60000000000"});
-  ASSERT_EQ(ask.NextEvent().at("event"), "ready");
-  ASSERT_EQ(ask.NextEvent().at("event"), "warm");
-  ask.Signal(SIGINT);
-  const json done = Finish(ask);
+  Process serve(serve_words());
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  Process ask(ask_words() + Words{"--payload", "64", "--duration-ns", "60000000000"});
+  ASSERT_EQ(ask.next_event().at("event"), "ready");
+  ASSERT_EQ(ask.next_event().at("event"), "warm");
+  ask.signal(SIGINT);
+  const json done = finish(ask);
   EXPECT_EQ(done.at("event"), "done");
   EXPECT_EQ(done.at("ended_by"), "interrupted");
-  EXPECT_EQ(ask.Wait(), 130);
-  EXPECT_EQ(fs::file_size(Out()), 64 + done.at("counters").at("sent").get<uint64_t>() * 32);
+  EXPECT_EQ(ask.wait(), 130);
+  EXPECT_EQ(fs::file_size(out()), 64 + done.at("counters").at("sent").get<uint64_t>() * 32);
 }
 
 TEST_P(Echo, SaysWhenNoServerAnswers) {
   if (GetParam().answered_by_kernel) GTEST_SKIP() << "the kernel answers on loopback";
-  Process ask(AskWords() +
+  Process ask(ask_words() +
               Words{"--payload", "64", "--requests", "5", "--ready-timeout-ns", "300000000"});
-  EXPECT_EQ(ask.Wait(), 3);
-  EXPECT_NE(ask.Errors().find("no server answered within 300 ms"), std::string::npos);
-  EXPECT_FALSE(fs::exists(Out()));
+  EXPECT_EQ(ask.wait(), 3);
+  EXPECT_NE(ask.errors().find("no server answered within 300 ms"), std::string::npos);
+  EXPECT_FALSE(fs::exists(out()));
 }
 
 TEST_P(Echo, GivesUpOnAServerThatIsKilledAndKeepsTheSamples) {
   if (GetParam().answered_by_kernel) GTEST_SKIP() << "the kernel answers on loopback";
-  Process serve(ServeWords());
-  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
-  Process ask(AskWords() + Words{"--payload", "64", "--requests", "1000000", "--start-on-stdin",
-                                 "--timeout-ns", "50000000", "--give-up-after", "3"});
-  ASSERT_EQ(ask.NextEvent().at("event"), "ready");
-  ask.Say("go\n");
-  ASSERT_EQ(ask.NextEvent().at("event"), "warm");
-  ask.Say("go\n");
-  serve.Signal(SIGKILL);
-  ASSERT_EQ(ask.NextEvent().at("event"), "measured");
-  ask.Say("go\n");
-  const json done = Finish(ask);
+  Process serve(serve_words());
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  Process ask(ask_words() + Words{"--payload", "64", "--requests", "1000000", "--start-on-stdin",
+                                  "--timeout-ns", "50000000", "--give-up-after", "3"});
+  ASSERT_EQ(ask.next_event().at("event"), "ready");
+  ask.say("go\n");
+  ASSERT_EQ(ask.next_event().at("event"), "warm");
+  ask.say("go\n");
+  serve.signal(SIGKILL);
+  ASSERT_EQ(ask.next_event().at("event"), "measured");
+  ask.say("go\n");
+  const json done = finish(ask);
   EXPECT_EQ(done.at("ended_by"), "gave-up");
-  EXPECT_EQ(ask.Wait(), 4);
+  EXPECT_EQ(ask.wait(), 4);
   const json& counters = done.at("counters");
   EXPECT_GE(counters.at("lost"), 1);
   EXPECT_EQ(counters.at("received").get<int>() + counters.at("lost").get<int>(),
@@ -337,13 +337,13 @@ TEST_P(Echo, GivesUpOnAServerThatIsKilledAndKeepsTheSamples) {
 TEST_P(Echo, RefusesBadArgumentsWithCodeTwo) {
   for (const Words& words : {Words{}, Words{"ask"}, Words{"serve", "--port", "x"}, Words{"boil"},
                              Words{"ask", "--no"}}) {
-    Process process(Words{Program(GetParam().transport)} + words);
-    EXPECT_EQ(process.Wait(), 2);
-    EXPECT_NE(process.Errors().find("--help"), std::string::npos);
+    Process process(Words{program(GetParam().transport)} + words);
+    EXPECT_EQ(process.wait(), 2);
+    EXPECT_NE(process.errors().find("--help"), std::string::npos);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, Echo, testing::ValuesIn(Cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Over, Echo, testing::ValuesIn(cases()), [](const auto& info) {
   return info.param.transport + (info.param.dds() ? "_" + info.param.reception : "");
 });
 
@@ -355,47 +355,47 @@ TEST(EchoAcrossVendors, CycloneAsksAndFastDdsAnswers) {
                          "--interface",    "lo",
                          "--no-multicast", "--peer",
                          "127.0.0.1"};
-  Process serve(Words{Program("fastdds"), "serve"} + address);
-  ASSERT_EQ(serve.NextEvent().at("event"), "ready");
-  Process ask(Words{Program("cyclonedds"), "ask", "--payload", "64", "--requests", "50", "--out",
+  Process serve(Words{program("fastdds"), "serve"} + address);
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  Process ask(Words{program("cyclonedds"), "ask", "--payload", "64", "--requests", "50", "--out",
                     out.string()} +
               address);
-  const json done = Finish(ask);
-  EXPECT_EQ(ask.Wait(), 0) << ask.Errors();
+  const json done = finish(ask);
+  EXPECT_EQ(ask.wait(), 0) << ask.errors();
   EXPECT_EQ(done.at("counters").at("received"), 50);
   fs::remove(out);
 }
 
 TEST(EchoNull, AnswersItselfAndHasNoServer) {
   const fs::path out = fs::temp_directory_path() / ("tare-null-" + std::to_string(getpid()));
-  Process ask({Program("null"), "ask", "--payload", "64", "--requests", "1000", "--work-ns", "1000",
+  Process ask({program("null"), "ask", "--payload", "64", "--requests", "1000", "--work-ns", "1000",
                "--out", out.string()});
-  const json done = Finish(ask);
-  EXPECT_EQ(ask.Wait(), 0) << ask.Errors();
+  const json done = finish(ask);
+  EXPECT_EQ(ask.wait(), 0) << ask.errors();
   EXPECT_EQ(done.at("counters").at("received"), 1000);
   fs::remove(out);
-  Process serve({Program("null"), "serve"});
-  EXPECT_EQ(serve.Wait(), 1);
-  EXPECT_NE(serve.Errors().find("answers itself"), std::string::npos);
+  Process serve({program("null"), "serve"});
+  EXPECT_EQ(serve.wait(), 1);
+  EXPECT_NE(serve.errors().find("answers itself"), std::string::npos);
 }
 
 TEST(EchoSamples, ThatCannotBeWrittenEndWithAnErrorThatNamesTheFile) {
-  Process ask({Program("null"), "ask", "--payload", "64", "--requests", "1", "--out", "/absent/x"});
-  EXPECT_EQ(ask.Wait(), 1);
-  EXPECT_NE(ask.Errors().find("/absent/x"), std::string::npos);
+  Process ask({program("null"), "ask", "--payload", "64", "--requests", "1", "--out", "/absent/x"});
+  EXPECT_EQ(ask.wait(), 1);
+  EXPECT_NE(ask.errors().find("/absent/x"), std::string::npos);
 }
 
 // Server work is time that each request takes at least.
 TEST(EchoWork, IsPartOfEveryRoundTrip) {
-  const std::string port = FreePort(SOCK_DGRAM);
+  const std::string port = free_port(SOCK_DGRAM);
   const fs::path out = fs::temp_directory_path() / ("tare-work-" + std::to_string(getpid()));
   Process serve(
-      {Program("udp"), "serve", "--bind", "127.0.0.1", "--port", port, "--work-ns", "300000"});
-  ASSERT_EQ(serve.NextEvent().at("work_ns"), 300000);
-  Process ask({Program("udp"), "ask", "--peer", "127.0.0.1", "--port", port, "--payload", "64",
+      {program("udp"), "serve", "--bind", "127.0.0.1", "--port", port, "--work-ns", "300000"});
+  ASSERT_EQ(serve.next_event().at("work_ns"), 300000);
+  Process ask({program("udp"), "ask", "--peer", "127.0.0.1", "--port", port, "--payload", "64",
                "--requests", "20", "--out", out.string()});
-  Finish(ask);
-  ASSERT_EQ(ask.Wait(), 0);
+  finish(ask);
+  ASSERT_EQ(ask.wait(), 0);
   std::ifstream file(out, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   for (std::size_t at = 64; at < bytes.size(); at += 32) {

@@ -60,26 +60,26 @@ class Exchange final : public ReplySink {
 
   /// Asks until one answer has come: only then is everything between the two in place. False
   /// after `patience_ns`, or when stopped.
-  bool Probe(int64_t patience_ns);
+  bool probe(int64_t patience_ns);
 
   /// Runs one phase on the calling thread. `samples` has room for plan.requests; the first
   /// counters.sent of them are filled. Allocates nothing.
-  PhaseResult Run(const Plan& plan, std::span<Sample> samples);
+  PhaseResult run(const Plan& plan, std::span<Sample> samples);
 
-  bool OnReply(const Message& reply, int64_t received_ns) override;
-  void OnMalformed() override;
+  bool on_reply(const Message& reply, int64_t received_ns) override;
+  void on_malformed() override;
 
  private:
-  void RunClosed();
-  void RunOpen();
-  bool MaySend(int64_t now_ns);
-  void SendNext(int64_t intended_ns);
-  void Transmit(uint32_t sequence);
-  void ExpireUnanswered(int64_t now_ns);
-  int64_t OldestDeadline();
-  void Account(Sample& sample, uint64_t index, int64_t received_ns);
-  void End(Ending ending);
-  bool Finished();
+  void run_closed();
+  void run_open();
+  bool may_send(int64_t now_ns);
+  void send_next(int64_t intended_ns);
+  void transmit(uint32_t sequence);
+  void expire_unanswered(int64_t now_ns);
+  int64_t oldest_deadline();
+  void account(Sample& sample, uint64_t index, int64_t received_ns);
+  void end(Ending ending);
+  bool finished();
 
   Client& client_;
   const uint32_t requester_;

@@ -30,23 +30,23 @@ class ScriptedClient final : public Client {
 
   explicit ScriptedClient(Script script) : script_(std::move(script)) {}
 
-  void Attach(ReplySink& sink) override { sink_ = &sink; }
-  std::span<std::byte> Payload() override { return payload_; }
+  void attach(ReplySink& sink) override { sink_ = &sink; }
+  std::span<std::byte> payload() override { return payload_; }
 
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+  bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
     script_({requester, sequence, checksum, payload_}, replies_);
     return true;
   }
 
-  bool Wait(int64_t timeout_ns) override {
+  bool wait(int64_t timeout_ns) override {
     if (replies_.empty()) {
-      const int64_t until = Now() + timeout_ns;
-      while (Now() < until) std::this_thread::yield();
+      const int64_t until = now_ns() + timeout_ns;
+      while (now_ns() < until) std::this_thread::yield();
       return false;
     }
     const Reply reply = std::move(replies_.front());
     replies_.pop_front();
-    sink_->OnReply({reply.requester, reply.sequence, reply.checksum, reply.payload}, Now());
+    sink_->on_reply({reply.requester, reply.sequence, reply.checksum, reply.payload}, now_ns());
     return true;
   }
 
@@ -61,9 +61,9 @@ struct Fixture {
   explicit Fixture(ScriptedClient::Script script)
       : client(std::move(script)), exchange(client, kMe, 3, payloads, kSlice, stop) {}
 
-  PhaseResult Run(const Plan& plan) {
+  PhaseResult run(const Plan& plan) {
     samples.assign(plan.requests, Sample{});
-    return exchange.Run(plan, samples);
+    return exchange.run(plan, samples);
   }
 
   ScriptedClient client;
@@ -77,7 +77,7 @@ const ScriptedClient::Script kFaithful = [](const auto& request, auto& replies) 
   replies.push_back(request);
 };
 
-Plan Closed(uint64_t requests) {
+Plan closed(uint64_t requests) {
   return {.mode = Mode::kClosed,
           .requests = requests,
           .outstanding = 1,
@@ -87,7 +87,7 @@ Plan Closed(uint64_t requests) {
 
 TEST(Exchange, RecordsEveryRequestOfAFaithfulServer) {
   Fixture fixture(kFaithful);
-  const PhaseResult result = fixture.Run(Closed(1000));
+  const PhaseResult result = fixture.run(closed(1000));
   EXPECT_EQ(result.counters.sent, 1000u);
   EXPECT_EQ(result.counters.received, 1000u);
   EXPECT_EQ(result.counters.lost, 0u);
@@ -109,7 +109,7 @@ TEST(Exchange, CountsARequestWithoutReplyAsLostAndGoesOn) {
   Fixture fixture([](const auto& request, auto& replies) {
     if (request.sequence % 10 != 4) replies.push_back(request);
   });
-  const PhaseResult result = fixture.Run(Closed(50));
+  const PhaseResult result = fixture.run(closed(50));
   EXPECT_EQ(result.counters.sent, 50u);
   EXPECT_EQ(result.counters.received, 45u);
   EXPECT_EQ(result.counters.lost, 5u);
@@ -130,7 +130,7 @@ TEST(Exchange, CountsEachKindOfBadReplyByItsName) {
       case 1: {  // cut short
         auto shorter = request;
         shorter.payload.resize(kPayload / 2);
-        shorter.checksum = Checksum(kMe, 1, shorter.payload);
+        shorter.checksum = checksum_of(kMe, 1, shorter.payload);
         replies.push_back(shorter);
         return;
       }
@@ -141,7 +141,7 @@ TEST(Exchange, CountsEachKindOfBadReplyByItsName) {
       case 3: {  // a reply to a request that was never sent, then the right one
         auto invented = request;
         invented.sequence = 99;
-        invented.checksum = Checksum(kMe, 99, invented.payload);
+        invented.checksum = checksum_of(kMe, 99, invented.payload);
         replies.push_back(invented);
         replies.push_back(request);
         return;
@@ -157,7 +157,7 @@ TEST(Exchange, CountsEachKindOfBadReplyByItsName) {
         replies.push_back(request);
     }
   });
-  const PhaseResult result = fixture.Run(Closed(10));
+  const PhaseResult result = fixture.run(closed(10));
   EXPECT_EQ(result.counters.sent, 10u);
   EXPECT_EQ(result.counters.received, 8u);
   EXPECT_EQ(result.counters.lost, 2u);
@@ -178,9 +178,9 @@ TEST(Exchange, CountsReorderedRepliesAndKeepsTheirTimes) {
     replies.push_back(held.front());
     held.pop_front();
   });
-  Plan plan = Closed(20);
+  Plan plan = closed(20);
   plan.outstanding = 2;
-  const PhaseResult result = fixture.Run(plan);
+  const PhaseResult result = fixture.run(plan);
   EXPECT_EQ(result.counters.received, 20u);
   EXPECT_EQ(result.counters.reordered, 10u);
 }
@@ -198,7 +198,7 @@ TEST(Exchange, CountsTheReplyToARequestGivenUpAsLateAndLeavesItLost) {
     }
     replies.push_back(request);
   });
-  const PhaseResult result = fixture.Run(Closed(5));
+  const PhaseResult result = fixture.run(closed(5));
   EXPECT_EQ(result.counters.lost, 1u);
   EXPECT_EQ(result.counters.late, 1u);
   EXPECT_EQ(result.counters.received, 4u);
@@ -218,8 +218,8 @@ TEST(Exchange, KeepsRepliesOfTheWarmupOutOfTheMeasurement) {
     }
     replies.push_back(request);
   });
-  fixture.Run(Closed(10));
-  const PhaseResult result = fixture.Run(Closed(10));
+  fixture.run(closed(10));
+  const PhaseResult result = fixture.run(closed(10));
   EXPECT_EQ(result.counters.late, 1u);
   EXPECT_EQ(result.counters.received, 10u);
   EXPECT_EQ(fixture.samples[0].sequence, 0u);
@@ -229,9 +229,9 @@ TEST(Exchange, GivesUpOnAServerThatHasDied) {
   Fixture fixture([](const auto& request, auto& replies) {
     if (request.sequence < 5) replies.push_back(request);
   });
-  Plan plan = Closed(1000);
+  Plan plan = closed(1000);
   plan.give_up_after = 3;
-  const PhaseResult result = fixture.Run(plan);
+  const PhaseResult result = fixture.run(plan);
   EXPECT_EQ(result.ending, Ending::kGaveUp);
   EXPECT_EQ(result.counters.received, 5u);
   EXPECT_EQ(result.counters.lost, 3u);
@@ -240,10 +240,10 @@ TEST(Exchange, GivesUpOnAServerThatHasDied) {
 
 TEST(Exchange, EndsAtTheDuration) {
   Fixture fixture(kFaithful);
-  Plan plan = Closed(100'000'000 / 1000);
+  Plan plan = closed(100'000'000 / 1000);
   plan.duration_ns = 2'000'000;
   fixture.samples.resize(plan.requests);
-  const PhaseResult result = fixture.exchange.Run(plan, fixture.samples);
+  const PhaseResult result = fixture.exchange.run(plan, fixture.samples);
   if (result.ending == Ending::kDuration) {
     EXPECT_GE(result.end_ns - result.start_ns, plan.duration_ns);
   }
@@ -260,7 +260,7 @@ TEST(Exchange, StopsWhenToldAndCountsTheRestAsLost) {
     }
   });
   me = &fixture;
-  const PhaseResult result = fixture.Run(Closed(1000));
+  const PhaseResult result = fixture.run(closed(1000));
   EXPECT_EQ(result.ending, Ending::kInterrupted);
   EXPECT_EQ(result.counters.sent, 8u);
   EXPECT_EQ(result.counters.received, 7u);
@@ -272,7 +272,7 @@ TEST(Exchange, GivesUpWhenTheConnectionIsLost) {
     if (request.sequence == 3) throw ConnectionLost("gone");
     replies.push_back(request);
   });
-  const PhaseResult result = fixture.Run(Closed(10));
+  const PhaseResult result = fixture.run(closed(10));
   EXPECT_EQ(result.ending, Ending::kGaveUp);
   EXPECT_EQ(result.counters.received, 3u);
   EXPECT_EQ(result.counters.lost, 1u);
@@ -282,7 +282,7 @@ TEST(Exchange, GivesUpWhenTheConnectionIsLost) {
 TEST(Exchange, InAnOpenLoopIntendsEachSendOnTheSchedule) {
   for (const Pace pace : {Pace::kSleep, Pace::kSpin}) {
     Fixture fixture(kFaithful);
-    const PhaseResult result = fixture.Run({.mode = Mode::kOpen,
+    const PhaseResult result = fixture.run({.mode = Mode::kOpen,
                                             .requests = 100,
                                             .rate = 3000,
                                             .first_send_ns = 5000,
@@ -306,11 +306,11 @@ TEST(Exchange, InAnOpenLoopCountsAStallAgainstEveryRequestThatItDelays) {
   constexpr int64_t kStall = 20'000'000;
   int64_t release = 0;
   Fixture fixture([&](const auto& request, auto& replies) {
-    if (request.sequence == 10) SpinFor(kStall);
-    release = Now();
+    if (request.sequence == 10) spin_for(kStall);
+    release = now_ns();
     replies.push_back(request);
   });
-  const PhaseResult result = fixture.Run({.mode = Mode::kOpen,
+  const PhaseResult result = fixture.run({.mode = Mode::kOpen,
                                           .requests = 30,
                                           .rate = 1000,
                                           .pace = Pace::kSleep,
@@ -333,7 +333,7 @@ TEST(Exchange, NeverHasMoreOutstandingThanAllowed) {
       for (; !held.empty(); held.pop_front()) replies.push_back(held.front());
     }
   });
-  fixture.Run({.mode = Mode::kOpen,
+  fixture.run({.mode = Mode::kOpen,
                .requests = 40,
                .rate = 1e6,
                .pace = Pace::kSleep,
@@ -346,26 +346,26 @@ TEST(Exchange, NeverHasMoreOutstandingThanAllowed) {
 // Middleware that calls back on its own thread, as with a DDS listener.
 class CallbackClient final : public Client {
  public:
-  CallbackClient() : thread_([this](const std::stop_token& stop) { Answer(stop); }) {}
+  CallbackClient() : thread_([this](const std::stop_token& stop) { answer(stop); }) {}
   ~CallbackClient() override {
     thread_.request_stop();
     changed_.notify_all();
   }
 
-  void Attach(ReplySink& sink) override { sink_ = &sink; }
-  std::span<std::byte> Payload() override { return payload_; }
+  void attach(ReplySink& sink) override { sink_ = &sink; }
+  std::span<std::byte> payload() override { return payload_; }
 
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+  bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
     const std::lock_guard lock(mutex_);
     sent_.push_back({requester, sequence, checksum, payload_});
     changed_.notify_all();
     return true;
   }
 
-  bool Wait(int64_t timeout_ns) override { return gate_.Wait(timeout_ns); }
+  bool wait(int64_t timeout_ns) override { return gate_.wait(timeout_ns); }
 
  private:
-  void Answer(const std::stop_token& stop) {
+  void answer(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       std::unique_lock lock(mutex_);
       if (!changed_.wait_for(lock, std::chrono::milliseconds(1), [&] { return !sent_.empty(); })) {
@@ -374,8 +374,9 @@ class CallbackClient final : public Client {
       const ScriptedClient::Reply reply = std::move(sent_.front());
       sent_.pop_front();
       lock.unlock();
-      if (sink_->OnReply({reply.requester, reply.sequence, reply.checksum, reply.payload}, Now())) {
-        gate_.Open();
+      if (sink_->on_reply({reply.requester, reply.sequence, reply.checksum, reply.payload},
+                          now_ns())) {
+        gate_.open();
       }
     }
   }
@@ -394,35 +395,35 @@ TEST(Exchange, MeasuresThroughCallbacksOfAnotherThread) {
   const PayloadSource payloads(1, kPayload);
   const std::atomic<bool> stop = false;
   Exchange exchange(client, kMe, 0, payloads, kSlice, stop);
-  ASSERT_TRUE(exchange.Probe(1'000'000'000));
+  ASSERT_TRUE(exchange.probe(1'000'000'000));
   std::vector<Sample> samples(500);
-  Plan plan = Closed(500);
+  Plan plan = closed(500);
   plan.timeout_ns = 5'000'000'000;
   for (const uint32_t outstanding : {1, 4}) {
     plan.outstanding = outstanding;
-    const PhaseResult result = exchange.Run(plan, samples);
+    const PhaseResult result = exchange.run(plan, samples);
     EXPECT_EQ(result.counters.received, 500u);
     EXPECT_EQ(result.counters.corrupted, 0u);
   }
   plan.mode = Mode::kOpen;
   plan.rate = 20000;
-  EXPECT_EQ(exchange.Run(plan, samples).counters.received, 500u);
+  EXPECT_EQ(exchange.run(plan, samples).counters.received, 500u);
 }
 
 TEST(Exchange, AllocatesNothingWhileItMeasures) {
   // Answers from one fixed place, so that whatever is allocated is the exchange's doing.
   class Mirror final : public Client {
    public:
-    void Attach(ReplySink& sink) override { sink_ = &sink; }
-    std::span<std::byte> Payload() override { return payload_; }
-    bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+    void attach(ReplySink& sink) override { sink_ = &sink; }
+    std::span<std::byte> payload() override { return payload_; }
+    bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
       request_ = {requester, sequence, checksum, payload_};
       pending_ = true;
       return true;
     }
-    bool Wait(int64_t /*timeout_ns*/) override {
+    bool wait(int64_t /*timeout_ns*/) override {
       if (!std::exchange(pending_, false)) return false;
-      sink_->OnReply(request_, Now());
+      sink_->on_reply(request_, now_ns());
       return true;
     }
 
@@ -438,13 +439,13 @@ TEST(Exchange, AllocatesNothingWhileItMeasures) {
   Exchange exchange(client, kMe, 0, payloads, kSlice, stop);
   std::vector<Sample> samples(10'000);
   for (const Mode mode : {Mode::kClosed, Mode::kOpen}) {
-    Plan plan = Closed(samples.size());
+    Plan plan = closed(samples.size());
     plan.mode = mode;
     plan.rate = 1e6;
     plan.timeout_ns = 10'000'000'000;  // however busy the machine
-    const uint64_t before = AllocationCount();
-    const PhaseResult result = exchange.Run(plan, samples);
-    EXPECT_EQ(AllocationCount() - before, 0u);
+    const uint64_t before = allocation_count();
+    const PhaseResult result = exchange.run(plan, samples);
+    EXPECT_EQ(allocation_count() - before, 0u);
     EXPECT_EQ(result.counters.received, samples.size());
   }
 }

@@ -19,9 +19,9 @@ using rtps::IPLocator;
 using rtps::Locator_t;
 using rtps::PREALLOCATED_WITH_REALLOC_MEMORY_MODE;
 
-inline bool Succeeded(dds::ReturnCode_t code) { return code == dds::RETCODE_OK; }
+inline bool succeeded(dds::ReturnCode_t code) { return code == dds::RETCODE_OK; }
 
-inline void TurnOffIntraprocessDelivery() {
+inline void turn_off_intraprocess_delivery() {
   eprosima::fastdds::LibrarySettings settings;
   settings.intraprocess_delivery = eprosima::fastdds::INTRAPROCESS_OFF;
   dds::DomainParticipantFactory::get_instance()->set_library_settings(settings);
@@ -48,10 +48,10 @@ using eprosima::fastrtps::rtps::Locator_t;
 using eprosima::fastrtps::rtps::PREALLOCATED_WITH_REALLOC_MEMORY_MODE;
 using eprosima::fastrtps::types::ReturnCode_t;
 
-inline bool Succeeded(ReturnCode_t code) { return code == ReturnCode_t::RETCODE_OK; }
-inline bool Succeeded(bool written) { return written; }
+inline bool succeeded(ReturnCode_t code) { return code == ReturnCode_t::RETCODE_OK; }
+inline bool succeeded(bool written) { return written; }
 
-inline void TurnOffIntraprocessDelivery() {
+inline void turn_off_intraprocess_delivery() {
   eprosima::fastrtps::LibrarySettingsAttributes settings;
   settings.intraprocess_delivery = eprosima::fastrtps::INTRAPROCESS_OFF;
   eprosima::fastrtps::xmlparser::XMLProfileManager::library_settings(settings);

@@ -10,11 +10,11 @@
 using namespace tare::echo;
 
 int main(int argc, char** argv) {
-  const Traits& traits = TransportTraits();
+  const Traits& traits = transport_traits();
   try {
-    const Options options = ParseCommandLine(traits, argc, argv);
-    if (const auto* serve = std::get_if<ServeOptions>(&options)) return Serve(*serve);
-    return Ask(std::get<AskOptions>(options));
+    const Options options = parse_command_line(traits, argc, argv);
+    if (const auto* asked = std::get_if<ServeOptions>(&options)) return serve(*asked);
+    return ask(std::get<AskOptions>(options));
   } catch (const HelpRequested& help) {
     std::cout << help.what();
     return 0;

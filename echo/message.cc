@@ -22,12 +22,12 @@ constexpr std::size_t kStep = 8;
 constexpr std::size_t kWindows = 512;
 
 template <typename T>
-void Put(T value, std::byte* out) {
+void put(T value, std::byte* out) {
   std::memcpy(out, &value, sizeof value);
 }
 
 template <typename T>
-T Get(const std::byte* in) {
+T get(const std::byte* in) {
   T value;
   std::memcpy(&value, in, sizeof value);
   return value;
@@ -35,33 +35,33 @@ T Get(const std::byte* in) {
 
 }  // namespace
 
-uint64_t Checksum(uint32_t requester, uint32_t sequence, std::span<const std::byte> payload) {
+uint64_t checksum_of(uint32_t requester, uint32_t sequence, std::span<const std::byte> payload) {
   const uint64_t seed = uint64_t{requester} << 32 | sequence;
   return XXH3_64bits_withSeed(payload.data(), payload.size(), seed);
 }
 
-void EncodeHeader(const Message& message, uint32_t payload_bytes,
-                  std::span<std::byte, kHeaderBytes> out) {
+void encode_header(const Message& message, uint32_t payload_bytes,
+                   std::span<std::byte, kHeaderBytes> out) {
   std::memcpy(out.data(), kMagic, sizeof kMagic);
-  Put(message.requester, &out[4]);
-  Put(message.sequence, &out[8]);
-  Put(payload_bytes, &out[12]);
-  Put(message.checksum, &out[16]);
+  put(message.requester, &out[4]);
+  put(message.sequence, &out[8]);
+  put(payload_bytes, &out[12]);
+  put(message.checksum, &out[16]);
 }
 
-std::optional<uint32_t> AnnouncedPayload(std::span<const std::byte, kHeaderBytes> header) {
+std::optional<uint32_t> announced_payload(std::span<const std::byte, kHeaderBytes> header) {
   if (std::memcmp(header.data(), kMagic, sizeof kMagic) != 0) return std::nullopt;
-  return Get<uint32_t>(&header[12]);
+  return get<uint32_t>(&header[12]);
 }
 
-std::optional<Message> DecodeMessage(std::span<const std::byte> bytes) {
+std::optional<Message> decode_message(std::span<const std::byte> bytes) {
   if (bytes.size() < kHeaderBytes) return std::nullopt;
-  const auto payload_bytes = AnnouncedPayload(bytes.first<kHeaderBytes>());
+  const auto payload_bytes = announced_payload(bytes.first<kHeaderBytes>());
   const auto payload = bytes.subspan(kHeaderBytes);
   if (!payload_bytes || *payload_bytes != payload.size()) return std::nullopt;
-  return Message{.requester = Get<uint32_t>(&bytes[4]),
-                 .sequence = Get<uint32_t>(&bytes[8]),
-                 .checksum = Get<uint64_t>(&bytes[16]),
+  return Message{.requester = get<uint32_t>(&bytes[4]),
+                 .sequence = get<uint32_t>(&bytes[8]),
+                 .checksum = get<uint64_t>(&bytes[16]),
                  .payload = payload};
 }
 
@@ -71,7 +71,7 @@ PayloadSource::PayloadSource(uint64_t seed, std::size_t payload_bytes)
   for (std::byte& b : pool_) b = static_cast<std::byte>(random());
 }
 
-void PayloadSource::Fill(uint32_t sequence, std::span<std::byte> out) const {
+void PayloadSource::fill(uint32_t sequence, std::span<std::byte> out) const {
   const std::size_t start = sequence % kWindows * kStep;
   std::copy_n(pool_.begin() + static_cast<std::ptrdiff_t>(start), out.size(), out.begin());
 }

@@ -8,17 +8,17 @@
 namespace tare::echo {
 namespace {
 
-int64_t Nanoseconds(const timeval& time) {
+int64_t nanoseconds(const timeval& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1000;
 }
 
 }  // namespace
 
-void PrintEvent(const nlohmann::json& event) { std::cout << event.dump() << std::endl; }
+void print_event(const nlohmann::json& event) { std::cout << event.dump() << std::endl; }
 
-nlohmann::json DescribeEndpoint(const Endpoint& endpoint) {
-  const Traits& traits = TransportTraits();
-  nlohmann::json json = DescribeTransport(endpoint);
+nlohmann::json describe_endpoint(const Endpoint& endpoint) {
+  const Traits& traits = transport_traits();
+  nlohmann::json json = describe_transport(endpoint);
   json["transport"] = traits.name;
   if (traits.has_bind) json["bind"] = endpoint.bind;
   if (traits.has_port) json["port"] = endpoint.port;
@@ -32,7 +32,7 @@ nlohmann::json DescribeEndpoint(const Endpoint& endpoint) {
   return json;
 }
 
-nlohmann::json ToJson(const Counters& counters) {
+nlohmann::json to_json(const Counters& counters) {
   return {{"sent", counters.sent},
           {"received", counters.received},
           {"lost", counters.lost},
@@ -44,10 +44,10 @@ nlohmann::json ToJson(const Counters& counters) {
           {"refused", counters.refused}};
 }
 
-nlohmann::json OwnUsage() {
+nlohmann::json own_usage() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  return {{"user_ns", Nanoseconds(usage.ru_utime)},  {"system_ns", Nanoseconds(usage.ru_stime)},
+  return {{"user_ns", nanoseconds(usage.ru_utime)},  {"system_ns", nanoseconds(usage.ru_stime)},
           {"max_rss_kib", usage.ru_maxrss},          {"voluntary_switches", usage.ru_nvcsw},
           {"involuntary_switches", usage.ru_nivcsw}, {"minor_faults", usage.ru_minflt},
           {"major_faults", usage.ru_majflt}};

@@ -9,14 +9,14 @@
 namespace tare::echo {
 
 /// Prints one event as one line, at once.
-void PrintEvent(const nlohmann::json& event);
+void print_event(const nlohmann::json& event);
 
 /// What every event about an endpoint repeats: transport, addresses, explicit settings and QoS.
-nlohmann::json DescribeEndpoint(const Endpoint& endpoint);
+nlohmann::json describe_endpoint(const Endpoint& endpoint);
 
-nlohmann::json ToJson(const Counters& counters);
+nlohmann::json to_json(const Counters& counters);
 
 /// Processor time, peak memory and context switches of this process so far.
-nlohmann::json OwnUsage();
+nlohmann::json own_usage();
 
 }  // namespace tare::echo

@@ -14,7 +14,7 @@ inline constexpr const char* kReplyTopic = "TareEchoReply";
 inline constexpr const char* kTypeName = "tare::idl::Message";
 
 /// As printed with the results.
-inline nlohmann::json DescribeQos() {
+inline nlohmann::json describe_qos() {
   return {{"reliability", "reliable"},
           {"max_blocking_ns", kMaxBlockingNs},
           {"durability", "volatile"},

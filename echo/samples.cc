@@ -34,14 +34,14 @@ struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-[[noreturn]] void Fail(const std::filesystem::path& path, int error) {
+[[noreturn]] void fail(const std::filesystem::path& path, int error) {
   throw std::runtime_error("cannot write the samples to " + path.string() + ": " +
                            std::strerror(error));
 }
 
 }  // namespace
 
-void WriteSamples(const std::filesystem::path& path, const SampleFile& samples) {
+void write_samples(const std::filesystem::path& path, const SampleFile& samples) {
   FileHeader header;
   header.payload_bytes = samples.payload_bytes;
   header.clients = static_cast<uint32_t>(samples.clients.size());
@@ -57,7 +57,7 @@ void WriteSamples(const std::filesystem::path& path, const SampleFile& samples) 
   std::filesystem::path partial = path;
   if (whole_or_nothing) partial += ".part";
   std::unique_ptr<std::FILE, CloseFile> file(std::fopen(partial.c_str(), "wb"));
-  if (!file) Fail(path, errno);
+  if (!file) fail(path, errno);
   bool written = std::fwrite(&header, sizeof header, 1, file.get()) == 1;
   for (const auto& client : samples.clients) {
     written = written && std::fwrite(client.data(), sizeof(Sample), client.size(), file.get()) ==
@@ -68,7 +68,7 @@ void WriteSamples(const std::filesystem::path& path, const SampleFile& samples) 
   const int error = errno;
   file.reset();
   if (!written && whole_or_nothing) std::filesystem::remove(partial);
-  if (!written) Fail(path, error);
+  if (!written) fail(path, error);
   if (whole_or_nothing) std::filesystem::rename(partial, path);
 }
 

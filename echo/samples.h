@@ -35,6 +35,6 @@ struct SampleFile {
 
 /// Writes the file beside its final name and renames it, so that a reader never sees half a
 /// file. Throws std::runtime_error that names the path and the reason.
-void WriteSamples(const std::filesystem::path& path, const SampleFile& file);
+void write_samples(const std::filesystem::path& path, const SampleFile& file);
 
 }  // namespace tare::echo

@@ -5,6 +5,6 @@
 namespace tare::echo {
 
 /// Answers until told to stop. Returns the exit code; throws std::runtime_error with a sentence.
-int Serve(const ServeOptions& options);
+int serve(const ServeOptions& options);
 
 }  // namespace tare::echo

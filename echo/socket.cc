@@ -12,11 +12,11 @@
 
 namespace tare::echo {
 
-void ThrowErrno(const std::string& what) {
+void throw_errno(const std::string& what) {
   throw std::runtime_error(what + ": " + std::strerror(errno));
 }
 
-SocketAddress Resolve(const std::string& host, uint16_t port) {
+SocketAddress resolve(const std::string& host, uint16_t port) {
   SocketAddress address;
   if (host.empty()) {
     sockaddr_in any = {};
@@ -39,21 +39,21 @@ SocketAddress Resolve(const std::string& host, uint16_t port) {
   return address;
 }
 
-Fd OpenSocket(int family, int type, int protocol) {
+Fd open_socket(int family, int type, int protocol) {
   Fd fd(socket(family, type | SOCK_CLOEXEC, protocol));
-  if (!fd) ThrowErrno("cannot open a socket");
+  if (!fd) throw_errno("cannot open a socket");
   return fd;
 }
 
-void Bind(int fd, const std::string& host, uint16_t port) {
-  const SocketAddress address = Resolve(host, port);
+void bind_to(int fd, const std::string& host, uint16_t port) {
+  const SocketAddress address = resolve(host, port);
   if (bind(fd, address.get(), address.length) != 0) {
-    ThrowErrno("cannot bind to " + (host.empty() ? "any address" : host) + " port " +
-               std::to_string(port));
+    throw_errno("cannot bind to " + (host.empty() ? "any address" : host) + " port " +
+                std::to_string(port));
   }
 }
 
-void Ticker::Start(int64_t interval_ns) {
+void Ticker::start(int64_t interval_ns) {
   if (started_) return;
   struct sigaction action = {};
   action.sa_handler = [](int /*signal*/) {};  // that it comes is all; no SA_RESTART
@@ -62,20 +62,20 @@ void Ticker::Start(int64_t interval_ns) {
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = SIGALRM;
   event._sigev_un._tid = gettid();
-  if (timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) ThrowErrno("cannot create a timer");
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) throw_errno("cannot create a timer");
   started_ = true;
   const timespec interval = {.tv_sec = interval_ns / 1'000'000'000,
                              .tv_nsec = interval_ns % 1'000'000'000};
   const itimerspec every = {.it_interval = interval, .it_value = interval};
-  if (timer_settime(timer_, 0, &every, nullptr) != 0) ThrowErrno("cannot start a timer");
+  if (timer_settime(timer_, 0, &every, nullptr) != 0) throw_errno("cannot start a timer");
 }
 
 Ticker::~Ticker() {
   if (started_) timer_delete(timer_);
 }
 
-ssize_t Receiver::Receive(int fd, std::span<std::byte> buffer, int64_t timeout_ns) {
-  ticker_.Start(slice_ns_);
+ssize_t Receiver::receive(int fd, std::span<std::byte> buffer, int64_t timeout_ns) {
+  ticker_.start(slice_ns_);
   int flags = 0;
   if (timeout_ns != slice_ns_) {
     flags = MSG_DONTWAIT;
@@ -95,7 +95,7 @@ ssize_t Receiver::Receive(int fd, std::span<std::byte> buffer, int64_t timeout_n
   if (errno == ECONNRESET || errno == ETIMEDOUT) {
     throw ConnectionLost(std::string("the server closed the connection: ") + std::strerror(errno));
   }
-  ThrowErrno("cannot receive");
+  throw_errno("cannot receive");
 }
 
 }  // namespace tare::echo

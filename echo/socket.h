@@ -42,15 +42,15 @@ struct SocketAddress {
 };
 
 /// Address of a host given by number or name. Empty: any local address (IPv4).
-SocketAddress Resolve(const std::string& host, uint16_t port);
+SocketAddress resolve(const std::string& host, uint16_t port);
 
 /// Throws std::runtime_error "`what`: reason of errno".
-[[noreturn]] void ThrowErrno(const std::string& what);
+[[noreturn]] void throw_errno(const std::string& what);
 
-Fd OpenSocket(int family, int type, int protocol);
+Fd open_socket(int family, int type, int protocol);
 
 /// Binds, saying in the error what was to be bound.
-void Bind(int fd, const std::string& host, uint16_t port);
+void bind_to(int fd, const std::string& host, uint16_t port);
 
 /// Interrupts the calling thread's blocking calls with EINTR every `interval_ns`, so that a
 /// receive can block without a timeout of its own and still be left. A socket timeout
@@ -58,7 +58,7 @@ void Bind(int fd, const std::string& host, uint16_t port);
 class Ticker {
  public:
   /// Starts with the first call, for the thread that makes it.
-  void Start(int64_t interval_ns);
+  void start(int64_t interval_ns);
   Ticker() = default;
   ~Ticker();
   Ticker(const Ticker&) = delete;
@@ -78,7 +78,7 @@ class Receiver {
   /// call, which blocks for about that long; another costs two; zero or less only looks.
   /// Returns the length; -1 if nothing came or the peer refuses for now. Throws
   /// ConnectionLost when a stream has ended, std::runtime_error for any other failure.
-  ssize_t Receive(int fd, std::span<std::byte> buffer, int64_t timeout_ns);
+  ssize_t receive(int fd, std::span<std::byte> buffer, int64_t timeout_ns);
 
  private:
   const int64_t slice_ns_;

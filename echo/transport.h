@@ -62,23 +62,23 @@ class Server {
 
   /// Answers until `stop` is set, which it notices within a receive slice. Requests that come
   /// between construction and this call wait in the socket.
-  virtual void Serve(const std::atomic<bool>& stop) = 0;
+  virtual void serve(const std::atomic<bool>& stop) = 0;
 
   ServerCounters counters;
 };
 
-/// Takes what a client receives. May be called on the thread inside Client::Wait or, with a
+/// Takes what a client receives. May be called on the thread inside Client::wait or, with a
 /// listener, on a thread of the middleware.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
 
   /// `received_ns` was stamped as soon as the reply was in the program's hands. True: the
-  /// thread in Client::Wait has something to do and should be woken.
-  virtual bool OnReply(const Message& reply, int64_t received_ns) = 0;
+  /// thread in Client::wait has something to do and should be woken.
+  virtual bool on_reply(const Message& reply, int64_t received_ns) = 0;
 
   /// Something came that is no message.
-  virtual void OnMalformed() = 0;
+  virtual void on_malformed() = 0;
 };
 
 /// The connection is gone for good; no later request can be answered.
@@ -93,26 +93,26 @@ class Client {
   virtual ~Client() = default;
 
   /// Where replies go from now on. Called once, before anything else.
-  virtual void Attach(ReplySink& sink) = 0;
+  virtual void attach(ReplySink& sink) = 0;
 
   /// The place for the next request's payload, payload_bytes long.
-  virtual std::span<std::byte> Payload() = 0;
+  virtual std::span<std::byte> payload() = 0;
 
   /// Sends the payload with these numbers. False: the system refused it now (no buffer, nobody
   /// there yet). Throws ConnectionLost.
-  virtual bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) = 0;
+  virtual bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) = 0;
 
   /// Returns after at least one reply (true), a wake-up (true), or `timeout_ns` (false). Zero
   /// or less only looks. A timeout equal to the endpoint's receive slice is the cheapest way to
   /// block. Throws ConnectionLost.
-  virtual bool Wait(int64_t timeout_ns) = 0;
+  virtual bool wait(int64_t timeout_ns) = 0;
 };
 
 /// Lets a thread wait for what another does; for clients whose middleware calls back.
 class Gate {
  public:
-  void Open() { semaphore_.release(); }
-  bool Wait(int64_t timeout_ns) {
+  void open() { semaphore_.release(); }
+  bool wait(int64_t timeout_ns) {
     if (timeout_ns <= 0) return semaphore_.try_acquire();
     return semaphore_.try_acquire_for(std::chrono::nanoseconds(timeout_ns));
   }
@@ -123,13 +123,13 @@ class Gate {
 
 // ---- One file in transports/ defines these. All throw std::runtime_error with a sentence. ----
 
-const Traits& TransportTraits();
+const Traits& transport_traits();
 
 /// The explicit settings and quality of service, printed with every result.
-nlohmann::json DescribeTransport(const Endpoint& endpoint);
+nlohmann::json describe_transport(const Endpoint& endpoint);
 
-std::unique_ptr<Server> MakeServer(const Endpoint& endpoint);
+std::unique_ptr<Server> make_server(const Endpoint& endpoint);
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t requester);
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t requester);
 
 }  // namespace tare::echo

@@ -20,38 +20,38 @@ struct Options {
   uint16_t port = 0;
 };
 
-void Run(const Options& options) {
+void run(const Options& options) {
   Service service;
-  const int fd = OpenUdp(options.bind, options.port);
-  PrintLine({{"event", "ready"}, {"bind", options.bind}, {"port", uint64_t{options.port}}});
+  const int fd = open_udp(options.bind, options.port);
+  print_line({{"event", "ready"}, {"bind", options.bind}, {"port", uint64_t{options.port}}});
   ColdData data = {};
   uint64_t value = 1;
   uint64_t requests = 0;
-  while (service.WaitFor(fd)) {
+  while (service.wait_for(fd)) {
     std::array<char, 64> request;
     sockaddr_in asker = {};
     socklen_t length = sizeof asker;
     const ssize_t size = recvfrom(fd, request.data(), request.size(), MSG_DONTWAIT,
                                   reinterpret_cast<sockaddr*>(&asker), &length);
     if (size < 1) continue;
-    if (request[0] == kWithCode) value = CallColdFunctions(value, data);
+    if (request[0] == kWithCode) value = call_cold_functions(value, data);
     sendto(fd, request.data(), static_cast<std::size_t>(size), 0,
            reinterpret_cast<sockaddr*>(&asker), length);
     ++requests;
   }
-  PrintLine({{"event", "stopped"}, {"datagrams", requests}});
+  print_line({{"event", "stopped"}, {"datagrams", requests}});
   close(fd);
 }
 
 }  // namespace
 
-void AddCodeEcho(Command costs) {
+void add_code_echo(Command costs) {
   static Options options;
   const Command command =
-      costs.Add("code-echo", "The counterpart of request-code: answers datagrams until SIGTERM.");
-  command.Add("--bind", options.bind, "local address", "IP (default any)");
-  command.Add("--port", options.port, "its port", "N").Required().Within(1, 65535);
-  command.Do([] { Run(options); });
+      costs.add("code-echo", "The counterpart of request-code: answers datagrams until SIGTERM.");
+  command.add("--bind", options.bind, "local address", "IP (default any)");
+  command.add("--port", options.port, "its port", "N").required().within(1, 65535);
+  command.calls([] { run(options); });
 }
 
 }  // namespace tare::probe

@@ -30,17 +30,17 @@ struct Shared {
 class Pair {
  public:
   Pair() : there_(eventfd(0, 0)), back_(eventfd(0, 0)) {
-    if (there_ < 0 || back_ < 0) ThrowErrno("cannot make an eventfd");
+    if (there_ < 0 || back_ < 0) throw_errno("cannot make an eventfd");
     void* memory =
         mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) ThrowErrno("cannot map shared memory");
+    if (memory == MAP_FAILED) throw_errno("cannot map shared memory");
     shared_ = new (memory) Shared;
-    PinTo(AllowedCpus().front());  // the partner inherits it
+    pin_to(allowed_cpus().front());  // the partner inherits it
     partner_ = fork();
-    if (partner_ < 0) ThrowErrno("cannot fork");
+    if (partner_ < 0) throw_errno("cannot fork");
     if (partner_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      Live();
+      live();
       _exit(0);
     }
   }
@@ -56,25 +56,25 @@ class Pair {
   Pair& operator=(const Pair&) = delete;
 
   // Mean nanoseconds of a round: both wake each other once, and call everything once if asked to.
-  double Round(uint64_t rounds, bool calls) {
+  double round(uint64_t rounds, bool calls) {
     shared_->calls = calls;
-    const int64_t start = Now();
+    const int64_t start = now_ns();
     for (uint64_t i = 0; i < rounds; ++i) {
       eventfd_t value = 0;
       eventfd_write(there_, 1);
       eventfd_read(back_, &value);
-      if (calls) value_ = CallColdFunctions(value_, data_);
+      if (calls) value_ = call_cold_functions(value_, data_);
     }
-    return static_cast<double>(Now() - start) / static_cast<double>(rounds);
+    return static_cast<double>(now_ns() - start) / static_cast<double>(rounds);
   }
 
  private:
-  void Live() {
+  void live() {
     while (true) {
       eventfd_t value = 0;
       eventfd_read(there_, &value);
       if (shared_->stop) return;
-      if (shared_->calls) value_ = CallColdFunctions(value_, data_);
+      if (shared_->calls) value_ = call_cold_functions(value_, data_);
       eventfd_write(back_, 1);
     }
   }
@@ -87,28 +87,28 @@ class Pair {
   ColdData data_ = {};
 };
 
-void Run(const Extent& extent) {
+void run(const Extent& extent) {
   Pair pair;
-  pair.Round(extent.operations, true);  // not counted: page faults, translation
-  pair.Round(extent.operations, false);
+  pair.round(extent.operations, true);  // not counted: page faults, translation
+  pair.round(extent.operations, false);
   std::vector<double> batches;
   for (uint32_t batch = 0; batch < extent.batches; ++batch) {
-    const double with = pair.Round(extent.operations, true);
-    const double without = pair.Round(extent.operations, false);
+    const double with = pair.round(extent.operations, true);
+    const double without = pair.round(extent.operations, false);
     batches.push_back((with - without) / (2.0 * kColdFunctions));
   }
-  PrintCost("cold-code", "function that has not run since the last switch", extent, batches,
-            {{"functions", kColdFunctions}});
+  print_cost("cold-code", "function that has not run since the last switch", extent, batches,
+             {{"functions", kColdFunctions}});
 }
 
 }  // namespace
 
-void AddColdCode(Command costs) {
+void add_cold_code(Command costs) {
   static Extent extent{.batches = 20, .operations = 50};
-  const Command command = costs.Add(
+  const Command command = costs.add(
       "cold-code", "Calling functions that have not run since the last switch of processes.");
-  AddExtent(command, extent);
-  command.Do([] { Run(extent); });
+  add_extent(command, extent);
+  command.calls([] { run(extent); });
 }
 
 }  // namespace tare::probe

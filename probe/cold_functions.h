@@ -17,6 +17,6 @@ using ColdData = std::array<ColdLine, 1024>;
 
 /// Calls each of the kColdFunctions once; what they do depends on `value` and on the data, which
 /// they change. Returns the next value.
-uint64_t CallColdFunctions(uint64_t value, ColdData& data);
+uint64_t call_cold_functions(uint64_t value, ColdData& data);
 
 }  // namespace tare::probe

@@ -19,10 +19,10 @@ class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
 
-  Option Required() const;
+  Option required() const;
   /// Refuses numbers outside of these.
-  Option Within(uint64_t least, uint64_t most) const;
-  Option OneOf(const std::vector<std::string>& words) const;
+  Option within(uint64_t least, uint64_t most) const;
+  Option one_of(const std::vector<std::string>& words) const;
 
  private:
   CLI::Option* option_;
@@ -33,19 +33,19 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  Command Add(const std::string& name, const std::string& description) const;
+  Command add(const std::string& name, const std::string& description) const;
 
   /// Adds an option that sets `value`, which outlives the command. T is std::string, a list of them
   /// or one of double, int64_t, uint16_t, uint32_t, uint64_t. `shown` stands beside its name in the
   /// help.
   template <typename T>
-  Option Add(const std::string& name, T& value, const std::string& description,
+  Option add(const std::string& name, T& value, const std::string& description,
              const std::string& shown) const;
-  void AddFlag(const std::string& name, bool& value, const std::string& description) const;
-  bool Has(const std::string& option) const;
+  void add_flag(const std::string& name, bool& value, const std::string& description) const;
+  bool has(const std::string& option) const;
 
   /// Does this once all options are read, where this command is the one that is named.
-  void Do(const std::function<void()>& run) const;
+  void calls(const std::function<void()>& run) const;
 
  private:
   CLI::App* app_;

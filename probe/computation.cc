@@ -6,22 +6,22 @@ namespace tare::probe {
 namespace {
 
 // One step of the xorshift64* generator: three shifts, three exclusive ors, a multiplication.
-void RunInteger(const Extent& extent) {
+void run_integer(const Extent& extent) {
   uint64_t state = 88172645463325252ULL;
-  const std::vector<double> batches = MeasureBatches(extent, [&] {
+  const std::vector<double> batches = measure_batches(extent, [&] {
     state ^= state >> 12;
     state ^= state << 25;
     state ^= state >> 27;
     state *= 2685821657736338717ULL;
     asm volatile("" : "+r"(state));
   });
-  PrintCost("integer", "step of xorshift64*", extent, batches);
+  print_cost("integer", "step of xorshift64*", extent, batches);
 }
 
 // One step of the logistic map: two multiplications, a subtraction; stays between 0 and 1.
-void RunFloatingPoint(const Extent& extent) {
+void run_floating_point(const Extent& extent) {
   double state = 0.3;
-  const std::vector<double> batches = MeasureBatches(extent, [&] {
+  const std::vector<double> batches = measure_batches(extent, [&] {
     state = 3.9 * state * (1.0 - state);
 #if defined(__x86_64__)
     asm volatile("" : "+x"(state));
@@ -29,20 +29,20 @@ void RunFloatingPoint(const Extent& extent) {
     asm volatile("" : "+w"(state));
 #endif
   });
-  PrintCost("floating-point", "step of the logistic map, double precision", extent, batches);
+  print_cost("floating-point", "step of the logistic map, double precision", extent, batches);
 }
 
 }  // namespace
 
-void AddComputation(Command costs) {
+void add_computation(Command costs) {
   static Extent integer{.batches = 20, .operations = 1'000'000};
   static Extent floating_point{.batches = 20, .operations = 1'000'000};
-  const Command whole = costs.Add("integer", "A chain of integer operations.");
-  AddExtent(whole, integer);
-  whole.Do([] { RunInteger(integer); });
-  const Command floating = costs.Add("floating-point", "A chain of double-precision operations.");
-  AddExtent(floating, floating_point);
-  floating.Do([] { RunFloatingPoint(floating_point); });
+  const Command whole = costs.add("integer", "A chain of integer operations.");
+  add_extent(whole, integer);
+  whole.calls([] { run_integer(integer); });
+  const Command floating = costs.add("floating-point", "A chain of double-precision operations.");
+  add_extent(floating, floating_point);
+  floating.calls([] { run_floating_point(floating_point); });
 }
 
 }  // namespace tare::probe

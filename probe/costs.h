@@ -6,25 +6,25 @@
 
 namespace tare::probe {
 
-void AddClock(Command costs);
-void AddTimer(Command costs);
-void AddSystemCall(Command costs);
-void AddContextSwitch(Command costs);
-void AddWakeup(Command costs);
-void AddPageFault(Command costs);
-void AddMemoryCopy(Command costs);
-void AddColdCode(Command costs);
-void AddRequestCode(Command costs);
-void AddComputation(Command costs);  // integer, floating-point
-void AddUdpSend(Command costs);
-void AddUdpReceive(Command costs);
-void AddBlock(Command costs);
+void add_clock(Command costs);
+void add_timer(Command costs);
+void add_system_call(Command costs);
+void add_context_switch(Command costs);
+void add_wakeup(Command costs);
+void add_page_fault(Command costs);
+void add_memory_copy(Command costs);
+void add_cold_code(Command costs);
+void add_request_code(Command costs);
+void add_computation(Command costs);  // integer, floating-point
+void add_udp_send(Command costs);
+void add_udp_receive(Command costs);
+void add_block(Command costs);
 
 // Counterparts, which run until they are told to end.
-void AddUdpSink(Command costs);
-void AddCodeEcho(Command costs);
-void AddTapEcho(Command costs);
-void AddRelay(Command costs);
-void AddMeet(Command costs);
+void add_udp_sink(Command costs);
+void add_code_echo(Command costs);
+void add_tap_echo(Command costs);
+void add_relay(Command costs);
+void add_meet(Command costs);
 
 }  // namespace tare::probe

@@ -45,24 +45,24 @@ constexpr int kMostRuns = 200;          // where time decides
 constexpr suseconds_t kLookAgainUs = 100'000;
 constexpr int64_t kOrphansNs = 5'000'000'000;
 
-std::runtime_error Failed(const std::string& what, int error) {
+std::runtime_error failed(const std::string& what, int error) {
   return std::runtime_error(what + ": " + strerror(error));
 }
 
-int64_t Now() {
+int64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * kSecond + now.tv_nsec;
 }
 
-int64_t Nanoseconds(const timeval& time) {
+int64_t nanoseconds(const timeval& time) {
   return int64_t{time.tv_sec} * kSecond + int64_t{time.tv_usec} * 1'000;
 }
 
-void Print(const json& line) {
+void print(const json& line) {
   // What a program wrote may be no UTF-8.
   const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (printf("%s\n", text.c_str()) < 0 || fflush(stdout) != 0) throw Failed("cannot print", errno);
+  if (printf("%s\n", text.c_str()) < 0 || fflush(stdout) != 0) throw failed("cannot print", errno);
 }
 
 // What a program writes, in memory: nobody is woken to read while it runs, and it never waits.
@@ -72,7 +72,7 @@ class Output {
       : captured_(captured),
         fd_(captured ? memfd_create("output", MFD_CLOEXEC)
                      : open("/dev/null", O_WRONLY | O_CLOEXEC)) {
-    if (fd_ < 0) throw Failed("cannot make room for what the command writes", errno);
+    if (fd_ < 0) throw failed("cannot make room for what the command writes", errno);
   }
   ~Output() { close(fd_); }
   Output(const Output&) = delete;
@@ -81,7 +81,7 @@ class Output {
   int fd() const { return fd_; }
 
   // Gives the memory of the middle back, however much comes.
-  void Bound() {
+  void bound() {
     const off_t end = size() - static_cast<off_t>(tare::probe::kMostTold);
     if (!captured_ || end - given_back_ < kMostHeld) return;
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, given_back_, end - given_back_);
@@ -94,19 +94,19 @@ class Output {
   }
 
   // All of it, or its two ends where it is more than `most`.
-  std::string Text(std::size_t most) const {
+  std::string text(std::size_t most) const {
     const auto length = static_cast<std::size_t>(size());
-    if (length <= most) return Read(0, length);
-    return Read(0, most / 2) + "\n[...]\n" + Read(length - most / 2, most / 2);
+    if (length <= most) return read(0, length);
+    return read(0, most / 2) + "\n[...]\n" + read(length - most / 2, most / 2);
   }
 
-  std::string Tail() const {
+  std::string tail() const {
     const auto length = static_cast<std::size_t>(size());
-    return length <= kTail ? Read(0, length) : Read(length - kTail, kTail);
+    return length <= kTail ? read(0, length) : read(length - kTail, kTail);
   }
 
  private:
-  std::string Read(std::size_t from, std::size_t count) const {
+  std::string read(std::size_t from, std::size_t count) const {
     std::string text(count, '\0');
     const ssize_t got = pread(fd_, text.data(), count, static_cast<off_t>(from));
     text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
@@ -120,7 +120,7 @@ class Output {
 
 // What the kernel counts of a process and the descendants that it waited for, which nobody has
 // reaped yet; empty where it does not tell. Source: proc(5), /proc/PID/io.
-std::map<std::string, int64_t> Transferred(pid_t child) {
+std::map<std::string, int64_t> transferred(pid_t child) {
   std::map<std::string, int64_t> found;
   FILE* file = fopen(("/proc/" + std::to_string(child) + "/io").c_str(), "re");
   if (file == nullptr) return found;
@@ -148,21 +148,21 @@ class Ticks {
     struct sigaction action = {};
     action.sa_handler = [](int) {};
     sigaction(SIGALRM, &action, nullptr);
-    Every(kLookAgainUs);
+    every(kLookAgainUs);
   }
-  ~Ticks() { Every(0); }
+  ~Ticks() { every(0); }
   Ticks(const Ticks&) = delete;
   Ticks& operator=(const Ticks&) = delete;
 
  private:
-  static void Every(suseconds_t period) {
+  static void every(suseconds_t period) {
     const itimerval timer = {{0, period}, {0, period}};
     setitimer(ITIMER_REAL, &timer, nullptr);
   }
 };
 
 // Starts a program in a process group of its own. Throws a sentence where it cannot be started.
-pid_t Start(const Words& words, int input, int output, int errors) {
+pid_t start_program(const Words& words, int input, int output, int errors) {
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -179,58 +179,58 @@ pid_t Start(const Words& words, int input, int output, int errors) {
   const int error = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw Failed("cannot start " + words[0], error);
+  if (error != 0) throw failed("cannot start " + words[0], error);
   return child;
 }
 
-Ended RunOnce(const Words& words, int input, Output& output, Output& errors, int64_t timeout_ns) {
+Ended run_once(const Words& words, int input, Output& output, Output& errors, int64_t timeout_ns) {
   Ended ended;
   const Ticks ticks;
-  const int64_t start = Now();
-  const pid_t child = Start(words, input, output.fd(), errors.fd());
+  const int64_t start = now_ns();
+  const pid_t child = start_program(words, input, output.fd(), errors.fd());
   siginfo_t info = {};
   // Not reaped yet: /proc still tells of it.
   while (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) != 0) {
-    if (errno != EINTR) throw Failed("cannot wait for " + words[0], errno);
-    output.Bound();
-    errors.Bound();
-    if (timeout_ns > 0 && !ended.timed_out && Now() - start > timeout_ns) {
+    if (errno != EINTR) throw failed("cannot wait for " + words[0], errno);
+    output.bound();
+    errors.bound();
+    if (timeout_ns > 0 && !ended.timed_out && now_ns() - start > timeout_ns) {
       ended.timed_out = true;
       kill(-child, SIGKILL);
     }
   }
-  ended.wall_ns = Now() - start;
-  ended.transferred = Transferred(child);
+  ended.wall_ns = now_ns() - start;
+  ended.transferred = transferred(child);
   while (wait4(child, &ended.status, 0, &ended.usage) != child) {
-    if (errno != EINTR) throw Failed("cannot wait for " + words[0], errno);
+    if (errno != EINTR) throw failed("cannot wait for " + words[0], errno);
   }
   return ended;
 }
 
 // Runs a line of shell beside the measured time; returns what it wrote. Throws where it failed.
-std::string Beside(const char* what, const std::string& line) {
+std::string beside(const char* what, const std::string& line) {
   if (line.empty()) return "";
   Output output(true);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (nothing < 0) throw Failed("cannot open /dev/null", errno);
-  const Ended ended = RunOnce({"/bin/sh", "-c", line}, nothing, output, output, 0);
+  if (nothing < 0) throw failed("cannot open /dev/null", errno);
+  const Ended ended = run_once({"/bin/sh", "-c", line}, nothing, output, output, 0);
   close(nothing);
   if (ended.code() != 0) {
     throw std::runtime_error(std::string(what) + " '" + line + "' ended with code " +
-                             std::to_string(ended.code()) + ": " + output.Tail());
+                             std::to_string(ended.code()) + ": " + output.tail());
   }
-  return output.Text(tare::probe::kMostTold);
+  return output.text(tare::probe::kMostTold);
 }
 
-json Line(const Ended& ended, const Output& output, const Output& errors) {
+json line_of(const Ended& ended, const Output& output, const Output& errors) {
   const rusage& usage = ended.usage;
   json line = {
       {"event", "execution"},
       {"code", ended.code()},
       {"timed_out", ended.timed_out},
       {"wall_ns", ended.wall_ns},
-      {"user_ns", Nanoseconds(usage.ru_utime)},
-      {"system_ns", Nanoseconds(usage.ru_stime)},
+      {"user_ns", nanoseconds(usage.ru_utime)},
+      {"system_ns", nanoseconds(usage.ru_stime)},
       {"peak_bytes", int64_t{usage.ru_maxrss} * 1024},
       {"minor_faults", usage.ru_minflt},
       {"major_faults", usage.ru_majflt},
@@ -254,28 +254,28 @@ json Line(const Ended& ended, const Output& output, const Output& errors) {
 
 // One execution with what belongs to it. Returns its time; false where it ended otherwise than
 // expected, which its line tells.
-bool Execute(const Options& options, bool warmup, int64_t& wall_ns) {
-  Beside("the preparation", options.prepare);
+bool execute(const Options& options, bool warmup, int64_t& wall_ns) {
+  beside("the preparation", options.prepare);
   const int input = open(options.input.c_str(), O_RDONLY | O_CLOEXEC);
-  if (input < 0) throw Failed("cannot open " + options.input + " as its input", errno);
+  if (input < 0) throw failed("cannot open " + options.input + " as its input", errno);
   Output output(options.captured);
   Output errors(true);
-  const Ended ended = RunOnce(options.command, input, output, errors, options.timeout_ns);
+  const Ended ended = run_once(options.command, input, output, errors, options.timeout_ns);
   close(input);
-  json line = Line(ended, output, errors);
+  json line = line_of(ended, output, errors);
   const bool well = ended.code() == options.expected && !ended.timed_out;
   line["warmup"] = warmup;
-  line["stdout"] = well ? output.Text(options.told) : output.Tail();
-  line["stderr"] = well ? errors.Text(options.told) : errors.Tail();
-  if (well) line["check"] = Beside("the check", options.check);
-  Beside("the clean-up", options.cleanup);
-  Print(line);
+  line["stdout"] = well ? output.text(options.told) : output.tail();
+  line["stderr"] = well ? errors.text(options.told) : errors.tail();
+  if (well) line["check"] = beside("the check", options.check);
+  beside("the clean-up", options.cleanup);
+  print(line);
   wall_ns = ended.wall_ns;
   return well;
 }
 
 // What starting costs: a program that ends at once, this one or a shell with nothing to do.
-void MeasureEmpty(const Options& options) {
+void measure_empty(const Options& options) {
   if (options.empty == 0) return;
   Words words = {"/proc/self/exe", "--nothing"};
   if (!options.empty_shell.empty()) words = {options.empty_shell, "-c", ":"};
@@ -283,7 +283,7 @@ void MeasureEmpty(const Options& options) {
   Output output(false);
   std::vector<int64_t> walls;
   for (int i = 0; i <= options.empty; ++i) {
-    const Ended ended = RunOnce(words, nothing, output, output, 0);
+    const Ended ended = run_once(words, nothing, output, output, 0);
     if (ended.code() != 0) {
       throw std::runtime_error("an empty program (" + words[0] + ") ended with code " +
                                std::to_string(ended.code()));
@@ -291,12 +291,12 @@ void MeasureEmpty(const Options& options) {
     if (i > 0) walls.push_back(ended.wall_ns);  // the first warms up
   }
   close(nothing);
-  Print({{"event", "empty"}, {"wall_ns", walls}});
+  print({{"event", "empty"}, {"wall_ns", walls}});
 }
 
 // A connection that closes when all is over: whoever waits for that need not ask meanwhile, which
 // in a guest would take the command's own processor.
-int Connect(const Options& options) {
+int connect_meeting(const Options& options) {
   if (options.at.empty()) return -1;
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -306,7 +306,7 @@ int Connect(const Options& options) {
     throw std::runtime_error("'" + options.at + "' is no IPv4 address");
   }
   if (fd < 0 || connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-    throw Failed("cannot reach " + options.at, errno);
+    throw failed("cannot reach " + options.at, errno);
   }
   return fd;
 }
@@ -317,9 +317,9 @@ class Orphans {
  public:
   Orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
   ~Orphans() {
-    const int64_t start = Now();
-    while (waitpid(-1, nullptr, WNOHANG) >= 0 && Now() - start < kOrphansNs) {
-      Kill();
+    const int64_t start = now_ns();
+    while (waitpid(-1, nullptr, WNOHANG) >= 0 && now_ns() - start < kOrphansNs) {
+      kill_all();
       usleep(1000);
     }
   }
@@ -328,7 +328,7 @@ class Orphans {
 
  private:
   // Source: proc(5), /proc/PID/task/TID/children.
-  static void Kill() {
+  static void kill_all() {
     const std::string path = "/proc/self/task/" + std::to_string(getpid()) + "/children";
     FILE* file = fopen(path.c_str(), "re");
     if (file == nullptr) return;
@@ -338,37 +338,37 @@ class Orphans {
   }
 };
 
-void Run(const Options& options) {
+void run(const Options& options) {
   const Orphans orphans;
   if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) {
-    throw Failed("cannot work in " + options.folder, errno);
+    throw failed("cannot work in " + options.folder, errno);
   }
-  MeasureEmpty(options);
+  measure_empty(options);
   int64_t wall_ns = 0;
   for (int i = 0; i < options.warmup; ++i) {
-    if (!Execute(options, true, wall_ns)) return;
+    if (!execute(options, true, wall_ns)) return;
   }
   int64_t all_ns = 0;
   for (int i = 0; options.runs > 0 ? i < options.runs : i < kMostRuns; ++i) {
     if (options.runs == 0 && i > 0 && all_ns >= options.for_ns) break;
-    if (!Execute(options, false, wall_ns)) return;
+    if (!execute(options, false, wall_ns)) return;
     all_ns += wall_ns;
   }
 }
 
 // Exit code; what goes wrong is said.
-int Main(int argc, char** argv) {
+int execute(int argc, char** argv) {
   Options options;
   try {
-    options = tare::probe::ParseOptions(argc, argv);
+    options = tare::probe::parse_options(argc, argv);
   } catch (const std::invalid_argument& error) {
     fprintf(stderr, "execute: %s\n", error.what());
     return 2;
   }
   try {
-    const int meeting = Connect(options);
-    Run(options);
-    Print({{"event", "done"}});
+    const int meeting = connect_meeting(options);
+    run(options);
+    print({{"event", "done"}});
     if (meeting >= 0) close(meeting);
     return 0;
   } catch (const std::exception& error) {
@@ -382,7 +382,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return Main(argc, argv);
+    return execute(argc, argv);
   } catch (...) {
     return 1;  // it could not even be said
   }

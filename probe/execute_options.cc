@@ -34,7 +34,7 @@ constexpr const char* kHelp =
     "line\n"
     "is wrong.\n";
 
-int64_t Number(const char* name, const char* text, int64_t least, int64_t most) {
+int64_t parse_number(const char* name, const char* text, int64_t least, int64_t most) {
   char* end = nullptr;
   errno = 0;
   const long long value = strtoll(text, &end, 10);
@@ -48,7 +48,7 @@ int64_t Number(const char* name, const char* text, int64_t least, int64_t most) 
 
 }  // namespace
 
-Options ParseOptions(int argc, char** argv) {
+Options parse_options(int argc, char** argv) {
   static const std::array<option, 19> known = {{
       {"runs", required_argument, nullptr, 'r'},
       {"for-ns", required_argument, nullptr, 'f'},
@@ -76,7 +76,7 @@ Options ParseOptions(int argc, char** argv) {
   for (int found = 0; (found = getopt_long(argc, argv, "+", known.data(), &which)) != -1;) {
     const char* name = which < 0 ? "" : known[static_cast<std::size_t>(which)].name;
     const auto number = [name](int64_t least, int64_t most) {
-      return Number(name, optarg, least, most);
+      return parse_number(name, optarg, least, most);
     };
     switch (found) {
       case 'r':

@@ -34,6 +34,6 @@ struct Options {
 
 /// Reads a command line; prints the help, or does nothing, and exits where that is asked for.
 /// Throws std::invalid_argument with a sentence.
-Options ParseOptions(int argc, char** argv);
+Options parse_options(int argc, char** argv);
 
 }  // namespace tare::probe

@@ -21,13 +21,13 @@ struct Outcome {
   std::string all;
   std::vector<json> lines;
 
-  json Only() const {
+  json only() const {
     EXPECT_EQ(lines.size(), 2u) << all;
     return lines.empty() ? json() : lines.front();
   }
 };
 
-Outcome Execute(const std::string& arguments) {
+Outcome execute(const std::string& arguments) {
   FILE* pipe = popen((EXECUTE_PROGRAM " " + arguments + " 2>&1 </dev/null").c_str(), "r");
   Outcome outcome;
   std::array<char, 4096> buffer;
@@ -49,8 +49,8 @@ class Execution : public testing::Test {
   }
   ~Execution() override { std::filesystem::remove_all(folder_); }
 
-  std::string Path(const std::string& name) const { return folder_ / name; }
-  std::string Content(const std::string& name) const {
+  std::string path(const std::string& name) const { return folder_ / name; }
+  std::string content(const std::string& name) const {
     std::ostringstream text;
     text << std::ifstream(folder_ / name).rdbuf();
     return text.str();
@@ -61,7 +61,7 @@ class Execution : public testing::Test {
 
 TEST_F(Execution, TellsItsTimesAndWhatTheKernelCounted) {
   const json line =
-      Execute("-- sh -c 'head -c 8000000 /dev/urandom | gzip >" + Path("out") + "'").Only();
+      execute("-- sh -c 'head -c 8000000 /dev/urandom | gzip >" + path("out") + "'").only();
   EXPECT_EQ(line.at("event"), "execution");
   EXPECT_EQ(line.at("code"), 0);
   EXPECT_GT(line.at("wall_ns"), 0);
@@ -80,16 +80,16 @@ TEST_F(Execution, TellsThePeakOfTheCommandsMemory) {
 #endif
   const std::string hold = "-- dd if=/dev/zero of=/dev/null count=1 bs=";
   const auto peak = [](const Outcome& outcome) {
-    return outcome.Only().at("peak_bytes").get<int64_t>();
+    return outcome.only().at("peak_bytes").get<int64_t>();
   };
-  const int64_t little = peak(Execute(hold + "1K"));
+  const int64_t little = peak(execute(hold + "1K"));
   EXPECT_LT(little, 8 << 20);
-  EXPECT_GT(peak(Execute(hold + "64M")), little + (60 << 20));
+  EXPECT_GT(peak(execute(hold + "64M")), little + (60 << 20));
 }
 
 TEST_F(Execution, IsRepeatedAndPreparedAndCleanedUpEachTime) {
-  const std::string log = " >>" + Path("log");
-  const Outcome outcome = Execute("--runs 2 --warmup 1 --prepare 'echo prepare" + log +
+  const std::string log = " >>" + path("log");
+  const Outcome outcome = execute("--runs 2 --warmup 1 --prepare 'echo prepare" + log +
                                   "' --check 'echo checked' --cleanup 'echo clean" + log +
                                   "' -- sh -c 'echo run" + log + "'");
   ASSERT_EQ(outcome.lines.size(), 4u) << outcome.all;
@@ -98,19 +98,19 @@ TEST_F(Execution, IsRepeatedAndPreparedAndCleanedUpEachTime) {
   EXPECT_EQ(outcome.lines[2].at("check"), "checked\n");
   EXPECT_EQ(outcome.lines[3].at("event"), "done");
   const std::string once = "prepare\nrun\nclean\n";
-  EXPECT_EQ(Content("log"), once + once + once);
+  EXPECT_EQ(content("log"), once + once + once);
 }
 
 TEST_F(Execution, GoesOnForATimeWhereNoNumberIsAsked) {
-  const Outcome outcome = Execute("--runs 0 --for-ns 60000000 -- sleep 0.02");
+  const Outcome outcome = execute("--runs 0 --for-ns 60000000 -- sleep 0.02");
   EXPECT_GE(outcome.lines.size(), 3u);
   EXPECT_LE(outcome.lines.size(), 4u) << "three of 20 ms are enough";
-  EXPECT_EQ(Execute("--runs 0 --for-ns 1 -- true").lines.size(), 2u) << "one is always made";
+  EXPECT_EQ(execute("--runs 0 --for-ns 1 -- true").lines.size(), 2u) << "one is always made";
 }
 
 TEST_F(Execution, ReadsItsInputAnewEachTimeAndWorksWhereItIsTold) {
-  std::ofstream(Path("in")) << "some words\n";
-  const Outcome outcome = Execute("--runs 2 --tell 999 --cwd " + folder_.string() +
+  std::ofstream(path("in")) << "some words\n";
+  const Outcome outcome = execute("--runs 2 --tell 999 --cwd " + folder_.string() +
                                   " --stdin in -- sh -c 'cat; pwd; cat no-such-file || true'");
   ASSERT_EQ(outcome.lines.size(), 3u) << outcome.all;
   for (int i = 0; i < 2; ++i) {
@@ -122,17 +122,17 @@ TEST_F(Execution, ReadsItsInputAnewEachTimeAndWorksWhereItIsTold) {
 
 TEST_F(Execution, StopsAtAnUnexpectedEndAndTellsWhatWasWritten) {
   const json line =
-      Execute("--runs 5 --check 'touch " + Path("checked") + "' -- sh -c 'echo why; exit 3'")
-          .Only();
+      execute("--runs 5 --check 'touch " + path("checked") + "' -- sh -c 'echo why; exit 3'")
+          .only();
   EXPECT_EQ(line.at("code"), 3);
   EXPECT_EQ(line.at("stdout"), "why\n");
-  EXPECT_FALSE(std::filesystem::exists(Path("checked")));
-  EXPECT_EQ(Execute("--runs 2 --exit 3 -- sh -c 'exit 3'").lines.size(), 3u);
-  EXPECT_EQ(Execute("-- sh -c 'kill -SEGV $$'").Only().at("code"), -11);
+  EXPECT_FALSE(std::filesystem::exists(path("checked")));
+  EXPECT_EQ(execute("--runs 2 --exit 3 -- sh -c 'exit 3'").lines.size(), 3u);
+  EXPECT_EQ(execute("-- sh -c 'kill -SEGV $$'").only().at("code"), -11);
 }
 
 TEST_F(Execution, KillsWhatTakesTooLongWithItsChildren) {
-  const json line = Execute("--timeout-ns 100000000 -- sh -c 'sleep 30; true'").Only();
+  const json line = execute("--timeout-ns 100000000 -- sh -c 'sleep 30; true'").only();
   EXPECT_EQ(line.at("timed_out"), true);
   EXPECT_EQ(line.at("code"), -9);
 }
@@ -141,7 +141,7 @@ TEST_F(Execution, LeavesNothingRunning) {
   // In a session of its own, as a server puts itself: no process group reaches it.
   for (const char* end : {"true", "exit 3"}) {
     const json line =
-        Execute(std::string("--tell 20 -- sh -c 'setsid sleep 300 & echo $!; ") + end + "'").Only();
+        execute(std::string("--tell 20 -- sh -c 'setsid sleep 300 & echo $!; ") + end + "'").only();
     const pid_t left = std::stoi(std::string(line.at("stdout")));
     EXPECT_NE(kill(left, 0), 0) << left;
     EXPECT_EQ(errno, ESRCH);
@@ -150,23 +150,23 @@ TEST_F(Execution, LeavesNothingRunning) {
 
 TEST_F(Execution, TellsTheEndsOfALongOutputAndHoldsLittleOfIt) {
   const json line =
-      Execute("--tell 20 -- sh -c 'echo first; head -c 200000000 /dev/zero; echo last'").Only();
+      execute("--tell 20 -- sh -c 'echo first; head -c 200000000 /dev/zero; echo last'").only();
   EXPECT_EQ(line.at("stdout_bytes"), 200'000'011);
   const std::string told = line.at("stdout");
   EXPECT_TRUE(told.starts_with("first\n")) << told.size();
   EXPECT_TRUE(told.ends_with("last\n")) << told.size();
-  EXPECT_EQ(Execute("--discard --tell 20 -- echo word").Only().at("stdout"), "");
+  EXPECT_EQ(execute("--discard --tell 20 -- echo word").only().at("stdout"), "");
 }
 
 TEST_F(Execution, TellsBytesThatAreNoUtf8) {
-  EXPECT_EQ(Execute("--tell 20 -- printf 'a\\377b'").Only().at("stdout"),
+  EXPECT_EQ(execute("--tell 20 -- printf 'a\\377b'").only().at("stdout"),
             "a\xEF\xBF\xBD"
             "b");
 }
 
 TEST_F(Execution, OfAnEmptyProgramComesFirst) {
   for (const char* shell : {"", "--empty-shell sh "}) {
-    const Outcome outcome = Execute(std::string("--empty 3 ") + shell + "-- true");
+    const Outcome outcome = execute(std::string("--empty 3 ") + shell + "-- true");
     ASSERT_EQ(outcome.lines.size(), 3u) << outcome.all;
     EXPECT_EQ(outcome.lines[0].at("event"), "empty");
     EXPECT_EQ(outcome.lines[0].at("wall_ns").size(), 3u);
@@ -177,14 +177,14 @@ TEST_F(Execution, ThatCannotBeMadeIsSaid) {
   for (const char* wrong :
        {"-- no-such-program", "--prepare 'exit 4' -- true", "--check 'echo broken; exit 4' -- true",
         "--cwd /no/such -- true", "--stdin /no/such -- true", "--at 127.0.0.1 --port 1 -- true"}) {
-    const Outcome outcome = Execute(wrong);
+    const Outcome outcome = execute(wrong);
     EXPECT_EQ(outcome.code, 1) << wrong;
     ASSERT_EQ(outcome.lines.size(), 1u) << outcome.all;
     EXPECT_EQ(outcome.lines[0].at("event"), "failed");
     EXPECT_NE(outcome.lines[0].at("why"), "");
   }
   for (const char* wrong : {"", "--runs x -- true", "--runs -1 -- true", "--nonsense -- true"}) {
-    EXPECT_EQ(Execute(wrong).code, 2) << wrong;
+    EXPECT_EQ(execute(wrong).code, 2) << wrong;
   }
 }
 

@@ -16,6 +16,6 @@ enum class Answer { kNone, kArp, kIcmpEcho, kUdpEcho };
 /// kNone. Answers ARP requests for any address but the asker's own, and IPv4 echo requests and
 /// UDP datagrams to any single address, so that the far side needs no configuration. Fragments
 /// are left alone. Reads and writes nothing beyond the frame, whatever it holds.
-Answer AnswerFrame(std::span<std::byte> frame, const MacAddress& own_mac);
+Answer answer_frame(std::span<std::byte> frame, const MacAddress& own_mac);
 
 }  // namespace tare::probe

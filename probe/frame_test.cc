@@ -14,7 +14,7 @@ constexpr MacAddress kOwn = {std::byte{2}, std::byte{0}, std::byte{0},
 
 using Frame = std::vector<std::byte>;
 
-Frame FromHex(const char* hex) {
+Frame from_hex(const char* hex) {
   Frame frame;
   for (unsigned value = 0; std::sscanf(hex, "%2x", &value) == 1; hex += 2) {
     frame.push_back(static_cast<std::byte>(value));
@@ -34,7 +34,7 @@ const char* const kDatagram =
     "020000000009 020000000001 0800 4500001e 00014000 401126ba 0a090001 0a090002 "
     "03e8 07d0 000a 0000 4142";
 
-uint32_t OnesComplementSum(std::span<const std::byte> bytes) {
+uint32_t ones_complement_sum(std::span<const std::byte> bytes) {
   uint32_t sum = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     sum += std::to_integer<uint32_t>(bytes[i]) << (i % 2 == 0 ? 8 : 0);
@@ -44,54 +44,54 @@ uint32_t OnesComplementSum(std::span<const std::byte> bytes) {
 }
 
 TEST(AnswerFrame, TellsWhoAsksThatTheAddressIsHere) {
-  Frame frame = FromHex(kArpRequest);
-  EXPECT_EQ(AnswerFrame(frame, kOwn), Answer::kArp);
-  EXPECT_EQ(frame, FromHex("020000000001 020000000009 0806 0001 0800 06 04 0002 020000000009 "
-                           "0a090002 020000000001 0a090001"));
+  Frame frame = from_hex(kArpRequest);
+  EXPECT_EQ(answer_frame(frame, kOwn), Answer::kArp);
+  EXPECT_EQ(frame, from_hex("020000000001 020000000009 0806 0001 0800 06 04 0002 020000000009 "
+                            "0a090002 020000000001 0a090001"));
 }
 
 TEST(AnswerFrame, DoesNotClaimTheAskersOwnAddress) {
-  Frame frame = FromHex(kArpRequest);
+  Frame frame = from_hex(kArpRequest);
   frame.back() = std::byte{1};
   const Frame before = frame;
-  EXPECT_EQ(AnswerFrame(frame, kOwn), Answer::kNone);
+  EXPECT_EQ(answer_frame(frame, kOwn), Answer::kNone);
   EXPECT_EQ(frame, before);
 }
 
 TEST(AnswerFrame, AnswersAnEchoRequestWithRightChecksums) {
-  Frame frame = FromHex(kPing);
+  Frame frame = from_hex(kPing);
   const auto icmp = std::span(frame).subspan(34);
-  ASSERT_EQ(OnesComplementSum(icmp), 0xffffu) << "the test's own frame is wrong";
-  EXPECT_EQ(AnswerFrame(frame, kOwn), Answer::kIcmpEcho);
-  EXPECT_EQ(OnesComplementSum(icmp), 0xffffu);
-  EXPECT_EQ(OnesComplementSum(std::span(frame).subspan(14, 20)), 0xffffu);
+  ASSERT_EQ(ones_complement_sum(icmp), 0xffffu) << "the test's own frame is wrong";
+  EXPECT_EQ(answer_frame(frame, kOwn), Answer::kIcmpEcho);
+  EXPECT_EQ(ones_complement_sum(icmp), 0xffffu);
+  EXPECT_EQ(ones_complement_sum(std::span(frame).subspan(14, 20)), 0xffffu);
   EXPECT_EQ(icmp[0], std::byte{0});
   EXPECT_EQ(frame[29], std::byte{2});  // from 10.9.0.2
   EXPECT_EQ(frame[33], std::byte{1});  // to 10.9.0.1
 }
 
 TEST(AnswerFrame, SendsADatagramBackWithPortsSwapped) {
-  Frame frame = FromHex(kDatagram);
-  EXPECT_EQ(AnswerFrame(frame, kOwn), Answer::kUdpEcho);
+  Frame frame = from_hex(kDatagram);
+  EXPECT_EQ(answer_frame(frame, kOwn), Answer::kUdpEcho);
   EXPECT_EQ(frame[34], std::byte{0x07});
   EXPECT_EQ(frame[36], std::byte{0x03});
   EXPECT_EQ(frame.back(), std::byte{0x42});
 }
 
 TEST(AnswerFrame, LeavesMulticastAndFragmentsAlone) {
-  Frame multicast = FromHex(kDatagram);
+  Frame multicast = from_hex(kDatagram);
   multicast[30] = std::byte{224};
-  EXPECT_EQ(AnswerFrame(multicast, kOwn), Answer::kNone);
-  Frame fragment = FromHex(kDatagram);
+  EXPECT_EQ(answer_frame(multicast, kOwn), Answer::kNone);
+  Frame fragment = from_hex(kDatagram);
   fragment[20] = std::byte{0x20};
-  EXPECT_EQ(AnswerFrame(fragment, kOwn), Answer::kNone);
+  EXPECT_EQ(answer_frame(fragment, kOwn), Answer::kNone);
 }
 
 // Whatever comes: no byte beyond the frame is touched, and what is not answered is not changed.
 TEST(AnswerFrame, SurvivesEveryTruncationAndRandomChange) {
   std::mt19937 random(11);
   for (const char* hex : {kArpRequest, kPing, kDatagram}) {
-    const Frame whole = FromHex(hex);
+    const Frame whole = from_hex(hex);
     for (int round = 0; round < 20'000; ++round) {
       Frame frame = whole;
       frame.resize(random() % (whole.size() + 1));
@@ -100,7 +100,7 @@ TEST(AnswerFrame, SurvivesEveryTruncationAndRandomChange) {
       }
       frame.shrink_to_fit();  // so that a sanitizer sees every byte beyond
       const Frame before = frame;
-      if (AnswerFrame(frame, kOwn) == Answer::kNone) {
+      if (answer_frame(frame, kOwn) == Answer::kNone) {
         ASSERT_EQ(frame, before);
       }
     }

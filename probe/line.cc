@@ -5,7 +5,7 @@
 
 namespace tare::probe {
 
-void PrintLine(const Members& members) {
+void print_line(const Members& members) {
   nlohmann::json line = nlohmann::json::object();
   for (const auto& member : members) {
     std::visit([&](const auto& value) { line[member.first] = value; }, member.second);

@@ -14,6 +14,6 @@ using Value = std::variant<bool, int64_t, uint64_t, double, std::string, std::ve
 using Members = std::vector<std::pair<std::string, Value>>;
 
 /// Prints one JSON object as one line, at once.
-void PrintLine(const Members& members);
+void print_line(const Members& members);
 
 }  // namespace tare::probe

@@ -12,7 +12,7 @@ namespace {
 
 // Measures the cost that the words name, or says what is wrong with them. Throws what kept it from
 // being measured.
-int Run(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app(
       "Measures what one elementary operation costs here, in nanoseconds.\n"
       "Each cost prints one JSON line with the mean of each batch, and no other statistics.",
@@ -20,24 +20,24 @@ int Run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("Exit codes: 0 done; 1 it could not be measured here; 2 the command line is wrong.");
   const Command costs(&app);
-  AddClock(costs);
-  AddTimer(costs);
-  AddSystemCall(costs);
-  AddContextSwitch(costs);
-  AddWakeup(costs);
-  AddPageFault(costs);
-  AddMemoryCopy(costs);
-  AddColdCode(costs);
-  AddRequestCode(costs);
-  AddComputation(costs);
-  AddUdpSend(costs);
-  AddUdpReceive(costs);
-  AddBlock(costs);
-  AddUdpSink(costs);
-  AddCodeEcho(costs);
-  AddTapEcho(costs);
-  AddRelay(costs);
-  AddMeet(costs);
+  add_clock(costs);
+  add_timer(costs);
+  add_system_call(costs);
+  add_context_switch(costs);
+  add_wakeup(costs);
+  add_page_fault(costs);
+  add_memory_copy(costs);
+  add_cold_code(costs);
+  add_request_code(costs);
+  add_computation(costs);
+  add_udp_send(costs);
+  add_udp_receive(costs);
+  add_block(costs);
+  add_udp_sink(costs);
+  add_code_echo(costs);
+  add_tap_echo(costs);
+  add_relay(costs);
+  add_meet(costs);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -58,7 +58,7 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return Run(argc, argv);
+    return run(argc, argv);
   } catch (const std::exception& error) {
     std::cerr << "probe: " << error.what() << "\n";
     return 1;

@@ -9,55 +9,55 @@
 namespace tare::probe {
 namespace {
 
-double ClockOverhead() {
+double clock_overhead() {
   constexpr int kReads = 1000;
-  const int64_t start = Now();
+  const int64_t start = now_ns();
   int64_t last = start;
-  for (int i = 0; i < kReads; ++i) last = Now();
+  for (int i = 0; i < kReads; ++i) last = now_ns();
   return static_cast<double>(last - start) / kReads;
 }
 
 }  // namespace
 
-void AddExtent(Command command, Extent& extent) {
+void add_extent(Command command, Extent& extent) {
   command
-      .Add("--batches", extent.batches, "batches to measure",
+      .add("--batches", extent.batches, "batches to measure",
            "N (default " + std::to_string(extent.batches) + ")")
-      .Within(1, 1'000'000);
+      .within(1, 1'000'000);
   command
-      .Add("--operations", extent.operations, "operations in a batch",
+      .add("--operations", extent.operations, "operations in a batch",
            "N (default " + std::to_string(extent.operations) + ")")
-      .Within(uint64_t{1}, uint64_t{1} << 40);
+      .within(uint64_t{1}, uint64_t{1} << 40);
 }
 
-void PrintCost(const std::string& probe, const std::string& per, const Extent& extent,
-               const std::vector<double>& batches, Members details) {
+void print_cost(const std::string& probe, const std::string& per, const Extent& extent,
+                const std::vector<double>& batches, Members details) {
   details.insert(details.end(), {{"probe", probe},
                                  {"unit", "ns"},
                                  {"per", per},
                                  {"batches", batches},
                                  {"operations_per_batch", extent.operations},
-                                 {"clock_overhead_ns", ClockOverhead()}});
-  PrintLine(details);
+                                 {"clock_overhead_ns", clock_overhead()}});
+  print_line(details);
 }
 
-void ThrowErrno(const std::string& what) {
+void throw_errno(const std::string& what) {
   throw std::runtime_error(what + ": " + std::strerror(errno));
 }
 
-void PinTo(int cpu) {
+void pin_to(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<unsigned>(cpu), &set);
   if (sched_setaffinity(0, sizeof set, &set) != 0) {
-    ThrowErrno("cannot run on processor " + std::to_string(cpu) + " alone");
+    throw_errno("cannot run on processor " + std::to_string(cpu) + " alone");
   }
 }
 
-std::vector<int> AllowedCpus() {
+std::vector<int> allowed_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) ThrowErrno("cannot read the affinity");
+  if (sched_getaffinity(0, sizeof set, &set) != 0) throw_errno("cannot read the affinity");
   std::vector<int> cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) cpus.push_back(cpu);

@@ -13,7 +13,7 @@
 namespace tare::probe {
 
 /// CLOCK_MONOTONIC in nanoseconds.
-inline int64_t Now() {
+inline int64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
@@ -21,7 +21,7 @@ inline int64_t Now() {
 
 /// Keeps the compiler from dropping or moving the computation of `value`.
 template <typename T>
-inline void Keep(T& value) {
+inline void keep(T& value) {
   asm volatile("" : "+r"(value) : : "memory");
 }
 
@@ -32,21 +32,21 @@ struct Extent {
 };
 
 /// Adds --batches and --operations to a subcommand.
-void AddExtent(Command command, Extent& extent);
+void add_extent(Command command, Extent& extent);
 
 /// Runs the batches, after one that is not counted. `operation` is what is measured; `before`
 /// and `after` surround each batch outside of the time. Returns the mean nanoseconds of one
 /// operation for each batch; each holds the clock's overhead once, spread over its operations.
 template <typename Before, typename Operation, typename After>
-std::vector<double> MeasureBatches(const Extent& extent, Before&& before, Operation&& operation,
-                                   After&& after) {
+std::vector<double> measure_batches(const Extent& extent, Before&& before, Operation&& operation,
+                                    After&& after) {
   std::vector<double> means;
   means.reserve(extent.batches);
   for (uint32_t batch = 0; batch <= extent.batches; ++batch) {
     before();
-    const int64_t start = Now();
+    const int64_t start = now_ns();
     for (uint64_t i = 0; i < extent.operations; ++i) operation();
-    const int64_t end = Now();
+    const int64_t end = now_ns();
     after();
     if (batch > 0) {
       means.push_back(static_cast<double>(end - start) / static_cast<double>(extent.operations));
@@ -56,22 +56,22 @@ std::vector<double> MeasureBatches(const Extent& extent, Before&& before, Operat
 }
 
 template <typename Operation>
-std::vector<double> MeasureBatches(const Extent& extent, Operation&& operation) {
+std::vector<double> measure_batches(const Extent& extent, Operation&& operation) {
   const auto nothing = [] {};
-  return MeasureBatches(extent, nothing, operation, nothing);
+  return measure_batches(extent, nothing, operation, nothing);
 }
 
 /// Prints the one line of a cost: docs in probe/README.md. `details` are members of its own.
-void PrintCost(const std::string& probe, const std::string& per, const Extent& extent,
-               const std::vector<double>& batches, Members details = {});
+void print_cost(const std::string& probe, const std::string& per, const Extent& extent,
+                const std::vector<double>& batches, Members details = {});
 
 /// Throws std::runtime_error "`what`: reason of errno".
-[[noreturn]] void ThrowErrno(const std::string& what);
+[[noreturn]] void throw_errno(const std::string& what);
 
 /// Lets the calling thread run on this processor only.
-void PinTo(int cpu);
+void pin_to(int cpu);
 
 /// The processors on which this process may run, ascending.
-std::vector<int> AllowedCpus();
+std::vector<int> allowed_cpus();
 
 }  // namespace tare::probe

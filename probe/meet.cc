@@ -38,9 +38,9 @@ struct Options {
 };
 
 // Connects, and waits for one byte. Returns the connection, which programs do not inherit.
-int WaitUntilAllAreHere(const Options& options) {
+int wait_until_all_are_here(const Options& options) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) ThrowErrno("cannot make a socket");
+  if (fd < 0) throw_errno("cannot make a socket");
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(options.port);
@@ -48,16 +48,16 @@ int WaitUntilAllAreHere(const Options& options) {
     throw std::runtime_error("'" + options.at + "' is no IPv4 address");
   }
   if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-    ThrowErrno("cannot reach the meeting point " + options.at);
+    throw_errno("cannot reach the meeting point " + options.at);
   }
   char go = 0;
   const ssize_t count = read(fd, &go, sizeof go);
-  if (count < 0) ThrowErrno("cannot wait at the meeting point");
+  if (count < 0) throw_errno("cannot wait at the meeting point");
   if (count == 0) throw std::runtime_error("the meeting was called off");
   return fd;
 }
 
-[[noreturn]] void Become(const std::vector<std::string>& program, int output) {
+[[noreturn]] void become(const std::vector<std::string>& program, int output) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
@@ -70,7 +70,7 @@ int WaitUntilAllAreHere(const Options& options) {
 }
 
 // Returns what was written, or the last `most` bytes of it.
-std::string ReadToItsEnd(int fd, std::size_t most) {
+std::string read_to_its_end(int fd, std::size_t most) {
   std::string text;
   std::array<char, 65536> buffer;
   for (;;) {
@@ -81,7 +81,7 @@ std::string ReadToItsEnd(int fd, std::size_t most) {
   }
 }
 
-int64_t Nanoseconds(const timeval& time) {
+int64_t nanoseconds(const timeval& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1'000;
 }
 
@@ -95,30 +95,30 @@ struct Finished {
   std::string output;
 };
 
-Finished RunOnce(const std::vector<std::string>& program, std::size_t most_output) {
+Finished run_once(const std::vector<std::string>& program, std::size_t most_output) {
   std::array<int, 2> output = {};
-  if (pipe2(output.data(), O_CLOEXEC) != 0) ThrowErrno("cannot make a pipe");
+  if (pipe2(output.data(), O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
   Finished run;
-  run.start = Now();
+  run.start = now_ns();
   const pid_t child = fork();
-  if (child < 0) ThrowErrno("cannot fork");
-  if (child == 0) Become(program, output[1]);
+  if (child < 0) throw_errno("cannot fork");
+  if (child == 0) become(program, output[1]);
   close(output[1]);
-  run.output = ReadToItsEnd(output[0], most_output);
+  run.output = read_to_its_end(output[0], most_output);
   close(output[0]);
   int status = 0;
   rusage usage = {};
-  if (wait4(child, &status, 0, &usage) != child) ThrowErrno("cannot wait for the program");
-  run.end = Now();
-  run.user = Nanoseconds(usage.ru_utime);
-  run.system = Nanoseconds(usage.ru_stime);
+  if (wait4(child, &status, 0, &usage) != child) throw_errno("cannot wait for the program");
+  run.end = now_ns();
+  run.user = nanoseconds(usage.ru_utime);
+  run.system = nanoseconds(usage.ru_stime);
   run.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   return run;
 }
 
 // Tells by one byte that a run is over. Returns whether another is wanted: whoever has let go says
 // by a second byte that it is enough, or is gone.
-bool AnotherIsWanted(int meeting) {
+bool another_is_wanted(int meeting) {
   const char over = '.';
   if (send(meeting, &over, sizeof over, MSG_NOSIGNAL) != sizeof over) return false;
   char enough = 0;
@@ -126,19 +126,19 @@ bool AnotherIsWanted(int meeting) {
   return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-std::vector<Finished> RunAgainAndAgain(const Options& options, int meeting) {
+std::vector<Finished> run_again_and_again(const Options& options, int meeting) {
   std::vector<Finished> runs;
   do {
-    runs.push_back(RunOnce(options.program, kMostOutputAgain));
-  } while (runs.back().code == 0 && runs.size() < kMostRuns && AnotherIsWanted(meeting));
+    runs.push_back(run_once(options.program, kMostOutputAgain));
+  } while (runs.back().code == 0 && runs.size() < kMostRuns && another_is_wanted(meeting));
   return runs;
 }
 
-void Run(const Options& options) {
-  const int meeting = WaitUntilAllAreHere(options);
+void run(const Options& options) {
+  const int meeting = wait_until_all_are_here(options);
   const std::vector<Finished> runs =
-      options.again ? RunAgainAndAgain(options, meeting)
-                    : std::vector<Finished>{RunOnce(options.program, kMostOutput)};
+      options.again ? run_again_and_again(options, meeting)
+                    : std::vector<Finished>{run_once(options.program, kMostOutput)};
   close(meeting);
   const int64_t start = runs.front().start;
   int64_t user = 0;
@@ -164,20 +164,20 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddMeet(Command costs) {
+void add_meet(Command costs) {
   static Options options;
-  const Command command = costs.Add(
+  const Command command = costs.add(
       "meet",
       "Wait at a meeting point until everybody is let go, then run a program, and print one line:\n"
       "its exit code, its times, what it wrote. The connection closes when it ends.");
-  command.AddFlag("--again", options.again,
-                  "run it again and again, telling each end by a byte, until a byte comes back");
-  command.Add("--at", options.at, "address of who lets go", "IP").Required();
-  command.Add("--port", options.port, "port of it", "N").Required().Within(1, 65535);
+  command.add_flag("--again", options.again,
+                   "run it again and again, telling each end by a byte, until a byte comes back");
+  command.add("--at", options.at, "address of who lets go", "IP").required();
+  command.add("--port", options.port, "port of it", "N").required().within(1, 65535);
   command
-      .Add("program", options.program, "the program and its arguments, after --", "PROGRAM ARG...")
-      .Required();
-  command.Do([] { Run(options); });
+      .add("program", options.program, "the program and its arguments, after --", "PROGRAM ARG...")
+      .required();
+  command.calls([] { run(options); });
 }
 
 }  // namespace tare::probe

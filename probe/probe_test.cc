@@ -21,7 +21,7 @@ struct Outcome {
   std::string out;
 };
 
-Outcome ReadAll(FILE* pipe) {
+Outcome read_all(FILE* pipe) {
   Outcome outcome;
   std::array<char, 4096> buffer;
   while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.out += buffer.data();
@@ -29,14 +29,14 @@ Outcome ReadAll(FILE* pipe) {
   return outcome;
 }
 
-Outcome RunProbe(const std::string& arguments) {
-  return ReadAll(popen((PROBE_PROGRAM " " + arguments + " 2>&1 </dev/null").c_str(), "r"));
+Outcome run_probe(const std::string& arguments) {
+  return read_all(popen((PROBE_PROGRAM " " + arguments + " 2>&1 </dev/null").c_str(), "r"));
 }
 
 class Cost : public testing::TestWithParam<const char*> {};
 
 TEST_P(Cost, IsOneLineWithTheMeanOfEachBatch) {
-  const Outcome outcome = RunProbe(std::string(GetParam()) + " --batches 3 --operations 10");
+  const Outcome outcome = run_probe(std::string(GetParam()) + " --batches 3 --operations 10");
   ASSERT_EQ(outcome.code, 0) << outcome.out;
   EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1);
   const json line = json::parse(outcome.out);
@@ -60,14 +60,14 @@ INSTANTIATE_TEST_SUITE_P(Of, Cost,
                                          "floating-point", "cold-code", "udp-receive"));
 
 TEST(ContextSwitch, CountsTheSwitchesThatHappened) {
-  const Outcome outcome = RunProbe("context-switch --batches 3 --operations 2000");
+  const Outcome outcome = run_probe("context-switch --batches 3 --operations 2000");
   ASSERT_EQ(outcome.code, 0) << outcome.out;
   EXPECT_GT(json::parse(outcome.out).at("switches"), 0);
 }
 
 TEST(Wakeup, FromIdleNeedsTwoProcessors) {
   const Outcome outcome =
-      RunProbe("wakeup --from-idle --idle-ns 100000 --batches 2 --operations 5");
+      run_probe("wakeup --from-idle --idle-ns 100000 --batches 2 --operations 5");
   if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
     EXPECT_EQ(outcome.code, 1);
     EXPECT_NE(outcome.out.find("two processors"), std::string::npos);
@@ -81,19 +81,19 @@ TEST(Block, ReadsAFilePastThePageCache) {
   // Beside the program: /tmp may be a tmpfs, which knows no O_DIRECT on some kernels.
   const std::string path = std::string(PROBE_PROGRAM) + "-block-" + std::to_string(getpid());
   std::ofstream(path) << std::string(std::size_t{64} * 4096, 'x');
-  const Outcome outcome = RunProbe("block --batches 2 --operations 8 --device " + path);
+  const Outcome outcome = run_probe("block --batches 2 --operations 8 --device " + path);
   std::filesystem::remove(path);
   ASSERT_EQ(outcome.code, 0) << outcome.out;
   EXPECT_EQ(json::parse(outcome.out).at("bytes_per_operation"), 4096);
 }
 
 TEST(Block, NamesTheDeviceThatItCannotOpen) {
-  const Outcome outcome = RunProbe("block --device /dev/absent");
+  const Outcome outcome = run_probe("block --device /dev/absent");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.out.find("/dev/absent"), std::string::npos);
 }
 
-std::string FreePortPair() {
+std::string free_port_pair() {
   for (uint16_t port = 20000 + static_cast<uint16_t>(getpid() % 20000);; port += 2) {
     bool free = true;
     for (const uint16_t one : {port, static_cast<uint16_t>(port + 1)}) {
@@ -109,7 +109,7 @@ std::string FreePortPair() {
 }
 
 TEST(UdpSend, IsDeliveredIntoASinkThatEndsWithTheOneWhoStartedIt) {
-  const std::string port = FreePortPair();
+  const std::string port = free_port_pair();
   // The pipe's other end is ours: closing it ends the sink.
   FILE* sink = popen(
       (std::string(PROBE_PROGRAM) + " udp-sink --bind 127.0.0.1 --port " + port + " >/dev/null")
@@ -117,7 +117,8 @@ TEST(UdpSend, IsDeliveredIntoASinkThatEndsWithTheOneWhoStartedIt) {
       "w");
   Outcome outcome;
   for (int attempt = 0; attempt < 50; ++attempt) {  // until the sink is there
-    outcome = RunProbe("udp-send --peer 127.0.0.1 --port " + port + " --batches 3 --operations 20");
+    outcome =
+        run_probe("udp-send --peer 127.0.0.1 --port " + port + " --batches 3 --operations 20");
     if (outcome.code == 0) break;
   }
   EXPECT_EQ(WEXITSTATUS(pclose(sink)), 0);
@@ -128,7 +129,7 @@ TEST(UdpSend, IsDeliveredIntoASinkThatEndsWithTheOneWhoStartedIt) {
 }
 
 TEST(RequestCode, IsAskedOfAnEchoOnEitherSide) {
-  const std::string port = FreePortPair();
+  const std::string port = free_port_pair();
   FILE* echo = popen(
       (std::string(PROBE_PROGRAM) + " code-echo --bind 127.0.0.1 --port " + port + " >/dev/null")
           .c_str(),
@@ -136,8 +137,8 @@ TEST(RequestCode, IsAskedOfAnEchoOnEitherSide) {
   for (const std::string side : {"here", "there"}) {
     Outcome outcome;
     for (int attempt = 0; attempt < 50; ++attempt) {  // until the echo is there
-      outcome = RunProbe("request-code --peer 127.0.0.1 --batches 3 --operations 20 --port " +
-                         port + " --side " + side);
+      outcome = run_probe("request-code --peer 127.0.0.1 --batches 3 --operations 20 --port " +
+                          port + " --side " + side);
       if (outcome.code == 0) break;
     }
     ASSERT_EQ(outcome.code, 0) << outcome.out;
@@ -149,13 +150,13 @@ TEST(RequestCode, IsAskedOfAnEchoOnEitherSide) {
 }
 
 TEST(RequestCode, SaysThatNoEchoAnswers) {
-  const Outcome outcome = RunProbe("request-code --peer 127.0.0.1 --port " + FreePortPair());
+  const Outcome outcome = run_probe("request-code --peer 127.0.0.1 --port " + free_port_pair());
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.out.find("code-echo"), std::string::npos);
 }
 
 TEST(UdpSend, SaysThatNoSinkAnswers) {
-  const Outcome outcome = RunProbe("udp-send --peer 127.0.0.1 --port " + FreePortPair());
+  const Outcome outcome = run_probe("udp-send --peer 127.0.0.1 --port " + free_port_pair());
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.out.find("no udp-sink answers at 127.0.0.1"), std::string::npos);
 }
@@ -173,7 +174,7 @@ TEST(TapEcho, AnswersIcmpAndUdpThroughTheTapAndRemovesItAtTheEnd) {
       "ip addr add 10.99.0.1/24 dev tare-tap; " + ECHO_ICMP + ask + "; " + ECHO_UDP + ask +
       "--port 7777; exec 4>&-; wait; cat " + at + ".out; rm " + at + "*; ip link show tare-tap";
   FILE* pipe = popen(("unshare --net sh -c '" + script + "' 2>&1").c_str(), "r");
-  const Outcome outcome = ReadAll(pipe);
+  const Outcome outcome = read_all(pipe);
   const auto received = outcome.out.find("\"received\":100");
   EXPECT_NE(received, std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("\"received\":100", received + 1), std::string::npos) << outcome.out;
@@ -182,7 +183,7 @@ TEST(TapEcho, AnswersIcmpAndUdpThroughTheTapAndRemovesItAtTheEnd) {
 }
 
 TEST(Probe, RelaysBetweenNothingButTaps) {
-  const Outcome outcome = RunProbe("relay --near 0 --far 0 --room 1000000");
+  const Outcome outcome = run_probe("relay --near 0 --far 0 --room 1000000");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.out.find("descriptor 0 is no tap"), std::string::npos) << outcome.out;
 }
@@ -190,11 +191,11 @@ TEST(Probe, RelaysBetweenNothingButTaps) {
 TEST(Probe, RefusesBadArgumentsWithCodeTwo) {
   for (const char* arguments :
        {"", "boil", "timer --interval-ns 0", "udp-send", "syscall --batches 0", "relay"}) {
-    const Outcome outcome = RunProbe(arguments);
+    const Outcome outcome = run_probe(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_NE(outcome.out.find("--help"), std::string::npos);
   }
-  EXPECT_NE(RunProbe("boil").out.find("there is no cost 'boil'"), std::string::npos);
+  EXPECT_NE(run_probe("boil").out.find("there is no cost 'boil'"), std::string::npos);
 }
 
 }  // namespace

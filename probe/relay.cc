@@ -52,34 +52,34 @@ class Queue {
     int64_t due;
   };
 
-  bool Empty() const { return frames_.empty(); }
-  const Frame& Oldest() const { return frames_.front(); }
-  std::span<const std::byte> Bytes(const Frame& frame) const {
+  bool empty() const { return frames_.empty(); }
+  const Frame& oldest() const { return frames_.front(); }
+  std::span<const std::byte> bytes(const Frame& frame) const {
     return std::span(memory_).subspan(frame.at, frame.size);
   }
-  std::size_t Held() const { return held_; }
+  std::size_t held() const { return held_; }
 
   /// Where the next frame may be written, kLargestFrame bytes of it; nothing if there is no room.
-  std::span<std::byte> Room() {
-    if (Empty()) {
+  std::span<std::byte> room() {
+    if (empty()) {
       end_ = 0;
     } else {
-      const std::size_t begin = Oldest().at;
+      const std::size_t begin = oldest().at;
       if (end_ > begin && memory_.size() - end_ < kLargestFrame) end_ = 0;
       if (end_ <= begin && begin - end_ < kLargestFrame) return {};
     }
     return std::span(memory_).subspan(end_, kLargestFrame);
   }
 
-  /// Keeps what has been written into Room().
-  void Add(std::size_t size, int64_t due) {
+  /// Keeps what has been written into room().
+  void add(std::size_t size, int64_t due) {
     frames_.push_back({end_, size, due});
     end_ += size;
     held_ += size;
   }
 
-  void DropOldest() {
-    held_ -= Oldest().size;
+  void drop_oldest() {
+    held_ -= oldest().size;
     frames_.pop_front();
   }
 
@@ -93,11 +93,11 @@ class Queue {
 // How many segments pass until the next one is lost: each is with the same probability.
 class Losses {
  public:
-  Losses(double share, uint64_t seed) : share_(share), random_(seed) { Draw(); }
+  Losses(double share, uint64_t seed) : share_(share), random_(seed) { draw(); }
 
-  uint64_t Left() const { return left_; }
-  void Pass(uint64_t segments) { left_ -= segments; }
-  void Draw() {
+  uint64_t left() const { return left_; }
+  void pass(uint64_t segments) { left_ -= segments; }
+  void draw() {
     left_ = share_ > 0
                 ? static_cast<uint64_t>(std::geometric_distribution<int64_t>(share_)(random_))
                 : std::numeric_limits<uint64_t>::max();
@@ -122,7 +122,7 @@ struct Counters {
   std::atomic<uint64_t> latest_ns = 0;
   std::atomic<uint64_t> most_held = 0;
 
-  nlohmann::json Taken() {
+  nlohmann::json taken() {
     const uint64_t passed = released.exchange(0);
     const uint64_t late = late_ns.exchange(0);
     return {{"frames", frames.exchange(0)},
@@ -137,7 +137,7 @@ struct Counters {
   }
 };
 
-void Raise(std::atomic<uint64_t>& most, uint64_t value) {
+void raise_to(std::atomic<uint64_t>& most, uint64_t value) {
   if (value > most.load(std::memory_order_relaxed)) most = value;
 }
 
@@ -151,12 +151,12 @@ class Direction {
         losses_(options.loss, seed),
         whole_(kLargestFrame) {}
 
-  [[noreturn]] void Run() {
+  [[noreturn]] void run() {
     while (true) {
-      const bool took = Take();
-      const int64_t now = Now();
-      while (!queue_.Empty() && queue_.Oldest().due <= now) Release(now);
-      if (!took) Await(now);
+      const bool took = take();
+      const int64_t now = now_ns();
+      while (!queue_.empty() && queue_.oldest().due <= now) release(now);
+      if (!took) await(now);
     }
   }
 
@@ -164,73 +164,73 @@ class Direction {
 
  private:
   /// Reads one frame, if there is one.
-  bool Take() {
-    std::span<std::byte> room = queue_.Room();
+  bool take() {
+    std::span<std::byte> room = queue_.room();
     const bool full = room.empty();
     if (full) room = whole_;
     const ssize_t length = read(from_, room.data(), room.size());
     if (length < 0) {
       if (errno == EAGAIN || errno == EINTR) return false;
-      ThrowErrno("cannot read from a tap");
+      throw_errno("cannot read from a tap");
     }
     const auto frame = room.first(static_cast<std::size_t>(length));
-    const uint32_t segments = SegmentsIn(frame);
+    const uint32_t segments = segments_in(frame);
     ++counters_.frames;
     counters_.bytes += frame.size() - kVnetHeader;
     counters_.segments += segments;
     if (full) {
       ++counters_.overflowed;
-    } else if (segments <= losses_.Left()) {
-      losses_.Pass(segments);
-      Hold(frame.size());
+    } else if (segments <= losses_.left()) {
+      losses_.pass(segments);
+      hold(frame.size());
     } else {
       std::ranges::copy(frame, whole_.begin());
-      HoldWhatIsLeft(std::span(whole_).first(frame.size()), segments);
+      hold_what_is_left(std::span(whole_).first(frame.size()), segments);
     }
-    Raise(counters_.most_held, queue_.Held());
+    raise_to(counters_.most_held, queue_.held());
     return true;
   }
 
   /// A frame of which at least one segment is lost: those before and behind it go on.
-  void HoldWhatIsLeft(std::span<const std::byte> frame, uint32_t segments) {
+  void hold_what_is_left(std::span<const std::byte> frame, uint32_t segments) {
     for (uint32_t first = 0; first < segments; ++first) {
       const auto passing =
-          static_cast<uint32_t>(std::min<uint64_t>(losses_.Left(), segments - first));
+          static_cast<uint32_t>(std::min<uint64_t>(losses_.left(), segments - first));
       if (passing > 0) {
-        const std::span<std::byte> room = queue_.Room();
+        const std::span<std::byte> room = queue_.room();
         if (room.empty()) {
           ++counters_.overflowed;
         } else {
-          Hold(CutOut(frame, first, passing, room));
+          hold(cut_out(frame, first, passing, room));
         }
-        losses_.Pass(passing);
+        losses_.pass(passing);
         first += passing;
       }
       if (first < segments) {
         ++counters_.lost;
-        losses_.Draw();
+        losses_.draw();
       }
     }
   }
 
-  void Hold(std::size_t size) { queue_.Add(size, Now() + hold_ns_); }
+  void hold(std::size_t size) { queue_.add(size, now_ns() + hold_ns_); }
 
-  void Release(int64_t now) {
-    const auto& oldest = queue_.Oldest();
+  void release(int64_t now) {
+    const auto& oldest = queue_.oldest();
     const auto late = static_cast<uint64_t>(now - oldest.due);
-    const auto bytes = queue_.Bytes(oldest);
+    const auto bytes = queue_.bytes(oldest);
     if (write(to_, bytes.data(), bytes.size()) < 0) ++counters_.refused;
-    queue_.DropOldest();
+    queue_.drop_oldest();
     ++counters_.released;
     counters_.late_ns += late;
-    Raise(counters_.latest_ns, late);
+    raise_to(counters_.latest_ns, late);
   }
 
-  void Await(int64_t now) const {
+  void await(int64_t now) const {
     timespec left = {};
-    const bool pending = !queue_.Empty();
+    const bool pending = !queue_.empty();
     if (pending) {
-      const int64_t ns = queue_.Oldest().due - now;
+      const int64_t ns = queue_.oldest().due - now;
       left = {ns / 1'000'000'000, ns % 1'000'000'000};
     }
     pollfd readable = {from_, POLLIN, 0};
@@ -249,47 +249,47 @@ class Direction {
   Counters counters_;
 };
 
-void Prepare(int tap) {
+void prepare(int tap) {
   if (ioctl(tap, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4) != 0) {
-    ThrowErrno("descriptor " + std::to_string(tap) + " is no tap with headers of virtio");
+    throw_errno("descriptor " + std::to_string(tap) + " is no tap with headers of virtio");
   }
   const int flags = fcntl(tap, F_GETFL);
-  if (flags < 0 || fcntl(tap, F_SETFL, flags | O_NONBLOCK) != 0) ThrowErrno("cannot set up a tap");
+  if (flags < 0 || fcntl(tap, F_SETFL, flags | O_NONBLOCK) != 0) throw_errno("cannot set up a tap");
 }
 
 // A wire with one direction would be worse than none: what fails in a thread ends the program.
-void Carry(Direction& direction) {
+void carry(Direction& direction) {
   try {
-    direction.Run();
+    direction.run();
   } catch (const std::exception& error) {
     std::cerr << "probe: " << error.what() << std::endl;
     std::_Exit(1);
   }
 }
 
-int64_t ProcessorTime() {
+int64_t processor_time() {
   timespec used;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
 }
 
-void Run(const Options& options) {
+void run(const Options& options) {
   const int near_tap = static_cast<int>(options.near_tap);
   const int far_tap = static_cast<int>(options.far_tap);
-  for (const int tap : {near_tap, far_tap}) Prepare(tap);
+  for (const int tap : {near_tap, far_tap}) prepare(tap);
   prctl(PR_SET_TIMERSLACK, 1);  // where it does not run as SCHED_FIFO, whose timers have none
   Direction forth(near_tap, far_tap, options, 2 * options.seed);
   Direction back(far_tap, near_tap, options, 2 * options.seed + 1);
-  std::thread(Carry, std::ref(forth)).detach();
-  std::thread(Carry, std::ref(back)).detach();
-  PrintLine({{"event", "ready"}, {"hold_ns", options.hold_ns}, {"room_bytes", options.room}});
-  int64_t told_ns = ProcessorTime();
+  std::thread(carry, std::ref(forth)).detach();
+  std::thread(carry, std::ref(back)).detach();
+  print_line({{"event", "ready"}, {"hold_ns", options.hold_ns}, {"room_bytes", options.room}});
+  int64_t told_ns = processor_time();
   for (std::string line; std::getline(std::cin, line);) {
-    const int64_t cpu_ns = ProcessorTime();
+    const int64_t cpu_ns = processor_time();
     const nlohmann::json report = {{"event", "report"},
                                    {"cpu_ns", cpu_ns - std::exchange(told_ns, cpu_ns)},
-                                   {"forth", forth.counters().Taken()},
-                                   {"back", back.counters().Taken()}};
+                                   {"forth", forth.counters().taken()},
+                                   {"back", back.counters().taken()}};
     std::cout << report.dump() << std::endl;
   }
   std::_Exit(0);  // the threads know no end; the taps go with the program
@@ -297,25 +297,25 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddRelay(Command costs) {
+void add_relay(Command costs) {
   static Options options;
-  const Command command = costs.Add(
+  const Command command = costs.add(
       "relay",
       "A wire between two taps, open as descriptors with IFF_VNET_HDR: holds every frame back by "
       "a\n"
       "fixed time and loses a share of the segments. Reports what it did since it was last asked,\n"
       "at each line on its input; ends with the input.");
-  command.Add("--near", options.near_tap, "descriptor of one end's tap", "FD").Required();
-  command.Add("--far", options.far_tap, "descriptor of the other's", "FD").Required();
-  command.Add("--hold", options.hold_ns, "each way, half of a round trip", "NS")
-      .Within(0, 10'000'000'000);
-  command.Add("--loss", options.loss, "share of segments lost each way, below 1", "SHARE");
-  command.Add("--seed", options.seed, "of the losses", "N");
+  command.add("--near", options.near_tap, "descriptor of one end's tap", "FD").required();
+  command.add("--far", options.far_tap, "descriptor of the other's", "FD").required();
+  command.add("--hold", options.hold_ns, "each way, half of a round trip", "NS")
+      .within(0, 10'000'000'000);
+  command.add("--loss", options.loss, "share of segments lost each way, below 1", "SHARE");
+  command.add("--seed", options.seed, "of the losses", "N");
   command
-      .Add("--room", options.room, "memory of each way's queue; what it cannot hold is lost", "B")
-      .Required()
-      .Within(kLargestFrame, uint64_t{1} << 34);
-  command.Do([] { Run(options); });
+      .add("--room", options.room, "memory of each way's queue; what it cannot hold is lost", "B")
+      .required()
+      .within(kLargestFrame, uint64_t{1} << 34);
+  command.calls([] { run(options); });
 }
 
 }  // namespace tare::probe

@@ -31,10 +31,10 @@ struct Options {
 
 class Asker {
  public:
-  Asker(const Options& options) : options_(options), fd_(OpenUdp("", 0, kPatienceMs)) {
-    const sockaddr_in address = Ipv4Address(options.peer, options.port);
+  Asker(const Options& options) : options_(options), fd_(open_udp("", 0, kPatienceMs)) {
+    const sockaddr_in address = ipv4_address(options.peer, options.port);
     if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-      ThrowErrno("cannot reach " + options.peer);
+      throw_errno("cannot reach " + options.peer);
     }
   }
   ~Asker() { close(fd_); }
@@ -42,20 +42,20 @@ class Asker {
   Asker& operator=(const Asker&) = delete;
 
   // Mean nanoseconds of a request.
-  double Batch(bool code) {
+  double batch(bool code) {
     const bool here = options_.side == "here";
     std::array<char, 64> datagram = {};
     datagram[0] = code && !here ? kWithCode : kPlain;
-    const int64_t start = Now();
+    const int64_t start = now_ns();
     for (uint64_t i = 0; i < options_.extent.operations; ++i) {
-      Request(datagram);
-      if (code && here) value_ = CallColdFunctions(value_, data_);
+      request(datagram);
+      if (code && here) value_ = call_cold_functions(value_, data_);
     }
-    return static_cast<double>(Now() - start) / static_cast<double>(options_.extent.operations);
+    return static_cast<double>(now_ns() - start) / static_cast<double>(options_.extent.operations);
   }
 
  private:
-  void Request(std::array<char, 64>& datagram) {
+  void request(std::array<char, 64>& datagram) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       if (send(fd_, datagram.data(), datagram.size(), 0) > 0 &&
           recv(fd_, datagram.data(), datagram.size(), 0) > 0) {
@@ -73,34 +73,34 @@ class Asker {
   ColdData data_ = {};
 };
 
-void Run(const Options& options) {
+void run(const Options& options) {
   Asker asker(options);
-  asker.Batch(true);  // not counted: page faults, translation
-  asker.Batch(false);
+  asker.batch(true);  // not counted: page faults, translation
+  asker.batch(false);
   std::vector<double> batches;
   for (uint32_t batch = 0; batch < options.extent.batches; ++batch) {
-    const double with = asker.Batch(true);
-    const double without = asker.Batch(false);
+    const double with = asker.batch(true);
+    const double without = asker.batch(false);
     batches.push_back((with - without) / kColdFunctions);
   }
-  PrintCost("request-code", "function called once in a request", options.extent, batches,
-            {{"functions", kColdFunctions}, {"side", options.side}, {"peer", options.peer}});
+  print_cost("request-code", "function called once in a request", options.extent, batches,
+             {{"functions", kColdFunctions}, {"side", options.side}, {"peer", options.peer}});
 }
 
 }  // namespace
 
-void AddRequestCode(Command costs) {
+void add_request_code(Command costs) {
   static Options options;
   const Command command =
-      costs.Add("request-code", "Calling functions in the middle of a request (needs code-echo).");
-  AddExtent(command, options.extent);
-  command.Add("--peer", options.peer, "where code-echo runs", "IP").Required();
-  command.Add("--port", options.port, "its port", "N").Required().Within(1, 65535);
+      costs.add("request-code", "Calling functions in the middle of a request (needs code-echo).");
+  add_extent(command, options.extent);
+  command.add("--peer", options.peer, "where code-echo runs", "IP").required();
+  command.add("--port", options.port, "its port", "N").required().within(1, 65535);
   command
-      .Add("--side", options.side, "who calls them: the asker or the one who answers",
+      .add("--side", options.side, "who calls them: the asker or the one who answers",
            "here|there (default there)")
-      .OneOf({"here", "there"});
-  command.Do([] { Run(options); });
+      .one_of({"here", "there"});
+  command.calls([] { run(options); });
 }
 
 }  // namespace tare::probe

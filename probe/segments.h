@@ -24,11 +24,11 @@ constexpr std::size_t kVnetHeader = sizeof(VnetHeader);
 constexpr std::size_t kLargestFrame = kVnetHeader + 14 + 65535;
 
 /// How many frames this one is on a wire; 1 for whatever is no TCP over IPv4 to be cut.
-uint32_t SegmentsIn(std::span<const std::byte> frame);
+uint32_t segments_in(std::span<const std::byte> frame);
 
 /// Writes a frame of `count` of its segments, from the number `first` on, as if TCP had sent these
 /// alone, and returns its size. `frame` has so many; `piece` has room for kLargestFrame.
-std::size_t CutOut(std::span<const std::byte> frame, uint32_t first, uint32_t count,
-                   std::span<std::byte> piece);
+std::size_t cut_out(std::span<const std::byte> frame, uint32_t first, uint32_t count,
+                    std::span<std::byte> piece);
 
 }  // namespace tare::probe

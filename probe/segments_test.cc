@@ -26,7 +26,7 @@ struct Headers {
   tcphdr tcp;
 };
 
-Headers HeadersOf(const Frame& frame) {
+Headers headers_of(const Frame& frame) {
   Headers found = {};
   std::memcpy(&found.vnet, frame.data(), sizeof found.vnet);
   std::memcpy(&found.ip, frame.data() + kIp, sizeof found.ip);
@@ -35,7 +35,7 @@ Headers HeadersOf(const Frame& frame) {
 }
 
 // What TCP hands to a device that cuts: `bytes` of data, number upon number.
-Frame Whole(std::size_t bytes) {
+Frame whole_frame(std::size_t bytes) {
   Frame frame(kData + bytes);
   Headers headers = {};
   headers.vnet = {1, VnetHeader::kTcp4, kData - kVnetHeader, uint16_t{kSegment}, kTcp - kVnetHeader,
@@ -57,13 +57,13 @@ Frame Whole(std::size_t bytes) {
   return frame;
 }
 
-Frame Cut(const Frame& frame, uint32_t first, uint32_t count) {
+Frame cut(const Frame& frame, uint32_t first, uint32_t count) {
   Frame piece(kLargestFrame);
-  piece.resize(CutOut(frame, first, count, piece));
+  piece.resize(cut_out(frame, first, count, piece));
   return piece;
 }
 
-uint32_t SumOf(const void* bytes, std::size_t size) {
+uint32_t sum_of(const void* bytes, std::size_t size) {
   uint32_t sum = 0;
   for (std::size_t at = 0; at < size; at += 2) {
     uint16_t word;
@@ -75,32 +75,32 @@ uint32_t SumOf(const void* bytes, std::size_t size) {
 }
 
 TEST(Segments, AreCountedAsADeviceWouldCutThem) {
-  EXPECT_EQ(SegmentsIn(Whole(10 * kSegment)), 10u);
-  EXPECT_EQ(SegmentsIn(Whole(10 * kSegment + 1)), 11u);
-  Frame single = Whole(kSegment);
+  EXPECT_EQ(segments_in(whole_frame(10 * kSegment)), 10u);
+  EXPECT_EQ(segments_in(whole_frame(10 * kSegment + 1)), 11u);
+  Frame single = whole_frame(kSegment);
   single[1] = std::byte{0};  // gso_type: nothing to be cut
-  EXPECT_EQ(SegmentsIn(single), 1u);
+  EXPECT_EQ(segments_in(single), 1u);
 }
 
 TEST(Segments, CutApartHoldTheWholeInOrderUnderTheirOwnHeaders) {
-  const Frame whole = Whole(5 * kSegment + 100);
+  const Frame whole = whole_frame(5 * kSegment + 100);
   Frame data;
   uint32_t next = 0xfffff000;
   uint16_t id = 65535;
   for (const auto& [first, count] : {std::pair{0u, 2u}, {2u, 1u}, {3u, 2u}, {5u, 1u}}) {
-    const Frame piece = Cut(whole, first, count);
-    const Headers headers = HeadersOf(piece);
-    EXPECT_EQ(SegmentsIn(piece), count);
+    const Frame piece = cut(whole, first, count);
+    const Headers headers = headers_of(piece);
+    EXPECT_EQ(segments_in(piece), count);
     EXPECT_EQ(headers.vnet.gso_type, count == 1 ? 0 : VnetHeader::kTcp4);
     EXPECT_EQ(ntohs(headers.ip.tot_len), piece.size() - kIp);
     EXPECT_EQ(ntohs(headers.ip.id), id);
-    EXPECT_EQ(SumOf(&headers.ip, sizeof headers.ip), 0xffffu);  // RFC 1071: it sums up to ones
+    EXPECT_EQ(sum_of(&headers.ip, sizeof headers.ip), 0xffffu);  // RFC 1071: it sums up to ones
     EXPECT_EQ(ntohl(headers.tcp.seq), next);
     EXPECT_EQ(headers.tcp.fin && headers.tcp.psh, first == 5);  // with the last alone
     const uint16_t length = htons(static_cast<uint16_t>(piece.size() - kTcp));
     const uint32_t pseudo[] = {headers.ip.saddr, headers.ip.daddr,
                                uint32_t{htons(IPPROTO_TCP)} + length};
-    EXPECT_EQ(headers.tcp.check, SumOf(pseudo, sizeof pseudo));
+    EXPECT_EQ(headers.tcp.check, sum_of(pseudo, sizeof pseudo));
     data.insert(data.end(), piece.begin() + kData, piece.end());
     next += static_cast<uint32_t>(piece.size() - kData);
     id = static_cast<uint16_t>(id + count);
@@ -111,15 +111,15 @@ TEST(Segments, CutApartHoldTheWholeInOrderUnderTheirOwnHeaders) {
 TEST(Segments, OfAFrameOfAnyBytesAreOneOrFitIt) {
   std::mt19937 random(7);
   for (int round = 0; round < 20000; ++round) {
-    Frame frame = Whole(random() % 4000 + 1);
+    Frame frame = whole_frame(random() % 4000 + 1);
     frame.resize(random() % (frame.size() + 1));
     for (int change = 0; change < 3 && !frame.empty(); ++change) {
       frame[random() % std::min<std::size_t>(frame.size(), kData)] = std::byte(random());
     }
-    const uint32_t segments = SegmentsIn(frame);
+    const uint32_t segments = segments_in(frame);
     ASSERT_GE(segments, 1u);
     if (segments > 1) {
-      ASSERT_LE(Cut(frame, segments - 1, 1).size(), frame.size());
+      ASSERT_LE(cut(frame, segments - 1, 1).size(), frame.size());
     }
   }
 }

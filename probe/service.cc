@@ -12,7 +12,7 @@ namespace tare::probe {
 namespace {
 
 // /dev/null and files are at their end from the start, which says nothing.
-bool StdinMeansSomething() {
+bool stdin_means_something() {
   struct stat status = {};
   if (fstat(STDIN_FILENO, &status) != 0) return false;
   return S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || isatty(STDIN_FILENO) == 1;
@@ -27,15 +27,15 @@ Service::Service() {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   const int stop = signalfd(-1, &signals, SFD_CLOEXEC);
-  if (stop < 0) ThrowErrno("cannot watch for signals");
+  if (stop < 0) throw_errno("cannot watch for signals");
   waits_ = {{{.fd = -1, .events = POLLIN, .revents = 0},
              {.fd = stop, .events = POLLIN, .revents = 0},
-             {.fd = StdinMeansSomething() ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}}};
+             {.fd = stdin_means_something() ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}}};
 }
 
 Service::~Service() { close(waits_[1].fd); }
 
-bool Service::WaitFor(int fd) const {
+bool Service::wait_for(int fd) const {
   std::array<pollfd, 3> waits = waits_;
   waits[0].fd = fd;
   while (true) {

@@ -17,7 +17,7 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   /// Waits until `fd` is readable (true) or the end is asked for (false). -1: only the end.
-  bool WaitFor(int fd) const;
+  bool wait_for(int fd) const;
 
  private:
   std::array<pollfd, 3> waits_;  // whatever is waited for, the signals, stdin

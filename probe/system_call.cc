@@ -7,13 +7,13 @@
 
 namespace tare::probe {
 
-void AddSystemCall(Command costs) {
+void add_system_call(Command costs) {
   static Extent extent{.batches = 20, .operations = 10'000};
-  const Command command = costs.Add("syscall", "A null system call (getppid).");
-  AddExtent(command, extent);
-  command.Do([] {
-    PrintCost("syscall", "system call", extent,
-              MeasureBatches(extent, [] { syscall(SYS_getppid); }));
+  const Command command = costs.add("syscall", "A null system call (getppid).");
+  add_extent(command, extent);
+  command.calls([] {
+    print_cost("syscall", "system call", extent,
+               measure_batches(extent, [] { syscall(SYS_getppid); }));
   });
 }
 

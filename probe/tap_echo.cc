@@ -28,7 +28,7 @@ namespace {
 constexpr MacAddress kMac = {std::byte{0x02}, std::byte{'t'}, std::byte{'a'},
                              std::byte{'r'},  std::byte{'e'}, std::byte{1}};
 
-ifreq RequestFor(const std::string& name) {
+ifreq request_for(const std::string& name) {
   ifreq request = {};
   if (name.empty() || name.size() >= IFNAMSIZ) {
     throw std::runtime_error("\"" + name + "\" cannot name an interface: give 1 to " +
@@ -38,23 +38,23 @@ ifreq RequestFor(const std::string& name) {
   return request;
 }
 
-int MakeTap(const std::string& name) {
+int make_tap(const std::string& name) {
   const int tap = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
-  if (tap < 0) ThrowErrno("cannot open /dev/net/tun");
-  ifreq request = RequestFor(name);
+  if (tap < 0) throw_errno("cannot open /dev/net/tun");
+  ifreq request = request_for(name);
   request.ifr_flags = IFF_TAP | IFF_NO_PI;
   if (ioctl(tap, TUNSETIFF, &request) != 0) {
-    ThrowErrno("cannot make the tap " + name + " (be root; is the name taken?)");
+    throw_errno("cannot make the tap " + name + " (be root; is the name taken?)");
   }
   return tap;
 }
 
-void BringUp(const std::string& name) {
+void bring_up(const std::string& name) {
   const int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  ifreq request = RequestFor(name);
-  if (ioctl(socket_fd, SIOCGIFFLAGS, &request) != 0) ThrowErrno("cannot examine " + name);
+  ifreq request = request_for(name);
+  if (ioctl(socket_fd, SIOCGIFFLAGS, &request) != 0) throw_errno("cannot examine " + name);
   request.ifr_flags |= IFF_UP;
-  if (ioctl(socket_fd, SIOCSIFFLAGS, &request) != 0) ThrowErrno("cannot bring up " + name);
+  if (ioctl(socket_fd, SIOCSIFFLAGS, &request) != 0) throw_errno("cannot bring up " + name);
   close(socket_fd);
 }
 
@@ -64,7 +64,7 @@ struct Counters {
 };
 
 // Blocks in read alone: waiting for the end too would cost a system call each frame.
-void Answer(int tap, Counters& counters) {
+void answer(int tap, Counters& counters) {
   std::array<std::byte, 65536> buffer;
   while (true) {
     const ssize_t length = read(tap, buffer.data(), buffer.size());
@@ -74,7 +74,7 @@ void Answer(int tap, Counters& counters) {
     }
     counters.frames.fetch_add(1, std::memory_order_relaxed);
     const std::span<std::byte> frame(buffer.data(), static_cast<std::size_t>(length));
-    const auto answer = AnswerFrame(frame, kMac);
+    const auto answer = answer_frame(frame, kMac);
     if (answer == tare::probe::Answer::kNone) continue;
     if (write(tap, frame.data(), frame.size()) < 0) continue;
     if (answer != tare::probe::Answer::kArp) {
@@ -83,32 +83,32 @@ void Answer(int tap, Counters& counters) {
   }
 }
 
-void Run(const std::string& name) {
+void run(const std::string& name) {
   static Counters counters;
   Service service;
-  const int tap = MakeTap(name);
-  BringUp(name);
-  std::thread(Answer, tap, std::ref(counters)).detach();
-  PrintLine({{"event", "ready"}, {"interface", name}});
-  service.WaitFor(-1);
-  PrintLine({{"event", "stopped"},
-             {"interface", name},
-             {"frames", counters.frames.load()},
-             {"echoes", counters.echoes.load()}});
+  const int tap = make_tap(name);
+  bring_up(name);
+  std::thread(answer, tap, std::ref(counters)).detach();
+  print_line({{"event", "ready"}, {"interface", name}});
+  service.wait_for(-1);
+  print_line({{"event", "stopped"},
+              {"interface", name},
+              {"frames", counters.frames.load()},
+              {"echoes", counters.echoes.load()}});
   // The answering thread cannot be called out of read; the kernel removes the tap with us.
   std::_Exit(0);
 }
 
 }  // namespace
 
-void AddTapEcho(Command costs) {
+void add_tap_echo(Command costs) {
   static std::string name;
   const Command command =
-      costs.Add("tap-echo",
+      costs.add("tap-echo",
                 "Make a tap and answer ARP, ICMP echo and UDP for every address behind it, until\n"
                 "SIGTERM. Give the interface an address, then ping another one of that network.");
-  command.Add("--name", name, "name of the interface to make", "IF").Required();
-  command.Do([] { Run(name); });
+  command.add("--name", name, "name of the interface to make", "IF").required();
+  command.calls([] { run(name); });
 }
 
 }  // namespace tare::probe

@@ -16,12 +16,12 @@ struct Options {
   std::size_t bytes = 88;
 };
 
-void Run(const Options& options) {
-  const int receiver = OpenUdp("127.0.0.1", 0);
+void run(const Options& options) {
+  const int receiver = open_udp("127.0.0.1", 0);
   sockaddr_in address = {};
   socklen_t length = sizeof address;
   getsockname(receiver, reinterpret_cast<sockaddr*>(&address), &length);
-  const int sender = OpenUdp("", 0);
+  const int sender = open_udp("", 0);
   const std::vector<std::byte> datagram(options.bytes);
   std::vector<std::byte> buffer(65536);
 
@@ -29,7 +29,7 @@ void Run(const Options& options) {
     for (uint64_t i = 0; i < options.extent.operations; ++i) {
       if (sendto(sender, datagram.data(), datagram.size(), 0,
                  reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
-        ThrowErrno("cannot send over loopback (is lo up?)");
+        throw_errno("cannot send over loopback (is lo up?)");
       }
     }
   };
@@ -40,22 +40,22 @@ void Run(const Options& options) {
                                " datagrams; give fewer --operations");
     }
   };
-  PrintCost("udp-receive", "receipt of a queued datagram", options.extent,
-            MeasureBatches(options.extent, queue, receive, [] {}),
-            {{"bytes_per_operation", options.bytes}});
+  print_cost("udp-receive", "receipt of a queued datagram", options.extent,
+             measure_batches(options.extent, queue, receive, [] {}),
+             {{"bytes_per_operation", options.bytes}});
   close(sender);
   close(receiver);
 }
 
 }  // namespace
 
-void AddUdpReceive(Command costs) {
+void add_udp_receive(Command costs) {
   static Options options;
   const Command command =
-      costs.Add("udp-receive", "Receiving a datagram that is already queued (loopback).");
-  AddExtent(command, options.extent);
-  command.Add("--bytes", options.bytes, "payload of a datagram", "N (default 88)").Within(0, 65507);
-  command.Do([] { Run(options); });
+      costs.add("udp-receive", "Receiving a datagram that is already queued (loopback).");
+  add_extent(command, options.extent);
+  command.add("--bytes", options.bytes, "payload of a datagram", "N (default 88)").within(0, 65507);
+  command.calls([] { run(options); });
 }
 
 }  // namespace tare::probe

@@ -21,17 +21,17 @@ struct Options {
   std::size_t bytes = 88;
 };
 
-int Connect(const Options& options, uint16_t port, int timeout_ms) {
-  const int fd = OpenUdp(options.bind, 0, timeout_ms);
-  const sockaddr_in address = Ipv4Address(options.peer, port);
+int connect_to(const Options& options, uint16_t port, int timeout_ms) {
+  const int fd = open_udp(options.bind, 0, timeout_ms);
+  const sockaddr_in address = ipv4_address(options.peer, port);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    ThrowErrno("cannot reach " + options.peer);
+    throw_errno("cannot reach " + options.peer);
   }
   return fd;
 }
 
 // Has the sink empty its socket; how many datagrams had arrived there.
-uint64_t AskToDrain(int control, const Options& options) {
+uint64_t ask_to_drain(int control, const Options& options) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     uint64_t answer = 0;
     if (send(control, "d", 1, 0) == 1 &&
@@ -40,46 +40,46 @@ uint64_t AskToDrain(int control, const Options& options) {
     }
   }
   throw std::runtime_error("no udp-sink answers at " + options.peer + " port " +
-                           std::to_string(DrainPort(options.port)) +
+                           std::to_string(drain_port(options.port)) +
                            "; start `probe udp-sink --port " + std::to_string(options.port) +
                            "` there");
 }
 
-void Run(const Options& options) {
+void run(const Options& options) {
   constexpr int kPatienceMs = 1000;
-  const int data = Connect(options, options.port, 0);
-  const int control = Connect(options, DrainPort(options.port), kPatienceMs);
+  const int data = connect_to(options, options.port, 0);
+  const int control = connect_to(options, drain_port(options.port), kPatienceMs);
   const std::vector<std::byte> datagram(options.bytes);
   uint64_t delivered = 0;
   uint64_t refused = 0;
-  AskToDrain(control, options);
-  const std::vector<double> batches = MeasureBatches(
+  ask_to_drain(control, options);
+  const std::vector<double> batches = measure_batches(
       options.extent, [] {},
       [&] { refused += send(data, datagram.data(), datagram.size(), 0) < 0 ? 1 : 0; },
-      [&] { delivered += AskToDrain(control, options); });
-  PrintCost("udp-send", "datagram delivered into a socket without a waiter", options.extent,
-            batches,
-            {{"peer", options.peer},
-             {"bytes_per_operation", options.bytes},
-             {"sent", (options.extent.batches + 1) * options.extent.operations},
-             {"refused", refused},
-             {"delivered", delivered}});
+      [&] { delivered += ask_to_drain(control, options); });
+  print_cost("udp-send", "datagram delivered into a socket without a waiter", options.extent,
+             batches,
+             {{"peer", options.peer},
+              {"bytes_per_operation", options.bytes},
+              {"sent", (options.extent.batches + 1) * options.extent.operations},
+              {"refused", refused},
+              {"delivered", delivered}});
   close(data);
   close(control);
 }
 
 }  // namespace
 
-void AddUdpSend(Command costs) {
+void add_udp_send(Command costs) {
   static Options options;
-  const Command command = costs.Add(
+  const Command command = costs.add(
       "udp-send", "Sending a datagram into a far socket that nobody waits on (needs udp-sink).");
-  AddExtent(command, options.extent);
-  command.Add("--peer", options.peer, "where udp-sink runs", "IP").Required();
-  command.Add("--port", options.port, "its port", "N").Required().Within(1, 65534);
-  command.Add("--bind", options.bind, "local address", "IP (default any)");
-  command.Add("--bytes", options.bytes, "payload of a datagram", "N (default 88)").Within(0, 65507);
-  command.Do([] { Run(options); });
+  add_extent(command, options.extent);
+  command.add("--peer", options.peer, "where udp-sink runs", "IP").required();
+  command.add("--port", options.port, "its port", "N").required().within(1, 65534);
+  command.add("--bind", options.bind, "local address", "IP (default any)");
+  command.add("--bytes", options.bytes, "payload of a datagram", "N (default 88)").within(0, 65507);
+  command.calls([] { run(options); });
 }
 
 }  // namespace tare::probe

@@ -20,24 +20,24 @@ struct Options {
   uint16_t port = 0;
 };
 
-uint64_t Drain(int fd) {
+uint64_t drain(int fd) {
   uint64_t count = 0;
   std::array<std::byte, 65536> buffer;
   while (recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT) >= 0) ++count;
   return count;
 }
 
-void Run(const Options& options) {
+void run(const Options& options) {
   Service service;
-  const int data = OpenUdp(options.bind, options.port);
-  const int control = OpenUdp(options.bind, DrainPort(options.port));
+  const int data = open_udp(options.bind, options.port);
+  const int control = open_udp(options.bind, drain_port(options.port));
   const int room = 8 << 20;  // a batch must fit; root may go beyond net.core.rmem_max
   if (setsockopt(data, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) != 0) {
     setsockopt(data, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
   }
-  PrintLine({{"event", "ready"}, {"bind", options.bind}, {"port", uint64_t{options.port}}});
+  print_line({{"event", "ready"}, {"bind", options.bind}, {"port", uint64_t{options.port}}});
   uint64_t total = 0;
-  while (service.WaitFor(control)) {
+  while (service.wait_for(control)) {
     sockaddr_in asker = {};
     socklen_t length = sizeof asker;
     char request = 0;
@@ -45,27 +45,27 @@ void Run(const Options& options) {
                  reinterpret_cast<sockaddr*>(&asker), &length) < 0) {
       continue;
     }
-    const uint64_t drained = Drain(data);
+    const uint64_t drained = drain(data);
     total += drained;
     const uint64_t answer = htobe64(drained);
     sendto(control, &answer, sizeof answer, 0, reinterpret_cast<sockaddr*>(&asker), length);
   }
-  PrintLine({{"event", "stopped"}, {"datagrams", total}});
+  print_line({{"event", "stopped"}, {"datagrams", total}});
   close(data);
   close(control);
 }
 
 }  // namespace
 
-void AddUdpSink(Command costs) {
+void add_udp_sink(Command costs) {
   static Options options;
   const Command command =
-      costs.Add("udp-sink",
+      costs.add("udp-sink",
                 "The counterpart of udp-send: a socket that nobody waits on, until SIGTERM.\n"
                 "Uses the port and the one above it.");
-  command.Add("--bind", options.bind, "local address", "IP (default any)");
-  command.Add("--port", options.port, "port of the data", "N").Required().Within(1, 65534);
-  command.Do([] { Run(options); });
+  command.add("--bind", options.bind, "local address", "IP (default any)");
+  command.add("--port", options.port, "port of the data", "N").required().within(1, 65534);
+  command.calls([] { run(options); });
 }
 
 }  // namespace tare::probe

@@ -9,7 +9,7 @@
 
 namespace tare::probe {
 
-sockaddr_in Ipv4Address(const std::string& ip, uint16_t port) {
+sockaddr_in ipv4_address(const std::string& ip, uint16_t port) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -19,17 +19,17 @@ sockaddr_in Ipv4Address(const std::string& ip, uint16_t port) {
   return address;
 }
 
-int OpenUdp(const std::string& ip, uint16_t port, int timeout_ms) {
+int open_udp(const std::string& ip, uint16_t port, int timeout_ms) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) ThrowErrno("cannot open a UDP socket");
+  if (fd < 0) throw_errno("cannot open a UDP socket");
   if (timeout_ms > 0) {
     const timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000L};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   }
   if (ip.empty()) return fd;
-  const sockaddr_in address = Ipv4Address(ip, port);
+  const sockaddr_in address = ipv4_address(ip, port);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    ThrowErrno("cannot bind to " + ip + " port " + std::to_string(port));
+    throw_errno("cannot bind to " + ip + " port " + std::to_string(port));
   }
   return fd;
 }

@@ -37,17 +37,17 @@ struct Options {
 class Bell {
  public:
   virtual ~Bell() = default;
-  virtual void Ring() = 0;
-  virtual void Await() = 0;
+  virtual void ring() = 0;
+  virtual void await() = 0;
 };
 
 class EventBell final : public Bell {
  public:
   EventBell() : fd_(eventfd(0, 0)) {
-    if (fd_ < 0) ThrowErrno("cannot make an eventfd");
+    if (fd_ < 0) throw_errno("cannot make an eventfd");
   }
-  void Ring() override { eventfd_write(fd_, 1); }
-  void Await() override {
+  void ring() override { eventfd_write(fd_, 1); }
+  void await() override {
     eventfd_t value = 0;
     eventfd_read(fd_, &value);
   }
@@ -59,14 +59,14 @@ class EventBell final : public Bell {
 class PipeBell final : public Bell {
  public:
   PipeBell() {
-    if (pipe(ends_) != 0) ThrowErrno("cannot make a pipe");
+    if (pipe(ends_) != 0) throw_errno("cannot make a pipe");
   }
-  void Ring() override {
-    if (write(ends_[1], "!", 1) != 1) ThrowErrno("cannot write to a pipe");
+  void ring() override {
+    if (write(ends_[1], "!", 1) != 1) throw_errno("cannot write to a pipe");
   }
-  void Await() override {
+  void await() override {
     char byte = 0;
-    if (read(ends_[0], &byte, 1) != 1) ThrowErrno("cannot read from a pipe");
+    if (read(ends_[0], &byte, 1) != 1) throw_errno("cannot read from a pipe");
   }
 
  private:
@@ -75,11 +75,11 @@ class PipeBell final : public Bell {
 
 class FutexBell final : public Bell {
  public:
-  void Ring() override {
+  void ring() override {
     word_.store(1, std::memory_order_release);
     syscall(SYS_futex, &word_, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
-  void Await() override {
+  void await() override {
     while (word_.exchange(0, std::memory_order_acquire) == 0) {
       syscall(SYS_futex, &word_, FUTEX_WAIT, 0, nullptr, nullptr, 0);
     }
@@ -96,7 +96,7 @@ struct Shared {
   std::atomic<bool> stop = false;
 };
 
-Bell* MakeBell(const std::string& via, std::byte* place) {
+Bell* make_bell(const std::string& via, std::byte* place) {
   static_assert(sizeof(EventBell) <= 64 && sizeof(PipeBell) <= 64 && sizeof(FutexBell) <= 64);
   if (via == "eventfd") return new (place) EventBell();
   if (via == "pipe") return new (place) PipeBell();
@@ -113,7 +113,7 @@ class Partner {
       return;
     }
     pid_ = fork();
-    if (pid_ < 0) ThrowErrno("cannot fork");
+    if (pid_ < 0) throw_errno("cannot fork");
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       life();
@@ -132,61 +132,61 @@ class Partner {
   pid_t pid_ = -1;
 };
 
-void Sleep(int64_t duration_ns) {
+void sleep_for(int64_t duration_ns) {
   const timespec duration = {.tv_sec = duration_ns / 1'000'000'000,
                              .tv_nsec = duration_ns % 1'000'000'000};
   nanosleep(&duration, nullptr);
 }
 
-std::vector<double> MeasureOnOneProcessor(const Options& options, Shared& shared, Bell& there,
-                                          Bell& back) {
-  PinTo(AllowedCpus().front());  // the partner inherits it
+std::vector<double> measure_on_one_processor(const Options& options, Shared& shared, Bell& there,
+                                             Bell& back) {
+  pin_to(allowed_cpus().front());  // the partner inherits it
   const Partner partner(options.kind, [&] {
     while (true) {
-      there.Await();
+      there.await();
       if (shared.stop) return;
-      back.Ring();
+      back.ring();
     }
   });
   // Two wake-ups make a round, and the extent counts wake-ups.
   Extent rounds = options.extent;
   rounds.operations = (options.extent.operations + 1) / 2;
-  std::vector<double> batches = MeasureBatches(rounds, [&] {
-    there.Ring();
-    back.Await();
+  std::vector<double> batches = measure_batches(rounds, [&] {
+    there.ring();
+    back.await();
   });
   for (double& mean : batches) mean /= 2;
   shared.stop = true;
-  there.Ring();
+  there.ring();
   return batches;
 }
 
-std::vector<double> MeasureFromIdle(const Options& options, Shared& shared, Bell& there,
-                                    Bell& back) {
-  const std::vector<int> cpus = AllowedCpus();
+std::vector<double> measure_from_idle(const Options& options, Shared& shared, Bell& there,
+                                      Bell& back) {
+  const std::vector<int> cpus = allowed_cpus();
   if (cpus.size() < 2) {
     throw std::runtime_error(
         "--from-idle needs two processors, one of them for the sleeper; this process may run on "
         "one only");
   }
   const Partner partner(options.kind, [&] {
-    PinTo(cpus[1]);
+    pin_to(cpus[1]);
     while (true) {
-      there.Await();
-      shared.woken_ns = Now();
+      there.await();
+      shared.woken_ns = now_ns();
       if (shared.stop) return;
-      back.Ring();
+      back.ring();
     }
   });
-  PinTo(cpus[0]);
+  pin_to(cpus[0]);
   std::vector<double> batches;
   for (uint32_t batch = 0; batch <= options.extent.batches; ++batch) {
     int64_t total = 0;
     for (uint64_t i = 0; i < options.extent.operations; ++i) {
-      Sleep(options.idle_ns);
-      const int64_t start = Now();
-      there.Ring();
-      back.Await();
+      sleep_for(options.idle_ns);
+      const int64_t start = now_ns();
+      there.ring();
+      back.await();
       total += shared.woken_ns - start;
     }
     if (batch > 0) {
@@ -195,53 +195,54 @@ std::vector<double> MeasureFromIdle(const Options& options, Shared& shared, Bell
     }
   }
   shared.stop = true;
-  there.Ring();
+  there.ring();
   return batches;
 }
 
-void Run(const Options& options) {
+void run(const Options& options) {
   void* memory =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) ThrowErrno("cannot map shared memory");
+  if (memory == MAP_FAILED) throw_errno("cannot map shared memory");
   Shared& shared = *new (memory) Shared;
-  Bell& there = *MakeBell(options.via, shared.places[0]);
-  Bell& back = *MakeBell(options.via, shared.places[1]);
+  Bell& there = *make_bell(options.via, shared.places[0]);
+  Bell& back = *make_bell(options.via, shared.places[1]);
   const std::vector<double> batches = options.from_idle
-                                          ? MeasureFromIdle(options, shared, there, back)
-                                          : MeasureOnOneProcessor(options, shared, there, back);
+                                          ? measure_from_idle(options, shared, there, back)
+                                          : measure_on_one_processor(options, shared, there, back);
   Members details = {
       {"kind", options.kind}, {"via", options.via}, {"from_idle", options.from_idle}};
   if (options.from_idle) details.emplace_back("idle_ns", options.idle_ns);
-  PrintCost("wakeup",
-            options.from_idle ? "wake-up of a sleeper on an idle processor"
-                              : "wake-up and switch on one processor",
-            options.extent, batches, details);
+  print_cost("wakeup",
+             options.from_idle ? "wake-up of a sleeper on an idle processor"
+                               : "wake-up and switch on one processor",
+             options.extent, batches, details);
 }
 
 }  // namespace
 
-void AddWakeup(Command costs) {
+void add_wakeup(Command costs) {
   static Options options;
-  const Command command = costs.Add("wakeup", "Waking a sleeping thread or process.");
-  AddExtent(command, options.extent);
-  command.Add("--kind", options.kind, "who is woken", "thread|process (default thread)")
-      .OneOf({"thread", "process"});
+  const Command command = costs.add("wakeup", "Waking a sleeping thread or process.");
+  add_extent(command, options.extent);
+  command.add("--kind", options.kind, "who is woken", "thread|process (default thread)")
+      .one_of({"thread", "process"});
   command
-      .Add("--via", options.via, "what the sleeper waits for",
+      .add("--via", options.via, "what the sleeper waits for",
            "eventfd|futex|pipe (default eventfd)")
-      .OneOf({"eventfd", "futex", "pipe"});
-  command.AddFlag("--from-idle", options.from_idle, "the sleeper has an idle processor of its own");
+      .one_of({"eventfd", "futex", "pipe"});
+  command.add_flag("--from-idle", options.from_idle,
+                   "the sleeper has an idle processor of its own");
   command
-      .Add("--idle-ns", options.idle_ns, "how long that processor may fall asleep",
+      .add("--idle-ns", options.idle_ns, "how long that processor may fall asleep",
            "N (default 1000000)")
-      .Within(1, INT64_MAX);
-  command.Do([command] {
+      .within(1, INT64_MAX);
+  command.calls([command] {
     // Each of these sleeps first; the default of the others would take a minute.
     constexpr uint64_t kOperationsFromIdle = 100;
-    if (options.from_idle && !command.Has("--operations")) {
+    if (options.from_idle && !command.has("--operations")) {
       options.extent.operations = kOperationsFromIdle;
     }
-    Run(options);
+    run(options);
   });
 }
 

@@ -21,7 +21,7 @@ using DdsMessage = tare::idl::Message;
 using dds::core::Duration;
 
 // UDP alone, on one interface if one is named, and the peers instead of the default ones.
-dds::domain::qos::DomainParticipantQos ParticipantQos(const Endpoint& endpoint) {
+dds::domain::qos::DomainParticipantQos participant_qos(const Endpoint& endpoint) {
   dds::domain::qos::DomainParticipantQos qos;
   qos << rti::core::policy::TransportBuiltin::UDPv4();
   std::map<std::string, std::string> properties;
@@ -42,7 +42,7 @@ dds::domain::qos::DomainParticipantQos ParticipantQos(const Endpoint& endpoint) 
 }
 
 template <typename Qos>
-void SetQos(Qos& qos) {
+void set_qos(Qos& qos) {
   qos << policy::Reliability::Reliable(
              Duration::from_microsecs(static_cast<uint64_t>(kMaxBlockingNs / 1000)))
       << policy::Durability::Volatile() << policy::History::KeepLast(kHistoryDepth)
@@ -54,11 +54,11 @@ void SetQos(Qos& qos) {
 class Node {
  public:
   Node(const Endpoint& endpoint, const char* write_topic, const char* read_topic)
-      : participant_(static_cast<int32_t>(endpoint.domain), ParticipantQos(endpoint)),
+      : participant_(static_cast<int32_t>(endpoint.domain), participant_qos(endpoint)),
         writer_(dds::core::null),
         reader_(dds::core::null) {
     dds::pub::qos::DataWriterQos writer_qos;
-    SetQos(writer_qos);
+    set_qos(writer_qos);
     writer_qos << policy::WriterDataLifecycle::ManuallyDisposeUnregisteredInstances();
     // Messages of unbounded length come from the heap above this size, not from a pool.
     const std::map<std::string, std::string> writer_pool = {
@@ -68,7 +68,7 @@ class Node {
         dds::pub::Publisher(participant_),
         dds::topic::Topic<DdsMessage>(participant_, write_topic, kTypeName), writer_qos);
     dds::sub::qos::DataReaderQos reader_qos;
-    SetQos(reader_qos);
+    set_qos(reader_qos);
     const std::map<std::string, std::string> reader_pool = {
         {"dds.data_reader.history.memory_manager.fast_pool.pool_buffer_max_size", "4096"}};
     reader_qos << rti::core::policy::Property(reader_pool.begin(), reader_pool.end());
@@ -77,17 +77,17 @@ class Node {
         dds::topic::Topic<DdsMessage>(participant_, read_topic, kTypeName), reader_qos);
   }
 
-  void Listen(std::shared_ptr<dds::sub::NoOpDataReaderListener<DdsMessage>> listener) {
+  void listen(std::shared_ptr<dds::sub::NoOpDataReaderListener<DdsMessage>> listener) {
     reader_.set_listener(std::move(listener), dds::core::status::StatusMask::data_available());
   }
 
-  void StopListening() { reader_.set_listener(nullptr); }
+  void stop_listening() { reader_.set_listener(nullptr); }
 
-  void UseWaitset() {
+  void use_waitset() {
     waitset_ += dds::sub::cond::ReadCondition(reader_, dds::sub::status::DataState::any());
   }
 
-  bool WaitForData(int64_t timeout_ns) {
+  bool wait_for_data(int64_t timeout_ns) {
     const int64_t timeout = timeout_ns < 0 ? 0 : timeout_ns;
     return !waitset_
                 .wait(Duration(static_cast<int32_t>(timeout / 1'000'000'000),
@@ -95,7 +95,7 @@ class Node {
                 .empty();
   }
 
-  bool Write(const DdsMessage& message) {
+  bool write(const DdsMessage& message) {
     try {
       writer_.write(message);
       return true;
@@ -105,7 +105,7 @@ class Node {
   }
 
   template <typename Use>
-  void Take(Use&& use) {
+  void take(Use&& use) {
     for (const auto& sample : reader_.take()) {
       if (sample.info().valid()) use(sample.data());
     }
@@ -133,15 +133,15 @@ class ConnextServer final : public DdsServer<Node> {
   explicit ConnextServer(const Endpoint& endpoint) : DdsServer(endpoint) {}
 
  private:
-  void Listen() override {
-    node_.Listen(std::make_shared<Listener>([this] { Answer(); }));
+  void listen() override {
+    node_.listen(std::make_shared<Listener>([this] { answer(); }));
   }
 
-  void Answer() override {
-    node_.Take([this](const DdsMessage& request) {
+  void answer() override {
+    node_.take([this](const DdsMessage& request) {
       ++counters.requests;
-      SpinFor(work_ns_);
-      if (node_.Write(request)) ++counters.replies;
+      spin_for(work_ns_);
+      if (node_.write(request)) ++counters.replies;
     });
   }
 };
@@ -152,29 +152,29 @@ class ConnextClient final : public DdsClient<Node> {
     request_.payload().resize(endpoint.payload_bytes);
   }
 
-  ~ConnextClient() override { node_.StopListening(); }
+  ~ConnextClient() override { node_.stop_listening(); }
 
-  std::span<std::byte> Payload() override {
+  std::span<std::byte> payload() override {
     return std::as_writable_bytes(std::span(request_.payload().data(), request_.payload().size()));
   }
 
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+  bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
     request_.requester(requester);
     request_.sequence_number(sequence);
     request_.checksum(checksum);
-    return node_.Write(request_);
+    return node_.write(request_);
   }
 
  private:
-  void Listen() override {
-    node_.Listen(std::make_shared<Listener>([this] { OnData(); }));
+  void listen() override {
+    node_.listen(std::make_shared<Listener>([this] { on_data(); }));
   }
 
-  bool Deliver() override {
+  bool deliver() override {
     bool wake = false;
-    node_.Take([&](const DdsMessage& reply) {
-      const int64_t received_ns = Now();
-      wake |= sink_->OnReply(
+    node_.take([&](const DdsMessage& reply) {
+      const int64_t received_ns = now_ns();
+      wake |= sink_->on_reply(
           {.requester = reply.requester(),
            .sequence = reply.sequence_number(),
            .checksum = reply.checksum(),
@@ -189,7 +189,7 @@ class ConnextClient final : public DdsClient<Node> {
 
 }  // namespace
 
-const Traits& TransportTraits() {
+const Traits& transport_traits() {
   static constexpr Traits traits = {.name = "connext",
                                     .summary = "RTI Connext DDS, modern C++ API",
                                     .has_domain = true,
@@ -198,18 +198,18 @@ const Traits& TransportTraits() {
   return traits;
 }
 
-nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
-  return {{"qos", DescribeQos()},
+nlohmann::json describe_transport(const Endpoint& /*endpoint*/) {
+  return {{"qos", describe_qos()},
           {"stack",
            {{"name", "RTI Connext DDS"}, {"version", rti::config::product_version().to_string()}}},
           {"configuration", {{"transports", {"UDPv4"}}, {"shared_memory", false}}}};
 }
 
-std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+std::unique_ptr<Server> make_server(const Endpoint& endpoint) {
   return std::make_unique<ConnextServer>(endpoint);
 }
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t /*requester*/) {
   return std::make_unique<ConnextClient>(endpoint);
 }
 

@@ -17,7 +17,7 @@ namespace {
 // How many samples one take may bring; more wait for the next.
 constexpr uint32_t kTake = 16;
 
-std::string DomainConfiguration(const Endpoint& endpoint) {
+std::string domain_configuration(const Endpoint& endpoint) {
   std::string xml = "<CycloneDDS><Domain Id=\"any\"><General>";
   if (!endpoint.interface.empty()) {
     const bool address = endpoint.interface.find_first_of(".:") != std::string::npos;
@@ -36,7 +36,7 @@ std::string DomainConfiguration(const Endpoint& endpoint) {
   return xml + "</Discovery></Domain></CycloneDDS>";
 }
 
-dds_entity_t Checked(dds_entity_t entity, const char* what) {
+dds_entity_t checked(dds_entity_t entity, const char* what) {
   if (entity < 0) {
     throw std::runtime_error("Cyclone DDS cannot " + std::string(what) + ": " +
                              dds_strretcode(entity));
@@ -49,11 +49,11 @@ class Node {
  public:
   Node(const Endpoint& endpoint, const char* write_topic, const char* read_topic) {
     static const dds_entity_t domain =
-        Checked(dds_create_domain(endpoint.domain, DomainConfiguration(endpoint).c_str()),
+        checked(dds_create_domain(endpoint.domain, domain_configuration(endpoint).c_str()),
                 "set up the domain (is --interface the name or address of one that is up?)");
     static_cast<void>(domain);
     participant_ =
-        Checked(dds_create_participant(endpoint.domain, nullptr, nullptr), "create a participant");
+        checked(dds_create_participant(endpoint.domain, nullptr, nullptr), "create a participant");
     dds_qos_t* qos = dds_create_qos();
     dds_qset_reliability(qos, DDS_RELIABILITY_RELIABLE, kMaxBlockingNs);
     dds_qset_durability(qos, DDS_DURABILITY_VOLATILE);
@@ -64,12 +64,12 @@ class Node {
     dds_qset_ownership(qos, DDS_OWNERSHIP_SHARED);
     dds_qset_writer_data_lifecycle(qos, false);
     const auto topic = [&](const char* name) {
-      return Checked(dds_create_topic(participant_, &tare_idl_Message_desc, name, qos, nullptr),
+      return checked(dds_create_topic(participant_, &tare_idl_Message_desc, name, qos, nullptr),
                      "create a topic");
     };
-    writer_ = Checked(dds_create_writer(participant_, topic(write_topic), qos, nullptr),
+    writer_ = checked(dds_create_writer(participant_, topic(write_topic), qos, nullptr),
                       "create a writer");
-    reader_ = Checked(dds_create_reader(participant_, topic(read_topic), qos, nullptr),
+    reader_ = checked(dds_create_reader(participant_, topic(read_topic), qos, nullptr),
                       "create a reader");
     dds_delete_qos(qos);
     for (uint32_t i = 0; i < kTake; ++i) places_[i] = &messages_[i];
@@ -86,34 +86,34 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   /// From now on `callback(context)` is called on Cyclone's receive thread when data comes.
-  void Listen(void (*callback)(dds_entity_t, void*), void* context) {
+  void listen(void (*callback)(dds_entity_t, void*), void* context) {
     dds_listener_t* listener = dds_create_listener(context);
     dds_lset_data_available(listener, callback);
     const dds_return_t result = dds_set_listener(reader_, listener);
     dds_delete_listener(listener);
-    Checked(result, "set a listener");
+    checked(result, "set a listener");
   }
 
   /// No callback runs after this has returned.
-  void StopListening() { dds_set_listener(reader_, nullptr); }
+  void stop_listening() { dds_set_listener(reader_, nullptr); }
 
-  void UseWaitset() {
-    waitset_ = Checked(dds_create_waitset(participant_), "create a wait set");
+  void use_waitset() {
+    waitset_ = checked(dds_create_waitset(participant_), "create a wait set");
     const dds_entity_t condition =
-        Checked(dds_create_readcondition(reader_, DDS_ANY_STATE), "create a read condition");
-    Checked(dds_waitset_attach(waitset_, condition, 0), "attach to a wait set");
+        checked(dds_create_readcondition(reader_, DDS_ANY_STATE), "create a read condition");
+    checked(dds_waitset_attach(waitset_, condition, 0), "attach to a wait set");
   }
 
-  bool WaitForData(int64_t timeout_ns) {
+  bool wait_for_data(int64_t timeout_ns) {
     return dds_waitset_wait(waitset_, nullptr, 0, timeout_ns < 0 ? 0 : timeout_ns) > 0;
   }
 
-  bool Write(tare_idl_Message& message) { return dds_write(writer_, &message) == DDS_RETCODE_OK; }
+  bool write(tare_idl_Message& message) { return dds_write(writer_, &message) == DDS_RETCODE_OK; }
 
   /// Calls `use` with each message that is there, at most kTake; true if there may be more.
   /// The messages' buffers are kept and filled again, so nothing is allocated in steady state.
   template <typename Use>
-  bool Take(Use&& use) {
+  bool take(Use&& use) {
     std::array<dds_sample_info_t, kTake> infos;
     const int32_t count =
         dds_take(reader_, places_.data(), infos.data(), places_.size(), places_.size());
@@ -139,18 +139,18 @@ class CycloneServer final : public DdsServer<Node> {
   explicit CycloneServer(const Endpoint& endpoint) : DdsServer(endpoint) {}
 
  private:
-  void Listen() override {
-    node_.Listen([](dds_entity_t, void* self) { static_cast<CycloneServer*>(self)->Answer(); },
+  void listen() override {
+    node_.listen([](dds_entity_t, void* self) { static_cast<CycloneServer*>(self)->answer(); },
                  this);
   }
 
-  void Answer() override {
+  void answer() override {
     const auto answer = [this](tare_idl_Message& request) {
       ++counters.requests;
-      SpinFor(work_ns_);
-      if (node_.Write(request)) ++counters.replies;
+      spin_for(work_ns_);
+      if (node_.write(request)) ++counters.replies;
     };
-    while (node_.Take(answer)) {
+    while (node_.take(answer)) {
     }
   }
 };
@@ -165,35 +165,35 @@ class CycloneClient final : public DdsClient<Node> {
                         ._release = false};
   }
 
-  ~CycloneClient() override { node_.StopListening(); }
+  ~CycloneClient() override { node_.stop_listening(); }
 
-  std::span<std::byte> Payload() override { return payload_; }
+  std::span<std::byte> payload() override { return payload_; }
 
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+  bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
     request_.requester = requester;
     request_.sequence_number = sequence;
     request_.checksum = checksum;
-    return node_.Write(request_);
+    return node_.write(request_);
   }
 
  private:
-  void Listen() override {
-    node_.Listen([](dds_entity_t, void* self) { static_cast<CycloneClient*>(self)->OnData(); },
+  void listen() override {
+    node_.listen([](dds_entity_t, void* self) { static_cast<CycloneClient*>(self)->on_data(); },
                  this);
   }
 
-  bool Deliver() override {
+  bool deliver() override {
     bool wake = false;
     const auto deliver = [&](const tare_idl_Message& reply) {
-      const int64_t received_ns = Now();
+      const int64_t received_ns = now_ns();
       const auto* payload = reinterpret_cast<const std::byte*>(reply.payload._buffer);
-      wake |= sink_->OnReply({.requester = reply.requester,
-                              .sequence = reply.sequence_number,
-                              .checksum = reply.checksum,
-                              .payload = {payload, reply.payload._length}},
-                             received_ns);
+      wake |= sink_->on_reply({.requester = reply.requester,
+                               .sequence = reply.sequence_number,
+                               .checksum = reply.checksum,
+                               .payload = {payload, reply.payload._length}},
+                              received_ns);
     };
-    while (node_.Take(deliver)) {
+    while (node_.take(deliver)) {
     }
     return wake;
   }
@@ -204,7 +204,7 @@ class CycloneClient final : public DdsClient<Node> {
 
 }  // namespace
 
-const Traits& TransportTraits() {
+const Traits& transport_traits() {
   static constexpr Traits traits = {.name = "cyclonedds",
                                     .summary = "Eclipse Cyclone DDS, C API",
                                     .has_domain = true,
@@ -213,17 +213,17 @@ const Traits& TransportTraits() {
   return traits;
 }
 
-nlohmann::json DescribeTransport(const Endpoint& endpoint) {
-  return {{"qos", DescribeQos()},
+nlohmann::json describe_transport(const Endpoint& endpoint) {
+  return {{"qos", describe_qos()},
           {"stack", {{"name", "Cyclone DDS"}, {"version", DDS_VERSION}}},
-          {"configuration", DomainConfiguration(endpoint)}};
+          {"configuration", domain_configuration(endpoint)}};
 }
 
-std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+std::unique_ptr<Server> make_server(const Endpoint& endpoint) {
   return std::make_unique<CycloneServer>(endpoint);
 }
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t /*requester*/) {
   return std::make_unique<CycloneClient>(endpoint);
 }
 

@@ -30,10 +30,10 @@ namespace rtps = fast::rtps;
 using fast::Duration_t;
 using fast::IPLocator;
 using fast::Locator_t;
-using fast::Succeeded;
+using fast::succeeded;
 using DdsMessage = tare::idl::Message;
 
-std::string NumericHost(const sockaddr* address, socklen_t length) {
+std::string numeric_host(const sockaddr* address, socklen_t length) {
   char host[NI_MAXHOST] = "";
   getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
   return host;
@@ -41,13 +41,13 @@ std::string NumericHost(const sockaddr* address, socklen_t length) {
 
 // Fast DDS selects interfaces by IPv4 address only. It passes over one that does not run, and then
 // is ready without any.
-std::string AddressOfInterface(const std::string& interface) {
+std::string address_of_interface(const std::string& interface) {
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) ThrowErrno("cannot list the network interfaces");
+  if (getifaddrs(&all) != 0) throw_errno("cannot list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, freeifaddrs);
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    std::string address = NumericHost(one->ifa_addr, sizeof(sockaddr_in));
+    std::string address = numeric_host(one->ifa_addr, sizeof(sockaddr_in));
     if (interface != one->ifa_name && interface != address) continue;
     if ((one->ifa_flags & IFF_RUNNING) != 0) return address;
     throw std::runtime_error("the interface " + std::string(one->ifa_name) +
@@ -58,21 +58,21 @@ std::string AddressOfInterface(const std::string& interface) {
                            "\" with an IPv4 address; `ip -4 address` lists them");
 }
 
-dds::DomainParticipantQos ParticipantQos(const Endpoint& endpoint) {
+dds::DomainParticipantQos participant_qos(const Endpoint& endpoint) {
   dds::DomainParticipantQos qos;
   // UDP alone: no shared memory.
   qos.transport().use_builtin_transports = false;
   auto udp = std::make_shared<rtps::UDPv4TransportDescriptor>();
   if (!endpoint.interface.empty()) {
-    udp->interfaceWhiteList.push_back(AddressOfInterface(endpoint.interface));
+    udp->interfaceWhiteList.push_back(address_of_interface(endpoint.interface));
   }
   qos.transport().user_transports.push_back(udp);
 
   auto& discovery = qos.wire_protocol().builtin;
   for (const std::string& peer : endpoint.peers) {
-    const SocketAddress address = Resolve(peer, 0);
+    const SocketAddress address = resolve(peer, 0);
     Locator_t locator;
-    IPLocator::setIPv4(locator, NumericHost(address.get(), address.length));
+    IPLocator::setIPv4(locator, numeric_host(address.get(), address.length));
     locator.port = 0;  // the well-known ports of the domain's first participants
     discovery.initialPeersList.push_back(locator);
   }
@@ -90,7 +90,7 @@ dds::DomainParticipantQos ParticipantQos(const Endpoint& endpoint) {
 
 // The policies that readers and writers share; see qos.h.
 template <typename Qos>
-void SetQos(Qos& qos) {
+void set_qos(Qos& qos) {
   qos.reliability().kind = dds::RELIABLE_RELIABILITY_QOS;
   qos.reliability().max_blocking_time =
       Duration_t(static_cast<long double>(kMaxBlockingNs) * 1e-9L);
@@ -108,7 +108,7 @@ void SetQos(Qos& qos) {
 }
 
 template <typename T>
-T* Checked(T* entity, const char* what) {
+T* checked(T* entity, const char* what) {
   if (entity == nullptr) throw std::runtime_error("Fast DDS cannot " + std::string(what));
   return entity;
 }
@@ -118,35 +118,35 @@ class Node {
  public:
   Node(const Endpoint& endpoint, const char* write_topic, const char* read_topic) {
     static const bool configured = [] {
-      fast::TurnOffIntraprocessDelivery();
+      fast::turn_off_intraprocess_delivery();
       return true;
     }();
     static_cast<void>(configured);
-    participant_ = Checked(dds::DomainParticipantFactory::get_instance()->create_participant(
-                               endpoint.domain, ParticipantQos(endpoint)),
+    participant_ = checked(dds::DomainParticipantFactory::get_instance()->create_participant(
+                               endpoint.domain, participant_qos(endpoint)),
                            "create a participant (is the network up?)");
     dds::TypeSupport type(new tare::idl::MessagePubSubType());
     type.register_type(participant_, kTypeName);
     dds::Topic* written =
-        Checked(participant_->create_topic(write_topic, kTypeName, dds::TOPIC_QOS_DEFAULT),
+        checked(participant_->create_topic(write_topic, kTypeName, dds::TOPIC_QOS_DEFAULT),
                 "create a topic");
     dds::Topic* read =
-        Checked(participant_->create_topic(read_topic, kTypeName, dds::TOPIC_QOS_DEFAULT),
+        checked(participant_->create_topic(read_topic, kTypeName, dds::TOPIC_QOS_DEFAULT),
                 "create a topic");
 
     dds::Publisher* publisher =
-        Checked(participant_->create_publisher(dds::PUBLISHER_QOS_DEFAULT), "create a publisher");
+        checked(participant_->create_publisher(dds::PUBLISHER_QOS_DEFAULT), "create a publisher");
     dds::DataWriterQos writer_qos;
-    SetQos(writer_qos);
+    set_qos(writer_qos);
     writer_qos.publish_mode().kind = dds::SYNCHRONOUS_PUBLISH_MODE;
     writer_qos.writer_data_lifecycle().autodispose_unregistered_instances = false;
-    writer_ = Checked(publisher->create_datawriter(written, writer_qos), "create a writer");
+    writer_ = checked(publisher->create_datawriter(written, writer_qos), "create a writer");
 
-    dds::Subscriber* subscriber = Checked(
+    dds::Subscriber* subscriber = checked(
         participant_->create_subscriber(dds::SUBSCRIBER_QOS_DEFAULT), "create a subscriber");
     dds::DataReaderQos reader_qos;
-    SetQos(reader_qos);
-    reader_ = Checked(subscriber->create_datareader(read, reader_qos), "create a reader");
+    set_qos(reader_qos);
+    reader_ = checked(subscriber->create_datareader(read, reader_qos), "create a reader");
   }
 
   ~Node() {
@@ -159,32 +159,32 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   /// From now on `listener` is called on Fast DDS's receive thread when data comes.
-  void Listen(dds::DataReaderListener* listener) {
+  void listen(dds::DataReaderListener* listener) {
     reader_->set_listener(listener, dds::StatusMask::data_available());
   }
 
-  void StopListening() { reader_->set_listener(nullptr, dds::StatusMask::none()); }
+  void stop_listening() { reader_->set_listener(nullptr, dds::StatusMask::none()); }
 
-  void UseWaitset() {
+  void use_waitset() {
     dds::StatusCondition& condition = reader_->get_statuscondition();
     condition.set_enabled_statuses(dds::StatusMask::data_available());
     waitset_.attach_condition(condition);
     active_.reserve(1);
   }
 
-  bool WaitForData(int64_t timeout_ns) {
+  bool wait_for_data(int64_t timeout_ns) {
     const int64_t timeout = timeout_ns < 0 ? 0 : timeout_ns;
     const Duration_t duration(static_cast<int32_t>(timeout / 1'000'000'000),
                               static_cast<uint32_t>(timeout % 1'000'000'000));
-    return Succeeded(waitset_.wait(active_, duration));
+    return succeeded(waitset_.wait(active_, duration));
   }
 
-  bool Write(DdsMessage& message) { return Succeeded(writer_->write(&message)); }
+  bool write(DdsMessage& message) { return succeeded(writer_->write(&message)); }
 
   /// Calls `use` with each message that is there. The message's buffer is kept and filled again.
   template <typename Use>
-  void Take(Use&& use) {
-    while (Succeeded(reader_->take_next_sample(&message_, &info_))) {
+  void take(Use&& use) {
+    while (succeeded(reader_->take_next_sample(&message_, &info_))) {
       if (info_.valid_data) use(message_);
     }
   }
@@ -204,15 +204,15 @@ class FastServer final : public DdsServer<Node>, private dds::DataReaderListener
   explicit FastServer(const Endpoint& endpoint) : DdsServer(endpoint) {}
 
  private:
-  void on_data_available(dds::DataReader* /*reader*/) override { Answer(); }
+  void on_data_available(dds::DataReader* /*reader*/) override { answer(); }
 
-  void Listen() override { node_.Listen(this); }
+  void listen() override { node_.listen(this); }
 
-  void Answer() override {
-    node_.Take([this](DdsMessage& request) {
+  void answer() override {
+    node_.take([this](DdsMessage& request) {
       ++counters.requests;
-      SpinFor(work_ns_);
-      if (node_.Write(request)) ++counters.replies;
+      spin_for(work_ns_);
+      if (node_.write(request)) ++counters.replies;
     });
   }
 };
@@ -223,33 +223,33 @@ class FastClient final : public DdsClient<Node>, private dds::DataReaderListener
     request_.payload().resize(endpoint.payload_bytes);
   }
 
-  ~FastClient() override { node_.StopListening(); }
+  ~FastClient() override { node_.stop_listening(); }
 
-  std::span<std::byte> Payload() override {
+  std::span<std::byte> payload() override {
     return std::as_writable_bytes(std::span(request_.payload()));
   }
 
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+  bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
     request_.requester(requester);
     request_.sequence_number(sequence);
     request_.checksum(checksum);
-    return node_.Write(request_);
+    return node_.write(request_);
   }
 
  private:
-  void on_data_available(dds::DataReader* /*reader*/) override { OnData(); }
+  void on_data_available(dds::DataReader* /*reader*/) override { on_data(); }
 
-  void Listen() override { node_.Listen(this); }
+  void listen() override { node_.listen(this); }
 
-  bool Deliver() override {
+  bool deliver() override {
     bool wake = false;
-    node_.Take([&](DdsMessage& reply) {
-      const int64_t received_ns = Now();
-      wake |= sink_->OnReply({.requester = reply.requester(),
-                              .sequence = reply.sequence_number(),
-                              .checksum = reply.checksum(),
-                              .payload = std::as_bytes(std::span(reply.payload()))},
-                             received_ns);
+    node_.take([&](DdsMessage& reply) {
+      const int64_t received_ns = now_ns();
+      wake |= sink_->on_reply({.requester = reply.requester(),
+                               .sequence = reply.sequence_number(),
+                               .checksum = reply.checksum(),
+                               .payload = std::as_bytes(std::span(reply.payload()))},
+                              received_ns);
     });
     return wake;
   }
@@ -259,7 +259,7 @@ class FastClient final : public DdsClient<Node>, private dds::DataReaderListener
 
 }  // namespace
 
-const Traits& TransportTraits() {
+const Traits& transport_traits() {
   static constexpr Traits traits = {.name = "fastdds",
                                     .summary = "eProsima Fast DDS, C++ API",
                                     .has_domain = true,
@@ -268,8 +268,8 @@ const Traits& TransportTraits() {
   return traits;
 }
 
-nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
-  return {{"qos", DescribeQos()},
+nlohmann::json describe_transport(const Endpoint& /*endpoint*/) {
+  return {{"qos", describe_qos()},
           {"stack", {{"name", "Fast DDS"}, {"version", ECHO_FASTDDS_VERSION}}},
           {"configuration",
            {{"transports", {"UDPv4"}},
@@ -279,11 +279,11 @@ nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
             {"history_memory", "preallocated-with-realloc"}}}};
 }
 
-std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+std::unique_ptr<Server> make_server(const Endpoint& endpoint) {
   return std::make_unique<FastServer>(endpoint);
 }
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t /*requester*/) {
   return std::make_unique<FastClient>(endpoint);
 }
 

@@ -35,7 +35,7 @@ struct EchoHeader {
 static_assert(sizeof(EchoHeader) == kIcmpHeaderBytes);
 
 // RFC 1071, for an even number of bytes or a last one padded with zero.
-uint16_t InternetChecksum(std::span<const std::byte> bytes) {
+uint16_t internet_checksum(std::span<const std::byte> bytes) {
   uint64_t sum = 0;
   std::size_t i = 0;
   for (; i + 4 <= bytes.size(); i += 4) {
@@ -58,7 +58,7 @@ struct KernelCounts {
 };
 
 // This network namespace's "Icmp:" lines: one of names, one of values.
-KernelCounts ReadKernelCounts() {
+KernelCounts read_kernel_counts() {
   std::ifstream snmp("/proc/self/net/snmp");
   KernelCounts counts;
   for (std::string names; std::getline(snmp, names);) {
@@ -77,15 +77,15 @@ KernelCounts ReadKernelCounts() {
 // The kernel answers; this only counts what it says it answered.
 class IcmpServer final : public Server {
  public:
-  void Serve(const std::atomic<bool>& stop) override {
+  void serve(const std::atomic<bool>& stop) override {
     while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    const KernelCounts now = ReadKernelCounts();
+    const KernelCounts now = read_kernel_counts();
     counters.requests = now.echo_requests - before_.echo_requests;
     counters.replies = now.echo_replies - before_.echo_replies;
   }
 
  private:
-  const KernelCounts before_ = ReadKernelCounts();
+  const KernelCounts before_ = read_kernel_counts();
 };
 
 class IcmpClient final : public ByteClient {
@@ -95,55 +95,55 @@ class IcmpClient final : public ByteClient {
         receiver_(endpoint.receive_slice_ns),
         id_(static_cast<uint16_t>(requester ^ requester >> 16)),
         reply_(kMaxIpPacket) {
-    const SocketAddress peer = Resolve(endpoint.peers.front(), 0);
+    const SocketAddress peer = resolve(endpoint.peers.front(), 0);
     if (peer.family() != AF_INET) throw std::runtime_error("echo-icmp speaks IPv4 only");
     socket_ = Fd(socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
     raw_ = static_cast<bool>(socket_);
     if (raw_) {
-      AcceptOnlyOwnReplies();
+      accept_only_own_replies();
     } else {
       socket_ = Fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_ICMP));
     }
     if (!socket_) {
-      ThrowErrno(
+      throw_errno(
           "cannot open an ICMP socket (be root, grant CAP_NET_RAW, or widen "
           "net.ipv4.ping_group_range)");
     }
-    if (!endpoint.bind.empty()) Bind(socket_.get(), endpoint.bind, 0);
+    if (!endpoint.bind.empty()) bind_to(socket_.get(), endpoint.bind, 0);
     if (connect(socket_.get(), peer.get(), peer.length) != 0) {
-      ThrowErrno("cannot reach " + endpoint.peers.front());
+      throw_errno("cannot reach " + endpoint.peers.front());
     }
   }
 
-  bool Wait(int64_t timeout_ns) override {
-    const ssize_t length = receiver_.Receive(socket_.get(), reply_, timeout_ns);
+  bool wait(int64_t timeout_ns) override {
+    const ssize_t length = receiver_.receive(socket_.get(), reply_, timeout_ns);
     if (length < 0) return false;
-    const int64_t received_ns = Now();
+    const int64_t received_ns = now_ns();
     std::span<const std::byte> packet = std::span(reply_).first(static_cast<std::size_t>(length));
     // A raw socket shows the IP header too; its length is in its first byte, in words.
     const std::size_t skip =
         kIcmpHeaderBytes +
         (raw_ && !packet.empty() ? (std::to_integer<std::size_t>(packet[0]) & 0xf) * 4 : 0);
-    Deliver(packet.subspan(std::min(skip, packet.size())), received_ns);
+    deliver(packet.subspan(std::min(skip, packet.size())), received_ns);
     return true;
   }
 
  private:
-  bool Transmit(std::span<std::byte> request, uint32_t sequence) override {
+  bool transmit(std::span<std::byte> request, uint32_t sequence) override {
     EchoHeader header = {.type = ICMP_ECHO,
                          .code = 0,
                          .checksum = 0,
                          .id = htons(id_),
                          .sequence = htons(static_cast<uint16_t>(sequence))};
     std::memcpy(request.data(), &header, sizeof header);
-    header.checksum = InternetChecksum(request);
+    header.checksum = internet_checksum(request);
     std::memcpy(request.data(), &header, sizeof header);
-    return send(socket_.get(), request.data(), request.size(), 0) >= 0;
+    return ::send(socket_.get(), request.data(), request.size(), 0) >= 0;
   }
 
   // Every raw socket gets a copy of every ICMP packet; the kernel drops those that are not
   // echo replies with our id before they wake us.
-  void AcceptOnlyOwnReplies() {
+  void accept_only_own_replies() {
     sock_filter code[] = {
         BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),  // X = length of the IP header
         BPF_STMT(BPF_LD | BPF_B | BPF_IND, 0),
@@ -155,7 +155,7 @@ class IcmpClient final : public ByteClient {
     };
     const sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
     if (setsockopt(socket_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0) {
-      ThrowErrno("cannot filter the ICMP socket");
+      throw_errno("cannot filter the ICMP socket");
     }
   }
 
@@ -168,7 +168,7 @@ class IcmpClient final : public ByteClient {
 
 }  // namespace
 
-const Traits& TransportTraits() {
+const Traits& transport_traits() {
   static constexpr Traits traits = {
       .name = "icmp",
       .summary = "ICMP echo, answered by the peer's kernel",
@@ -178,17 +178,17 @@ const Traits& TransportTraits() {
   return traits;
 }
 
-nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+nlohmann::json describe_transport(const Endpoint& /*endpoint*/) {
   return {{"answered_by", "kernel"},
           {"header_bytes", kIcmpHeaderBytes + kHeaderBytes},
           {"counters_from", "/proc/self/net/snmp"}};
 }
 
-std::unique_ptr<Server> MakeServer(const Endpoint& /*endpoint*/) {
+std::unique_ptr<Server> make_server(const Endpoint& /*endpoint*/) {
   return std::make_unique<IcmpServer>();
 }
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t requester) {
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t requester) {
   return std::make_unique<IcmpClient>(endpoint, requester);
 }
 

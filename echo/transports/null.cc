@@ -13,11 +13,11 @@ class NullClient final : public Client {
   explicit NullClient(const Endpoint& endpoint)
       : work_ns_(endpoint.work_ns), payload_(endpoint.payload_bytes) {}
 
-  void Attach(ReplySink& sink) override { sink_ = &sink; }
+  void attach(ReplySink& sink) override { sink_ = &sink; }
 
-  std::span<std::byte> Payload() override { return payload_; }
+  std::span<std::byte> payload() override { return payload_; }
 
-  bool Send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
+  bool send(uint32_t requester, uint32_t sequence, uint64_t checksum) override {
     request_ = {.requester = requester,
                 .sequence = sequence,
                 .checksum = checksum,
@@ -26,11 +26,11 @@ class NullClient final : public Client {
     return true;
   }
 
-  bool Wait(int64_t /*timeout_ns*/) override {
+  bool wait(int64_t /*timeout_ns*/) override {
     if (!pending_) return false;
     pending_ = false;
-    SpinFor(work_ns_);
-    sink_->OnReply(request_, Now());
+    spin_for(work_ns_);
+    sink_->on_reply(request_, now_ns());
     return true;
   }
 
@@ -44,7 +44,7 @@ class NullClient final : public Client {
 
 }  // namespace
 
-const Traits& TransportTraits() {
+const Traits& transport_traits() {
   static constexpr Traits traits = {
       .name = "null",
       .summary = "answers itself in memory: the instrument's own cost",
@@ -54,13 +54,13 @@ const Traits& TransportTraits() {
   return traits;
 }
 
-nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) { return nlohmann::json::object(); }
+nlohmann::json describe_transport(const Endpoint& /*endpoint*/) { return nlohmann::json::object(); }
 
-std::unique_ptr<Server> MakeServer(const Endpoint& /*endpoint*/) {
+std::unique_ptr<Server> make_server(const Endpoint& /*endpoint*/) {
   throw std::runtime_error("echo-null answers itself and has no server: run only `ask`");
 }
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t /*requester*/) {
   return std::make_unique<NullClient>(endpoint);
 }
 

@@ -21,12 +21,12 @@ namespace {
 
 constexpr uint32_t kMaxPayload = 1 << 26;
 
-void SendAtOnce(int fd) {
+void send_at_once(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-bool SendAll(int fd, std::span<const std::byte> bytes) {
+bool send_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t length = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (length < 0 && errno == EINTR) continue;
@@ -41,43 +41,43 @@ class TcpServer final : public Server {
  public:
   explicit TcpServer(const Endpoint& endpoint)
       : slice_ns_(endpoint.receive_slice_ns), work_ns_(endpoint.work_ns) {
-    listening_ = OpenSocket(Resolve(endpoint.bind, 0).family(), SOCK_STREAM, 0);
+    listening_ = open_socket(resolve(endpoint.bind, 0).family(), SOCK_STREAM, 0);
     const int on = 1;
     setsockopt(listening_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    Bind(listening_.get(), endpoint.bind, endpoint.port);
-    if (listen(listening_.get(), SOMAXCONN) != 0) ThrowErrno("cannot listen");
+    bind_to(listening_.get(), endpoint.bind, endpoint.port);
+    if (listen(listening_.get(), SOMAXCONN) != 0) throw_errno("cannot listen");
   }
 
-  void Serve(const std::atomic<bool>& stop) override {
+  void serve(const std::atomic<bool>& stop) override {
     std::list<std::jthread> conversations;
     pollfd incoming = {.fd = listening_.get(), .events = POLLIN, .revents = 0};
     while (!stop.load(std::memory_order_relaxed)) {
       if (poll(&incoming, 1, static_cast<int>(slice_ns_ / 1'000'000)) <= 0) continue;
       const int fd = accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) continue;
-      conversations.emplace_back([this, &stop, fd] { Converse(Fd(fd), stop); });
+      conversations.emplace_back([this, &stop, fd] { converse(Fd(fd), stop); });
     }
   }
 
  private:
-  void Converse(Fd connection, const std::atomic<bool>& stop) {
-    SendAtOnce(connection.get());
+  void converse(Fd connection, const std::atomic<bool>& stop) {
+    send_at_once(connection.get());
     Ticker ticker;
-    ticker.Start(slice_ns_);
+    ticker.start(slice_ns_);
     Assembler assembler(1 << 16);
     while (!stop.load(std::memory_order_relaxed)) {
-      const auto room = assembler.Room();
+      const auto room = assembler.room();
       const ssize_t length = recv(connection.get(), room.data(), room.size(), 0);
       if (length == 0) return;
       if (length < 0) {
         if (errno == EINTR) continue;
         return;
       }
-      const bool readable = assembler.Add(static_cast<std::size_t>(length), kMaxPayload,
+      const bool readable = assembler.add(static_cast<std::size_t>(length), kMaxPayload,
                                           [&](std::span<const std::byte> request) {
                                             ++counters.requests;
-                                            SpinFor(work_ns_);
-                                            if (SendAll(connection.get(), request))
+                                            spin_for(work_ns_);
+                                            if (send_all(connection.get(), request))
                                               ++counters.replies;
                                           });
       if (!readable) {
@@ -98,45 +98,45 @@ class TcpClient final : public ByteClient {
       : ByteClient(endpoint),
         receiver_(endpoint.receive_slice_ns),
         bind_(endpoint.bind),
-        peer_(Resolve(endpoint.peers.front(), endpoint.port)),
+        peer_(resolve(endpoint.peers.front(), endpoint.port)),
         assembler_(message_bytes()) {}
 
-  bool Wait(int64_t timeout_ns) override {
+  bool wait(int64_t timeout_ns) override {
     if (!connection_) {  // the server is not there yet; the next request tries again
       std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<int64_t>(timeout_ns, 0)));
       return false;
     }
-    const ssize_t length = receiver_.Receive(connection_.get(), assembler_.Room(), timeout_ns);
+    const ssize_t length = receiver_.receive(connection_.get(), assembler_.room(), timeout_ns);
     if (length < 0) return false;
     if (length == 0) throw ConnectionLost("the server closed the connection");
-    const int64_t received_ns = Now();
+    const int64_t received_ns = now_ns();
     bool whole = false;
     const bool readable =
-        assembler_.Add(static_cast<std::size_t>(length), static_cast<uint32_t>(Payload().size()),
+        assembler_.add(static_cast<std::size_t>(length), static_cast<uint32_t>(payload().size()),
                        [&](std::span<const std::byte> bytes) {
                          whole = true;
-                         Deliver(bytes, received_ns);
+                         deliver(bytes, received_ns);
                        });
     if (!readable) {
-      sink().OnMalformed();
+      sink().on_malformed();
       throw ConnectionLost("the stream of replies cannot be read on");
     }
     return whole;
   }
 
  private:
-  bool Transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
-    return (connection_ || Connect()) && SendAll(connection_.get(), request);
+  bool transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
+    return (connection_ || connect()) && send_all(connection_.get(), request);
   }
 
-  bool Connect() {
-    Fd fd = OpenSocket(peer_.family(), SOCK_STREAM, 0);
-    SendAtOnce(fd.get());
-    if (!bind_.empty()) Bind(fd.get(), bind_, 0);
+  bool connect() {
+    Fd fd = open_socket(peer_.family(), SOCK_STREAM, 0);
+    send_at_once(fd.get());
+    if (!bind_.empty()) bind_to(fd.get(), bind_, 0);
     // On Linux this also limits how long connect may take.
     const timeval patience = {.tv_sec = 1, .tv_usec = 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(fd.get(), peer_.get(), peer_.length) != 0) return false;
+    if (::connect(fd.get(), peer_.get(), peer_.length) != 0) return false;
     connection_ = std::move(fd);
     return true;
   }
@@ -150,7 +150,7 @@ class TcpClient final : public ByteClient {
 
 }  // namespace
 
-const Traits& TransportTraits() {
+const Traits& transport_traits() {
   static constexpr Traits traits = {.name = "tcp",
                                     .summary = "TCP with TCP_NODELAY, blocking sockets",
                                     .has_port = true,
@@ -159,15 +159,15 @@ const Traits& TransportTraits() {
   return traits;
 }
 
-nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+nlohmann::json describe_transport(const Endpoint& /*endpoint*/) {
   return {{"socket", "blocking"}, {"nodelay", true}, {"header_bytes", kHeaderBytes}};
 }
 
-std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+std::unique_ptr<Server> make_server(const Endpoint& endpoint) {
   return std::make_unique<TcpServer>(endpoint);
 }
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t /*requester*/) {
   return std::make_unique<TcpClient>(endpoint);
 }
 

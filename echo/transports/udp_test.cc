@@ -16,16 +16,16 @@ constexpr uint32_t kPayload = 64;
 constexpr uint32_t kMe = 5;
 
 // Takes a port that is free now.
-uint16_t FreePort() {
-  const Fd socket = OpenSocket(AF_INET, SOCK_DGRAM, 0);
-  Bind(socket.get(), "127.0.0.1", 0);
+uint16_t free_port() {
+  const Fd socket = open_socket(AF_INET, SOCK_DGRAM, 0);
+  bind_to(socket.get(), "127.0.0.1", 0);
   sockaddr_in name = {};
   socklen_t length = sizeof name;
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &length);
   return ntohs(name.sin_port);
 }
 
-Endpoint Loopback(uint16_t port) {
+Endpoint loopback(uint16_t port) {
   Endpoint endpoint;
   endpoint.bind = "127.0.0.1";
   endpoint.peers = {"127.0.0.1"};
@@ -43,11 +43,11 @@ class BadServer {
   using Script = std::function<void(uint32_t sequence, const Datagram& request, const Back& back)>;
 
   explicit BadServer(const Script& script)
-      : port_(FreePort()), socket_(OpenSocket(AF_INET, SOCK_DGRAM, 0)) {
-    Bind(socket_.get(), "127.0.0.1", port_);
+      : port_(free_port()), socket_(open_socket(AF_INET, SOCK_DGRAM, 0)) {
+    bind_to(socket_.get(), "127.0.0.1", port_);
     thread_ = std::jthread([this, script](const std::stop_token& stop) {
       Ticker ticker;
-      ticker.Start(5'000'000);
+      ticker.start(5'000'000);
       while (!stop.stop_requested()) {
         Datagram datagram(65536);
         SocketAddress from;
@@ -56,7 +56,7 @@ class BadServer {
                                         reinterpret_cast<sockaddr*>(&from.storage), &from.length);
         if (length < 0) continue;
         datagram.resize(static_cast<std::size_t>(length));
-        script(DecodeMessage(datagram)->sequence, datagram, [&](const Datagram& answer) {
+        script(decode_message(datagram)->sequence, datagram, [&](const Datagram& answer) {
           sendto(socket_.get(), answer.data(), answer.size(), 0, from.get(), from.length);
         });
       }
@@ -71,13 +71,13 @@ class BadServer {
   std::jthread thread_;
 };
 
-PhaseResult RunAgainst(uint16_t port, uint64_t requests, std::vector<Sample>& samples) {
-  const auto client = MakeClient(Loopback(port), kMe);
+PhaseResult run_against(uint16_t port, uint64_t requests, std::vector<Sample>& samples) {
+  const auto client = make_client(loopback(port), kMe);
   const PayloadSource payloads(1, kPayload);
   const std::atomic<bool> stop = false;
   Exchange exchange(*client, kMe, 0, payloads, 5'000'000, stop);
   samples.assign(requests, Sample{});
-  return exchange.Run({.mode = Mode::kClosed,
+  return exchange.run({.mode = Mode::kClosed,
                        .requests = requests,
                        .outstanding = 1,
                        .timeout_ns = 50'000'000,
@@ -112,7 +112,7 @@ TEST(Udp, CountsWhatABadServerDoesToTheReplies) {
     }
   });
   std::vector<Sample> samples;
-  const PhaseResult result = RunAgainst(server.port(), 10, samples);
+  const PhaseResult result = run_against(server.port(), 10, samples);
   EXPECT_EQ(result.counters.sent, 10u);
   EXPECT_EQ(result.counters.received, 7u);
   EXPECT_EQ(result.counters.lost, 3u);
@@ -122,22 +122,22 @@ TEST(Udp, CountsWhatABadServerDoesToTheReplies) {
 
 TEST(Udp, GivesUpWhereNobodyListens) {
   std::vector<Sample> samples;
-  const PhaseResult result = RunAgainst(FreePort(), 1000, samples);
+  const PhaseResult result = run_against(free_port(), 1000, samples);
   EXPECT_EQ(result.ending, Ending::kGaveUp);
   EXPECT_EQ(result.counters.lost, 5u);
   EXPECT_EQ(result.counters.received, 0u);
 }
 
 TEST(Udp, AllocatesNothingWhileItMeasures) {
-  const Endpoint endpoint = Loopback(FreePort());
-  const auto server = MakeServer(endpoint);
+  const Endpoint endpoint = loopback(free_port());
+  const auto server = make_server(endpoint);
   std::atomic<bool> stop = false;
-  std::thread serving([&] { server->Serve(stop); });
+  std::thread serving([&] { server->serve(stop); });
 
-  const auto client = MakeClient(endpoint, kMe);
+  const auto client = make_client(endpoint, kMe);
   const PayloadSource payloads(1, kPayload);
   Exchange exchange(*client, kMe, 0, payloads, endpoint.receive_slice_ns, stop);
-  ASSERT_TRUE(exchange.Probe(5'000'000'000));
+  ASSERT_TRUE(exchange.probe(5'000'000'000));
   std::vector<Sample> samples(2000);
   Plan plan = {.mode = Mode::kClosed,
                .requests = samples.size(),
@@ -147,9 +147,9 @@ TEST(Udp, AllocatesNothingWhileItMeasures) {
                .give_up_after = 5};
   for (const Mode mode : {Mode::kClosed, Mode::kOpen}) {
     plan.mode = mode;
-    const uint64_t before = AllocationCount();
-    const PhaseResult result = exchange.Run(plan, samples);
-    EXPECT_EQ(AllocationCount() - before, 0u);
+    const uint64_t before = allocation_count();
+    const PhaseResult result = exchange.run(plan, samples);
+    EXPECT_EQ(allocation_count() - before, 0u);
     EXPECT_EQ(result.counters.received, samples.size());
   }
   stop = true;
@@ -159,13 +159,13 @@ TEST(Udp, AllocatesNothingWhileItMeasures) {
 }
 
 TEST(Udp, ServerCountsWhatIsNoRequestAndAnswersNothing) {
-  const Endpoint endpoint = Loopback(FreePort());
-  const auto server = MakeServer(endpoint);
-  const Fd socket = OpenSocket(AF_INET, SOCK_DGRAM, 0);
-  const SocketAddress address = Resolve("127.0.0.1", endpoint.port);
+  const Endpoint endpoint = loopback(free_port());
+  const auto server = make_server(endpoint);
+  const Fd socket = open_socket(AF_INET, SOCK_DGRAM, 0);
+  const SocketAddress address = resolve("127.0.0.1", endpoint.port);
   ASSERT_EQ(sendto(socket.get(), "rubbish", 7, 0, address.get(), address.length), 7);
   std::atomic<bool> stop = false;
-  std::thread serving([&] { server->Serve(stop); });
+  std::thread serving([&] { server->serve(stop); });
   while (server->counters.requests == 0) std::this_thread::yield();
   stop = true;
   serving.join();

@@ -14,7 +14,7 @@
 namespace tare::echo {
 namespace {
 
-[[noreturn]] void ThrowZmq(const std::string& what) {
+[[noreturn]] void throw_zmq(const std::string& what) {
   throw std::runtime_error(what + ": " + zmq_strerror(zmq_errno()));
 }
 
@@ -23,10 +23,10 @@ class Socket {
  public:
   Socket(int type, int64_t receive_slice_ns)
       : context_(zmq_ctx_new()), socket_(zmq_socket(context_, type)) {
-    if (socket_ == nullptr) ThrowZmq("cannot open a ZeroMQ socket");
+    if (socket_ == nullptr) throw_zmq("cannot open a ZeroMQ socket");
     const int64_t milliseconds = receive_slice_ns / 1'000'000;
-    Set(ZMQ_RCVTIMEO, milliseconds > 0 ? static_cast<int>(milliseconds) : 1);
-    Set(ZMQ_LINGER, 0);
+    set(ZMQ_RCVTIMEO, milliseconds > 0 ? static_cast<int>(milliseconds) : 1);
+    set(ZMQ_LINGER, 0);
   }
   ~Socket() {
     if (socket_ != nullptr) zmq_close(socket_);
@@ -38,13 +38,13 @@ class Socket {
   void* get() const { return socket_; }
 
  private:
-  void Set(int option, int value) { zmq_setsockopt(socket_, option, &value, sizeof value); }
+  void set(int option, int value) { zmq_setsockopt(socket_, option, &value, sizeof value); }
 
   void* context_;
   void* socket_;
 };
 
-bool NothingCame() { return errno == EAGAIN || errno == EINTR; }
+bool nothing_came() { return errno == EAGAIN || errno == EINTR; }
 
 class ZmqServer final : public Server {
  public:
@@ -52,29 +52,29 @@ class ZmqServer final : public Server {
       : socket_(ZMQ_ROUTER, endpoint.receive_slice_ns), work_ns_(endpoint.work_ns) {
     const std::string address = "tcp://" + (endpoint.bind.empty() ? "*" : endpoint.bind) + ":" +
                                 std::to_string(endpoint.port);
-    if (zmq_bind(socket_.get(), address.c_str()) != 0) ThrowZmq("cannot bind to " + address);
+    if (zmq_bind(socket_.get(), address.c_str()) != 0) throw_zmq("cannot bind to " + address);
   }
 
-  void Serve(const std::atomic<bool>& stop) override {
+  void serve(const std::atomic<bool>& stop) override {
     std::array<std::byte, 256> who;  // a routing identity has at most 255 bytes
     zmq_msg_t request;
     while (!stop.load(std::memory_order_relaxed)) {
       const int who_length = zmq_recv(socket_.get(), who.data(), who.size(), 0);
       if (who_length < 0) {
-        if (NothingCame()) continue;
-        ThrowZmq("cannot receive requests");
+        if (nothing_came()) continue;
+        throw_zmq("cannot receive requests");
       }
       ++counters.requests;
       zmq_msg_init(&request);
       zmq_msg_recv(&request, socket_.get(), 0);
       const std::span<const std::byte> bytes(static_cast<const std::byte*>(zmq_msg_data(&request)),
                                              zmq_msg_size(&request));
-      if (zmq_msg_more(&request) != 0 || !DecodeMessage(bytes)) {
+      if (zmq_msg_more(&request) != 0 || !decode_message(bytes)) {
         ++counters.bad;
-        DropRest(request);
+        drop_rest(request);
         continue;
       }
-      SpinFor(work_ns_);
+      spin_for(work_ns_);
       zmq_send(socket_.get(), who.data(), static_cast<std::size_t>(who_length), ZMQ_SNDMORE);
       if (zmq_msg_send(&request, socket_.get(), 0) >= 0) {
         ++counters.replies;
@@ -85,7 +85,7 @@ class ZmqServer final : public Server {
   }
 
  private:
-  void DropRest(zmq_msg_t& part) {
+  void drop_rest(zmq_msg_t& part) {
     while (zmq_msg_more(&part) != 0) zmq_msg_recv(&part, socket_.get(), 0);
     zmq_msg_close(&part);
   }
@@ -104,38 +104,38 @@ class ZmqClient final : public ByteClient {
     const std::string source = endpoint.bind.empty() ? "" : endpoint.bind + ":0;";
     const std::string address =
         "tcp://" + source + endpoint.peers.front() + ":" + std::to_string(endpoint.port);
-    if (zmq_connect(socket_.get(), address.c_str()) != 0) ThrowZmq("cannot connect to " + address);
+    if (zmq_connect(socket_.get(), address.c_str()) != 0) throw_zmq("cannot connect to " + address);
     std::size_t length = sizeof readable_.fd;
     zmq_getsockopt(socket_.get(), ZMQ_FD, &readable_.fd, &length);
     readable_.events = POLLIN;
   }
 
-  bool Wait(int64_t timeout_ns) override {
-    if (timeout_ns == slice_ns_) return Receive(0);
-    if (Receive(ZMQ_DONTWAIT)) return true;
+  bool wait(int64_t timeout_ns) override {
+    if (timeout_ns == slice_ns_) return receive(0);
+    if (receive(ZMQ_DONTWAIT)) return true;
     if (timeout_ns <= 0) return false;
     // zmq_poll counts milliseconds; its descriptor can be waited for more finely.
     const timespec timeout = {.tv_sec = timeout_ns / 1'000'000'000,
                               .tv_nsec = timeout_ns % 1'000'000'000};
     if (ppoll(&readable_, 1, &timeout, nullptr) <= 0) return false;
-    return Receive(ZMQ_DONTWAIT);
+    return receive(ZMQ_DONTWAIT);
   }
 
  private:
-  bool Transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
+  bool transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
     return zmq_send(socket_.get(), request.data(), request.size(), ZMQ_DONTWAIT) >= 0;
   }
 
-  bool Receive(int flags) {
+  bool receive(int flags) {
     // What is longer than the buffer is cut off; the one byte of excess tells.
     const int length = zmq_recv(socket_.get(), reply_.data(), reply_.size(), flags);
     if (length < 0) {
-      if (NothingCame()) return false;
-      ThrowZmq("cannot receive replies");
+      if (nothing_came()) return false;
+      throw_zmq("cannot receive replies");
     }
-    const int64_t received_ns = Now();
+    const int64_t received_ns = now_ns();
     const auto whole = std::min(static_cast<std::size_t>(length), reply_.size());
-    Deliver(std::span(reply_).first(whole), received_ns);
+    deliver(std::span(reply_).first(whole), received_ns);
     return true;
   }
 
@@ -147,7 +147,7 @@ class ZmqClient final : public ByteClient {
 
 }  // namespace
 
-const Traits& TransportTraits() {
+const Traits& transport_traits() {
   static constexpr Traits traits = {.name = "zeromq",
                                     .summary = "ZeroMQ over TCP, DEALER to ROUTER",
                                     .has_port = true,
@@ -156,7 +156,7 @@ const Traits& TransportTraits() {
   return traits;
 }
 
-nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+nlohmann::json describe_transport(const Endpoint& /*endpoint*/) {
   int major = 0;
   int minor = 0;
   int patch = 0;
@@ -169,11 +169,11 @@ nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
           {"header_bytes", kHeaderBytes}};
 }
 
-std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+std::unique_ptr<Server> make_server(const Endpoint& endpoint) {
   return std::make_unique<ZmqServer>(endpoint);
 }
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t /*requester*/) {
   return std::make_unique<ZmqClient>(endpoint);
 }
 

@@ -7,7 +7,7 @@
 
 namespace tare::echo {
 
-const Traits& TransportTraits() {
+const Traits& transport_traits() {
   static constexpr Traits traits = {.name = "udplite",
                                     .summary = "UDP-Lite datagrams, blocking sockets",
                                     .has_port = true,
@@ -16,15 +16,15 @@ const Traits& TransportTraits() {
   return traits;
 }
 
-nlohmann::json DescribeTransport(const Endpoint& /*endpoint*/) {
+nlohmann::json describe_transport(const Endpoint& /*endpoint*/) {
   return {{"socket", "blocking"}, {"client_socket", "connected"}, {"header_bytes", kHeaderBytes}};
 }
 
-std::unique_ptr<Server> MakeServer(const Endpoint& endpoint) {
+std::unique_ptr<Server> make_server(const Endpoint& endpoint) {
   return std::make_unique<DatagramServer>(endpoint, IPPROTO_UDPLITE);
 }
 
-std::unique_ptr<Client> MakeClient(const Endpoint& endpoint, uint32_t /*requester*/) {
+std::unique_ptr<Client> make_client(const Endpoint& endpoint, uint32_t /*requester*/) {
   return std::make_unique<DatagramClient>(endpoint, IPPROTO_UDPLITE);
 }
 
