@@ -19,7 +19,7 @@ LAYERS = {
     "Command line": ("parse, call, print", "cli __main__"),
     "Before a run, and the run": (
         "one trial after another",
-        "draft check schema doctor preflight rehearsal runner operations slurm",
+        "draft check schema doctor preflight rehearsal runner lanes operations slurm",
     ),
     "After a run": (
         "pages, tables, files, verdicts",
@@ -30,7 +30,7 @@ LAYERS = {
     "Record": ("append-only results", "record suite"),
     "Plan": (
         "what is asked: cells, order, seeds",
-        "experiment canonical plan answerable cuts repetition pairing",
+        "experiment canonical plan rounds answerable cuts repetition pairing",
     ),
     "Workloads": ("what a trial is", "workloads filesystems clocks interference testing"),
     "Environments": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Set, Sized
 
 from tare.cell import Cell
 from tare.errors import UsageError
@@ -47,6 +47,21 @@ def refuse_unresolvable(experiment: Experiment, comparisons: int, alpha: float) 
             f" comparison{'' if comparisons == 1 else 's'}: the smallest p-value that they can give"
             f" is {found.smallest_p:.2g}, and the family needs {found.threshold:.2g}",
             f"set blocks.min to {found.blocks_needed} or more, or name a smaller 'family'",
+        )
+
+
+def refuse_alone(workload: str, machines: Set[object]) -> None:
+    """Refuse to measure hosts at once where no two could be.
+
+    Args:
+        workload: its name.
+        machines: those that cells are wholly on; None stands for what is here.
+    """
+    if len(machines - {None}) < 2:
+        raise UsageError(
+            "hosts: at-once asks for two or more machines by ssh with cells of which no part is on"
+            f" this one; this experiment has fewer: {workload} has none, or runs on too few",
+            "remove `hosts`, or measure cpu or memory with `mode: alone` on more machines",
         )
 
 

@@ -212,12 +212,23 @@ class Experiment(BaseModel):
         default=None,
         description="Run within bounds, behind everything else here (docs/guides/polite.md).",
     )
+    hosts: Literal["in-turn", "at-once"] = Field(
+        default="in-turn",
+        description="at-once: within a block, cells of which no part is on this machine are"
+        " measured on several machines by ssh at once, one at a time on each; the machines must not"
+        " share processors.",
+    )
     seed: int | None = Field(default=None, ge=0, lt=1 << 32, description="Of the order of trials.")
 
     @property
     def bounds(self) -> Bounds | None:
         """The most that the run may have of the machine; None without bounds."""
         return self.polite.bounds if self.polite else None
+
+    @property
+    def at_once(self) -> bool:
+        """Whether several machines may be measured together."""
+        return self.hosts == "at-once"
 
     @property
     def deadlines_ns(self) -> tuple[int, ...]:

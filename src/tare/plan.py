@@ -209,6 +209,8 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
     comparisons = (*effects, *_a_a(originals, replicas))
     answerable.refuse_without_answer(experiment, originals, judged=any(c.family for c in effects))
     answerable.refuse_unresolvable(experiment, sum(c.family for c in comparisons), ALPHA)
+    if experiment.at_once:
+        answerable.refuse_alone(workload.name, {workload.machine(c.levels) for c in originals})
     apart = _between_plots(workload, originals, effects)
     shuffle = random.Random(seed)  # noqa: S311 - an order, not a secret
     plan = Plan(

@@ -70,6 +70,8 @@ class Trial(Recorded):
     """What the environment says of itself: accelerator, kernel, versions."""
     machine: Meanwhile = Meanwhile()
     """Load, pressure and steal while it ran."""
+    beside: tuple[str, ...] = ()
+    """Cells of other machines that were measured at some moment of it."""
     calibration: Annotated[Calibration | None, BeforeValidator(lambda told: told or None)] = None
     """The instrument in this environment; of a trial that did not begin, earlier versions wrote
     `{}`."""

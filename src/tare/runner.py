@@ -1,5 +1,8 @@
 """Does what a plan says, one trial after another, and records each before the next begins.
 
+Where an experiment asks for it, machines that do not disturb each other are measured at once
+(rounds.py, lanes.py); all but the measuring stays one after another.
+
 A trial that fails is recorded as failed and the run goes on. A run that is killed is resumed by
 running the same folder again: what is on record is not repeated. When to stop, the whole or cells
 of it, is decided after each complete block, by the width of the intervals alone
@@ -20,8 +23,17 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from tare import analysis, bounds, clocks, leftovers, meanwhile, operations, repetition
-from tare.cell import Cell
+from tare import (
+    analysis,
+    bounds,
+    clocks,
+    lanes,
+    leftovers,
+    meanwhile,
+    operations,
+    repetition,
+    rounds,
+)
 from tare.environments import Inside, place
 from tare.errors import TareError, TrialError
 from tare.hosts import Hosts
@@ -30,7 +42,7 @@ from tare.record import Record, Trial, Writer
 from tare.site import Site, Watching, unwatched
 from tare.stats.repetition import PILOT_BLOCKS
 from tare.stats.stopping import Action, Decision, decide
-from tare.stopwatch import Stopwatch
+from tare.stopwatch import Pace, Stopwatch
 from tare.workloads import AnyBench, echo_samples
 
 _LOG = logging.getLogger(__name__)
@@ -127,7 +139,7 @@ class _Run:
             self._keep_accelerator(trial)
         self._setup_failures: Counter[tuple[tuple[str, str], ...]] = Counter()
         self._expected_blocks = self.blocks or self._plan.min_blocks
-        self._pace = _Pace(self._plan.block_seconds())
+        self._pace = Pace(self._plan.block_seconds())
         self._counting_left = self._plan.causes_seconds()
 
     def to_the_end(self) -> Outcome:
@@ -136,8 +148,11 @@ class _Run:
         for number, visits in enumerate(self._plan.blocks):
             self._course = self._courses.get(number, self._course)
             self._pace.block_begins()
-            for visit in visits:
-                self._visit(number, visit)
+            for at_once in rounds.of_block(self._plan, visits):
+                if len(at_once) > 1:
+                    self._at_once(number, at_once)
+                else:
+                    self._visit(number, *at_once)
             self._pace.block_ends()
             blocks = number + 1
             self.stopwatch.at("the run", "analysing")
@@ -167,7 +182,7 @@ class _Run:
             adapted = repetition.adapted(self._plan, costs, a_block, spreads)
             course = course.model_copy(update={"sessions": adapted})
             planned = self._plan.sessions
-            self._pace = _Pace(
+            self._pace = Pace(
                 a_block + sum(s * (adapted.get(c, 1) - planned.get(c, 1)) for c, s in costs.items())
             )
         if self.blocks is None and block >= self._plan.min_blocks:
@@ -198,6 +213,37 @@ class _Run:
 
     def _visit(self, block: int, visit: Visit) -> None:
         """Set an environment up once and measure in it what is not on record yet."""
+        with self._set_up(block, visit) as trials:
+            for cell, measured in trials:
+                self._tell(block, cell)
+                self.stopwatch.at(cell, "measuring")
+                trial = measured()
+                self.stopwatch.now("recording")
+                self._append(trial)
+            if trials:
+                self.stopwatch.back(self._place(visit), "taking down")
+
+    def _at_once(self, block: int, visits: tuple[Visit, ...]) -> None:
+        """The same on several hosts: the measuring alone is at once, all else one after another."""
+        with lanes.Lanes() as threads, ExitStack() as stack:
+            found = [stack.enter_context(self._set_up(block, visit)) for visit in visits]
+            stack.callback(threads.leave)  # before what they wait for is taken down
+            self._tell(block, "hosts at once")
+            self.stopwatch.at("hosts at once", "measuring")
+            for trial in threads.measured(found):
+                self._append(trial)
+                self._tell(block, "hosts at once")
+            self.stopwatch.now("taking down")
+
+    def _place(self, visit: Visit) -> str:
+        return place(self._workload.environment(visit.plot), visit.plot)
+
+    @contextmanager
+    def _set_up(self, block: int, visit: Visit) -> Iterator[list[lanes.Ready]]:
+        """Set an environment up; the trials that are not on record yet, in order, to be measured.
+
+        None where there are none, or where it cannot be set up: then they are on record as failed.
+        """
         order = repetition.order(
             self._plan, block, visit, self._course.sessions, self._course.stopped
         )
@@ -206,44 +252,49 @@ class _Run:
             for position, (cell, repeat) in enumerate(order)
             if (block, cell, repeat) not in self._done
         }
-        if not missing:
-            return
-        plot = tuple(visit.plot.items())
-        environment = self._workload.environment(visit.plot)
-        name = place(environment, visit.plot)
-        if self._setup_failures[plot] >= _GIVE_UP_AFTER:
-            why = f"{name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
-            self._fail(block, missing, why)
-            return
-        self._tell(block, f"setting up {environment.name}")
-        self.stopwatch.at(name, "setting up")
-        try:
-            with self._entered(visit) as bench:
-                inside = bench.inside
-                self.stopwatch.now("calibrating")
-                calibration = clocks.calibrate(bench.site, inside)
-                self._setup_failures[plot] = 0
-                for (cell, repeat), position in missing.items():
-                    self._tell(block, cell)
-                    self.stopwatch.at(cell, "measuring")
-                    begun = partial(
-                        Trial,
-                        block=block,
-                        position=position,
-                        cell=cell,
-                        repeat=repeat,
-                        session=inside.session,
-                        facts=inside.facts,
-                        calibration=calibration,
-                    )
-                    self._trial(block, self._plan.cell(cell), repeat, bench, begun)
-                self.stopwatch.back(name, "taking down")
-        except TrialError as error:
-            # The environment itself failed: to start, or beneath a trial.
+        plot, name = tuple(visit.plot.items()), self._place(visit)
+        trials: list[lanes.Ready] = []
+
+        def lost(_kind: object, error: BaseException | None, _trace: object) -> bool:
+            """The environment itself failed: to start, or beneath a trial."""
+            if not isinstance(error, TrialError):
+                return False
             _LOG.warning("%s: %s", name, error)
             self._setup_failures[plot] += 1
             left = {key: at for key, at in missing.items() if (block, *key) not in self._done}
             self._fail(block, left, str(error))
+            return True
+
+        if missing and self._setup_failures[plot] >= _GIVE_UP_AFTER:
+            why = f"{name} was given up: it failed {_GIVE_UP_AFTER} times in a row"
+            self._fail(block, missing, why)
+            missing = {}
+        with ExitStack() as stack:
+            stack.push(lost)
+            if missing:
+                self._tell(block, f"setting up {self._workload.environment(visit.plot).name}")
+                self.stopwatch.at(name, "setting up")
+                try:
+                    with ExitStack() as setting_up:
+                        bench = setting_up.enter_context(self._entered(visit))
+                        self.stopwatch.now("calibrating")
+                        calibration = clocks.calibrate(bench.site, bench.inside)
+                        stack.push(setting_up.pop_all())
+                except TrialError as error:
+                    lost(None, error, None)
+                else:
+                    self._setup_failures[plot] = 0
+                    begun = partial(
+                        Trial,
+                        block=block,
+                        session=bench.inside.session,
+                        facts=bench.inside.facts,
+                        calibration=calibration,
+                    )
+                    for (cell, repeat), position in missing.items():
+                        of_it = partial(begun, position=position, cell=cell, repeat=repeat)
+                        trials.append((cell, partial(self._measured, bench, of_it)))
+            yield trials
 
     @contextmanager
     def _entered(self, visit: Visit, watching: Watching = unwatched) -> Iterator[AnyBench]:
@@ -305,10 +356,9 @@ class _Run:
                         self.writer.append(session)
                 self._counting_left -= each
 
-    def _trial(
-        self, block: int, cell: Cell, repeat: int, bench: AnyBench, begun: Callable[..., Trial]
-    ) -> None:
-        """Measure one trial and put it on record, as measured or as failed."""
+    def _measured(self, bench: AnyBench, begun: partial[Trial]) -> Trial:
+        """Measure one trial, or say why it could not be. On hosts at once, in a thread."""
+        block, cell = begun.keywords["block"], self._plan.cell(begun.keywords["cell"])
         began, clock = datetime.now(UTC), time.monotonic()
         before = meanwhile.state()
         try:
@@ -319,17 +369,14 @@ class _Run:
         else:
             name = None
             if measured.samples is not None:
-                again = f"-{repeat}" if repeat else ""
+                again = f"-{repeat}" if (repeat := begun.keywords["repeat"]) else ""
                 name = f"{block:03d}-{self._plan.cells.index(cell):03d}{again}.parquet"
                 echo_samples.to_parquet(measured.samples, self.record.folder / "samples" / name)
             ended = partial(begun, status="ok", **{**vars(measured), "samples": name})
-        self.stopwatch.now("recording")
-        self._append(
-            ended(
-                started=began.isoformat(timespec="milliseconds"),
-                seconds=time.monotonic() - clock,
-                machine=meanwhile.difference(before, meanwhile.state()),
-            )
+        return ended(
+            started=began.isoformat(timespec="milliseconds"),
+            seconds=time.monotonic() - clock,
+            machine=meanwhile.difference(before, meanwhile.state()),
         )
 
     def _fail(self, block: int, trials: Mapping[tuple[str, int], int], why: str) -> None:
@@ -368,21 +415,3 @@ class _Run:
 def _guest(levels: Mapping[str, str]) -> tuple[str | None, ...]:
     """What decides which accelerator a guest gets: where it runs, and what was asked for."""
     return tuple(levels.get(name) for name in ("environment", "accelerator"))
-
-
-class _Pace:
-    """How long a block takes: as planned at first, then as seen."""
-
-    def __init__(self, planned: float) -> None:
-        self.seconds_a_block = planned
-        self._began = 0.0
-        self._seen: list[float] = []
-
-    def block_begins(self) -> None:
-        self._began = time.monotonic()
-
-    def block_ends(self) -> None:
-        seconds = time.monotonic() - self._began
-        if seconds > 1.0:  # a block that was on record already takes no time
-            self._seen.append(seconds)
-            self.seconds_a_block = sum(self._seen) / len(self._seen)

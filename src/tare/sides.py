@@ -68,6 +68,8 @@ class TareRun(Run):
         self.settings = dict(plan.session)
         if plan.experiment.polite is not None:
             self.settings["polite"] = plan.experiment.polite.model_dump()
+        if plan.experiment.at_once:
+            self.settings["hosts"] = plan.experiment.hosts
         self._plan, self._sessions = plan, Sessions(record)
         self._cells: dict[Hashable, Cell] = {
             tuple(sorted(cell.levels.items())): cell for cell in plan.cells if cell.replica == 1

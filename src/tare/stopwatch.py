@@ -79,3 +79,23 @@ class Stopwatch:
 
     def _row(self) -> Spent:
         return self._found.setdefault(self._place, Spent(self._place, 0, {}))
+
+
+class Pace:
+    """How long a block takes: as planned at first, then as seen."""
+
+    def __init__(self, planned: float) -> None:
+        self.seconds_a_block = planned
+        self._began = 0.0
+        self._seen: list[float] = []
+
+    def block_begins(self) -> None:
+        """One begins."""
+        self._began = time.monotonic()
+
+    def block_ends(self) -> None:
+        """It ends, and is counted."""
+        seconds = time.monotonic() - self._began
+        if seconds > 1.0:  # a block that was on record already takes no time
+            self._seen.append(seconds)
+            self.seconds_a_block = sum(self._seen) / len(self._seen)

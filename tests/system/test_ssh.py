@@ -41,6 +41,9 @@ def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
         assert inside.address == site.hosts.server_address
         assert inside.interface == "eth0"
         assert inside.facts["machine"] == str(far.destination)
+        online = Path("/sys/devices/system/cpu/online").read_text().strip()
+        assert inside.facts["host_processors"] == online
+        assert inside.facts["host_memory"].endswith(" kB")
         with inside.start([*SERVE, inside.address]) as server:
             assert server.event(30)["event"] == "ready"
             assert far.left() != []

@@ -157,6 +157,9 @@ def print_plan(plan: Plan) -> None:
     if plan.experiment.polite is not None:
         share = plan.experiment.polite
         printing.show(f"at most {share.processors} of the processors, {share.memory} of the memory")
+    if plan.experiment.at_once:
+        hosts = {plan.workload.machine(cell.levels) for cell in plan.cells} - {None}
+        printing.show(f"up to {len(hosts)} hosts at once: it takes less than that")
     for line in gate.before(plan):
         printing.show(line)
     for cut in plan.cuts:

@@ -190,6 +190,10 @@ FAR = "ssh"
 """The kind that is not: its level goes on with which machine, as `ssh user@host:port`, and with
 what on it, as `ssh user@host:port/container`."""
 
+Machine = tuple[str, str | None]
+"""Another one: its name or address, and the network namespace that it is reached from. Without user
+and port, since two of them may be one machine's."""
+
 
 @cache
 def by_name() -> Mapping[str, Kind]:
@@ -254,6 +258,16 @@ def place(environment: Environment, plot: Mapping[str, str]) -> str:
 def is_far(level: str) -> bool:
     """Whether a canonical level is on another machine."""
     return level.startswith(FAR)
+
+
+def machine(level: str) -> Machine | None:
+    """Which other machine a canonical level is on; None where it is on this one."""
+    if not is_far(level):
+        return None
+    from tare.environments.ssh import Ssh  # noqa: PLC0415 - it imports this module
+
+    destination = Ssh.parse(level.partition(" ")[2]).destination
+    return None if destination is None else (destination.host.lower(), destination.netns)
 
 
 def is_guest_of_qemu(level: str) -> bool:

@@ -39,6 +39,14 @@ _CONSUMPTION = (
 _COUNTERS = "net/dev:"
 # QEMU's own two pipes. Without the shell's standard error, which would keep the line open.
 _CARRY = 'exec 2>/dev/null; cat "$1.out" & exec cat >"$1.in"'
+_FINGERPRINT = {
+    "host_processors": "/sys/devices/system/cpu/online",
+    "host_memory": "/proc/meminfo",
+    "host_clock_source": "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "host_governor": "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+    "host_system": "/etc/debian_version",
+}
+"""What can change a figure there -> the file whose first line tells it, where there is one."""
 _ENDED_AS_ASKED = (0, -1, 128 + 15)
 """By itself, by our signal, or as a shell or runc says the latter."""
 _FORGET = """
@@ -82,6 +90,7 @@ class FarHost(Host):
             "machine": self.name,
             "kernel": self._said("uname", "-r").strip(),
             "processor": processor.strip() or "unknown",
+            **self._fingerprint(),
             "network": "between the machines; no bridge of ours",
             "libraries": "the far machine's; pushed with a program that misses one",
         }
@@ -178,6 +187,15 @@ class FarHost(Host):
     def _put(self, path: Path) -> None:
         target = PurePosixPath(self.folder) / path.name
         self._folder.put(path.read_bytes(), path.name, target)
+
+    def _fingerprint(self) -> dict[str, str]:
+        found = self._said("grep", "-Hsm1", "", *_FINGERPRINT.values())
+        told = dict(line.split(":", 1) for line in found.splitlines())
+        return {
+            name: told[path].removeprefix("MemTotal:").strip()
+            for name, path in _FINGERPRINT.items()
+            if path in told
+        }
 
     def _interface(self) -> str:
         """Name the interface that has the address by which the machine is reached."""

@@ -126,6 +126,11 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
             f" {polite.memory} of the memory, behind everything else on the machine. Without bounds"
             " the figures are others."
         )
+    if analysis.experiment.at_once:
+        found.append(
+            "Hosts were measured at once, one cell at a time on each. Where two of them share a"
+            " machine, as its guests do, they disturbed each other; nothing here could show it."
+        )
     statistic = analysis.experiment.statistic
     for view in analysis.cells:
         name = _name(view, names)

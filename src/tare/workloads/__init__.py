@@ -25,7 +25,7 @@ from tare.placement import Placement
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tare.environments import Environment, Inside, Site
+    from tare.environments import Environment, Inside, Machine, Site
     from tare.published.beside import Beside
     from tare.workloads.echo_samples import EchoSamples
     from tare.workloads.findings import Findings
@@ -213,6 +213,15 @@ class Workload(Protocol[L, S]):
 
         Returns:
             What, and what to ask for instead, in sentences; None where nothing.
+        """
+        return None
+
+    def machine(self, levels: L) -> Machine | None:
+        """The other machine that a trial is wholly on; None where this one takes part in it.
+
+        Here such a trial only waits, so that those of several machines may be measured at once
+        (`rounds.py`), each in a thread of its own. `Bench.measure` may then use nothing that it
+        shares with other benches, such as the site's stopwatch.
         """
         return None
 

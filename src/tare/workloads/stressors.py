@@ -213,6 +213,10 @@ class Stressing(rows.InEnvironment[StressLevels, StressSettings]):
             )
         return super().lacking(levels, settings, programs) or packages.lacking(PROGRAMS[self.name])
 
+    def machine(self, levels: StressLevels) -> environments.Machine | None:
+        """Alone, where no host of ours does the same beside it."""
+        return environments.machine(levels.environment) if levels.mode == "alone" else None
+
     def seconds(self, levels: StressLevels, settings: StressSettings) -> float:
         """Expected duration of a trial."""
         methods, seconds = len(levels.class_.methods), settings.seconds
