@@ -142,7 +142,8 @@ fn write(to: &mut UnixStream, ram: &[u8], channel: usize, channels: usize) {
     let packets = ram.chunks_exact(TOGETHER * PAGE_BYTES).enumerate();
     for _ in 0..PASSES {
         for (number, pages) in packets.clone().skip(channel).step_by(channels) {
-            let (count, bytes) = (TOGETHER as u32, pages.len() as u32);
+            let [count, bytes] =
+                [TOGETHER, pages.len()].map(|it| u32::try_from(it).expect("it fits"));
             let mut packet = begins.clone();
             packet.extend([0, count, count, bytes].map(u32::to_be_bytes).concat());
             packet.resize(64, 0);
