@@ -32,3 +32,17 @@ impl FromIterator<Vec<u8>> for BlockNames {
         Self(names.into_iter().collect())
     }
 }
+
+/// A channel's last block: pages of one come together, and names and numbers are shared.
+#[derive(Default)]
+pub struct LastBlock(Option<(Vec<u8>, u32)>);
+
+impl LastBlock {
+    /// The number of the block with this name; `ask` is asked where it is not the last one.
+    pub fn number(&mut self, name: &[u8], ask: impl FnOnce(&[u8]) -> u32) -> u32 {
+        match &self.0 {
+            Some((last, number)) if last == name => *number,
+            _ => self.0.insert((name.to_vec(), ask(name))).1,
+        }
+    }
+}

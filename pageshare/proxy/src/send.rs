@@ -5,6 +5,7 @@
 
 mod channel;
 mod credit;
+mod cut;
 mod ingest;
 mod migration;
 mod outlet;

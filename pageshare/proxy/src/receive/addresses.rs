@@ -5,6 +5,7 @@ use pageshare_stream::{Parser, Step};
 use pageshare_wire::segment::Placed;
 
 use super::session::Session;
+use crate::blocks::LastBlock;
 use crate::kept::KeptPages;
 use crate::unread::Unread;
 
@@ -15,6 +16,7 @@ pub(super) struct Addresses {
     /// Bytes of an item that the last segment has left incomplete.
     rest: Vec<u8>,
     learned: bool,
+    block: LastBlock,
     channel: u32,
     unread: Unread,
 }
@@ -36,21 +38,23 @@ impl Addresses {
             &joined
         };
         let (keeps, mut keep) = (session.keeping.is_on(), KeptPages::default());
-        let mut received = session.received();
+        // The channels share what has been received: it is held to note pages, not to parse.
+        let mut noted = Vec::new();
         let mut placed = placed.iter().peekable();
         let mut at = 0;
         while let Step::Token { token, length } = self.parser.step(&stream[at..]) {
             if !self.learned && self.parser.has_listed_blocks() {
-                received.learn(self.parser.blocks());
+                session.received().learn(self.parser.blocks());
                 self.learned = true;
             }
             if let Some(content) = token.content_at().map(|content| at + content) {
                 let asked = placed.next_if(|page| page.at + before == content);
                 if asked.is_some() || keeps {
                     let (block, offset) = self.parser.page();
-                    let block = received.names().number(block);
+                    let number = |name: &[u8]| session.received().names().number(name);
+                    let block = self.block.number(block, number);
                     if let Some(page) = asked {
-                        received.note(page.hash, block, offset);
+                        noted.push((page.hash, block, offset));
                     }
                     if keeps {
                         keep.pages.push((block, offset, asked.map(|page| page.hash)));
@@ -60,7 +64,10 @@ impl Addresses {
             }
             at += length;
         }
-        drop(received);
+        if !noted.is_empty() {
+            let mut received = session.received();
+            noted.into_iter().for_each(|(hash, block, offset)| received.note(hash, block, offset));
+        }
         self.unread.look(&self.parser, self.channel, &session.account);
         session.keeping.keep(keep);
         self.rest = stream[at..].to_vec();

@@ -12,7 +12,7 @@ use pageshare_stream::RamBlock;
 use tracing::{debug, info};
 
 use crate::blocks::BlockNames;
-use crate::guest_memory::GuestMemory;
+use crate::guest_memory::{GuestMemory, Memory};
 
 /// Places that are kept in any case, also before the guest's size is known.
 const FEW: u64 = 4096;
@@ -72,19 +72,22 @@ impl Received {
         self.places.insert(hash.prefix(), (block, page));
     }
 
-    /// Copies a page that may have this hash. Whether it has is for the caller to check.
-    pub(super) fn read(
+    /// Where pages that may have these hashes lie in the destination QEMU's memory, each with its
+    /// number; nothing where that may not be read.
+    pub(super) fn locate(
         &mut self,
-        hash: PageHash,
+        wanted: &[(usize, PageHash)],
         key: &HashKey,
-        copy: &mut [u8; PAGE_SIZE],
-    ) -> bool {
-        let Some((block, page)) = self.places.get(&hash.prefix()) else { return false };
-        let (Some(memory), Some(name)) = (&mut self.memory, self.names.name(*block)) else {
-            return false;
+    ) -> Option<(Memory, Vec<(usize, u64)>)> {
+        let Self { memory, places, names, .. } = self;
+        let memory = memory.as_mut()?;
+        let place = |(number, hash): &(usize, PageHash)| {
+            let (block, page) = places.get(&hash.prefix())?;
+            let offset = u64::from(*page) * PAGE_SIZE as u64;
+            let fits = |content: &[u8; PAGE_SIZE]| key.hash(content) == *hash;
+            Some((*number, memory.place(names.name(*block)?, offset, fits)?))
         };
-        let offset = u64::from(*page) * PAGE_SIZE as u64;
-        let place = memory.place(name, offset, |content| key.hash(content) == hash);
-        place.is_some_and(|address| memory.read(address, copy))
+        let found = wanted.iter().filter_map(place).collect();
+        Some((memory.memory().clone(), found))
     }
 }

@@ -167,7 +167,7 @@ impl Session {
         /// Pages with one prefix that an index holds, at most.
         const ALIKE: usize = 2;
         if hashes.is_empty() {
-            // The stream that is being passed on holds the locks below.
+            // Most questions name no earlier version.
             return (Search::begin(hashes, Vec::new()), [0; 4]);
         }
         let mut search = Search::begin(hashes, self.buffers.take_pages(hashes.len()));
@@ -181,10 +181,15 @@ impl Session {
                 })
             });
         }
-        sources[1] = {
-            let mut received = self.received();
-            search.take_each(Some(key), |hash, copy| received.read(hash, key, copy))
-        };
+        // Other channels' pages are noted while QEMU's memory is read. A place that is no longer its
+        // page's by then does no harm: the copy is hashed, and only the right hash counts.
+        sources[1] = search.take(Some(key), |wanted, pages| {
+            let located = self.received().locate(wanted, key);
+            let Some((memory, places)) = located else { return Vec::new() };
+            let read =
+                |(at, address): (usize, u64)| memory.read(address, &mut pages[at]).then_some(at);
+            places.into_iter().filter_map(read).collect()
+        });
         if let Some(Shared { kept, library }) = &self.shared {
             for nth in 0..ALIKE {
                 sources[2] += search.take_each(Some(key), |hash, copy| kept.read(hash, nth, copy));
@@ -193,5 +198,91 @@ impl Session {
             }
         }
         (search, sources)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use pageshare_index::ScopeKey;
+    use pageshare_stream::RamBlock;
+    use pageshare_wire::Versions;
+    use pageshare_wire::hello::MigrationId;
+
+    use super::super::addresses::Addresses;
+    use super::*;
+    use crate::metrics::Metrics;
+
+    fn session(key: &HashKey) -> Session {
+        let receiver = Receiver {
+            qemu: "unix:/nowhere".parse().unwrap(),
+            tls: None,
+            qemu_pid: None,
+            shelves: Vec::new(),
+            keep: None,
+            recent_bytes: 0,
+            window: 1 << 20,
+            versions: Versions::OURS,
+            metrics: Metrics::default(),
+        };
+        let agreed = Agreed {
+            version: Versions::OURS.newest,
+            migration: MigrationId([0; 16]),
+            channel: 0,
+            window: 1 << 20,
+            round_trip: Duration::ZERO,
+            hash_key: key.clone(),
+            scope: None,
+        };
+        Session::begin(Arc::new(receiver), &agreed, true)
+    }
+
+    #[test]
+    fn a_page_that_has_been_replaced_in_qemu_is_not_found() {
+        let key = ScopeKey([7; 32]).hash_key();
+        let session = session(&key);
+        let mut ram = vec![0_u8; 16 << 20];
+        let from = ram.as_ptr().align_offset(PAGE_SIZE);
+        for (number, page) in (1_u64..).zip(ram[from..].as_chunks_mut::<PAGE_SIZE>().0) {
+            page[..8].copy_from_slice(&number.to_le_bytes());
+        }
+        // Where QEMU would have mapped it.
+        let from = from + (ram[from..].as_ptr()).align_offset(2 << 20);
+        let page: [u8; PAGE_SIZE] = *ram[from..].first_chunk().unwrap();
+        let hashes = [key.hash(&page)];
+        {
+            let mut received = session.received();
+            received.arrives_in(Some(std::process::id()));
+            received.learn(&[RamBlock { name: "ram".into(), bytes: 8 << 20 }]);
+            let block = received.names().number(b"ram");
+            received.note(hashes[0], block, 0);
+        }
+        let (search, sources) = session.find(&hashes, &key);
+        assert_eq!((search.known.count(), sources), (1, [0, 1, 0, 0]));
+        assert_eq!(search.contents[..PAGE_SIZE], page);
+        std::hint::black_box(&mut ram)[from + 100] ^= 1;
+        let (search, sources) = session.find(&hashes, &key);
+        assert_eq!((search.known.count(), sources), (0, [0; 4]));
+    }
+
+    #[test]
+    fn a_channel_is_followed_while_another_looks_pages_up() {
+        let session = &session(&ScopeKey([7; 32]).hash_key());
+        let stream = b"QEVM\0\0\0\x03\x01\0\0\0\x02\x03ram\0\0\0\0\0\0\0\x04";
+        let page = [&0x28_u64.to_be_bytes()[..], &[7; PAGE_SIZE]].concat();
+        let (done, followed) = mpsc::channel();
+        std::thread::scope(|threads| {
+            let looking_up = session.received();
+            threads.spawn(move || {
+                let bytes = [&stream[..], &page].concat();
+                Addresses::of_channel(1).follow(&bytes, &[], session);
+                done.send(()).unwrap();
+            });
+            // What only a hang exceeds.
+            let ended = followed.recv_timeout(Duration::from_secs(60));
+            drop(looking_up);
+            ended.expect("it has not waited");
+        });
     }
 }

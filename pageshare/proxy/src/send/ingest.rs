@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
-use pageshare_stream::{ChannelKind, Parser, Step, Token};
+use pageshare_stream::{ChannelKind, Parser, Token};
 use pageshare_wire::PageSet;
 use pageshare_wire::ask::Ask;
 use pageshare_wire::record::Kind;
@@ -14,6 +14,7 @@ use pageshare_wire::segment::Draft;
 
 use super::Candidates;
 use super::credit::Credit;
+use super::cut::{Cut, Cutter, Page};
 use super::migration::Migration;
 use super::outlet::Outlet;
 use super::versions::Address;
@@ -58,26 +59,6 @@ pub(super) enum Then {
     Learn,
 }
 
-/// A page's content in a draft.
-struct Page {
-    /// Its RAM block, by number, and its offset in it.
-    address: Address,
-    /// Where its content begins in the draft.
-    at: usize,
-    asked: bool,
-    merged: Option<bool>,
-}
-
-/// What a draft has been cut into.
-#[derive(Default)]
-struct Cut {
-    pages: Vec<Page>,
-    /// The link is to show its speed by it.
-    whole: bool,
-    /// What is asked for is to show whether asking would pay.
-    sample: bool,
-}
-
 /// Reads one channel to its end.
 pub(super) struct Ingest<'a> {
     pub(super) migration: &'a Migration,
@@ -97,7 +78,7 @@ impl Ingest<'_> {
         let mut parser = Parser::new();
         let mut rest = Vec::new();
         let mut sequence = 0;
-        let mut blocks = Blocks::default();
+        let mut cutter = Cutter::default();
         let mut unread = Unread::default();
         loop {
             self.credit.wait_for_room(self.fuse);
@@ -120,7 +101,7 @@ impl Ingest<'_> {
                 sequence = self.last(&mut parser, draft, sequence)?;
                 break;
             }
-            let cut = self.cut(&mut parser, &mut draft, &mut blocks);
+            let cut = cutter.cut(&mut parser, &mut draft, self.migration);
             unread.look(&parser, self.channel, &self.migration.account);
             if self.channel > 0 && parser.kind() == ChannelKind::Main {
                 let words = "another QEMU began to migrate here while a migration was running";
@@ -148,45 +129,6 @@ impl Ingest<'_> {
         draft.add(Token::Bytes, length, false);
         self.submit(draft, &Cut::default(), sequence)?;
         Ok(sequence.wrapping_add(1))
-    }
-
-    /// Covers the draft with tokens.
-    fn cut(&self, parser: &mut Parser, draft: &mut Draft, blocks: &mut Blocks) -> Cut {
-        let (mut zeros, mut merged_pages, mut at) = (0, 0, 0);
-        let mut pages = Vec::new();
-        let mut gains = self.migration.gains();
-        let now = self.migration.seconds_to(Instant::now());
-        let whole = gains.took(draft.stream_bytes(), now);
-        while let Step::Token { token, length } = parser.step(draft.uncovered()) {
-            if !blocks.learned && parser.has_listed_blocks() {
-                self.migration.learn_blocks(parser.blocks());
-                blocks.learned = true;
-            }
-            let mut ask = false;
-            if let Some(content) = token.content_at() {
-                let merged = self
-                    .migration
-                    .merged(parser.page(), &draft.uncovered()[content..content + PAGE_SIZE]);
-                let candidate = match self.migration.sender.candidates {
-                    Candidates::All => true,
-                    Candidates::Ksm => merged == Some(true),
-                    Candidates::Off => false,
-                };
-                ask = candidate && gains.asks();
-                merged_pages += usize::from(merged == Some(true));
-                let (name, offset) = parser.page();
-                let address = (blocks.number(name, self.migration), offset);
-                pages.push(Page { address, at: at + content, asked: ask, merged });
-            }
-            zeros += usize::from(matches!(token, Token::Zero(_)));
-            draft.add(token, length, ask);
-            at += length;
-        }
-        let counts = &self.migration.account.counts;
-        add(&counts.pages, pages.len());
-        add(&counts.pages_merged, merged_pages);
-        add(&counts.zero_pages, zeros);
-        Cut { pages, whole, sample: gains.samples() }
     }
 
     fn took(&self, bytes: usize) {
@@ -293,28 +235,6 @@ impl Ingest<'_> {
             }
         }
         bases
-    }
-}
-
-/// What a channel knows of the guest's RAM blocks.
-#[derive(Default)]
-struct Blocks {
-    /// The migration knows the main channel's list.
-    learned: bool,
-    /// The block of the last page, and its number.
-    last: Option<(Vec<u8>, u32)>,
-}
-
-impl Blocks {
-    fn number(&mut self, name: &[u8], migration: &Migration) -> u32 {
-        match &self.last {
-            Some((last, number)) if last == name => *number,
-            _ => {
-                let number = migration.block(name);
-                self.last = Some((name.to_vec(), number));
-                number
-            }
-        }
     }
 }
 
