@@ -135,10 +135,11 @@ TEST(RequestCode, IsAskedOfAnEchoOnEitherSide) {
           .c_str(),
       "w");
   for (const std::string side : {"here", "there"}) {
+    const std::string asked = "request-code --peer 127.0.0.1 --batches 3 --operations 20 --port " +
+                              port + " --side " + side;
     Outcome outcome;
     for (int attempt = 0; attempt < 50; ++attempt) {  // until the echo is there
-      outcome = run_probe("request-code --peer 127.0.0.1 --batches 3 --operations 20 --port " +
-                          port + " --side " + side);
+      outcome = run_probe(asked);
       if (outcome.code == 0) break;
     }
     ASSERT_EQ(outcome.code, 0) << outcome.out;
