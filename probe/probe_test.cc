@@ -135,8 +135,8 @@ TEST(RequestCode, IsAskedOfAnEchoOnEitherSide) {
           .c_str(),
       "w");
   for (const std::string side : {"here", "there"}) {
-    const std::string asked = "request-code --peer 127.0.0.1 --batches 3 --operations 20 --port " +
-                              port + " --side " + side;
+    std::string asked = "request-code --peer 127.0.0.1 --batches 3 --operations 20 --port ";
+    asked.append(port).append(" --side ").append(side);
     Outcome outcome;
     for (int attempt = 0; attempt < 50; ++attempt) {  // until the echo is there
       outcome = run_probe(asked);
