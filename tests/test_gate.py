@@ -167,7 +167,7 @@ def test_replicas_of_versions_are_judged_as_one(tmp_path):
         (TEXT.replace("gate:", "family: none\ngate:"), "a gate has nothing to judge"),
         (TEXT.replace("fail_on: slower", "over: build"), "gate.over: 'build' is not among"),
         (BUILDS.replace(", 5, 6, 7, 8", ""), "4 levels of clients can never show"),
-        (TEXT.replace("slower}", "faster}"), "gate.fail_on: cannot be 'faster'"),
+        (TEXT.replace("slower}", "faster}"), "gate.fail_on: has to be 'slower', not 'faster'"),
         (TEXT.replace("fail_on: slower", "significance: 5"), "500 %"),
         (TEXT.replace("fail_on: slower", "significance: 60 %"), "no error rate"),
         (TEXT.replace("fail_on: slower", "finds: much"), "a share such as"),

@@ -249,6 +249,7 @@ _WORDS = {
     "string_pattern_mismatch": "a plain name",
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     "int_parsing_size": "a whole number of fewer digits",
+    "literal_error": "{expected}",
     "greater_than_equal": "{ge} or more",
     "less_than_equal": "{le} or less",
     "less_than": "less than {lt}",
