@@ -259,12 +259,12 @@ def problems(error: ValidationError, content: object) -> list[Problem]:
     return [*found.values()]
 
 
-def _within(steps: Iterable[Any], content: object) -> Steps:
+def _within(steps: Iterable[Any], content: Any) -> Steps:
     """A path without pydantic's names for the branches of a union, which no document has."""
     kept = []
     for step in steps:
         try:
-            content = content[step]  # type: ignore[index] - tried
+            content = content[step]
         except (KeyError, IndexError, TypeError):
             continue
         kept.append(step)
