@@ -23,7 +23,8 @@ baseline: {environment: native}
 """
 FOREIGN = re.compile(
     r"<class|NoneType|Commented|ordereddict|Input should|Traceback|pydantic"
-    r"|valid (string|dict|tuple)|object at 0x|recursion|\b(int|dict|str|tuple)\b"
+    r"|constrained|literal|function-|valid (string|dict|tuple)|object at 0x|recursion"
+    r"|\b(int|dict|str|tuple)\b"
 )
 PLACE = re.compile(r"x\.yaml:\d+: \S")
 
@@ -50,6 +51,19 @@ def test_a_rule_with_a_level_that_no_cell_has_is_refused_with_the_nearest(field)
     (line,) = refused(GOOD + text)
     assert "'46 B' is not among the levels: 64 B, 4 KiB (did you mean '64 B'?)" in line
     assert line.startswith(f"x.yaml:7: {field}.")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("blocks: {sessions: some}",
+         "x.yaml:7: blocks.sessions: has to be a whole number or 'auto', not 'some'"),
+        ("hosts: at once", "x.yaml:7: hosts: has to be 'in-turn' or 'at-once', not 'at once'"),
+        ("gate: {fails_on: slower}", "x.yaml:7: gate.fails_on: unknown field: remove it"),
+    ],
+)  # fmt: skip
+def test_a_field_of_several_kinds_says_all_of_them_at_its_own_place(text, said):
+    assert said in refused(GOOD + text)
 
 
 def test_a_family_of_which_nothing_is_compared_is_refused():

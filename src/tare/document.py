@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import RoundTripConstructor
@@ -228,17 +229,46 @@ def _field(path: Steps) -> str:
     return ".".join(step if isinstance(step, str) else shown(step) for step in path)
 
 
-def worded(item: Any) -> Problem:
-    """What pydantic found wrong with a document of ours, without its own words."""
-    words = _WORDS.get(item["type"])
-    if item["type"] == "value_error":
-        return Problem(item["loc"], str(item["ctx"]["error"]))
-    if words is None:
-        return Problem(item["loc"], f"cannot be {shown(item['input'])}")
-    said = words.format(**item.get("ctx", {}))
-    if item["type"] in ("missing", "extra_forbidden"):
-        return Problem(item["loc"], said)
-    return Problem(item["loc"], f"has to be {said}, not {shown(item['input'])}")
+def problems(error: ValidationError, content: object) -> list[Problem]:
+    """What pydantic found wrong with a document of ours, in its reader's words and places.
+
+    Args:
+        error: of all of it; a union has an error a branch, which become one.
+        content: what was validated.
+    """
+    found: dict[tuple[Steps, str], Problem] = {}
+    ways: dict[Steps, dict[str, None]] = {}
+    for item in error.errors():
+        *above, last = item["loc"] or ("",)
+        said = _WORDS.get(item["type"], "").format(**item.get("ctx", {}))
+        if item["type"] in ("missing", "extra_forbidden"):
+            path = (*_within(above, content), last)
+            found[path, said] = Problem(path, said)
+            continue
+        path = _within(item["loc"], content)
+        if item["type"] == "value_error":
+            said = str(item["ctx"]["error"])
+            found[path, said] = Problem(path, said)
+        elif said:
+            any_of = ways.setdefault(path, {})
+            any_of[said] = None
+            words = f"has to be {' or '.join(any_of)}, not {shown(item['input'])}"
+            found[path, ""] = Problem(path, words)
+        else:
+            found.setdefault((path, ""), Problem(path, f"cannot be {shown(item['input'])}"))
+    return [*found.values()]
+
+
+def _within(steps: Iterable[Any], content: Any) -> Steps:
+    """A path without pydantic's names for the branches of a union, which no document has."""
+    kept = []
+    for step in steps:
+        try:
+            content = content[step]
+        except (KeyError, IndexError, TypeError):
+            continue
+        kept.append(step)
+    return tuple(kept)
 
 
 _WORDS = {

@@ -268,5 +268,5 @@ def parse(text: str, name: str, *, recorded: bool = False) -> Experiment:
         try:
             return Experiment.model_validate(content)
         except ValidationError as error:
-            problems = [document.worded(item) for item in error.errors()]
+            problems = document.problems(error, content)
     raise document.refusal(written, name, problems)

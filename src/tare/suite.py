@@ -78,8 +78,7 @@ def parse(text: str, path: Path) -> Suite | None:
     try:
         found = Suite.model_validate(written)
     except ValidationError as error:
-        problems = [document.worded(item) for item in error.errors()]
-        raise document.refusal(written, str(path), problems) from error
+        raise document.refusal(written, str(path), document.problems(error, written)) from error
     problems = []
     if len(found.files(path)) < len(found.parts):
         said = "two parts have one name: give their files different names"

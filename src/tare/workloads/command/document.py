@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tare.document import Problem, shown, worded
+from tare.document import Problem, problems, shown
 from tare.workloads.command.reading import Reading
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
@@ -147,8 +147,7 @@ class Asked:
                 try:
                     yield name, Reading.model_validate(one)
                 except ValidationError as error:
-                    for item in error.errors():
-                        found = worded(item)
+                    for found in problems(error, one):
                         self._say(("read", name, *found.path), found.message)
 
 
