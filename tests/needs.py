@@ -54,20 +54,23 @@ def in_a_line(found: subprocess.CompletedProcess[str], words: str) -> None:
     assert any(words in line for line in found.stderr.splitlines()), found.stderr
 
 
-def killed_run(root: Path, code: str, *values: str) -> None:
-    """Run code with an open `registry` in a process that is then killed."""
-    program = f"""
-import subprocess, sys
+def dead_run(root: Path, code: str, **values: object) -> str:
+    """Run code with an open `registry` in a process that is then killed; return the run's id."""
+    head = f"""
+import subprocess
+import sys
+import time
 from pathlib import Path
 from tare.leftovers import Registry
-registry = Registry(Path(sys.argv[1]))
-values = sys.argv[2:]
-{code}
-print(flush=True)
-sys.stdin.read()
+root = Path({str(root)!r})
+registry = Registry(root)
 """
-    argv = [sys.executable, "-c", program, str(root), *values]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == b"\n"
-        run.send_signal(signal.SIGKILL)
+    tail = "\nprint(registry.run_id, flush=True)\nsys.stdin.read()\n"
+    program = head + "".join(f"{k} = {v!r}\n" for k, v in values.items()) + code + tail
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        run_id = process.stdout.readline().strip()
+        process.send_signal(signal.SIGKILL)
+    return run_id

@@ -1,8 +1,6 @@
 import json
 import os
-import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needs import needs_root
+from needs import dead_run, needs_root
 from tare import command, leftovers
 from tare.command import Command, start_time
 from tare.errors import TareError, UnavailableError
@@ -19,27 +17,6 @@ from tare.leftovers import Kind, Registry, clean
 from tare.process import start
 
 _NOBODY = 65534
-
-
-def dead_run(root: Path, code: str, **values: object) -> str:
-    """Run code with an open `registry` in a process that is then killed; return the run's id."""
-    head = f"""
-import sys
-import time
-from pathlib import Path
-from tare.leftovers import Registry
-root = Path({str(root)!r})
-registry = Registry(root)
-"""
-    tail = "\nprint(registry.run_id, flush=True)\nsys.stdin.read()\n"
-    program = head + "".join(f"{k} = {v!r}\n" for k, v in values.items()) + code + tail
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        run_id = process.stdout.readline().strip()
-        process.send_signal(signal.SIGKILL)
-    return run_id
 
 
 def test_a_run_that_ends_leaves_no_list_and_nothing_that_is_on_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from needs import HOME, PROGRAMS, killed_run, needs_root
+from needs import HOME, PROGRAMS, dead_run, needs_root
 from tare import leftovers
 from tare.errors import Exit
 from tare.pauses import pauses
@@ -111,7 +111,7 @@ def test_what_a_dead_run_of_more_rights_left_keeps_nobody_from_measuring(tmp_pat
     left.mkdir(parents=True)
     os.chown(others, 64000, 64000)
     try:
-        killed_run(leftovers.ROOT, 'registry.add("directory", values[0])', str(left))
+        dead_run(leftovers.ROOT, 'registry.add("directory", values[0])', values=[str(left)])
         done = ran(OTHER, "native", "other", tmp_path)
         assert done.returncode == Exit.OK, done.stderr
         if left.exists():  # else a test beside this one has started a run, which removed it

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from needs import HEARING, killed_run, needs_root
+from needs import HEARING, dead_run, needs_root
 from tare.command import Command
 from tare.errors import TareError
 from tare.leftovers import clean
@@ -29,7 +29,7 @@ registry.add("mount", values[0])
 for _ in range(2):
     subprocess.run(["mount", "-t", "tmpfs", "tare-test", values[0]], check=True)
 """
-    killed_run(tmp_path / "root", code, str(point))
+    dead_run(tmp_path / "root", code, values=[str(point)])
     assert point.is_mount()
     assert clean(tmp_path / "root") == [f"mount {point}"]
     assert not point.is_mount()
@@ -99,7 +99,7 @@ registry.add("directory", values[0])
 Path(values[0], "view").mkdir(parents=True)
 subprocess.run(["mount", "--bind", values[1], values[0] + "/view"], check=True)
 """
-    killed_run(tmp_path / "root", code, str(folder), str(precious))
+    dead_run(tmp_path / "root", code, values=[str(folder), str(precious)])
     try:
         with pytest.raises(TareError, match="mounted in it"):
             clean(tmp_path / "root")
@@ -115,7 +115,7 @@ def test_a_link_of_the_hosts_own_namespace(tmp_path: Path) -> None:
 registry.add("link", values[0])
 subprocess.run(["ip", "link", "add", values[0], "type", "bridge"], check=True)
 """
-    killed_run(tmp_path / "root", code, name)
+    dead_run(tmp_path / "root", code, values=[name])
     assert Path("/sys/class/net", name).exists()
     assert clean(tmp_path / "root") == [f"link {name}"]
     assert not Path("/sys/class/net", name).exists()
@@ -135,7 +135,7 @@ def test_a_cgroup_with_a_process_in_it(tmp_path: Path) -> None:
 registry.add("cgroup", values[0])
 (Path(values[0]) / "leaf").mkdir(parents=True)
 """
-    killed_run(tmp_path / "root", code, str(cgroup))
+    dead_run(tmp_path / "root", code, values=[str(cgroup)])
     with start(Command(("sleep", "60"))) as inmate:
         (cgroup / "leaf" / "cgroup.procs").write_text(str(inmate.pid))
         assert clean(tmp_path / "root") == [f"cgroup {cgroup}"]
@@ -168,7 +168,7 @@ def test_a_cgroup_that_does_not_bear_our_name_is_left_alone(tmp_path: Path) -> N
     cgroup = cgroup_named("somebody")
     cgroup.mkdir()
     try:
-        killed_run(tmp_path / "root", 'registry.add("cgroup", values[0])', str(cgroup))
+        dead_run(tmp_path / "root", 'registry.add("cgroup", values[0])', values=[str(cgroup)])
         assert clean(tmp_path / "root") == []
         assert cgroup.exists()
     finally:
@@ -230,7 +230,7 @@ from tare import uprobes
 registry.add("uprobe", "clock_of_a_test")
 print(uprobes.add_clock_readings("clock_of_a_test").partition(":")[2], file=open(values[0], "w"))
 """
-    killed_run(tmp_path / "root", code, str(tmp_path / "name"))
+    dead_run(tmp_path / "root", code, values=[str(tmp_path / "name")])
     name = (tmp_path / "name").read_text().strip()
     assert f":tare/{name} " in events.read_text()
     assert clean(tmp_path / "root") == [f"uprobe {name}"]
@@ -244,7 +244,7 @@ def test_a_loop_device_on_a_file_of_the_run(tmp_path: Path) -> None:
 registry.add("loop", values[0])
 subprocess.run(["losetup", "--find", values[0]], check=True)
 """
-    killed_run(tmp_path / "root", code, str(image))
+    dead_run(tmp_path / "root", code, values=[str(image)])
     look = ["losetup", "--associated", str(image)]
     assert subprocess.run(look, capture_output=True, check=True).stdout
     assert clean(tmp_path / "root") == [f"loop {image}"]
