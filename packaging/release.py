@@ -24,13 +24,17 @@ from claims import ledger
 
 _HOME = Path(__file__).parents[1]
 
-_STANDS = (
-    ("pyproject.toml", r'^version = "(.+)"$'),
-    ("src/tare/__init__.py", r'^__version__ = "(.+)"$'),
-    ("Cargo.toml", r'^version = "(.+)"$'),
-    ("nvio/CMakeLists.txt", r"^project\(nvio VERSION (\S+) "),
-    ("walks/CMakeLists.txt", r"^project\(walks VERSION (\S+) "),
-)
+_LOCKED = r'^name = "pageshare[\w-]*"\nversion = "(?!0\.0\.0")(.+)"$'
+"""Of our own packages; that of the fuzz targets has no version."""
+_STANDS = {
+    "pyproject.toml": r'^version = "(.+)"$',
+    "src/tare/__init__.py": r'^__version__ = "(.+)"$',
+    "Cargo.toml": r'^version = "(.+)"$',
+    "Cargo.lock": _LOCKED,
+    "fuzz/pageshare/Cargo.lock": _LOCKED,
+    "nvio/CMakeLists.txt": r"^project\(nvio VERSION (\S+) ",
+    "walks/CMakeLists.txt": r"^project\(walks VERSION (\S+) ",
+}
 """File -> where it has the version."""
 
 
@@ -45,8 +49,7 @@ def main(
         _refuse(f"not everything is committed:\n{left}")
     if _git("tag", "--list", f"v{version}"):
         _refuse(f"there is a v{version} already")
-    changelog = _HOME / "CHANGELOG.md"
-    text = changelog.read_text(encoding="utf-8")
+    text = (_HOME / "CHANGELOG.md").read_text(encoding="utf-8")
     part = re.search(
         rf"^## {re.escape(version)}, unreleased\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
     )
@@ -58,25 +61,27 @@ def main(
             f"{len(waiting)} claims have no result of what is here: {', '.join(waiting)}"
             "\n  → make claims, which takes up to a day; or add PENDING=--pending"
         )
-    for name, where in _STANDS:
-        _set(_HOME / name, where, version)
+    # All of them first: where one has no place for it, nothing is written.
+    written = {name: _put(name, where, version) for name, where in _STANDS.items()}
     today = datetime.now(UTC).date()
-    changelog.write_text(text.replace(f"## {version}, unreleased", f"## {version}, {today}"))
-    subprocess.run(
-        ["cargo", "update", "--workspace", "--offline", "--quiet"], cwd=_HOME, check=True
-    )
+    written["CHANGELOG.md"] = text.replace(f"## {version}, unreleased", f"## {version}, {today}")
+    for name, said in written.items():
+        (_HOME / name).write_text(said, encoding="utf-8")
     _git("commit", "--quiet", "--all", "--message", f"Release {version}")
     told = f"\n\nPending claims: {', '.join(waiting)}" if waiting else ""
     _git("tag", "--annotate", f"v{version}", "--message", f"Tare {version}\n\n{part[1]}{told}")
     typer.echo(f"v{version} is tagged here; `git push --follow-tags` gives it to others")
 
 
-def _set(path: Path, where: str, version: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    found = re.search(where, text, re.MULTILINE)
-    if found is None:
-        _refuse(f"{path} has no version where one is expected")
-    path.write_text(text[: found.start(1)] + version + text[found.end(1) :], encoding="utf-8")
+def _put(name: str, where: str, version: str) -> str:
+    """A file's text with the version in each of its places."""
+    text = (_HOME / name).read_text(encoding="utf-8")
+    found = [*re.finditer(where, text, re.MULTILINE)]
+    if not found:
+        _refuse(f"{name} has no version where one is expected")
+    for one in reversed(found):
+        text = text[: one.start(1)] + version + text[one.end(1) :]
+    return text
 
 
 def _git(*words: str) -> str:

@@ -12,12 +12,14 @@ import pytest
 from needs import HOME
 
 VERSION = "0.2.0"
-_ME = ("-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "safe.directory=*")
 
 
 def git(where: Path, *words: str) -> str:
     return subprocess.run(
-        ["git", "-C", where, *_ME, *words], capture_output=True, text=True, check=True
+        ["git", "-C", where, "-c", "safe.directory=*", *words],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
 
 
@@ -54,10 +56,17 @@ def test_a_release_is_a_commit_and_a_tag_with_its_version_everywhere(clone: Path
     assert git(clone, "log", "--format=%s", "-1") == f"Release {VERSION}\n"
     told = git(clone, "for-each-ref", "--format=%(contents)", f"refs/tags/v{VERSION}")
     assert told.startswith(f"Tare {VERSION}\n\nThe lab:")
-    for name in ("pyproject.toml", "Cargo.toml", "Cargo.lock", "src/tare/__init__.py"):
+    subprocess.run(
+        ["cargo", "metadata", "--locked", "--offline", "--no-deps", "--format-version", "1"],
+        cwd=clone, check=True, capture_output=True,
+    )  # fmt: skip
+    locks = ("Cargo.lock", "fuzz/pageshare/Cargo.lock")
+    for name in ("pyproject.toml", "Cargo.toml", *locks, "src/tare/__init__.py"):
         assert f'version__ = "{VERSION}"' in (text := (clone / name).read_text()) or (
             f'version = "{VERSION}"' in text
         ), name
+    for name in locks:
+        assert '"pageshare-wire"\nversion = "0.2.0"' in (clone / name).read_text()
     assert ", unreleased" not in (clone / "CHANGELOG.md").read_text()
     assert "already" in release(clone, VERSION).stderr
 
