@@ -104,7 +104,10 @@ def test_a_gate_looks_at_two_commands_until_it_is_clear() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--fail-on", "faster", "--against", "true"], "gate.fail_on: has to be 'slower', not 'f"),
+        (
+            ["--fail-on", "faster", "--against", "true"],
+            "gate.fail_on: has to be 'slower', not 'faster'",
+        ),
         (["--fail-on", "slower"], "a gate has nothing to judge"),
         (["--margin", "5%", "--against", "true"], "add --fail-on"),
     ],
