@@ -15,7 +15,6 @@ _NUMBERS = {
 
 RUN = ("net_admin", "sys_admin")
 REAL_TIME = ("sys_nice",)
-PING = ("net_raw",)
 CONTAINER = ("dac_override", "setgid", "sys_chroot", "sys_nice", "sys_ptrace")
 COMMAND = ("dac_override", "mknod", "setgid", "sys_chroot")
 """Beside, `ANOTHER`, where the command is not root's."""

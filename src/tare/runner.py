@@ -34,6 +34,7 @@ from tare import (
     repetition,
     rounds,
 )
+from tare.cell import Cell
 from tare.environments import Inside, place
 from tare.errors import TareError, TrialError
 from tare.hosts import Hosts
@@ -242,7 +243,7 @@ class _Run:
     def _set_up(self, block: int, visit: Visit) -> Iterator[list[lanes.Ready]]:
         """Set an environment up; the trials that are not on record yet, in order, to be measured.
 
-        None where there are none, or where it cannot be set up: then they are on record as failed.
+        An empty list where all are, and where it cannot be set up: then they are there as failed.
         """
         order = repetition.order(
             self._plan, block, visit, self._course.sessions, self._course.stopped
@@ -293,7 +294,8 @@ class _Run:
                     )
                     for (cell, repeat), position in missing.items():
                         of_it = partial(begun, position=position, cell=cell, repeat=repeat)
-                        trials.append((cell, partial(self._measured, bench, of_it)))
+                        where = (block, self._plan.cell(cell), repeat)
+                        trials.append((cell, partial(self._measured, *where, bench, of_it)))
             yield trials
 
     @contextmanager
@@ -356,9 +358,10 @@ class _Run:
                         self.writer.append(session)
                 self._counting_left -= each
 
-    def _measured(self, bench: AnyBench, begun: partial[Trial]) -> Trial:
+    def _measured(
+        self, block: int, cell: Cell, repeat: int, bench: AnyBench, begun: Callable[..., Trial]
+    ) -> Trial:
         """Measure one trial, or say why it could not be. On hosts at once, in a thread."""
-        block, cell = begun.keywords["block"], self._plan.cell(begun.keywords["cell"])
         began, clock = datetime.now(UTC), time.monotonic()
         before = meanwhile.state()
         try:
@@ -369,7 +372,7 @@ class _Run:
         else:
             name = None
             if measured.samples is not None:
-                again = f"-{repeat}" if (repeat := begun.keywords["repeat"]) else ""
+                again = f"-{repeat}" if repeat else ""
                 name = f"{block:03d}-{self._plan.cells.index(cell):03d}{again}.parquet"
                 echo_samples.to_parquet(measured.samples, self.record.folder / "samples" / name)
             ended = partial(begun, status="ok", **{**vars(measured), "samples": name})

@@ -32,6 +32,7 @@ class Transport:
         datagram: whether a message has to fit into one packet.
         answered_by: the server; the kernel of its machine, where the server only looks on; or the
             client itself, which needs none.
+        capabilities: of root's, those that its client takes, as setpriv has them.
         start_s: what a session takes beyond one of UDP's, for the plan's estimate.
         times: how many times as long as UDP's a request takes, for the same.
     """
@@ -42,6 +43,7 @@ class Transport:
     domain: int | None = None
     datagram: bool = False
     answered_by: Literal["server", "kernel", "client"] = "server"
+    capabilities: tuple[str, ...] = ()
     start_s: float = 0.0
     times: float = 1.0
 
@@ -66,7 +68,7 @@ class Transport:
 
 
 ROWS = (
-    Transport("icmp", "ICMP echo", datagram=True, answered_by="kernel"),
+    Transport("icmp", "ICMP echo", datagram=True, answered_by="kernel", capabilities=("net_raw",)),
     Transport("udp", "UDP", datagram=True),
     Transport("tcp", "TCP"),
     Transport(

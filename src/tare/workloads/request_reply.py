@@ -266,12 +266,11 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
             absent := capabilities.lacking(*capabilities.REAL_TIME)
         ):
             return f"{absent}, for real-time priorities. Give it that, or add `scheduling: other`"
-        if (
-            levels.transport.name == "icmp"
-            and not environments.is_far(levels.environment)
-            and (absent := capabilities.lacking(*capabilities.PING))
+        carries = levels.transport
+        if not environments.is_far(levels.environment) and (
+            absent := capabilities.lacking(*carries.capabilities)
         ):
-            return f"{absent}, for ICMP. Give it that, or leave `icmp` out"
+            return f"{absent}, for {carries.words}. Give it that, or leave `{carries.name}` out"
         return super().lacking(levels, settings, programs) or disturbs.lacking()
 
     def room(self, levels: EchoLevels, settings: EchoSettings) -> Room:
