@@ -86,8 +86,10 @@ def _put(name: str, where: str, version: str) -> str:
 
 def _git(*words: str) -> str:
     done = subprocess.run(
-        ["git", "-C", str(_HOME), *words], stdout=subprocess.PIPE, text=True, check=True
+        ["git", "-C", str(_HOME), *words], capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        _refuse(f"git {words[0]} failed: {done.stderr.strip()}\n  → git restore . undoes the rest")
     return done.stdout.rstrip()
 
 
