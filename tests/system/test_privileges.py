@@ -50,7 +50,12 @@ def limited(
 
 
 def ran(
-    names: tuple[str, ...], where: str, scheduling: str, folder: Path, transport: str = "udp"
+    names: tuple[str, ...],
+    where: str,
+    scheduling: str,
+    folder: Path,
+    transport: str = "udp",
+    descriptors: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     (folder / "file.yaml").write_text(
         "title: t\nbaseline: {}\nfamily: none\nblocks: {min: 2, max: 2}\n"
@@ -58,7 +63,8 @@ def ran(
         f" scheduling: [{scheduling}]}}\n"
         "session: {requests: 300, warmup: 30, timeout: 1 s}\n"
     )
-    return limited(names, sys.executable, "-m", "tare", "run", "file.yaml", cwd=folder)
+    bounded = ("prlimit", f"--nofile={descriptors}") if descriptors else ()
+    return limited(names, *bounded, sys.executable, "-m", "tare", "run", "file.yaml", cwd=folder)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +80,11 @@ def test_a_run_works_with_exactly_these(
     tmp_path: Path, names: tuple[str, ...], where: str, scheduling: str
 ) -> None:
     done = ran(names, where, scheduling, tmp_path)
+    assert done.returncode == Exit.OK, done.stderr
+
+
+def test_a_run_works_with_few_descriptors(tmp_path: Path) -> None:
+    done = ran(CONTAINER, "container", "other", tmp_path, descriptors=128)
     assert done.returncode == Exit.OK, done.stderr
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal
@@ -25,6 +26,9 @@ _OWN_ROOT_FOLDERS = frozenset({"proc", "sys", "dev", "tmp", "run", "lost+found"}
 
 CAPABILITIES = ("CAP_SYS_NICE",)
 """For `chrt` and `taskset` inside: runc itself has to start as SCHED_OTHER."""
+
+_DESCRIPTORS = 1024
+"""That may be open inside: some programs close all that there could be, one by one."""
 
 _TIMEOUT_S = 30.0
 _START_TIMEOUT_S = 30.0
@@ -173,6 +177,9 @@ def process(
     """
     capable = [*CAPABILITIES, *(f"CAP_{name.upper()}" for name in also)]
     kinds = ("bounding", "effective", "permitted")
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    # Raising ours takes CAP_SYS_RESOURCE.
+    descriptors = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(_DESCRIPTORS, most)
     return {
         "terminal": False,
         "user": {"uid": 0, "gid": 0},
@@ -180,7 +187,7 @@ def process(
         "env": [f"{key}={value}" for key, value in env.items()],
         "cwd": "/",
         "capabilities": dict.fromkeys(kinds, capable),
-        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}],
+        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": descriptors, "soft": descriptors}],
         "noNewPrivileges": True,
     }
 
