@@ -71,6 +71,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "D8": _PAGESHARE,
     "D9": (*_PAGESHARE, *_TESTBED),
     "D10": (*_PAGESHARE, *_TESTBED, "src/tare/wire.py", "src/tare/relay.py", "probe/relay.cc"),
+    "D11": tuple(f"pageshare/{crate}/src" for crate in ("index", "stream", "wire")),
     "D12": _PAGESHARE,
     "D13": _PAGESHARE,
     "E2": ("src/tare/published", "src/tare/replay.py"),

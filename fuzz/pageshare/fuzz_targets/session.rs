@@ -6,6 +6,7 @@ use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
 
+#[allow(dead_code)] // The conversations are another target's.
 #[path = "../../../pageshare/wire/tests/common/session.rs"]
 mod session;
 

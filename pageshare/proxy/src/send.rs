@@ -4,9 +4,9 @@
 //! the receiver; channels that are open at the same time are one migration.
 
 mod channel;
-mod credit;
 mod cut;
 mod ingest;
+mod machine;
 mod migration;
 mod outlet;
 mod versions;

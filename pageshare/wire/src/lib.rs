@@ -24,6 +24,8 @@
 //! **The receiver's states.** *Greeting* until a Hello has come (anything else closes the
 //! connection); *Confirming* until the Confirm; then as [`receiver::Receiver`] has it: *Open* until
 //! End; *Ended*: only Supplies that segments wait for, and Abort, may follow.
+//! **The sender's states** are [`sender::Sender`]'s: open until its End has left and the receiver's
+//! ReverseEnd has come, in whichever order; then the connection may close.
 //! A connection that closes without End was cut: the receiver closes QEMU's connection without
 //! a half-close, so QEMU sees a failed migration. What a record's fields may hold is checked
 //! before any of it is used, and a record that breaks the protocol ends the channel with an Abort
@@ -51,6 +53,7 @@ mod page_set;
 pub mod receiver;
 pub mod record;
 pub mod segment;
+pub mod sender;
 mod versions;
 pub mod window;
 

@@ -104,13 +104,14 @@ impl Window {
     }
 
     /// The destination QEMU has accepted `accepted` bytes in all, at `now` since any fixed time.
-    /// Returns whether that can be true: a peer that could accept what it was not sent would have
-    /// this side take, and keep, all that there is.
+    /// Returns how many more that is than before; nothing, if it cannot be true: a peer that could
+    /// accept what it was not sent would have this side take, and keep, all that there is.
     #[must_use]
-    pub fn credit(&mut self, accepted: u64, now: Duration) -> bool {
-        if accepted < self.accepted || accepted > self.sent {
-            return false;
+    pub fn credit(&mut self, accepted: u64, now: Duration) -> Option<u64> {
+        if accepted > self.sent {
+            return None;
         }
+        let more = accepted.checked_sub(self.accepted)?;
         self.accepted = accepted;
         let (since, before) = *self.measured.get_or_insert((now, accepted));
         let elapsed = now.saturating_sub(since);
@@ -123,7 +124,7 @@ impl Window {
                 Some(self.rate.map_or(rate, |smooth| rate.max(0.75 * smooth + 0.25 * rate)));
             self.measured = Some((now, accepted));
         }
-        true
+        Some(more)
     }
 
     /// The window now.
@@ -153,6 +154,12 @@ impl Window {
     pub fn in_flight(&self) -> u64 {
         self.taken - self.accepted
     }
+
+    /// Bytes that are kept for the peer.
+    #[must_use]
+    pub fn owed(&self) -> u64 {
+        self.owed
+    }
 }
 
 #[cfg(test)]
@@ -169,9 +176,9 @@ mod tests {
         assert_eq!(window.room(), 8 * MIB);
         window.took(7 * MIB);
         window.sends(7 * MIB);
-        assert!(window.credit(MIB, Duration::from_secs(9)), "however long nothing came");
+        assert!(window.credit(MIB, Duration::from_secs(9)).is_some(), "however long nothing came");
         assert_eq!(window.size(), 8 * MIB);
-        assert!(window.credit(5 * MIB, Duration::from_millis(9100)));
+        assert!(window.credit(5 * MIB, Duration::from_millis(9100)).is_some());
         // 4 MiB in 100 ms, of which an eighth of 300 ms is 1.5 MiB, less 2 MiB in flight.
         assert_eq!(window.size(), 3 << 19);
         assert_eq!(window.room(), 0);
@@ -196,7 +203,7 @@ mod tests {
             taken.push(accepted + window.in_flight());
             let late = now.checked_sub(round_trip * trips).and_then(|at| usize::try_from(at).ok());
             accepted = late.map_or(0, |late| taken[late].min(accepted + rate));
-            assert!(window.credit(accepted, Duration::from_millis(now)));
+            assert!(window.credit(accepted, Duration::from_millis(now)).is_some());
         }
         window.in_flight()
     }
@@ -233,8 +240,8 @@ mod tests {
         let mut window = Window::new(LARGEST, LIMIT, Duration::from_millis(100));
         window.took(MIB);
         window.sends(MIB);
-        assert!(window.credit(0, Duration::ZERO));
-        assert!(window.credit(MIB, Duration::from_millis(100)));
+        assert!(window.credit(0, Duration::ZERO).is_some());
+        assert!(window.credit(MIB, Duration::from_millis(100)).is_some());
         let far = window.size();
         window.answered(NEAR, false);
         window.answered(2 * NEAR, false);
@@ -246,11 +253,11 @@ mod tests {
     fn a_peer_cannot_accept_what_was_not_sent_or_take_back() {
         let mut window = Window::new(LARGEST, LIMIT, NEAR);
         window.took(200);
-        assert!(!window.credit(1, Duration::ZERO), "taken, but not sent");
+        assert!(window.credit(1, Duration::ZERO).is_none(), "taken, but not sent");
         window.sends(100);
-        assert!(!window.credit(101, Duration::ZERO));
-        assert!(window.credit(100, Duration::ZERO));
-        assert!(!window.credit(99, Duration::ZERO));
+        assert!(window.credit(101, Duration::ZERO).is_none());
+        assert!(window.credit(100, Duration::ZERO).is_some());
+        assert!(window.credit(99, Duration::ZERO).is_none());
     }
 
     #[test]
@@ -260,7 +267,7 @@ mod tests {
         window.took(all);
         window.sends(all);
         window.keeps(all);
-        assert!(window.credit(all, Duration::ZERO));
+        assert!(window.credit(all, Duration::ZERO).is_some());
         assert_eq!(window.room(), 0);
         window.drops(all);
         assert_eq!(window.room(), all);

@@ -10,22 +10,22 @@
 //!                                           supply ──▶ other proxy
 //! ```
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 
 use pageshare_index::PAGE_SIZE;
 use pageshare_stream::ReturnPath;
-use pageshare_wire::WireError;
 use pageshare_wire::adaptive::Policy;
 use pageshare_wire::ask::{Answer, encode_supply};
-use pageshare_wire::record::{Kind, decode_credit};
+use pageshare_wire::record::Kind;
+use pageshare_wire::sender::{Answered, Heard};
+use pageshare_wire::window::Window;
 use tracing::{debug, warn};
 
-use super::credit::Credit;
-use super::ingest::{Asked, Ingest, Then, Waiting};
+use super::ingest::{Ingest, Unsent, Waiting};
+use super::machine::Machine;
 use super::migration::Migration;
 use super::outlet::Line;
 use super::workers::{Pages, compressor};
@@ -58,15 +58,15 @@ fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), E
     );
     let Link { reader, writer } = link;
     let fuse = Fuse::new(vec![Arc::clone(qemu)]);
-    let credit = Credit::new(agreed.window, sender.downtime_limit, agreed.round_trip);
-    let asked: Asked = Mutex::new(Some(HashMap::new()));
-    let line = Line::new(migration, &writer, &credit);
+    let window = Window::new(agreed.window, sender.downtime_limit, agreed.round_trip);
+    let machine = Machine::new(window);
+    let line = Line::new(migration, &writer, &machine);
     let (outlet, queue) = line.open();
 
     let fail = |error: Error| {
         writer.abort(&error.to_string());
         fuse.blow(error);
-        credit.wake();
+        machine.give_up();
     };
     std::thread::scope(|threads| {
         let ingests = start_in(threads, || {
@@ -76,11 +76,9 @@ fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), E
                 channel: number,
                 key: &agreed.hash_key,
                 in_scope: agreed.scope.is_some(),
-                credit: &credit,
-                asked: &asked,
+                machine: &machine,
                 link: &writer,
                 outlet,
-                fuse: &fuse,
             };
             ingest.run(qemu).unwrap_or_else(fail);
         });
@@ -91,13 +89,12 @@ fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), E
         let (supplies, wanted) = mpsc::channel();
         let supplying = start_in(threads, || {
             let wanted = wanted;
-            supply(migration, &writer, &credit, &wanted).unwrap_or_else(fail);
+            supply(migration, &writer, &machine, &wanted).unwrap_or_else(fail);
         });
-        let listen = Listen { migration, credit: &credit, asked: &asked, line: &line, supplies };
+        let listen = Listen { migration, machine: &machine, supplies };
         let started = [ingests, queues, supplying].into_iter().try_for_each(|it| it.map(drop));
         started.and_then(|()| listen.run(reader, qemu)).unwrap_or_else(fail);
-        // Nobody will answer any more: whoever waits for an answer waits in vain.
-        *asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        machine.give_up();
     });
     migration.account.sent(&writer);
     fuse.error().map_or(Ok(()), Err)
@@ -107,7 +104,7 @@ fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), E
 fn supply(
     migration: &Migration,
     link: &LinkWriter,
-    credit: &Credit,
+    machine: &Machine,
     wanted: &mpsc::Receiver<(u32, Vec<u8>)>,
 ) -> Result<(), Error> {
     let mut compressor = match migration.sender.compress {
@@ -119,7 +116,7 @@ fn supply(
         let supply = encode_supply(contents, compressor.as_mut());
         let sent = link.send(Kind::Supply, sequence, &[&supply])?;
         migration.wrote(supply.len(), bytes, sent);
-        credit.drops(bytes);
+        machine.supplied(bytes);
     }
     Ok(())
 }
@@ -127,91 +124,61 @@ fn supply(
 /// Takes what the receiver says.
 struct Listen<'a> {
     migration: &'a Migration,
-    credit: &'a Credit,
-    asked: &'a Asked,
-    line: &'a Line<'a>,
+    machine: &'a Machine,
     supplies: mpsc::Sender<(u32, Vec<u8>)>,
 }
 
 impl Listen<'_> {
     fn run(&self, mut link: LinkReader, mut qemu: &Socket) -> Result<(), Error> {
         let mut body = Body::default();
-        let (mut reverse_ended, mut said) = (false, ReturnPath::default());
+        let mut said = ReturnPath::default();
         // The receiver closes the connection once both directions have ended.
         while let Some(header) = link.receive(&mut body)? {
             self.migration.account.received(&mut link);
-            match header.kind {
-                Kind::Answer => self.answer(header.sequence, &body)?,
-                Kind::Credit => {
-                    let accepted = decode_credit(&body)?;
-                    let Some(more) = self.credit.accepted(accepted) else {
-                        return Err(WireError::Protocol("more accepted than sent").into());
-                    };
+            match self.machine.hears(header, &body)? {
+                Heard::Answer(answered) => self.answer(header.sequence, answered),
+                Heard::Accepted(more) => {
                     let counts = &self.migration.account.counts;
                     counts.stream_accepted.fetch_add(more, Ordering::Relaxed);
                 }
-                Kind::Reverse => {
-                    self.migration.account.heard(&mut said, &body);
-                    match qemu.write_all(&body) {
+                Heard::Reverse(bytes) => {
+                    self.migration.account.heard(&mut said, bytes);
+                    match qemu.write_all(bytes) {
                         // QEMU has ended the migration and no longer listens.
-                        Err(_) if self.line.has_ended() => {}
+                        Err(_) if self.machine.has_ended() => {}
                         other => other.map_err(Error::lost(QEMU, "writing its return path"))?,
                     }
                 }
-                Kind::ReverseEnd => {
-                    qemu.shutdown(Shutdown::Write);
-                    reverse_ended = true;
-                }
-                Kind::Abort => {
-                    let reason = String::from_utf8_lossy(&body).into_owned();
-                    return Err(WireError::Aborted(reason).into());
-                }
-                Kind::Ask | Kind::Probe | Kind::Segment | Kind::Supply | Kind::End => {
-                    return Err(WireError::Protocol("a sender's record from a receiver").into());
-                }
+                Heard::ReverseEnd => qemu.shutdown(Shutdown::Write),
             }
         }
-        if !(reverse_ended && self.line.has_ended()) {
-            return Err(Error::Closed { what: "the receiving proxy" });
+        if self.machine.is_over() {
+            Ok(())
+        } else {
+            Err(Error::Closed { what: "the receiving proxy" })
         }
-        Ok(())
     }
 
-    fn answer(&self, number: u32, body: &[u8]) -> Result<(), Error> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = asked.as_mut().and_then(|asked| asked.remove(&number));
-        drop(asked);
-        let waiting = waiting.ok_or(WireError::Protocol("an answer to no question"))?;
-        let answer = Answer::decode(body, waiting.asked, waiting.bases.len())?;
-        let waited = matches!(waiting.then, Then::Encode { .. });
-        self.credit.answered(waiting.since.elapsed(), waited);
-        self.learn(&waiting, &answer);
-        match waiting.then {
-            Then::Encode { draft, whole, hashes, addresses, done } => {
-                if let Some(mut versions) = self.migration.versions() {
-                    versions.note_unknown(&addresses, &hashes, &draft.contents(), &answer.known);
-                }
-                let pages = Pages::Answered(answer, waiting.bases);
-                self.migration.encode(draft, hashes, pages, whole, done);
+    fn answer(&self, number: u32, answered: Answered<Waiting>) {
+        let Answered { answer, with, missing } = answered;
+        self.learn(&with, &answer);
+        if let Some(segment) = with.segment {
+            let Unsent { draft, whole, hashes, addresses, bases, done } = segment;
+            if let Some(mut versions) = self.migration.versions() {
+                versions.note_unknown(&addresses, &hashes, &draft.contents(), &answer.known);
             }
-            Then::Learn => {}
-            Then::Supply(contents) => {
-                let counts = &self.migration.account.counts;
-                add(&counts.pages_referenced, answer.known.count());
-                let missing: Vec<u8> = (0..)
-                    .zip(contents.as_chunks::<PAGE_SIZE>().0)
-                    .filter(|(page, _)| !answer.known.contains(*page))
-                    .flat_map(|(_, content)| *content)
-                    .collect();
-                self.credit.drops(contents.len() - missing.len());
-                if !missing.is_empty() {
-                    add(&counts.pages_supplied, missing.len() / PAGE_SIZE);
-                    // A thread that has failed supplies nothing more; the fuse has the reason.
-                    let _ = self.supplies.send((number, missing));
-                }
+            let pages = Pages::Answered(answer, bases);
+            self.migration.encode(draft, hashes, pages, whole, done);
+        }
+        if let Some(missing) = missing {
+            let counts = &self.migration.account.counts;
+            add(&counts.pages_referenced, with.asked - missing.len() / PAGE_SIZE);
+            add(&counts.pages_supplied, missing.len() / PAGE_SIZE);
+            if !missing.is_empty() {
+                // A thread that has failed supplies nothing more; the fuse has the reason.
+                let _ = self.supplies.send((number, missing));
             }
         }
-        Ok(())
     }
 
     fn learn(&self, waiting: &Waiting, answer: &Answer) {

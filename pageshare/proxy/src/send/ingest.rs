@@ -1,9 +1,7 @@
 //! Takes the stream from QEMU, cuts it into segments, and asks for their pages.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Instant;
+use std::sync::{Arc, mpsc};
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
 use pageshare_stream::{ChannelKind, Parser, Token};
@@ -11,17 +9,17 @@ use pageshare_wire::PageSet;
 use pageshare_wire::ask::Ask;
 use pageshare_wire::record::Kind;
 use pageshare_wire::segment::Draft;
+use pageshare_wire::sender::Purpose;
 
 use super::Candidates;
-use super::credit::Credit;
 use super::cut::{Cut, Cutter, Page};
+use super::machine::Machine;
 use super::migration::Migration;
 use super::outlet::Outlet;
 use super::versions::Address;
 use super::workers::{Base, BaseContent, Done, Pages};
 use crate::buffers::SEGMENT_BYTES;
 use crate::error::Error;
-use crate::fuse::Fuse;
 use crate::kept::KeptPages;
 use crate::link::LinkWriter;
 use crate::processor::thread_time;
@@ -29,34 +27,24 @@ use crate::record::add;
 use crate::socket::Socket;
 use crate::unread::Unread;
 
-/// Questions that wait for their answers; nothing once the channel is over.
-pub(super) type Asked = Mutex<Option<HashMap<u32, Waiting>>>;
-
-/// A question that has been asked.
+/// What is kept of a question until its answer is there.
 pub(super) struct Waiting {
-    pub(super) since: Instant,
     pub(super) asked: usize,
     /// Those of the pages that KSM has merged, if KSM was looked at.
     pub(super) merged: Option<PageSet>,
-    pub(super) bases: Vec<Base>,
-    pub(super) then: Then,
+    /// The segment, if it waits for the answer.
+    pub(super) segment: Option<Unsent>,
 }
 
-/// What the answer is for.
-pub(super) enum Then {
-    /// The segment waits for it.
-    Encode {
-        draft: Draft,
-        whole: bool,
-        hashes: Vec<PageHash>,
-        /// Of the pages asked for.
-        addresses: Vec<Address>,
-        done: mpsc::SyncSender<Done>,
-    },
-    /// The segment has gone: what is missing of these contents is to follow.
-    Supply(Vec<u8>),
-    /// The segment has gone with all contents: asking pays too little to wait for it.
-    Learn,
+/// A segment that is encoded as the answer allows.
+pub(super) struct Unsent {
+    pub(super) draft: Draft,
+    pub(super) whole: bool,
+    pub(super) hashes: Vec<PageHash>,
+    /// Of the pages asked for.
+    pub(super) addresses: Vec<Address>,
+    pub(super) bases: Vec<Base>,
+    pub(super) done: mpsc::SyncSender<Done>,
 }
 
 /// Reads one channel to its end.
@@ -66,11 +54,9 @@ pub(super) struct Ingest<'a> {
     pub(super) key: &'a HashKey,
     /// The key is the scope's: the receiver holds it too.
     pub(super) in_scope: bool,
-    pub(super) credit: &'a Credit,
-    pub(super) asked: &'a Asked,
+    pub(super) machine: &'a Machine,
     pub(super) link: &'a LinkWriter,
     pub(super) outlet: Outlet<'a>,
-    pub(super) fuse: &'a Fuse,
 }
 
 impl Ingest<'_> {
@@ -81,8 +67,7 @@ impl Ingest<'_> {
         let mut cutter = Cutter::default();
         let mut unread = Unread::default();
         loop {
-            self.credit.wait_for_room(self.fuse);
-            if self.fuse.has_blown() {
+            if !self.machine.wait_for_room() {
                 return Ok(());
             }
             let mut stream = self.migration.buffers.take();
@@ -134,7 +119,7 @@ impl Ingest<'_> {
     fn took(&self, bytes: usize) {
         let counts = &self.migration.account.counts;
         add(&counts.stream_bytes, bytes);
-        counts.most_in_flight.fetch_max(self.credit.takes(bytes), Ordering::Relaxed);
+        counts.most_in_flight.fetch_max(self.machine.took(bytes), Ordering::Relaxed);
     }
 
     fn submit(&self, draft: Draft, cut: &Cut, number: u32) -> Result<(), Error> {
@@ -163,9 +148,9 @@ impl Ingest<'_> {
             bases: bases.iter().map(|base| (base.page, base.hash)).collect(),
         };
         let (count, merged) = (hashes.len(), merged(&asked));
-        let wait = |then| {
-            let since = Instant::now();
-            self.wait(number, Waiting { since, asked: count, merged, bases, then });
+        let whole = *whole;
+        let wait = |purpose, segment| {
+            self.machine.asks(number, &ask, purpose, Waiting { asked: count, merged, segment });
             let ask = ask.encode();
             let sent = self.link.send(Kind::Ask, number, &[&ask])?;
             self.migration.wrote(ask.len(), ask.len(), sent);
@@ -174,31 +159,21 @@ impl Ingest<'_> {
         if waits {
             add(&counts.segments_asked, 1);
             let addresses = asked.iter().map(|page| page.address).collect();
-            wait(Then::Encode { draft, whole: *whole, hashes, addresses, done })?;
-            return Ok(());
+            let segment = Unsent { draft, whole, hashes, addresses, bases, done };
+            return wait(Purpose::Wait, Some(segment));
         }
         let pages = if at_once {
             add(&counts.segments_at_once, 1);
             add(&counts.pages_at_once, hashes.len());
-            self.credit.keeps(hashes.len() * PAGE_SIZE);
-            wait(Then::Supply(draft.contents().into_iter().flatten().copied().collect()))?;
+            let contents = draft.contents().into_iter().flatten().copied().collect();
+            wait(Purpose::Supply(contents), None)?;
             Pages::AtOnce
         } else {
-            wait(Then::Learn)?;
+            wait(Purpose::Learn, None)?;
             Pages::whole(hashes.len())
         };
-        self.migration.encode(draft, hashes, pages, *whole, done);
+        self.migration.encode(draft, hashes, pages, whole, done);
         Ok(())
-    }
-
-    fn wait(&self, number: u32, waiting: Waiting) {
-        if matches!(waiting.then, Then::Encode { .. }) {
-            self.credit.waits();
-        }
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(asked) = &mut *asked {
-            asked.insert(number, waiting);
-        }
     }
 
     fn hash(&self, draft: &Draft) -> Vec<PageHash> {

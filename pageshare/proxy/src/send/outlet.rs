@@ -3,13 +3,12 @@
 //! A segment that is ready while none before it waits is sent by the thread that has read it: for
 //! bytes that pass through, a switch of threads costs more than all else that is done to them.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
-use pageshare_wire::Chain;
 use pageshare_wire::record::Kind;
 
-use super::credit::Credit;
+use super::machine::Machine;
 use super::migration::Migration;
 use super::workers::Done;
 use crate::error::Error;
@@ -28,12 +27,9 @@ enum Next {
 pub(super) struct Line<'a> {
     migration: &'a Migration,
     link: &'a LinkWriter,
-    credit: &'a Credit,
-    chain: Mutex<Chain>,
+    machine: &'a Machine,
     /// Segments in the queue that have not been sent.
     queued: AtomicUsize,
-    /// The End has been sent.
-    ended: AtomicBool,
 }
 
 /// Takes segments in order.
@@ -49,15 +45,12 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn new(migration: &'a Migration, link: &'a LinkWriter, credit: &'a Credit) -> Self {
-        Self {
-            migration,
-            link,
-            credit,
-            chain: Mutex::default(),
-            queued: AtomicUsize::new(0),
-            ended: AtomicBool::new(false),
-        }
+    pub(super) fn new(
+        migration: &'a Migration,
+        link: &'a LinkWriter,
+        machine: &'a Machine,
+    ) -> Self {
+        Self { migration, link, machine, queued: AtomicUsize::new(0) }
     }
 
     pub(super) fn open(&'a self) -> (Outlet<'a>, Queue<'a>) {
@@ -65,16 +58,9 @@ impl<'a> Line<'a> {
         (Outlet { line: self, queue }, Queue { line: self, waiting })
     }
 
-    /// Whether the End has been sent.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::SeqCst)
-    }
-
     fn send(&self, number: u32, done: Done) -> Result<(), Error> {
-        let mut chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
-        let head = done.encoded.seal(number, &mut chain);
+        let head = self.machine.leaves(number, &done.encoded);
         let payload = done.encoded.payload();
-        self.credit.sends(done.encoded.stream_bytes());
         let sent = self.link.send(Kind::Segment, number, &[&head, payload])?;
         account(self.migration, &done, head.len() + payload.len(), sent);
         self.migration.account.sent(self.link);
@@ -116,7 +102,7 @@ impl Queue<'_> {
                     self.line.queued.fetch_sub(1, Ordering::SeqCst);
                 }
                 Next::End(segments) => {
-                    self.line.ended.store(true, Ordering::SeqCst);
+                    self.line.machine.ends();
                     self.line.link.send(Kind::End, segments, &[])?;
                     return Ok(());
                 }

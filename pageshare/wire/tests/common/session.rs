@@ -12,8 +12,24 @@ use pageshare_wire::record::{Header, Kind, LONGEST_SEGMENT};
 use pageshare_wire::segment::{Draft, Held, SEGMENT_HEADER_BYTES, Treatment};
 use pageshare_wire::{Chain, Compressor, PageSet, WireError, delta};
 
+#[path = "converse.rs"]
+mod converse;
+
 /// Different pages in all streams.
 const PAGES: usize = 12;
+
+const KINDS: [Kind; 10] = [
+    Kind::Ask,
+    Kind::Segment,
+    Kind::End,
+    Kind::Probe,
+    Kind::Supply,
+    Kind::Answer,
+    Kind::Credit,
+    Kind::Reverse,
+    Kind::ReverseEnd,
+    Kind::Abort,
+];
 
 /// Bytes to choose by; zeros behind their end, which choose the plainest.
 pub(crate) struct Choices<'a>(pub(crate) &'a [u8]);
@@ -237,18 +253,11 @@ impl Simulator {
         said
     }
 
-    /// A segment's Ask, the contents of its Supply, and its body.
-    fn segment(
-        &mut self,
-        choices: &mut Choices<'_>,
-        honest: bool,
-        said: &mut Said,
-        number: u32,
-        chain: &mut Chain,
-    ) -> (Ask, Vec<u8>, Vec<u8>) {
+    /// A segment's draft, of so many tokens at most, its stream, and which pages are asked for.
+    fn draft(&self, choices: &mut Choices<'_>, most: usize) -> (Draft, Vec<u8>, Vec<usize>) {
         let mut stream = Vec::new();
         let (mut tokens, mut asked) = (Vec::new(), Vec::new());
-        for _ in 0..=choices.below(5) {
+        for _ in 0..=choices.below(most) {
             let word = RamWord((choices.below(4) as u64) << 12 | 0x28);
             let page = choices.below(PAGES);
             let (token, ask) = match choices.below(6) {
@@ -271,11 +280,24 @@ impl Simulator {
             tokens.push((token, stream.len() - before, ask));
             asked.extend(ask.then_some(page));
         }
-        said.stream.extend(&stream);
-        let mut draft = Draft::new(stream);
+        let mut draft = Draft::new(stream.clone());
         for (token, length, ask) in tokens {
             draft.add(token, length, ask);
         }
+        (draft, stream, asked)
+    }
+
+    /// A segment's Ask, the contents of its Supply, and its body.
+    fn segment(
+        &mut self,
+        choices: &mut Choices<'_>,
+        honest: bool,
+        said: &mut Said,
+        number: u32,
+        chain: &mut Chain,
+    ) -> (Ask, Vec<u8>, Vec<u8>) {
+        let (draft, stream, asked) = self.draft(choices, 5);
+        said.stream.extend(&stream);
         let mut ask = Ask { hashes: draft.hash(&self.key), bases: Vec::new() };
         let (mut treatments, mut deltas, mut supply) = (Vec::new(), Vec::new(), Vec::new());
         for (at, page) in asked.into_iter().enumerate() {
@@ -344,18 +366,6 @@ fn check_memory(machine: &Receiver, unanswered: &[(u32, Held)], window: u32) {
 
 /// Changes something of what a sender says.
 fn lie(said: &mut Said, choices: &mut Choices<'_>) {
-    const KINDS: [Kind; 10] = [
-        Kind::Ask,
-        Kind::Segment,
-        Kind::End,
-        Kind::Probe,
-        Kind::Supply,
-        Kind::Answer,
-        Kind::Credit,
-        Kind::Reverse,
-        Kind::ReverseEnd,
-        Kind::Abort,
-    ];
     said.honest = false;
     let at = choices.below(said.records.len());
     let other = choices.below(said.records.len());
