@@ -26,6 +26,7 @@ mod why;
 mod word;
 
 pub use main_channel::RamBlock;
+pub use multifd::says_nothing;
 pub use parser::{ChannelKind, Parser, Step};
 pub use return_path::ReturnPath;
 pub use token::Token;

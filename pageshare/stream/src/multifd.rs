@@ -32,6 +32,8 @@ const VERSION: u32 = 1;
 /// words of which 9.0 uses one, and the block's name.
 const FIXED: usize = 4 * 6 + 8 + 32 + BLOCK_NAME;
 const BLOCK_NAME: usize = 256;
+/// Where 9.0 counts zero pages, whose offsets the table has too.
+const ZEROS: usize = 4 * 6 + 8;
 const MOST_PAGES: u32 = 8192;
 /// Slots of every table, for pages of 4 KiB. From 9.1 on a packet that only synchronises has the
 /// table all the same and says that it has none.
@@ -43,6 +45,48 @@ const METHOD: u32 = 0x3e;
 const METHOD_NONE: u32 = 0;
 const METHOD_ZLIB: u32 = 2;
 const METHOD_ZSTD: u32 = 4;
+
+/// Whether these packets of a multifd channel, each whole, say nothing: they bring no page and
+/// await nothing. QEMU 7.2 sends one behind a packet of pages that it has marked in haste to
+/// synchronise.
+#[must_use]
+pub fn says_nothing(mut packets: &[u8]) -> bool {
+    while !packets.is_empty() {
+        let Ok(header) = Header::read(packets) else { return false };
+        let zeros = packets.get(ZEROS..ZEROS + 4);
+        if header.flags & SYNC != 0 || header.normal != 0 || zeros != Some(&[0; 4]) {
+            return false;
+        }
+        packets = packets.get(header.length()..).unwrap_or_default();
+    }
+    true
+}
+
+/// How a packet begins.
+struct Header {
+    flags: u32,
+    allocated: u32,
+    normal: u32,
+    bytes: u32,
+}
+
+impl Header {
+    fn read(input: &[u8]) -> Result<Self, Stop> {
+        let mut cursor = Cursor::new(input);
+        Multifd::magic(&mut cursor)?;
+        let flags = cursor.u32()?;
+        let allocated = match cursor.u32()? {
+            0 => USUAL_SLOTS,
+            slots => slots,
+        };
+        Ok(Self { flags, allocated, normal: cursor.u32()?, bytes: cursor.u32()? })
+    }
+
+    /// With its table.
+    fn length(&self) -> usize {
+        FIXED + 8 * self.allocated as usize
+    }
+}
 
 impl Multifd {
     pub(crate) const MAGIC: [u8; 4] = [0x11, 0x22, 0x33, 0x44];
@@ -121,15 +165,8 @@ impl Multifd {
     }
 
     fn packet(&mut self, input: &[u8]) -> Parsed {
-        let mut cursor = Cursor::new(input);
-        Self::magic(&mut cursor)?;
-        let flags = cursor.u32()?;
-        let allocated = match cursor.u32()? {
-            0 => USUAL_SLOTS,
-            slots => slots,
-        };
-        let normal = cursor.u32()?;
-        let bytes = cursor.u32()?;
+        let packet = Header::read(input)?;
+        let Header { flags, allocated, normal, bytes } = packet;
         let method = flags & METHOD;
         if flags & !(SYNC | METHOD) != 0
             || !matches!(method, METHOD_NONE | METHOD_ZLIB | METHOD_ZSTD)
@@ -146,7 +183,7 @@ impl Multifd {
         if !sound {
             return Err(Why::PacketCounts { normal, allocated, bytes }.into());
         }
-        let length = FIXED + 8 * allocated as usize;
+        let length = packet.length();
         let header = Cursor::new(input).take(length)?;
         self.read_table(header, normal);
         // A packet without pages repeats the size of the one before it: its own size is nothing.

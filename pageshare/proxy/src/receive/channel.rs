@@ -8,7 +8,6 @@
 //!      └───────── reverse ◀── QEMU (return path)
 //! ```
 
-use std::io::Write;
 use std::net::Shutdown;
 use std::sync::{Arc, mpsc};
 use std::thread::ScopedJoinHandle;
@@ -21,7 +20,7 @@ use tracing::{debug, warn};
 
 use super::addresses::Addresses;
 use super::answer;
-use super::qemu::{QEMU, connect, reverse};
+use super::qemu::{connect, reverse, write};
 use super::session::Session;
 use super::strangers::Stranger;
 use crate::error::Error;
@@ -74,7 +73,9 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session, silent: Option
         };
         let start_reverse = |qemu: Arc<Socket>| {
             let (link, fail) = (&writer, &fail);
-            start_in(threads, move || reverse(session, &qemu, link).unwrap_or_else(fail))
+            start_in(threads, move || {
+                reverse(session, agreed.channel, &qemu, link).unwrap_or_else(fail)
+            })
         };
         Receiver::new(agreed.window, agreed.hash_key.clone())
             .map_err(|error| Error::Refused(format!("zstd: {error}")))
@@ -115,8 +116,9 @@ impl Take<'_> {
         start_reverse: impl Fn(Arc<Socket>) -> Started<'t>,
     ) -> Result<(), Error> {
         let mut body = Body::default();
+        let channel = self.channel;
         let mut reverse = None;
-        if self.channel > 0 {
+        if channel > 0 {
             // QEMU awaits every channel but the first before the guest goes on, and some stay
             // silent for long (`postcopy-preempt`).
             self.reach(&mut reverse, &start_reverse)?;
@@ -144,8 +146,7 @@ impl Take<'_> {
                         self.session.buffers.give(spent);
                         self.follow(bytes, placed);
                         let qemu = self.reach(&mut reverse, &start_reverse)?;
-                        let lost = Error::lost(QEMU, "writing the stream");
-                        (&mut &*qemu).write_all(bytes).map_err(lost)?;
+                        write(qemu, channel, bytes)?;
                         let length = bytes.len();
                         self.credit(machine.accepted(length))?;
                     }

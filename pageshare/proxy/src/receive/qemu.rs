@@ -1,9 +1,9 @@
 //! The connection to the destination QEMU.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 
-use pageshare_stream::ReturnPath;
+use pageshare_stream::{ReturnPath, says_nothing};
 use pageshare_wire::record::Kind;
 use tracing::warn;
 
@@ -15,7 +15,7 @@ use crate::link::LinkWriter;
 use crate::socket::Socket;
 use crate::sources::is_qemu;
 
-pub(super) const QEMU: &str = "the destination QEMU";
+const QEMU: &str = "the destination QEMU";
 const REVERSE_BYTES: usize = 16 << 10;
 
 /// Connects to QEMU.
@@ -40,25 +40,41 @@ pub(super) fn connect(session: &Session, fuse: &Fuse) -> Result<Arc<Socket>, Err
     Ok(qemu)
 }
 
+/// Writes the next bytes of a channel's stream.
+pub(super) fn write(mut qemu: &Socket, channel: u32, bytes: &[u8]) -> Result<(), Error> {
+    match qemu.write_all(bytes) {
+        Err(error) if has_closed(channel, error.kind()) && says_nothing(bytes) => Ok(()),
+        written => written.map_err(Error::lost(QEMU, "writing the stream")),
+    }
+}
+
 /// Passes on QEMU's return path until QEMU closes it.
 pub(super) fn reverse(
     session: &Session,
+    channel: u32,
     mut qemu: &Socket,
     link: &LinkWriter,
 ) -> Result<(), Error> {
     let mut said = ReturnPath::default();
     let mut buffer = vec![0; REVERSE_BYTES];
     loop {
-        match qemu.read(&mut buffer) {
-            Ok(0) => {
-                link.send(Kind::ReverseEnd, 0, &[])?;
-                return Ok(());
-            }
-            Ok(length) => {
-                session.account.heard(&mut said, &buffer[..length]);
-                link.send(Kind::Reverse, 0, &[&buffer[..length]])?;
-            }
-            Err(error) => return Err(Error::lost(QEMU, "reading its return path")(error)),
+        let read = match qemu.read(&mut buffer) {
+            Err(error) if has_closed(channel, error.kind()) => Ok(0),
+            read => read,
+        };
+        let length = read.map_err(Error::lost(QEMU, "reading its return path"))?;
+        if length == 0 {
+            link.send(Kind::ReverseEnd, 0, &[])?;
+            return Ok(());
         }
+        session.account.heard(&mut said, &buffer[..length]);
+        link.send(Kind::Reverse, 0, &[&buffer[..length]])?;
     }
+}
+
+/// Whether QEMU has merely closed a channel that is not the main one. It closes those as soon as it
+/// has the guest's memory, and leaves unread what [says nothing](says_nothing), which resets the
+/// connection. Whether the guest has been loaded is said on the main channel.
+fn has_closed(channel: u32, error: ErrorKind) -> bool {
+    channel > 0 && matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
