@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use pageshare_index::PAGE_SIZE;
 use pageshare_wire::ask::{Answer, encode_supply};
 use pageshare_wire::receiver::{Effect, Receiver};
 use pageshare_wire::record::{Header, Kind};
@@ -58,6 +59,8 @@ struct Conversation<'a, 'b> {
     arrived: Vec<u8>,
     reverse: usize,
     reverse_ended: bool,
+    /// The sender has taken in the ReverseEnd.
+    heard_all: bool,
     lies: usize,
     check: Check,
 }
@@ -107,6 +110,7 @@ impl Simulator {
             arrived: Vec::new(),
             reverse: choices.below(3),
             reverse_ended: false,
+            heard_all: false,
             lies,
             check: Check::new(),
             choices,
@@ -133,6 +137,7 @@ impl Conversation<'_, '_> {
             if let Err(error) = self.act(act) {
                 end = Err(error);
             }
+            assert!(!self.sender.is_over() || self.sender.has_ended() && self.heard_all);
             self.check_memory();
         }
         let honest = self.lies == told;
@@ -185,6 +190,7 @@ impl Conversation<'_, '_> {
             Act::Supply => {
                 let (number, contents) = self.supplies.remove(0);
                 let bytes = contents.len();
+                self.segments[number as usize].kept = 0;
                 let compressor = self.choices.one_in(2).then_some(&mut self.world.compressor);
                 let body = encode_supply(contents, compressor);
                 self.to_receiver.push_back(Record::of(Kind::Supply, number, body));
@@ -238,6 +244,7 @@ impl Conversation<'_, '_> {
                 bases.map(|(at, page)| (at, self.world.earlier_hashes[*page])).collect();
         }
         segment.at_once = treatment == Some(Treatment::AtOnce);
+        segment.kept = if segment.at_once { segment.pages.len() } else { 0 };
         segment.said.bases = PageSet::empty(segment.ask.bases.len());
         self.sender.asks(number, &segment.ask, purpose, number, self.now);
         self.to_receiver.push_back(Record::of(Kind::Ask, number, segment.ask.encode()));
@@ -263,13 +270,15 @@ impl Conversation<'_, '_> {
         let Record { kind, sequence, body } = self.to_sender.pop_front().expect("a record");
         let header = Header::of(kind, sequence, &[&body], false);
         match self.sender.hears(header, &body, self.now)? {
-            Heard::Accepted(_) | Heard::Reverse(_) | Heard::ReverseEnd => {}
+            Heard::Accepted(_) | Heard::Reverse(_) => {}
+            Heard::ReverseEnd => self.heard_all = true,
             Heard::Answer(answered) => {
                 let segment = &mut self.segments[answered.with as usize];
                 segment.said = answered.answer;
                 if let Some(missing) = answered.missing {
                     let expected: Vec<u8> = segment.missing(self.world);
                     assert!(missing == expected, "what is missing of segment {}", answered.with);
+                    segment.kept = missing.len() / PAGE_SIZE;
                     if !missing.is_empty() {
                         self.supplies.push((answered.with, missing));
                     }
@@ -381,6 +390,11 @@ impl Conversation<'_, '_> {
 
     fn check_memory(&self) {
         let kept = self.sender.memory();
+        let owed: usize = self.segments.iter().map(|segment| segment.kept).sum();
+        assert!(
+            (owed * PAGE_SIZE) as u64 <= kept,
+            "{owed} pages are kept, and {kept} bytes counted"
+        );
         assert!(kept <= u64::from(SMALLEST) + SEGMENT, "{kept} bytes are kept at the sender");
         super::check_memory(&self.receiver, &self.unanswered, SMALLEST);
     }

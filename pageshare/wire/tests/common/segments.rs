@@ -15,6 +15,8 @@ pub(super) struct Segment {
     pub(super) ask: Ask,
     /// It goes with references to all of them before the answer.
     pub(super) at_once: bool,
+    /// Contents that the sender keeps until the receiver is known to have them, as pages.
+    pub(super) kept: usize,
     /// What the receiver has said of it, whether or not it is true.
     pub(super) said: Answer,
 }
@@ -30,7 +32,7 @@ impl Simulator {
         let (draft, stream, pages) = self.draft(choices, many);
         let ask = Ask { hashes: draft.hash(&self.key), bases: Vec::new() };
         let said = Answer { known: PageSet::empty(pages.len()), bases: PageSet::empty(0) };
-        Segment { draft: Some(draft), stream, pages, ask, at_once: false, said }
+        Segment { draft: Some(draft), stream, pages, ask, at_once: false, kept: 0, said }
     }
 }
 
