@@ -9,14 +9,14 @@ import re
 from pathlib import Path
 
 _NUMBERS = {
-    "dac_override": 1, "setgid": 6, "setuid": 7, "net_admin": 12, "net_raw": 13,
-    "sys_chroot": 18, "sys_ptrace": 19, "sys_admin": 21, "sys_nice": 23, "mknod": 27,
+    "dac_override": 1, "setgid": 6, "setuid": 7, "setpcap": 8, "net_admin": 12,
+    "net_raw": 13, "sys_chroot": 18, "sys_ptrace": 19, "sys_admin": 21, "sys_nice": 23, "mknod": 27,
 }  # fmt: skip
 
 RUN = ("net_admin", "sys_admin")
 REAL_TIME = ("sys_nice",)
 CONTAINER = ("dac_override", "setgid", "sys_chroot", "sys_nice", "sys_ptrace")
-COMMAND = ("dac_override", "mknod", "setgid", "sys_chroot")
+COMMAND = ("dac_override", "mknod", "setgid", "setpcap", "sys_chroot")
 """Beside, `ANOTHER`, where the command is not root's."""
 ANOTHER = ("setuid",)
 REMEDY = "give it those too (docs/guides/privileges.md), or start it as root without a limit"

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.system, needs_root]
 TABLE = (HOME / "docs/guides/privileges.md").read_text()
 PAGESHARE = HOME / "target/release/pageshare"
 NVIO = PROGRAMS / "nvio/nvio"
-PATIENCE_S = 120
+PATIENCE_S = 280
 
 
 def row(begin: str) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from tare.mounts import (
 from tare.site import Site
 from tare.tree import OWN, Tree
 from tare.trees import copied, images, kept, toolbox
+from tare.trees.allowed import allowed
 
 _LOG = logging.getLogger(__name__)
 
@@ -162,12 +163,9 @@ def laid_out(site: Site, *, own_kernel: bool = False) -> Iterator[Merged | None]
     if tree is None:
         yield None
         return
-    try:
-        # As the user: root may go anywhere.
-        process.run(Command((*tree.user.takes_on(), "test", "-x", f"{tree.cwd}/.")), _TIMEOUT_S)
-    except process.ProcessError as error:
+    if not allowed(tree.user, "-x", f"{tree.cwd}/."):
         what = f"{tree.cwd}, where the program would start, is no folder that its user may enter"
-        raise TrialError(what, "name another, if it is not gone") from error
+        raise TrialError(what, "name another, if it is not gone")
     tree = replace(tree, root=images.root_of(tree, site.cache))
     base = site.scratch / f"tree-{secrets.token_hex(4)}"
     with ExitStack() as stack:
