@@ -42,10 +42,14 @@ def _document(command: Command) -> dict[str, Any]:
     return found
 
 
+def toolchain(*also: str) -> dict[str, str]:
+    """The caller's variables by which compilers and crates are found, and these."""
+    names = ("PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_TARGET_DIR")
+    return {name: os.environ[name] for name in (*names, *also) if name in os.environ}
+
+
 def _cargo(workshop: Workshop, bench: str, **env: str) -> dict[str, Any]:
-    # Compilers and crates are found by the caller's own PATH and homes.
-    names = ("PATH", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_TARGET_DIR", _PREVIOUS)
-    env |= {name: os.environ[name] for name in names if name in os.environ}
+    env |= toolchain(_PREVIOUS)
     argv = ("cargo", "bench", "--quiet", "-p", "pageshare", "--bench", bench)
     return _document(Command(argv, env=env, cwd=workshop.home))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 
+from claims.benchmarks import toolchain
 from claims.checking import Found, Workshop
 from tare import process
 from tare.command import Command
@@ -23,7 +23,7 @@ def sessions(workshop: Workshop) -> Found:
     """D11: no wrong byte, no growth beyond the bound; the test asserts both of each session."""
     workshop.say(f"{_SESSIONS} sessions of either kind")
     test = ("cargo", "test", "--quiet", "--release", "-p", "pageshare-wire", "--test", "sessions")
-    env = _environment() | {"PAGESHARE_SESSIONS": str(_SESSIONS)}
+    env = toolchain() | {"PAGESHARE_SESSIONS": str(_SESSIONS)}
     command = Command((*test, "--", "--nocapture", "so_many"), env=env, cwd=workshop.home)
     said = process.run(command, _TIMEOUT_S, accept=(0, 101)).stdout
     told = {liar: (int(run), int(lies)) for run, lies, liar in _TOLD.findall(said)}
@@ -42,7 +42,7 @@ def fuzzed(workshop: Workshop) -> Found:
     """D11: what ten minutes of fuzzing each find."""
     workshop.say(f"fuzzing {' and '.join(_TARGETS)}, {_FUZZ_S} s each")
     script = str(workshop.home / "fuzz/run")
-    command = Command((script, str(_FUZZ_S), *_TARGETS), env=_environment(), cwd=workshop.home)
+    command = Command((script, str(_FUZZ_S), *_TARGETS), env=toolchain(), cwd=workshop.home)
     said = process.run(command, _TIMEOUT_S, accept=(0, 1)).stdout
     found = {target: (int(inputs), state) for target, inputs, state in _FUZZED.findall(said)}
     each = (f"{target} {inputs} inputs {state}" for target, (inputs, state) in found.items())
@@ -53,9 +53,3 @@ def fuzzed(workshop: Workshop) -> Found:
         {f"inputs of {target}": inputs for target, (inputs, _) in found.items()},
         counted=Kept.counted(sound),
     )
-
-
-def _environment() -> dict[str, str]:
-    """Where the caller's compilers and crates are found."""
-    names = ("PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_TARGET_DIR")
-    return {name: os.environ[name] for name in names if name in os.environ}

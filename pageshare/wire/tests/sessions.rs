@@ -75,51 +75,50 @@ const COMPLAINTS: [&str; 11] = [
     "whole",
 ];
 
-/// Runs so many sessions of each kind: 6000, or `PAGESHARE_SESSIONS` as in
-/// `PAGESHARE_SESSIONS=1000000 cargo test --release -p pageshare-wire --test sessions -- --nocapture`.
-fn sessions() -> u64 {
-    std::env::var("PAGESHARE_SESSIONS").map_or(6000, |count| {
+/// Runs 6000 sessions, of `words` choices each and one in four honest, or `PAGESHARE_SESSIONS` as in
+/// `PAGESHARE_SESSIONS=1000000 cargo test --release -p pageshare-wire --test sessions -- --nocapture`;
+/// each end that is expected has to be met. A session returns what was written, whether nobody lied,
+/// and its end.
+fn many(
+    liar: &str,
+    words: usize,
+    expected: &[&str],
+    run: impl Fn(&mut Simulator, Choices<'_>, bool) -> (usize, bool, Result<bool, WireError>),
+) {
+    let sessions = std::env::var("PAGESHARE_SESSIONS").map_or(6000, |count| {
         count.parse().expect("PAGESHARE_SESSIONS is a number of sessions, such as 1000000")
-    })
+    });
+    let mut simulator = Simulator::new();
+    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    let (mut bytes, mut lies) = (0, 0);
+    for session in 0..sessions {
+        let choices = choices(session, words);
+        let (written, honest, end) = run(&mut simulator, Choices(&choices), session % 4 == 0);
+        bytes += written as u64;
+        lies += u64::from(!honest);
+        *ends.entry(word(&end)).or_default() += 1;
+    }
+    println!("{sessions} sessions, {lies} with a {liar} that lies, {bytes} bytes: {ends:?}");
+    for end in expected {
+        assert!(ends.contains_key(end), "no session of {sessions}: {end}; {ends:?}");
+    }
 }
 
 #[test]
 fn so_many_sessions_meet_every_refusal_and_hand_out_no_wrong_byte() {
-    let mut simulator = Simulator::new();
-    let mut ends = BTreeMap::new();
-    let (mut written, mut lies) = (0, 0);
-    for session in 0..sessions() {
-        let choices = choices(session, 40);
-        let outcome = simulator.run(Choices(&choices), session % 4 == 0);
-        written += outcome.written as u64;
+    many("sender", 40, &REFUSALS, |simulator, choices, honest| {
+        let outcome = simulator.run(choices, honest);
         assert!(outcome.written <= outcome.stream || !outcome.honest);
-        lies += u64::from(!outcome.honest);
-        *ends.entry(word(&outcome.end)).or_default() += 1;
-    }
-    told("sender", lies, written, &ends, &REFUSALS);
+        (outcome.written, outcome.honest, outcome.end)
+    });
 }
 
 #[test]
 fn so_many_conversations_meet_every_complaint_and_hand_out_no_wrong_byte() {
-    let mut simulator = Simulator::new();
-    let mut ends = BTreeMap::new();
-    let (mut written, mut lies) = (0, 0);
-    for session in 0..sessions() {
-        let choices = choices(session, 500);
-        let talk = simulator.converse(Choices(&choices), session % 4 == 0);
-        written += talk.written as u64;
-        lies += u64::from(!talk.honest);
-        *ends.entry(word(&talk.end)).or_default() += 1;
-    }
-    told("receiver", lies, written, &ends, &COMPLAINTS);
-}
-
-fn told(liar: &str, lies: u64, written: u64, ends: &BTreeMap<&str, u64>, expected: &[&str]) {
-    let sessions = sessions();
-    println!("{sessions} sessions, {lies} with a {liar} that lies, {written} bytes: {ends:?}");
-    for end in expected {
-        assert!(ends.contains_key(end), "no session of {sessions}: {end}; {ends:?}");
-    }
+    many("receiver", 500, &COMPLAINTS, |simulator, choices, honest| {
+        let talk = simulator.converse(choices, honest);
+        (talk.written, talk.honest, talk.end)
+    });
 }
 
 fn word(end: &Result<bool, WireError>) -> &'static str {

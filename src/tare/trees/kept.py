@@ -13,11 +13,13 @@ from tare import mounts, process
 from tare.command import Command, Tool
 from tare.errors import TrialError
 from tare.tree import OWN, Tree
+from tare.trees.allowed import allowed
 
 KEPT = f"{OWN}/kept"
 """Folder of a tree below which the folders of the host show that something is copied into."""
 
 _TIMEOUT_S = 600.0
+_REMEDY = "see that the program makes it, and that its user may write there"
 
 
 def bring_back(tree: Tree, root: Path, tool: Tool) -> None:
@@ -36,7 +38,9 @@ def bring_back(tree: Tree, root: Path, tool: Tool) -> None:
         seen = f"{KEPT}/{number}"
         point = root / seen[1:]
         point.mkdir(parents=True)
-        _run(kept, tree.user.takes_on(), "test", "-w", f"{kept.parent}/.")
+        if not allowed(tree.user, "-w", f"{kept.parent}/."):
+            what = f"cannot bring {kept} back to the host: its user may not write to {kept.parent}"
+            raise TrialError(what, _REMEDY)
         mounts.mount(kept.parent, point, flags=mounts.BIND)
         copy = (*tool("cp"), "--archive", "--no-target-directory", "--")
         words = (*copy, str(kept), f"{seen}/{kept.name}")
@@ -60,5 +64,5 @@ def _run(kept: Path, before: Sequence[str], *words: str, root: Path | None = Non
     except process.ProcessError as error:
         raise TrialError(
             f"cannot bring {kept} back to the host: {error}",
-            "see that the program makes it, and that its user may write there",
+            _REMEDY,
         ) from error

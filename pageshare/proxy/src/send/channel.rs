@@ -162,6 +162,15 @@ impl Listen<'_> {
     fn answer(&self, number: u32, answered: Answered<Waiting>) {
         let Answered { answer, with, missing } = answered;
         self.learn(&with, &answer);
+        if let Some(missing) = missing {
+            let counts = &self.migration.account.counts;
+            add(&counts.pages_referenced, answer.known.count());
+            add(&counts.pages_supplied, missing.len() / PAGE_SIZE);
+            if !missing.is_empty() {
+                // A thread that has failed supplies nothing more; the fuse has the reason.
+                let _ = self.supplies.send((number, missing));
+            }
+        }
         if let Some(segment) = with.segment {
             let Unsent { draft, whole, hashes, addresses, bases, done } = segment;
             if let Some(mut versions) = self.migration.versions() {
@@ -170,24 +179,15 @@ impl Listen<'_> {
             let pages = Pages::Answered(answer, bases);
             self.migration.encode(draft, hashes, pages, whole, done);
         }
-        if let Some(missing) = missing {
-            let counts = &self.migration.account.counts;
-            add(&counts.pages_referenced, with.asked - missing.len() / PAGE_SIZE);
-            add(&counts.pages_supplied, missing.len() / PAGE_SIZE);
-            if !missing.is_empty() {
-                // A thread that has failed supplies nothing more; the fuse has the reason.
-                let _ = self.supplies.send((number, missing));
-            }
-        }
     }
 
     fn learn(&self, waiting: &Waiting, answer: &Answer) {
-        let (bytes, saved) = (waiting.asked * PAGE_SIZE, answer.known.count() * PAGE_SIZE);
-        self.migration.gains().ask.outcome(bytes, saved);
+        let (asked, found) = (answer.known.length(), answer.known.count());
+        self.migration.gains().ask.outcome(asked * PAGE_SIZE, found * PAGE_SIZE);
         if let Some(merged) = &waiting.merged {
             let counts = &self.migration.account.counts;
-            let both = (0..waiting.asked)
-                .filter(|page| merged.contains(*page) && answer.known.contains(*page));
+            let both =
+                (0..asked).filter(|page| merged.contains(*page) && answer.known.contains(*page));
             add(&counts.merged_asked, merged.count());
             add(&counts.merged_found, both.count());
         }

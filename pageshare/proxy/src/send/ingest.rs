@@ -29,7 +29,6 @@ use crate::unread::Unread;
 
 /// What is kept of a question until its answer is there.
 pub(super) struct Waiting {
-    pub(super) asked: usize,
     /// Those of the pages that KSM has merged, if KSM was looked at.
     pub(super) merged: Option<PageSet>,
     /// The segment, if it waits for the answer.
@@ -147,10 +146,10 @@ impl Ingest<'_> {
             hashes: hashes.clone(),
             bases: bases.iter().map(|base| (base.page, base.hash)).collect(),
         };
-        let (count, merged) = (hashes.len(), merged(&asked));
+        let merged = merged(&asked);
         let whole = *whole;
         let wait = |purpose, segment| {
-            self.machine.asks(number, &ask, purpose, Waiting { asked: count, merged, segment });
+            self.machine.asks(number, &ask, purpose, Waiting { merged, segment });
             let ask = ask.encode();
             let sent = self.link.send(Kind::Ask, number, &[&ask])?;
             self.migration.wrote(ask.len(), ask.len(), sent);
