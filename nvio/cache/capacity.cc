@@ -73,6 +73,11 @@ std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string&
     return 0;
   }
   const std::uint64_t capacity = settings.capacity != 0 ? settings.capacity : most / 2;
+  if (settings.capacity != 0 && capacity < kGroupSize) {
+    why = "a store of " + std::to_string(capacity >> 10) + " KiB is too small: the smallest has " +
+          std::to_string(kGroupSize >> 10) + " KiB (NVIO_CAPACITY)";
+    return 0;
+  }
   if (capacity < kGroupSize) {
     why = "there is no room for a store at " + settings.store + " (" + std::to_string(most >> 10) +
           " KiB to use)";

@@ -220,6 +220,17 @@ bool Segment::add_file() {
   return true;
 }
 
+std::uint32_t Segment::find(const struct stat& status) const {
+  for (std::uint32_t i = 0; i < used_files(); ++i) {
+    const FileEntry& entry = files_[i];
+    if (entry.used.load(std::memory_order_acquire) != 0 && entry.inode == status.st_ino &&
+        entry.device == status.st_dev && entry.superseded.load() == 0) {
+      return i;
+    }
+  }
+  return kNone;
+}
+
 bool Segment::holds_unwritten() const {
   return std::any_of(files_, files_ + used_files(),
                      [](const FileEntry& entry) { return entry.holds_unwritten(); });

@@ -10,6 +10,8 @@
 // one small file should not wait for tables that would hold a large one.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -155,10 +157,11 @@ struct SegmentHeader {
   // 1: a process found no room in the table, so no file may be entered any more (session.h).
   std::atomic<std::uint32_t> overflowed;
   std::atomic<std::uint32_t> orphaned;  // 1: of a killed run; to be recovered, not to be joined
+  std::atomic<std::uint32_t> nodes;     // of the job
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 12;
+constexpr std::uint32_t kSegmentVersion = 13;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {
@@ -205,6 +208,8 @@ class Segment {
   std::uint32_t used_files() const {
     return header_const().fresh_file.load(std::memory_order_acquire);
   }
+  // The table's entry for this file, or kNone.
+  std::uint32_t find(const struct stat& status) const;
   // Whether that is so of any file.
   bool holds_unwritten() const;
 

@@ -95,6 +95,7 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   }
   session->segment_ = Segment::open_or_create(path, capacity, why);
   if (session->segment_ == nullptr) return nullptr;
+  session->segment_->header().nodes.store(settings.nodes);
   return session;
 }
 
@@ -180,22 +181,11 @@ void Session::flush_for_good() {
   }
 }
 
-std::uint32_t Session::find(const struct stat& status) {
-  for (std::uint32_t i = 0; i < segment_->used_files(); ++i) {
-    const FileEntry& entry = segment_->file(i);
-    if (entry.used.load(std::memory_order_acquire) != 0 && entry.inode == status.st_ino &&
-        entry.device == status.st_dev && entry.superseded.load() == 0) {
-      return i;
-    }
-  }
-  return kNone;
-}
-
 // The entry of the file behind the descriptor, or kNone. A process that was killed lets go of its
 // file, but not of its entry: by now the inode's number may be another file's. The lock of the
 // table must be held.
 std::uint32_t Session::find_open(int fd, const struct stat& status) {
-  const std::uint32_t known = find(status);
+  const std::uint32_t known = segment_->find(status);
   if (known == kNone || !is_surely_another(segment_->file(known).mark, fd)) return known;
   segment_->file(known).superseded.store(1);
   return kNone;
@@ -281,7 +271,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
 }
 
 CachedFile* Session::acquire_if_open(int fd, const struct stat& status) {
-  if (find(status) == kNone) return nullptr;
+  if (segment_->find(status) == kNone) return nullptr;
   const std::lock_guard guard(mutex_);
   const std::lock_guard table(segment_->header().files);
   const std::uint32_t index = find_open(fd, status);
@@ -291,7 +281,7 @@ CachedFile* Session::acquire_if_open(int fd, const struct stat& status) {
 CachedFile* Session::acquire_if_open_here(const struct stat& status) {
   const std::lock_guard guard(mutex_);
   const std::lock_guard table(segment_->header().files);
-  const std::uint32_t index = find(status);
+  const std::uint32_t index = segment_->find(status);
   if (index == kNone || files_[index] == nullptr) return nullptr;
   ++handles_[index];
   return files_[index].get();
@@ -328,7 +318,7 @@ bool Session::drop_if_deleted(CachedFile& file) {
 }
 
 void Session::correct_size(struct stat* status) {
-  const std::uint32_t index = find(*status);
+  const std::uint32_t index = segment_->find(*status);
   if (index == kNone) return;
   const FileEntry& entry = segment_->file(index);
   const std::uint32_t mode = entry.mode.load();

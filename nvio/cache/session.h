@@ -64,8 +64,6 @@ class Session {
   // be written is there again when the file is opened again.
   int release(CachedFile* file);
 
-  // The table's entry for this file, or kNone.
-  std::uint32_t find(const struct stat& status);
   // The file's size as the job sees it, if it is in the table.
   void correct_size(struct stat* status);
 

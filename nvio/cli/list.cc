@@ -1,7 +1,7 @@
 #include "list.h"
 
+#include <fcntl.h>
 #include <pwd.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,21 +47,6 @@ std::string name_of(uid_t user) {
   return known != nullptr ? known->pw_name : std::to_string(user);
 }
 
-// A process of the job holds a lock as long as it lives. Looked up where it can be seen: who takes
-// the lock, if only for a moment, keeps a job that ends just then from taking its store away.
-bool is_running(const StoreFolder& folder) {
-  const int fd = folder.open("alive", O_RDWR);
-  struct stat status {};
-  std::string locks;
-  bool held = false;
-  if (fd >= 0 && real().fstat(fd, &status) == 0 && read_text("/proc/locks", locks)) {
-    held = locks.find(":" + std::to_string(status.st_ino) + " ") != std::string::npos;
-  }
-  if (fd >= 0 && !held) held = flock(fd, LOCK_EX | LOCK_NB) != 0;
-  if (fd >= 0) real().close(fd);
-  return held;
-}
-
 std::uint64_t logged_bytes(const StoreFolder& folder) {
   std::uint64_t bytes = 0;
   for (const std::string& name : folder.logs()) {
@@ -89,7 +74,7 @@ std::optional<ListedStore> look_into(const std::string& path) {
     return store;
   }
   if (!folder.why_no_store().empty()) return std::nullopt;
-  store.state = is_running(folder) ? "running" : "dead";
+  store.state = folder.lock() != StoreFolder::Lock::none ? "running" : "dead";
   std::string why;
   const auto segment =
       Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);

@@ -3,7 +3,8 @@
 
     checked.py PROGRAM --build DIR --mpi mpich|openmpi
 
-`forked`: ranks that fork, vfork and spawn while they have files open. `beside`: what a program may
+`forked`: ranks that fork, vfork and spawn while they have files open. `started`: what they start
+uses the files by their names. `beside`: what a program may
 do to a file beside MPI-IO. `earlier`: streams and mappings from before. `left`: a descriptor that
 nobody closes. `copies`: descriptors that are copies, or transfer past the page cache.
 `concurrent`: threads and children on one descriptor, signal handlers. Each says how many
@@ -48,7 +49,8 @@ def main() -> int:
     """Check all arms; 0 when all were right."""
     parser = command_line(__doc__)
     parser.add_argument(
-        "program", choices=["forked", "beside", "concurrent", "copies", "earlier", "left"]
+        "program",
+        choices=["forked", "started", "beside", "concurrent", "copies", "earlier", "left"],
     )
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 2)

@@ -33,9 +33,9 @@ inline void expect(bool right, const char* what) {
   ++g_wrong;
 }
 
-// What another program sees in the file.
+// What a program sees in the file that nvio does not help.
 inline std::string seen_from_outside(const std::string& path, long from, int length) {
-  const std::string command = "tail -c +" + std::to_string(from + 1) + " '" + path +
+  const std::string command = "LD_PRELOAD= tail -c +" + std::to_string(from + 1) + " '" + path +
                               "' | head -c " + std::to_string(length);
   FILE* stream = popen(command.c_str(), "r");
   if (stream == nullptr) give_up("popen");

@@ -95,8 +95,13 @@ struct FromLibrary {
   const PosixHooks* hooks;
 };
 
-// The only symbol a libnvio-<abi>.so exports: returns false when it cannot serve (it has said why).
+// What a libnvio-<abi>.so exports. For a process that calls MPI-IO: returns false when it cannot
+// serve (it has said why).
 using AttachFunction = bool (*)(const FromLoader*, FromLibrary*);
 constexpr const char* kAttachSymbol = "nvio_attach";
+// For any other, which may still use a file that a job caches: only opened, step_aside_path and
+// correct_size are there. Null when it is of another version.
+using WatchFunction = const PosixHooks* (*)(const FromLoader*);
+constexpr const char* kWatchSymbol = "nvio_watch";
 
 }  // namespace nvio

@@ -1,7 +1,10 @@
 // The library for one MPI: its shims, made from the table, and the one symbol it exports.
 #include <atomic>
+#include <cerrno>
 
+#include "../nodes/other_jobs.h"
 #include "../posix/hooks.h"
+#include "../posix/real.h"
 #include "../record/recorder.h"
 #include "calls.h"
 #include "mpi_functions.h"
@@ -50,4 +53,23 @@ extern "C" __attribute__((visibility("default"))) bool nvio_attach(const nvio::F
   *library = {kContractVersion, g_mpi, g_pmpi,
               recorder != nullptr ? &recorder->hooks() : &Process::the().hooks()};
   return true;
+}
+
+extern "C" __attribute__((visibility("default"))) const nvio::PosixHooks* nvio_watch(
+    const nvio::FromLoader* loader) {
+  using namespace nvio;
+  if (loader->version != kContractVersion) return nullptr;
+  set_real(loader->real);
+  static const Settings settings = read_settings_of_process();
+  static const PosixHooks hooks = [] {
+    PosixHooks only{};
+    only.opened = [](int fd) { opened_outside(settings, fd); };
+    only.step_aside_path = [](const char* path) {
+      errno = step_aside_elsewhere(settings, path);
+      return errno == 0 ? 0 : -1;
+    };
+    only.correct_size = [](struct stat* status) { correct_size_elsewhere(settings, status); };
+    return only;
+  }();
+  return &hooks;
 }

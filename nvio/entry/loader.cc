@@ -6,10 +6,15 @@
 
 #include "loader.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +35,16 @@ const PosixHooks* g_hooks = nullptr;
 std::uint8_t g_tracked[kMaxDescriptors];
 std::uint64_t g_mapped = 0;
 constinit thread_local int g_inside = 0;
+
+// In the words of settings/settings.cc, which complains of any other.
+bool is_on(const char* variable) {
+  const char* value = getenv(variable);
+  if (value == nullptr) return false;
+  for (const char* word : {"1", "on", "yes", "true"}) {
+    if (std::strcmp(value, word) == 0) return true;
+  }
+  return false;
+}
 
 namespace {
 
@@ -54,16 +69,6 @@ constexpr std::size_t kEntries = sizeof kNames / sizeof *kNames;
 enum Level { kMpi = 0, kPmpi = 1 };
 AnyEntry g_entries[2][kEntries];
 bool g_bound = false;
-
-// In the words of settings/settings.cc, which complains of any other.
-bool is_on(const char* variable) {
-  const char* value = getenv(variable);
-  if (value == nullptr) return false;
-  for (const char* word : {"1", "on", "yes", "true"}) {
-    if (std::strcmp(value, word) == 0) return true;
-  }
-  return false;
-}
 
 void say(const char* what, const char* detail) {
   if (!is_on("NVIO_QUIET") && is_first_to_say(what))
@@ -126,6 +131,23 @@ const char* abi_of_process() {
   return nullptr;
 }
 
+// The library for one MPI, from beside this one. Lazily: it is linked with all that it needs known,
+// and a process calls a third of it.
+void* open_library(const char* abi) {
+  Dl_info here{};
+  dladdr(reinterpret_cast<void*>(&open_library), &here);
+  char path[PATH_MAX];
+  const char* slash = std::strrchr(here.dli_fname, '/');
+  const int folder = slash != nullptr ? static_cast<int>(slash - here.dli_fname) + 1 : 0;
+  std::snprintf(path, sizeof path, "%.*slibnvio-%s.so", folder, here.dli_fname, abi);
+  return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+}
+
+FromLoader ours() {
+  return {kContractVersion,         &real_posix(), g_tracked, &g_mapped,
+          [] { return &g_inside; }, &next_symbol};
+}
+
 bool attach(FromLibrary* library) {
   if (is_on("NVIO_DISABLE")) return false;
   const char* abi = abi_of_process();
@@ -134,29 +156,48 @@ bool attach(FromLibrary* library) {
         "");
     return false;
   }
-  Dl_info here{};
-  dladdr(reinterpret_cast<void*>(&attach), &here);
-  char path[PATH_MAX];
-  const char* slash = std::strrchr(here.dli_fname, '/');
-  const int folder = slash != nullptr ? static_cast<int>(slash - here.dli_fname) + 1 : 0;
-  std::snprintf(path, sizeof path, "%.*slibnvio-%s.so", folder, here.dli_fname, abi);
-  // Lazily: it is linked with all that it needs known, and a process calls a third of it.
-  void* handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+  void* handle = open_library(abi);
   if (handle == nullptr) {
     say("cannot open the library for this program's MPI; its I/O goes on without nvio: ",
         dlerror());
     return false;
   }
   auto function = reinterpret_cast<AttachFunction>(dlsym(handle, kAttachSymbol));
-  const FromLoader ours{kContractVersion,         &real_posix(), g_tracked, &g_mapped,
-                        [] { return &g_inside; }, &next_symbol};
-  if (function == nullptr || !function(&ours, library) || library->version != kContractVersion) {
+  const FromLoader loader = ours();
+  if (function == nullptr || !function(&loader, library) || library->version != kContractVersion) {
     say("the library beside libnvio.so is of another version; the program's I/O goes on without "
         "nvio: ",
-        path);
+        abi);
     return false;
   }
   return true;
+}
+
+AnyEntry entry(Level level, std::size_t index);
+
+// MPIs before MPI 4 have no functions of large counts, and a program that looks for them at run
+// time, as mpi4py's wheel does, finds ours: they stand for those of int counts.
+template <Level level, std::size_t plain, int count>
+std::intptr_t narrowed(std::intptr_t a, std::intptr_t b, std::intptr_t c, std::intptr_t d,
+                       std::intptr_t e, std::intptr_t f) {
+  std::intptr_t arguments[] = {a, b, c, d, e, f};
+  if constexpr (count >= 0) {
+    // The error is the MPI's own, by the file's own handler: MPI_ERR_COUNT.
+    if (arguments[count] > INT_MAX) arguments[count] = -1;
+  }
+  return entry(level, plain)(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+                             arguments[5]);
+}
+
+void narrow_what_is_missing() {
+  auto fill = [](AnyEntry& known, AnyEntry narrowed) {
+    if (known == nullptr) known = narrowed;
+  };
+#define X(index, plain, count)                                \
+  fill(g_entries[kMpi][index], narrowed<kMpi, plain, count>); \
+  fill(g_entries[kPmpi][index], narrowed<kPmpi, plain, count>);
+#include "narrowed.inc"
+#undef X
 }
 
 // Runs once, at the process's first MPI_File_* call.
@@ -171,6 +212,7 @@ void bind_all() {
     g_entries[kMpi][i] = reinterpret_cast<AnyEntry>(mpi);
     g_entries[kPmpi][i] = reinterpret_cast<AnyEntry>(pmpi);
   }
+  narrow_what_is_missing();
   if (attached) __atomic_store_n(&g_hooks, library.hooks, __ATOMIC_RELEASE);
   __atomic_store_n(&g_bound, true, __ATOMIC_RELEASE);
 }
@@ -193,14 +235,72 @@ AnyEntry entry(Level level, std::size_t index) {
   if (function == nullptr) {
     // Only a program that asks dlsym for a function its MPI lacks can come here.
     say("this MPI has no ", level == kMpi ? kNames[index] : kProfilingNames[index]);
-    constexpr int kErrOther = 15;  // MPI_ERR_OTHER of MPICH; Open MPI's 16 also reads "other"
+    constexpr int kErrOther = 16;  // of Open MPI; MPICH's MPI_ERR_INTERN, which says as little
     function = +[](std::intptr_t, std::intptr_t, std::intptr_t, std::intptr_t, std::intptr_t,
                    std::intptr_t) -> std::intptr_t { return kErrOther; };
   }
   return function;
 }
 
+// By either library: they differ in MPI-IO.
+void watch() {
+  const char* known = abi_of_process();
+  for (const char* abi : {known, "openmpi", "mpich"}) {
+    void* handle = abi != nullptr ? open_library(abi) : nullptr;
+    if (handle == nullptr) continue;
+    auto function = reinterpret_cast<WatchFunction>(dlsym(handle, kWatchSymbol));
+    const FromLoader loader = ours();
+    const PosixHooks* hooks = function != nullptr ? function(&loader) : nullptr;
+    const PosixHooks* none = nullptr;
+    __atomic_compare_exchange_n(&g_hooks, &none, hooks, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    return;
+  }
+}
+
+// Whether the folder of stores holds one of this user's. Its time tells when to look again.
+bool may_be_cached() {
+  if (getenv("NVIO_CONFIG") != nullptr) return true;  // may name another folder
+  const char* store = getenv("NVIO_STORE");
+  if (store == nullptr) store = "/dev/shm";
+  struct stat status {};
+  if (stat(store, &status) != 0) return false;
+  static std::int64_t none_at = 0;
+  auto milliseconds = [](const timespec& time) {
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+  };
+  const std::int64_t changed = milliseconds(status.st_mtim);
+  if (changed == __atomic_load_n(&none_at, __ATOMIC_RELAXED)) return false;
+  char ours[32];
+  const int length = std::snprintf(ours, sizeof ours, "nvio-%u-", geteuid());
+  bool found = false;
+  DIR* listing = opendir(store);
+  while (const dirent* entry = listing != nullptr && !found ? readdir(listing) : nullptr) {
+    found = std::strncmp(entry->d_name, ours, static_cast<std::size_t>(length)) == 0;
+  }
+  if (listing != nullptr) closedir(listing);
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  // What comes within a step of the clock would change nothing.
+  constexpr std::int64_t kStep = 100;
+  if (!found && milliseconds(now) > changed + kStep)
+    __atomic_store_n(&none_at, changed, __ATOMIC_RELAXED);
+  return found;
+}
+
 }  // namespace
+
+bool begin_watching() {
+  static bool begun = false;
+  if (__atomic_load_n(&begun, __ATOMIC_RELAXED) || is_on("NVIO_DISABLE")) return false;
+  const int saved = errno;
+  ++g_inside;
+  // One of the threads that come together: who waited might hold what opening a library needs.
+  if (may_be_cached() && !__atomic_exchange_n(&begun, true, __ATOMIC_RELAXED)) watch();
+  --g_inside;
+  errno = saved;
+  return __atomic_load_n(&g_hooks, __ATOMIC_ACQUIRE) != nullptr;
+}
+
 }  // namespace nvio
 
 #define X(index, name)                                                                      \

@@ -19,7 +19,15 @@ extern constinit thread_local int g_inside __attribute__((tls_model("initial-exe
 
 const RealPosix& real_posix();
 
+// For a process that has not called MPI-IO, as soon as a job of its user may cache files on this
+// node: has its calls by name looked at. False as long as there is nothing to look for.
+bool begin_watching();
+bool is_on(const char* variable);
+
 inline bool is_served() { return g_hooks != nullptr && g_inside == 0; }
+
+// The same for who may use a file by its name past the jobs that cache it.
+inline bool is_watched() { return g_inside == 0 && (g_hooks != nullptr || begin_watching()); }
 
 inline bool is_tracked(int fd) {
   return is_served() && fd >= 0 && fd < kMaxDescriptors && g_tracked[fd] == kServed;

@@ -112,7 +112,7 @@ int Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
 }
 
 void Job::correct_size(struct stat* status) {
-  const std::uint32_t index = session_->find(*status);
+  const std::uint32_t index = session_->segment().find(*status);
   if (index == kNone) return;
   if (nodes() == 1) {
     session_->correct_size(status);
@@ -130,7 +130,7 @@ void Job::correct_size(struct stat* status) {
 int Job::step_aside(const char* path) {
   struct stat status {};
   if (real().stat(path, &status) != 0) return 0;  // the call itself will tell
-  const std::uint32_t index = session_->find(status);
+  const std::uint32_t index = session_->segment().find(status);
   if (index == kNone || session_->segment().file(index).deleted.load() != kKept) return 0;
   return with_open(path, status, [](JobFile& file) { return file.step_aside(); });
 }

@@ -1,7 +1,5 @@
 // What becomes of a process's job in the children that it forks.
-#include <cstdio>
-#include <cstring>
-
+#include "../nodes/other_jobs.h"
 #include "hooks.h"
 #include "zeroed.h"
 
@@ -13,7 +11,6 @@ void Process::become_child() {
   process_ = getpid();
   new (&mutex_) std::mutex;
   if (job_ == nullptr) return;
-  settings_.session = job_->session().settings().session;
   joined_.store(nullptr);
   job_.release()->abandon();
   files_ = zeroed<std::atomic<JobFile*>>(kMaxDescriptors);
@@ -29,17 +26,7 @@ void Process::step_aside_as_child(int fd) {
   const std::lock_guard guard(mutex_);
   if (__atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) != kServed) return;
   if (files_[fd].load() != nullptr) return;
-  std::string why;
-  int error = 0;
-  const auto job = Job::join(settings_, why);
-  if (job != nullptr) {
-    error = job->step_aside(("/proc/self/fd/" + std::to_string(fd)).c_str());
-    if (error != 0) why = std::string("cannot write back what is cached: ") + std::strerror(error);
-  }
-  if ((job == nullptr || error != 0) && !settings_.quiet) {
-    std::fprintf(stderr, "nvio: %s; this forked process may read old bytes of its parent's file\n",
-                 why.c_str());
-  }
+  opened_outside(settings_, fd);
   __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
 }
 

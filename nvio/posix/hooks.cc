@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "../nodes/other_jobs.h"
 #include "../nodes/placement.h"
 #include "../settings/first_to_say.h"
 #include "real.h"
@@ -114,11 +115,15 @@ constexpr PosixHooks kHooks{
     step_aside,
     [](const char* path) {
       Job* job = Process::the().joined();
-      return job == nullptr ? 0 : as_posix(job->step_aside(path));
+      const Settings& settings = Process::the().settings();
+      return as_posix(job == nullptr ? step_aside_elsewhere(settings, path)
+                                     : job->step_aside(path));
     },
     [](struct stat* status) {
       if (Job* job = Process::the().joined(); job != nullptr) {
         job->correct_size(status);
+      } else {
+        correct_size_elsewhere(Process::the().settings(), status);
       }
     },
     nullptr,
@@ -344,8 +349,12 @@ void Process::opened(int fd) {
   // Its number was another file's, closed past us by a system call of the program's own.
   if (files_[fd].load(std::memory_order_relaxed) != nullptr) closing(fd);
   left_open_[fd].store(false, std::memory_order_relaxed);
-  if (g_remember) g_opened.push_back(fd);
   Job* job = joined();
+  if (g_remember) {
+    g_opened.push_back(fd);
+  } else if (job == nullptr) {
+    opened_outside(settings_, fd);
+  }
   struct stat status {};
   if (job == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
   if ((::fcntl(fd, F_GETFL) & O_PATH) != 0) return;  // nothing can be transferred through it

@@ -24,6 +24,12 @@ class StoreFolder {
   bool is_open() const { return error_ == 0; }
   // Why there is no store at the path, in a sentence; empty if there is one.
   std::string why_no_store() const;
+  // Whether it is of this user alone: nobody else can have put something into it.
+  bool is_own() const;
+  // Who holds it: living processes of the job share a lock; who recovers it, or begins it anew, has
+  // it alone.
+  enum class Lock { none, shared, exclusive };
+  Lock lock() const;
   // From here on root (an epilog) acts as the store's owner: what stands in the store decides which
   // paths are written, and nobody may reach others' files that way. False, with a sentence, when it
   // cannot, when this is another user's store, or when others than its owner could have written it.

@@ -294,6 +294,13 @@ TEST_F(CachedFileTest, RefusesAStoreLargerThanItsShareOfTheRoom) {
   EXPECT_NE(why.find("NVIO_CAPACITY"), std::string::npos) << why;
 }
 
+TEST_F(CachedFileTest, SaysThatACapacityIsTooSmall) {
+  settings_.capacity = 4096;
+  std::string why;
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("4 KiB is too small"), std::string::npos) << why;
+}
+
 TEST_F(CachedFileTest, ReportsAWriteBackThatFailsAndKeepsWhatWasSynced) {
   const int fd = open_file();
   auto session = join();

@@ -180,7 +180,7 @@ TEST_F(LeftOverTest, ANewRunBeginsWithWhatAKilledOneWroteInItsFiles) {
   struct stat status {};
   ASSERT_EQ(fstat(fd, &status), 0);
   ::close(fd);
-  EXPECT_EQ(session->find(status), kNone) << "the table is the dead run's";
+  EXPECT_EQ(session->segment().find(status), kNone) << "the table is the dead run's";
   CachedFile* file = open_in(*session);
   put(*file, "of the new");
   EXPECT_EQ(session->release(file), 0);
@@ -197,7 +197,7 @@ TEST_F(LeftOverTest, OfAKilledRunThatWroteNothingNothingIsServed) {
   EXPECT_EQ(session->remark(), "");
   struct stat status {};
   ASSERT_EQ(fstat(fd, &status), 0);
-  EXPECT_EQ(session->find(status), kNone);
+  EXPECT_EQ(session->segment().find(status), kNone);
   ::close(fd);
 }
 

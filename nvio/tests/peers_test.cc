@@ -321,7 +321,7 @@ TEST_F(PeersTest, AManagerSaysThatItWorksOnARequestThatTakesLong) {
   own.node = 0;
   const auto session = Session::join(own, why);
   ASSERT_NE(session, nullptr) << why;
-  const std::uint32_t index = session->find(status);
+  const std::uint32_t index = session->segment().find(status);
   ::close(fd);
   ASSERT_NE(index, kNone);
   request.operation = Operation::sync;

@@ -18,7 +18,7 @@ namespace {
 
 int noticed(int fd) {
   unmark_stream(fd);
-  if (fd >= 0 && is_served()) {
+  if (fd >= 0 && is_watched()) {
     const int saved = errno;
     Hooks()->opened(fd);
     errno = saved;

@@ -33,7 +33,9 @@ namespace nvio {
 // it cannot: a call that went to the file then would find old bytes, or write what older ones
 // replace later, and so must fail.
 inline int step_aside(int fd) { return is_tracked(fd) ? Hooks()->step_aside(fd) : 0; }
-inline int step_aside(const char* path) { return is_served() ? Hooks()->step_aside_path(path) : 0; }
+inline int step_aside(const char* path) {
+  return is_watched() ? Hooks()->step_aside_path(path) : 0;
+}
 
 // The program changes how transfers through the descriptor are done, and maybe so that no call of
 // ours sees it. -1 with errno when the cache's own would change with them.

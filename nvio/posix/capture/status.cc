@@ -12,7 +12,7 @@ namespace nvio {
 namespace {
 
 int corrected(int result, struct stat* status) {
-  if (result == 0 && is_served() && S_ISREG(status->st_mode)) {
+  if (result == 0 && is_watched() && S_ISREG(status->st_mode)) {
     const int saved = errno;
     Hooks()->correct_size(status);
     errno = saved;
@@ -101,7 +101,7 @@ NVIO_EXPORT int __lxstat(int, const char* path, struct stat* status) { return ls
 NVIO_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
                       struct statx* status) noexcept {
   const int result = NEXT(statx)(folder, path, flags, mask, status);
-  if (result == 0 && nvio::is_served() && (status->stx_mask & STATX_SIZE) != 0) {
+  if (result == 0 && nvio::is_watched() && (status->stx_mask & STATX_SIZE) != 0) {
     struct stat plain {};
     if (NEXT(fstatat64)(folder, path, reinterpret_cast<struct stat64*>(&plain), flags & 0xffff) ==
         0) {

@@ -1,0 +1,22 @@
+// Jobs of this user on this node, for a process that takes part in none of them: a program that a
+// rank started, a child that it forked, a rank that has not called MPI-IO yet.
+#pragma once
+
+#include <sys/stat.h>
+
+#include "../settings/settings.h"
+
+namespace nvio {
+
+// Before a file is used past the jobs that cache it: they write it back, and cache it no more. A
+// file that goes away anyway is left alone. Returns 0 or an errno value.
+int step_aside_elsewhere(const Settings& settings, const char* path);
+
+// The same for a descriptor that was just opened, which is too late to fail: what goes wrong is
+// told.
+void opened_outside(const Settings& settings, int fd);
+
+// The file's size as such a job sees it, if one does.
+void correct_size_elsewhere(const Settings& settings, struct stat* status);
+
+}  // namespace nvio
