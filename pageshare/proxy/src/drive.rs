@@ -15,6 +15,8 @@ mod decide;
 mod destination;
 mod mark;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -26,7 +28,7 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::qmp::Qmp;
 use decide::{can_be_cancelled, has_switched, takes_its_time};
-use destination::Destination;
+use destination::{Destination, GONE};
 use mark::{Machine, Mark};
 
 /// A destination that has every byte loads its devices well within this; until then it may not
@@ -48,6 +50,8 @@ pub struct Driver {
     downtime_limit: Duration,
     /// The source's migration status, and since when it is that.
     status: (String, Instant),
+    /// Its operator wants the migration cancelled.
+    stop: Arc<AtomicBool>,
 }
 
 /// What QEMU reports of a running migration, in bytes.
@@ -65,10 +69,15 @@ pub struct Progress {
 
 impl Driver {
     /// Takes the source's monitor, and where to find the destination's, which may be gone already.
+    /// As soon as `stop` is true it is not waited for while the source can keep its guest.
     ///
     /// # Errors
     /// If the source does not answer.
-    pub fn new(mut source: Qmp, destination: Address) -> Result<Self, Error> {
+    pub fn new(
+        mut source: Qmp,
+        destination: Address,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, Error> {
         let parameters = source.execute("query-migrate-parameters", &json!({}))?;
         let limit = parameters["downtime-limit"].as_u64().unwrap_or_default();
         let mut driver = Self {
@@ -78,6 +87,7 @@ impl Driver {
             ran_there: false,
             downtime_limit: Duration::from_millis(limit),
             status: (String::new(), Instant::now()),
+            stop,
         };
         driver.be_patient()?;
         Ok(driver)
@@ -95,8 +105,8 @@ impl Driver {
         incoming: Option<&str>,
         downtime_limit: Option<Duration>,
     ) -> Result<Duration, Error> {
-        let source = look(&mut self.source)?;
-        let there = self.destination.ask(look)?;
+        let source = self.look()?;
+        let there = self.destination.ask(|qmp| look(qmp, &mut |_| true))?;
         if there.run_state != "inmigrate" {
             return Err(Error::Refused(format!(
                 "the destination QEMU is `{}` and awaits no migration: start it with -incoming \
@@ -169,7 +179,7 @@ impl Driver {
     /// # Errors
     /// If its monitor is gone.
     pub fn cancel(&mut self) -> Result<bool, Error> {
-        let still = can_be_cancelled(&look(&mut self.source)?.migration);
+        let still = can_be_cancelled(&self.look()?.migration);
         if still {
             self.source.execute("migrate_cancel", &json!({}))?;
         }
@@ -182,7 +192,7 @@ impl Driver {
     /// If no driver has begun anything at the source, or another QEMU than it began with is at the
     /// destination's address; and as [`Driver::step`].
     pub fn resume(&mut self) -> Result<Outcome, Error> {
-        let source = look(&mut self.source)?;
+        let source = self.look()?;
         let gone = source.migration == "completed" && source.run_state == "postmigrate";
         let mark = match Mark::of(&mut self.source)? {
             Some(mark) if mark != Mark::arrived() => mark,
@@ -196,7 +206,9 @@ impl Driver {
             }
         };
         self.destination.is_known_by(mark);
-        if let Err(stranger @ Error::Refused(_)) = self.destination.ask(look) {
+        if let Err(stranger @ Error::Refused(_)) =
+            self.destination.ask(|qmp| look(qmp, &mut |_| true))
+        {
             return Err(stranger);
         }
         loop {
@@ -212,7 +224,16 @@ impl Driver {
     /// If the source's monitor is gone, or an operator must decide.
     pub fn step(&mut self, report: impl FnOnce(Progress)) -> Result<Option<Outcome>, Error> {
         // The destination first: what the source says after that cannot be older.
-        let there = self.destination.look();
+        let (source, stop) = (&mut self.source, &self.stop);
+        // One that is silent while the source can keep its guest is as good as gone; one that has all
+        // of it may be loading its devices.
+        let there = self.destination.look(&mut |waited| {
+            let wants = waited <= GONE && !stop.load(Ordering::SeqCst);
+            wants
+                || source
+                    .execute("query-migrate", &json!({}))
+                    .is_ok_and(|info| !takes_its_time(&status(&info)))
+        });
         let info = self.source.execute("query-migrate", &json!({}))?;
         report(progress(&info));
         let source = Seen { run_state: self.source.run_state()?, migration: status(&info) };
@@ -246,6 +267,10 @@ impl Driver {
         }
         self.wait(&source)?;
         Ok(None)
+    }
+
+    fn look(&mut self) -> Result<Seen, Error> {
+        look(&mut self.source, &mut |_| true)
     }
 
     /// Nothing is left to be resumed.
@@ -314,9 +339,10 @@ impl Driver {
     }
 }
 
-fn look(qmp: &mut Qmp) -> Result<Seen, Error> {
-    let info = qmp.execute("query-migrate", &json!({}))?;
-    Ok(Seen { run_state: qmp.run_state()?, migration: status(&info) })
+/// What a monitor says, if it answers before `waits` says not to wait on.
+fn look(qmp: &mut Qmp, waits: &mut dyn FnMut(Duration) -> bool) -> Result<Seen, Error> {
+    let info = qmp.execute_while("query-migrate", &json!({}), waits)?;
+    Ok(Seen { run_state: qmp.run_state_while(waits)?, migration: status(&info) })
 }
 
 /// The status of the migration away from a QEMU. One that a guest has come to says `completed` of

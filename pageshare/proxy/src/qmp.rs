@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,12 @@ pub struct Qmp {
     what: &'static str,
     address: Address,
     patience: Duration,
+    /// What has come of the next line.
+    line: String,
 }
+
+/// How often a monitor's silence is told to whoever waits for it.
+const SLICE: Duration = Duration::from_secs(1);
 
 impl Qmp {
     /// Connects to `what` and leaves the monitor ready for commands; no answer may take longer than
@@ -33,9 +38,10 @@ impl Qmp {
     ) -> Result<Self, Error> {
         let writer = Arc::new(Socket::connect(what, address)?);
         let reader = BufReader::new(Until { socket: Arc::clone(&writer), end: None });
-        let mut qmp = Self { reader, writer, what, address: address.clone(), patience };
+        let mut qmp =
+            Self { reader, writer, what, address: address.clone(), patience, line: String::new() };
         qmp.be_patient(patience)?;
-        let greeting = qmp.read().map_err(|reason| {
+        let greeting = qmp.read(&mut |_| true).map_err(|reason| {
             qmp.lost(format!("{reason} (a monitor serves one client at a time)"))
         })?;
         if greeting.get("QMP").is_none() {
@@ -57,7 +63,7 @@ impl Qmp {
     /// If the connection is closed.
     pub fn be_patient(&mut self, patience: Duration) -> Result<(), Error> {
         self.patience = patience;
-        let set = self.writer.set_read_timeout(Some(patience));
+        let set = self.writer.set_read_timeout(Some(patience.min(SLICE)));
         set.map_err(|error| self.lost(error.to_string()))
     }
 
@@ -67,7 +73,21 @@ impl Qmp {
     /// [`Error::Refused`] with QEMU's words, or [`Error::Monitor`] if it gives no answer: whether it
     /// has obeyed is unknown then, and the connection is of no more use.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, Error> {
-        self.ask("execute", command, arguments)
+        self.ask("execute", command, arguments, &mut |_| true)
+    }
+
+    /// The same; while there is no answer, `waits` is told about once a second for how long, and says
+    /// whether to wait on.
+    ///
+    /// # Errors
+    /// As [`Qmp::execute`].
+    pub fn execute_while(
+        &mut self,
+        command: &str,
+        arguments: &Value,
+        waits: &mut dyn FnMut(Duration) -> bool,
+    ) -> Result<Value, Error> {
+        self.ask("execute", command, arguments, waits)
     }
 
     /// The same past QEMU's main thread, which a guest's processor holds up while it waits for a
@@ -80,15 +100,21 @@ impl Qmp {
         command: &str,
         arguments: &Value,
     ) -> Result<Value, Error> {
-        self.ask("exec-oob", command, arguments)
+        self.ask("exec-oob", command, arguments, &mut |_| true)
     }
 
-    fn ask(&mut self, how: &str, command: &str, arguments: &Value) -> Result<Value, Error> {
+    fn ask(
+        &mut self,
+        how: &str,
+        command: &str,
+        arguments: &Value,
+        waits: &mut dyn FnMut(Duration) -> bool,
+    ) -> Result<Value, Error> {
         let line = format!("{}\n", json!({how: command, "arguments": arguments}));
         let sent = (&mut &*self.writer).write_all(line.as_bytes());
         sent.map_err(|error| self.lost(error.to_string()))?;
         loop {
-            let mut answer = self.read().map_err(|reason| self.lost(reason))?;
+            let mut answer = self.read(waits).map_err(|reason| self.lost(reason))?;
             if let Some(value) = answer.get_mut("return") {
                 return Ok(value.take());
             }
@@ -108,21 +134,42 @@ impl Qmp {
     /// # Errors
     /// As [`Qmp::execute`].
     pub fn run_state(&mut self) -> Result<String, Error> {
-        let status = self.execute("query-status", &json!({}))?;
+        self.run_state_while(&mut |_| true)
+    }
+
+    /// The same, as [`Qmp::execute_while`].
+    ///
+    /// # Errors
+    /// As [`Qmp::execute`].
+    pub fn run_state_while(
+        &mut self,
+        waits: &mut dyn FnMut(Duration) -> bool,
+    ) -> Result<String, Error> {
+        let status = self.execute_while("query-status", &json!({}), waits)?;
         Ok(status["status"].as_str().unwrap_or_default().to_owned())
     }
 
     /// The next line, or why there is none.
-    fn read(&mut self) -> Result<Value, String> {
-        let mut line = String::new();
-        let length = self.reader.read_line(&mut line).map_err(|error| match error.kind() {
-            // So says a socket whose time is up.
-            ErrorKind::WouldBlock => format!("no answer for {} s", self.patience.as_secs_f64()),
-            _ => error.to_string(),
-        })?;
-        if length == 0 {
-            return Err("it closed the connection".into());
+    fn read(&mut self, waits: &mut dyn FnMut(Duration) -> bool) -> Result<Value, String> {
+        let begin = Instant::now();
+        loop {
+            match self.reader.read_line(&mut self.line) {
+                Ok(0) => return Err("it closed the connection".into()),
+                Ok(_) => break,
+                // So says a socket whose time is up.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let waited = begin.elapsed();
+                    if waited >= self.patience {
+                        return Err(format!("no answer for {} s", self.patience.as_secs_f64()));
+                    }
+                    if !waits(waited) {
+                        return Err(format!("no answer for {} s", waited.as_secs()));
+                    }
+                }
+                Err(error) => return Err(error.to_string()),
+            }
         }
+        let line = std::mem::take(&mut self.line);
         serde_json::from_str(&line).map_err(|error| format!("it is no monitor of QEMU: {error}"))
     }
 

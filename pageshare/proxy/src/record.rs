@@ -111,6 +111,12 @@ impl Account {
         channels.iter().any(|channel| channel.why.starts_with("postcopy"))
     }
 
+    /// Whether pages may have travelled that nobody read.
+    pub fn hides_pages(&self) -> bool {
+        let channels = self.verbatim.lock().unwrap_or_else(PoisonError::into_inner);
+        channels.iter().any(|channel| channel.hides_pages)
+    }
+
     /// Notes what broke the migration; the first cause stands.
     pub fn broke(&self, error: &str) {
         let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);

@@ -157,6 +157,25 @@ fn the_guest_arrives_when_the_way_to_the_destinations_monitor_breaks_and_comes_b
 }
 
 #[test]
+fn ctrl_c_does_not_wait_for_a_destination_that_gives_no_answer() {
+    let mut stage = Stage::set();
+    stage.slow(1);
+    let driver = stage.migrate(&[]);
+    stage.wait_for_bytes();
+    lab::signal("STOP", stage.destination.pid());
+    lab::signal("INT", driver.id());
+    let (output, said) = end(driver);
+    lab::signal("CONT", stage.destination.pid());
+    assert!(!output.status.success());
+    assert!(said.contains("is at the source, as before"), "{said}");
+    let (_, waited) = said.split_once("no answer for ").expect("the destination is silent");
+    let seconds: f64 = waited.split(' ').next().and_then(|it| it.parse().ok()).expect("a time");
+    assert!(seconds < 10.0, "{said}");
+    assert_eq!(stage.source.state(), "running");
+    assert_eq!(stage.source.checksum(), stage.checksum);
+}
+
+#[test]
 fn a_destination_that_gives_no_answer_is_not_said_to_have_ended() {
     let mut stage = Stage::set();
     abandoned(&mut stage);

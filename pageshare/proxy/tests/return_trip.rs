@@ -246,6 +246,21 @@ fn a_migration_that_ends_in_order_without_its_guest_loaded_leaves_no_copy() {
 }
 
 #[test]
+fn a_migration_that_nothing_could_be_read_of_leaves_the_older_copy() {
+    let scratch = Scratch::new();
+    let (scope, kept) = (scratch.at("tenant.json"), scratch.at("kept"));
+    let send = ["--scope", &scope, "--keep", &kept, "--keep-name", "web1"];
+    trip(&stream(300, 61), &send, &[]);
+    let copies = scratch.copies();
+    // As QEMU begins where it encrypts by itself.
+    let unread = [b"\x16\x03\x01\x02\0".to_vec(), vec![7; 4096]].concat();
+    let (sent, _, pair) = trip(&unread, &send, &[]);
+    assert_eq!(count(&sent, "pages_kept"), 0, "{sent}");
+    assert!(pair.send.log().contains("the older one stays"), "{}", pair.send.log());
+    assert_eq!(scratch.copies(), copies);
+}
+
+#[test]
 fn a_copy_is_encrypted_readable_by_its_owner_alone_and_replaced_by_the_next() {
     use std::os::unix::fs::MetadataExt;
     let scratch = Scratch::new();

@@ -29,7 +29,8 @@ const ACCOUNT: Duration = Duration::from_secs(10);
 pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let mut source = Qmp::connect("the source QEMU's monitor", &arguments.vm, LOADING)?;
     let name = source.execute("query-name", &json!({}))?;
-    let mut driver = Driver::new(source, arguments.to_qmp.clone())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut driver = Driver::new(source, arguments.to_qmp.clone(), Arc::clone(&stop))?;
     if arguments.resume {
         return driver.resume().map(|outcome| say(&outcome));
     }
@@ -47,7 +48,6 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let limit = arguments.sending.downtime_limit.map(Duration::from_millis);
     sender.downtime_limit = driver.prepare(arguments.incoming.as_deref(), limit)?;
 
-    let stop = Arc::new(AtomicBool::new(false));
     let at_signal = Arc::clone(&stop);
     signals::on_end(move || at_signal.store(true, Ordering::SeqCst))?;
     let records = send::serve(sender, Arc::clone(&listener))?;

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::qmp::Qmp;
 
 /// A way that has not come back within this does not come back by itself.
-const GONE: Duration = Duration::from_secs(10);
+pub(super) const GONE: Duration = Duration::from_secs(10);
 
 pub(super) struct Destination {
     address: Address,
@@ -65,12 +65,12 @@ impl Destination {
         answer
     }
 
-    /// What it says now, or what is known instead.
-    pub(super) fn look(&mut self) -> There {
+    /// What it says now, or what is known instead; `waits` is as in [`Qmp::execute_while`].
+    pub(super) fn look(&mut self, waits: &mut dyn FnMut(Duration) -> bool) -> There {
         if let Some((how @ Loss::Ended, _)) = self.lost {
             return There::Lost { how, long: true };
         }
-        let error = match self.ask(look) {
+        let error = match self.ask(|qmp| look(qmp, waits)) {
             Ok(seen) => return self.found(seen),
             Err(error) => error,
         };

@@ -101,6 +101,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::kept::keeper::Holds;
     use crate::kept::{KeepIn, Keeper, KeptPages};
 
     const PAGE: u64 = PAGE_SIZE as u64;
@@ -119,7 +120,7 @@ mod tests {
             assert!(keeper.keep(KeptPages { pages, contents: vec![*byte; PAGE_SIZE] }));
         }
         let blocks = [b"vga".to_vec(), b"pc.ram".to_vec()];
-        assert!(keeper.finish(blocks.into_iter().collect()) > 0);
+        assert!(keeper.finish(blocks.into_iter().collect(), Holds::All) > 0);
     }
 
     fn open(directory: &Path, scope: &Scope, label: &str) -> Option<Earlier> {

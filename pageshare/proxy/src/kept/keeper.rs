@@ -17,7 +17,7 @@ use pageshare_index::{HashKey, PAGE_SIZE, PageHash, ScopeKey};
 use rustix::fs::{FlockOperation, flock};
 use tracing::{info, warn};
 
-use super::directory::{FINISHED, PARTIAL, is_name, ours};
+use super::directory::{FINISHED, Finished, PARTIAL, is_name, ours};
 use super::file::{Entry, HEADER_BYTES, Header, SLOT_BYTES, Seal, cut};
 use super::now;
 use crate::blocks::BlockNames;
@@ -54,9 +54,18 @@ pub struct KeptPages {
 enum Order {
     Pages(KeptPages),
     /// The VM is where it was to go, and its RAM blocks have these names: finish the copy.
-    Finish(BlockNames),
+    Finish(BlockNames, Holds),
     /// It is not.
     Discard,
+}
+
+/// Whether a copy holds all of its VM's pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Every page that travelled.
+    All,
+    /// Fewer: of some nothing could be read, or the disk did not take them in time.
+    Some,
 }
 
 /// A copy in the making.
@@ -88,9 +97,10 @@ impl Keeper {
     }
 
     /// Finishes the copy once what is queued is written: the VM is where it was to go, and its RAM
-    /// blocks have these names. Returns the number of pages in it.
-    pub fn finish(&self, blocks: BlockNames) -> u64 {
-        self.end(Order::Finish(blocks))
+    /// blocks have these names. Returns the number of pages in it: 0 if it has none that is worth
+    /// keeping, or fewer than an older copy of the same VM, which then stays.
+    pub fn finish(&self, blocks: BlockNames, holds: Holds) -> u64 {
+        self.end(Order::Finish(blocks, holds))
     }
 
     /// Removes the copy: the VM has stayed where it was.
@@ -166,7 +176,7 @@ impl Writer {
         for order in orders {
             match order {
                 Order::Pages(pages) => self.write(&pages)?,
-                Order::Finish(blocks) => return self.finish(&blocks).map(Some),
+                Order::Finish(blocks, holds) => return self.finish(&blocks, holds),
                 Order::Discard => return Ok(None),
             }
         }
@@ -228,8 +238,17 @@ impl Writer {
         mine <= self.place.quota
     }
 
-    fn finish(&mut self, blocks: &BlockNames) -> io::Result<u64> {
+    fn finish(&mut self, blocks: &BlockNames, holds: Holds) -> io::Result<Option<u64>> {
         let label = cut(&self.place.label).to_owned();
+        let mut older = ours(&self.place.directory)?;
+        older.retain(|copy| !label.is_empty() && copy.is_of(&label, &self.key));
+        let pages = self.entries.len() as u64;
+        let most = older.iter().filter_map(Finished::header).map(|header| header.slots).max();
+        if pages == 0 || (holds == Holds::Some && most.is_some_and(|most| most > pages)) {
+            let instead = if older.is_empty() { "" } else { "; the older one stays" };
+            warn!("no copy of this VM is kept, since {pages} of its pages could be{instead}");
+            return Ok(None);
+        }
         let created = now();
         let expires = created.saturating_add(self.place.lifetime.as_secs());
         let header =
@@ -237,15 +256,12 @@ impl Writer {
         let (head, table) = self.seal.finish(header, blocks, &self.entries);
         self.file.write_all_at(&table, place(self.entries.len()))?;
         self.file.write_all_at(&head, 0)?;
-        let older = ours(&self.place.directory)?;
         std::fs::rename(&self.partial, self.partial.with_extension(FINISHED))?;
         for copy in older {
-            if !label.is_empty() && copy.is_of(&label, &self.key) {
-                // The newer copy of the same VM has all that is worth having.
-                let _ = std::fs::remove_file(&copy.path);
-            }
+            // The newer copy of the same VM has all that is worth having.
+            let _ = std::fs::remove_file(&copy.path);
         }
-        Ok(self.entries.len() as u64)
+        Ok(Some(pages))
     }
 }
 
@@ -278,17 +294,43 @@ fn clear(directory: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn place(directory: &Path, quota: u64, label: &str) -> KeepIn {
+        let lifetime = Duration::from_secs(3600);
+        KeepIn { directory: directory.to_owned(), lifetime, quota, label: label.into() }
+    }
+
+    /// Ends a copy of so many pages of a VM; returns how many are kept.
+    fn keep_of(vm: &str, directory: &Path, scope: &Scope, pages: u64, holds: Holds) -> u64 {
+        let keeper = Keeper::begin(&place(directory, 1 << 20, vm), scope).unwrap();
+        for page in 0..pages {
+            let pages = vec![(0, page << 12, None)];
+            assert!(keeper.keep(KeptPages { pages, contents: vec![1; PAGE_SIZE] }));
+        }
+        keeper.finish([b"pc.ram".to_vec()].into_iter().collect(), holds)
+    }
+
+    #[test]
+    fn a_copy_that_lacks_pages_does_not_replace_a_better_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let scope = Scope::generate("tenant").unwrap();
+        let keep = |pages, holds| {
+            let kept = keep_of("web1", directory.path(), &scope, pages, holds);
+            let mut copies = ours(directory.path()).unwrap();
+            assert!(copies.len() == 1, "{} copies", copies.len());
+            (kept, copies.remove(0).header().unwrap().slots)
+        };
+        assert_eq!(keep(3, Holds::All), (3, 3));
+        assert_eq!(keep(0, Holds::Some), (0, 3));
+        assert_eq!(keep(2, Holds::Some), (0, 3));
+        assert_eq!(keep(4, Holds::Some), (4, 4));
+        assert_eq!(keep(1, Holds::All), (1, 1));
+    }
+
     /// Keeps a page in a directory that has room for one copy of one page.
     fn keep(directory: &Path, scope: &Scope) {
-        let place = KeepIn {
-            directory: directory.to_owned(),
-            lifetime: Duration::from_secs(3600),
-            quota: 10_000,
-            label: String::new(),
-        };
-        let keeper = Keeper::begin(&place, scope).unwrap();
+        let keeper = Keeper::begin(&place(directory, 10_000, ""), scope).unwrap();
         assert!(keeper.keep(KeptPages { pages: vec![(0, 0, None)], contents: vec![1; PAGE_SIZE] }));
-        assert_eq!(keeper.finish([b"pc.ram".to_vec()].into_iter().collect()), 1);
+        assert_eq!(keeper.finish([b"pc.ram".to_vec()].into_iter().collect(), Holds::All), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tracing::{info, warn};
 
-use super::keeper::{KeepIn, Keeper, KeptPages};
+use super::keeper::{Holds, KeepIn, Keeper, KeptPages};
 use crate::blocks::BlockNames;
 use crate::record::{Account, add};
 use crate::scope::Scope;
@@ -49,10 +49,13 @@ impl Keeping {
             keeper.discard();
             return;
         };
-        let kept = keeper.finish(blocks);
+        let counts = &self.account.counts;
+        let whole =
+            counts.pages_not_kept.load(Ordering::Relaxed) == 0 && !self.account.hides_pages();
+        let kept = keeper.finish(blocks, if whole { Holds::All } else { Holds::Some });
         if kept > 0 {
             info!("kept a copy of {kept} pages");
         }
-        self.account.counts.pages_kept.store(kept, Ordering::Relaxed);
+        counts.pages_kept.store(kept, Ordering::Relaxed);
     }
 }
