@@ -15,16 +15,23 @@ pub enum Address {
 
 /// Text that is no address.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{0}` is no address: write unix:/path/of/socket or tcp:HOST:PORT")]
-pub struct NoAddress(String);
+pub enum NoAddress {
+    /// Of neither kind.
+    #[error("`{0}` is no address: write unix:/path/of/socket or tcp:HOST:PORT")]
+    Unknown(String),
+    /// A path that the kernel takes for no socket.
+    #[error("`{0}` is too long: the path of a Unix socket has at most 107 bytes")]
+    TooLong(String),
+}
 
 impl FromStr for Address {
     type Err = NoAddress;
 
     fn from_str(text: &str) -> Result<Self, NoAddress> {
-        let no_address = || NoAddress(text.to_owned());
+        let no_address = || NoAddress::Unknown(text.to_owned());
         let (kind, rest) = text.split_once(':').ok_or_else(no_address)?;
         match kind {
+            "unix" if rest.len() > 107 => Err(NoAddress::TooLong(text.to_owned())),
             "unix" if !rest.is_empty() => Ok(Self::Unix(PathBuf::from(rest))),
             "tcp" => {
                 let (host, port) = rest.rsplit_once(':').ok_or_else(no_address)?;
@@ -76,5 +83,8 @@ mod tests {
         for text in ["", "unix:", "tcp:host", "tcp:host:port", "tcp::1", "host:4455", "/a/path"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
+        let path = |bytes: usize| format!("unix:{}", "p".repeat(bytes)).parse::<Address>();
+        assert!(path(107).is_ok());
+        assert!(path(108).unwrap_err().to_string().contains("at most 107 bytes"));
     }
 }

@@ -98,6 +98,8 @@ fn an_expired_certificate_is_refused_and_both_logs_say_which_to_renew() {
     certificates_until(2001, pki.path(), "destination.example", "source.example");
     let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
     let mut pair = Pair::secure(&[&tls[..], &["--tls-name", "destination.example"]].concat(), &tls);
+    assert!(pair.receive.log().contains("server-cert.pem has expired"), "{}", pair.logs());
+    assert!(!pair.send.log().contains("has expired"), "{}", pair.logs());
     let renew = "renew the certificate in";
     assert_refused(
         &mut pair,

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use tracing::warn;
 
 use super::{HANDSHAKE, Link, PEER, ReadHalf, WriteHalf, silent};
 use crate::error::Error;
@@ -95,8 +96,26 @@ impl TlsFiles {
         Ok(roots)
     }
 
+    /// This host's certificate and its intermediates; says if no other host will take it today.
     fn chain(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
-        certificates(&self.certificate)
+        use CertificateError as Bad;
+        let chain = certificates(&self.certificate)?;
+        let judge =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()?), provider());
+        let judge = judge.build().map_err(|error| Error::Tls(error.to_string()))?;
+        // Whether the other hosts' authorities signed it, only they know.
+        let why = match judge.verify_client_cert(&chain[0], &chain[1..], UnixTime::now()) {
+            Err(rustls::Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. })) => {
+                "has expired"
+            }
+            Err(rustls::Error::InvalidCertificate(
+                Bad::NotValidYet | Bad::NotValidYetContext { .. },
+            )) => "is not valid yet",
+            _ => return Ok(chain),
+        };
+        let path = self.certificate.display();
+        warn!("{path} {why}: other hosts will refuse it; renew it, and start pageshare again");
+        Ok(chain)
     }
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, Error> {
