@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -126,6 +127,13 @@ int run(const RunOptions& options) {
   if (const std::string problem = settings_into_environment(options); !problem.empty()) {
     std::fprintf(stderr, "nvio run: %s; nothing was run\n", problem.c_str());
     return 2;
+  }
+  if (const std::string& file = options.statistics_file; !file.empty()) {
+    if (!std::ofstream(file, std::ios::app)) {
+      std::fprintf(stderr, "nvio run: %s; nothing was run\n",
+                   failed("cannot write " + file).c_str());
+      return 2;
+    }
   }
   setenv("NVIO_SESSION", name_of_run().c_str(), 1);
   const Settings settings = read_settings_of_process();

@@ -26,6 +26,7 @@ WRONG = {
     ("run", "--capacity", "much", "--", "true"): (2, "--capacity much: "),
     ("run", "--store", "here", "--", "true"): (2, "absolute path"),
     ("run", "--stats=more", "--", "true"): (2, "off, job or ranks"),
+    ("run", "--stats-file", "/nowhere/stats", "--", "true"): (2, "cannot write /nowhere/stats"),
     ("run", "--stats", "--", "true"): (0, "nvio served no process of this command"),
     ("list", "/nowhere"): (1, "cannot look into /nowhere"),
     ("run", "--", "/nowhere/program"): (127, "/nowhere/program"),
