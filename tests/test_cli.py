@@ -303,3 +303,41 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
             assert running.stderr is not None
             running.stdout.close()
             assert "Traceback" not in running.stderr.read(), argv
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["list"], ["schema"], ["check", "quickstart"], ["doctor"], ["--help"], ["--version"],
+     ["show", "RESULT"], ["show", "RESULT", "--json"], ["export", "RESULT"]],
+)  # fmt: skip
+def test_an_output_that_is_full_is_told_in_a_sentence(tmp_path, argv):
+    result = str(records.make(tmp_path / "r").folder)
+    words = [result if word == "RESULT" else word for word in argv]
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "tare", *words],
+            cwd=HOME, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert found.returncode == Exit.FAILED
+    assert found.stderr.startswith("tare: cannot write standard output: No space left"), found
+    assert len(found.stderr.splitlines()) == 2
+
+
+def test_an_output_that_is_closed_is_no_traceback():
+    found = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m tare list >&-"],
+        cwd=HOME, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_a_limit_that_is_too_small_for_the_libraries_is_told_at_once(tmp_path):
+    limit = ["prlimit", f"--as={400_000 << 10}", sys.executable, "-m", "tare"]
+    for argv in (["list"], ["show", str(records.make(tmp_path / "r").folder)]):
+        found = subprocess.run(
+            [*limit, *argv], cwd=HOME, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert found.returncode == Exit.UNAVAILABLE
+        in_a_line(found, "ulimit -v 1048576 or more")
+    enough = [*limit[:1], f"--as={1 << 30}", *limit[2:], "show", str(tmp_path / "r")]
+    subprocess.run(enough, cwd=HOME, capture_output=True, timeout=60, check=True)
