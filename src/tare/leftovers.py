@@ -15,10 +15,11 @@ import fcntl
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from tare.errors import TareError, UnavailableError
 from tare.pauses import pauses
 from tare.undo import Entry, Kind, kill, undo
 
-__all__ = ["Entry", "Kind", "Registry", "clean"]
+__all__ = ["Entry", "Kind", "Registry", "clean", "clean_unlisted", "kill_marked", "marked"]
 
 ROOT = Path("/run/tare")
 
@@ -181,7 +182,7 @@ def _clean_dead(directory: Path) -> list[str]:
         mark = ""
     if mark == owner_mark():
         mark = ""  # a list of ours that could not be undone: our processes live on
-    done = [f"process {pid} of a dead run" for pid in _kill_marked(mark)] if mark else []
+    done = _told(kill_marked(OWNER_VARIABLE, mark)) if mark else []
     done += _undo_all(entries)
     shutil.rmtree(directory)
     return done
@@ -217,22 +218,62 @@ def _undo_all(entries: list[Entry]) -> list[str]:
     return done
 
 
-def _kill_marked(mark: str) -> list[int]:
-    """Kill every process that a dead owner started, found by its mark; return the pids."""
-    wanted = f"{OWNER_VARIABLE}={mark}".encode()
+def clean_unlisted() -> list[str]:
+    """Kill what bears the mark of a dead owner that is on no list; return a line for each.
 
-    def is_marked(pid: int) -> bool:
-        return wanted in _environment(pid).split(b"\0")
+    A program that detached itself, of a run that ended, or one whose list was elsewhere.
+    """
+    return _told(_kill_all(_is_orphan))
 
+
+def _is_orphan(pid: int) -> bool:
+    marks = re.findall(rb"(?:^|\0)%b=(\d+):(\d+)\0" % OWNER_VARIABLE.encode(), _environment(pid))
+    return any(start_time(int(owner)) != int(start) for owner, start in marks) and all(
+        # Where numbers or clocks are others, as in a container, the owner may live unseen.
+        _namespace(pid, kind) == _namespace("self", kind)
+        for kind in ("pid", "time")
+    )
+
+
+def _namespace(process: int | str, kind: str) -> Path | None:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/ns/{kind}").readlink()
+    return None
+
+
+def kill_marked(variable: str, mark: str) -> list[int]:
+    """Kill every process that was given this variable with this value; return the pids."""
+    return _kill_all(_bears(variable, mark))
+
+
+def marked(variable: str, mark: str) -> list[int]:
+    """Every process that was given this variable with this value."""
+    return _processes(_bears(variable, mark))
+
+
+def _bears(variable: str, mark: str) -> Callable[[int], bool]:
+    wanted = f"{variable}={mark}".encode()
+    return lambda pid: wanted in _environment(pid).split(b"\0")
+
+
+def _processes(are_meant: Callable[[int], bool]) -> list[int]:
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in pids if are_meant(pid)]
+
+
+def _kill_all(are_meant: Callable[[int], bool]) -> list[int]:
     killed: list[int] = []
     # Again until none is found: one of them may have forked while we looked.
     for _ in range(100):
-        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-        found = kill([pid for pid in pids if is_marked(pid)], is_marked)
+        found = kill(_processes(are_meant), are_meant)
         if not found:
             break
         killed += found
     return killed
+
+
+def _told(killed: list[int]) -> list[str]:
+    return [f"process {pid} of a dead run" for pid in killed]
 
 
 def _environment(pid: int) -> bytes:
