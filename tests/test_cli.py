@@ -1,5 +1,6 @@
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import records
-from needs import HOME, in_a_line, tare
+from needs import HOME, SMALL, in_a_line, needs_root, tare
 from tare.cli import claim
 from tare.cli.run import instead
 from tare.errors import Exit, UnavailableError
@@ -341,3 +342,22 @@ def test_a_limit_that_is_too_small_for_the_libraries_is_told_at_once(tmp_path):
         in_a_line(found, "ulimit -v 1048576 or more")
     enough = [*limit[:1], f"--as={1 << 30}", *limit[2:], "show", str(tmp_path / "r")]
     subprocess.run(enough, cwd=HOME, capture_output=True, timeout=60, check=True)
+
+
+def test_a_command_line_that_is_told_can_be_pasted(tmp_path):
+    record = records.make(tmp_path / "my results" / "it's; one")
+    found = tare("run", record.folder)
+    told = found.stderr.partition("go on with it: ")[2].partition("; do it again: ")
+    assert shlex.split(told[0]) == ["tare", "run", "--resume", str(record.folder)]
+    assert shlex.split(told[2]) == ["tare", "run", str(record.experiment_path)]
+
+
+@needs_root
+@pytest.mark.parametrize("home", ["/dev/null", "/proc/nowhere"])
+def test_a_home_that_cannot_be_written_is_told_before_anything_is_made(tmp_path, home):
+    (tmp_path / "file.yaml").write_text(SMALL)
+    for argv in (["run", "file.yaml"], ["measure", "--", "true"]):
+        found = tare(*argv, cwd=tmp_path, HOME=home, XDG_CACHE_HOME="")
+        assert found.returncode == Exit.UNAVAILABLE, found.stderr
+        in_a_line(found, f"cannot make {home}/.cache/tare, where guest images are kept")
+        assert [path.name for path in tmp_path.iterdir()] == ["file.yaml"]

@@ -125,6 +125,11 @@ class Command:
         return line if self.cwd is None else f"(cd {shlex.quote(str(self.cwd))} && {line})"
 
 
+def shell_line(*words: object) -> str:
+    """A command as it can be pasted into a shell, whatever a path in it holds."""
+    return shlex.join(map(str, words))
+
+
 def _shown(env: Mapping[str, str]) -> list[str]:
     """Variables as words of a shell's line, which takes a secret from its own environment."""
     words = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from tare.cli import asked, gate, paths, printing
 from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
+from tare.command import shell_line
 from tare.errors import UsageError
 
 if TYPE_CHECKING:
@@ -275,16 +275,17 @@ def _measure(
         document["session"]["takes"] = _tried(plan, programs, show=show)
         text, plan = _planned(document, budget, must_run=True)
     name = next(iter(document["factors"]["command"]))
-    folder = out or Path("results") / f"measure-{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    folder = out or paths.result(f"measure-{name}")
     preflight.refuse_without_room(plan, folder)
-    record = Record.create(folder, text, plan, machine.fingerprint(programs))
+    found_here = machine.fingerprint(programs)
+    record = Record.create(folder, text, plan, found_here, numbered=out is None)
     least = printing.minutes(plan.seconds())
     printing.say("", f"{len(plan.cells)} cells, {plan.min_blocks} blocks or more: {least} or more")
     try:
-        carry_out(folder, programs, as_json=as_json, profile=False, markdown=summary)
+        carry_out(record.folder, programs, as_json=as_json, profile=False, markdown=summary)
     finally:
         _export(record, exports)
-        printing.say("[dim]again:[/]", f"tare run {folder / 'experiment.yaml'}")
+        printing.say("[dim]again:[/]", shell_line("tare", "run", record.experiment_path))
 
 
 def _planned(document: dict[str, Any], budget: str | None, *, must_run: bool) -> tuple[str, Plan]:
