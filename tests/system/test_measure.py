@@ -65,6 +65,23 @@ def test_a_number_that_it_does_not_print_is_told_before_the_first_block(tmp_path
     assert not (tmp_path / "result").exists()
 
 
+def test_a_number_that_is_not_judged_is_shown_also_where_it_is_zero(tmp_path: Path) -> None:
+    read = ("--read", r"errors=(-?\d+) errors", "--read", r"size:B=(\d+) bytes")
+    words = ("--blocks", "3", "-r", "1", "-w", "0", "--out", "result")
+    line = ("--", "echo", "0 errors, 2000 bytes")
+    found = tare(tmp_path, "measure", *words, *read, *line)
+    assert found.returncode == Exit.OK, found.stderr
+    heading, row = (found.stdout.splitlines()[n] for n in (3, 4))
+    assert heading.split()[-3:] == ["errors", "size", "sessions"]
+    assert row.split()[-4:] == ["0", "2.00", "kB", "3"]
+    (cell,) = json.loads(tare(tmp_path, "show", "result", "--json").stdout)["cells"]
+    assert cell["values"]["errors"] == {"unit": "1", "value": 0, "low": None, "high": None}
+    assert cell["values"]["size"]["value"] == pytest.approx(2000)
+    judged = tare(tmp_path, "measure", "--statistic", "errors", *read, "--out", "r", *line)
+    assert judged.returncode == Exit.TRIALS_FAILED
+    assert "errors was 0: only positive numbers can be judged" in judged.stderr
+
+
 def test_a_command_alone_has_an_interval_and_a_report(tmp_path: Path) -> None:
     found = tare(
         tmp_path, "measure", "--blocks", "3", "-r", "1", "-w", "0", "--out", "result", "--",
