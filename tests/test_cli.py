@@ -344,6 +344,16 @@ def test_a_limit_that_is_too_small_for_the_libraries_is_told_at_once(tmp_path):
     subprocess.run(enough, cwd=HOME, capture_output=True, timeout=60, check=True)
 
 
+@pytest.mark.parametrize(
+    "argv", [["measure", "--dry-run", "--", "cat"], ["new", "--in", "native,container", "--title"]]
+)
+def test_bytes_that_are_no_text_are_told_as_what_they_are(argv):
+    found = tare(*argv, b"caf\xe9")
+    assert found.returncode == Exit.USAGE, found
+    in_a_line(found, r"caf\xe9")
+    in_a_line(found, "which is not UTF-8: no experiment file can hold it")
+
+
 def test_a_command_line_that_is_told_can_be_pasted(tmp_path):
     record = records.make(tmp_path / "my results" / "it's; one")
     found = tare("run", record.folder)

@@ -7,6 +7,7 @@ can stand for more than a machine holds.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -103,6 +104,13 @@ def parse(text: str, name: str) -> CommentedMap:
     Raises:
         UsageError: it is no YAML, too much of it, or no mapping.
     """
+    # As Python has bytes of a command line that are no text.
+    if bytes_ := re.search(r"\S*[\udc80-\udcff]\S*", text):
+        raise UsageError(
+            f"{name} holds {os.fsencode(bytes_[0])!r}, which is not UTF-8: no experiment file can"
+            " hold it",
+            "have a link to it, or a script, whose name is UTF-8",
+        )
     yaml = YAML(typ="rt", pure=True)
     yaml.Constructor = _Constructor
     try:
