@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import shlex
 import shutil
@@ -345,13 +346,21 @@ def test_a_limit_that_is_too_small_for_the_libraries_is_told_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "argv", [["measure", "--dry-run", "--", "cat"], ["new", "--in", "native,container", "--title"]]
+    "argv", [["measure", "--dry-run", "--", "cat"], ["new", "--title"], ["run"], ["history"]]
 )
 def test_bytes_that_are_no_text_are_told_as_what_they_are(argv):
     found = tare(*argv, b"caf\xe9")
     assert found.returncode == Exit.USAGE, found
     in_a_line(found, r"caf\xe9")
-    in_a_line(found, "which is not UTF-8: no experiment file can hold it")
+    in_a_line(found, "is not UTF-8: no experiment file or table can hold it")
+
+
+def test_a_folder_whose_name_is_no_text_is_told_too(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)  # noqa: PTH102 - no text
+    found = tare("measure", "--dry-run", "--", "true", cwd=folder)
+    assert found.returncode == Exit.USAGE, found
+    in_a_line(found, "is not UTF-8")
 
 
 def test_a_command_line_that_is_told_can_be_pasted(tmp_path):

@@ -84,6 +84,19 @@ def decoded(content: bytes, name: str) -> str:
         raise _faulty(name, number, said, "save the file in UTF-8") from error
 
 
+def refuse_bytes(text: str) -> None:
+    """Refuse what was typed, or a folder's name, where it is no text.
+
+    Raises:
+        UsageError: it holds bytes, as Python has them of a command line.
+    """
+    if found := re.search(r"\S*[\udc80-\udcff]\S*", text):
+        raise UsageError(
+            f"{os.fsencode(found[0])!r} is not UTF-8: no experiment file or table can hold it",
+            "have a link to it, or a script, whose name is UTF-8",
+        )
+
+
 def _faulty(name: str, number: int, message: str, remedy: str) -> FaultyFileError:
     return FaultyFileError(name, [Fault(number, "", message)], remedy)
 
@@ -104,13 +117,6 @@ def parse(text: str, name: str) -> CommentedMap:
     Raises:
         UsageError: it is no YAML, too much of it, or no mapping.
     """
-    # As Python has bytes of a command line that are no text.
-    if bytes_ := re.search(r"\S*[\udc80-\udcff]\S*", text):
-        raise UsageError(
-            f"{name} holds {os.fsencode(bytes_[0])!r}, which is not UTF-8: no experiment file can"
-            " hold it",
-            "have a link to it, or a script, whose name is UTF-8",
-        )
     yaml = YAML(typ="rt", pure=True)
     yaml.Constructor = _Constructor
     try:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from tare import __version__
+from tare import __version__, document
 from tare.cli import (
     check,
     claim,
@@ -123,6 +123,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with printing.told():
+            document.refuse_bytes("\n".join(sys.argv[1:]))
             app()
     except TareError as error:
         printing.show_error(error)

@@ -16,6 +16,7 @@ from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
 from tare.command import shell_line
+from tare.document import refuse_bytes
 from tare.errors import Exit, TrialError, UsageError
 
 if TYPE_CHECKING:
@@ -214,11 +215,13 @@ def measure(
     tare measure --against ./old/app --parameter threads=1,2,4 -- ./new/app --threads {threads}
     """
     rootless.enter()
+    here = str(Path(cwd).resolve())
+    refuse_bytes("\n".join((here, os.environ.get("PATH", ""))))
     session = {
         "runs": runs, "warmup": None if warmup is None else str(warmup), "prepare": prepare,
         "cleanup": cleanup, "shell": shell, "stdin": stdin, "timeout": timeout, "output": output,
         "image": image, "takes": takes,
-        "env": asked.variables(env or [], os.environ), "cwd": str(Path(cwd).resolve()),
+        "env": asked.variables(env or [], os.environ), "cwd": here,
         "inputs": asked.joined(input_), "keep": asked.joined(keep),
     }  # fmt: skip
     factors = {
