@@ -13,7 +13,7 @@ import records
 from needs import HOME, SMALL, in_a_line, needs_root, tare
 from tare.cli import claim
 from tare.cli.run import instead
-from tare.errors import Exit, UnavailableError
+from tare.errors import Exit, TareError, UnavailableError
 
 
 def test_help_names_every_command_and_the_exit_codes():
@@ -50,6 +50,13 @@ def test_a_broken_experiment_is_a_usage_error_with_file_and_line(tmp_path):
     assert found.returncode == Exit.USAGE
     assert f"{path}:2: factors.transport.0: 'ucp' is not one of icmp" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_no_error_has_the_exit_code_of_a_verdict():
+    kinds = [TareError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        assert kind.exit_code not in (Exit.OK, Exit.FAILED, Exit.INCONCLUSIVE), kind
 
 
 def test_run_wants_either_a_file_or_a_folder():
@@ -267,7 +274,7 @@ def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path
     page = tmp_path / "page.html"
     (record.folder / "report.html").mkdir()  # nobody can write there, not even root
     refused = tare("report", str(record.folder))
-    assert refused.returncode == Exit.FAILED
+    assert refused.returncode == Exit.UNAVAILABLE
     in_a_line(refused, f"tare report {record.folder} --out FILE")
     assert tare("report", str(record.folder), "--out", str(page)).returncode == 0
     assert page.is_file()
@@ -320,7 +327,7 @@ def test_an_output_that_is_full_is_told_in_a_sentence(tmp_path, argv):
             [sys.executable, "-m", "tare", *words],
             cwd=HOME, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
-    assert found.returncode == Exit.FAILED
+    assert found.returncode == Exit.UNAVAILABLE
     assert found.stderr.startswith("tare: cannot write standard output: No space left"), found
     assert len(found.stderr.splitlines()) == 2
 
