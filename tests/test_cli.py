@@ -13,6 +13,7 @@ import records
 from needs import HOME, SMALL, in_a_line, needs_root, tare
 from tare.cli import claim
 from tare.cli.run import instead
+from tare.command import shell_line
 from tare.errors import Exit, TareError, UnavailableError
 
 
@@ -368,6 +369,15 @@ def test_a_folder_whose_name_is_no_text_is_told_too(tmp_path):
     found = tare("measure", "--dry-run", "--", "true", cwd=folder)
     assert found.returncode == Exit.USAGE, found
     in_a_line(found, "is not UTF-8")
+
+
+def test_a_command_line_is_one_line_and_the_shell_reads_the_same_words():
+    words = ["two  words", "it's\none", "\x1b[0m\r", "\u2028é", "", "--n={n}"]
+    line = shell_line("printf", "%s\\0", *words)
+    assert line.isprintable()
+    said = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, check=True,
+                          env={**os.environ, "LC_ALL": "C.UTF-8"}).stdout  # fmt: skip
+    assert said.decode().split("\0")[:-1] == words
 
 
 def test_a_command_line_that_is_told_can_be_pasted(tmp_path):

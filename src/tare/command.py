@@ -126,8 +126,10 @@ class Command:
 
 
 def shell_line(*words: object) -> str:
-    """A command as it can be pasted into a shell, whatever a path in it holds."""
-    return shlex.join(map(str, words))
+    """A command in one line that can be pasted into a shell, whatever a path in it holds."""
+    quoted = shlex.join(map(str, words))
+    # A character that does not print stands within single quotes: these end before it.
+    return "".join(c if c.isprintable() else f"'$'\\U{ord(c):08x}''" for c in quoted)
 
 
 def _shown(env: Mapping[str, str]) -> list[str]:
