@@ -17,6 +17,7 @@ from tare.command import Command, start_time
 from tare.errors import TareError, UnavailableError
 from tare.leftovers import Kind, Registry, clean, clean_unlisted
 from tare.process import start
+from tare.undo import undo
 
 _NOBODY = 65534
 
@@ -114,6 +115,26 @@ def test_processes_on_no_list_are_killed_once_their_owner_is_dead(
         finally:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+@needs_root
+@pytest.mark.parametrize("alive", [False, True])
+def test_a_namespace_on_no_list_goes_once_its_owner_is_dead(alive: bool) -> None:
+    name = f"tare-test-{os.getpid()}"
+    maker = f"import sys; from tare import netns; netns.make({name!r}); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", maker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        try:
+            if not alive:
+                running.kill()
+                running.wait()
+            assert (f"netns {name}" in clean_unlisted()) is not alive
+            assert Path("/run/netns", name).exists() is alive
+        finally:
+            undo(leftovers.Entry("netns", name))
 
 
 def test_a_process_on_its_way_to_its_program_is_waited_for(

@@ -147,6 +147,14 @@ def owner_mark() -> str:
     return f"{os.getpid()}:{start_time(os.getpid())}"
 
 
+def spaces(process: int | str = "self") -> str:
+    """In which namespaces a process's number and start time mean something; empty if it is gone."""
+    try:
+        return " ".join(str(Path(f"/proc/{process}/ns/{of}").readlink()) for of in ("pid", "time"))
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def start_time(pid: int) -> int | None:
     """Clock ticks between boot and a process's start, or None if there is no such process.
 

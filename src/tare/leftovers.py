@@ -26,7 +26,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from tare import interrupts
-from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, start_time
+from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, spaces, start_time
 from tare.errors import TareError, UnavailableError
 from tare.pauses import pauses
 from tare.undo import Entry, Kind, kill, undo
@@ -219,26 +219,34 @@ def _undo_all(entries: list[Entry]) -> list[str]:
 
 
 def clean_unlisted() -> list[str]:
-    """Kill what bears the mark of a dead owner that is on no list; return a line for each.
+    """Undo what bears the mark of a dead owner and is on no list; return a line for each.
 
-    A program that detached itself, of a run that ended, or one whose list was elsewhere.
+    A program that detached itself, of a run that ended; programs and network namespaces of one
+    whose list was elsewhere.
+
+    Raises:
+        TareError: something resisted.
     """
-    return _told(_kill_all(_is_orphan))
+    from tare import netns  # noqa: PLC0415 - whoever leaves nothing behind needs no netlink
+
+    done = _told(_kill_all(_is_orphan))
+    entries = []
+    for path in sorted(Path("/run/netns").glob("tare-*")):
+        with suppress(TareError):  # it may have gone
+            mark, _, where = netns.owner(path.name).partition(" ")
+            if where == spaces() and _is_dead(*mark.split(":")):
+                entries.append(Entry("netns", path.name))
+    return done + _undo_all(entries)
 
 
 def _is_orphan(pid: int) -> bool:
     marks = re.findall(rb"(?:^|\0)%b=(\d+):(\d+)\0" % OWNER_VARIABLE.encode(), _environment(pid))
-    return any(start_time(int(owner)) != int(start) for owner, start in marks) and all(
-        # Where numbers or clocks are others, as in a container, the owner may live unseen.
-        _namespace(pid, kind) == _namespace("self", kind)
-        for kind in ("pid", "time")
-    )
+    # Where numbers or clocks are others, as in a container, the owner may live unseen.
+    return any(_is_dead(*mark) for mark in marks) and spaces(pid) == spaces()
 
 
-def _namespace(process: int | str, kind: str) -> Path | None:
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{process}/ns/{kind}").readlink()
-    return None
+def _is_dead(pid: bytes | str, start: bytes | str) -> bool:
+    return start_time(int(pid)) != int(start)
 
 
 def kill_marked(variable: str, mark: str) -> list[int]:
