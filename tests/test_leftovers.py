@@ -121,7 +121,10 @@ def test_processes_on_no_list_are_killed_once_their_owner_is_dead(
 @pytest.mark.parametrize("alive", [False, True])
 def test_a_namespace_on_no_list_goes_once_its_owner_is_dead(alive: bool) -> None:
     name = f"tare-test-{os.getpid()}"
-    maker = f"import sys; from tare import netns; netns.make({name!r}); print(flush=True); sys.stdin.read()"
+    maker = (
+        f"import sys; from tare import netns; netns.make({name!r}); print(flush=True);"
+        " sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", maker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as running:
