@@ -1,5 +1,7 @@
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -8,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import records
-from needs import HOME, in_a_line, tare
+from needs import HOME, SMALL, in_a_line, needs_root, tare
 from tare.cli import claim
 from tare.cli.run import instead
-from tare.errors import Exit, UnavailableError
+from tare.command import shell_line
+from tare.errors import Exit, TareError, UnavailableError
 
 
 def test_help_names_every_command_and_the_exit_codes():
@@ -48,6 +51,13 @@ def test_a_broken_experiment_is_a_usage_error_with_file_and_line(tmp_path):
     assert found.returncode == Exit.USAGE
     assert f"{path}:2: factors.transport.0: 'ucp' is not one of icmp" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_no_error_has_the_exit_code_of_a_verdict():
+    kinds = [TareError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        assert kind.exit_code not in (Exit.OK, Exit.FAILED, Exit.INCONCLUSIVE), kind
 
 
 def test_run_wants_either_a_file_or_a_folder():
@@ -265,7 +275,7 @@ def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path
     page = tmp_path / "page.html"
     (record.folder / "report.html").mkdir()  # nobody can write there, not even root
     refused = tare("report", str(record.folder))
-    assert refused.returncode == Exit.FAILED
+    assert refused.returncode == Exit.UNAVAILABLE
     in_a_line(refused, f"tare report {record.folder} --out FILE")
     assert tare("report", str(record.folder), "--out", str(page)).returncode == 0
     assert page.is_file()
@@ -303,3 +313,87 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
             assert running.stderr is not None
             running.stdout.close()
             assert "Traceback" not in running.stderr.read(), argv
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["list"], ["schema"], ["check", "quickstart"], ["doctor"], ["--help"], ["--version"],
+     ["show", "RESULT"], ["show", "RESULT", "--json"], ["export", "RESULT"]],
+)  # fmt: skip
+def test_an_output_that_is_full_is_told_in_a_sentence(tmp_path, argv):
+    result = str(records.make(tmp_path / "r").folder)
+    words = [result if word == "RESULT" else word for word in argv]
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "tare", *words],
+            cwd=HOME, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert found.returncode == Exit.UNAVAILABLE
+    assert found.stderr.startswith("tare: cannot write standard output: No space left"), found
+    assert len(found.stderr.splitlines()) == 2
+
+
+def test_an_output_that_is_closed_is_no_traceback():
+    found = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m tare list >&-"],
+        cwd=HOME, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_a_limit_that_is_too_small_for_the_libraries_is_told_at_once(tmp_path):
+    limit = ["prlimit", f"--as={400_000 << 10}", sys.executable, "-m", "tare"]
+    for argv in (["list"], ["show", str(records.make(tmp_path / "r").folder)]):
+        found = subprocess.run(
+            [*limit, *argv], cwd=HOME, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert found.returncode == Exit.UNAVAILABLE
+        in_a_line(found, "ulimit -v 1048576 or more")
+    enough = [*limit[:1], f"--as={1 << 30}", *limit[2:], "show", str(tmp_path / "r")]
+    subprocess.run(enough, cwd=HOME, capture_output=True, timeout=60, check=True)
+
+
+@pytest.mark.parametrize(
+    "argv", [["measure", "--dry-run", "--", "cat"], ["new", "--title"], ["run"], ["history"]]
+)
+def test_bytes_that_are_no_text_are_told_as_what_they_are(argv):
+    found = tare(*argv, b"caf\xe9")
+    assert found.returncode == Exit.USAGE, found
+    in_a_line(found, r"caf\xe9")
+    in_a_line(found, "is not UTF-8: no experiment file or table can hold it")
+
+
+def test_a_folder_whose_name_is_no_text_is_told_too(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)  # noqa: PTH102 - no text
+    found = tare("measure", "--dry-run", "--", "true", cwd=folder)
+    assert found.returncode == Exit.USAGE, found
+    in_a_line(found, "is not UTF-8")
+
+
+def test_a_command_line_is_one_line_and_the_shell_reads_the_same_words():
+    words = ["two  words", "it's\none", "\x1b[0m\r", "\u2028é", "", "--n={n}"]
+    line = shell_line("printf", "%s\\0", *words)
+    assert line.isprintable()
+    said = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, check=True,
+                          env={**os.environ, "LC_ALL": "C.UTF-8"}).stdout  # fmt: skip
+    assert said.decode().split("\0")[:-1] == words
+
+
+def test_a_command_line_that_is_told_can_be_pasted(tmp_path):
+    record = records.make(tmp_path / "my results" / "it's; one")
+    found = tare("run", record.folder)
+    told = found.stderr.partition("go on with it: ")[2].partition("; do it again: ")
+    assert shlex.split(told[0]) == ["tare", "run", "--resume", str(record.folder)]
+    assert shlex.split(told[2]) == ["tare", "run", str(record.experiment_path)]
+
+
+@needs_root
+@pytest.mark.parametrize("home", ["/dev/null", "/proc/nowhere"])
+def test_a_home_that_cannot_be_written_is_told_before_anything_is_made(tmp_path, home):
+    (tmp_path / "file.yaml").write_text(SMALL)
+    for argv in (["run", "file.yaml"], ["measure", "--", "true"]):
+        found = tare(*argv, cwd=tmp_path, HOME=home, XDG_CACHE_HOME="")
+        assert found.returncode == Exit.UNAVAILABLE, found.stderr
+        in_a_line(found, f"cannot make {home}/.cache/tare, where guest images are kept")
+        assert [path.name for path in tmp_path.iterdir()] == ["file.yaml"]

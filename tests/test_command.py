@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -134,20 +135,23 @@ def test_numbers_are_read_by_expression_or_path_in_their_unit() -> None:
     for how, out in (
         ({"regex": "x(.)"}, "nothing"),
         ({"regex": "x(.)"}, "xy"),
-        ({"regex": "x(.)"}, "x0"),
+        ({"regex": "x(nan)"}, "xnan"),
+        ({"json": "a"}, '{"a": Infinity}'),
         ({"json": "a.b"}, '{"a": []}'),
         ({"json": "a"}, "no JSON"),
         ({"json": "a"}, '{"a": true}'),
     ):
-        with pytest.raises(TrialError, match="n was"):
+        with pytest.raises(TrialError, match="no n was found there") as caught:
             of(out, **how)
+        assert "None" not in caught.value.what
+    assert of("x0", regex="x(.)") == 0
 
 
 @given(st.text(), st.text(), st.text())
 def test_whatever_is_printed_is_a_number_or_said_not_to_be(path: str, out: str, err: str) -> None:
     for how in ({"json": path}, {"regex": "([0-9a-z])"}):
         try:
-            assert Reading.model_validate(how).of("n", out, err) > 0
+            assert math.isfinite(Reading.model_validate(how).of("n", out, err))
         except TrialError as error:
             assert error.what
 

@@ -1,6 +1,8 @@
 import json
 import os
+import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +15,9 @@ from needs import dead_run, needs_root
 from tare import command, leftovers
 from tare.command import Command, start_time
 from tare.errors import TareError, UnavailableError
-from tare.leftovers import Kind, Registry, clean
+from tare.leftovers import Kind, Registry, clean, clean_unlisted
 from tare.process import start
+from tare.undo import undo
 
 _NOBODY = 65534
 
@@ -86,6 +89,55 @@ def test_processes_of_a_dead_run_are_killed_wherever_they_went(tmp_path: Path) -
     assert start_time(pid) is not None
     assert any(f"process {pid}" in line for line in clean(tmp_path / "root"))
     assert state_of(pid) in (None, "Z")
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_processes_on_no_list_are_killed_once_their_owner_is_dead(
+    tmp_path: Path, alive: bool
+) -> None:
+    owner = tmp_path / "owner.py"
+    owner.write_text(
+        "import sys\nfrom tare.command import Command\nfrom tare.process import run\n"
+        "line = 'setsid sleep 600 >/dev/null 2>&1 & echo $!'\n"
+        "print(run(Command(('sh', '-c', line)), 20).stdout, flush=True)\nsys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        pid = int(running.stdout.readline())
+        if not alive:
+            running.kill()
+            running.wait()
+        try:
+            said = f"process {pid} of a dead run" in clean_unlisted()
+            assert (said, state_of(pid) in (None, "Z")) == (not alive, not alive)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@needs_root
+@pytest.mark.parametrize("alive", [False, True])
+def test_a_namespace_on_no_list_goes_once_its_owner_is_dead(alive: bool) -> None:
+    name = f"tare-test-{os.getpid()}"
+    maker = (
+        f"import sys; from tare import netns; netns.make({name!r}); print(flush=True);"
+        " sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", maker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        try:
+            if not alive:
+                running.kill()
+                running.wait()
+            assert (f"netns {name}" in clean_unlisted()) is not alive
+            assert Path("/run/netns", name).exists() is alive
+        finally:
+            undo(leftovers.Entry("netns", name))
 
 
 def test_a_process_on_its_way_to_its_program_is_waited_for(

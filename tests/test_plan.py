@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 
 import pytest
@@ -117,6 +118,23 @@ def test_without_any_comparison_a_pair_shows_what_a_restart_differs_by():
 def test_a_cell_is_named_in_one_word_that_can_be_read():
     assert one_word("host=first guest=all") == "host=first,guest=all"
     assert one_word("micro 82.8 %") == "micro82.8%"
+
+
+@pytest.mark.parametrize(
+    "factors",
+    ["n: ['a b', ab]", "n: [a/b, a], m: [c, b/c]", "n: [x, 'x#2']", "n: ['a b', ab, '\"ab\"']"],
+)
+def test_levels_that_read_alike_are_cells_of_their_own_with_names_of_their_own(factors):
+    asked = parse(
+        f"title: t\nworkload: command\nfactors: {{command: 'echo {{n}} {{m}}', {factors}}}\n"
+        "baseline: {}\na_a: [{environment: native}]\n"
+    )
+    made = plan.make(asked, seed=1)
+    combinations = math.prod(len(levels) for levels in asked.factors.values())
+    assert len({tuple(cell.levels.items()) for cell in made.cells}) == combinations
+    assert len({cell.id for cell in made.cells}) == len(made.cells) == 2 * combinations
+    for pair in (c for c in made.comparisons if c.kind == "a/a"):
+        assert made.cell(pair.cell).levels == made.cell(pair.against).levels
 
 
 def test_the_seed_decides_the_order_and_nothing_else():

@@ -1,5 +1,9 @@
 import json
 import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -200,6 +204,42 @@ def test_a_folder_whose_making_was_killed_is_made_again(tmp_path, written):
     made = Record.create(folder, "title: t\n", PLAN, {})
     assert made.plan == PLAN
     assert made.experiment_path.read_text() == "title: t\n"
+
+
+def test_two_that_want_a_name_at_once_have_one_each(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        texts = [f"title: {number}\n" for number in range(4)]
+        made = [
+            *pool.map(lambda t: Record.create(tmp_path / "r", t, PLAN, {}, numbered=True), texts)
+        ]
+    assert [one.experiment_path.read_text() for one in made] == texts
+    assert {path.name for path in tmp_path.iterdir()} == {"r", "r-2", "r-3", "r-4"}
+
+
+def test_a_folder_that_cannot_be_made_whole_is_not_there(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("mounts a small file system: needs root")
+    run(Command(("mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(tmp_path))), timeout_s=10)
+    try:
+        with pytest.raises(TareError, match=r"cannot make the result folder .*/r: No space left"):
+            Record.create(tmp_path / "r", "x" * 100_000, PLAN, {})
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        run(Command(("umount", str(tmp_path))), timeout_s=10)
+
+
+def test_what_a_kill_left_of_a_folder_in_the_making_goes_with_the_next(tmp_path):
+    program = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom tare import lines\n"
+        "def fill(part, _):\n (part / 'half').touch()\n os.kill(os.getpid(), signal.SIGKILL)\n"
+        "lines.make(Path(sys.argv[1]), fill)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, tmp_path / "r"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "r").exists()
+    Record.create(tmp_path / "r", "title: t\n", PLAN, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+    assert not (tmp_path / "r" / "half").exists()
 
 
 def test_a_folder_that_lost_its_plan_but_holds_samples_is_not_written_into(tmp_path):

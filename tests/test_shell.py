@@ -149,5 +149,5 @@ def test_a_page_of_no_command_is_refused_with_the_commands():
 
 def test_pages_are_not_written_where_that_cannot_be():
     found = tare("man", "--out", str(HOME / "README.md"))
-    assert found.returncode == Exit.FAILED
+    assert found.returncode == Exit.UNAVAILABLE
     in_a_line(found, "cannot write the manual pages")

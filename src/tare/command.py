@@ -125,6 +125,13 @@ class Command:
         return line if self.cwd is None else f"(cd {shlex.quote(str(self.cwd))} && {line})"
 
 
+def shell_line(*words: object) -> str:
+    """A command in one line that can be pasted into a shell, whatever a path in it holds."""
+    quoted = shlex.join(map(str, words))
+    # A character that does not print stands within single quotes: these end before it.
+    return "".join(c if c.isprintable() else f"'$'\\U{ord(c):08x}''" for c in quoted)
+
+
 def _shown(env: Mapping[str, str]) -> list[str]:
     """Variables as words of a shell's line, which takes a secret from its own environment."""
     words = [
@@ -138,6 +145,14 @@ def _shown(env: Mapping[str, str]) -> list[str]:
 def owner_mark() -> str:
     """Name this very process: `PID:START TIME`, which no later process can have by chance."""
     return f"{os.getpid()}:{start_time(os.getpid())}"
+
+
+def spaces(process: int | str = "self") -> str:
+    """In which namespaces a process's number and start time mean something; empty if it is gone."""
+    try:
+        return " ".join(str(Path(f"/proc/{process}/ns/{of}").readlink()) for of in ("pid", "time"))
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def start_time(pid: int) -> int | None:

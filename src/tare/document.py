@@ -7,6 +7,7 @@ can stand for more than a machine holds.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -81,6 +82,19 @@ def decoded(content: bytes, name: str) -> str:
         number = content.count(b"\n", 0, error.start) + 1
         said = f"not UTF-8: byte 0x{content[error.start]:02x}"
         raise _faulty(name, number, said, "save the file in UTF-8") from error
+
+
+def refuse_bytes(text: str) -> None:
+    """Refuse what was typed, or a folder's name, where it is no text.
+
+    Raises:
+        UsageError: it holds bytes, as Python has them of a command line.
+    """
+    if found := re.search(r"\S*[\udc80-\udcff]\S*", text):
+        raise UsageError(
+            f"{os.fsencode(found[0])!r} is not UTF-8: no experiment file or table can hold it",
+            "have a link to it, or a script, whose name is UTF-8",
+        )
 
 
 def _faulty(name: str, number: int, message: str, remedy: str) -> FaultyFileError:

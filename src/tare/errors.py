@@ -16,7 +16,7 @@ class Exit(IntEnum):
     USAGE = 2
     """The command line or an input file is wrong; nothing was started."""
     UNAVAILABLE = 3
-    """This machine lacks what the command needs; the message says how to get it."""
+    """This machine lacks what the command needs, or room for it; the message says what to do."""
     TRIALS_FAILED = 4
     """The run ended, but some of its trials failed; the report shows which."""
     INCONCLUSIVE = 5
@@ -33,7 +33,7 @@ class TareError(Exception):
         remedy: what to do next, or None where nothing can be advised.
     """
 
-    exit_code: Exit = Exit.FAILED
+    exit_code: Exit = Exit.UNAVAILABLE  # never 1, which is a verdict, such as a gate's
 
     def __init__(self, what: str, remedy: str | None = None) -> None:
         super().__init__(what)
@@ -78,8 +78,6 @@ class FaultyFileError(UsageError):
 
 class UnavailableError(TareError):
     """This machine cannot do what was asked."""
-
-    exit_code = Exit.UNAVAILABLE
 
 
 class TrialError(TareError):

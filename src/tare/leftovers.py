@@ -15,22 +15,23 @@ import fcntl
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from tare import interrupts
-from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, start_time
+from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, spaces, start_time
 from tare.errors import TareError, UnavailableError
 from tare.pauses import pauses
 from tare.undo import Entry, Kind, kill, undo
 
-__all__ = ["Entry", "Kind", "Registry", "clean"]
+__all__ = ["Entry", "Kind", "Registry", "clean", "clean_unlisted", "kill_marked", "marked"]
 
 ROOT = Path("/run/tare")
 
@@ -181,7 +182,7 @@ def _clean_dead(directory: Path) -> list[str]:
         mark = ""
     if mark == owner_mark():
         mark = ""  # a list of ours that could not be undone: our processes live on
-    done = [f"process {pid} of a dead run" for pid in _kill_marked(mark)] if mark else []
+    done = _told(kill_marked(OWNER_VARIABLE, mark)) if mark else []
     done += _undo_all(entries)
     shutil.rmtree(directory)
     return done
@@ -217,22 +218,70 @@ def _undo_all(entries: list[Entry]) -> list[str]:
     return done
 
 
-def _kill_marked(mark: str) -> list[int]:
-    """Kill every process that a dead owner started, found by its mark; return the pids."""
-    wanted = f"{OWNER_VARIABLE}={mark}".encode()
+def clean_unlisted() -> list[str]:
+    """Undo what bears the mark of a dead owner and is on no list; return a line for each.
 
-    def is_marked(pid: int) -> bool:
-        return wanted in _environment(pid).split(b"\0")
+    A program that detached itself, of a run that ended; programs and network namespaces of one
+    whose list was elsewhere.
 
+    Raises:
+        TareError: something resisted.
+    """
+    from tare import netns  # noqa: PLC0415 - whoever leaves nothing behind needs no netlink
+
+    done = _told(_kill_all(_is_orphan))
+    entries = []
+    for path in sorted(Path("/run/netns").glob("tare-*")):
+        with suppress(TareError):  # it may have gone
+            mark, _, where = netns.owner(path.name).partition(" ")
+            if where == spaces() and _is_dead(*mark.split(":")):
+                entries.append(Entry("netns", path.name))
+    return done + _undo_all(entries)
+
+
+def _is_orphan(pid: int) -> bool:
+    marks = re.findall(rb"(?:^|\0)%b=(\d+):(\d+)\0" % OWNER_VARIABLE.encode(), _environment(pid))
+    # Where numbers or clocks are others, as in a container, the owner may live unseen.
+    return any(_is_dead(*mark) for mark in marks) and spaces(pid) == spaces()
+
+
+def _is_dead(pid: bytes | str, start: bytes | str) -> bool:
+    return start_time(int(pid)) != int(start)
+
+
+def kill_marked(variable: str, mark: str) -> list[int]:
+    """Kill every process that was given this variable with this value; return the pids."""
+    return _kill_all(_bears(variable, mark))
+
+
+def marked(variable: str, mark: str) -> list[int]:
+    """Every process that was given this variable with this value."""
+    return _processes(_bears(variable, mark))
+
+
+def _bears(variable: str, mark: str) -> Callable[[int], bool]:
+    wanted = f"{variable}={mark}".encode()
+    return lambda pid: wanted in _environment(pid).split(b"\0")
+
+
+def _processes(are_meant: Callable[[int], bool]) -> list[int]:
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in pids if are_meant(pid)]
+
+
+def _kill_all(are_meant: Callable[[int], bool]) -> list[int]:
     killed: list[int] = []
     # Again until none is found: one of them may have forked while we looked.
     for _ in range(100):
-        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-        found = kill([pid for pid in pids if is_marked(pid)], is_marked)
+        found = kill(_processes(are_meant), are_meant)
         if not found:
             break
         killed += found
     return killed
+
+
+def _told(killed: list[int]) -> list[str]:
+    return [f"process {pid} of a dead run" for pid in killed]
 
 
 def _environment(pid: int) -> bytes:

@@ -1,9 +1,16 @@
-"""Files of JSON lines, each synced before the next begins; one torn by a crash does not exist."""
+"""Files of JSON lines, each synced before the next begins; one torn by a crash does not exist.
+
+Also files and folders that are there whole or not at all.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import shutil
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -104,3 +111,39 @@ def replace(path: Path, text: str) -> None:
     sync(part)
     part.rename(path)
     sync(path.parent)
+
+
+def make(folder: Path, fill: Callable[[Path, Path], object], *, numbered: bool = False) -> Path:
+    """Make a folder whole or not at all, and return it.
+
+    Args:
+        folder: new. One that is there, perhaps a mount, is filled as it is.
+        fill: writes into the first folder that it is given, which becomes the second.
+        numbered: whether NAME-2 and so on is made where there is one of that name.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if folder.is_dir() and not numbered:
+        fill(folder, folder)
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = folder.with_name(".tare.part")
+    parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(parent, fcntl.LOCK_EX)
+        stem, numbers = folder.name, count(2)
+        while numbered and os.path.lexists(folder):
+            folder = folder.with_name(f"{stem}-{next(numbers)}")
+        shutil.rmtree(part, ignore_errors=True)  # what a kill left: nobody else is at work here
+        part.mkdir()
+        try:
+            fill(part, folder)
+            part.rename(folder)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+    return folder

@@ -15,6 +15,7 @@ from pyroute2 import IPRoute, NetlinkError
 from pyroute2 import netns as _netns
 
 from tare import interrupts
+from tare.command import owner_mark, spaces
 from tare.errors import TareError, UnavailableError
 from tare.pauses import pauses
 
@@ -45,9 +46,20 @@ def make(name: str) -> None:
             switch = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
             if switch.exists():
                 switch.write_text("1")
-        ip.link("set", index=index(ip, "lo"), state="up")
+        # Whose it is can then be told where the list that has it is gone.
+        alias = f"{owner_mark()} {spaces()}"
+        ip.link("set", index=index(ip, "lo"), state="up", ifalias=alias)
 
     _in_thread(name, leave_ours, quieten)
+
+
+def owner(name: str) -> str:
+    """The mark of whoever made a namespace, and in which `spaces` it is; empty if it has none.
+
+    Raises:
+        UnavailableError: it cannot be entered.
+    """
+    return str(within(name, lambda ip: ip.get_links(index(ip, "lo"))[0].get("ifalias") or ""))
 
 
 def open_tap(namespace: str, name: str, *, vnet_header: bool = False) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tare.analysis.cells import level, statistics_of
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
+from tare.command import shell_line
 from tare.errors import UsageError
 from tare.identity import Identity, identify
 from tare.levels import Settings
@@ -63,8 +64,8 @@ def outcome(record: Record, statistic: str | None = None) -> Outcome:
     if not any(trial.status == "ok" for trial in sessions.trials):
         raise UsageError(
             f"{record.folder} holds no trial that was measured, so there is nothing to export",
-            f"see what failed: tare show {record.folder}; or go on: tare run --resume"
-            f" {record.folder}",
+            f"see what failed: {shell_line('tare', 'show', record.folder)}; or go on:"
+            f" {shell_line('tare', 'run', '--resume', record.folder)}",
         )
     told = known if statistic is None else {statistic: known[statistic]}
     every = (_cell(sessions, cell, told) for cell in plan.cells if cell.replica == 1)

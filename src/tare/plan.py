@@ -14,6 +14,7 @@ up to the next is in those comparisons too. Where all lie within a plot, so does
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -234,24 +235,40 @@ def _cells(experiment: Experiment, workload: AnyWorkload) -> tuple[Cell, ...]:
     """Cross the factors, drop what is excluded and what does not apply, keep each cell once."""
     rows = workload.levels.rows
     levels = [experiment.factors.get(name, (row.default,)) for name, row in rows.items()]
-    found: dict[str, Cell] = {}
+    found: dict[tuple[tuple[str, str], ...], Levels] = {}
     for combination in itertools.product(*levels):
         every = workload.levels(dict(zip(rows, combination, strict=True)))
         if any(_matches(every, rule) for rule in experiment.exclude):
             continue
         applicable = workload.applicable(every)
         kept = workload.levels({n: level for n, level in every.items() if n in applicable})
-        # Only what varies names a cell; the rest is in its levels.
-        cell_id = _name(kept, experiment)
-        found.setdefault(cell_id, Cell(id=cell_id, levels=kept))
+        found.setdefault(tuple(kept.items()), kept)
     if not found:
         raise UsageError("the exclusions leave no cell", "remove a rule under 'exclude'")
-    return tuple(found.values())
+    cells = tuple(found.values())
+    names = _names(cells, experiment)
+    return tuple(Cell(id=name, levels=kept) for name, kept in zip(names, cells, strict=True))
 
 
-def _name(levels: Mapping[str, str], experiment: Experiment) -> str:
-    varied = [n for n in levels if len(experiment.factors.get(n, ())) > 1]
-    return "/".join(one_word(levels[n]) for n in varied or list(levels)[:1])
+def _names(cells: Sequence[Levels], experiment: Experiment) -> list[str]:
+    """Name cells by what varies; quoted, with its factor, where some would read alike."""
+    varied = [
+        {n: cell[n] for n in cell if len(experiment.factors.get(n, ())) > 1}
+        or dict(itertools.islice(cell.items(), 1))
+        for cell in cells
+    ]
+    short = ["/".join(map(one_word, levels.values())) for levels in varied]
+    if len({*short, *map(_second, short)}) == 2 * len(short):
+        return short
+    return [
+        "/".join(f"{n}={json.dumps(level, ensure_ascii=False)}" for n, level in levels.items())
+        for levels in varied
+    ]
+
+
+def _second(name: str) -> str:
+    """The name of a second arm."""
+    return f"{name}#2"
 
 
 def _matches(levels: Mapping[str, str], rule: Mapping[str, tuple[str, ...]]) -> bool:
@@ -274,7 +291,7 @@ def _replicas(
         on_floor = [c for c in ranked if c.has(floor)]
         candidates = on_floor or ranked
         chosen = [candidates[0]] if len(candidates) == 1 else [candidates[0], candidates[-1]]
-    return tuple(Cell(id=f"{c.id}#2", levels=c.levels, replica=2) for c in chosen)
+    return tuple(Cell(id=_second(c.id), levels=c.levels, replica=2) for c in chosen)
 
 
 def _effects(experiment: Experiment, cells: Sequence[Cell]) -> tuple[Comparison, ...]:

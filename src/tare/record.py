@@ -7,10 +7,11 @@ and its trial is measured again. A failed trial has a line and no samples: absen
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from tare import experiment as experiments
 from tare import lines, workloads
 from tare.accounting import Account, ThreadTime
 from tare.clocks import Calibration
+from tare.command import shell_line
 from tare.environments import Facts
 from tare.errors import TareError, UsageError
 from tare.experiment import Experiment
@@ -155,7 +157,8 @@ class Record:
         if not (folder / "plan.json").is_file():
             if folder.suffix in (".yaml", ".yml") and folder.is_file():
                 raise UsageError(
-                    f"{folder} is a file, not a result", f"to run it: tare run {folder}"
+                    f"{folder} is a file, not a result",
+                    f"to run it: {shell_line('tare', 'run', folder)}",
                 )
             if parts := sorted(str(path.parent) for path in folder.glob("*/plan.json")):
                 raise UsageError(
@@ -169,18 +172,32 @@ class Record:
 
     @classmethod
     def create(
-        cls, folder: Path, experiment_text: str, plan: Plan, fingerprint: Mapping[str, Any]
+        cls,
+        folder: Path,
+        experiment_text: str,
+        plan: Plan,
+        fingerprint: Mapping[str, Any],
+        *,
+        numbered: bool = False,
     ) -> Record:
-        """Make a new result folder.
+        """Make a new result folder; see `made`."""
+
+        def fill(part: Path, _: Path) -> None:
+            cls.write(part, experiment_text, plan, fingerprint)
+
+        return cls(made(folder, fill, numbered=numbered))
+
+    @staticmethod
+    def write(
+        folder: Path, experiment_text: str, plan: Plan, fingerprint: Mapping[str, Any]
+    ) -> None:
+        """Write what a result begins with.
 
         Raises:
-            TareError: it exists, or cannot be made.
+            OSError: it cannot be written; FileExistsError where it has begun.
         """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            making = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise _cannot_make(folder, error) from error
+        folder.mkdir(parents=True, exist_ok=True)
+        making = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             # Two may want one folder at once; and what one leaves that was killed here is resumed
             # by making it again, since there is no plan yet to resume.
@@ -192,16 +209,8 @@ class Record:
             )
             # Last: its presence is what makes the folder a result.
             lines.replace(folder / "plan.json", plan.model_dump_json(indent=1))
-        except FileExistsError as error:
-            raise TareError(
-                f"cannot make the result folder {folder}: it exists",
-                f"name another one, or go on with it: tare run --resume {folder}",
-            ) from error
-        except OSError as error:
-            raise _cannot_make(folder, error) from error
         finally:
             os.close(making)
-        return cls(folder)
 
     @cached_property
     def plan(self) -> Plan:
@@ -358,10 +367,20 @@ def _why(error: Exception) -> str:
     return f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'its top'}"
 
 
-def _cannot_make(folder: Path, error: OSError) -> TareError:
-    return TareError(
-        f"cannot make the result folder {folder}: {error.strerror}", "name another: --out"
-    )
+def made(folder: Path, fill: Callable[[Path, Path], object], *, numbered: bool = False) -> Path:
+    """Make a result folder as `lines.make` does, and return it.
+
+    Raises:
+        TareError: it exists, or cannot be made.
+    """
+    try:
+        return lines.make(folder, fill, numbered=numbered)
+    except OSError as error:
+        what = f"cannot make the result folder {folder}"
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            again = shell_line("tare", "run", "--resume", folder)
+            raise TareError(f"{what}: it exists", f"name another, or go on: {again}") from error
+        raise TareError(f"{what}: {error.strerror}", "name another: --out") from error
 
 
 def _is_half_made(folder: Path) -> bool:

@@ -41,7 +41,8 @@ def enter() -> None:
     thread: the kernel asks for that.
 
     Raises:
-        UnavailableError: there is one, but nothing may be done in it, as AppArmor has it on Ubuntu.
+        UnavailableError: there is one, but nothing may be done in it, as AppArmor has it on Ubuntu;
+            or there is no place for the list of what a run makes.
     """
     if os.geteuid() == 0:
         return
@@ -67,7 +68,13 @@ def _own_run(lists: Path) -> None:
     Args:
         lists: of what dead runs of this user left, to be shown as /run/tare.
     """
-    lists.mkdir(parents=True, exist_ok=True)
+    try:
+        lists.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot make {lists}, where a run says what it makes: {error.strerror}",
+            "make it writable, or name another folder: XDG_STATE_HOME=FOLDER",
+        ) from error
     shown = {there.name: there for there in _RUN.iterdir() if there.name != "netns"}
     # By a descriptor: it may lie in the folder that is covered.
     shown["tare"] = _OWN / "fd" / str(os.open(lists, os.O_PATH | os.O_CLOEXEC))

@@ -13,8 +13,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from tare import document
-from tare.errors import TareError, UsageError
+from tare import document, lines
+from tare.errors import UsageError
 from tare.published import Letter
 from tare.record import Record
 
@@ -117,7 +117,7 @@ class SuiteResult:
         """Make a folder a suite's result; its parts are in it already.
 
         Raises:
-            TareError: it cannot be written.
+            OSError: it cannot be written.
         """
         written = _Written(
             title=suite.title,
@@ -126,14 +126,7 @@ class SuiteResult:
             absent=dict(absent),
             replays=suite.replays,
         )
-        try:
-            part = folder / f"{_FILE}.part"
-            part.write_text(written.model_dump_json(indent=1), encoding="utf-8")
-            part.rename(folder / _FILE)
-        except OSError as error:
-            raise TareError(
-                f"cannot write {folder / _FILE}: {error.strerror}", "name another folder: --out"
-            ) from error
+        lines.replace(folder / _FILE, written.model_dump_json(indent=1))
         return cls(folder)
 
     @property

@@ -33,13 +33,12 @@ def test_two_programs_are_compared_and_can_be_again(tmp_path: Path) -> None:
     found = tare(
         tmp_path, "measure", "--against", "gzip -1 -c {file}", "-P", "file=data",
         "--blocks", "6", "-r", "2", "--read", r"size:B=^(\d+)$", "--shell", "sh",
-        "--export-csv", "a.csv", "--export-markdown", "a.md", "--out", "result", "--show-output",
+        "--export-csv", "a.csv", "--export-markdown", "a.md", "--out", "result", "--takes", "10ms",
         "--", "gzip -9 -c {file} >out; wc -c <out",
     )  # fmt: skip
     assert found.returncode == Exit.TRIALS_FAILED, found.stderr
     # The other command prints no number: its trials fail, with what it printed instead.
     assert "no size was found" in found.stdout
-    assert found.stdout.lstrip().startswith("100"), "what it prints was asked for"
     assert not (tmp_path / "out").exists(), "what it writes stays in its own layer"
     record = Record(tmp_path / "result")
     good = [trial for trial in record.trials() if trial.status == "ok"]
@@ -59,11 +58,28 @@ def test_a_number_that_it_does_not_print_is_told_before_the_first_block(tmp_path
         tmp_path, "measure", "--read", r"qps:1/s=qps (\d+)", "--show-output", "--out", "result",
         "--", "echo", "tps 5",
     )  # fmt: skip
-    assert found.returncode == Exit.FAILED, found.stderr
+    assert found.returncode == Exit.TRIALS_FAILED, found.stderr
     assert found.stdout == "tps 5\n", "it was asked for"
     assert "no qps was found there" in found.stderr
     assert "block" not in found.stderr
     assert not (tmp_path / "result").exists()
+
+
+def test_a_number_that_is_not_judged_is_shown_also_where_it_is_zero(tmp_path: Path) -> None:
+    read = ("--read", r"errors=(-?\d+) errors", "--read", r"size:B=(\d+) bytes")
+    words = ("--blocks", "3", "-r", "1", "-w", "0", "--out", "result")
+    line = ("--", "echo", "0 errors, 2000 bytes")
+    found = tare(tmp_path, "measure", *words, *read, *line)
+    assert found.returncode == Exit.OK, found.stderr
+    heading, row = (found.stdout.splitlines()[n] for n in (3, 4))
+    assert heading.split()[-3:] == ["errors", "size", "sessions"]
+    assert row.split()[-4:] == ["0", "2.00", "kB", "3"]
+    (cell,) = json.loads(tare(tmp_path, "show", "result", "--json").stdout)["cells"]
+    assert cell["values"]["errors"] == {"unit": "1", "value": 0, "low": None, "high": None}
+    assert cell["values"]["size"]["value"] == pytest.approx(2000)
+    judged = tare(tmp_path, "measure", "--statistic", "errors", *read, "--out", "r", *line)
+    assert judged.returncode == Exit.TRIALS_FAILED
+    assert "errors was 0: only positive numbers can be judged" in judged.stderr
 
 
 def test_a_command_alone_has_an_interval_and_a_report(tmp_path: Path) -> None:
@@ -79,7 +95,12 @@ def test_a_command_alone_has_an_interval_and_a_report(tmp_path: Path) -> None:
 
 
 def test_a_slip_is_told_before_anything_is_measured(tmp_path: Path) -> None:
-    found = tare(tmp_path, "measure", "--out", "result", "--", "ls", "--no-such-option")
-    assert found.returncode == Exit.FAILED
-    assert "exit code 2; its last words: ls: unrecognized option" in found.stderr
-    assert not (tmp_path / "result").exists()
+    wrong = "ls --no-such-option"
+    for words in (
+        ("--", wrong), ("--fail-on", "slower", "--against", "true", "--", wrong),
+        ("--fail-on", "slower", "--against", wrong, "--", "true"),
+    ):  # fmt: skip
+        found = tare(tmp_path, "measure", "--out", "result", *words)
+        assert found.returncode == Exit.TRIALS_FAILED
+        assert "exit code 2; its last words: ls: unrecognized option" in found.stderr
+        assert not (tmp_path / "result").exists()

@@ -140,7 +140,7 @@ def test_two_runs_into_one_folder_are_refused(small, tmp_path):
     assert tare("run", str(small), "--out", str(out), cwd=tmp_path).returncode == 0
     with Record(out).writing():
         found = tare("run", "--resume", str(out), cwd=tmp_path)
-    assert found.returncode == Exit.FAILED
+    assert found.returncode == Exit.UNAVAILABLE
     assert "another tare is writing" in " ".join(found.stderr.split())
 
 
@@ -150,7 +150,7 @@ def test_a_full_disk_stops_the_run_and_it_goes_on_when_there_is_room(small, tmp_
     run(Command(("mount", "-t", "tmpfs", "-o", "size=132k", "tmpfs", str(disk))), timeout_s=10)
     try:
         found = tare("run", str(small), "--out", str(disk / "r"), cwd=tmp_path)
-        assert found.returncode == Exit.FAILED
+        assert found.returncode == Exit.UNAVAILABLE
         said = " ".join(found.stderr.split())
         assert "No space left" in said
         assert "Traceback" not in said

@@ -106,5 +106,5 @@ def test_a_run_that_fails_does_not_tell_it(tmp_path: Path) -> None:
         "measure", "--env", "API_TOKEN", "--out", "result", "--", "ls", "--no-such-option",
         cwd=tmp_path, API_TOKEN=secret,
     )  # fmt: skip
-    assert done.returncode == Exit.FAILED
+    assert done.returncode == Exit.TRIALS_FAILED
     assert secret not in done.stdout + done.stderr

@@ -138,6 +138,8 @@ SLEEPY = ["sh", "-c", "echo begun; exec sleep 60"]
         ({"server": ["sh", "-c", "echo no licence; exit 4"]},
          "the server `sh -c .*` ended with exit code 4; its last words: no licence"),
         ({"server": ["sh", "-c", "sleep 60 &"]}, "the server .* ended$"),
+        ({"server": ["sh", "-c", "setsid sleep 600 & echo begun; wait"], "client": "true"},
+         "the server .* put a process into the background, which went on without it"),
         ({"server": ["no-such-server"]}, "ended with exit code 127; .*no-such-server: not found"),
         ({"ready": "tcp"}, r"was not ready \(tcp\) at 10.77.0.2 port 7654 within .*words: begun"),
         ({"server": ["sh", "-c", "echo begun; sleep 0.5; echo full; exit 3"]},

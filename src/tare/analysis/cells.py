@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, median
 from typing import Any
 
 from tare.analysis.beside_trials import Spread, spread
@@ -54,7 +55,8 @@ class CellView:
     declared: Mapping[Key, float]
     """(block, repeat) -> the declared statistic of that session."""
     estimates: Mapping[str, Estimate]
-    """Statistic -> geometric mean over sessions with its interval; of response times in ns,
+    """Statistic -> geometric mean over sessions with its interval; the mean without one of what is
+    not always positive; of response times in ns,
     throughput in 1/s; else in the units of the workload's statistics."""
     unresolved: Mapping[str, int]
     """Percentile -> sessions with too few samples for it. Where there is any, the percentile's
@@ -112,6 +114,14 @@ def level(sessions: Sessions, cell: str, statistic: str) -> Estimate | None:
     return None if found.value is None else found
 
 
+def _plain(found: Estimate, told: Sequence[float]) -> Estimate:
+    """The estimate; where some of what was told is not positive, its mean without an interval."""
+    if all(value > 0 for value in told):
+        return found
+    middle, ends = median(told), (min(told), max(told))
+    return Estimate(fmean(told), None, None, found.confidence, middle, *ends, len(told), 0)
+
+
 def view_cell(cell: Cell, sessions: Sessions) -> CellView:
     """Describe one cell of a result."""
     experiment, workload = sessions.plan.experiment, sessions.plan.workload
@@ -130,7 +140,10 @@ def view_cell(cell: Cell, sessions: Sessions) -> CellView:
         measured=len(sessions.measured(cell.id)),
         declared=declared,
         failed=sum(trial.status == "failed" for trial in trials),
-        estimates={name: across(column) for name, column in columns.items()},
+        estimates={
+            name: _plain(across(column), sessions.told(cell.id, name))
+            for name, column in columns.items()
+        },
         unresolved={
             name: sum(not session.resolves(name) for session in members) for name in PERCENTILES
         },

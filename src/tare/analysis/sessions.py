@@ -126,6 +126,7 @@ class Sessions:
         self.blocks: tuple[int, ...] = tuple(sorted({trial.block for trial in self.trials}))
         self._of: dict[str, list[Trial]] = {}
         self._found: dict[tuple[int, str, int], Session | None] = {}
+        self._told: dict[tuple[str, str], tuple[float, ...]] = {}
         for trial in sorted(self.trials, key=lambda trial: (trial.block, trial.repeat)):
             self._of.setdefault(trial.cell, []).append(trial)
 
@@ -212,9 +213,19 @@ class Sessions:
         return self.means(cell, lambda trial: self.value(trial, "mean"))
 
     def value(self, trial: Trial, statistic: str) -> float | None:
-        """One scalar of a trial; None where it failed, or lacks it."""
+        """One scalar of a trial; None where it failed, lacks it, or it has no ratio."""
         session = self.session(trial)
-        return session.value(statistic) if session else trial.values.get(statistic)
+        if session is not None:
+            return session.value(statistic)
+        none = any(value <= 0 for value in self.told(trial.cell, statistic))
+        return None if none else trial.values.get(statistic)
+
+    def told(self, cell: str, statistic: str) -> tuple[float, ...]:
+        """What a cell's trials hold of a statistic; zeros too, of which no ratio can be made."""
+        if (cell, statistic) not in self._told:
+            found = (trial.values.get(statistic) for trial in self.measured(cell))
+            self._told[cell, statistic] = tuple(value for value in found if value is not None)
+        return self._told[cell, statistic]
 
     def accelerators(self, cell: str) -> tuple[str, ...]:
         """What ran the guest's instructions in a cell's measured trials; none without a guest."""

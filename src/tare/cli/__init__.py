@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import sys
 from typing import Annotated, Any
@@ -9,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from tare import __version__
+from tare import __version__, document
 from tare.cli import (
     check,
     claim,
@@ -27,10 +29,24 @@ from tare.cli import (
     slurm,
 )
 from tare.cli.arguments import EPILOG, FLAG
-from tare.errors import TareError
+from tare.errors import TareError, UnavailableError
+
+_ADDRESS_SPACE = 1 << 30
+"""What the libraries map, with room for their threads."""
 
 
 class _Command(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        # Where numpy's OpenBLAS cannot map what it wants it spins for ever, deaf to signals.
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
+            raise UnavailableError(
+                f"this shell lets a process have {limit >> 20} MiB of addresses, and Tare needs"
+                f" {_ADDRESS_SPACE >> 20}",
+                f"ulimit -v {_ADDRESS_SPACE >> 10} or more, or ulimit -v unlimited",
+            )
+        return super().invoke(ctx)
+
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _flag(super().get_help_option(ctx))
 
@@ -103,8 +119,12 @@ def main() -> None:
         # What is ignored on purpose stays so: nohup tare run ...
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
+    # Its threads take addresses for each processor; nothing here is large enough for them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        app()
+        with printing.told():
+            document.refuse_bytes("\n".join(sys.argv[1:]))
+            app()
     except TareError as error:
         printing.show_error(error)
         sys.exit(error.exit_code)

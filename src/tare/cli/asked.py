@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
-from tare.command import PATH
+from tare.command import PATH, shell_line
 from tare.errors import UsageError
 
 _TRAILING = ("--parameter", "-P")
@@ -97,7 +97,7 @@ def written(document: Mapping[str, Any], typed: Sequence[str]) -> str:
     yaml.width = 10_000
     text = io.StringIO()
     yaml.dump(_laid_out(document), text)
-    line = " ".join(shlex.join(typed).split())
+    line = shell_line(*typed)
     return f"# {line}\n# Run it again, as it is or changed: tare run FILE\n{text.getvalue()}"
 
 

@@ -53,7 +53,7 @@ def clean(json_: Json = False) -> None:
     from tare.doctor import require_root  # noqa: PLC0415
 
     require_root()
-    undone = leftovers.clean()
+    undone = [*leftovers.clean(), *leftovers.clean_unlisted()]
     if json_:
         printing.show_json(undone)
         return

@@ -17,6 +17,7 @@ from rich.progress import Progress
 
 from tare.cli import printing
 from tare.cli.arguments import FLAG, Json
+from tare.command import shell_line
 from tare.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def history(
     if cell is None and (statistic or html or distribution):
         raise UsageError(
             "--statistic, --html and --distribution are of one cell",
-            f"name it: tare history {folder} --cell CELL",
+            f"name it: {shell_line('tare', 'history', folder)} --cell CELL",
         )
     if json_ and csv_:
         raise UsageError("--json and --csv are two formats", "choose one")

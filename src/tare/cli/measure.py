@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +15,9 @@ from tare.cli import asked, gate, paths, printing
 from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
-from tare.errors import UsageError
+from tare.command import shell_line
+from tare.document import refuse_bytes
+from tare.errors import Exit, TrialError, UsageError
 
 if TYPE_CHECKING:
     from tare.plan import Plan
@@ -213,11 +215,13 @@ def measure(
     tare measure --against ./old/app --parameter threads=1,2,4 -- ./new/app --threads {threads}
     """
     rootless.enter()
+    here = str(Path(cwd).resolve())
+    refuse_bytes("\n".join((here, os.environ.get("PATH", ""))))
     session = {
         "runs": runs, "warmup": None if warmup is None else str(warmup), "prepare": prepare,
         "cleanup": cleanup, "shell": shell, "stdin": stdin, "timeout": timeout, "output": output,
         "image": image, "takes": takes,
-        "env": asked.variables(env or [], os.environ), "cwd": str(Path(cwd).resolve()),
+        "env": asked.variables(env or [], os.environ), "cwd": here,
         "inputs": asked.joined(input_), "keep": asked.joined(keep),
     }  # fmt: skip
     factors = {
@@ -272,19 +276,24 @@ def _measure(
         return
     programs = ready()
     if show or "takes" not in document["session"]:
-        document["session"]["takes"] = _tried(plan, programs, show=show)
+        try:
+            document["session"]["takes"] = _tried(plan, programs, show=show)
+        except TrialError as error:
+            error.exit_code = Exit.TRIALS_FAILED  # a gate's 1 would say that it is slower
+            raise
         text, plan = _planned(document, budget, must_run=True)
     name = next(iter(document["factors"]["command"]))
-    folder = out or Path("results") / f"measure-{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    folder = out or paths.result(f"measure-{name}")
     preflight.refuse_without_room(plan, folder)
-    record = Record.create(folder, text, plan, machine.fingerprint(programs))
+    found_here = machine.fingerprint(programs)
+    record = Record.create(folder, text, plan, found_here, numbered=out is None)
     least = printing.minutes(plan.seconds())
     printing.say("", f"{len(plan.cells)} cells, {plan.min_blocks} blocks or more: {least} or more")
     try:
-        carry_out(folder, programs, as_json=as_json, profile=False, markdown=summary)
+        carry_out(record.folder, programs, as_json=as_json, profile=False, markdown=summary)
     finally:
         _export(record, exports)
-        printing.say("[dim]again:[/]", f"tare run {folder / 'experiment.yaml'}")
+        printing.say("[dim]again:[/]", shell_line("tare", "run", record.experiment_path))
 
 
 def _planned(document: dict[str, Any], budget: str | None, *, must_run: bool) -> tuple[str, Plan]:
@@ -299,25 +308,35 @@ def _planned(document: dict[str, Any], budget: str | None, *, must_run: bool) ->
 
 
 def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
-    """Run it once, so that a slip shows at once; return how long it took."""
+    """Run each command once, so that a slip shows at once; return how long they took, their mean.
+
+    Raises:
+        TrialError: one failed, or does not print what is to be read.
+    """
     from tare import rehearsal, units  # noqa: PLC0415 - so that --help is fast
     from tare.workloads.command.rows import CommandLevels  # noqa: PLC0415
     from tare.workloads.command.workload import CommandBench  # noqa: PLC0415
 
     once = plan.model_copy(update={"session": plan.session.but(runs="1", warmup="0")})
-    levels = plan.cells[0].levels
-    printing.say("[dim]trying it once:[/]", plan.cells[0].id)
+    here = plan.cells[0].levels["environment"]
+    cells = [cell for cell in plan.cells if cell.levels["environment"] == here]
+    first = {cell.levels["command"]: cell for cell in reversed(cells)}
+    took = []
     with rehearsal.rehearsed(once, programs, paths.cache()) as bench:
         assert isinstance(bench, CommandBench)
-        assert isinstance(levels, CommandLevels)
-        session = bench.executed(levels, tell=show)
-    (execution,) = session.executions
-    if show:
-        sys.stdout.write(execution.stdout)
-        sys.stderr.write(execution.stderr)
-    bench.readings(session)
-    printing.say("[dim]it took[/]", units.show_duration(execution.wall_ns))
-    return units.exact_duration(max(1, round(execution.wall_ns / 1e5)) * 100_000)
+        for command in dict.fromkeys(cell.levels["command"] for cell in cells):
+            levels = first[command].levels
+            assert isinstance(levels, CommandLevels)
+            printing.say("[dim]trying it once:[/]", first[command].id)
+            session = bench.executed(levels, tell=show)
+            (execution,) = session.executions
+            if show:
+                sys.stdout.write(execution.stdout)
+                sys.stderr.write(execution.stderr)
+            bench.readings(session)
+            printing.say("[dim]it took[/]", units.show_duration(execution.wall_ns))
+            took.append(execution.wall_ns)
+    return units.exact_duration(max(1, round(fmean(took) / 1e5)) * 100_000)
 
 
 def _export(record: Any, exports: list[tuple[str, Path]]) -> None:

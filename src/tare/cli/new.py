@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from tare.cli import completing, printing
+from tare.command import shell_line
 from tare.errors import Exit, TareError, UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def new(
     except OSError as error:
         raise TareError(f"cannot write {file}: {error.strerror}", "name another file") from error
     printing.show(f"wrote {file}: {len(made.plan.cells)} cells")
-    printing.say("", f"what it would do here: tare run {file} --dry-run")
+    printing.say("", f"what it would do here: {shell_line('tare', 'run', file)} --dry-run")
 
 
 def _exists(file: Path) -> UsageError:

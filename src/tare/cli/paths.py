@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tare.errors import UnavailableError
@@ -46,10 +48,29 @@ def programs() -> Path:
 
 
 def cache() -> Path:
-    """What is kept between runs: guest images."""
+    """What is kept between runs: guest images.
+
+    Raises:
+        UnavailableError: it cannot be kept.
+    """
     from platformdirs import user_cache_path  # noqa: PLC0415 - so that --help is fast
 
-    return user_cache_path("tare", ensure_exists=True)
+    path = user_cache_path("tare")
+    try:
+        if not path.is_absolute():
+            raise FileNotFoundError(errno.ENOENT, "you have no home")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot make {path}, where guest images are kept: {error.strerror}",
+            "make it writable, or name another folder: XDG_CACHE_HOME=FOLDER",
+        ) from error
+    return path
+
+
+def result(stem: str) -> Path:
+    """What a new result is called."""
+    return Path("results") / f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def near(path: Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.cli import paths, polite, printing
+from tare.command import shell_line
 from tare.errors import TareError, UsageError
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def measure(
             cache = paths.cache()
             return runner.run(record, programs, cache, on_progress, stopwatch=stopwatch)
     except KeyboardInterrupt:
-        folder = whole or record.folder
-        printing.say("", f"interrupted; all was cleaned up; go on with: tare run --resume {folder}")
+        resume = shell_line("tare", "run", "--resume", whole or record.folder)
+        printing.say("", f"interrupted; all was cleaned up; go on with: {resume}")
         raise
 
 
@@ -84,6 +85,7 @@ def ready() -> Path:
 
     require_root()
     programs = paths.programs()
+    paths.cache()
     try:
         for what in leftovers.clean():
             printing.say("[dim]cleaned up after a dead run:[/]", what)

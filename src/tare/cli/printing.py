@@ -5,9 +5,12 @@ Messages are not wrapped: a path or a command that is to be copied must stay on 
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +56,46 @@ if not out.is_terminal:
 err = Console(stderr=True)
 for _console in (out, err):
     _console.push_render_hook(_Inert())
+
+
+class _Out(io.FileIO):
+    """Standard output, where a full disk is an error in words."""
+
+    def write(self, data: Any, /) -> Any:
+        """Write, or say why not."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            # What is still held back goes nowhere, or the interpreter's own end would fail, too.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise TareError(
+                f"cannot write standard output: {error.strerror}",
+                "make room, or write it elsewhere",
+            ) from error
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Have all that is printed on standard output written when the context is left.
+
+    Raises:
+        TareError: it cannot be written.
+    """
+    usual = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # where it was closed
+    # A character that this terminal has not, or a name that is no text, is shown by its number.
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Out(usual.fileno(), "wb", closefd=False)),
+        usual.encoding,
+        "backslashreplace",
+        line_buffering=usual.isatty(),
+    )
+    try:
+        yield
+    finally:
+        with suppress(BrokenPipeError):  # its reader has seen enough
+            sys.stdout.flush()
 
 
 def say(mark: str, text: str) -> None:

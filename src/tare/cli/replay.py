@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -66,9 +64,8 @@ def replay(
         _show(chosen, plans, absent, as_json=json_)
         return
     name = chosen[0].name if len(chosen) == 1 else "papers"
-    folder = out or Path("results") / f"replay-{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     note = partial(bounded.noted, share=share, polite=polite)
-    programs = run.begin(folder, plans, suite, absent, note)
+    folder, programs = run.begin(out, f"replay-{name}", plans, suite, absent, note)
     run.carry_out(folder, programs, as_json=json_, profile=False, markdown=None)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from tare.cli import completing, paths, printing
 from tare.cli.arguments import FLAG, Json, Result
+from tare.command import shell_line
 from tare.errors import Exit, TareError, UsageError
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _write(page: str, path: Path, result: Path) -> None:
         reporting.write(page, path)
     except TareError as error:
         raise TareError(
-            error.what, f"draw it elsewhere: tare report {result} --out FILE"
+            error.what, f"draw it elsewhere: {shell_line('tare', 'report', result)} --out FILE"
         ) from error
 
 

@@ -26,6 +26,7 @@ from tare.cli.plan import (
 )
 from tare.cli.profile import show as show_profile
 from tare.cli.results import draw, draw_suite
+from tare.command import shell_line
 from tare.errors import Exit, UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -112,12 +113,11 @@ def run(
     if dry_run:
         show_plans(plans, as_json=json_)
         return
-    folder = out or Path("results") / f"{file.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
     def note(text: str) -> str:
         return bounded.noted(gate.noted(text, *rule), share, polite=polite)
 
-    programs = begin(folder, plans, suite, absent, note)
+    folder, programs = begin(out, file.stem, plans, suite, absent, note)
     carry_out(folder, programs, as_json=json_, profile=profile, markdown=markdown)
 
 
@@ -143,16 +143,18 @@ def instead(file: Path, error: UnavailableError) -> Path:
 
 
 def begin(
-    folder: Path,
+    out: Path | None,
+    stem: str,
     plans: Mapping[str, Planned],
     suite: Suite | None,
     absent: Mapping[str, str],
     note: Callable[[str], str] = str,
-) -> Path:
-    """Make a result folder of what is planned; return the build directory.
+) -> tuple[Path, Path]:
+    """Make a result folder of what is planned; return it, and the build directory.
 
     Args:
-        folder: new.
+        out: new.
+        stem: of its name, where that is not given.
         plans: name of each part -> it; one, named "", where there is no suite.
         suite: of which they are.
         absent: part of it that is not run -> why.
@@ -160,18 +162,21 @@ def begin(
     """
     from tare import machine, preflight  # noqa: PLC0415 - so that --help is fast
     from tare import suite as suites  # noqa: PLC0415
-    from tare.record import Record  # noqa: PLC0415
+    from tare.record import Record, made  # noqa: PLC0415
 
-    programs = ready()
+    programs, folder = ready(), out or paths.result(stem)
     for part in plans.values():
         preflight.refuse_without_room(part.plan, folder)
     fingerprint = machine.fingerprint(programs)
-    for name, part in plans.items():
-        text = note(part.file.read_text(encoding="utf-8"))
-        Record.create(folder / name, text, part.plan, fingerprint)
-    if suite is not None:
-        suites.SuiteResult.create(folder, suite, plans, absent)
-    return programs
+
+    def fill(folder: Path, _: Path) -> None:
+        for name, part in plans.items():
+            text = note(part.file.read_text(encoding="utf-8"))
+            Record.write(folder / name, text, part.plan, fingerprint)
+        if suite is not None:
+            suites.SuiteResult.create(folder, suite, plans, absent)
+
+    return made(folder, fill, numbered=out is None), programs
 
 
 def _go_on(folder: Path, *, as_json: bool, profile: bool, markdown: Path | None) -> None:
@@ -330,6 +335,6 @@ def _refuse_result(path: Path) -> None:
     if (path / "plan.json").is_file():
         raise UsageError(
             f"{path} is a result, not an experiment file",
-            f"go on with it: tare run --resume {path}; do it again: tare run"
-            f" {path / 'experiment.yaml'}",
+            f"go on with it: {shell_line('tare', 'run', '--resume', path)}; do it again:"
+            f" {shell_line('tare', 'run', path / 'experiment.yaml')}",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -13,6 +12,7 @@ from tare.cli import completing, paths, printing
 from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
 from tare.cli.results import draw
+from tare.command import shell_line
 from tare.errors import Exit, UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -106,19 +106,26 @@ def slurm(
         at_once=at_once,
         options=tuple(sbatch_option or ()),
     )
-    folder = out or Path("results") / f"{Path(file).stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    folder = out or paths.result(Path(file).stem)
     preflight.refuse_without_room(plan, folder)
-    job = Job.create(folder, text, plan, asked, machine.fingerprint(paths.programs()))
+    found = machine.fingerprint(paths.programs())
+    job = Job.create(folder, text, plan, asked, found, numbered=out is None)
     number = hand_over(job.script) if submit else None
     if json_:
         blocks = list(range(plan.min_blocks))
-        said = {"result": str(folder), "script": str(job.script), "blocks": blocks, "job": number}
+        said = {
+            "result": str(job.folder),
+            "script": str(job.script),
+            "blocks": blocks,
+            "job": number,
+        }
         printing.show_json(said)
         return
     tasks = f"blocks {ranges(range(plan.min_blocks))}"
     printing.show(f"script  {job.script}" + (f"\njob     {number}" if number else ""))
-    then = "when it has ended" if number else f"sbatch {job.script}; when it has ended"
-    printing.say("", f"{tasks}, a task each: {then}: tare slurm --gather {folder}")
+    then = "" if number else f"{shell_line('sbatch', job.script)}; "
+    gather_it = shell_line("tare", "slurm", "--gather", job.folder)
+    printing.say("", f"{tasks}, a task each: {then}when it has ended: {gather_it}")
 
 
 def _planned(file: Path, seed: int | None) -> tuple[Plan, str]:
@@ -164,7 +171,7 @@ def _measure(folder: Path, block: int) -> NoReturn:
         printing.say(
             "",
             f"block {block} was interrupted, and is lost alone; all was cleaned up; measure it"
-            f" again: sbatch --array={block} {job.script}",
+            f" again: {shell_line('sbatch', f'--array={block}', job.script)}",
         )
         raise
     printing.say("", f"block {block} is complete; {ended.failed} of {ended.trials} trials failed")
@@ -200,4 +207,4 @@ def _say_wanted(job: Job, found: Gathered) -> None:
     if left := set(found.wanted) - in_queue:
         why = "missing" if found.missing else "intervals are still wide, more are needed"
         printing.say("[yellow]blocks:[/]", f"{why}: {ranges(left)}")
-        printing.say("  [dim]→[/]", f"sbatch --array={ranges(left)} {job.script}")
+        printing.say("  [dim]→[/]", shell_line("sbatch", f"--array={ranges(left)}", job.script))

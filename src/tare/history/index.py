@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from tare.command import shell_line
 from tare.errors import TareError, UnavailableError, UsageError
 from tare.history import folder as found
 
@@ -233,7 +234,7 @@ def _home(folder: Path) -> Path:
     if (folder / "plan.json").is_file():
         raise UsageError(
             f"{folder} is one result, and a history is of many",
-            f"name the folder that holds it: tare history {folder.parent}",
+            f"name the folder that holds it: {shell_line('tare', 'history', folder.parent)}",
         )
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}", "name the folder that holds results")

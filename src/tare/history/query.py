@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tare.command import shell_line
 from tare.errors import UsageError
 from tare.history.index import EMPTY, Index, connected
 from tare.stats.arrays import FloatArray
@@ -337,7 +338,7 @@ def _none(index: Index, wanted: Filter) -> UsageError:
     if asked:
         return UsageError(
             f"no run below {index.folder} is of {', '.join(asked)}",
-            f"see what there is: tare history {index.folder}",
+            f"see what there is: {shell_line('tare', 'history', index.folder)}",
         )
     why = [f"{one.folder}: {one.why}" for one in skipped(index)[:3]]
     return UsageError(f"no result below {index.folder} can be read: {'; '.join(why)}")

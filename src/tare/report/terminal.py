@@ -132,6 +132,7 @@ def verdicts(analysis: Analysis) -> dict[str, Any]:
         "unit": analysis.statistic.unit,
         "margin": analysis.experiment.margin_share,
         "noise_percent": analysis.noise.largest_percent if analysis.noise.pairs else None,
+        "cells": tables.told(analysis),
         "comparisons": [_comparison(question) for question in analysis.questions],
         "failed": [{"cell": t.cell, "block": t.block, "error": t.error} for t in analysis.failures],
         "cautions": remarks.busy(analysis),

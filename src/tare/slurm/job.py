@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from tare import lines, machine, repetition
+from tare.command import shell_line
 from tare.errors import TareError, UsageError
 from tare.plan import Plan
-from tare.record import Record
+from tare.record import Record, made
 from tare.slurm.script import SCRIPT, Asked
 
 _KEPT = ".slurm"
@@ -83,7 +84,14 @@ class Job:
 
     @classmethod
     def create(
-        cls, folder: Path, text: str, plan: Plan, asked: Asked, fingerprint: Mapping[str, Any]
+        cls,
+        folder: Path,
+        text: str,
+        plan: Plan,
+        asked: Asked,
+        fingerprint: Mapping[str, Any],
+        *,
+        numbered: bool = False,
     ) -> Job:
         """Make the folder: the script, and what its tasks read.
 
@@ -93,26 +101,28 @@ class Job:
             plan: as `apart` gave it.
             asked: what each task asks of Slurm.
             fingerprint: of the machine that submits.
+            numbered: whether NAME-2 and so on is made where it exists.
 
         Raises:
             TareError: it exists, or cannot be made.
         """
         folder = folder.absolute()
-        try:
-            if folder.is_dir() and any(folder.iterdir()):
-                raise TareError(
-                    f"cannot make the result folder {folder}: it exists",
-                    f"name another one (--out), or gather it: tare slurm --gather {folder}",
-                )
-            (folder / "logs").mkdir(parents=True, exist_ok=True)
-            lines.replace(folder / SCRIPT, asked.script(folder, range(plan.min_blocks)))
-            (folder / SCRIPT).chmod(0o755)
-        except OSError as error:
+        if not str(folder).isprintable():
+            raise UsageError(f"no script can name {str(folder)!r}", "name another folder: --out")
+        if not numbered and folder.is_dir() and any(folder.iterdir()):
+            gather = shell_line("tare", "slurm", "--gather", folder)
             raise TareError(
-                f"cannot make the result folder {folder}: {error.strerror}", "name another: --out"
-            ) from error
-        Record.create(folder / _KEPT / _ASKED, text, plan, fingerprint)
-        return cls(folder)
+                f"cannot make the result folder {folder}: it exists",
+                f"name another one (--out), or gather it: {gather}",
+            )
+
+        def fill(part: Path, whole: Path) -> None:
+            (part / "logs").mkdir()
+            lines.replace(part / SCRIPT, asked.script(whole, range(plan.min_blocks)))
+            (part / SCRIPT).chmod(0o755)
+            Record.write(part / _KEPT / _ASKED, text, plan, fingerprint)
+
+        return cls(made(folder, fill, numbered=numbered))
 
     @property
     def _kept(self) -> Path:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from tare import process
-from tare.command import Command
+from tare.command import Command, shell_line
 from tare.errors import TrialError, UnavailableError
 
 _TIMEOUT_S = 60.0
@@ -24,7 +24,7 @@ def submit(script: Path) -> str:
     except TrialError as error:
         raise UnavailableError(
             f"{script} was written, and not submitted: {error.what}",
-            f"submit it where sbatch can: sbatch {script}",
+            f"submit it where sbatch can: {shell_line('sbatch', script)}",
         ) from error
     return said.strip().partition(";")[0]
 

@@ -6,7 +6,7 @@ from tare.report.tables.effects import effects, other_statistics, paper
 from tare.report.tables.instrument import calibration, failures, machine
 from tare.report.tables.table import Table
 from tare.report.tables.times import deadlines, levels, tails
-from tare.report.tables.values import shown, values
+from tare.report.tables.values import shown, told, values
 
 __all__ = [
     "Table",
@@ -15,6 +15,7 @@ __all__ = [
     "levels",
     "tails",
     "shown",
+    "told",
     "values",
     "contrasts",
     "threads",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tare.analysis import Analysis, CellView
 from tare.report import numbers
 from tare.report.tables.table import DASH, Table, cell_heads
@@ -39,14 +41,9 @@ def values(analysis: Analysis, names: Names) -> list[Table]:
 
 def shown(analysis: Analysis, names: Names) -> Table | None:
     """Of every cell what the workload shows of it at once; None where it names nothing."""
-    asked = dict.fromkeys((analysis.experiment.statistic, *analysis.workload.shown))
     if not analysis.workload.shown:
         return None
-    measured = [
-        name
-        for name in asked
-        if any(view.estimates[name].value is not None for view in analysis.cells)
-    ]
+    measured = _measured(analysis)
     return Table(
         "Every cell",
         ("what", *(f"{name} [95 %]" for name in measured[:1]), *measured[1:], "sessions"),
@@ -62,6 +59,33 @@ def shown(analysis: Analysis, names: Names) -> Table | None:
         ),
         heads=1,
     )
+
+
+def told(analysis: Analysis) -> list[dict[str, Any]]:
+    """The same for machines; values and ends of intervals in the unit that is told with them."""
+    return [
+        {
+            "cell": view.cell.id,
+            "values": {
+                name: {"unit": analysis.statistics[name].unit, "value": one.value}
+                | {"low": one.low, "high": one.high}
+                for name in _measured(analysis)
+                if (one := view.estimates[name]).value is not None
+            },
+        }
+        for view in analysis.cells
+        if view.cell.replica == 1
+    ]
+
+
+def _measured(analysis: Analysis) -> list[str]:
+    """What of a cell is shown at once, the declared statistic first."""
+    asked = dict.fromkeys((analysis.experiment.statistic, *analysis.workload.shown))
+    return [
+        name
+        for name in asked
+        if any(view.estimates[name].value is not None for view in analysis.cells)
+    ]
 
 
 def _bare(analysis: Analysis, view: CellView, name: str) -> str:

@@ -43,6 +43,7 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         lines: of each factor that names some; none where no experiment has said any.
         parameters: names of the factors that are put in place of {name}.
         readings: statistic -> how it is found in what is printed.
+        judged: the statistic that sessions are compared by, where an experiment has said it.
     """
 
     settings = CommandSettings
@@ -59,7 +60,9 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         lines: Lines | None = None,
         parameters: Sequence[str] = (),
         readings: Mapping[str, Reading] | None = None,
+        judged: str | None = None,
     ) -> None:
+        self.judged = judged
         self.lines = lines or {}
         self.parameters = tuple(parameters)
         self.readings = readings or {}
@@ -78,7 +81,11 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
             return Made(self, found.content, tuple(found.problems))
         lines = tuple((factor, tuple(named.items())) for factor, named in found.lines.items())
         readings = tuple(found.readings.items())
-        return Made(_made(type(self), lines, found.parameters, readings), found.content)
+        judged = asked.get("statistic")
+        return Made(
+            _made(type(self), lines, found.parameters, readings, judged and str(judged)),
+            found.content,
+        )
 
     def parameters_of(self, levels: R) -> dict[str, str]:
         """Parameter -> its level in a cell."""
@@ -140,9 +147,11 @@ def _made(
     lines: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
     parameters: tuple[str, ...],
     readings: tuple[tuple[str, Reading], ...],
+    judged: str | None,
 ) -> Executing[Any]:
     """One for each: levels of two are not of one type."""
-    return kind({factor: dict(named) for factor, named in lines}, parameters, dict(readings))
+    by_factor = {factor: dict(named) for factor, named in lines}
+    return kind(by_factor, parameters, dict(readings), judged)
 
 
 def tree(
@@ -259,10 +268,19 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
                 )
 
     def readings(self, session: Session) -> dict[str, float]:
-        """Statistic -> the mean of what a session's executions printed."""
+        """Statistic -> the mean of what a session's executions printed.
+
+        Raises:
+            TrialError: it is not there, or cannot be judged.
+        """
 
         def mean(name: str, reading: Reading) -> float:
             each = [reading.of(name, one.stdout, one.stderr) for one in session.executions]
+            if name == self.workload.judged and min(each) <= 0:
+                raise TrialError(
+                    f"{name} was {min(each):g}: only positive numbers can be judged",
+                    "judge another `statistic`: this one is shown all the same",
+                )
             return sum(each) / len(each)
 
         return {name: mean(name, one) for name, one in self.workload.readings.items()}

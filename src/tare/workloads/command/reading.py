@@ -73,7 +73,7 @@ class Reading(BaseModel):
         """Find it in what an execution printed; in the statistic's unit.
 
         Raises:
-            TrialError: it is not there, or no positive number.
+            TrialError: it is not there, or no number.
         """
         unit: object = self.unit
         if self.regex:
@@ -86,14 +86,15 @@ class Reading(BaseModel):
             if kind != self.statistic.unit:
                 raise UsageError(f"{unit} is no unit of it")
             value = float(found) * scale  # type: ignore[arg-type]
+            if not math.isfinite(value):
+                raise ValueError(f"{found} is no number")
         except (TypeError, ValueError, UsageError):
+            instead = "" if found is None else f", but {found!r}, which is no number of that unit"
             raise TrialError(
                 f"its output ended in {ending(stdout + stderr)!r}: no {name} was found there, by"
-                f" {self.regex or self.path}, but {found!r}",
+                f" {self.regex or self.path}{instead}",
                 "correct how `read` finds it, or the command",
             ) from None
-        if not (math.isfinite(value) and value > 0):
-            raise TrialError(f"{name} was {found}: only positive numbers can be compared")
         return value
 
 

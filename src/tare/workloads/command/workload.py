@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tare.environments.in_guest import InsideGuest
-from tare.workloads import Measurement
+from tare.workloads import Measurement, Statistic
 from tare.workloads.command.executing import AUTO_S, SLACK_S, Executing, ExecutingBench, tree
 from tare.workloads.command.executions import PROGRAM, STATISTICS, Session
 from tare.workloads.command.rows import CommandLevels, CommandSettings
@@ -91,7 +91,11 @@ class Command(Executing[CommandLevels]):
     base = CommandLevels
     measured = STATISTICS
     fields = ("commands", "read")
-    shown = ("wall", "user", "system", "peak", "start")
+
+    def in_order(self, readings: Mapping[str, Statistic]) -> Mapping[str, Statistic]:
+        """What is read stands behind what is measured of every command."""
+        self.shown = ("wall", "user", "system", "peak", "start", *readings)
+        return super().in_order(readings)
 
     def subject(self, levels: CommandLevels) -> str:
         """What sentences about a cell speak of."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import secrets
 import shlex
 import socket
 import time
@@ -20,6 +21,7 @@ from tare.environments import Inside, ServerProcess
 from tare.environments.in_guest import InsideGuest
 from tare.errors import TrialError
 from tare.failures import ProcessError, last_words
+from tare.leftovers import kill_marked, marked
 from tare.pauses import pauses
 from tare.stepwise import Stepwise
 from tare.units import exact_duration
@@ -37,6 +39,9 @@ _LOOK_EACH_S = 1.0
 _LOOK_EACH_IN_GUEST_S = 30.0
 """A guest's own processor tells: not while it is measured, if that can be helped."""
 _NEVER_ASKED_S = 0.5
+_FOREGROUND = "a server has to stay in the foreground, such as by `daemon off` or `--daemonize no`"
+_MARK = "TARE_SERVER"
+"""Variable of one server's processes, by which those are found that left its session."""
 _TICKS_PER_S = 100
 """Source: proc(5), sysconf(_SC_CLK_TCK) on every machine that Linux has here."""
 
@@ -66,12 +71,15 @@ class Serving(Stepwise):
         self._env = env
         self._at = (inside.address, port)
         self._client_ns = client_ns
+        self._mark = secrets.token_hex(8)
         in_guest = isinstance(inside, InsideGuest)
         self._look_each_s = _LOOK_EACH_IN_GUEST_S if in_guest else _LOOK_EACH_S
 
     def _build(self, stack: ExitStack) -> None:
         words = ("sh", "-c", _SERVE, "sh", *self._argv)
-        self._process: ServerProcess = stack.enter_context(self._inside.start(words, self._env))
+        env = {**self._env, _MARK: self._mark}
+        stack.push(self._see_off)
+        self._process: ServerProcess = stack.enter_context(self._inside.start(words, env))
         stack.callback(self._end)
         self._pid = int(self._process.event(_START_TIMEOUT_S)["pid"])
 
@@ -118,9 +126,7 @@ class Serving(Stepwise):
             how = re.sub(r"^.*?(?=was killed|ended with)|;.*", "", error.what, flags=re.DOTALL)
         raise TrialError(
             f"the server `{self}` {how}{words}",
-            "a server has to stay in the foreground, such as by `daemon off` or `--daemonize no`"
-            if how == "ended"
-            else None,
+            _FOREGROUND if how == "ended" else None,
         )
 
     def consumed_ns(self) -> int:
@@ -164,6 +170,22 @@ class Serving(Stepwise):
         """Have it end in order, so that it can be started on its data again."""
         with suppress(TrialError):
             self._process.stop(_STOP_TIMEOUT_S)
+
+    def _see_off(self, failed: object, *_: object) -> None:
+        """Kill what went on in the background, out of its session.
+
+        Raises:
+            TrialError: there was something, and nothing else has failed.
+        """
+        # What ends with it may take a moment.
+        if any(not marked(_MARK, self._mark) for _ in pauses(_NEVER_ASKED_S)):
+            return
+        if kill_marked(_MARK, self._mark) and failed is None:
+            raise TrialError(
+                f"the server `{self}` put a process into the background, which went on without it"
+                " and was killed",
+                _FOREGROUND,
+            )
 
     def __str__(self) -> str:
         """As it was asked for."""
