@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "../posix/real.h"
 
@@ -17,6 +19,15 @@ namespace {
 std::uint64_t page_aligned(std::uint64_t offset) {
   return (offset + kPageSize - 1) / kPageSize * kPageSize;
 }
+
+// Where the header notes an inode.
+struct InodeBit {
+  explicit InodeBit(std::uint64_t inode)
+      : word(inode / 64 % std::extent_v<decltype(SegmentHeader::inodes)>),
+        mask(std::uint64_t{1} << inode % 64) {}
+  std::size_t word;
+  std::uint64_t mask;
+};
 
 std::uint32_t bucket_count(std::uint32_t slots) {
   std::uint32_t buckets = 256;
@@ -229,6 +240,23 @@ std::uint32_t Segment::find(const struct stat& status) const {
     }
   }
   return kNone;
+}
+
+bool Segment::may_hold(const char* path, const struct stat& status) {
+  // Not to be held up by what is no segment.
+  const int fd = real().open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return false;
+  const InodeBit bit(status.st_ino);
+  std::uint64_t word = 0;
+  const auto offset = offsetof(SegmentHeader, inodes) + bit.word * sizeof word;
+  const bool read = real().pread(fd, &word, sizeof word, static_cast<off_t>(offset)) == sizeof word;
+  real().close(fd);
+  return read && (word & bit.mask) != 0;
+}
+
+void Segment::note_inode(std::uint64_t inode) {
+  const InodeBit bit(inode);
+  header().inodes[bit.word].fetch_or(bit.mask);
 }
 
 bool Segment::holds_unwritten() const {

@@ -158,6 +158,9 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> overflowed;
   std::atomic<std::uint32_t> orphaned;  // 1: of a killed run; to be recovered, not to be joined
   std::atomic<std::uint32_t> nodes;     // of the job
+  // A bit for each inode modulo their number: set as long as the store is there, once it has held a
+  // file with such a one.
+  std::atomic<std::uint64_t> inodes[8];
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
@@ -210,6 +213,9 @@ class Segment {
   }
   // The table's entry for this file, or kNone.
   std::uint32_t find(const struct stat& status) const;
+  // Of the segment at `path`, without mapping it: false if no entry was ever for this file.
+  static bool may_hold(const char* path, const struct stat& status);
+  void note_inode(std::uint64_t inode);
   // Whether that is so of any file.
   bool holds_unwritten() const;
 

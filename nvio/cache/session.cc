@@ -263,6 +263,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     // Only where nodes share the file: to ask it costs a network file system a message.
     entry.stripe = nodes() > 1 ? stripe_of(fd, status, settings) : 0;
     entry.left.store(0);
+    segment_->note_inode(status.st_ino);
     entry.used.store(1, std::memory_order_release);
     return acquire_entry(i, fd, status);
   }

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <mpi.h>
+#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,6 +106,40 @@ bool forked(bool (*child)(const Shared&), const Shared& shared) {
   return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// What `cat` finds when it is started with this file as its input; by `how` it gets it.
+std::string catted(const std::string& out, const std::string& file, const char* how) {
+  const char* words[] = {"cat", nullptr};
+  const int input = open(file.c_str(), O_RDONLY);
+  const int output = open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  pid_t pid = -1;
+  if (std::string(how) == "vfork") {
+    pid = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork): Python does so
+    if (pid == 0) {
+      dup2(input, STDIN_FILENO);
+      dup2(output, STDOUT_FILENO);
+      execv("/bin/cat", const_cast<char**>(words));
+      _exit(1);
+    }
+  } else {
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (std::string(how) == "open") {
+      posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, file.c_str(), O_RDONLY, 0);
+    } else {
+      posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+    }
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    if (posix_spawn(&pid, "/bin/cat", &actions, nullptr, const_cast<char**>(words), environ) != 0)
+      give_up("posix_spawn");
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  close(input);
+  close(output);
+  return content(out);
+}
+
 bool reads_all(const Shared& shared) { return content(shared.path()) == shared.written(); }
 
 bool knows_size(const Shared& shared) {
@@ -149,6 +184,24 @@ int main(int argc, char** argv) {
   on_last_rank(folder, "shell", [](Shared& shared) {
     run("echo new > " + shared.path());
     expect(content(shared.path()) == "new\n", "a shell that writes the file anew");
+  });
+  for (const char* how : {"vfork", "open", "dup"}) {
+    on_last_rank(folder, how, [&](Shared& shared) {
+      expect(catted(folder + "/catted", shared.path(), how) == shared.written(), how);
+    });
+  }
+  on_last_rank(folder, "output", [](Shared& shared) {
+    const int fd = open(shared.path().c_str(), O_WRONLY);
+    run("printf x >&" + std::to_string(dup2(fd, 7)));
+    close(7);
+    close(fd);
+    expect(shared.got(0) == 'x', "what a program writes that has the file as its output");
+  });
+  on_last_rank(folder, "changed", [](Shared& shared) {
+    const timespec long_ago[2] = {{1, 0}, {1, 0}};
+    utimensat(AT_FDCWD, shared.path().c_str(), long_ago, 0);
+    shared.put(0, 'c');
+    expect(answer("stat -c %Y " + shared.path()).size() > 3, "when it was changed");
   });
   checks::end();
   return 0;

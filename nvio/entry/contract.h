@@ -70,6 +70,9 @@ struct PosixHooks {
   int (*file_number)(int fd);
   // Whether asynchronous calls are served, at once; else the cache steps aside.
   bool serves_asynchronous;
+
+  // Whether these are of a process that calls no MPI-IO.
+  bool serves_nothing() const { return read_at == nullptr; }
 };
 
 // One for each level: the functions of the table, indexed as in entries.inc; null when missing.

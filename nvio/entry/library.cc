@@ -68,7 +68,7 @@ extern "C" __attribute__((visibility("default"))) const nvio::PosixHooks* nvio_w
       errno = step_aside_elsewhere(settings, path);
       return errno == 0 ? 0 : -1;
     };
-    only.correct_size = [](struct stat* status) { correct_size_elsewhere(settings, status); };
+    only.correct_size = [](struct stat* status) { write_back_elsewhere(settings, status); };
     return only;
   }();
   return &hooks;

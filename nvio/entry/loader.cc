@@ -301,6 +301,15 @@ bool begin_watching() {
   return __atomic_load_n(&g_hooks, __ATOMIC_ACQUIRE) != nullptr;
 }
 
+namespace {
+
+// What a program is started with: a rank may have redirected it to a file that is cached.
+__attribute__((constructor)) void look_at_standard_streams() {
+  if (!is_watched()) return;
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) Hooks()->opened(fd);
+}
+
+}  // namespace
 }  // namespace nvio
 
 #define X(index, name)                                                                      \

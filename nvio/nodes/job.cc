@@ -127,6 +127,20 @@ void Job::correct_size(struct stat* status) {
   });
 }
 
+void Job::write_back(struct stat* status) {
+  const std::uint32_t index = session_->segment().find(*status);
+  if (index == kNone) return;
+  const FileEntry& entry = session_->segment().file(index);
+  const std::string path(entry.path, strnlen(entry.path, kMaxPath));
+  struct stat fresh {};
+  // What cannot be written is not seen by who reads the file either.
+  with_open(path.c_str(), *status, [](JobFile& file) { return file.write_back(); });
+  if (real().stat(path.c_str(), &fresh) == 0 && fresh.st_ino == status->st_ino &&
+      fresh.st_dev == status->st_dev) {
+    *status = fresh;
+  }
+}
+
 int Job::step_aside(const char* path) {
   struct stat status {};
   if (real().stat(path, &status) != 0) return 0;  // the call itself will tell

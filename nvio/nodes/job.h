@@ -31,6 +31,8 @@ class Job {
   JobFile* acquire_if_open(int fd, const struct stat& status);
   int release(JobFile* file);
   void correct_size(struct stat* status);
+  // Writes back what is cached of a file that it has open, and tells its size and times anew.
+  void write_back(struct stat* status);
   // Steps aside for the file of this name, if the job has it open and it does not go away anyway.
   // Returns 0 or an errno value.
   int step_aside(const char* path);

@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "../cache/segment.h"
 #include "../posix/real.h"
@@ -42,24 +45,53 @@ void tell(const Settings& settings, const std::string& why) {
   std::fprintf(stderr, "nvio: %s; this process may read old bytes of a job's file\n", why.c_str());
 }
 
+// The names of this user's stores, as they stand in the folder of stores.
+std::vector<std::string> stores_in(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* listing = opendir(folder.c_str());
+  if (listing == nullptr) return names;
+  const std::string ours = "nvio-" + std::to_string(geteuid()) + "-";
+  while (const dirent* entry = readdir(listing)) {
+    std::string name = entry->d_name;
+    if (name.starts_with(ours)) names.push_back(std::move(name));
+  }
+  closedir(listing);
+  return names;
+}
+
+// The same, looked up anew where the folder has changed: this is asked for at each call by name.
+const std::vector<std::string>& known_stores(const std::string& folder) {
+  using std::chrono::nanoseconds;
+  using std::chrono::system_clock;
+  thread_local std::vector<std::string> names;
+  thread_local nanoseconds known{-1};
+  struct stat status {};
+  if (real().stat(folder.c_str(), &status) != 0) status.st_mtim = {};
+  const nanoseconds changed =
+      std::chrono::seconds(status.st_mtim.tv_sec) + nanoseconds(status.st_mtim.tv_nsec);
+  if (changed == known) return names;
+  names = stores_in(folder);
+  // What comes within a step of the kernel's clock would change nothing.
+  constexpr std::chrono::milliseconds kStep{100};
+  const bool settled = system_clock::now().time_since_epoch() > changed + kStep;
+  known = settled ? changed : nanoseconds{-1};
+  return names;
+}
+
 // Calls act(job) for each job that caches the file; returns the first error of one, or 0.
 template <typename Act>
 int each_job_with(const Settings& settings, const struct stat& file, Act&& act) {
-  DIR* listing = opendir(settings.store.c_str());
-  if (listing == nullptr) return 0;
-  const std::string ours = "nvio-" + std::to_string(geteuid()) + "-";
   int error = 0;
-  while (const dirent* entry = readdir(listing)) {
-    const std::string name = entry->d_name;
+  for (const std::string& name : known_stores(settings.store)) {
+    if (!Segment::may_hold((settings.store + "/" + name + "/segment").c_str(), file)) continue;
     Settings theirs = settings;
-    if (!name.starts_with(ours) || !is_of_job_with(theirs, name, file)) continue;
+    if (!is_of_job_with(theirs, name, file)) continue;
     std::string why;
     const auto job = Job::join(theirs, why);
     if (job == nullptr) tell(settings, why);
     const int failed = job != nullptr ? act(*job) : 0;
     if (error == 0) error = failed;
   }
-  closedir(listing);
   return error;
 }
 
@@ -78,9 +110,9 @@ void opened_outside(const Settings& settings, int fd) {
   }
 }
 
-void correct_size_elsewhere(const Settings& settings, struct stat* status) {
+void write_back_elsewhere(const Settings& settings, struct stat* status) {
   each_job_with(settings, *status, [status](Job& job) {
-    job.correct_size(status);
+    job.write_back(status);
     return 0;
   });
 }

@@ -16,7 +16,8 @@ int step_aside_elsewhere(const Settings& settings, const char* path);
 // told.
 void opened_outside(const Settings& settings, int fd);
 
-// The file's size as such a job sees it, if one does.
-void correct_size_elsewhere(const Settings& settings, struct stat* status);
+// Before a program is told of the file's size and times: what such a job has written of it is in
+// it.
+void write_back_elsewhere(const Settings& settings, struct stat* status);
 
 }  // namespace nvio

@@ -123,7 +123,7 @@ constexpr PosixHooks kHooks{
       if (Job* job = Process::the().joined(); job != nullptr) {
         job->correct_size(status);
       } else {
-        correct_size_elsewhere(Process::the().settings(), status);
+        write_back_elsewhere(Process::the().settings(), status);
       }
     },
     nullptr,

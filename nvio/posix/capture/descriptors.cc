@@ -47,6 +47,8 @@ int copied(int fd, int copy) {
   closing(copy);
   unmark_stream(copy);
   if (is_tracked(fd)) Hooks()->duplicated(fd, copy);
+  // What a shell was started with and redirects something to: it has not been opened here.
+  if (is_watched() && Hooks()->serves_nothing()) Hooks()->opened(copy);
   return copy;
 }
 

@@ -108,6 +108,11 @@ NVIO_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
       plain.st_size = static_cast<off_t>(status->stx_size);
       nvio::corrected(0, &plain);
       status->stx_size = static_cast<std::uint64_t>(plain.st_size);
+      status->stx_blocks = static_cast<std::uint64_t>(plain.st_blocks);
+      status->stx_mtime.tv_sec = plain.st_mtim.tv_sec;
+      status->stx_mtime.tv_nsec = static_cast<std::uint32_t>(plain.st_mtim.tv_nsec);
+      status->stx_ctime.tv_sec = plain.st_ctim.tv_sec;
+      status->stx_ctime.tv_nsec = static_cast<std::uint32_t>(plain.st_ctim.tv_nsec);
     }
   }
   return result;
