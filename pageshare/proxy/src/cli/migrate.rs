@@ -132,7 +132,10 @@ fn say(outcome: &Outcome) -> ExitCode {
              tunnel that led there has"
         ),
         Loss::Silent => {
-            warn!("the destination's QEMU does not answer: end it, and do not let it run");
+            warn!(
+                "the destination's QEMU does not answer: end it, and do not let it run; or, when it \
+                 answers again, the same command with --resume ends it"
+            );
         }
     }
     ExitCode::FAILURE
