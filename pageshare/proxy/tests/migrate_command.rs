@@ -399,6 +399,30 @@ fn the_guest_runs_at_the_destination_while_its_pages_are_still_to_come() {
 }
 
 #[test]
+fn a_copy_of_a_guest_most_of_which_left_in_postcopy_replaces_no_whole_one() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let scope = lab::scope(directory.path(), "tenant");
+    let kept = directory.path().join("kept").display().to_string();
+    let keep = ["--scope", &scope, "--keep", &kept, "--keep-name", "web1"];
+    let copies = || -> Vec<_> {
+        let entries = std::fs::read_dir(&kept).expect("a copy was kept");
+        entries.map(|entry| entry.expect("readable").file_name()).collect()
+    };
+    let mut stage = Stage::set();
+    stage.slow(1 << 20);
+    let (output, said) = end(stage.migrate(&keep));
+    assert!(output.status.success(), "{said}");
+    let whole = copies();
+    let mut stage = Stage::set();
+    let driver = in_postcopy(&mut stage, &keep);
+    send_the_rest(&mut stage);
+    let (output, said) = end(driver);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("the older one stays"), "{said}");
+    assert_eq!(copies(), whole);
+}
+
+#[test]
 fn a_cut_in_postcopy_ends_nobody_and_can_be_recovered_from() {
     let mut stage = Stage::set();
     let driver = in_postcopy(&mut stage, &[]);
