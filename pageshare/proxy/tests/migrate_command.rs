@@ -503,6 +503,17 @@ fn a_migration_that_does_not_begin_leaves_no_socket() {
 }
 
 #[test]
+fn a_folder_whose_path_is_too_long_for_a_socket_is_told_before_a_qemu_is_touched() {
+    let mut stage = Stage::set();
+    let long = stage.directory.path().join("p".repeat(107));
+    std::fs::create_dir(&long).expect("the scratch directory is writable");
+    let output = stage.command(&[]).env("TMPDIR", &long).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("at most 107 bytes; say another with --listen"), "{said}");
+    assert!(!is_marked(&mut stage.source) && !is_marked(&mut stage.destination));
+}
+
+#[test]
 fn the_downtime_limit_that_an_operator_has_set_stays_as_it_is() {
     let mut stage = Stage::set();
     stage.slow(1 << 20);
