@@ -27,7 +27,7 @@ pub use decide::{Action, Loss, Outcome, Seen, There, decide};
 use crate::address::Address;
 use crate::error::Error;
 use crate::qmp::Qmp;
-use decide::{can_be_cancelled, has_switched, takes_its_time};
+use decide::{can_be_cancelled, has_switched, may_be_loading, takes_its_time};
 use destination::{Destination, GONE};
 use mark::{Machine, Mark};
 
@@ -131,6 +131,15 @@ impl Driver {
             self.downtime_limit = limit;
             self.be_patient()?;
         }
+        let begun = self.begin(incoming);
+        if begun.is_err() {
+            self.withdraw();
+        }
+        begun.map(|()| self.downtime_limit)
+    }
+
+    /// From here on there is something to resume.
+    fn begin(&mut self, incoming: Option<&str>) -> Result<(), Error> {
         let mark = Mark::draw()?;
         self.destination.ask(|qmp| mark.leave_in(qmp))?;
         mark.leave_in(&mut self.source)?;
@@ -140,7 +149,7 @@ impl Driver {
         if let Some(uri) = incoming {
             self.destination.execute("migrate-incoming", &json!({"uri": uri}))?;
         }
-        Ok(self.downtime_limit)
+        Ok(())
     }
 
     fn set_capabilities(&mut self) -> Result<(), Error> {
@@ -171,7 +180,18 @@ impl Driver {
     /// # Errors
     /// If it refuses.
     pub fn start(&mut self, uri: &str) -> Result<(), Error> {
-        self.source.execute("migrate", &json!({"uri": uri})).map(drop)
+        let started = self.source.execute("migrate", &json!({"uri": uri})).map(drop);
+        if let Err(Error::Refused(_)) = started {
+            self.withdraw();
+        }
+        started
+    }
+
+    /// Nothing has moved: neither side is to be resumed.
+    fn withdraw(&mut self) {
+        // Whoever is gone needs no mark taken away.
+        drop(self.destination.ask(Mark::remove_from));
+        drop(Mark::remove_from(&mut self.source));
     }
 
     /// Has the source give up, if it still has the guest; returns whether it has been told to.
@@ -225,14 +245,14 @@ impl Driver {
     pub fn step(&mut self, report: impl FnOnce(Progress)) -> Result<Option<Outcome>, Error> {
         // The destination first: what the source says after that cannot be older.
         let (source, stop) = (&mut self.source, &self.stop);
-        // One that is silent while the source can keep its guest is as good as gone; one that has all
-        // of it may be loading its devices.
+        // One that is silent while the source can keep its guest, or has kept it, is as good as gone;
+        // one that has all of it may be loading its devices.
         let there = self.destination.look(&mut |waited| {
             let wants = waited <= GONE && !stop.load(Ordering::SeqCst);
             wants
                 || source
                     .execute("query-migrate", &json!({}))
-                    .is_ok_and(|info| !takes_its_time(&status(&info)))
+                    .is_ok_and(|info| may_be_loading(&status(&info)))
         });
         let info = self.source.execute("query-migrate", &json!({}))?;
         report(progress(&info));

@@ -2,7 +2,7 @@
 
 use crate::lab;
 
-use lab::{Guest, Pair};
+use lab::{Guest, Pair, count};
 use serde_json::{Value, json};
 
 /// Migrates the guest through the pair and lets it run at the destination.
@@ -196,9 +196,18 @@ fn a_destination_that_would_start_by_itself_is_warned_of() {
 }
 
 #[test]
-fn two_guests_arrive_at_once() {
-    let mut guests: Vec<_> = (0..2)
-        .map(|_| (Guest::running(), Guest::awaiting(), Pair::unix(&["--ask", "always"], &[])))
+fn three_guests_arrive_at_once_and_keep_their_copies_in_one_directory() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let scope = lab::scope(directory.path(), "tenant");
+    let kept = directory.path().join("kept").display().to_string();
+    let shared = ["--scope", &scope, "--keep", &kept, "--keep-name"];
+    let mut guests: Vec<_> = ["web1", "web2", "web3"]
+        .iter()
+        .map(|name| {
+            let send = [&shared[..], &[name, "--ask", "always"]].concat();
+            let receive = ["--scope", &scope, "--kept", &kept];
+            (Guest::running(), Guest::awaiting(), Pair::unix(&send, &receive))
+        })
         .collect();
     let before: Vec<_> = guests.iter_mut().map(|(source, _, _)| source.checksum()).collect();
     for (source, destination, pair) in &mut guests {
@@ -215,7 +224,11 @@ fn two_guests_arrive_at_once() {
         assert_eq!(source.migration_end(), "completed", "{}", pair.logs());
         destination.resume();
         assert_eq!(destination.checksum(), before);
+        let record = pair.send.record();
+        assert!(count(&record, "pages_kept") > 0, "{record}");
     }
+    let copies = std::fs::read_dir(&kept).expect("copies were kept").count();
+    assert_eq!(copies, guests.len());
 }
 
 #[test]

@@ -7,10 +7,37 @@ use std::process::Command;
 use pageshare::scope::Scope;
 
 fn said(arguments: &[&str]) -> String {
+    ends_with(1, arguments)
+}
+
+fn ends_with(code: i32, arguments: &[&str]) -> String {
     let binary = env!("CARGO_BIN_EXE_pageshare");
     let output = Command::new(binary).args(arguments).output().expect("pageshare runs");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(code));
     String::from_utf8(output.stderr).expect("text")
+}
+
+#[test]
+fn a_path_that_is_too_long_for_a_socket_is_told_wherever_it_is_typed() {
+    let long = format!("unix:/{}", "p".repeat(107));
+    let send = ["send", "--insecure", "--to", "tcp:[::1]:1", "--listen"];
+    let receive = ["receive", "--insecure", "--qemu", "unix:q", "--listen"];
+    let migrate = ["migrate", "unix:q", "--insecure", "--to", "tcp:[::1]:1", "--to-qmp"];
+    for before in [
+        &send[..],
+        &["send", "--insecure", "--listen", "unix:q", "--to"],
+        &[&send[..], &["unix:q", "--metrics"]].concat(),
+        &receive,
+        &["receive", "--insecure", "--listen", "unix:l", "--qemu"],
+        &[&receive[..], &["unix:l", "--metrics"]].concat(),
+        &migrate,
+        &[&migrate[..], &["unix:t", "--listen"]].concat(),
+        &[&migrate[..], &["unix:t", "--incoming"]].concat(),
+        &["migrate"],
+    ] {
+        let said = ends_with(2, &[before, &[&long]].concat());
+        assert!(said.contains("at most 107 bytes"), "{before:?}: {said}");
+    }
 }
 
 #[test]

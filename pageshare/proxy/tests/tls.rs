@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lab::Pair;
-use lab::pki::{certificates, certificates_until};
+use lab::pki::{certificates, certificates_between};
 use pageshare::address::Address;
 use pageshare::link::{TlsFiles, deadline};
 use pageshare::socket::Socket;
@@ -95,17 +95,35 @@ fn a_host_with_another_name_is_refused_by_either_side() {
 #[test]
 fn an_expired_certificate_is_refused_and_both_logs_say_which_to_renew() {
     let pki = tempfile::tempdir().expect("a scratch directory");
-    certificates_until(2001, pki.path(), "destination.example", "source.example");
+    let (server, client) = ("destination.example", "source.example");
+    certificates_between("server", 1999..2001, pki.path(), server, client);
     let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
-    let mut pair = Pair::secure(&[&tls[..], &["--tls-name", "destination.example"]].concat(), &tls);
-    assert!(pair.receive.log().contains("server-cert.pem has expired"), "{}", pair.logs());
-    assert!(!pair.send.log().contains("has expired"), "{}", pair.logs());
+    let mut pair = Pair::secure(&[&tls[..], &["--tls-name", server]].concat(), &tls);
     let renew = "renew the certificate in";
     assert_refused(
         &mut pair,
         &format!("{renew} the other host's"),
         &format!("{renew} this host's"),
     );
+}
+
+#[test]
+fn a_certificate_that_is_out_of_date_is_told_at_the_start_by_the_host_that_has_it() {
+    for (side, years, told) in [
+        ("server", 1999..2001, "server-cert.pem has expired"),
+        ("server", 4000..4001, "server-cert.pem is not valid yet"),
+        ("client", 1999..2001, "client-cert.pem has expired"),
+        ("client", 4000..4001, "client-cert.pem is not valid yet"),
+    ] {
+        let pki = tempfile::tempdir().expect("a scratch directory");
+        certificates_between(side, years, pki.path(), "destination.example", "source.example");
+        let tls = ["--tls-dir", pki.path().to_str().expect("a plain path")];
+        let pair = Pair::secure(&tls, &tls);
+        let logs = [pair.receive.log(), pair.send.log()];
+        let [has, has_not] = if side == "server" { [0, 1] } else { [1, 0] };
+        assert!(logs[has].contains(told), "{}", pair.logs());
+        assert!(!logs[has_not].contains("-cert.pem"), "{}", pair.logs());
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use pageshare_wire::Versions;
 
-use crate::address::Address;
+use crate::address::{Address, NoAddress};
 use crate::sources::SourceSpec;
 
 /// Migrates running QEMU virtual machines without sending what the destination already has.
@@ -202,7 +202,7 @@ pub(super) struct MigrateArgs {
     pub(super) to_qmp: Address,
     /// Where the destination QEMU, started with `-incoming defer`, shall await the migration: the
     /// --qemu of the receiving proxy. Leave it out if it awaits it already.
-    #[arg(long, value_name = "URI")]
+    #[arg(long, value_name = "URI", value_parser = uri)]
     pub(super) incoming: Option<String>,
     /// Where this host's QEMU shall find this program; needed if QEMU runs as another user, who
     /// must be able to write to the socket: put it into a directory of that user's group that has
@@ -218,6 +218,14 @@ pub(super) struct MigrateArgs {
     /// Append a JSON record of the migration to this file.
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
+}
+
+/// What QEMU takes, which is more than an address of ours; a socket's path is no longer there.
+fn uri(text: &str) -> Result<String, NoAddress> {
+    if text.starts_with("unix:") {
+        text.parse::<Address>()?;
+    }
+    Ok(text.to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -132,7 +132,10 @@ fn say(outcome: &Outcome) -> ExitCode {
              tunnel that led there has"
         ),
         Loss::Silent => {
-            warn!("the destination's QEMU does not answer: end it, and do not let it run");
+            warn!(
+                "the destination's QEMU does not answer: end it, and do not let it run; or, when it \
+                 answers again, the same command with --resume ends it"
+            );
         }
     }
     ExitCode::FAILURE
@@ -169,12 +172,15 @@ impl Place {
             return Ok(Self { address, directory: None, listener: None });
         }
         let directory = std::env::temp_dir().join(format!("pageshare-{}", std::process::id()));
+        let place = format!("unix:{}", directory.join("migrate").display());
+        let address: Address = place.parse().map_err(|error| {
+            Error::Refused(format!("{error}; say another with --listen, or with TMPDIR"))
+        })?;
         std::fs::DirBuilder::new().mode(0o700).create(&directory).map_err(|error| Error::File {
             what: "directory",
             path: directory.display().to_string(),
             reason: error.to_string(),
         })?;
-        let address = Address::Unix(directory.join("migrate"));
         Ok(Self { address, directory: Some(directory), listener: None })
     }
 

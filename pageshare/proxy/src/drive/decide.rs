@@ -118,6 +118,11 @@ pub(super) fn takes_its_time(status: &str) -> bool {
     matches!(status, "setup" | "wait-unplug" | "active") || status.starts_with("postcopy")
 }
 
+/// Whether the destination may have every byte of the guest and be too busy to answer.
+pub(super) fn may_be_loading(status: &str) -> bool {
+    matches!(status, "pre-switchover" | "device" | "completed")
+}
+
 /// The source has completed.
 fn handed_over(there: &There, paused: bool) -> Action {
     let seen = match there {
@@ -335,6 +340,15 @@ mod tests {
         for other in ["prelaunch", "internal-error", "shutdown", "postmigrate"] {
             assert!(matches!(decide(&source, &there(other), false), Action::Ask(_)), "{other}");
         }
+    }
+
+    #[test]
+    fn a_silent_destination_is_not_waited_for_when_the_source_has_given_up() {
+        for status in STATUSES {
+            let over = matches!(status, "" | "failed" | "cancelled" | "cancelling");
+            assert!(!(may_be_loading(status) && (over || takes_its_time(status))), "{status}");
+        }
+        assert!(may_be_loading("completed") && may_be_loading("device"));
     }
 
     #[test]

@@ -19,7 +19,6 @@ pub(super) const PARTIAL: &str = "partial";
 /// A finished copy, of whatever scope. Nothing here is proven: who opens the copy proves it.
 pub(super) struct Finished {
     pub(super) path: PathBuf,
-    pub(super) bytes: u64,
     pub(super) modified: Option<SystemTime>,
     head: Option<[u8; HEADER_BYTES]>,
 }
@@ -54,6 +53,19 @@ pub(super) fn ours(directory: &Path) -> io::Result<Vec<Finished>> {
     Ok(copies)
 }
 
+/// Bytes of all copies in a directory, finished or being written, but for one.
+pub(super) fn bytes_beside(own: &Path, directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path != own && (is_name(&path, FINISHED) || is_name(&path, PARTIAL)) {
+            // Another process may just have removed it.
+            bytes += path.metadata().map_or(0, |metadata| metadata.len());
+        }
+    }
+    Ok(bytes)
+}
+
 /// All finished copies of a directory.
 pub(super) fn finished(directory: &Path) -> io::Result<Vec<Finished>> {
     let mut found = Vec::new();
@@ -68,8 +80,7 @@ pub(super) fn finished(directory: &Path) -> io::Result<Vec<Finished>> {
             let mut head = [0; HEADER_BYTES];
             file.read_exact_at(&mut head, 0).ok().map(|()| head)
         });
-        let (bytes, modified) = (metadata.len(), metadata.modified().ok());
-        found.push(Finished { path, bytes, modified, head });
+        found.push(Finished { path, modified: metadata.modified().ok(), head });
     }
     Ok(found)
 }

@@ -17,7 +17,7 @@ use pageshare_index::{HashKey, PAGE_SIZE, PageHash, ScopeKey};
 use rustix::fs::{FlockOperation, flock};
 use tracing::{info, warn};
 
-use super::directory::{FINISHED, Finished, PARTIAL, is_name, ours};
+use super::directory::{FINISHED, Finished, PARTIAL, bytes_beside, is_name, ours};
 use super::file::{Entry, HEADER_BYTES, Header, SLOT_BYTES, Seal, cut};
 use super::now;
 use crate::blocks::BlockNames;
@@ -126,8 +126,10 @@ struct Writer {
     slots: HashMap<(u32, u64), u32>,
     entries: Vec<Entry>,
     counter: u64,
-    /// Bytes of the other copies in the directory.
+    /// Bytes of the other copies in the directory, at the last look.
     others: u64,
+    /// Pages that the quota had no room for.
+    left_out: u64,
 }
 
 impl Writer {
@@ -140,7 +142,7 @@ impl Writer {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
         // Held for as long as the file is open: others know that it is in use.
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut writer = Self {
+        Ok(Self {
             file,
             partial,
             place: place.clone(),
@@ -151,9 +153,8 @@ impl Writer {
             entries: Vec::new(),
             counter: 0,
             others: 0,
-        };
-        writer.others = ours(&writer.place.directory)?.iter().map(|copy| copy.bytes).sum();
-        Ok(writer)
+            left_out: 0,
+        })
     }
 
     /// Takes orders until the last one; returns the number of pages kept.
@@ -184,6 +185,8 @@ impl Writer {
     }
 
     fn write(&mut self, pages: &KeptPages) -> io::Result<()> {
+        // Other migrations may be keeping copies there too.
+        self.others = self.bytes_of_others()?;
         let contents = pages.contents.as_chunks::<PAGE_SIZE>().0;
         // New pages lie one behind the other: one write for all of a batch.
         let (begin, mut new) = (self.entries.len(), Vec::new());
@@ -213,42 +216,38 @@ impl Writer {
                 self.slots.insert((*block, *offset), number);
                 self.entries.push(entry);
                 self.seal.page(slot as u64, self.counter, content, &mut new);
+            } else {
+                self.left_out += 1;
             }
         }
         self.file.write_all_at(&new, place(begin))
     }
 
-    /// Whether one more page fits the quota; older copies give way for it.
+    /// Whether one more page fits the quota; older copies give way for it. Once one did not, none
+    /// does.
     fn has_room(&mut self) -> bool {
         // Page and line of the table.
         let mine = (self.entries.len() as u64 + 1) * (SLOT_BYTES as u64 + 32) + 4096;
-        while mine + self.others > self.place.quota && self.others > 0 {
+        while self.left_out == 0 && mine + self.others > self.place.quota && self.others > 0 {
             let Ok(mut copies) = ours(&self.place.directory) else { return false };
             copies.sort_by_key(|copy| copy.modified);
-            let Some(oldest) = copies.first() else {
-                self.others = 0;
-                break;
-            };
+            let Some(oldest) = copies.first() else { break };
             info!("kept copy {} gives way to a newer one", oldest.path.display());
             if std::fs::remove_file(&oldest.path).is_err() {
                 return false;
             }
-            self.others = copies[1..].iter().map(|copy| copy.bytes).sum();
+            let Ok(others) = self.bytes_of_others() else { return false };
+            self.others = others;
         }
-        mine <= self.place.quota
+        self.left_out == 0 && mine + self.others <= self.place.quota
+    }
+
+    fn bytes_of_others(&self) -> io::Result<u64> {
+        bytes_beside(&self.partial, &self.place.directory)
     }
 
     fn finish(&mut self, blocks: &BlockNames, holds: Holds) -> io::Result<Option<u64>> {
         let label = cut(&self.place.label).to_owned();
-        let mut older = ours(&self.place.directory)?;
-        older.retain(|copy| !label.is_empty() && copy.is_of(&label, &self.key));
-        let pages = self.entries.len() as u64;
-        let most = older.iter().filter_map(Finished::header).map(|header| header.slots).max();
-        if pages == 0 || (holds == Holds::Some && most.is_some_and(|most| most > pages)) {
-            let instead = if older.is_empty() { "" } else { "; the older one stays" };
-            warn!("no copy of this VM is kept, since {pages} of its pages could be{instead}");
-            return Ok(None);
-        }
         let created = now();
         let expires = created.saturating_add(self.place.lifetime.as_secs());
         let header =
@@ -256,6 +255,26 @@ impl Writer {
         let (head, table) = self.seal.finish(header, blocks, &self.entries);
         self.file.write_all_at(&table, place(self.entries.len()))?;
         self.file.write_all_at(&head, 0)?;
+        let mut older = ours(&self.place.directory)?;
+        older.retain(|copy| !label.is_empty() && copy.is_of(&label, &self.key));
+        let pages = self.entries.len() as u64;
+        let most = older.iter().filter_map(Finished::header).map(|header| header.slots).max();
+        let lacks = holds == Holds::Some || self.left_out > 0;
+        if pages == 0 || (lacks && most.is_some_and(|most| most > pages)) {
+            let instead = most.map(|most| format!("; the older one stays, with {most}"));
+            warn!(
+                "no copy of this VM is kept, since only {pages} of its pages could be read, and \
+                 written in time and within the quota{}",
+                instead.unwrap_or_default()
+            );
+            return Ok(None);
+        }
+        if self.left_out > 0 {
+            warn!(
+                "the copy kept of this VM lacks pages: all copies in {} have reached --keep-quota",
+                self.place.directory.display()
+            );
+        }
         std::fs::rename(&self.partial, self.partial.with_extension(FINISHED))?;
         for copy in older {
             // The newer copy of the same VM has all that is worth having.
@@ -307,6 +326,29 @@ mod tests {
             assert!(keeper.keep(KeptPages { pages, contents: vec![1; PAGE_SIZE] }));
         }
         keeper.finish([b"pc.ram".to_vec()].into_iter().collect(), holds)
+    }
+
+    #[test]
+    fn copies_that_are_written_at_once_share_the_quota() {
+        const QUOTA: u64 = 100_000;
+        let directory = tempfile::tempdir().unwrap();
+        let scope = Scope::generate("tenant").unwrap();
+        let keepers = ["web1", "web2", "web3"]
+            .map(|vm| Keeper::begin(&place(directory.path(), QUOTA, vm), &scope).unwrap());
+        for page in 0..20 {
+            for keeper in &keepers {
+                let pages = vec![(0, page << 12, None)];
+                assert!(keeper.keep(KeptPages { pages, contents: vec![1; PAGE_SIZE] }));
+            }
+        }
+        let blocks: BlockNames = [b"pc.ram".to_vec()].into_iter().collect();
+        for keeper in keepers {
+            keeper.finish(blocks.clone(), Holds::All);
+        }
+        let bytes = bytes_beside(Path::new(""), directory.path()).unwrap();
+        // Each may have written a page before it saw the others' last one; alone, each would have kept
+        // all of its pages, which are more than twice the quota.
+        assert!(bytes <= QUOTA * 3 / 2, "{bytes}");
     }
 
     #[test]

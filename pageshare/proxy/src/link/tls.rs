@@ -106,15 +106,15 @@ impl TlsFiles {
         // Whether the other hosts' authorities signed it, only they know.
         let why = match judge.verify_client_cert(&chain[0], &chain[1..], UnixTime::now()) {
             Err(rustls::Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. })) => {
-                "has expired"
+                "has expired: other hosts will refuse it; renew it"
             }
             Err(rustls::Error::InvalidCertificate(
                 Bad::NotValidYet | Bad::NotValidYetContext { .. },
-            )) => "is not valid yet",
+            )) => "is not valid yet: other hosts will refuse it; see whether the clock is right",
             _ => return Ok(chain),
         };
         let path = self.certificate.display();
-        warn!("{path} {why}: other hosts will refuse it; renew it, and start pageshare again");
+        warn!("{path} {why}, and start pageshare again");
         Ok(chain)
     }
 
@@ -226,6 +226,9 @@ fn advice(error: &rustls::Error) -> &'static str {
     match error {
         InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
             "; renew the certificate in the other host's --tls-dir"
+        }
+        InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
+            "; see whether both hosts' clocks are right"
         }
         InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "; if it is the right host, name it with --tls-name as its certificate does"

@@ -1,16 +1,24 @@
 //! Certificates for both sides.
 
+use std::ops::Range;
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{ExtendedKeyUsagePurpose as Purpose, date_time_ymd};
 
 /// Writes a certificate authority and one certificate for each side, as QEMU lays them out.
 pub fn certificates(directory: &Path, server: &str, client: &str) {
-    certificates_until(4096, directory, server, client);
+    certificates_between("", 1975..4096, directory, server, client);
 }
 
-/// As [`certificates`]; the server's lasts until this year.
-pub fn certificates_until(year: i32, directory: &Path, server: &str, client: &str) {
+/// As [`certificates`]; the one of this side is valid in these years.
+pub fn certificates_between(
+    dated: &str,
+    years: Range<i32>,
+    directory: &Path,
+    server: &str,
+    client: &str,
+) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("randomness");
@@ -19,11 +27,14 @@ pub fn certificates_until(year: i32, directory: &Path, server: &str, client: &st
         std::fs::write(directory.join(name), text).expect("writable");
     };
     write("ca-cert.pem", &authority.pem());
-    for (side, name) in [("server", server), ("client", client)] {
+    let sides = [("server", server, Purpose::ServerAuth), ("client", client, Purpose::ClientAuth)];
+    for (side, name, purpose) in sides {
         let key = KeyPair::generate().expect("randomness");
         let mut parameters = CertificateParams::new([name.to_owned()]).expect("a sound name");
-        if side == "server" {
-            parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+        parameters.extended_key_usages = vec![purpose];
+        if side == dated {
+            parameters.not_before = date_time_ymd(years.start, 1, 1);
+            parameters.not_after = date_time_ymd(years.end, 1, 1);
         }
         let certificate = parameters.signed_by(&key, &authority).expect("a sound certificate");
         write(&format!("{side}-cert.pem"), &certificate.pem());

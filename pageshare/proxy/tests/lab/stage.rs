@@ -40,7 +40,8 @@ pub struct Stage {
     pub wire: String,
     /// Where the command finds the destination's monitor, if not at its own place.
     pub to_qmp: Option<Address>,
-    incoming: String,
+    /// Where the command has the destination await the guest.
+    pub incoming: String,
     tap: Option<Tap>,
 }
 
