@@ -151,7 +151,7 @@ $(STAMPS)/sshd: setup/sshd setup/unpack $(STAMPS)/packages
 	@touch $@
 
 $(STAMPS)/uml-newer: setup/uml-newer setup/unpack $(STAMPS)/packages
-	@setup/uml-newer "$${XDG_CACHE_HOME:-$$HOME/.cache}/tare/uml"
+	@cache=$${XDG_CACHE_HOME:-$$HOME/.cache}; test $$(id -u) -ne 0 || cache=/var/cache; setup/uml-newer "$$cache/tare/uml"
 	@touch $@
 
 $(STAMPS)/go: setup/go setup/unpack $(STAMPS)/packages

@@ -266,7 +266,9 @@ def _program() -> str:
 
 
 def _unpacked() -> Path:
-    return platformdirs.user_cache_path("tare") / "uml"
+    """Where root's set-up unpacks one, so that a tree's user may enter it; else a user's own."""
+    shared = Path("/var/cache/tare/uml")
+    return shared if shared.exists() else platformdirs.user_cache_path("tare") / "uml"
 
 
 @cache
