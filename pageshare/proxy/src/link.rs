@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pageshare_wire::record::{HEADER_BYTES, Header, Kind};
@@ -209,18 +209,10 @@ impl LinkWriter {
         Ok(Sent { began, ended: Instant::now(), waited })
     }
 
-    /// Says why the channel ends, if the peer takes it soon, and closes the connection. A thread
-    /// that is stuck in a write, holding the lock, is woken by that.
+    /// Says why the channel ends, if the peer takes it at once, and closes the connection. A
+    /// thread that is stuck in a write, holding the lock, is woken by that.
     pub fn abort(&self, reason: &str) {
-        let end = Instant::now() + PARTING;
-        let mut inner = self.inner.try_lock();
-        while matches!(inner, Err(TryLockError::WouldBlock)) && Instant::now() < end {
-            // Another thread is just sending: where that is the last record of a direction, a peer
-            // that does not hear why takes the end for one in order.
-            std::thread::sleep(Duration::from_millis(1));
-            inner = self.inner.try_lock();
-        }
-        if let Ok(mut inner) = inner {
+        if let Ok(mut inner) = self.inner.try_lock() {
             let body = [reason.as_bytes()];
             let header = Header::of(Kind::Abort, 0, &body, self.checksums).encode();
             // The peer may be the one that is gone.
@@ -267,32 +259,5 @@ impl Read for ReadHalf {
             Self::Plain(socket) => socket.read(buffer),
             Self::Tls(reader) => reader.read(buffer),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::net::UnixStream;
-
-    use super::*;
-
-    #[test]
-    fn why_a_channel_ends_is_said_behind_what_another_thread_is_sending() {
-        let link = |end: UnixStream| Link::plain(Arc::new(Socket(end.into())), deadline());
-        let (here, there) = UnixStream::pair().unwrap();
-        let (writer, mut reader) = (link(here).writer, link(there).reader);
-        std::thread::scope(|threads| {
-            // More than the kernel takes before somebody reads.
-            threads.spawn(|| writer.send(Kind::Reverse, 0, &[&[7; 4 << 20]]).unwrap());
-            while writer.inner.try_lock().is_ok() {
-                std::thread::yield_now();
-            }
-            threads.spawn(|| writer.abort("why"));
-            let mut body = Body::default();
-            let mut next = || reader.receive(&mut body).unwrap().map(|header| header.kind);
-            assert_eq!(next(), Some(Kind::Reverse));
-            assert_eq!(next(), Some(Kind::Abort));
-            assert_eq!(next(), None);
-        });
     }
 }
