@@ -4,8 +4,6 @@
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pageshare_wire::WireError;
-
 use crate::error::Error;
 use crate::socket::Socket;
 
@@ -31,14 +29,14 @@ impl Fuse {
         sockets.push(socket);
     }
 
-    /// Ends the channel with this error, unless it has ended with another already. The peer's word
-    /// on why it closed the connection takes the place of the mere fact, whichever was noticed
+    /// Ends the channel with this error, unless it has ended with another already. What the peer said
+    /// takes the place of the mere fact that the connection was lost, whichever was noticed
     /// first.
     pub fn blow(&self, error: Error) {
         let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut blown = self.blown.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*blown, &error) {
-            (None, _) | (Some(Error::Lost { .. }), Error::Wire(WireError::Aborted(_))) => {
+            (None, _) | (Some(Error::Lost { .. }), Error::Wire(_)) => {
                 *blown = Some(error);
             }
             _ => {}
