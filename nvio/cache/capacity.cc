@@ -73,14 +73,13 @@ std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string&
     return 0;
   }
   const std::uint64_t capacity = settings.capacity != 0 ? settings.capacity : most / 2;
-  if (settings.capacity != 0 && capacity < kGroupSize) {
-    why = "a store of " + std::to_string(capacity >> 10) + " KiB is too small: the smallest has " +
-          std::to_string(kGroupSize >> 10) + " KiB (NVIO_CAPACITY)";
-    return 0;
-  }
   if (capacity < kGroupSize) {
-    why = "there is no room for a store at " + settings.store + " (" + std::to_string(most >> 10) +
-          " KiB to use)";
+    const auto in_kib = [](std::uint64_t bytes) { return std::to_string(bytes >> 10) + " KiB"; };
+    why = settings.capacity != 0
+              ? "a store of " + in_kib(capacity) + " is too small: the smallest has " +
+                    in_kib(kGroupSize) + " (NVIO_CAPACITY)"
+              : "there is no room for a store at " + settings.store + " (" + in_kib(most) +
+                    " to use)";
     return 0;
   }
   return capacity;

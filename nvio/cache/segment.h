@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -106,6 +107,7 @@ struct FileEntry {
   std::atomic<std::uint32_t> left;  // 1: no node caches any of the file any more
   PassiveWrite passive_writes[kPassiveWrites];
 
+  std::string opened_path() const { return {path, strnlen(path, kMaxPath)}; }
   // Whether the store may hold bytes of the file that the file itself lacks.
   bool holds_unwritten() const {
     return used.load() != 0 && (blocks.load() != 0 || log.tail > kFirstRecord);

@@ -82,8 +82,7 @@ std::optional<ListedStore> look_into(const std::string& path) {
   for (std::uint32_t i = 0; of_this_boot && i < segment->used_files(); ++i) {
     const FileEntry& entry = segment->file(i);
     if (entry.used.load() == 0 || entry.deleted.load() != 0) continue;
-    store.files.push_back(
-        {{entry.path, strnlen(entry.path, kMaxPath)}, unwritten_of(*segment, i).bytes});
+    store.files.push_back({entry.opened_path(), unwritten_of(*segment, i).bytes});
     store.unwritten += store.files.back().unwritten;
   }
   store.logged = logged_bytes(folder);

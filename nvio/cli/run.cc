@@ -128,12 +128,10 @@ int run(const RunOptions& options) {
     std::fprintf(stderr, "nvio run: %s; nothing was run\n", problem.c_str());
     return 2;
   }
-  if (const std::string& file = options.statistics_file; !file.empty()) {
-    if (!std::ofstream(file, std::ios::app)) {
-      std::fprintf(stderr, "nvio run: %s; nothing was run\n",
-                   failed("cannot write " + file).c_str());
-      return 2;
-    }
+  const std::string& told = options.statistics_file;
+  if (!told.empty() && !std::ofstream(told, std::ios::app)) {
+    std::fprintf(stderr, "nvio run: %s; nothing was run\n", failed("cannot write " + told).c_str());
+    return 2;
   }
   setenv("NVIO_SESSION", name_of_run().c_str(), 1);
   const Settings settings = read_settings_of_process();

@@ -39,8 +39,8 @@ def polite(mpi: str) -> dict[str, str]:
         return {"LD_PRELOAD": str(PROGRAMS / "libyield.so")}
     # Open MPI's launcher binds each rank to a processor, and from 5 on refuses where there is none.
     unbound = {"PRTE_MCA_hwloc_default_binding_policy": "none"}
-    # Started by srun, plain programs of Open MPI 4.1 crash in MPI_Init (6 of 270 here, none of 300
-    # so), where a rank hears another that has left it before the data of all ranks have come.
+    # Started by srun, plain programs of Open MPI 4.1 crash in MPI_Init now and then, where a rank
+    # hears another that has left it before the data of all ranks have come.
     early = {"OMPI_MCA_pmix_base_collect_data": "0"}
     return {"OMPI_MCA_mpi_yield_when_idle": "1", **unbound, **early}
 

@@ -4,11 +4,10 @@
     checked.py PROGRAM --build DIR --mpi mpich|openmpi
 
 `forked`: ranks that fork, vfork and spawn while they have files open. `started`: what they start
-uses the files by their names. `beside`: what a program may
-do to a file beside MPI-IO. `earlier`: streams and mappings from before. `left`: a descriptor that
-nobody closes. `copies`: descriptors that are copies, or transfer past the page cache.
-`concurrent`: threads and children on one descriptor, signal handlers. Each says how many
-differences it found from what the kernel would do.
+uses the files by their names. `beside`: what a program may do to a file beside MPI-IO. `earlier`:
+streams and mappings from before. `left`: a descriptor that nobody closes. `copies`: descriptors
+that are copies, or transfer past the page cache. `concurrent`: threads and children on one
+descriptor, signal handlers. Each says how many differences it found from what the kernel would do.
 """
 
 from __future__ import annotations

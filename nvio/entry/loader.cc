@@ -11,7 +11,6 @@
 #include <link.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,6 +21,7 @@
 #include <initializer_list>
 
 #include "../settings/first_to_say.h"
+#include "../settings/settled_time.h"
 
 // Where this library begins and ends in memory; the names are the linker's.
 // NOLINTBEGIN(bugprone-reserved-identifier)
@@ -35,16 +35,6 @@ const PosixHooks* g_hooks = nullptr;
 std::uint8_t g_tracked[kMaxDescriptors];
 std::uint64_t g_mapped = 0;
 constinit thread_local int g_inside = 0;
-
-// In the words of settings/settings.cc, which complains of any other.
-bool is_on(const char* variable) {
-  const char* value = getenv(variable);
-  if (value == nullptr) return false;
-  for (const char* word : {"1", "on", "yes", "true"}) {
-    if (std::strcmp(value, word) == 0) return true;
-  }
-  return false;
-}
 
 namespace {
 
@@ -69,6 +59,16 @@ constexpr std::size_t kEntries = sizeof kNames / sizeof *kNames;
 enum Level { kMpi = 0, kPmpi = 1 };
 AnyEntry g_entries[2][kEntries];
 bool g_bound = false;
+
+// In the words of settings/settings.cc, which complains of any other.
+bool is_on(const char* variable) {
+  const char* value = getenv(variable);
+  if (value == nullptr) return false;
+  for (const char* word : {"1", "on", "yes", "true"}) {
+    if (std::strcmp(value, word) == 0) return true;
+  }
+  return false;
+}
 
 void say(const char* what, const char* detail) {
   if (!is_on("NVIO_QUIET") && is_first_to_say(what))
@@ -264,11 +264,8 @@ bool may_be_cached() {
   if (store == nullptr) store = "/dev/shm";
   struct stat status {};
   if (stat(store, &status) != 0) return false;
-  static std::int64_t none_at = 0;
-  auto milliseconds = [](const timespec& time) {
-    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
-  };
-  const std::int64_t changed = milliseconds(status.st_mtim);
+  static std::int64_t none_at = -1;
+  const std::int64_t changed = settled_time(status);
   if (changed == __atomic_load_n(&none_at, __ATOMIC_RELAXED)) return false;
   char ours[32];
   const int length = std::snprintf(ours, sizeof ours, "nvio-%u-", geteuid());
@@ -278,12 +275,7 @@ bool may_be_cached() {
     found = std::strncmp(entry->d_name, ours, static_cast<std::size_t>(length)) == 0;
   }
   if (listing != nullptr) closedir(listing);
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  // What comes within a step of the clock would change nothing.
-  constexpr std::int64_t kStep = 100;
-  if (!found && milliseconds(now) > changed + kStep)
-    __atomic_store_n(&none_at, changed, __ATOMIC_RELAXED);
+  if (!found && changed != 0) __atomic_store_n(&none_at, changed, __ATOMIC_RELAXED);
   return found;
 }
 

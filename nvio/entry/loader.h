@@ -22,7 +22,6 @@ const RealPosix& real_posix();
 // For a process that has not called MPI-IO, as soon as a job of its user may cache files on this
 // node: has its calls by name looked at. False as long as there is nothing to look for.
 bool begin_watching();
-bool is_on(const char* variable);
 
 inline bool is_served() { return g_hooks != nullptr && g_inside == 0; }
 

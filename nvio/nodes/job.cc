@@ -120,7 +120,7 @@ void Job::correct_size(struct stat* status) {
   }
   const FileEntry& entry = session_->segment().file(index);
   if (entry.left.load() != 0) return;
-  const std::string path(entry.path, strnlen(entry.path, kMaxPath));
+  const std::string path = entry.opened_path();
   with_open(path.c_str(), *status, [&](JobFile& file) {
     status->st_size = static_cast<off_t>(file.size());
     return 0;
@@ -131,7 +131,7 @@ void Job::write_back(struct stat* status) {
   const std::uint32_t index = session_->segment().find(*status);
   if (index == kNone) return;
   const FileEntry& entry = session_->segment().file(index);
-  const std::string path(entry.path, strnlen(entry.path, kMaxPath));
+  const std::string path = entry.opened_path();
   struct stat fresh {};
   // What cannot be written is not seen by who reads the file either.
   with_open(path.c_str(), *status, [](JobFile& file) { return file.write_back(); });

@@ -278,7 +278,7 @@ int JobFile::open_at(std::uint32_t node, bool routed, Reply& reply) {
   open.access = (cached_.can_read() ? kReads : 0) | (cached_.can_write_back() ? kWrites : 0);
   open.settings = settings_;
   open.settings.stripe = entry.stripe;
-  open.path = std::string(entry.path, strnlen(entry.path, kMaxPath));
+  open.path = entry.opened_path();
   Request request{};
   request.operation = Operation::open;
   request.flags = routed ? kRouted : 0;

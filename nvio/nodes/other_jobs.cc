@@ -2,11 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -15,6 +15,8 @@
 #include "../cache/segment.h"
 #include "../posix/real.h"
 #include "../recovery/store_folder.h"
+#include "../settings/launcher.h"
+#include "../settings/settled_time.h"
 #include "job.h"
 
 namespace nvio {
@@ -32,11 +34,10 @@ bool is_of_job_with(Settings& settings, std::string name, const struct stat& fil
   settings.nodes = segment->header().nodes.load();
   settings.node = 0;
   if (const std::size_t dot = name.rfind(".node"); settings.nodes > 1 && dot != name.npos) {
-    settings.node = static_cast<std::uint32_t>(std::stoul("0" + name.substr(dot + 5)));
+    settings.node = static_cast<std::uint32_t>(std::strtoul(name.c_str() + dot + 5, nullptr, 10));
     name.resize(dot);
   }
-  const std::size_t user = name.find('-') + 1;
-  settings.session = name.substr(name.find('-', user) + 1);
+  settings.session = name.substr(store_prefix().size());
   return true;
 }
 
@@ -50,7 +51,7 @@ std::vector<std::string> stores_in(const std::string& folder) {
   std::vector<std::string> names;
   DIR* listing = opendir(folder.c_str());
   if (listing == nullptr) return names;
-  const std::string ours = "nvio-" + std::to_string(geteuid()) + "-";
+  const std::string ours = store_prefix();
   while (const dirent* entry = readdir(listing)) {
     std::string name = entry->d_name;
     if (name.starts_with(ours)) names.push_back(std::move(name));
@@ -61,20 +62,12 @@ std::vector<std::string> stores_in(const std::string& folder) {
 
 // The same, looked up anew where the folder has changed: this is asked for at each call by name.
 const std::vector<std::string>& known_stores(const std::string& folder) {
-  using std::chrono::nanoseconds;
-  using std::chrono::system_clock;
   thread_local std::vector<std::string> names;
-  thread_local nanoseconds known{-1};
+  thread_local std::int64_t known = 0;
   struct stat status {};
-  if (real().stat(folder.c_str(), &status) != 0) status.st_mtim = {};
-  const nanoseconds changed =
-      std::chrono::seconds(status.st_mtim.tv_sec) + nanoseconds(status.st_mtim.tv_nsec);
-  if (changed == known) return names;
-  names = stores_in(folder);
-  // What comes within a step of the kernel's clock would change nothing.
-  constexpr std::chrono::milliseconds kStep{100};
-  const bool settled = system_clock::now().time_since_epoch() > changed + kStep;
-  known = settled ? changed : nanoseconds{-1};
+  const std::int64_t changed = real().stat(folder.c_str(), &status) == 0 ? settled_time(status) : 0;
+  if (changed == 0 || changed != known) names = stores_in(folder);
+  known = changed;
   return names;
 }
 

@@ -75,9 +75,8 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
     const FileEntry& entry = segment.file(index);
     const std::uint32_t deleted = entry.deleted.load();
     if (entry.used.load() == 0 || deleted == kDiscarded) continue;
-    const FileIdentity file{entry.device, entry.inode,
-                            std::string(entry.path, strnlen(entry.path, kMaxPath)),
-                            deleted == kExpected, entry.mark};
+    const FileIdentity file{entry.device, entry.inode, entry.opened_path(), deleted == kExpected,
+                            entry.mark};
     std::uint64_t bytes = 0;
     each_latest(segment, index,
                 [&](std::uint64_t, const char*, std::size_t length) { bytes += length; });
@@ -111,7 +110,7 @@ void leave_out_latest(Segment& segment, RecoverReport& report) {
     if (entry.used.load() == 0 || entry.deleted.load() != kKept) continue;
     const std::uint64_t bytes = unwritten_of(segment, index).unsynced;
     if (bytes == 0) continue;
-    const std::string path(entry.path, strnlen(entry.path, kMaxPath));
+    const std::string path = entry.opened_path();
     auto line = std::find_if(report.files.begin(), report.files.end(),
                              [&](const RecoveredFile& known) { return known.path == path; });
     if (line == report.files.end()) {
@@ -302,9 +301,9 @@ std::string inspect(const std::string& path) {
     for (std::uint32_t i = 0; i < segment->used_files(); ++i) {
       const FileEntry& entry = segment->file(i);
       if (entry.used.load() == 0) continue;
-      text += "  file " + std::string(entry.path, strnlen(entry.path, kMaxPath)) + ": " +
-              std::to_string(entry.size.load()) + " bytes, " + std::to_string(entry.blocks.load()) +
-              " blocks cached, " + std::to_string(entry.references) + " processes\n";
+      text += "  file " + entry.opened_path() + ": " + std::to_string(entry.size.load()) +
+              " bytes, " + std::to_string(entry.blocks.load()) + " blocks cached, " +
+              std::to_string(entry.references) + " processes\n";
     }
   } else {
     text += "  " + why + "\n";

@@ -47,9 +47,10 @@ std::string session_name(const Settings& settings) {
   return name;
 }
 
+std::string store_prefix() { return "nvio-" + std::to_string(geteuid()) + "-"; }
+
 std::string store_folder(const Settings& settings, std::uint32_t node) {
-  const std::string folder =
-      settings.store + "/nvio-" + std::to_string(geteuid()) + "-" + session_name(settings);
+  const std::string folder = settings.store + "/" + store_prefix() + session_name(settings);
   return settings.nodes > 1 ? folder + ".node" + std::to_string(node) : folder;
 }
 
