@@ -105,8 +105,8 @@ impl Driver {
         incoming: Option<&str>,
         downtime_limit: Option<Duration>,
     ) -> Result<Duration, Error> {
-        let source = self.look()?;
-        let there = self.destination.ask(|qmp| look(qmp, &mut |_| true))?;
+        let source = look(&mut self.source)?;
+        let there = self.destination.ask(look)?;
         if there.run_state != "inmigrate" {
             return Err(Error::Refused(format!(
                 "the destination QEMU is `{}` and awaits no migration: start it with -incoming \
@@ -199,7 +199,7 @@ impl Driver {
     /// # Errors
     /// If its monitor is gone.
     pub fn cancel(&mut self) -> Result<bool, Error> {
-        let still = can_be_cancelled(&self.look()?.migration);
+        let still = can_be_cancelled(&look(&mut self.source)?.migration);
         if still {
             self.source.execute("migrate_cancel", &json!({}))?;
         }
@@ -212,7 +212,7 @@ impl Driver {
     /// If no driver has begun anything at the source, or another QEMU than it began with is at the
     /// destination's address; and as [`Driver::step`].
     pub fn resume(&mut self) -> Result<Outcome, Error> {
-        let source = self.look()?;
+        let source = look(&mut self.source)?;
         let gone = source.migration == "completed" && source.run_state == "postmigrate";
         let mark = match Mark::of(&mut self.source)? {
             Some(mark) if mark != Mark::arrived() => mark,
@@ -226,9 +226,7 @@ impl Driver {
             }
         };
         self.destination.is_known_by(mark);
-        if let Err(stranger @ Error::Refused(_)) =
-            self.destination.ask(|qmp| look(qmp, &mut |_| true))
-        {
+        if let Err(stranger @ Error::Refused(_)) = self.destination.ask(look) {
             return Err(stranger);
         }
         loop {
@@ -287,10 +285,6 @@ impl Driver {
         }
         self.wait(&source)?;
         Ok(None)
-    }
-
-    fn look(&mut self) -> Result<Seen, Error> {
-        look(&mut self.source, &mut |_| true)
     }
 
     /// Nothing is left to be resumed.
@@ -359,8 +353,12 @@ impl Driver {
     }
 }
 
+fn look(qmp: &mut Qmp) -> Result<Seen, Error> {
+    look_while(qmp, &mut |_| true)
+}
+
 /// What a monitor says, if it answers before `waits` says not to wait on.
-fn look(qmp: &mut Qmp, waits: &mut dyn FnMut(Duration) -> bool) -> Result<Seen, Error> {
+fn look_while(qmp: &mut Qmp, waits: &mut dyn FnMut(Duration) -> bool) -> Result<Seen, Error> {
     let info = qmp.execute_while("query-migrate", &json!({}), waits)?;
     Ok(Seen { run_state: qmp.run_state_while(waits)?, migration: status(&info) })
 }

@@ -30,16 +30,13 @@ impl Fuse {
     }
 
     /// Ends the channel with this error, unless it has ended with another already. What the peer said
-    /// takes the place of the mere fact that the connection was lost, whichever was noticed
-    /// first.
+    /// takes the place of the mere fact that the connection was lost, whichever was noticed first.
     pub fn blow(&self, error: Error) {
         let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut blown = self.blown.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*blown, &error) {
-            (None, _) | (Some(Error::Lost { .. }), Error::Wire(_)) => {
-                *blown = Some(error);
-            }
-            _ => {}
+        let is_lost = matches!(*blown, Some(Error::Lost { .. }));
+        if blown.is_none() || is_lost && matches!(error, Error::Wire(_)) {
+            *blown = Some(error);
         }
         drop(blown);
         for socket in sockets.iter() {
@@ -56,5 +53,25 @@ impl Fuse {
     /// The error, if there was one.
     pub fn error(self) -> Option<Error> {
         self.blown.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use pageshare_wire::WireError;
+
+    use super::*;
+
+    #[test]
+    fn what_the_peer_said_names_the_failure_and_not_the_broken_pipe_that_came_of_it() {
+        let lost = || Error::lost("the peer", "sending")(io::ErrorKind::BrokenPipe.into());
+        let broke = || Error::Wire(WireError::Protocol("more accepted than sent"));
+        for errors in [[lost(), broke()], [broke(), lost()]] {
+            let fuse = Fuse::new(Vec::new());
+            errors.into_iter().for_each(|error| fuse.blow(error));
+            assert!(matches!(fuse.error(), Some(Error::Wire(_))));
+        }
     }
 }

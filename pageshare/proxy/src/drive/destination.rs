@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::decide::{Loss, Seen, There};
-use super::look;
+use super::look_while;
 use super::mark::Mark;
 use crate::address::Address;
 use crate::error::Error;
@@ -70,7 +70,7 @@ impl Destination {
         if let Some((how @ Loss::Ended, _)) = self.lost {
             return There::Lost { how, long: true };
         }
-        let error = match self.ask(|qmp| look(qmp, waits)) {
+        let error = match self.ask(|qmp| look_while(qmp, waits)) {
             Ok(seen) => return self.found(seen),
             Err(error) => error,
         };
