@@ -13,7 +13,7 @@ from pathlib import Path
 
 import platformdirs
 
-from tare import mounts
+from tare import homes, mounts
 from tare.errors import UnavailableError
 
 _NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
@@ -68,13 +68,7 @@ def _own_run(lists: Path) -> None:
     Args:
         lists: of what dead runs of this user left, to be shown as /run/tare.
     """
-    try:
-        lists.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnavailableError(
-            f"cannot make {lists}, where a run says what it makes: {error.strerror}",
-            "make it writable, or name another folder: XDG_STATE_HOME=FOLDER",
-        ) from error
+    homes.made(lists, "a run says what it makes", "XDG_STATE_HOME")
     shown = {there.name: there for there in _RUN.iterdir() if there.name != "netns"}
     # By a descriptor: it may lie in the folder that is covered.
     shown["tare"] = _OWN / "fd" / str(os.open(lists, os.O_PATH | os.O_CLOEXEC))

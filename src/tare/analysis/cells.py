@@ -114,12 +114,10 @@ def level(sessions: Sessions, cell: str, statistic: str) -> Estimate | None:
     return None if found.value is None else found
 
 
-def _plain(found: Estimate, told: Sequence[float]) -> Estimate:
-    """The estimate; where some of what was told is not positive, its mean without an interval."""
-    if all(value > 0 for value in told):
-        return found
+def _plain(told: Sequence[float], confidence: float) -> Estimate:
+    """The mean of what has no ratio, without an interval."""
     middle, ends = median(told), (min(told), max(told))
-    return Estimate(fmean(told), None, None, found.confidence, middle, *ends, len(told), 0)
+    return Estimate(fmean(told), None, None, confidence, middle, *ends, len(told), 0)
 
 
 def view_cell(cell: Cell, sessions: Sessions) -> CellView:
@@ -141,7 +139,9 @@ def view_cell(cell: Cell, sessions: Sessions) -> CellView:
         declared=declared,
         failed=sum(trial.status == "failed" for trial in trials),
         estimates={
-            name: _plain(across(column), sessions.told(cell.id, name))
+            name: across(column)
+            if sessions.has_ratio(cell.id, name)
+            else _plain(sessions.told(cell.id, name), across(column).confidence)
             for name, column in columns.items()
         },
         unresolved={

@@ -126,7 +126,7 @@ class Sessions:
         self.blocks: tuple[int, ...] = tuple(sorted({trial.block for trial in self.trials}))
         self._of: dict[str, list[Trial]] = {}
         self._found: dict[tuple[int, str, int], Session | None] = {}
-        self._told: dict[tuple[str, str], tuple[float, ...]] = {}
+        self._has_ratio: dict[tuple[str, str], bool] = {}
         for trial in sorted(self.trials, key=lambda trial: (trial.block, trial.repeat)):
             self._of.setdefault(trial.cell, []).append(trial)
 
@@ -217,15 +217,19 @@ class Sessions:
         session = self.session(trial)
         if session is not None:
             return session.value(statistic)
-        none = any(value <= 0 for value in self.told(trial.cell, statistic))
-        return None if none else trial.values.get(statistic)
+        return trial.values.get(statistic) if self.has_ratio(trial.cell, statistic) else None
 
     def told(self, cell: str, statistic: str) -> tuple[float, ...]:
         """What a cell's trials hold of a statistic; zeros too, of which no ratio can be made."""
-        if (cell, statistic) not in self._told:
-            found = (trial.values.get(statistic) for trial in self.measured(cell))
-            self._told[cell, statistic] = tuple(value for value in found if value is not None)
-        return self._told[cell, statistic]
+        found = (trial.values.get(statistic) for trial in self.measured(cell))
+        return tuple(value for value in found if value is not None)
+
+    def has_ratio(self, cell: str, statistic: str) -> bool:
+        """Whether all of that is positive."""
+        if (cell, statistic) not in self._has_ratio:
+            told = self.told(cell, statistic)
+            self._has_ratio[cell, statistic] = all(value > 0 for value in told)
+        return self._has_ratio[cell, statistic]
 
     def accelerators(self, cell: str) -> tuple[str, ...]:
         """What ran the guest's instructions in a cell's measured trials; none without a guest."""

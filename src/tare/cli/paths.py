@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tare.errors import UnavailableError
+from tare.homes import made
 
 _INSTRUMENT = "echo/echo-null"
 """Every session is calibrated with it: without it nothing can be measured."""
@@ -55,17 +55,7 @@ def cache() -> Path:
     """
     from platformdirs import user_cache_path  # noqa: PLC0415 - so that --help is fast
 
-    path = user_cache_path("tare")
-    try:
-        if not path.is_absolute():
-            raise FileNotFoundError(errno.ENOENT, "you have no home")
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnavailableError(
-            f"cannot make {path}, where guest images are kept: {error.strerror}",
-            "make it writable, or name another folder: XDG_CACHE_HOME=FOLDER",
-        ) from error
-    return path
+    return made(user_cache_path("tare"), "guest images are kept", "XDG_CACHE_HOME")
 
 
 def result(stem: str) -> Path:
