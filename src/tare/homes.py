@@ -13,7 +13,7 @@ def made(folder: Path, purpose: str, variable: str) -> Path:
 
     Args:
         folder: as platformdirs has it; relative where the user has no home.
-        purpose: what it is for, in a sentence.
+        purpose: what is done there: "where guest images are kept".
         variable: by which the user can name another one for all programs.
 
     Raises:
@@ -25,7 +25,7 @@ def made(folder: Path, purpose: str, variable: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnavailableError(
-            f"cannot make {folder}, where {purpose}: {error.strerror}",
+            f"cannot make {folder}, {purpose}: {error.strerror}",
             f"make it writable, or name another folder: {variable}=FOLDER",
         ) from error
     return folder

@@ -68,7 +68,7 @@ def _own_run(lists: Path) -> None:
     Args:
         lists: of what dead runs of this user left, to be shown as /run/tare.
     """
-    homes.made(lists, "a run says what it makes", "XDG_STATE_HOME")
+    homes.made(lists, "where a run says what it makes", "XDG_STATE_HOME")
     shown = {there.name: there for there in _RUN.iterdir() if there.name != "netns"}
     # By a descriptor: it may lie in the folder that is covered.
     shown["tare"] = _OWN / "fd" / str(os.open(lists, os.O_PATH | os.O_CLOEXEC))

@@ -36,7 +36,9 @@ def test_the_site_is_searched_without_a_network(driver):
 
 def test_the_first_page_leads_to_every_section(driver):
     driver.get((SITE / "index.html").as_uri())
-    WebDriverWait(driver, 60).until(lambda now: "README.html" in now.current_url)
+    wait = WebDriverWait(driver, 60)
+    wait.until(lambda now: "README.html" in now.current_url)
+    wait.until(lambda now: now.execute_script("return document.readyState") == "complete")
     captions = driver.find_elements(By.CSS_SELECTOR, ".sidebar-tree .caption-text")
     titles = [one.get_attribute("textContent") for one in captions]
     assert titles == ["Tutorial", "How-to", "Reference", "Explanation"]

@@ -55,7 +55,7 @@ def cache() -> Path:
     """
     from platformdirs import user_cache_path  # noqa: PLC0415 - so that --help is fast
 
-    return made(user_cache_path("tare"), "guest images are kept", "XDG_CACHE_HOME")
+    return made(user_cache_path("tare"), "where guest images are kept", "XDG_CACHE_HOME")
 
 
 def result(stem: str) -> Path:
