@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -139,7 +140,13 @@ def observations(folder: Path, ranks: int) -> Lines:
 
 
 def history(
-    launch: Launch, seed: int, steps: int, data: Path, nvio: dict[str, str] | None, timeout: float
+    launch: Launch,
+    seed: int,
+    steps: int,
+    data: Path,
+    nvio: dict[str, str] | None,
+    timeout: float,
+    kind: tuple[str, ...] = (),
 ) -> Seen:
     """What every rank of one random program wrote down, and what it printed."""
     with tempfile.TemporaryDirectory(dir=data) as name:
@@ -150,6 +157,7 @@ def history(
             str(steps),
             str(folder / "file"),
             str(folder / "out"),
+            *kind,
         ]
         output = run(launch.command(program), launch.environment(nvio), timeout)
         return observations(folder, launch.ranks), output
@@ -260,6 +268,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", default="0:10", help="FIRST:STOP (default 0:10)")
     parser.add_argument("--steps", type=int, default=30, help="phases of a program (default 30)")
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument(
+        "--types", action="store_true", help="of random datatypes alone, all served by nvio itself"
+    )
     parser.add_argument("--nodes", type=int, default=1, help="simulated nodes (default 1)")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one run")
     parser.add_argument("--data", type=Path, help="folder for the files (default: a temporary one)")
@@ -273,6 +284,13 @@ def pieces(report: str, names: Iterable[list[str]]) -> int:
     )
 
 
+def passed_on(report: str) -> list[str]:
+    """What of a program's transfers the MPI's own code did, windows of data sieving included."""
+    told = re.findall(r"^  (MPI_File_i?(?:read|write)\w*) +\d+ calls, (\d+) by", report, re.M)
+    windows = re.findall(r"^  (windows) +(\d+)", report, re.M)
+    return [f"{name} {count}" for name, count in [*told, *windows] if count != "0"]
+
+
 def compare(
     launch: Launch,
     seeds: range,
@@ -282,6 +300,7 @@ def compare(
     timeout: float,
     data: Path | None = None,
     memories: Sequence[Path] = (MEMORY,),
+    types: bool = False,
 ) -> int:
     """Compare the programs of these seeds; 0 when all were equal.
 
@@ -293,6 +312,7 @@ def compare(
         timeout: seconds for one run.
         data: folder for the files; None is a temporary one.
         memories: folders where the job's nodes have their stores.
+        types: programs of random datatypes, of which the MPI's own code must transfer nothing.
     """
     folder = data or Path(tempfile.mkdtemp(prefix="nvio-compare-"))
     failures = 0
@@ -303,7 +323,8 @@ def compare(
         for seed in seeds:
             session = session_of(settings, seed)
             nvio = {"NVIO_STATS": "ranks", "NVIO_SESSION": session, **settings}
-            arm = partial(history, launch, seed, steps, folder, timeout=timeout)
+            kind = ("types",) if types else ()
+            arm = partial(history, launch, seed, steps, folder, timeout=timeout, kind=kind)
             try:
                 plain, cached, report = both_arms(arm, nvio)
             except NoOracleError as reason:
@@ -324,6 +345,9 @@ def compare(
             left = left_stores(session, memories)
             if left:
                 say(f"seed {seed}: the job ended and left its store {left[0]}")
+                failures += 1
+            if types and (passed := passed_on(report)):
+                say(f"seed {seed}: not served by nvio itself: {', '.join(passed)}")
                 failures += 1
             difference = first_difference(plain, cached)
             if difference is not None:
@@ -360,6 +384,7 @@ def main() -> int:
         settings,
         timeout=options.timeout,
         data=options.data,
+        types=options.types,
     )
 
 

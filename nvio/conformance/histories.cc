@@ -1,7 +1,7 @@
 // Random MPI-IO programs: the same seed makes the same program, and each rank writes down all that
 // it could observe. Run once with plain MPI and once under nvio, the outputs must be equal.
 //
-//   histories SEED STEPS FILE OUT    (OUT.RANK is written by each rank)
+//   histories SEED STEPS FILE OUT [types]   (OUT.RANK is written by each rank)
 //
 // A program is a list of phases. Within a phase ranks write disjoint bytes or only read; between
 // phases they synchronise as MPI asks (sync, barrier, sync), so that every observation is defined.
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -150,13 +151,18 @@ void Program::observe_file(const char* when) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: %s SEED STEPS FILE OUT\n", argv[0]);
+  const bool types = argc == 6 && std::strcmp(argv[5], "types") == 0;
+  if (argc != 5 && !types) {
+    std::fprintf(stderr, "usage: %s SEED STEPS FILE OUT [types]\n", argv[0]);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   {
     histories::Program program(std::strtoull(argv[1], nullptr, 10), argv[3], argv[4]);
-    program.run(std::atoi(argv[2]));
+    if (types) {
+      program.run_types(std::atoi(argv[2]));
+    } else {
+      program.run(std::atoi(argv[2]));
+    }
   }
   MPI_Finalize();
   return 0;

@@ -27,6 +27,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   void run(int steps);
+  // Of random datatypes alone, each in a view and in memory.
+  void run_types(int steps);
 
  private:
   static std::uint64_t draw(Random& random, std::uint64_t below) { return random() % below; }
@@ -69,6 +71,14 @@ class Program {
   void posix();
   void errors();
   void large();
+
+  // Views and buffers of random datatypes: histories_types.cc.
+  struct Typed;
+  void types();
+  void transfer_typed(const Typed& typed, bool writing, bool at, int way, void* buffer,
+                      MPI_Status& status);
+  void transfer_all_typed(Typed& typed, bool writing);
+  void observe_view(const Typed& typed);
 
   Random shared_;  // draws the same on all ranks
   Random own_;

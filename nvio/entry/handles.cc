@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "mpi_functions.h"
+#include "type_map.h"
 
 namespace nvio {
 namespace {
@@ -18,13 +19,6 @@ struct HandleTable {
 HandleTable& table() {
   static HandleTable* all = new HandleTable;  // never destroyed: calls come till the very end
   return *all;
-}
-
-// MPI_FLOAT_INT and its like hold two elements: their count cannot be set in a status by ours.
-bool is_pair(const char* name) {
-  const std::size_t length = std::strlen(name);
-  if (std::strncmp(name, "MPI_2", 5) == 0) return true;
-  return length > 8 && std::strcmp(name + length - 4, "_INT") == 0;
 }
 
 }  // namespace
@@ -74,21 +68,17 @@ MPI_Offset plain_size(MPI_Datatype datatype) {
     if (one.size != 0 && one.type == datatype) return one.size;
   }
   const MpiFunctions& mpi = mpi_functions();
-  int integers = 0;
-  int addresses = 0;
-  int types = 0;
-  int combiner = 0;
   int size = 0;
   int length = 0;
   MPI_Aint lower = 0;
   MPI_Aint extent = 0;
   char name[MPI_MAX_OBJECT_NAME] = {};
-  const bool plain =
-      mpi.type_get_envelope(datatype, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
-      combiner == MPI_COMBINER_NAMED && mpi.type_size(datatype, &size) == MPI_SUCCESS &&
-      mpi.type_get_extent(datatype, &lower, &extent) == MPI_SUCCESS && lower == 0 && size > 0 &&
-      extent == size && mpi.type_get_name(datatype, name, &length) == MPI_SUCCESS &&
-      std::strncmp(name, "MPI_", 4) == 0 && !is_pair(name);
+  const bool plain = combiner_of(datatype) == MPI_COMBINER_NAMED &&
+                     mpi.type_size(datatype, &size) == MPI_SUCCESS &&
+                     mpi.type_get_extent(datatype, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
+                     size > 0 && extent == size &&
+                     mpi.type_get_name(datatype, name, &length) == MPI_SUCCESS &&
+                     std::strncmp(name, "MPI_", 4) == 0 && !is_pair(name);
   if (!plain) return 0;
   known[next++ % 8] = {datatype, size};
   return size;

@@ -20,6 +20,8 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find(g_functions.type_size, "PMPI_Type_size");
   find(g_functions.type_get_extent, "PMPI_Type_get_extent");
   find(g_functions.type_get_envelope, "PMPI_Type_get_envelope");
+  find(g_functions.type_get_contents, "PMPI_Type_get_contents");
+  find(g_functions.type_free, "PMPI_Type_free");
   find(g_functions.type_get_name, "PMPI_Type_get_name");
   find(g_functions.status_set_elements, "PMPI_Status_set_elements_x");
   find(g_functions.status_set_cancelled, "PMPI_Status_set_cancelled");
@@ -41,6 +43,16 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find(g_functions.send, "PMPI_Send");
   find(g_functions.recv, "PMPI_Recv");
   find(g_functions.iprobe, "PMPI_Iprobe");
+  find(g_functions.pack, "PMPI_Pack");
+  find(g_functions.unpack, "PMPI_Unpack");
+  find(g_functions.test, "PMPI_Test");
+  find(g_functions.wait, "PMPI_Wait");
+  find(g_functions.grequest_start, "PMPI_Grequest_start");
+  find(g_functions.grequest_complete, "PMPI_Grequest_complete");
+  g_functions.grequest_start_polled = reinterpret_cast<decltype(g_functions.grequest_start_polled)>(
+      next_symbol("PMPIX_Grequest_start"));
+  g_functions.type_get_envelope_c = reinterpret_cast<decltype(g_functions.type_get_envelope_c)>(
+      next_symbol("PMPI_Type_get_envelope_c"));
 #ifdef OPEN_MPI
   // A predefined handle is the address of a variable of the library, which we do not link. The
   // program may hold its own copy of that variable (a copy relocation), which is then the one.
