@@ -142,10 +142,8 @@ def _make(job: Job, first: Record) -> Record:
     with suppress(OSError):
         (job.folder / "samples").rmdir()  # left by one that was killed before it had a plan
     text = job.asked.experiment_path.read_text(encoding="utf-8")
-    Record.write(
-        job.folder, text, job.plan, first.fingerprint.whole
-    )  # beside what the job has there
-    return Record(job.folder)
+    fingerprint = first.fingerprint.whole
+    return Record.create(job.folder, text, job.plan, fingerprint, beside=True)
 
 
 def _append(job: Job, record: Record, counted: Mapping[int, Record]) -> None:
