@@ -12,6 +12,7 @@ mod hangups;
 mod hostile_receivers;
 mod index_command;
 mod ksm;
+mod last_words;
 mod libvirt;
 mod migrate_command;
 mod migrate_through_proxies;
