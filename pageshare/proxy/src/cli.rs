@@ -4,6 +4,7 @@ mod args;
 mod estimate;
 mod index;
 mod migrate;
+mod parting;
 mod plan;
 mod proxies;
 

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::args::MigrateArgs;
 use super::proxies::{append, sender};
-use super::to_json;
+use super::{parting, to_json};
 use crate::address::Address;
 use crate::drive::{Driver, LOADING, Loss, Outcome, Progress};
 use crate::error::Error;
@@ -22,9 +22,6 @@ use crate::record::Record;
 use crate::send;
 use crate::signals;
 use crate::socket::Listener;
-
-/// How long the proxy's own account may come after QEMU's.
-const ACCOUNT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let mut source = Qmp::connect("the source QEMU's monitor", &arguments.vm, LOADING)?;
@@ -50,6 +47,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
 
     let at_signal = Arc::clone(&stop);
     signals::on_end(move || at_signal.store(true, Ordering::SeqCst))?;
+    let (metrics, keeps) = (sender.metrics.clone(), sender.keep.is_some());
     let records = send::serve(sender, Arc::clone(&listener))?;
     driver.start(&listener.address().to_string()).map_err(|error| match error {
         Error::Refused(_) => error,
@@ -59,7 +57,8 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let Followed { outcome, last, cancelled } = follow(&mut driver, &stop).map_err(unfinished)?;
     let seconds = begin.elapsed().as_secs_f64();
     drop(place);
-    let record = records.recv_timeout(ACCOUNT).ok();
+    let code = say(&outcome);
+    let record = parting::record(&records, &metrics, keeps, &stop);
     if let Some(record) = &record {
         // Who has closed our output does not want it.
         let _ = std::io::stdout().write_all(summary(record, &outcome, last, seconds).as_bytes());
@@ -79,7 +78,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
             warn!("{error}");
         }
     }
-    Ok(say(&outcome))
+    Ok(code)
 }
 
 /// A migration that was followed to its end.
