@@ -7,6 +7,7 @@ mod migrate;
 mod parting;
 mod plan;
 mod proxies;
+mod summary;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -206,6 +206,12 @@ impl Driver {
         Ok(still)
     }
 
+    /// Why the source has given up a migration, if it says.
+    pub fn qemu_error(&mut self) -> Option<String> {
+        let info = self.source.execute("query-migrate", &json!({})).ok()?;
+        info["error-desc"].as_str().map(str::to_owned)
+    }
+
     /// Finishes what a driver left that was killed, and sees to it that one guest runs.
     ///
     /// # Errors

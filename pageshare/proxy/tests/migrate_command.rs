@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output};
 
 use lab::{Fate, Guest, Incoming, Model, Stage};
 use pageshare::address::Address;
@@ -204,6 +204,28 @@ fn a_migration_that_either_qemu_refuses_to_begin_leaves_no_mark() {
         assert!(!is_marked(&mut stage.destination), "{said}");
         assert_eq!(stage.source.state(), "running");
     }
+}
+
+#[test]
+fn why_qemu_gave_up_is_said_where_it_never_came_to_the_proxy() {
+    let mut stage = Stage::set();
+    // It has a file descriptor left for its monitor's client, and none for a migration.
+    let (pid, numbers) = (stage.source.pid(), 0_u32..);
+    let is_free = |number: &u32| !Path::new(&format!("/proc/{pid}/fd/{number}")).exists();
+    let limit = numbers.filter(is_free).nth(1).expect("few are open");
+    let mut limited = Command::new("prlimit");
+    limited.args(["--pid", &pid.to_string(), &format!("--nofile={limit}:")]);
+    assert!(limited.status().expect("prlimit starts").success());
+    let path = stage.directory.path().join("record.json");
+    let (output, said) = end(stage.migrate(&["--record", path.to_str().expect("a plain path")]));
+    assert!(!output.status.success(), "{said}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    let record = read(&path);
+    for words in [&*table, &record["qemu_error"].to_string()] {
+        assert!(words.contains("Too many open files"), "{words}: {said}");
+    }
+    assert!(record["proxy"].is_null(), "{record}");
+    assert_eq!(stage.source.state(), "running");
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub(super) fn record(
             Err(RecvTimeoutError::Timeout) => {}
         }
         let account = metrics.under_way();
+        if account.is_none() && began.elapsed() > SHORT {
+            return None;
+        }
         let bytes = account.as_ref().map_or(0, |account| account.bytes_copied());
         let stopped = stop.swap(false, Ordering::SeqCst);
         let idle = progress.is_idle(bytes, Instant::now());
