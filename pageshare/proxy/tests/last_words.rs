@@ -4,13 +4,12 @@
 use crate::lab;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::Command;
 use std::sync::Arc;
 
+use lab::Proxy;
 use lab::stand_in::{MIGRATION, path};
-use lab::{Proxy, binary};
 use pageshare::handshake;
 use pageshare::link::{self, Body, Link};
 use pageshare::socket::Socket;
@@ -36,12 +35,8 @@ fn heard(link: &mut Link) -> Vec<Kind> {
 #[test]
 fn a_sender_that_fails_while_qemu_is_silent_says_why_and_not_that_qemu_has_ended() {
     let directory = tempfile::tempdir().expect("a scratch directory");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface");
-    let wire = format!("tcp:{}", listener.local_addr().expect("a bound socket"));
-    let to = format!("unix:{}", directory.path().join("out").display());
-    let words = ["--once", "--insecure", "--listen", &to, "--to", &wire].map(str::to_owned);
-    let mut sender = Proxy::spawn(Command::new(binary()), directory.path(), "send", &words);
-    let mut source = UnixStream::connect(path(&to)).expect("the proxy listens");
+    let (mut sender, listener, to) = Proxy::sender(directory.path(), &[]);
+    let mut source = UnixStream::connect(to).expect("the proxy listens");
     source.write_all(MIGRATION).expect("the proxy takes it");
     let mut link = plain(listener.accept().expect("the sender connects").0);
     handshake::receive(&mut link, LARGEST, std::iter::empty(), Versions::OURS).expect("a sender");
