@@ -39,6 +39,9 @@ pub(super) enum Refusal {
     /// Its time has passed.
     #[error("it expired {0} s ago")]
     Expired(u64),
+    /// Its age cannot be told.
+    #[error("it was kept {0} s from now: the clock has been set back since")]
+    Early(u64),
     /// It was cut or changed.
     #[error("it is damaged")]
     Damaged,
