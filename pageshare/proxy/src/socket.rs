@@ -164,7 +164,7 @@ impl Socket {
             return Party::Process(self.peer());
         }
         let address = self.0.peer_addr().ok().and_then(|at| at.as_socket());
-        Party::Host(address.map(|at| match at.ip() {
+        Party::Host(address.map(|at| match at.ip().to_canonical() {
             IpAddr::V4(ip) => ip.to_bits().into(),
             // Whoever has one address of a network has all of them.
             IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
@@ -296,6 +296,7 @@ impl Write for Until {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -318,6 +319,24 @@ mod tests {
         let socket = Socket::connect("itself", listener.address()).unwrap();
         assert_eq!(socket.party(), Party::Host(Some(0x7f00_0001)));
         assert_eq!(socket.peer(), None);
+    }
+
+    #[test]
+    fn hosts_of_ipv4_are_told_apart_where_ipv6_is_listened_to() {
+        let listener = Listener::bind(&"tcp:[::]:0".parse().unwrap()).unwrap();
+        let address = listener.address().to_string();
+        let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
+        for (host, bits) in [("127.0.0.1", 0x7f00_0001), ("127.0.0.2", 0x7f00_0002)] {
+            let from = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            from.bind(&SocketAddr::from((host.parse::<IpAddr>().unwrap(), 0)).into()).unwrap();
+            from.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
+            let accepted = loop {
+                if let Some(socket) = listener.accept().unwrap() {
+                    break socket;
+                }
+            };
+            assert_eq!(accepted.party(), Party::Host(Some(bits)));
+        }
     }
 
     #[test]
