@@ -22,12 +22,10 @@ mod model;
 #[path = "rules/scenarios.rs"]
 mod scenarios;
 
-use std::sync::atomic::Ordering;
-
 use effort::{Effort, Turn, Write};
 use guest::Scenario;
 use model::{Model, Outcome, Rule};
-use pageshare_wire::adaptive::{Gains, Policy, WITHOUT, Written};
+use pageshare_wire::adaptive::{Gains, Policy, Written};
 
 /// The controller.
 struct Controller(Gains);
@@ -87,36 +85,25 @@ impl Rule for Simple {
     }
 }
 
-type Named = (String, Box<dyn Fn() -> Box<dyn Rule>>);
+type Named = (&'static str, Box<dyn Fn() -> Box<dyn Rule>>);
 
-fn controller(ask: Policy, compress: Policy, without: u32) -> Box<dyn Fn() -> Box<dyn Rule>> {
-    Box::new(move || {
-        WITHOUT.store(without, Ordering::Relaxed);
-        Box::new(Controller(Gains::new(ask, compress)))
-    })
+fn controller(ask: Policy, compress: Policy) -> Box<dyn Fn() -> Box<dyn Rule>> {
+    Box::new(move || Box::new(Controller(Gains::new(ask, compress))))
 }
 
 fn rules() -> Vec<Named> {
     use Policy::{Adaptive, Always, Never};
-    let mut rules: Vec<Named> = vec![
-        ("the controller".into(), controller(Adaptive, Adaptive, 0)),
-        ("nothing".into(), controller(Never, Never, 0)),
-        ("asks only".into(), controller(Always, Never, 0)),
-        ("compresses only".into(), controller(Never, Always, 0)),
-        ("everything".into(), controller(Always, Always, 0)),
-    ];
-    let all = [
-        "hidden", "worth", "median", "soon", "samples", "link", "slower", "probe", "race", "noise",
-        "together",
-    ];
-    for (number, name) in all.into_iter().enumerate() {
-        rules.push((format!("without {name}"), controller(Adaptive, Adaptive, 1 << number)));
-    }
-    rules.push((
-        "the simple rule".into(),
-        Box::new(|| Box::new(Simple(Effort::new(Adaptive, Adaptive), Turn::default()))),
-    ));
-    rules
+    vec![
+        ("the controller", controller(Adaptive, Adaptive)),
+        ("nothing", controller(Never, Never)),
+        ("asks only", controller(Always, Never)),
+        ("compresses only", controller(Never, Always)),
+        ("everything", controller(Always, Always)),
+        (
+            "the simple rule",
+            Box::new(|| Box::new(Simple(Effort::new(Adaptive, Adaptive), Turn::default()))),
+        ),
+    ]
 }
 
 /// Of what kind a scenario is.
@@ -184,7 +171,7 @@ fn main() {
         .collect();
     println!("|  | {} |", GROUPS.join(" | "));
     println!("|---|{}", "---|".repeat(GROUPS.len()));
-    let rows = rules.iter().map(|it| it.0.as_str()).chain(["the best fixed"]);
+    let rows = rules.iter().map(|it| it.0).chain(["the best fixed"]);
     for (name, row) in rows.zip(outcomes.iter().chain([&oracle])) {
         let cells: Vec<String> = GROUPS
             .iter()

@@ -11,14 +11,6 @@
 //! Asking costs the other host about as much as this one, and more of both hosts' QEMUs than can be
 //! told from here. On a link so fast that this matters, both ways race (`race`).
 
-/// Rules that are left out, for the table of what each is worth.
-#[doc(hidden)]
-pub static WITHOUT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-
-fn without(rule: u32) -> bool {
-    WITHOUT.load(std::sync::atomic::Ordering::Relaxed) & (1 << rule) != 0
-}
-
 mod link;
 mod race;
 mod step;
@@ -67,7 +59,7 @@ impl Gains {
     pub fn new(ask: Policy, compress: Policy) -> Self {
         Self {
             link: Link::default(),
-            ask: StepGain::new(ask, if without(10) { 1 } else { PAGES_TOGETHER }),
+            ask: StepGain::new(ask, PAGES_TOGETHER),
             noise: StepGain::new(compress, 1),
             compress: StepGain::new(compress, 1),
             race: Race::default(),
@@ -83,7 +75,7 @@ impl Gains {
         let whole = self.link.probe(bytes);
         // A race that has begun is not given up for an estimate that goes up and down.
         let cost = if self.race.is_on() { 2.0 * BOTH_HOSTS } else { BOTH_HOSTS };
-        let close = !without(8) && self.ask.pays(&self.link) && self.ask.is_close(&self.link, cost);
+        let close = self.ask.pays(&self.link) && self.ask.is_close(&self.link, cost);
         self.race.took(bytes, now, close);
         self.asks = !self.ask.adapts() || (self.race.asks() && !whole);
         whole
@@ -105,14 +97,14 @@ impl Gains {
     /// like `noise` or not.
     #[must_use]
     pub fn compresses(&mut self, whole: bool, noise: bool) -> bool {
-        let step = if noise && !without(9) { &mut self.noise } else { &mut self.compress };
+        let step = if noise { &mut self.noise } else { &mut self.compress };
         !(whole && step.adapts()) && step.worth_it(&self.link)
     }
 
     /// Bytes that look like `noise` or not have been compressed from a length to another, in
     /// `seconds` of processor time.
     pub fn compressed(&mut self, noise: bool, (from, to): (usize, usize), seconds: f64) {
-        let step = if noise && !without(9) { &mut self.noise } else { &mut self.compress };
+        let step = if noise { &mut self.noise } else { &mut self.compress };
         step.cost(from, seconds);
         step.outcome(from, from - to);
     }

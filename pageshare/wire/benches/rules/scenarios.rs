@@ -50,131 +50,72 @@ fn phases() -> Guest {
     }
 }
 
+const GBIT: f64 = 118e6;
+
+/// A guest over a wire of so many Gbit/s, between hosts of so many processors.
+fn near(guest: &Guest, gbits: f64, processors: f64) -> Scenario {
+    Scenario {
+        name: format!("{}, {gbits} Gbit/s, {processors} processors", guest.name),
+        guest: guest.clone(),
+        bytes: if gbits > 2.0 { 2 << 30 } else { 512 << 20 },
+        wire: vec![(0.0, gbits * GBIT)],
+        round_trip: 0.2e-3,
+        processors: vec![(0.0, processors)],
+        busy: 0,
+        there: 1.0,
+        cap: f64::INFINITY,
+        there_processors: None,
+    }
+}
+
 /// All of them.
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
-    let gbit = 118e6;
-    let s = |name: String, guest: Guest, wire: f64, rtt: f64, cpu: f64, there: f64, busy: usize| {
-        Scenario {
-            name,
-            guest,
-            bytes: if wire > 3e8 { 2 << 30 } else { 512 << 20 },
-            wire: vec![(0.0, wire)],
-            round_trip: rtt,
-            processors: vec![(0.0, cpu)],
-            busy,
-            there,
-            cap: 1e12,
-            there_processors: None,
-        }
+    let mut add = |mut scenario: Scenario, with: &str, change: &dyn Fn(&mut Scenario)| {
+        scenario.name += with;
+        change(&mut scenario);
+        all.push(scenario);
     };
     for guest in [web(), memcached(), compile(), random(), micro(), database(), phases()] {
-        for (label, rate) in [("0.1", 0.1), ("1", 1.0), ("10", 10.0), ("25", 25.0)] {
-            for cpu in [8.0, 2.0, 1.0, 0.5, 0.25] {
-                all.push(s(
-                    format!("{} {label}G cpu{cpu}", guest.name),
-                    guest.clone(),
-                    rate * gbit,
-                    0.2e-3,
-                    cpu,
-                    1.0,
-                    0,
-                ));
+        for gbits in [0.1, 1.0, 10.0, 25.0] {
+            for processors in [8.0, 2.0, 1.0, 0.5, 0.25] {
+                add(near(&guest, gbits, processors), "", &|_| {});
             }
         }
     }
     for guest in [web(), memcached()] {
-        for rtt in [10e-3, 40e-3, 100e-3] {
-            all.push(s(
-                format!("{} 1G rtt{rtt}", guest.name),
-                guest.clone(),
-                gbit,
-                rtt,
-                2.0,
-                1.0,
-                0,
-            ));
+        for far in [10e-3, 40e-3, 100e-3] {
+            add(near(&guest, 1.0, 2.0), &format!(", {far} s"), &|it| it.round_trip = far);
         }
         for there in [0.5, 0.0] {
-            for (l, r) in [("1", 1.0), ("10", 10.0)] {
-                for cpu in [2.0, 0.5] {
-                    all.push(s(
-                        format!("{} {l}G there{there} cpu{cpu}", guest.name),
-                        guest.clone(),
-                        r * gbit,
-                        0.2e-3,
-                        cpu,
-                        there,
-                        0,
-                    ));
-                }
+            for (gbits, processors) in [(1.0, 2.0), (1.0, 0.5), (10.0, 2.0), (10.0, 0.5)] {
+                let with = format!(", {there} of it there");
+                add(near(&guest, gbits, processors), &with, &|it| it.there = there);
             }
         }
-        for cpu in [2.0, 0.7] {
-            let mut c = s(
-                format!("{} 1G cpu{cpu} capped", guest.name),
-                guest.clone(),
-                gbit,
-                0.2e-3,
-                cpu,
-                1.0,
-                0,
-            );
-            c.cap = 60e6;
-            all.push(c);
+        for processors in [2.0, 0.7] {
+            add(near(&guest, 1.0, processors), ", capped", &|it| it.cap = 60e6);
         }
-        for there in [0.5, 0.25] {
-            for (l, r) in [("1", 1.0), ("10", 10.0)] {
-                let mut c = s(
-                    format!("{} {l}G cpu2,{there}", guest.name),
-                    guest.clone(),
-                    gbit * r,
-                    0.2e-3,
-                    2.0,
-                    1.0,
-                    0,
-                );
-                c.there_processors = Some(there);
-                all.push(c);
-            }
+        for (short, gbits) in [(0.5, 1.0), (0.5, 10.0), (0.25, 1.0), (0.25, 10.0)] {
+            let with = format!(" and {short}");
+            add(near(&guest, gbits, 2.0), &with, &|it| it.there_processors = Some(short));
         }
-        for cpu in [0.7] {
-            all.push(s(
-                format!("{} 1G cpu{cpu}", guest.name),
-                guest.clone(),
-                gbit,
-                0.2e-3,
-                cpu,
-                1.0,
-                0,
-            ));
-        }
+        add(near(&guest, 1.0, 0.7), "", &|_| {});
         for busy in [1, 2] {
-            all.push(s(
-                format!("{} 1G cpu1 busy{busy}", guest.name),
-                guest.clone(),
-                gbit,
-                0.2e-3,
-                1.0,
-                1.0,
-                busy,
-            ));
+            add(near(&guest, 1.0, 1.0), &format!(", {busy} busy"), &|it| it.busy = busy);
         }
-        let mut c =
-            s(format!("{} 10G->1G", guest.name), guest.clone(), 10.0 * gbit, 0.2e-3, 2.0, 1.0, 0);
-        c.wire = vec![(0.0, 10.0 * gbit), (0.8, gbit)];
-        all.push(c.clone());
-        c.name = format!("{} 1G->10G", guest.name);
-        c.wire = vec![(0.0, gbit), (1.5, 10.0 * gbit)];
-        all.push(c.clone());
-        c.name = format!("{} 1G cpu 2->0.25", guest.name);
-        c.bytes = 512 << 20;
-        c.wire = vec![(0.0, gbit)];
-        c.processors = vec![(0.0, 2.0), (0.6, 0.25)];
-        all.push(c.clone());
-        c.name = format!("{} 1G cpu 0.25->2", guest.name);
-        c.processors = vec![(0.0, 0.25), (3.0, 2.0)];
-        all.push(c);
+        add(near(&guest, 10.0, 2.0), ", then 1 Gbit/s", &|it| {
+            it.wire = vec![(0.0, 10.0 * GBIT), (0.8, GBIT)];
+        });
+        add(near(&guest, 10.0, 2.0), ", before 1 Gbit/s", &|it| {
+            it.wire = vec![(0.0, GBIT), (1.5, 10.0 * GBIT)];
+        });
+        add(near(&guest, 1.0, 2.0), ", then 0.25", &|it| {
+            it.processors = vec![(0.0, 2.0), (0.6, 0.25)];
+        });
+        add(near(&guest, 1.0, 2.0), ", before 0.25", &|it| {
+            it.processors = vec![(0.0, 0.25), (3.0, 2.0)];
+        });
     }
     all
 }

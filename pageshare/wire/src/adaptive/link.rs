@@ -97,7 +97,7 @@ impl Link {
             }
         }
         if written.waited {
-            if self.waiting < as_f64(MAY_WAIT) && !super::without(6) {
+            if self.waiting < as_f64(MAY_WAIT) {
                 // As much waited as may, which cannot be if it is so fast.
                 let (since, bytes) = self.since;
                 let least = as_f64(bytes) / (end - since).max(1e-9);
@@ -152,7 +152,7 @@ impl Link {
         if self.since_probe >= due {
             self.since_probe = 0;
             self.probes += 1;
-            if !std::mem::take(&mut self.shown) && !super::without(7) {
+            if !std::mem::take(&mut self.shown) {
                 self.budget = PROBE_BYTES;
             }
         }
@@ -164,9 +164,6 @@ impl Link {
     /// Bytes a second.
     #[must_use]
     pub fn speed(&self) -> f64 {
-        if super::without(5) {
-            return FIRST_GUESS;
-        }
         self.speed.unwrap_or(FIRST_GUESS)
     }
 }

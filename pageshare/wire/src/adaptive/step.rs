@@ -1,6 +1,6 @@
 //! One step of the pipeline: what it costs, what it saves, and whether it pays.
 
-use super::{Link, Policy, SAMPLE, as_f64, without};
+use super::{Link, Policy, SAMPLE, as_f64};
 
 /// What a step may cost at most, in parts of the link time of what it is done on: the processors
 /// have more to do for a page.
@@ -52,12 +52,6 @@ impl StepGain {
                     (self.turn, self.interval) = (0, FIRST_RETRY);
                     return true;
                 }
-                if without(4) {
-                    return false;
-                }
-                if without(3) {
-                    self.interval = SAMPLE;
-                }
                 self.turn += 1;
                 let pass = (self.interval - 1) * self.together;
                 if self.turn == pass + self.together {
@@ -79,9 +73,7 @@ impl StepGain {
     #[must_use]
     pub fn pays(&self, link: &Link) -> bool {
         let whole = 1.0 / link.speed();
-        let hidden = if without(0) { f64::INFINITY } else { HIDDEN };
-        let worth = if without(1) { f64::INFINITY } else { self.saved / WORTH };
-        self.cost.seconds_a_byte < whole * worth.min(hidden)
+        self.cost.seconds_a_byte < whole * (self.saved / WORTH).min(HIDDEN)
     }
 
     /// Whether the step would no longer hide behind the link if both hosts together had so many
@@ -135,14 +127,6 @@ impl Cost {
         self.bytes += bytes;
         self.seconds += seconds;
         if self.bytes < WHOLE_SAMPLE {
-            return;
-        }
-        if without(2) {
-            let cost = self.seconds / as_f64(self.bytes);
-            self.count += 1;
-            let part = if self.count == 1 { 1.0 } else { SMOOTH };
-            self.seconds_a_byte += part * (cost - self.seconds_a_byte);
-            (self.bytes, self.seconds) = (0, 0.0);
             return;
         }
         self.latest[self.count % SAMPLES] = self.seconds / as_f64(self.bytes);
