@@ -231,7 +231,7 @@ class Record:
         except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(
                 f"{path} cannot be read: {_why(error)}",
-                "it was written by another version, or changed; run the experiment again",
+                "it was written by another version, or changed: read it with that, or run it again",
             ) from error
 
     @property
