@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from ruamel.yaml.comments import CommentedMap
 
 from tare import document, lines
 from tare.errors import UsageError
@@ -91,7 +92,7 @@ def parse(text: str, path: Path) -> Suite | None:
     return found
 
 
-def _written(text: str, path: Path) -> Mapping[str, Any] | None:
+def _written(text: str, path: Path) -> CommentedMap | None:
     """What a suite's text holds; None where it is none."""
     if "parts" not in text:
         return None  # as most files are: a suite is not worth a second parsing of each
