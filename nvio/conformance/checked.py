@@ -6,8 +6,9 @@
 `forked`: ranks that fork, vfork and spawn while they have files open. `started`: what they start
 uses the files by their names. `beside`: what a program may do to a file beside MPI-IO. `earlier`:
 streams and mappings from before. `left`: a descriptor that nobody closes. `copies`: descriptors
-that are copies, or transfer past the page cache. `concurrent`: threads and children on one
-descriptor, signal handlers. Each says how many differences it found from what the kernel would do.
+that are copies, or transfer past the page cache. `datatypes`: those that are not predefined, also
+of large counts. `concurrent`: threads and children on one descriptor, signal handlers. Each says
+how many differences it found from what the kernel would do.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def main() -> int:
     parser = command_line(__doc__)
     parser.add_argument(
         "program",
-        choices=["forked", "started", "beside", "concurrent", "copies", "earlier", "left"],
+        choices=["forked", "started", "beside", "concurrent", "copies", "datatypes", "earlier", "left"],
     )
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 2)

@@ -62,6 +62,25 @@ std::unique_ptr<Handle> take_handle(MPI_File fh) {
   return handle;
 }
 
+namespace {
+
+bool is_predefined(MPI_Datatype datatype) {
+  const MpiFunctions& mpi = mpi_functions();
+  int combiner = MPI_UNDEFINED;
+  if (mpi.type_get_envelope_c != nullptr) {
+    MPI_Count counts[4] = {};
+    return mpi.type_get_envelope_c(datatype, &counts[0], &counts[1], &counts[2], &counts[3],
+                                   &combiner) == MPI_SUCCESS &&
+           combiner == MPI_COMBINER_NAMED;
+  }
+  int counts[3] = {};
+  return mpi.type_get_envelope(datatype, &counts[0], &counts[1], &counts[2], &combiner) ==
+             MPI_SUCCESS &&
+         combiner == MPI_COMBINER_NAMED;
+}
+
+}  // namespace
+
 // Only predefined types are remembered: their handles never come to mean anything else.
 MPI_Offset plain_size(MPI_Datatype datatype) {
   struct Known {
@@ -74,21 +93,16 @@ MPI_Offset plain_size(MPI_Datatype datatype) {
     if (one.size != 0 && one.type == datatype) return one.size;
   }
   const MpiFunctions& mpi = mpi_functions();
-  int integers = 0;
-  int addresses = 0;
-  int types = 0;
-  int combiner = 0;
   int size = 0;
   int length = 0;
   MPI_Aint lower = 0;
   MPI_Aint extent = 0;
   char name[MPI_MAX_OBJECT_NAME] = {};
-  const bool plain =
-      mpi.type_get_envelope(datatype, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
-      combiner == MPI_COMBINER_NAMED && mpi.type_size(datatype, &size) == MPI_SUCCESS &&
-      mpi.type_get_extent(datatype, &lower, &extent) == MPI_SUCCESS && lower == 0 && size > 0 &&
-      extent == size && mpi.type_get_name(datatype, name, &length) == MPI_SUCCESS &&
-      std::strncmp(name, "MPI_", 4) == 0 && !is_pair(name);
+  const bool plain = is_predefined(datatype) && mpi.type_size(datatype, &size) == MPI_SUCCESS &&
+                     mpi.type_get_extent(datatype, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
+                     size > 0 && extent == size &&
+                     mpi.type_get_name(datatype, name, &length) == MPI_SUCCESS &&
+                     std::strncmp(name, "MPI_", 4) == 0 && !is_pair(name);
   if (!plain) return 0;
   known[next++ % 8] = {datatype, size};
   return size;

@@ -20,6 +20,8 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find(g_functions.type_size, "PMPI_Type_size");
   find(g_functions.type_get_extent, "PMPI_Type_get_extent");
   find(g_functions.type_get_envelope, "PMPI_Type_get_envelope");
+  g_functions.type_get_envelope_c = reinterpret_cast<decltype(g_functions.type_get_envelope_c)>(
+      next_symbol("PMPI_Type_get_envelope_c"));
   find(g_functions.type_get_name, "PMPI_Type_get_name");
   find(g_functions.status_set_elements, "PMPI_Status_set_elements_x");
   find(g_functions.status_set_cancelled, "PMPI_Status_set_cancelled");

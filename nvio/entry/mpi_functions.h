@@ -32,6 +32,9 @@ struct MpiFunctions {
   int (*send)(const void*, int, MPI_Datatype, int, int, MPI_Comm);
   int (*recv)(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
   int (*iprobe)(int, int, MPI_Comm, int*, MPI_Status*);
+  // Of MPI 4, and null before: MPICH ends a program that asks the other one of a type of large
+  // counts.
+  int (*type_get_envelope_c)(MPI_Datatype, MPI_Count*, MPI_Count*, MPI_Count*, MPI_Count*, int*);
   // Of MPICH alone.
   int (*comm_get_parent)(MPI_Comm*);
   int (*comm_get_errhandler)(MPI_Comm, MPI_Errhandler*);
