@@ -50,7 +50,16 @@ def main() -> int:
     parser = command_line(__doc__)
     parser.add_argument(
         "program",
-        choices=["forked", "started", "beside", "concurrent", "copies", "datatypes", "earlier", "left"],
+        choices=[
+            "forked",
+            "started",
+            "beside",
+            "concurrent",
+            "copies",
+            "datatypes",
+            "earlier",
+            "left",
+        ],
     )
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 2)
