@@ -14,6 +14,7 @@ how many differences it found from what the kernel would do.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -41,6 +42,9 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
         raise RunError(output)
     if nodes and "writes_cached" not in output:
         raise RunError(f"nvio served nothing of this program:\n{output}")
+    for call, made, by_mpi in re.findall(r"(MPI_\w+) +(\d+) calls, (\d+) by the MPI", output):
+        if int(by_mpi) > int(made):
+            raise RunError(f"{call} was called {made} times, {by_mpi} of them by the MPI's code")
     if left := left_stores(session):
         raise RunError(f"the job ended and left its store {left[0]}\n{output}")
 

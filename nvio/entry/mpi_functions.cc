@@ -19,9 +19,6 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   };
   find(g_functions.type_size, "PMPI_Type_size");
   find(g_functions.type_get_extent, "PMPI_Type_get_extent");
-  find(g_functions.type_get_envelope, "PMPI_Type_get_envelope");
-  g_functions.type_get_envelope_c = reinterpret_cast<decltype(g_functions.type_get_envelope_c)>(
-      next_symbol("PMPI_Type_get_envelope_c"));
   find(g_functions.type_get_name, "PMPI_Type_get_name");
   find(g_functions.status_set_elements, "PMPI_Status_set_elements_x");
   find(g_functions.status_set_cancelled, "PMPI_Status_set_cancelled");
@@ -55,6 +52,7 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find_handle(g_functions.info_null, "ompi_mpi_info_null");
   find_handle(g_functions.comm_world, "ompi_mpi_comm_world");
   find_handle(g_functions.byte, "ompi_mpi_byte");
+  find_handle(g_functions.datatype_null, "ompi_mpi_datatype_null");
 #else
   find(g_functions.comm_get_parent, "PMPI_Comm_get_parent");
   find(g_functions.comm_get_errhandler, "PMPI_Comm_get_errhandler");
@@ -65,6 +63,7 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   g_functions.info_null = MPI_INFO_NULL;
   g_functions.comm_world = MPI_COMM_WORLD;
   g_functions.byte = MPI_BYTE;
+  g_functions.datatype_null = MPI_DATATYPE_NULL;
   g_functions.file_null = MPI_FILE_NULL;
   g_functions.has_handler_of_no_file = true;
 #endif

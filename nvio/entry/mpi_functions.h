@@ -10,7 +10,6 @@ namespace nvio {
 struct MpiFunctions {
   int (*type_size)(MPI_Datatype, int*);
   int (*type_get_extent)(MPI_Datatype, MPI_Aint*, MPI_Aint*);
-  int (*type_get_envelope)(MPI_Datatype, int*, int*, int*, int*);
   int (*type_get_name)(MPI_Datatype, char*, int*);
   int (*status_set_elements)(MPI_Status*, MPI_Datatype, MPI_Count);
   int (*status_set_cancelled)(MPI_Status*, int);
@@ -32,9 +31,6 @@ struct MpiFunctions {
   int (*send)(const void*, int, MPI_Datatype, int, int, MPI_Comm);
   int (*recv)(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
   int (*iprobe)(int, int, MPI_Comm, int*, MPI_Status*);
-  // Of MPI 4, and null before: MPICH ends a program that asks the other one of a type of large
-  // counts.
-  int (*type_get_envelope_c)(MPI_Datatype, MPI_Count*, MPI_Count*, MPI_Count*, MPI_Count*, int*);
   // Of MPICH alone.
   int (*comm_get_parent)(MPI_Comm*);
   int (*comm_get_errhandler)(MPI_Comm, MPI_Errhandler*);
@@ -44,6 +40,7 @@ struct MpiFunctions {
   int (*unpublish_name)(const char*, MPI_Info, const char*);
   MPI_Comm comm_world;
   MPI_Datatype byte;
+  MPI_Datatype datatype_null;
   MPI_Info info_null;
   MPI_File file_null;
   bool has_handler_of_no_file;  // file_call_errhandler takes file_null
