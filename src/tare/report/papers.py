@@ -38,8 +38,7 @@ def pages(suite: SuiteResult, parts: Mapping[str, Analysis]) -> dict[str, str]:
 def _page(
     paper: Paper, answers: Sequence[Judged], parts: Mapping[str, Analysis], *, drawn: bool
 ) -> Iterator[str]:
-    names = {path: path.rpartition("/")[2] for path in paper.replay}
-    asked = {name: parts[name] for name in names.values() if name in parts}
+    asked = {name: parts[name] for name in paper.parts if name in parts}
     yield f"# Paper {paper.paper}, replayed\n"
     yield f"{escaped(paper.authors)}: *{escaped(paper.title)}*.\n"
     yield f"{replayed.headline([(paper, tuple(answers))])}\n"
@@ -49,7 +48,7 @@ def _page(
     yield from _claims(paper, answers, parts)
     yield from _beside(asked.values())
     yield "\n## How it is asked\n"
-    for path, name in names.items():
+    for name, path in paper.parts.items():
         yield f"- `experiments/{path}.yaml`: {_how(asked.get(name))}"
     yield "\n## What differs\n\nThe paper's apparatus:\n"
     yield from (f"- {escaped(f'{what}: {said}')}" for what, said in paper.apparatus.items())
