@@ -99,10 +99,11 @@ pub(super) fn clear(directory: &Path) -> io::Result<()> {
     }
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        let abandoned = is_name(&path, PARTIAL)
-            && File::open(&path)
-                .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
-        if abandoned {
+        let Some(file) = is_name(&path, PARTIAL).then(|| File::open(&path).ok()).flatten() else {
+            continue;
+        };
+        // Locked until it is removed: who has just begun to write it, then knows that it is gone.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = std::fs::remove_file(&path);
         }
     }

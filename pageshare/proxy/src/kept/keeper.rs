@@ -165,6 +165,22 @@ mod tests {
     }
 
     #[test]
+    fn copies_that_begin_at_once_are_all_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let scope = Scope::generate("tenant").unwrap();
+        std::thread::scope(|threads| {
+            for vm in 0..4 {
+                let (directory, scope, vm) = (directory.path(), &scope, format!("web{vm}"));
+                threads.spawn(move || {
+                    for _ in 0..500 {
+                        assert_eq!(keep_of(&vm, directory, scope, 1, Holds::All), 1);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
     fn names_for_which_the_quota_has_no_room_leave_no_copy() {
         let directory = tempfile::tempdir().unwrap();
         let scope = Scope::generate("tenant").unwrap();

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -54,12 +54,7 @@ impl Writer {
     ) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place.directory)?;
         clear(&place.directory)?;
-        let salt = random::<32>().map_err(|error| io::Error::other(error.to_string()))?;
-        let name: String = salt[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        let partial = place.directory.join(format!("{name}.{PARTIAL}"));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
-        // Held for as long as the file is open: others know that it is in use.
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let (salt, partial, file) = begin(&place.directory)?;
         Ok(Self {
             account,
             file,
@@ -198,6 +193,22 @@ impl Writer {
             let _ = std::fs::remove_file(&copy.path);
         }
         Ok(Some(pages))
+    }
+}
+
+/// A copy's salt, and the file named after it: locked for as long as it is open, so that others
+/// know that it is in use. One who clears the directory may have removed it before it was locked.
+fn begin(directory: &Path) -> io::Result<([u8; 32], PathBuf, File)> {
+    loop {
+        let salt = random::<32>().map_err(|error| io::Error::other(error.to_string()))?;
+        let name: String = salt[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let partial = directory.join(format!("{name}.{PARTIAL}"));
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&partial)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        if file.metadata()?.nlink() > 0 {
+            return Ok((salt, partial, file));
+        }
     }
 }
 

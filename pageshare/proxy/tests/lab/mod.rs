@@ -8,6 +8,7 @@
 mod crowd;
 mod distance;
 mod guest;
+mod hangs;
 pub mod host;
 mod initramfs;
 pub mod pki;

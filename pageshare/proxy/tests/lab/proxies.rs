@@ -12,10 +12,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::guest::Guest;
-use super::{distance, pki, wait_for};
+use super::{distance, hangs, pki, wait_for};
 
 /// The program under test: this build's, or the one that `PAGESHARE_BINARY` names.
 pub fn binary() -> &'static str {
+    hangs::watched();
     static BINARY: OnceLock<String> = OnceLock::new();
     BINARY.get_or_init(|| {
         std::env::var("PAGESHARE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_pageshare").into())
@@ -74,6 +75,7 @@ impl Proxy {
             .arg(&record)
             .env("PAGESHARE_LOG", "debug")
             .stdin(Stdio::null())
+            .stdout(out.try_clone().expect("a file descriptor"))
             .stderr(out)
             .spawn()
             .expect("the program under test starts");
