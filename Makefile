@@ -44,7 +44,7 @@ test-lab: programs $(STAMPS)/venv-dev
 test-system: setup programs pageshare docs experiments/schema.json $(STAMPS)/runsc $(STAMPS)/venv-packages # mostly waits, for guests and servers; a module's tests share theirs
 	@$(PYTEST) tests/system --numprocesses 2 --dist loadfile $(TOLD)
 test-native: programs # MPI launchers read standard input
-	@ctest --test-dir build --parallel 2 --output-on-failure --no-tests=error </dev/null $(TOLD)
+	@ctest --test-dir build --parallel 2 --timeout 300 --output-on-failure --no-tests=error </dev/null $(TOLD)
 test-pageshare: setup pageshare
 	@MAKEFLAGS= cargo test --quiet --workspace --no-fail-fast $(TOLD)
 

@@ -228,6 +228,8 @@ def test_nothing_is_predicted_in_words_and_not_by_an_empty_table(tmp_path):
     found = tare("predict", str(record.folder), "--environment", "uml")
     assert found.returncode == Exit.FAILED
     assert found.stdout == ""
+    in_a_line(found, "has no response to predict in uml")
+    in_a_line(found, "tare run predict")
 
 
 def test_a_result_given_for_an_experiment_is_told_apart(tmp_path):

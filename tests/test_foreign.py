@@ -83,6 +83,18 @@ def test_what_failed_is_left_out_and_told():
     assert "ran in JMH's own process" in unforked.notes[0]
 
 
+def test_what_skipped_itself_is_left_out_and_told_once(tmp_path):
+    written = json.loads(FILES["Google Benchmark"].read_text())
+    entry = {"name": "BM_Skips", "run_type": "iteration", "real_time": 0.0, "time_unit": "ns"}
+    skipped = {**entry, "skipped": True, "skip_message": "no such device"}
+    written["benchmarks"] += [skipped, skipped]
+    (file := tmp_path / "1.json").write_text(json.dumps(written))
+    _, found = foreign.load(file)
+    assert "BM_Skips" not in found.benchmarks
+    assert found.notes.count("BM_Skips was skipped: no such device") == 1
+    assert len(found.benchmarks) == 3
+
+
 def test_a_saved_baseline_of_criterion_is_named_behind_its_folder():
     first, second = HERE / "criterion", Path(f"{HERE / 'criterion'}@main")
     found = compare.compare(sides.runs_of(first), sides.runs_of(second))

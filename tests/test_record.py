@@ -193,6 +193,20 @@ def test_a_folder_that_exists_is_not_written_into(record):
     assert f"--resume {record.folder}" in str(caught.value.remedy)
 
 
+@pytest.mark.parametrize("name", ["experiment.yaml", "samples.csv", ".git"])
+def test_a_folder_of_other_things_keeps_them(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(TareError, match="other things lie there") as caught:
+        Record.create(tmp_path, "title: t\n", PLAN, {})
+    assert caught.value.remedy == "name a new one: --out"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
+
+
+def test_an_empty_folder_is_filled_in_its_place(tmp_path):
+    (tmp_path / "lost+found").mkdir()  # as a file system of its own has
+    assert Record.create(tmp_path, "title: t\n", PLAN, {}).folder == tmp_path
+
+
 @pytest.mark.parametrize(
     "written", [(), ("experiment.yaml",), ("experiment.yaml", "plan.json.part")]
 )

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from tare import analysis, experiment, plan, replay, report
 from tare.analysis import Analysis
 from tare.cli import app
-from tare.errors import UsageError
+from tare.errors import TareError, UsageError
 from tare.pairing import paired
 from tare.published import Claim, papers
 from tare.replay import Standing
@@ -144,6 +145,42 @@ def test_a_replay_is_drawn_again_like_any_result(replayed: SuiteResult) -> None:
     assert "cannot be asked here" in found.output
     assert "papers, replayed" not in found.output
     assert (replayed.folder / "report.html").read_text().count("holds here") > 0
+
+
+def test_each_paper_has_a_page_with_every_claim_and_a_picture_of_what_was_found(
+    replayed: SuiteResult, tmp_path: Path
+) -> None:
+    folder = tmp_path / "papers"
+    found = CliRunner().invoke(app, ["report", str(replayed.folder), "--pages", str(folder)])
+    assert found.exit_code == 0, found.output
+    for paper in papers().values():
+        page = (folder / f"{paper.name}.md").read_text()
+        rows = [line for line in page.splitlines() if line.startswith("| **")]
+        assert len(rows) == len(paper.claims)
+        assert {line.count("|") for line in rows} == {7}
+        assert all(f"`experiments/{path}.yaml`: " in page for path in paper.replay)
+    drawn = {file.name for file in folder.glob("*.svg")}
+    assert drawn == {"dds-virtualised.svg"}  # of the others too little was measured
+    picture = ElementTree.parse(folder / "dds-virtualised.svg").getroot()
+    shapes = [shape.tag.rpartition("}")[2] for shape in picture]
+    assert shapes.count("circle") == 6
+    assert shapes.count("rect") == 1 + 4
+    assert "(dds-virtualised.svg)" in (folder / "dds-virtualised.md").read_text()
+
+
+def test_pages_are_of_a_replay_and_of_a_folder_that_can_be_made(
+    replayed: SuiteResult, tmp_path: Path
+) -> None:
+    def refused(result: Path, folder: Path) -> str:
+        found = CliRunner().invoke(app, ["report", str(result), "--pages", str(folder)])
+        assert isinstance(found.exception, TareError)
+        return found.exception.what
+
+    part = replayed.folder / "disk"
+    assert refused(part, tmp_path) == f"{part} is not the result of a replay"
+    (tmp_path / "file").touch()
+    said = refused(replayed.folder, tmp_path / "file/papers")
+    assert said == f"cannot make {tmp_path}/file/papers: Not a directory"
 
 
 def test_what_is_left_out_for_want_of_time_is_said() -> None:

@@ -53,6 +53,7 @@ def test_an_experiment_is_no_suite(written):
         ("title: t\nparts: [parts/third.yaml]", r"there is no part .*third\.yaml"),
         ("title: t\nparts: [parts/first.yaml, ./parts/first.yaml]", "two parts have one name"),
         ("title: t\nparts: [parts/first.yaml]\nblocks: 3", "blocks"),
+        ("title: t\nparts: [both.yaml]", r"both\.yaml is a suite itself: name its parts here"),
     ],
 )
 def test_a_suite_that_is_wrong_is_refused_with_its_reason(written, text, why):

@@ -6,13 +6,15 @@
 `forked`: ranks that fork, vfork and spawn while they have files open. `started`: what they start
 uses the files by their names. `beside`: what a program may do to a file beside MPI-IO. `earlier`:
 streams and mappings from before. `left`: a descriptor that nobody closes. `copies`: descriptors
-that are copies, or transfer past the page cache. `concurrent`: threads and children on one
-descriptor, signal handlers. Each says how many differences it found from what the kernel would do.
+that are copies, or transfer past the page cache. `datatypes`: those that are not predefined, also
+of large counts. `concurrent`: threads and children on one descriptor, signal handlers. Each says
+how many differences it found from what the kernel would do.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -40,6 +42,9 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
         raise RunError(output)
     if nodes and "writes_cached" not in output:
         raise RunError(f"nvio served nothing of this program:\n{output}")
+    for call, made, by_mpi in re.findall(r"(MPI_\w+) +(\d+) calls, (\d+) by the MPI", output):
+        if int(by_mpi) > int(made):
+            raise RunError(f"{call} was called {made} times, {by_mpi} of them by the MPI's code")
     if left := left_stores(session):
         raise RunError(f"the job ended and left its store {left[0]}\n{output}")
 
@@ -49,7 +54,16 @@ def main() -> int:
     parser = command_line(__doc__)
     parser.add_argument(
         "program",
-        choices=["forked", "started", "beside", "concurrent", "copies", "earlier", "left"],
+        choices=[
+            "forked",
+            "started",
+            "beside",
+            "concurrent",
+            "copies",
+            "datatypes",
+            "earlier",
+            "left",
+        ],
     )
     options = parser.parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 2)

@@ -44,6 +44,16 @@ std::vector<double> gathered(const std::vector<double>& own, int rank, int ranks
   return all;
 }
 
+// Ends the job where a call failed, and says why.
+void must(const char* call, int error) {
+  if (error == MPI_SUCCESS) return;
+  char reason[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(error, reason, &length);
+  std::fprintf(stderr, "grid: cannot %s the file: %s\n", call, reason);
+  MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
 double percentile(const std::vector<double>& sorted, double share) {
   if (sorted.empty()) return 0;
   const auto at = static_cast<std::size_t>(share * static_cast<double>(sorted.size()));
@@ -96,8 +106,9 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = now();
   MPI_File file;
-  MPI_File_open(each ? MPI_COMM_SELF : MPI_COMM_WORLD, name.c_str(),
-                reading ? MPI_MODE_RDONLY : MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL, &file);
+  must("open", MPI_File_open(each ? MPI_COMM_SELF : MPI_COMM_WORLD, name.c_str(),
+                             reading ? MPI_MODE_RDONLY : MPI_MODE_RDWR | MPI_MODE_CREATE,
+                             MPI_INFO_NULL, &file));
   const double opened = now();
   for (long long i = 0; i < operations; ++i) {
     long long at = 0;
@@ -112,15 +123,16 @@ int main(int argc, char** argv) {
     const auto read = collective ? MPI_File_read_at_all : MPI_File_read_at;
     const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
     const int length = static_cast<int>(piece);
-    const int error =
-        reading ? read(file, at * piece, buffer.data(), length, MPI_BYTE, MPI_STATUS_IGNORE)
-                : write(file, at * piece, buffer.data(), length, MPI_BYTE, MPI_STATUS_IGNORE);
-    if (error != MPI_SUCCESS) MPI_Abort(MPI_COMM_WORLD, 3);
+    if (reading) {
+      must("read", read(file, at * piece, buffer.data(), length, MPI_BYTE, MPI_STATUS_IGNORE));
+    } else {
+      must("write", write(file, at * piece, buffer.data(), length, MPI_BYTE, MPI_STATUS_IGNORE));
+    }
     if ((i & 15) == 0) times.push_back(now() - before);
   }
   const double worked = now();
-  if (sync) MPI_File_sync(file);
-  MPI_File_close(&file);
+  if (sync) must("sync", MPI_File_sync(file));
+  must("close", MPI_File_close(&file));
   const double closed = now();
 
   double own[4] = {opened - start, worked - opened, closed - worked, closed - start};

@@ -18,6 +18,7 @@ struct Program::Typed {
   MPI_Offset start = 0;   // etypes
   MPI_Offset etypes = 0;  // in a transfer
   MPI_Aint reach = 0;     // bytes of the buffer
+  bool in_pieces = false;
 };
 
 namespace {
@@ -66,11 +67,13 @@ void Program::types() {
                           &wide);
   Types file_types(interleaved ? shared_ : own_, wide, true);
   typed.filetype = file_types.make(static_cast<int>(1 + draw(shared_, 3)), kPart);
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  MPI_Type_get_extent(typed.filetype, &lower, &extent);
+  typed.in_pieces = extent != size_of(typed.filetype);
   Types memory_types(own_, typed.etype, false);
   typed.memory = draw(own_, 3) == 0 ? typed.etype : memory_types.make(2, kPart);
   typed.count = static_cast<int>(1 + draw(own_, 3));
-  MPI_Aint lower = 0;
-  MPI_Aint extent = 0;
   MPI_Type_get_extent(typed.memory, &lower, &extent);
   MPI_Aint true_lower = 0;
   MPI_Aint true_extent = 0;

@@ -29,6 +29,7 @@ class Opened {
   Opened& operator=(const Opened&) = delete;
 
   const char* path() const { return path_.c_str(); }
+  MPI_File handle() const { return file_; }
 
   void write(MPI_Offset at, const std::string& bytes) {
     MPI_File_write_at(file_, at, bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE,

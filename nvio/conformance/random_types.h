@@ -14,8 +14,9 @@ namespace random_types {
 
 using Random = std::mt19937_64;
 
-// Trees over one predefined type. None of their bytes lie before the origin or overlap, be it in
-// one of them or in several side by side.
+// Trees over one type, the unit. None of their bytes lie before the origin or overlap, be it in one
+// of them or in several side by side. Units lie at multiples of the unit's extent: where that has a
+// hole, others' units can lie in it.
 class Types {
  public:
   // `in_order`: as MPI asks of a filetype, no byte lies before one that comes earlier in the map.
@@ -42,13 +43,13 @@ class Types {
 
  private:
   struct Span {
-    MPI_Aint begin, end, lower, extent;
+    MPI_Aint begin, end, lower, extent;  // the end in whole units
   };
-  static Span span_of(MPI_Datatype type) {
+  Span span_of(MPI_Datatype type) const {
     Span span{};
     MPI_Aint length = 0;
     MPI_Type_get_true_extent(type, &span.begin, &length);
-    span.end = span.begin + length;
+    span.end = span.begin + (length + step_ - 1) / step_ * step_;
     MPI_Type_get_extent(type, &span.lower, &span.extent);
     return span;
   }

@@ -65,6 +65,7 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   find_handle(g_functions.info_null, "ompi_mpi_info_null");
   find_handle(g_functions.comm_world, "ompi_mpi_comm_world");
   find_handle(g_functions.byte, "ompi_mpi_byte");
+  find_handle(g_functions.datatype_null, "ompi_mpi_datatype_null");
 #else
   find(g_functions.comm_get_parent, "PMPI_Comm_get_parent");
   find(g_functions.comm_get_errhandler, "PMPI_Comm_get_errhandler");
@@ -75,6 +76,7 @@ bool find_mpi_functions(void* (*next_symbol)(const char*)) {
   g_functions.info_null = MPI_INFO_NULL;
   g_functions.comm_world = MPI_COMM_WORLD;
   g_functions.byte = MPI_BYTE;
+  g_functions.datatype_null = MPI_DATATYPE_NULL;
   g_functions.file_null = MPI_FILE_NULL;
   g_functions.has_handler_of_no_file = true;
 #endif

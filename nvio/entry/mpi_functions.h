@@ -56,6 +56,7 @@ struct MpiFunctions {
   int (*unpublish_name)(const char*, MPI_Info, const char*);
   MPI_Comm comm_world;
   MPI_Datatype byte;
+  MPI_Datatype datatype_null;
   MPI_Info info_null;
   MPI_File file_null;
   bool has_handler_of_no_file;  // file_call_errhandler takes file_null

@@ -27,8 +27,9 @@ struct Elements {
 Elements elements_of(MPI_Datatype datatype) {
   if (const MPI_Offset size = plain_size(datatype); size != 0) return {size, true};
   int size = 0;
-  if (mpi_functions().type_size(datatype, &size) != MPI_SUCCESS || size <= 0) return {};
-  return {size, false};
+  const bool is_one = datatype != mpi_functions().datatype_null &&
+                      mpi_functions().type_size(datatype, &size) == MPI_SUCCESS && size > 0;
+  return {is_one ? size : 0, false};
 }
 
 // The bytes of a transfer side by side: the program's own, or a copy.

@@ -62,7 +62,7 @@ class Contents {
   }
   ~Contents() {
     for (MPI_Datatype& type : types) {
-      if (!is_predefined(combiner_of(type))) mpi_functions().type_free(&type);
+      if (!is_predefined(envelope_of(type).combiner)) mpi_functions().type_free(&type);
     }
   }
   Contents(const Contents&) = delete;
@@ -291,8 +291,6 @@ bool is_pair(const char* name) {
   if (std::strncmp(name, "MPI_2", 5) == 0) return true;
   return length > 8 && std::strcmp(name + length - 4, "_INT") == 0;
 }
-
-int combiner_of(MPI_Datatype datatype) { return envelope_of(datatype).combiner; }
 
 std::optional<TypeMap> type_map_of(MPI_Datatype datatype, std::size_t most) {
   TypeMap map;

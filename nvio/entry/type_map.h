@@ -27,8 +27,5 @@ std::optional<TypeMap> type_map_of(MPI_Datatype datatype, std::size_t most);
 
 // MPI_FLOAT_INT and its like hold two elements: their count cannot be set in a status by ours.
 bool is_pair(const char* name);
-// How the type was made, MPI_COMBINER_NAMED for a predefined one; MPI_UNDEFINED where the MPI does
-// not tell.
-int combiner_of(MPI_Datatype datatype);
 
 }  // namespace nvio

@@ -117,7 +117,7 @@ def make(folder: Path, fill: Callable[[Path, Path], object], *, numbered: bool =
     """Make a folder whole or not at all, and return it.
 
     Args:
-        folder: new. One that is there, perhaps a mount, is filled as it is.
+        folder: new. One that is there, perhaps a mount, is filled in its place.
         fill: writes into the first folder that it is given, which becomes the second.
         numbered: whether NAME-2 and so on is made where there is one of that name.
 

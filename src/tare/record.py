@@ -179,13 +179,14 @@ class Record:
         fingerprint: Mapping[str, Any],
         *,
         numbered: bool = False,
+        beside: bool = False,
     ) -> Record:
         """Make a new result folder; see `made`."""
 
         def fill(part: Path, _: Path) -> None:
             cls.write(part, experiment_text, plan, fingerprint)
 
-        return cls(made(folder, fill, numbered=numbered))
+        return cls(made(folder, fill, numbered=numbered, beside=beside))
 
     @staticmethod
     def write(
@@ -230,7 +231,7 @@ class Record:
         except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(
                 f"{path} cannot be read: {_why(error)}",
-                "it was written by another version, or changed; run the experiment again",
+                "it was written by another version, or changed: read it with that, or run it again",
             ) from error
 
     @property
@@ -367,20 +368,47 @@ def _why(error: Exception) -> str:
     return f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'its top'}"
 
 
-def made(folder: Path, fill: Callable[[Path, Path], object], *, numbered: bool = False) -> Path:
+def made(
+    folder: Path,
+    fill: Callable[[Path, Path], object],
+    *,
+    numbered: bool = False,
+    beside: bool = False,
+) -> Path:
     """Make a result folder as `lines.make` does, and return it.
 
+    Args:
+        folder: new, or empty.
+        fill: as of `lines.make`, as is `numbered`.
+        numbered: whether NAME-2 and so on is made where there is one of that name.
+        beside: whether other things may lie in it.
+
     Raises:
-        TareError: it exists, or cannot be made.
+        TareError: it exists and is not empty, or cannot be made.
     """
     try:
+        if not (numbered or beside) and folder.is_dir() and not _is_free(folder):
+            raise FileExistsError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
         return lines.make(folder, fill, numbered=numbered)
     except OSError as error:
         what = f"cannot make the result folder {folder}"
+        if error.errno == errno.ENOTEMPTY and not _has_samples(folder):
+            raise TareError(f"{what}: other things lie there", "name a new one: --out") from error
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             again = shell_line("tare", "run", "--resume", folder)
             raise TareError(f"{what}: it exists", f"name another, or go on: {again}") from error
         raise TareError(f"{what}: {error.strerror}", "name another: --out") from error
+
+
+def _has_samples(folder: Path) -> bool:
+    """Whether a result lies there, or the parts of a suite's."""
+    return (folder / "samples").exists() or any(folder.glob("*/samples"))
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether nothing of anybody's lies in a folder that is there."""
+    found = {path.name for path in folder.iterdir()} - {"lost+found"}
+    return not found or ("samples" in found and _is_half_made(folder))
 
 
 def _is_half_made(folder: Path) -> bool:

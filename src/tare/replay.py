@@ -87,8 +87,8 @@ def suite(chosen: Iterable[Paper], experiments: Path) -> tuple[Suite, dict[str, 
         UsageError: it is not there.
     """
     every = [*chosen]
-    paths = [path for paper in every for path in paper.replay]
-    files = {Path(path).name: experiments / f"{path}.yaml" for path in paths}
+    paths = {name: path for paper in every for name, path in paper.parts.items()}
+    files = {name: experiments / f"{path}.yaml" for name, path in paths.items()}
     for file in files.values():
         if not file.is_file():
             raise UsageError(f"there is no {file}", "run it from a checkout of Tare")

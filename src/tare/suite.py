@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from ruamel.yaml.comments import CommentedMap
 
 from tare import document, lines
 from tare.errors import UsageError
@@ -67,13 +68,8 @@ def load(path: Path) -> Suite | None:
 
 def parse(text: str, path: Path) -> Suite | None:
     """Read the text of a suite, as `load` does; its parts are looked for beside `path`."""
-    if "parts" not in text:
-        return None  # as most files are: a suite is not worth a second parsing of each
-    try:
-        written = document.parse(text, str(path))
-    except UsageError:
-        return None  # as above
-    if "parts" not in written:
+    written = _written(text, path)
+    if written is None:
         return None
     try:
         found = Suite.model_validate(written)
@@ -84,12 +80,34 @@ def parse(text: str, path: Path) -> Suite | None:
         said = "two parts have one name: give their files different names"
         problems.append(document.Problem(("parts",), said))
     for i, part in enumerate(found.parts):
-        if not (file := path.parent / part).is_file():
+        file = path.parent / part
+        if not file.is_file():
             said = f"there is no part {file}: correct its path"
+            problems.append(document.Problem(("parts", i), said))
+        elif _is_suite(file):
+            said = f"{file} is a suite itself: name its parts here"
             problems.append(document.Problem(("parts", i), said))
     if problems:
         raise document.refusal(written, str(path), problems)
     return found
+
+
+def _written(text: str, path: Path) -> CommentedMap | None:
+    """What a suite's text holds; None where it is none."""
+    if "parts" not in text:
+        return None  # as most files are: a suite is not worth a second parsing of each
+    try:
+        written = document.parse(text, str(path))
+    except UsageError:
+        return None  # what is wrong with it is for the experiment's reader to say
+    return written if "parts" in written else None
+
+
+def _is_suite(file: Path) -> bool:
+    try:
+        return _written(document.read(file), file) is not None
+    except UsageError:
+        return False  # as above
 
 
 def is_result(folder: Path) -> bool:

@@ -109,6 +109,21 @@ def test_every_order_and_both_ways_run_on_a_folder_of_the_users(
     assert list(there.iterdir()) == []
 
 
+def test_a_folder_that_is_full_is_said_so(tidy_site: Site, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(small))
+    process.run(Command(mount), timeout_s=10)
+    try:
+        with pytest.raises(TrialError, match="No space left on device"):
+            measured(
+                tidy_site, program="grid", filesystem=f"folder {small}", operation="write",
+                order="strided", size="1 MiB",
+            )  # fmt: skip
+    finally:
+        process.run(Command(("umount", str(small))), timeout_s=10)
+
+
 def test_a_folder_that_is_not_there_is_said_so(tidy_site: Site) -> None:
     with pytest.raises(TrialError, match="is no folder"):
         measured(tidy_site, filesystem="folder /there/is/none")

@@ -118,6 +118,41 @@ def test_a_key_that_is_refused_says_so(site: Site, far: FarMachine) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("shell", "why"),
+    [
+        ("echo Welcome; eval $SSH_ORIGINAL_COMMAND", "prints words of its own: 'Welcome'"),
+        ("echo No account. >&2; exit 1", "does not run a command as sh would: 'No account.'"),
+    ],
+)
+def test_a_login_shell_that_is_of_no_use_is_found_out_before(
+    far: FarMachine, shell: str, why: str
+) -> None:
+    authorized = far.temporary.parent / "authorized"
+    said = shell.replace("$SSH_ORIGINAL_COMMAND", '\\"$SSH_ORIGINAL_COMMAND\\"')
+    authorized.write_text(f'command="{said}" {authorized.read_text()}')
+    assert why in str(Ssh(far.destination).unreachable())
+    assert far.left() == []
+
+
+def test_a_machine_that_starts_no_program_of_ours_is_found_out_before(far: FarMachine) -> None:
+    assert Ssh(far.destination).unreachable() is None
+    with mounted(far.temporary, "64k,noexec"):
+        why = str(Ssh(far.destination).unreachable())
+    assert f"starts no program below {far.temporary}" in why
+    assert "noexec" in why
+    assert far.left() == []
+
+
+def test_a_machine_behind_another_is_refused_before(far: FarMachine) -> None:
+    to = far.destination
+    (far.home / ".ssh" / "config").write_text(
+        f"Host through\n HostName {to.host}\n Port {PORT}\n User root\n"
+        f" ProxyCommand ip netns exec {to.netns} nc.openbsd %h %p\n"
+    )
+    assert "ProxyJump or ProxyCommand" in str(Ssh(Destination("through")).unreachable())
+
+
 def test_a_machine_that_is_not_there_says_so(site: Site, far: FarMachine) -> None:
     closed = replace(far.destination, port=PORT + 1)
     with pytest.raises(TrialError, match="refused"), Ssh(closed).enter(site):
@@ -130,7 +165,10 @@ def test_a_machine_that_is_not_there_says_so(site: Site, far: FarMachine) -> Non
 def test_a_disk_that_is_full_there_says_so(site: Site, far: FarMachine) -> None:
     with Ssh(far.destination).enter(site) as inside:
         folder = Path(inside.host.folder)  # type: ignore[attr-defined]
-        with mounted(folder, "64k"), pytest.raises(TrialError, match="No space left"):
+        with (
+            mounted(folder, "64k"),
+            pytest.raises(TrialError, match=r"cannot put echo-udp on .*No space left"),
+        ):
             inside.start([*SERVE, inside.address])
 
 

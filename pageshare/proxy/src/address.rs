@@ -17,7 +17,9 @@ pub enum Address {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NoAddress {
     /// Of neither kind.
-    #[error("`{0}` is no address: write unix:/path/of/socket or tcp:HOST:PORT")]
+    #[error(
+        "`{0}` is no address: write unix:/path/of/socket or tcp:HOST:PORT, IPv6 as tcp:[::1]:PORT"
+    )]
     Unknown(String),
     /// A path that the kernel takes for no socket.
     #[error("`{0}` is too long: the path of a Unix socket has at most 107 bytes")]
@@ -35,7 +37,9 @@ impl FromStr for Address {
             "unix" if !rest.is_empty() => Ok(Self::Unix(PathBuf::from(rest))),
             "tcp" => {
                 let (host, port) = rest.rsplit_once(':').ok_or_else(no_address)?;
-                let sound = !host.is_empty() && port.parse::<u16>().is_ok();
+                let inner = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
+                let named = inner.is_some() || !host.is_empty() && !host.contains(['[', ':', ']']);
+                let sound = named && port.parse::<u16>().is_ok();
                 sound.then(|| Self::Tcp(rest.to_owned())).ok_or_else(no_address)
             }
             _ => Err(no_address()),
@@ -81,6 +85,10 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused() {
         for text in ["", "unix:", "tcp:host", "tcp:host:port", "tcp::1", "host:4455", "/a/path"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+        // Where the port begins would be a guess.
+        for text in ["tcp:::1", "tcp:fe80::1:4455", "tcp:[::1:4455", "tcp:::1]:4455"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
         let path = |bytes: usize| format!("unix:{}", "p".repeat(bytes)).parse::<Address>();

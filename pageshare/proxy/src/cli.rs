@@ -4,8 +4,10 @@ mod args;
 mod estimate;
 mod index;
 mod migrate;
+mod parting;
 mod plan;
 mod proxies;
+mod summary;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -14,6 +14,7 @@
 mod decide;
 mod destination;
 mod mark;
+mod ready;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +30,7 @@ use crate::error::Error;
 use crate::qmp::Qmp;
 use decide::{can_be_cancelled, has_switched, may_be_loading, takes_its_time};
 use destination::{Destination, GONE};
-use mark::{Machine, Mark};
+use mark::Mark;
 
 /// A destination that has every byte loads its devices well within this; until then it may not
 /// answer.
@@ -93,107 +94,6 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Makes both sides ready: the destination may not start by itself and awaits the migration
-    /// at `incoming` (if it does not await it already), both use the return path, the guest
-    /// may stand still for `downtime_limit` (or for as long as the source was told to let it).
-    /// Returns that limit.
-    ///
-    /// # Errors
-    /// If a side is not in a state to migrate, or their capabilities differ.
-    pub fn prepare(
-        &mut self,
-        incoming: Option<&str>,
-        downtime_limit: Option<Duration>,
-    ) -> Result<Duration, Error> {
-        let source = look(&mut self.source)?;
-        let there = self.destination.ask(look)?;
-        if there.run_state != "inmigrate" {
-            return Err(Error::Refused(format!(
-                "the destination QEMU is `{}` and awaits no migration: start it with -incoming \
-                 defer",
-                there.run_state
-            )));
-        }
-        if !matches!(source.run_state.as_str(), "running" | "paused") {
-            return Err(Error::Refused(format!(
-                "the source QEMU is `{}`: only a guest that runs or is paused can migrate",
-                source.run_state
-            )));
-        }
-        let machine = Machine::of(&mut self.source)?;
-        machine.may_go_to(&self.destination.ask(Machine::of)?)?;
-        self.paused = source.run_state == "paused";
-        self.set_capabilities()?;
-        if let Some(limit) = downtime_limit {
-            // QEMU takes whole milliseconds.
-            let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-            self.source.execute("migrate-set-parameters", &json!({"downtime-limit": ms}))?;
-            self.downtime_limit = limit;
-            self.be_patient()?;
-        }
-        let begun = self.begin(incoming);
-        if begun.is_err() {
-            self.withdraw();
-        }
-        begun.map(|()| self.downtime_limit)
-    }
-
-    /// From here on there is something to resume.
-    fn begin(&mut self, incoming: Option<&str>) -> Result<(), Error> {
-        let mark = Mark::draw()?;
-        self.destination.ask(|qmp| mark.leave_in(qmp))?;
-        mark.leave_in(&mut self.source)?;
-        self.destination.is_known_by(mark);
-        // While QEMU awaits a migration, `stop` only takes its leave to start by itself.
-        self.destination.execute("stop", &json!({}))?;
-        if let Some(uri) = incoming {
-            self.destination.execute("migrate-incoming", &json!({"uri": uri}))?;
-        }
-        Ok(())
-    }
-
-    fn set_capabilities(&mut self) -> Result<(), Error> {
-        let on = json!({"capabilities": [{"capability": "return-path", "state": true}]});
-        self.destination.execute("migrate-set-capabilities", &on)?;
-        self.source.execute("migrate-set-capabilities", &on)?;
-        let here = self.source.execute("query-migrate-capabilities", &json!({}))?;
-        let there = self.destination.execute("query-migrate-capabilities", &json!({}))?;
-        for name in ["multifd", "xbzrle", "postcopy-ram", "x-ignore-shared", "compress"] {
-            if has(&here, name) != has(&there, name) {
-                return Err(Error::Refused(format!(
-                    "capability `{name}` is on at one QEMU and off at the other; set both alike"
-                )));
-            }
-        }
-        if has(&here, "pause-before-switchover") {
-            return Err(Error::Refused(
-                "capability `pause-before-switchover` is on at the source QEMU, and nobody would \
-                 tell it to go on: turn it off"
-                    .into(),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Has the source begin to migrate to `uri`.
-    ///
-    /// # Errors
-    /// If it refuses.
-    pub fn start(&mut self, uri: &str) -> Result<(), Error> {
-        let started = self.source.execute("migrate", &json!({"uri": uri})).map(drop);
-        if let Err(Error::Refused(_)) = started {
-            self.withdraw();
-        }
-        started
-    }
-
-    /// Nothing has moved: neither side is to be resumed.
-    fn withdraw(&mut self) {
-        // Whoever is gone needs no mark taken away.
-        drop(self.destination.ask(Mark::remove_from));
-        drop(Mark::remove_from(&mut self.source));
-    }
-
     /// Has the source give up, if it still has the guest; returns whether it has been told to.
     ///
     /// # Errors
@@ -204,6 +104,12 @@ impl Driver {
             self.source.execute("migrate_cancel", &json!({}))?;
         }
         Ok(still)
+    }
+
+    /// Why the source has given up a migration, if it says.
+    pub fn qemu_error(&mut self) -> Option<String> {
+        let info = self.source.execute("query-migrate", &json!({})).ok()?;
+        info["error-desc"].as_str().map(str::to_owned)
     }
 
     /// Finishes what a driver left that was killed, and sees to it that one guest runs.
@@ -369,11 +275,6 @@ fn status(info: &Value) -> String {
     let status = info["status"].as_str().unwrap_or_default();
     let came = status == "completed" && info["total-time"].is_null() && info["ram"].is_null();
     if came { String::new() } else { status.to_owned() }
-}
-
-fn has(capabilities: &Value, name: &str) -> bool {
-    let list = capabilities.as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().any(|entry| entry["capability"] == name && entry["state"] == true)
 }
 
 fn progress(info: &Value) -> Progress {

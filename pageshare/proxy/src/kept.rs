@@ -13,6 +13,8 @@ mod file;
 mod keeper;
 mod keeping;
 mod opened;
+mod quota;
+mod writer;
 
 pub use copies::Copies;
 pub use earlier::{Earlier, KeptIn, Version};

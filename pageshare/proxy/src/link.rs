@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use pageshare_wire::record::{HEADER_BYTES, Header, Kind};
@@ -52,6 +52,8 @@ pub struct LinkReader {
 /// The sending direction, which several threads share: each record goes out whole.
 pub struct LinkWriter {
     inner: Mutex<WriteHalf>,
+    /// Why the channel has failed, if it has: nothing else is sent any more.
+    reason: OnceLock<String>,
     socket: Arc<Socket>,
     checksums: bool,
     bytes: AtomicU64,
@@ -116,8 +118,8 @@ impl Link {
     fn of(read: ReadHalf, write: WriteHalf, socket: Arc<Socket>, checksums: bool) -> Self {
         let reader =
             LinkReader { inner: BufReader::with_capacity(SMALL, read), checksums, bytes: 0 };
-        let bytes = AtomicU64::new(0);
-        let writer = LinkWriter { inner: Mutex::new(write), socket, checksums, bytes };
+        let (inner, reason, bytes) = (Mutex::new(write), OnceLock::new(), AtomicU64::new(0));
+        let writer = LinkWriter { inner, reason, socket, checksums, bytes };
         Self { reader, writer }
     }
 
@@ -202,6 +204,9 @@ impl LinkWriter {
     /// If the connection breaks.
     pub fn write(&self, parts: &[&[u8]]) -> Result<Sent, Error> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.reason.get().is_some() {
+            return Err(Error::lost(PEER, "sending")(io::ErrorKind::ConnectionAborted.into()));
+        }
         let began = Instant::now();
         let waited = inner.write_parts(parts).map_err(Error::lost(PEER, "sending"))?;
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
@@ -209,10 +214,20 @@ impl LinkWriter {
         Ok(Sent { began, ended: Instant::now(), waited })
     }
 
-    /// Says why the channel ends, if the peer takes it at once, and closes the connection. A
-    /// thread that is stuck in a write, holding the lock, is woken by that.
+    /// Says why the channel fails, behind the record that another thread may just be sending, and
+    /// closes the connection; the first reason counts. A thread that is stuck in a write, whose peer
+    /// takes nothing, is woken by that.
     pub fn abort(&self, reason: &str) {
-        if let Ok(mut inner) = self.inner.try_lock() {
+        if self.reason.set(reason.to_owned()).is_err() {
+            return;
+        }
+        let end = Instant::now() + PARTING;
+        let mut inner = self.inner.try_lock();
+        while matches!(inner, Err(TryLockError::WouldBlock)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+            inner = self.inner.try_lock();
+        }
+        if let Ok(mut inner) = inner {
             let body = [reason.as_bytes()];
             let header = Header::of(Kind::Abort, 0, &body, self.checksums).encode();
             // The peer may be the one that is gone.
@@ -259,5 +274,32 @@ impl Read for ReadHalf {
             Self::Plain(socket) => socket.read(buffer),
             Self::Tls(reader) => reader.read(buffer),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn why_a_channel_ends_is_said_behind_what_another_thread_is_sending() {
+        let link = |end: UnixStream| Link::plain(Arc::new(Socket(end.into())), deadline());
+        let (here, there) = UnixStream::pair().unwrap();
+        let (writer, mut reader) = (link(here).writer, link(there).reader);
+        std::thread::scope(|threads| {
+            // More than the kernel takes before somebody reads.
+            threads.spawn(|| writer.send(Kind::Reverse, 0, &[&[7; 4 << 20]]).unwrap());
+            while writer.inner.try_lock().is_ok() {
+                std::thread::yield_now();
+            }
+            threads.spawn(|| writer.abort("why"));
+            let mut body = Body::default();
+            let mut next = || reader.receive(&mut body).unwrap().map(|header| header.kind);
+            assert_eq!(next(), Some(Kind::Reverse));
+            assert_eq!(next(), Some(Kind::Abort));
+            assert_eq!(next(), None);
+        });
     }
 }

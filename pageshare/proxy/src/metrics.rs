@@ -129,6 +129,11 @@ impl Metrics {
         account
     }
 
+    /// The account of the migration under way that began first.
+    pub(crate) fn under_way(&self) -> Option<Arc<Account>> {
+        self.state().live.first().cloned()
+    }
+
     /// Closes an account. Nothing, if it was no migration's: no byte came, and nothing failed.
     #[must_use]
     pub fn end(&self, account: &Arc<Account>) -> Option<Record> {

@@ -25,6 +25,10 @@ pub struct Account {
     loaded: AtomicBool,
     verbatim: Mutex<Vec<VerbatimChannel>>,
     error: Mutex<Option<String>>,
+    /// Bytes that have reached the kept copy, written again or not.
+    copied: AtomicU64,
+    /// Nobody waits for the kept copy any more.
+    forgoes_copy: AtomicBool,
 }
 
 /// Where a channel was no longer parsed.
@@ -86,6 +90,8 @@ impl Account {
             loaded: AtomicBool::new(false),
             verbatim: Mutex::default(),
             error: Mutex::default(),
+            copied: AtomicU64::new(0),
+            forgoes_copy: AtomicBool::new(false),
         }
     }
 
@@ -121,6 +127,28 @@ impl Account {
     pub fn broke(&self, error: &str) {
         let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| error.to_owned());
+    }
+
+    /// So many bytes have reached the kept copy.
+    pub fn copied(&self, bytes: usize) {
+        add(&self.copied, bytes);
+    }
+
+    /// Bytes that have reached the kept copy so far.
+    #[must_use]
+    pub fn bytes_copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
+    /// The copy is not waited for: it is given up.
+    pub fn forgo_copy(&self) {
+        self.forgoes_copy.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the copy is to be given up.
+    #[must_use]
+    pub fn forgoes_copy(&self) -> bool {
+        self.forgoes_copy.load(Ordering::Relaxed)
     }
 
     /// Counts what a link has sent since it was counted last.

@@ -1,10 +1,10 @@
 //! Unix and TCP sockets behind one type.
 
+mod listener;
+
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,11 +18,10 @@ use socket2::{Domain, SockAddr, TcpKeepalive, Type};
 use crate::address::Address;
 use crate::error::Error;
 
+pub use listener::Listener;
+
 /// A peer that acknowledges nothing for this long, or accepts nothing, is dead.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
-
-/// Connections that the kernel holds until they are accepted.
-const QUEUE: i32 = 4096;
 
 /// The buffer of a Unix socket holds stream bytes too, so it is kept small; the kernel doubles this.
 const UNIX_BUFFER: usize = UNSENT as usize / 2;
@@ -165,7 +164,7 @@ impl Socket {
             return Party::Process(self.peer());
         }
         let address = self.0.peer_addr().ok().and_then(|at| at.as_socket());
-        Party::Host(address.map(|at| match at.ip() {
+        Party::Host(address.map(|at| match at.ip().to_canonical() {
             IpAddr::V4(ip) => ip.to_bits().into(),
             // Whoever has one address of a network has all of them.
             IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
@@ -244,86 +243,6 @@ impl Write for &Socket {
     }
 }
 
-/// A listening socket.
-#[derive(Debug)]
-pub struct Listener {
-    inner: socket2::Socket,
-    address: Address,
-}
-
-impl Listener {
-    /// Listens at `address`. The file of a Unix socket on which nobody listens any more is
-    /// replaced.
-    ///
-    /// # Errors
-    /// If the address is taken or not ours.
-    pub fn bind(address: &Address) -> Result<Self, Error> {
-        let failed = |source: io::Error| {
-            let source = match source.kind() {
-                io::ErrorKind::AddrInUse => io::Error::new(
-                    io::ErrorKind::AddrInUse,
-                    format!(
-                        "{source}: a program that was started before waits there; use it or end it"
-                    ),
-                ),
-                _ => source,
-            };
-            Error::Listen { address: address.clone(), source }
-        };
-        let inner: socket2::Socket = match address {
-            Address::Unix(path) => {
-                let stale = path.symlink_metadata().is_ok_and(|it| it.file_type().is_socket())
-                    && UnixStream::connect(path).is_err();
-                if stale {
-                    std::fs::remove_file(path).map_err(failed)?;
-                }
-                UnixListener::bind(path).map_err(failed)?.into()
-            }
-            Address::Tcp(host) => TcpListener::bind(host).map_err(failed)?.into(),
-        };
-        // Port 0 has become a real one.
-        let real = inner.local_addr().map_err(failed)?.as_socket();
-        let address = real.map_or_else(|| address.clone(), |at| Address::Tcp(at.to_string()));
-        // The library's own queue is over in an instant where many connect at once.
-        inner.listen(QUEUE).map_err(failed)?;
-        inner.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { inner, address })
-    }
-
-    /// Where it really listens.
-    #[must_use]
-    pub fn address(&self) -> &Address {
-        &self.address
-    }
-
-    /// Removes the file of a Unix socket, so that nobody connects to it any more.
-    pub fn remove(&self) {
-        if let Address::Unix(path) = &self.address {
-            // Someone may have removed it before us.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
-    /// The next connection that waits to be accepted; nothing, if none does.
-    ///
-    /// # Errors
-    /// If the process lacks what it takes, such as a file descriptor.
-    pub(crate) fn accept(&self) -> io::Result<Option<Socket>> {
-        let given_up = [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionAborted];
-        match self.inner.accept().and_then(|(socket, _)| Socket::tuned(socket)) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(error) if given_up.contains(&error.kind()) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
-    }
-}
-
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -377,6 +296,9 @@ impl Write for Until {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
@@ -397,6 +319,24 @@ mod tests {
         let socket = Socket::connect("itself", listener.address()).unwrap();
         assert_eq!(socket.party(), Party::Host(Some(0x7f00_0001)));
         assert_eq!(socket.peer(), None);
+    }
+
+    #[test]
+    fn hosts_of_ipv4_are_told_apart_where_ipv6_is_listened_to() {
+        let listener = Listener::bind(&"tcp:[::]:0".parse().unwrap()).unwrap();
+        let address = listener.address().to_string();
+        let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
+        for (host, bits) in [("127.0.0.1", 0x7f00_0001), ("127.0.0.2", 0x7f00_0002)] {
+            let from = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            from.bind(&SocketAddr::from((host.parse::<IpAddr>().unwrap(), 0)).into()).unwrap();
+            from.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
+            let accepted = loop {
+                if let Some(socket) = listener.accept().unwrap() {
+                    break socket;
+                }
+            };
+            assert_eq!(accepted.party(), Party::Host(Some(bits)));
+        }
     }
 
     #[test]

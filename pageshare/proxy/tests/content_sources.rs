@@ -4,7 +4,8 @@
 use crate::lab;
 
 use lab::stand_in::through;
-use lab::{Guest, Pair, Xorshift, count, scope};
+use lab::{Guest, Model, Pair, Xorshift, count, scope};
+use pageshare::sources::guest_mappings;
 use serde_json::{Value, json};
 
 /// Migrates through the pair and lets the guest run; returns both records.
@@ -120,4 +121,13 @@ fn a_source_for_no_one_of_several_scopes_is_refused() {
         said.contains("say which scope may ask for it") && said.contains("one, other"),
         "{said}"
     );
+}
+
+#[test]
+fn a_guest_is_found_in_a_file_of_whatever_folder() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let file = directory.path().join("ram of web1");
+    let guest = Guest::running_on(&Model::installed().with_memory(file));
+    let mappings = guest_mappings(guest.pid()).expect("our own child");
+    assert!(mappings.iter().any(|(from, to)| to - from == 128 << 20), "{mappings:?}");
 }

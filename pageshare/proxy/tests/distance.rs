@@ -5,11 +5,10 @@ use crate::lab;
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lab::stand_in::{path, through};
+use lab::stand_in::through;
 use lab::{Pair, Proxy, Xorshift, count};
 use pageshare::handshake;
 use pageshare::link::{self, Body, Link};
@@ -81,15 +80,10 @@ fn lack_all(listener: &TcpListener) -> u64 {
 #[test]
 fn segments_do_not_wait_for_answers_that_only_show_whether_asking_would_pay() {
     let directory = tempfile::tempdir().expect("a scratch directory");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface");
-    let wire = format!("tcp:{}", listener.local_addr().expect("a bound socket"));
-    let to = format!("unix:{}", directory.path().join("out").display());
-    let words = ["--once", "--insecure", "--listen", &to, "--to", &wire, "--compress", "never"];
-    let words = words.map(str::to_owned);
-    let mut sender = Proxy::spawn(Command::new(lab::binary()), directory.path(), "send", &words);
+    let (mut sender, listener, to) = Proxy::sender(directory.path(), &["--compress", "never"]);
     let receiver = std::thread::spawn(move || lack_all(&listener));
 
-    let mut source = UnixStream::connect(path(&to)).expect("the proxy listens");
+    let mut source = UnixStream::connect(to).expect("the proxy listens");
     source.write_all(&stream(32_000)).expect("it reads");
     source.shutdown(Shutdown::Write).expect("a connected socket");
     source.read_to_end(&mut Vec::new()).expect("a half-close");

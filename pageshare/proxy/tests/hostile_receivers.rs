@@ -5,10 +5,8 @@ use crate::lab;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::sync::Arc;
 
-use lab::stand_in::path;
 use lab::{Proxy, Xorshift};
 use pageshare::handshake;
 use pageshare::link::{self, Body, Link};
@@ -41,15 +39,10 @@ fn credit_what_is_asked_for(listener: &TcpListener) {
 #[test]
 fn a_receiver_that_accepts_what_was_not_sent_is_left_before_it_fills_the_memory() {
     let directory = tempfile::tempdir().expect("a scratch directory");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface");
-    let wire = format!("tcp:{}", listener.local_addr().expect("a bound socket"));
-    let to = format!("unix:{}", directory.path().join("out").display());
-    let words = ["--once", "--insecure", "--listen", &to, "--to", &wire, "--ask", "always"];
-    let words = words.map(str::to_owned);
-    let mut sender = Proxy::spawn(Command::new(lab::binary()), directory.path(), "send", &words);
+    let (mut sender, listener, to) = Proxy::sender(directory.path(), &["--ask", "always"]);
     let receiver = std::thread::spawn(move || credit_what_is_asked_for(&listener));
 
-    let mut source = UnixStream::connect(path(&to)).expect("the proxy listens");
+    let mut source = UnixStream::connect(to).expect("the proxy listens");
     source.write_all(b"QEVM\0\0\0\x03\x01\0\0\0\x02\x03ram\0\0\0\0\0\0\0\x04").expect("it reads");
     let mut random = Xorshift(7);
     let taken = (0..1_u64 << 16).take_while(|page| {

@@ -41,6 +41,23 @@ fn a_path_that_is_too_long_for_a_socket_is_told_wherever_it_is_typed() {
 }
 
 #[test]
+fn more_memory_than_there_can_be_is_told_where_it_is_typed() {
+    // As bytes it would be none at all.
+    let much = (1_u64 << 44).to_string();
+    let send = ["send", "--insecure", "--listen", "unix:/nowhere/l", "--to", "tcp:[::1]:1"];
+    let receive = ["receive", "--insecure", "--listen", "unix:/nowhere/l", "--qemu", "unix:q"];
+    for (command, option) in [
+        (&send, "--delta-cache"),
+        (&send, "--keep-quota"),
+        (&receive, "--recent"),
+        (&receive, "--keep-quota"),
+    ] {
+        let said = ends_with(2, &[&command[..], &[option, &much]].concat());
+        assert!(said.contains(option) && said.contains(&much), "{said}");
+    }
+}
+
+#[test]
 fn a_command_says_its_error_as_one_plain_sentence() {
     let said = said(&["inspect", "/nowhere"]);
     assert_eq!(said, "pageshare: stream /nowhere: No such file or directory (os error 2)\n");

@@ -2,14 +2,15 @@
 
 use crate::lab;
 
-use std::io::{Read, Write};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, ChildStderr, Command};
 
 use lab::stand_in::{LOADED, MIGRATION, leave, path};
-use lab::{Proxy, binary};
+use lab::{Proxy, Stage, binary, signal};
 
 /// Both proxies, for many migrations; one of them keeps copies.
 struct Place {
@@ -112,4 +113,60 @@ fn a_receiver_whose_copy_is_not_finished_takes_the_next_guest() {
     drop(end);
     assert!(sender.record()["error"].is_null(), "{}", sender.log());
     place.finish();
+}
+
+/// Has a guest migrate by the command, whose copy is whole and not finished; with the rest of what it
+/// says, and the pipe that the copy waits for.
+fn migrate(stage: &mut Stage) -> (Child, BufReader<ChildStderr>, PathBuf) {
+    let directory = stage.directory.path();
+    let (scope, kept) = (lab::scope(directory, "tenant"), directory.join("kept"));
+    let record = directory.join("migrate.json");
+    let words = ["--scope", &scope, "--keep"].map(OsStr::new);
+    let words =
+        words.into_iter().chain([kept.as_os_str(), "--record".as_ref(), record.as_os_str()]);
+    let words: Vec<&str> = words.map(|word| word.to_str().expect("a plain path")).collect();
+    stage.slow(1);
+    let mut driver = stage.migrate(&words);
+    stage.wait_for_bytes();
+    let pipe = kept.join("0123456789abcdef.kept");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts").success());
+    stage.slow(1 << 20);
+    let mut said = BufReader::new(driver.stderr.take().expect("a pipe"));
+    let (mut lines, wanted) = (String::new(), "the copy of this VM is still being written");
+    while !lines.contains(wanted) {
+        let length = said.read_line(&mut lines).expect("it says something");
+        assert!(length > 0, "it has ended: {lines}");
+    }
+    assert!(lines.contains("the guest runs at the destination"), "{lines}");
+    (driver, said, pipe)
+}
+
+/// Waits for the end; the pages kept by its record, and what else was said.
+fn end(stage: &Stage, driver: Child, mut rest: impl Read) -> (Option<u64>, String) {
+    let mut said = String::new();
+    rest.read_to_string(&mut said).expect("text");
+    let output = driver.wait_with_output().expect("our own child");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("downtime"), "the table is there");
+    let record = std::fs::read(stage.directory.path().join("migrate.json")).expect("a record");
+    let record: serde_json::Value = serde_json::from_slice(&record).expect("a record is JSON");
+    (record["proxy"]["pages_kept"].as_u64(), said)
+}
+
+#[test]
+fn a_migration_whose_copy_is_not_finished_waits_for_it_and_says_so() {
+    let mut stage = Stage::set();
+    let (driver, rest, pipe) = migrate(&mut stage);
+    std::fs::write(pipe, "").expect("somebody reads");
+    let (kept, said) = end(&stage, driver, rest);
+    assert!(kept > Some(0) && said.contains("kept a copy of"), "{kept:?}: {said}");
+}
+
+#[test]
+fn who_does_not_want_to_wait_for_a_copy_gives_it_up_and_is_told_so() {
+    let mut stage = Stage::set();
+    let (driver, rest, _pipe) = migrate(&mut stage);
+    signal("INT", driver.id());
+    let (kept, said) = end(&stage, driver, rest);
+    assert!(kept == Some(0) && said.contains("is given up, as you wish"), "{kept:?}: {said}");
 }

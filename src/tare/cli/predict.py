@@ -71,8 +71,12 @@ def predict(
         printing.show_json([_as_json(p) for p in chosen])
     elif chosen:
         _show(chosen)
-    _show_refusals(found, environment)
+    refused = _show_refusals(found, environment)
     if not chosen:
+        if not refused:
+            where = "" if environment is None else f" in {environment}"
+            printing.say("[yellow]not predicted:[/]", f"{result} has no response to predict{where}")
+            printing.say("  [dim]→[/]", "measure it: tare run predict")
         raise typer.Exit(Exit.FAILED)
 
 
@@ -125,7 +129,8 @@ def _show_checked(checked: list[Checked], *, as_json: bool) -> None:
         )
 
 
-def _show_refusals(found: Predicted, environment: str | None) -> None:
+def _show_refusals(found: Predicted, environment: str | None) -> bool:
+    """Show why what was asked for was not predicted; tell whether there was any of it."""
     grouped: dict[tuple[str, str, str], list[str]] = {}
     for refusal in found.refusals:
         if environment in (None, refusal.environment):
@@ -134,6 +139,7 @@ def _show_refusals(found: Predicted, environment: str | None) -> None:
     for (where, why, remedy), responses in grouped.items():
         printing.say("[yellow]not predicted:[/]", f"{where}: {why} ({'; '.join(responses)})")
         printing.say("  [dim]→[/]", remedy)
+    return bool(grouped)
 
 
 _WORTH_NAMING = 0.01

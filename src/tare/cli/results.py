@@ -13,6 +13,8 @@ from tare.command import shell_line
 from tare.errors import Exit, TareError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tare.record import Record
     from tare.suite import SuiteResult
 
@@ -65,19 +67,33 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Where to draw it; report.html in the result if absent.")
     ] = None,
+    pages: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Of a replay: write a page for each paper here too, in Markdown with a picture.",
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Draw the report of a result again."""
     from tare import suite  # noqa: PLC0415 - so that --help is fast
     from tare.record import Record  # noqa: PLC0415
 
-    if suite.is_result(result):
-        draw_suite(suite.SuiteResult(result), out, as_json=json_)
+    whole = suite.SuiteResult(result) if suite.is_result(result) else None
+    if pages is not None and (whole is None or not whole.replays):
+        raise UsageError(
+            f"{result} is not the result of a replay", "leave --pages out, or run tare replay"
+        )
+    if whole is not None:
+        draw_suite(whole, out, pages, as_json=json_)
     else:
         draw(Record(result), out, as_json=json_)
 
 
-def draw_suite(suite: SuiteResult, out: Path | None, *, as_json: bool) -> None:
+def draw_suite(
+    suite: SuiteResult, out: Path | None, pages: Path | None = None, *, as_json: bool
+) -> None:
     """Draw the page of every part of a suite and the one over them, and print its summaries."""
     from tare import analysis  # noqa: PLC0415
     from tare import report as reporting  # noqa: PLC0415
@@ -87,6 +103,8 @@ def draw_suite(suite: SuiteResult, out: Path | None, *, as_json: bool) -> None:
         _write(reporting.render(found), suite.folder / name / "report.html", suite.folder / name)
     page = out or suite.folder / "report.html"
     _write(reporting.render_suite(suite, parts), page, suite.folder)
+    if pages is not None:
+        _write_pages(reporting.pages(suite, parts), pages)
     said = {"result": str(suite.folder), "report": str(page)}
     if as_json:
         shown = {name: reporting.as_json(found) for name, found in parts.items()}
@@ -99,6 +117,19 @@ def draw_suite(suite: SuiteResult, out: Path | None, *, as_json: bool) -> None:
         for found in parts.values():
             printing.out.print(reporting.summary(found), "")
     printing.show(f"result  {suite.folder}\nreport  {page}")
+
+
+def _write_pages(texts: Mapping[str, str], folder: Path) -> None:
+    from tare import report as reporting  # noqa: PLC0415
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TareError(
+            f"cannot make {folder}: {error.strerror}", "name another folder: --pages FOLDER"
+        ) from error
+    for name, text in texts.items():
+        reporting.write(text, folder / name)
 
 
 def _write(page: str, path: Path, result: Path) -> None:

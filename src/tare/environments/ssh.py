@@ -26,7 +26,7 @@ from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError, UsageError
 
 if TYPE_CHECKING:
-    from tare.far import Destination, FarHost
+    from tare.far import Connection, Destination, FarHost
 
 _NO_DISK = (
     "no device is made on a machine that is not ours; run Tare there, with `environment: native`"
@@ -112,13 +112,16 @@ class Ssh:
         return Availability(True, detail, remedy, can=can, cannot={"disk": _NO_DISK})
 
     def unreachable(self) -> str | None:
-        """Connect once; say why that machine cannot be used, None where it can."""
-        from tare.far import Connection  # noqa: PLC0415 - as above
+        """Connect once, start a program, and say why that cannot be done; None where it can."""
+        from tare.far import Connection, Folder  # noqa: PLC0415 - as above
 
         if self.destination is None:
             return None
         try:
             with Connection(self.destination) as connection:
+                _check_shell(connection)
+                with Folder(connection) as folder:
+                    folder.try_out()
                 program = self.held.needs[0]
                 look = ["env", f"PATH={PATH}", "sh", "-c", f"command -v {program}"]
                 found = connection.run(look, _TIMEOUT_S)
@@ -152,6 +155,28 @@ class Ssh:
 
 
 ENVIRONMENT = Ssh()
+_WORDS = "two\nlines"
+"""What a login shell that is to be of use passes on as it is; those like csh do not."""
+_LONGEST = 80
+
+
+def _check_shell(connection: Connection) -> None:
+    """See that the login shell there runs commands, and adds nothing to what they print."""
+    done = connection.run(["printf", "%s", _WORDS], _TIMEOUT_S, name="a command")
+    said = done.stdout.decode(errors="replace")
+    if said == _WORDS:
+        return
+    if _WORDS in said:
+        added = " ".join(said.replace(_WORDS, " ").split())[:_LONGEST]
+        raise TrialError(
+            f"the login shell of {connection.destination} prints words of its own: {added!r}",
+            "have its start-up files print nothing where nobody is at a terminal",
+        )
+    told = " ".join(f"{done.stderr} {said}".split())[:_LONGEST]
+    raise TrialError(
+        f"the login shell of {connection.destination} does not run a command as sh would: {told!r}",
+        "log in as a user whose shell is sh, bash, zsh or fish",
+    )
 
 
 def _check_priority(host: FarHost, site: Site) -> None:

@@ -97,7 +97,8 @@ class Connection(AbstractContextManager["Connection"]):
         """Connect.
 
         Raises:
-            TrialError: the machine is not there, is not the known one, or does not let us in.
+            TrialError: the machine is not there, is not the known one, does not let us in, or is
+                reached through another.
         """
         self._thread.start()
         try:
@@ -105,8 +106,15 @@ class Connection(AbstractContextManager["Connection"]):
         except BaseException:
             self._end_loop()
             raise
-        self.address = str(self._ssh.get_extra_info("peername")[0])
-        self.own_address = str(self._ssh.get_extra_info("sockname")[0])
+        ends = [self._ssh.get_extra_info(name) for name in ("peername", "sockname")]
+        if not all(end and end[0] for end in ends):
+            self.__exit__()
+            raise TrialError(
+                f"{self.destination} is reached through another machine or program (ProxyJump or"
+                " ProxyCommand), which nothing but ssh passes",
+                "name it as it is reached directly, or run Tare on the machine in between",
+            )
+        self.address, self.own_address = (str(end[0]) for end in ends)
         return self
 
     def __exit__(self, *raised: object) -> None:

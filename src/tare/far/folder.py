@@ -103,6 +103,22 @@ class Folder(AbstractContextManager["Folder"]):
                 f"make room below {PurePosixPath(self.path).parent} there",
             )
 
+    def try_out(self) -> None:
+        """See that a program which is put there can be started.
+
+        Raises:
+            TrialError: it cannot be put there, or not be started.
+        """
+        target = PurePosixPath(self.path) / "tried"
+        self.put(b"#!/bin/sh\n", "a program", target)
+        done = self._connection.run([str(target)], _TIMEOUT_S, name="a program")
+        if done.code != 0:
+            raise TrialError(
+                f"{self._connection.destination} starts no program below {target.parents[1]}:"
+                f" {done.stderr.strip()}",
+                "if it is mounted noexec, give sessions of ssh there a TMPDIR that is not",
+            )
+
     def owe(self, script: str) -> None:
         """Have a shell script run there in the end, whatever happens. Call it *before* making.
 

@@ -118,7 +118,7 @@ class Programs:
         return (str(folder / loader.name), "--library-path", str(folder), str(target))
 
     def _send(self, source: Path, target: PurePosixPath) -> None:
-        self._folder.put(source.read_bytes(), source.name, target)
+        self._folder.put(source.read_bytes(), target.name, target)
 
     def _stripped(self, source: Path) -> Path:
         """Copy a program without debugging information, which is most of it; once a run."""

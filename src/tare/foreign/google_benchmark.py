@@ -24,6 +24,9 @@ class _Entry(Part):
     run_type: str = "iteration"
     error_occurred: bool = False
     error_message: str = ""
+    skipped: bool = False
+    """Since 1.8, of what skipped itself; its times are zeros."""
+    skip_message: str = ""
 
 
 class _Iteration(_Entry):
@@ -44,6 +47,8 @@ def _read(document: Any) -> Found:
         head = _Entry.model_validate(entry)
         if head.error_occurred:
             notes.append(f"{head.name} failed: {head.error_message or 'it does not say why'}")
+        elif head.skipped:
+            notes.append(f"{head.name} was skipped: {head.skip_message or 'it does not say why'}")
         elif head.run_type == "iteration":
             measured = _Iteration.model_validate(entry)
             time = measured.real_time * units.scale(measured.time_unit)[1]
@@ -56,7 +61,7 @@ def _read(document: Any) -> Found:
     return Found(
         {name: Benchmark(_TIME, [found]) for name, found in values.items()},
         {key: file.context[key] for key in told if key in file.context},
-        notes,
+        list(dict.fromkeys(notes)),  # of all repetitions
     )
 
 

@@ -145,10 +145,14 @@ class Paper(BaseModel):
 
     @model_validator(mode="after")
     def _asked_by_its_parts(self) -> Paper:
-        parts = {path.rpartition("/")[2] for path in self.replay}
-        if lost := {claim.part for claim in self.claims if claim.part} - parts:
+        if lost := {claim.part for claim in self.claims if claim.part} - self.parts.keys():
             raise ValueError(f"paper {self.paper} replays no {', '.join(sorted(lost))}")
         return self
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Name of each experiment that asks what it says -> its path, as in `replay`."""
+        return {path.rpartition("/")[2]: path for path in self.replay}
 
     def figure(self, figure_id: str) -> Figure:
         """Look a figure up by its id.

@@ -57,6 +57,13 @@ def summarise_replay(suite: SuiteResult, parts: Mapping[str, Analysis]) -> Rende
     return replayed.summary(suite, parts)
 
 
+def pages(suite: SuiteResult, parts: Mapping[str, Analysis]) -> dict[str, str]:
+    """Of each paper a page in Markdown and its picture; see `papers.pages`."""
+    from tare.report import papers  # noqa: PLC0415
+
+    return papers.pages(suite, parts)
+
+
 def claims(suite: SuiteResult, parts: Mapping[str, Analysis]) -> dict[str, Any]:
     """The same for machines; see `replayed.told`."""
     from tare.report import replayed  # noqa: PLC0415

@@ -110,9 +110,16 @@ def _title(paper: Paper) -> str:
 def _paper(
     paper: Paper, answers: Iterable[Judged], parts: Mapping[str, Analysis]
 ) -> dict[str, Any]:
-    rows = [_row(paper, number, one, parts) for number, one in enumerate(answers)]
     return {"letter": paper.paper, "name": paper.name, "title": paper.title,
-            "authors": paper.authors, "apparatus": paper.apparatus, "rows": rows}  # fmt: skip
+            "authors": paper.authors, "apparatus": paper.apparatus,
+            "rows": rows(paper, answers, parts)}  # fmt: skip
+
+
+def rows(
+    paper: Paper, answers: Iterable[Judged], parts: Mapping[str, Analysis]
+) -> list[dict[str, Any]]:
+    """What is shown of each claim, as text."""
+    return [_row(paper, number, one, parts) for number, one in enumerate(answers)]
 
 
 def _row(paper: Paper, number: int, one: Judged, parts: Mapping[str, Analysis]) -> dict[str, Any]:

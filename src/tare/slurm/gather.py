@@ -142,7 +142,8 @@ def _make(job: Job, first: Record) -> Record:
     with suppress(OSError):
         (job.folder / "samples").rmdir()  # left by one that was killed before it had a plan
     text = job.asked.experiment_path.read_text(encoding="utf-8")
-    return Record.create(job.folder, text, job.plan, first.fingerprint.whole)
+    fingerprint = first.fingerprint.whole
+    return Record.create(job.folder, text, job.plan, fingerprint, beside=True)
 
 
 def _append(job: Job, record: Record, counted: Mapping[int, Record]) -> None:

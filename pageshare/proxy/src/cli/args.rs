@@ -146,7 +146,7 @@ pub(super) struct SendingArgs {
     pub(super) at_once: bool,
     /// MiB of pages sent that are remembered, so that a page that the guest has changed since
     /// travels as the difference; 0 for never.
-    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    #[arg(long, value_name = "MIB", default_value = "64", value_parser = mib::<usize>)]
     pub(super) delta_cache: usize,
     /// Directory with the copy that this VM left here, or that was kept when it came here (see
     /// --keep): pages that have changed since travel as the difference, if the receiver's copies
@@ -183,7 +183,7 @@ pub(super) struct KeepArgs {
     #[arg(long, value_name = "HOURS", default_value_t = 24)]
     pub(super) keep_for: u64,
     /// MiB that all copies in the directory may take; the oldest give way.
-    #[arg(long, value_name = "MIB", default_value_t = 16384)]
+    #[arg(long, value_name = "MIB", default_value = "16384", value_parser = mib::<u64>)]
     pub(super) keep_quota: u64,
     /// The VM's name: a newer copy of the same VM replaces the older, and `send --kept` looks for
     /// it; metrics bear it. `migrate` asks QEMU; without it metrics bear the name that the QEMU at the
@@ -318,7 +318,7 @@ pub(super) struct ReceiveArgs {
     pub(super) threads: usize,
     /// MiB of pages just received to keep for references; older ones are found in the memory of
     /// the arriving VM, where it can be read.
-    #[arg(long, value_name = "MIB", default_value_t = 16)]
+    #[arg(long, value_name = "MIB", default_value = "16", value_parser = mib::<usize>)]
     pub(super) recent: usize,
     #[command(flatten)]
     pub(super) life: LifeArgs,
@@ -376,4 +376,11 @@ pub(super) enum CandidatesArg {
     Ksm,
     /// None.
     Off,
+}
+
+/// So many MiB, as bytes.
+fn mib<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let number: u64 = text.parse().map_err(|error| format!("{error}"))?;
+    let bytes = number.checked_mul(1 << 20).and_then(|bytes| N::try_from(bytes).ok());
+    bytes.ok_or_else(|| "there is no memory or disk of that size".to_owned())
 }

@@ -1,6 +1,5 @@
 //! `pageshare migrate`.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,18 +12,15 @@ use tracing::{info, warn};
 
 use super::args::MigrateArgs;
 use super::proxies::{append, sender};
-use super::to_json;
+use super::summary::{Ended, fate};
+use super::{parting, to_json};
 use crate::address::Address;
 use crate::drive::{Driver, LOADING, Loss, Outcome, Progress};
 use crate::error::Error;
 use crate::qmp::Qmp;
-use crate::record::Record;
 use crate::send;
 use crate::signals;
 use crate::socket::Listener;
-
-/// How long the proxy's own account may come after QEMU's.
-const ACCOUNT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let mut source = Qmp::connect("the source QEMU's monitor", &arguments.vm, LOADING)?;
@@ -50,6 +46,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
 
     let at_signal = Arc::clone(&stop);
     signals::on_end(move || at_signal.store(true, Ordering::SeqCst))?;
+    let (metrics, keeps) = (sender.metrics.clone(), sender.keep.is_some());
     let records = send::serve(sender, Arc::clone(&listener))?;
     driver.start(&listener.address().to_string()).map_err(|error| match error {
         Error::Refused(_) => error,
@@ -58,20 +55,24 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let begin = Instant::now();
     let Followed { outcome, last, cancelled } = follow(&mut driver, &stop).map_err(unfinished)?;
     let seconds = begin.elapsed().as_secs_f64();
+    let stayed = matches!(outcome, Outcome::Stayed(_));
+    let qemu_error = if stayed { driver.qemu_error() } else { None };
     drop(place);
-    let record = records.recv_timeout(ACCOUNT).ok();
-    if let Some(record) = &record {
-        // Who has closed our output does not want it.
-        let _ = std::io::stdout().write_all(summary(record, &outcome, last, seconds).as_bytes());
-    }
+    let code = say(&outcome);
+    let record = parting::record(&records, &metrics, keeps, &stop);
+    let ended =
+        Ended { outcome: &outcome, last, seconds, record: record.as_ref(), error: qemu_error };
+    // Who has closed our output does not want it.
+    let _ = std::io::stdout().write_all(ended.table().as_bytes());
     if let Some(path) = &arguments.record {
         let whole = json!({
             "version": 1,
-            "outcome": if matches!(outcome, Outcome::Stayed(_)) { "stayed" } else { "arrived" },
+            "outcome": if stayed { "stayed" } else { "arrived" },
             "cancelled": cancelled,
             "seconds": seconds,
             "downtime_ms": last.downtime,
             "rounds": last.rounds,
+            "qemu_error": ended.error,
             "proxy": record,
         });
         if let Err(error) = to_json(&whole).and_then(|line| append(path, &line)) {
@@ -79,7 +80,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
             warn!("{error}");
         }
     }
-    Ok(say(&outcome))
+    Ok(code)
 }
 
 /// A migration that was followed to its end.
@@ -141,22 +142,6 @@ fn say(outcome: &Outcome) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Where the guest is, and how.
-fn fate(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Arrived { run_state } if run_state == "running" => {
-            "runs at the destination".into()
-        }
-        Outcome::Arrived { run_state } if run_state.is_empty() => {
-            "has gone to the destination already".into()
-        }
-        Outcome::Arrived { run_state } => {
-            format!("is at the destination, {run_state} as its operator left it")
-        }
-        Outcome::Stayed(_) => "is at the source, as before".into(),
-    }
-}
-
 /// Where the source QEMU finds the proxy: as told, or a socket in a fresh private directory. Both
 /// are removed when the migration is over, or does not begin.
 struct Place {
@@ -210,88 +195,4 @@ fn bar() -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-/// A table for people. What did not happen is not in it.
-fn summary(record: &Record, outcome: &Outcome, last: Progress, seconds: f64) -> String {
-    #[allow(clippy::cast_precision_loss)] // For people.
-    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let counts = &record.counts;
-    let sent = (counts.wire_sent * 100).checked_div(counts.stream_bytes).unwrap_or(100);
-    // What cannot be shared or compressed costs a little more than it is.
-    let saved = 100 - i64::try_from(sent).unwrap_or(i64::MAX);
-    let downtime = last.downtime.map_or_else(|| "unknown".into(), |ms| format!("{ms} ms"));
-    let mut rows = vec![("the guest", fate(outcome))];
-    rows.extend(record.error.clone().map(|error| ("what broke", error)));
-    rows.push(("time", format!("{seconds:.2} s, {} rounds", last.rounds)));
-    if let Outcome::Arrived { .. } = outcome {
-        rows.push(("downtime", format!("{downtime} (as the source QEMU counts it)")));
-    }
-    if counts.stream_bytes > 0 {
-        rows.extend([
-            ("QEMU's stream", mib(counts.stream_bytes)),
-            ("sent", format!("{} ({saved} % saved)", mib(counts.wire_sent))),
-        ]);
-        if counts.verbatim_bytes > 0 {
-            let why: Vec<&str> = record
-                .verbatim
-                .iter()
-                .filter(|channel| channel.hides_pages)
-                .map(|channel| channel.why.as_str())
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect();
-            let bytes = mib(counts.verbatim_bytes);
-            rows.push(("passed unread", format!("{bytes}, not saved: {}", why.join("; "))));
-        }
-        rows.extend([
-            ("received", mib(counts.wire_received)),
-            ("pages", format!("{}, and {} zero", counts.pages, counts.zero_pages)),
-            ("found there", format!("{} of {} asked", counts.pages_referenced, counts.pages_asked)),
-            (
-                "differences",
-                format!(
-                    "{} pages ({} to the kept copy), {} spared",
-                    counts.pages_delta,
-                    counts.pages_delta_kept,
-                    mib(counts.delta_saved)
-                ),
-            ),
-            ("kept here", format!("{} pages, for the return", counts.pages_kept)),
-        ]);
-    }
-    rows.iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::Account;
-
-    #[test]
-    fn what_cost_more_than_it_spared_is_said_with_its_sign() {
-        let mut record = Account::begin("send", [0; 16]).record();
-        (record.counts.stream_bytes, record.counts.wire_sent) = (100, 103);
-        let outcome = Outcome::Stayed(Loss::Ended);
-        let text = summary(&record, &outcome, Progress::default(), 1.0);
-        assert!(text.contains("(-3 % saved)"), "{text}");
-    }
-
-    #[test]
-    fn a_migration_that_moved_nothing_shows_its_reason_and_no_zeros() {
-        let account = Account::begin("send", [0; 16]);
-        account.broke("cannot connect");
-        let outcome = Outcome::Stayed(Loss::Ended);
-        let text = summary(&account.record(), &outcome, Progress::default(), 1.0);
-        assert!(text.contains("cannot connect"), "{text}");
-        for absent in ["sent", "pages", "downtime", "MiB"] {
-            assert!(!text.contains(absent), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_guest_that_arrived_paused_is_not_said_to_run() {
-        let fate = fate(&Outcome::Arrived { run_state: "paused".into() });
-        assert_eq!(fate, "is at the destination, paused as its operator left it");
-    }
 }

@@ -76,7 +76,7 @@ pub(super) fn sender(arguments: &SendingArgs) -> Result<Sender, Error> {
         candidates,
         ksm_pid: arguments.ksm_pid,
         at_once: arguments.at_once,
-        delta_bytes: arguments.delta_cache << 20,
+        delta_bytes: arguments.delta_cache,
         keep: keep(&arguments.keep),
         kept,
         compress: arguments.compress.into(),
@@ -93,7 +93,7 @@ fn keep(arguments: &KeepArgs) -> Option<KeepIn> {
     arguments.keep.clone().map(|directory| KeepIn {
         directory,
         lifetime: Duration::from_secs(arguments.keep_for.saturating_mul(3600)),
-        quota: arguments.keep_quota << 20,
+        quota: arguments.keep_quota,
         label: arguments.keep_name.clone(),
     })
 }
@@ -114,7 +114,7 @@ pub(super) fn receive(arguments: ReceiveArgs) -> Result<ExitCode, Error> {
         qemu_pid: arguments.qemu_pid,
         shelves,
         keep: keep(&arguments.keep),
-        recent_bytes: arguments.recent << 20,
+        recent_bytes: arguments.recent,
         window: LARGEST,
         versions: arguments.wire.versions(),
         metrics: metrics.clone(),

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use pageshare_index::HashKey;
+use rustix::fs::{FlockOperation, flock};
+use tracing::info;
 
 use super::file::{HEADER_BYTES, Header};
+use super::now;
 
 /// What a finished copy's name ends with.
 pub(super) const FINISHED: &str = "kept";
@@ -83,4 +86,26 @@ pub(super) fn finished(directory: &Path) -> io::Result<Vec<Finished>> {
         found.push(Finished { path, modified: metadata.modified().ok(), head });
     }
     Ok(found)
+}
+
+/// Removes what has expired, and what nobody writes any more. What has another name than a copy is
+/// somebody else's.
+pub(super) fn clear(directory: &Path) -> io::Result<()> {
+    for copy in ours(directory)? {
+        if copy.header().is_some_and(|header| header.expires <= now()) {
+            info!("kept copy {} has expired and is removed", copy.path.display());
+            let _ = std::fs::remove_file(&copy.path);
+        }
+    }
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let Some(file) = is_name(&path, PARTIAL).then(|| File::open(&path).ok()).flatten() else {
+            continue;
+        };
+        // Locked until it is removed: who has just begun to write it, then knows that it is gone.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+    Ok(())
 }

@@ -98,11 +98,13 @@ impl Earlier {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
     use crate::kept::keeper::Holds;
     use crate::kept::{KeepIn, Keeper, KeptPages};
+    use crate::record::Account;
 
     const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -113,7 +115,8 @@ mod tests {
             quota: 1 << 30,
             label: label.into(),
         };
-        let keeper = Keeper::begin(&place, scope).unwrap();
+        let account = Arc::new(Account::begin("send", [0; 16]));
+        let keeper = Keeper::begin(&place, scope, account).unwrap();
         // One batch a page: a page that comes again is written in the place of its first version.
         for (offset, byte) in pages {
             let pages = vec![(1, *offset, None)];

@@ -18,7 +18,8 @@ const COUNTER: usize = 8;
 const TAG: usize = 16;
 /// The header's part that the table's tag covers.
 const COVERED: usize = HEADER_BYTES - TAG;
-const ENTRY: usize = 32;
+/// A line of the table.
+pub(super) const ENTRY: usize = 32;
 /// First bytes of the nonces of pages, and of the table.
 const OF_PAGES: [u8; 4] = [0; 4];
 const OF_TABLE: [u8; 4] = [0xff; 4];
@@ -38,6 +39,9 @@ pub(super) enum Refusal {
     /// Its time has passed.
     #[error("it expired {0} s ago")]
     Expired(u64),
+    /// Its age cannot be told.
+    #[error("it was kept {0} s from now: the clock has been set back since")]
+    Early(u64),
     /// It was cut or changed.
     #[error("it is damaged")]
     Damaged,

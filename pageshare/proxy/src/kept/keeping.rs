@@ -21,7 +21,7 @@ impl Keeping {
     #[must_use]
     pub fn begin(place: Option<&KeepIn>, scope: Option<&Scope>, account: Arc<Account>) -> Self {
         let keeper = place.zip(scope).and_then(|(place, scope)| {
-            let keeper = Keeper::begin(place, scope);
+            let keeper = Keeper::begin(place, scope, Arc::clone(&account));
             keeper.inspect_err(|error| warn!("no copy of this VM is kept: {error}")).ok()
         });
         Self { keeper, account }

@@ -12,6 +12,9 @@ use super::file::{Entry, HEADER_BYTES, Header, Refusal, SLOT_BYTES, Seal};
 use super::now;
 use crate::blocks::BlockNames;
 
+/// Seconds by which a clock may be set right without harm to copies that were just kept.
+const SET_RIGHT: u64 = 60;
+
 /// Reads the pages of one copy; goes on doing so if the file is removed meanwhile.
 pub(super) struct Opened {
     path: PathBuf,
@@ -58,6 +61,9 @@ impl Opened {
         if let Some(past) = now().checked_sub(header.expires) {
             return Err(Refusal::Expired(past));
         }
+        if let Some(early @ SET_RIGHT..) = header.created.checked_sub(now()) {
+            return Err(Refusal::Early(early));
+        }
         let slots = u32::try_from(entries.len()).map_err(|_| Refusal::Damaged)?;
         let opened = Self { path: path.to_owned(), file, seal, slots, expires: header.expires };
         Ok((opened, Contents { blocks, entries }))
@@ -87,5 +93,29 @@ impl Opened {
         let read = self.file.read_exact_at(&mut sealed, at);
         read.map_err(|error| Refusal::Unreadable(error.to_string()))?;
         self.seal.open_page(slot.into(), &mut sealed, page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_whose_age_cannot_be_told_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, scope) = (directory.path().join("copy"), ScopeKey([5; 32]));
+        let open = |ahead: u64| {
+            let (salt, created) = ([3; 32], now() + ahead);
+            let expires = created + 3600;
+            let header =
+                Header { salt, created, expires, slots: 0, table: 0, label: String::new() };
+            let blocks = BlockNames::from_iter([b"pc.ram".to_vec()]);
+            let (head, table) = Seal::new(&scope, &salt).finish(header, &blocks, &[]);
+            std::fs::write(&path, [&head[..], &table].concat()).unwrap();
+            Opened::open(&path, &scope).map(drop)
+        };
+        assert_eq!(open(0), Ok(()));
+        // As if the clock had been a day ahead when it was kept.
+        assert!(matches!(open(86_400), Err(Refusal::Early(_))));
     }
 }

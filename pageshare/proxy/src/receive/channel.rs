@@ -46,8 +46,10 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session, silent: Option
     let Link { reader, writer } = link;
     let fuse = Fuse::new(Vec::new());
     let fail = |error: Error| {
-        writer.abort(&error.to_string());
+        let why = error.to_string();
+        // First: what comes of the word, such as a record that cannot be sent, is not the reason.
         fuse.blow(error);
+        writer.abort(&why);
     };
     std::thread::scope(|threads| {
         let (ask, questions) = mpsc::sync_channel(QUESTIONS);
@@ -72,9 +74,9 @@ pub(super) fn run(link: Link, agreed: &Agreed, session: &Session, silent: Option
             addresses: Addresses::of_channel(agreed.channel),
         };
         let start_reverse = |qemu: Arc<Socket>| {
-            let (link, fail) = (&writer, &fail);
+            let (link, fuse, fail) = (&writer, &fuse, &fail);
             start_in(threads, move || {
-                reverse(session, agreed.channel, &qemu, link).unwrap_or_else(fail)
+                reverse(session, agreed.channel, (&qemu, fuse), link).unwrap_or_else(fail)
             })
         };
         Receiver::new(agreed.window, agreed.hash_key.clone())

@@ -52,7 +52,7 @@ pub(super) fn write(mut qemu: &Socket, channel: u32, bytes: &[u8]) -> Result<(),
 pub(super) fn reverse(
     session: &Session,
     channel: u32,
-    mut qemu: &Socket,
+    (mut qemu, fuse): (&Socket, &Fuse),
     link: &LinkWriter,
 ) -> Result<(), Error> {
     let mut said = ReturnPath::default();
@@ -63,6 +63,10 @@ pub(super) fn reverse(
             read => read,
         };
         let length = read.map_err(Error::lost(QEMU, "reading its return path"))?;
+        if length == 0 && fuse.has_blown() {
+            // The fuse has cut it off.
+            return Ok(());
+        }
         if length == 0 {
             link.send(Kind::ReverseEnd, 0, &[])?;
             return Ok(());

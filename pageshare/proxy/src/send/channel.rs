@@ -64,9 +64,12 @@ fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), E
     let (outlet, queue) = line.open();
 
     let fail = |error: Error| {
-        writer.abort(&error.to_string());
-        fuse.blow(error);
+        let why = error.to_string();
+        // In this order: no more is taken from QEMU, and that it is cut off is not taken for the end
+        // of its stream, whatever time the word on it takes.
         machine.give_up();
+        fuse.blow(error);
+        writer.abort(&why);
     };
     std::thread::scope(|threads| {
         let ingests = start_in(threads, || {

@@ -78,6 +78,9 @@ impl Ingest<'_> {
             let length = qemu
                 .read_more(&mut stream)
                 .map_err(Error::lost("the source QEMU", "reading the stream"))?;
+            if length == 0 && self.machine.has_given_up() {
+                return Ok(());
+            }
             self.took(length);
 
             let mut draft = Draft::new(stream);

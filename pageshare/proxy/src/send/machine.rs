@@ -43,6 +43,11 @@ impl Machine {
         !waited.unwrap_or_else(PoisonError::into_inner).given_up
     }
 
+    /// Whether nobody will answer or make room any more.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.locked().given_up
+    }
+
     pub(super) fn took(&self, bytes: usize) -> u64 {
         self.locked().sender.took(bytes)
     }

@@ -88,7 +88,7 @@ fn names_qemu(program: &Path) -> bool {
     name.starts_with("qemu-system-") || name.starts_with("qemu-kvm")
 }
 
-/// Touched pages of the large mappings for data: anonymous memory and memory files.
+/// Touched pages of the large mappings for data: anonymous memory and files.
 ///
 /// # Errors
 /// If there is no such process or it may not be read.
@@ -101,8 +101,8 @@ pub fn touched(pid: u32) -> io::Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Bounds of the mappings that may be a guest's memory: large, writable, anonymous or of a memory
-/// file.
+/// Bounds of the mappings that may be a guest's memory: large, writable, anonymous or of a file that is
+/// no device.
 ///
 /// # Errors
 /// If there is no such process or it may not be read.
@@ -118,10 +118,11 @@ fn guest_memory(line: &str) -> Option<(u64, u64)> {
     let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
     let writable = fields.next()?.starts_with("rw-");
     let path = fields.nth(3).unwrap_or_default();
-    let memory = path.is_empty()
-        || path.starts_with("/memfd:")
-        || path.starts_with("/dev/shm/")
-        || path.starts_with("/dev/hugepages/");
+    // QEMU maps a guest's memory from files in any folder, but from no device.
+    let memory = match path.strip_prefix("/dev/") {
+        Some(name) => ["zero", "shm/", "hugepages"].iter().any(|memory| name.starts_with(memory)),
+        None => path.is_empty() || path.starts_with('/'),
+    };
     (writable && memory && to - from >= SMALLEST_MAPPING).then_some((from, to))
 }
 
@@ -162,6 +163,27 @@ mod tests {
         };
         assert!(pages(at));
         assert!(!pages(at + (40 << 20)));
+    }
+
+    #[test]
+    fn a_guests_memory_is_told_from_devices_wherever_its_file_lies() {
+        let of =
+            |path: &str| guest_memory(&format!("7f0000000000-7f0008000000 rw-s 0 fe:00 9 {path}"));
+        for path in [
+            "",
+            "/memfd:pc.ram (deleted)",
+            "/dev/zero (deleted)",
+            "/dev/shm/qemu_back_mem.m.Xs3ng1 (deleted)",
+            "/dev/hugepages/libvirt/qemu/1-web1/qemu_back_mem.m.Xs3ng1 (deleted)",
+            "/dev/hugepages1G/pc.ram",
+            "/mnt/huge/pc.ram",
+            "/var/lib/libvirt/qemu/ram/1-web1/pc.ram",
+        ] {
+            assert_eq!(of(path), Some((0x7f00_0000_0000, 0x7f00_0800_0000)), "{path}");
+        }
+        for path in ["[heap]", "anon_inode:[vfio-device]", "/dev/vfio/12", "/dev/dri/renderD128"] {
+            assert_eq!(of(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use pageshare::qmp::Qmp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{initramfs, wait_for};
+use super::{hangs, initramfs, wait_for};
 
 /// Its memory.
 pub const MEMORY: &str = "128M";
@@ -183,6 +183,7 @@ impl Guest {
 
     /// Starts a QEMU.
     pub fn start(model: &Model, incoming: &Incoming<'_>) -> Self {
+        hangs::watched();
         let directory = tempfile::tempdir().expect("a scratch directory");
         let at = |name: &str| directory.path().join(name);
         let mut command = Command::new(&model.qemu);

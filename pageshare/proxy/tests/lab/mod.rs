@@ -8,6 +8,7 @@
 mod crowd;
 mod distance;
 mod guest;
+mod hangs;
 pub mod host;
 mod initramfs;
 pub mod pki;
@@ -21,7 +22,7 @@ mod xorshift;
 pub use crowd::{Crowd, Crowded};
 pub use guest::{Guest, Incoming, Model, ports};
 pub use proxies::{Pair, Proxy, binary};
-pub use stage::{Fate, Stage};
+pub use stage::{Fate, Stage, end};
 pub use tap::Tap;
 pub use tunnel::Tunnel;
 pub use xorshift::Xorshift;

@@ -12,10 +12,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::guest::Guest;
-use super::{distance, pki, wait_for};
+use super::{distance, hangs, pki, wait_for};
 
 /// The program under test: this build's, or the one that `PAGESHARE_BINARY` names.
 pub fn binary() -> &'static str {
+    hangs::watched();
     static BINARY: OnceLock<String> = OnceLock::new();
     BINARY.get_or_init(|| {
         std::env::var("PAGESHARE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_pageshare").into())
@@ -50,6 +51,18 @@ impl Proxy {
         (Self::spawn(Command::new(binary()), directory, "receive", &words), wire)
     }
 
+    /// A sender alone, for one migration, whose receiver is to be at the listener returned; with the path
+    /// at which it awaits QEMU.
+    pub fn sender(directory: &Path, more: &[&str]) -> (Self, TcpListener, PathBuf) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface");
+        let wire = format!("tcp:{}", listener.local_addr().expect("a bound socket"));
+        let path = directory.join("out");
+        let to = format!("unix:{}", path.display());
+        let words = ["--once", "--insecure", "--listen", &to, "--to", &wire];
+        let words: Vec<String> = words.iter().chain(more).map(|word| (*word).to_owned()).collect();
+        (Self::spawn(Command::new(binary()), directory, "send", &words), listener, path)
+    }
+
     /// `pageshare ROLE` with these arguments, by a command that starts the program.
     pub fn spawn(mut program: Command, directory: &Path, role: &str, words: &[String]) -> Self {
         let log = directory.join(format!("{role}.log"));
@@ -62,6 +75,7 @@ impl Proxy {
             .arg(&record)
             .env("PAGESHARE_LOG", "debug")
             .stdin(Stdio::null())
+            .stdout(out.try_clone().expect("a file descriptor"))
             .stderr(out)
             .spawn()
             .expect("the program under test starts");
@@ -113,10 +127,11 @@ impl Drop for Proxy {
     }
 }
 
-/// Passes one connection on to port `to`, but for one bit of byte `at`.
-fn damage(listener: &TcpListener, to: u16, at: usize) {
-    let (mut from, _) = listener.accept().expect("the sending proxy connects");
-    let mut to = TcpStream::connect(("127.0.0.1", to)).expect("the receiving proxy listens");
+/// One connection, and the one to port `to` that it is to be passed on to; what comes back is passed
+/// back already.
+fn between(listener: &TcpListener, to: u16) -> (TcpStream, TcpStream) {
+    let (from, _) = listener.accept().expect("the sending proxy connects");
+    let to = TcpStream::connect(("127.0.0.1", to)).expect("the receiving proxy listens");
     let (mut back_from, mut back_to) =
         (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
     std::thread::spawn(move || {
@@ -124,6 +139,12 @@ fn damage(listener: &TcpListener, to: u16, at: usize) {
         let _ = std::io::copy(&mut back_from, &mut back_to);
         let _ = back_to.shutdown(Shutdown::Both);
     });
+    (from, to)
+}
+
+/// Passes one connection on to port `to`, but for one bit of byte `at`.
+fn damage(listener: &TcpListener, to: u16, at: usize) {
+    let (mut from, mut to) = between(listener, to);
     let mut bad = [0];
     let sound = std::io::copy(&mut Read::by_ref(&mut from).take(at as u64), &mut to);
     if sound.is_ok() && from.read_exact(&mut bad).is_ok() {
@@ -135,15 +156,7 @@ fn damage(listener: &TcpListener, to: u16, at: usize) {
 
 /// Passes one connection on to port `to`, at most so many bytes every 500 µs.
 fn delay(listener: &TcpListener, to: u16, bytes: usize) {
-    let (mut from, _) = listener.accept().expect("the sending proxy connects");
-    let mut to = TcpStream::connect(("127.0.0.1", to)).expect("the receiving proxy listens");
-    let (mut back_from, mut back_to) =
-        (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
-    std::thread::spawn(move || {
-        // The connections end as the proxies end them.
-        let _ = std::io::copy(&mut back_from, &mut back_to);
-        let _ = back_to.shutdown(Shutdown::Both);
-    });
+    let (mut from, mut to) = between(listener, to);
     let mut buffer = vec![0; bytes];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         std::thread::sleep(std::time::Duration::from_micros(500));

@@ -1,7 +1,7 @@
 //! A guest, the QEMU that it is to go to, and `pageshare migrate` between them.
 
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use pageshare::address::Address;
@@ -167,4 +167,11 @@ impl Stage {
     pub fn slow(&mut self, mib_a_second: u64) {
         self.source.execute("migrate-set-parameters", json!({"max-bandwidth": mib_a_second << 20}));
     }
+}
+
+/// Waits for a command; what it came to, and what it said on standard error.
+pub fn end(command: Child) -> (Output, String) {
+    let output = command.wait_with_output().expect("our own child");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
 }
