@@ -52,6 +52,22 @@ class CachedFile {
   // each. False where one of them was not done in full.
   bool read_runs(std::span<const FileRun> runs, char* buffer);
   bool write_runs(std::span<const FileRun> runs, const char* buffer);
+  // ROMIO's lock of a window, held while pieces of it are written: they would be undone by whoever
+  // has read the window before, to change other pieces of it and write all of it.
+  class LockedRange {
+   public:
+    LockedRange(const CachedFile& file, std::uint64_t begin, std::uint64_t end);
+    ~LockedRange();
+    LockedRange(const LockedRange&) = delete;
+    LockedRange& operator=(const LockedRange&) = delete;
+    bool is_held() const { return is_held_; }
+
+   private:
+    bool set(short type) const;
+    int fd_;
+    std::uint64_t begin_, end_;
+    bool is_held_;
+  };
   // Whether they should be: what the cache does not take would be a call of the file for each.
   bool takes_runs(Direction direction) const;
   // Whether a write goes round the cache for its size, or as a long one in a stream. Asked once for

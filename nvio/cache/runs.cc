@@ -1,4 +1,6 @@
 // The pieces of a view: found block by block as any bytes, but with one lock for all of a MiB.
+#include <fcntl.h>
+
 #include <cerrno>
 
 #include "cached_file.h"
@@ -14,6 +16,26 @@ bool lies_in(const FileRun& run, std::uint64_t group_index) {
 }
 
 }  // namespace
+
+CachedFile::LockedRange::LockedRange(const CachedFile& file, std::uint64_t begin, std::uint64_t end)
+    : fd_(file.write_fd_), begin_(begin), end_(end), is_held_(set(F_WRLCK)) {}
+
+CachedFile::LockedRange::~LockedRange() {
+  if (is_held_) set(F_UNLCK);
+}
+
+bool CachedFile::LockedRange::set(short type) const {
+  struct flock range {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(begin_);
+  range.l_len = static_cast<off_t>(end_ - begin_);
+  int done = 0;
+  do {
+    done = fcntl(fd_, F_SETLKW, &range);
+  } while (done != 0 && errno == EINTR);
+  return done == 0;
+}
 
 bool CachedFile::takes_runs(Direction direction) const {
   const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);

@@ -1,7 +1,9 @@
 // Random MPI-IO programs: the same seed makes the same program, and each rank writes down all that
 // it could observe. Run once with plain MPI and once under nvio, the outputs must be equal.
 //
-//   histories SEED STEPS FILE OUT [types]   (OUT.RANK is written by each rank)
+//   histories SEED STEPS FILE OUT [DEPTH]   (OUT.RANK is written by each rank)
+//
+// With a depth, it is a program of random datatypes alone.
 //
 // A program is a list of phases. Within a phase ranks write disjoint bytes or only read; between
 // phases they synchronise as MPI asks (sync, barrier, sync), so that every observation is defined.
@@ -14,7 +16,6 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -151,15 +152,14 @@ void Program::observe_file(const char* when) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const bool types = argc == 6 && std::strcmp(argv[5], "types") == 0;
-  if (argc != 5 && !types) {
-    std::fprintf(stderr, "usage: %s SEED STEPS FILE OUT [types]\n", argv[0]);
+  if (argc != 5 && argc != 6) {
+    std::fprintf(stderr, "usage: %s SEED STEPS FILE OUT [DEPTH]\n", argv[0]);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   {
     histories::Program program(std::strtoull(argv[1], nullptr, 10), argv[3], argv[4]);
-    if (types) {
-      program.run_types(std::atoi(argv[2]));
+    if (argc == 6) {
+      program.run_types(std::atoi(argv[2]), std::atoi(argv[5]));
     } else {
       program.run(std::atoi(argv[2]));
     }

@@ -13,6 +13,28 @@
 namespace random_types {
 
 using Random = std::mt19937_64;
+using Places = std::vector<std::int64_t>;
+
+// Where each byte of the type's map lies, in its order: what MPI_Pack takes from there, out of
+// buffers of `reach` bytes that hold the bytes of their own places.
+inline Places packed_places(MPI_Datatype type, std::int64_t reach) {
+  int size = 0;
+  MPI_Type_size(type, &size);
+  Places places(static_cast<std::size_t>(size));
+  std::vector<unsigned char> buffer(static_cast<std::size_t>(reach));
+  std::vector<unsigned char> packed(places.size());
+  for (int part = 0; part < 3; ++part) {
+    for (std::size_t i = 0; i < buffer.size(); ++i) {
+      buffer[i] = static_cast<unsigned char>(i >> (8 * part));
+    }
+    int position = 0;
+    MPI_Pack(buffer.data(), 1, type, packed.data(), size, &position, MPI_COMM_WORLD);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      places[i] |= std::int64_t{packed[i]} << (8 * part);
+    }
+  }
+  return places;
+}
 
 // Trees over one type, the unit. None of their bytes lie before the origin or overlap, be it in one
 // of them or in several side by side. Units lie at multiples of the unit's extent: where that has a

@@ -48,6 +48,9 @@ int on_File_set_view(int (*next)(MPI_File, MPI_Offset, MPI_Datatype, MPI_Datatyp
                                  MPI_Info),
                      MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype,
                      const char* datarep, MPI_Info info);
+int on_File_get_position(int (*next)(MPI_File, MPI_Offset*), MPI_File fh, MPI_Offset* offset);
+int on_File_seek(int (*next)(MPI_File, MPI_Offset, int), MPI_File fh, MPI_Offset offset,
+                 int whence);
 int on_File_set_atomicity(int (*next)(MPI_File, int), MPI_File fh, int flag);
 int on_File_sync(int (*next)(MPI_File), MPI_File fh);
 int on_Finalize(int (*next)());

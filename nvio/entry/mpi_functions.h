@@ -29,7 +29,9 @@ struct MpiFunctions {
   int (*comm_size)(MPI_Comm, int*);
   int (*comm_split)(MPI_Comm, int, int, MPI_Comm*);
   int (*comm_split_type)(MPI_Comm, int, int, MPI_Info, MPI_Comm*);
+  int (*comm_dup)(MPI_Comm, MPI_Comm*);
   int (*comm_free)(MPI_Comm*);
+  int (*comm_set_errhandler)(MPI_Comm, MPI_Errhandler);
   int (*bcast)(void*, int, MPI_Datatype, int, MPI_Comm);
   int (*send)(const void*, int, MPI_Datatype, int, int, MPI_Comm);
   int (*recv)(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
@@ -50,11 +52,12 @@ struct MpiFunctions {
   // Of MPICH alone.
   int (*comm_get_parent)(MPI_Comm*);
   int (*comm_get_errhandler)(MPI_Comm, MPI_Errhandler*);
-  int (*comm_set_errhandler)(MPI_Comm, MPI_Errhandler);
   int (*publish_name)(const char*, MPI_Info, const char*);
   int (*lookup_name)(const char*, MPI_Info, char*);
   int (*unpublish_name)(const char*, MPI_Info, const char*);
+  MPI_Comm comm_self;
   MPI_Comm comm_world;
+  MPI_Errhandler errors_return;
   MPI_Datatype byte;
   MPI_Datatype datatype_null;
   MPI_Info info_null;

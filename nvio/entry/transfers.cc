@@ -16,6 +16,7 @@ namespace nvio {
 namespace {
 
 constexpr std::size_t kRunsAtATime = 4096;
+constexpr MPI_Offset kMostTold = MPI_Offset{1} << 40;  // bytes of a transfer of the MPI's own
 constexpr MPI_Offset kMostPacked = 64 << 20;  // bytes of a buffer that does not lie side by side
 
 // How the elements of a transfer lie in memory.
@@ -30,6 +31,19 @@ Elements elements_of(MPI_Datatype datatype) {
   const bool is_one = datatype != mpi_functions().datatype_null &&
                       mpi_functions().type_size(datatype, &size) == MPI_SUCCESS && size > 0;
   return {is_one ? size : 0, false};
+}
+
+// What of a datatype cannot be packed the MPI's own call tells: the world's error handler, which
+// may end the program, hears nothing of it.
+MPI_Comm packing_comm() {
+  static const MPI_Comm made = [] {
+    const MpiFunctions& mpi = mpi_functions();
+    MPI_Comm comm{};
+    mpi.comm_dup(mpi.comm_self, &comm);
+    mpi.comm_set_errhandler(comm, mpi.errors_return);
+    return comm;
+  }();
+  return made;
 }
 
 // The bytes of a transfer side by side: the program's own, or a copy.
@@ -47,7 +61,7 @@ class Buffer {
     return copy_ == nullptr ||
            (mpi_functions().pack(transfer_.buf, static_cast<int>(transfer_.count),
                                  transfer_.datatype, copy_.get(), bytes_, &position,
-                                 mpi_functions().comm_world) == MPI_SUCCESS &&
+                                 packing_comm()) == MPI_SUCCESS &&
             position == bytes_);
   }
   bool scatter() {
@@ -55,7 +69,7 @@ class Buffer {
     return copy_ == nullptr ||
            (mpi_functions().unpack(copy_.get(), bytes_, &position, transfer_.buf,
                                    static_cast<int>(transfer_.count), transfer_.datatype,
-                                   mpi_functions().comm_world) == MPI_SUCCESS &&
+                                   packing_comm()) == MPI_SUCCESS &&
             position == bytes_);
   }
 
@@ -72,6 +86,7 @@ MPI_Offset start_of(const Transfer& transfer, Handle& handle, MPI_Offset bytes) 
   MPI_Offset offset = transfer.offset;
   if (!transfer.explicit_offset) {
     if (!handle.known) {
+      if (!handle.view->is_one_run()) return -1;
       if (mpi_functions().file_get_position(transfer.fh, &handle.position) != MPI_SUCCESS) {
         return -1;
       }
@@ -113,8 +128,7 @@ bool move_pieces(const Transfer& transfer, JobFile& file, const View& view, std:
 // does faster where ranks do it together, and in pieces.
 bool is_served(const Transfer& transfer, Way way, Handle& handle, MPI_Offset bytes) {
   const bool is_one_run = handle.view->is_one_run();
-  // Another job's MPI may write pieces as windows that it has read, and then only a lock keeps from
-  // them what is written meanwhile. ROMIO takes it, and nvio does not.
+  // What is written back later falls into the windows of another job that has read them before.
   if (transfer.writes && !is_one_run && (handle.amode & MPI_MODE_UNIQUE_OPEN) == 0) return false;
   const auto direction = transfer.writes ? Direction::write : Direction::read;
   switch (way) {
@@ -186,6 +200,40 @@ std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
     handle->ahead = true;
   }
   return done;
+}
+
+std::optional<MPI_Offset> known_position(MPI_File fh) {
+  Handle* handle = find_handle(fh);
+  if (handle == nullptr) return std::nullopt;
+  const std::lock_guard guard(handle->pointer);
+  return handle->known ? std::optional(handle->position) : std::nullopt;
+}
+
+void know_position(MPI_File fh, MPI_Offset position) {
+  Handle* handle = find_handle(fh);
+  if (handle == nullptr) return;
+  const std::lock_guard guard(handle->pointer);
+  handle->position = position;
+  handle->known = true;
+}
+
+std::optional<MPI_Offset> position_after(const Transfer& transfer) {
+  const auto before = transfer.explicit_offset ? std::nullopt : known_position(transfer.fh);
+  if (!before) return std::nullopt;
+  const Handle& handle = *find_handle(transfer.fh);
+  const MPI_Offset size = elements_of(transfer.datatype).size;
+  if (!handle.view || size == 0 || transfer.count < 0 || transfer.count > kMostTold / size) {
+    return std::nullopt;
+  }
+  const MPI_Offset bytes = transfer.count * size;
+  if (bytes == 0 || bytes % handle.etype_size != 0) return std::nullopt;
+  const MPI_Offset after = *before + bytes / handle.etype_size;
+  const auto last = handle.view->offset_of(
+      static_cast<std::uint64_t>(after) * static_cast<std::uint64_t>(handle.etype_size) - 1);
+  // A read across the end of file may move it less far.
+  const bool is_whole =
+      last && (transfer.writes || inside([&] { return handle.file->reaches(*last + 1); }));
+  return is_whole ? std::optional(after) : std::nullopt;
 }
 
 void tell(MPI_Status* status, MPI_Datatype datatype, MPI_Offset bytes) {

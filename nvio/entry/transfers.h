@@ -42,6 +42,12 @@ void join(const Transfer& transfer, Way way);
 // The same with all of it; the MPI's individual file pointer is brought to where the program
 // believes it is.
 void settle(MPI_File fh);
+// The individual file pointer, in etypes. The MPI is not asked in a view of pieces: ROMIO errs in
+// some of them.
+std::optional<MPI_Offset> known_position(MPI_File fh);
+void know_position(MPI_File fh, MPI_Offset position);
+// Where it will be when the MPI has done a transfer; nothing where it is not used or not known.
+std::optional<MPI_Offset> position_after(const Transfer& transfer);
 MPI_Datatype byte_type();
 
 // What the generated shims call: `next` is the program's call, `with_none` the same of no bytes.
@@ -51,8 +57,11 @@ int transfer_blocking(const Transfer& asked, Way way, MPI_Status* status, Next&&
                       None&& with_none) {
   const auto done = serve(asked, way);
   if (!done) {
+    const auto after = position_after(asked);
     settle(asked.fh);
-    return next();
+    const int result = next();
+    if (after && result == MPI_SUCCESS) know_position(asked.fh, *after);
+    return result;
   }
   int result = MPI_SUCCESS;
   if (way == Way::together) {
@@ -68,8 +77,11 @@ int transfer_later(const Transfer& asked, Way way, MPI_Request* request, Next&& 
                    None&& with_none) {
   const auto done = serve(asked, way);
   if (!done) {
+    const auto after = position_after(asked);
     settle(asked.fh);
-    return next();
+    const int result = next();
+    if (after && result == MPI_SUCCESS) know_position(asked.fh, *after);
+    return result;
   }
   if (way == Way::later) return make_request(asked.fh, *done, nullptr, request);
   join(asked, way);

@@ -13,29 +13,8 @@ namespace {
 
 constexpr std::size_t kMost = 1 << 16;
 
-using Places = std::vector<std::int64_t>;
-
-// Where each byte of the type's map lies, in its order: what MPI_Pack takes from there, out of
-// buffers that hold the bytes of their own places.
-Places packed_places(MPI_Datatype type, std::int64_t reach) {
-  int size = 0;
-  MPI_Type_size(type, &size);
-  Places places(static_cast<std::size_t>(size));
-  for (int part = 0; part < 3; ++part) {
-    std::vector<unsigned char> buffer(static_cast<std::size_t>(reach));
-    for (std::size_t i = 0; i < buffer.size(); ++i) {
-      buffer[i] = static_cast<unsigned char>(i >> (8 * part));
-    }
-    std::vector<unsigned char> packed(static_cast<std::size_t>(size));
-    int position = 0;
-    MPI_Pack(buffer.data(), 1, type, packed.data(), size, &position, MPI_COMM_WORLD);
-    EXPECT_EQ(position, size);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      places[i] |= std::int64_t{packed[i]} << (8 * part);
-    }
-  }
-  return places;
-}
+using random_types::packed_places;
+using random_types::Places;
 
 Places places_of(const TypeMap& map) {
   Places places;
