@@ -86,7 +86,7 @@ void between_windows(const string& path) {
                     "native", MPI_INFO_NULL);
   int undone = 0;
   for (int turn = 0; turn < kTurns; ++turn) {
-    const string mine(kPiece * kPieces, static_cast<char>('a' + turn % 26));
+    const string mine(std::size_t{kPiece} * kPieces, static_cast<char>('a' + turn % 26));
     string there(mine.size(), ' ');
     MPI_File_write_at(file.handle(), 0, mine.data(), kPiece * kPieces, MPI_BYTE, MPI_STATUS_IGNORE);
     MPI_File_read_at(file.handle(), 0, there.data(), kPiece * kPieces, MPI_BYTE, MPI_STATUS_IGNORE);

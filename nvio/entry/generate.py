@@ -8,8 +8,8 @@ Its outputs are included by hand-written C++:
   shims_<abi>.inc  a typed shim for each function the MPI has, at both levels (MPI_ and PMPI_)
 
 `handling` in the table decides what a shim does before it calls the MPI's own function:
-  transfer  `transfer_...` of transfers.h takes over, and calls the MPI where nvio does not serve, or
-            is to join the others of a collective call
+  transfer  `transfer_...` of transfers.h takes over, and calls the MPI where nvio does not serve,
+            or is to join the others of a collective call
   wrap      an ordinary function `on_<Name>` in calls.h takes over and may call the MPI
   position  the MPI's individual file pointer is brought up to date first (calls.h, `settle`)
   plain     nothing but counting
