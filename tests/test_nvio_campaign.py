@@ -100,7 +100,7 @@ def test_kinds_run_beside_each_other_and_parts_of_a_kind_in_turns(campaign: Any,
 def test_what_an_interrupted_campaign_started_ends_and_counts_as_not_done(
     build: Path, ending: signal.Signals
 ):
-    # A launcher in a session of its own, as compare.py has it, and a shell below a shell, as `run`.
+    # A launcher in a session of its own, as launch.py has it, and a shell below a shell, as `run`.
     seconds = f"3600.{os.getpid()}{ending:d}"  # names them among all processes
     hanging = build / "hanging.py"
     hanging.write_text(
@@ -109,12 +109,12 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {str(FOLDER)!r})
 import campaign
-import compare
+import launch
 
-compare.leave_on_sigterm()
+launch.leave_on_sigterm()
 mark = sys.argv[1]
 if mark == "launch":
-    compare.run(["sleep", "{seconds}"], {{"PATH": "/usr/bin:/bin"}}, 3600)
+    launch.run(["sleep", "{seconds}"], {{"PATH": "/usr/bin:/bin"}}, 3600)
 shell = "(setpriv --pdeathsig TERM timeout {seconds} sleep {seconds}); true"
 parts = [
     campaign.Part("own/0", lambda: campaign.output_of([sys.executable, __file__, "launch"])),

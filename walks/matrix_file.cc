@@ -14,6 +14,8 @@
 namespace walks {
 namespace {
 
+// Of a file that is being made: nobody else has it open.
+constexpr int kOurs = MPI_MODE_RDWR | MPI_MODE_UNIQUE_OPEN;
 // Contiguous stretches are moved by calls of at most this many bytes: it bounds the staging copy.
 constexpr std::int64_t kLongestCall = std::int64_t{64} << 20;
 
@@ -140,7 +142,7 @@ MatrixFile MatrixFile::create(Team& team, const std::string& path, const Header&
   if (team.leads()) MPI_File_delete(path.c_str(), MPI_INFO_NULL);
   MPI_Barrier(team.comm());
   MatrixFile matrix(team, path, header);
-  matrix.open_again(MPI_MODE_CREATE | MPI_MODE_RDWR | (scratch ? MPI_MODE_DELETE_ON_CLOSE : 0));
+  matrix.open_again(kOurs | MPI_MODE_CREATE | (scratch ? MPI_MODE_DELETE_ON_CLOSE : 0));
   team.guard(Phase::open, [&] {
     const std::uint64_t bytes = kHeaderBytes + header.n * header.n * header.cell;
     const auto size = static_cast<MPI_Offset>(bytes);
@@ -288,7 +290,7 @@ void MatrixFile::drop_view() {
 void MatrixFile::hand_over(Handover how) {
   if (how == Handover::reopen && (mode_ & MPI_MODE_DELETE_ON_CLOSE) == 0) {
     close();
-    open_again(MPI_MODE_RDWR);
+    open_again(kOurs);
     return;
   }
   team_->guard(Phase::sync, [&] {

@@ -17,6 +17,10 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     if (request->payload > kMostPayload || request->length > kMostPayload) std::abort();
     const std::size_t length = std::min<std::size_t>(size, request->payload);
     const std::span payload(bytes, length);
+    if (const auto runs = parse_runs(*request, payload)) {
+      const auto again = runs_payload(request->offset, runs->runs, runs->bytes);
+      if (again.size() != length || std::memcmp(again.data(), bytes, length) != 0) std::abort();
+    }
     if (const auto open = parse_open(payload)) {
       const auto again = open_payload(*open);
       if (again.size() != length || std::memcmp(again.data(), bytes, length) != 0) std::abort();

@@ -1,5 +1,5 @@
-// Reading and writing; direct.cc, windows.cc, fetch.cc, write_back.cc, durability.cc and nodes.cc
-// hold the rest of the class.
+// Reading and writing; runs.cc, direct.cc, windows.cc, fetch.cc, write_back.cc, durability.cc and
+// nodes.cc hold the rest of the class.
 #include "cached_file.h"
 
 #include <fcntl.h>
@@ -186,11 +186,15 @@ bool CachedFile::may_fetch() const {
 // Serves what is cached; what is not is fetched if that is allowed and seems to pay.
 CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, std::size_t length,
                                            bool fetching) {
-  const std::uint64_t group_index = offset / kGroupSize;
+  HeldGroup held(*this, offset / kGroupSize);
+  return read_held(held, offset, buffer, length, fetching);
+}
+
+CachedFile::Outcome CachedFile::read_held(HeldGroup& held, std::uint64_t offset, char* buffer,
+                                          std::size_t length, bool fetching) {
+  const std::uint64_t group_index = held.index;
   const std::uint64_t end = offset + length;
-  Bucket& bucket = segment_.bucket_of(index_, group_index);
-  const std::lock_guard guard(bucket.lock);
-  std::uint32_t group = segment_.find_group(bucket, index_, group_index);
+  std::uint32_t& group = held.group;
   bool missed = false;
   for (std::uint64_t at = offset; at < end;) {
     const Piece piece(at, end);
@@ -203,7 +207,7 @@ CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, s
       missed = true;
       const TimePoint start = clock_now();
       entry_.fetching.fetch_add(1, std::memory_order_relaxed);
-      const Outcome outcome = fetch(bucket, group, group_index, automatic ? 0 : piece.place,
+      const Outcome outcome = fetch(held.bucket, group, group_index, automatic ? 0 : piece.place,
                                     automatic ? kGroupBlocks - 1 : Piece(end - 1, end).place);
       entry_.fetching.fetch_sub(1, std::memory_order_relaxed);
       if (outcome != Outcome::done) return outcome;
@@ -280,12 +284,16 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
 // else to the file, in runs as long as possible; clean copies in the cache are kept up to date.
 CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* buffer,
                                             std::size_t length, bool admit, bool last_try) {
-  const std::uint64_t group_index = offset / kGroupSize;
+  HeldGroup held(*this, offset / kGroupSize);
+  return write_held(held, offset, buffer, length, admit, last_try);
+}
+
+CachedFile::Outcome CachedFile::write_held(HeldGroup& held, std::uint64_t offset,
+                                           const char* buffer, std::size_t length, bool admit,
+                                           bool last_try) {
   const std::uint64_t end = offset + length;
-  Bucket& bucket = segment_.bucket_of(index_, group_index);
-  const std::lock_guard guard(bucket.lock);
-  std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-  if (group == kNone && admit) group = segment_.make_group(bucket, index_, group_index);
+  std::uint32_t& group = held.group;
+  if (group == kNone && admit) group = segment_.make_group(held.bucket, index_, held.index);
 
   std::uint64_t direct_from = offset;  // [direct_from, at) is still to go to the file
   const auto write_run = [&](std::uint64_t until) {

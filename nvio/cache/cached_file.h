@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "admission.h"
 #include "counters.h"
+#include "file_run.h"
 #include "segment.h"
 #include "session.h"
 
@@ -46,6 +48,28 @@ class CachedFile {
   // read from the file, and what is written is in the file on return.
   ssize_t read_window(std::uint64_t offset, void* buffer, std::size_t length);
   ssize_t write_window(std::uint64_t offset, const void* buffer, std::size_t length);
+  // Many short runs of bytes, in order and side by side in `buffer`: the same, without a call for
+  // each. False where one of them was not done in full.
+  bool read_runs(std::span<const FileRun> runs, char* buffer);
+  bool write_runs(std::span<const FileRun> runs, const char* buffer);
+  // ROMIO's lock of a window, held while pieces of it are written: they would be undone by whoever
+  // has read the window before, to change other pieces of it and write all of it.
+  class LockedRange {
+   public:
+    LockedRange(const CachedFile& file, std::uint64_t begin, std::uint64_t end);
+    ~LockedRange();
+    LockedRange(const LockedRange&) = delete;
+    LockedRange& operator=(const LockedRange&) = delete;
+    bool is_held() const { return is_held_; }
+
+   private:
+    bool set(short type) const;
+    int fd_;
+    std::uint64_t begin_, end_;
+    bool is_held_;
+  };
+  // Whether they should be: what the cache does not take would be a call of the file for each.
+  bool takes_runs(Direction direction) const;
   // Whether a write goes round the cache for its size, or as a long one in a stream. Asked once for
   // each write: by `write` itself, or, where several nodes share it out, before that.
   bool is_large_write(std::uint64_t offset, std::uint64_t length) {
@@ -117,6 +141,19 @@ class CachedFile {
  private:
   enum class Outcome : std::uint8_t { done, need_room, not_served };
 
+  // A MiB whose bucket's lock is held.
+  struct HeldGroup {
+    HeldGroup(CachedFile& file, std::uint64_t group_index)
+        : index(group_index),
+          bucket(file.segment_.bucket_of(file.index_, group_index)),
+          guard(bucket.lock),
+          group(file.segment_.find_group(bucket, file.index_, group_index)) {}
+    std::uint64_t index;
+    Bucket& bucket;
+    std::lock_guard<SharedLock> guard;
+    std::uint32_t group;  // or kNone
+  };
+
   bool nothing_cached() const {
     if (entry_.aside.load(std::memory_order_relaxed) != 0) return true;
     const std::uint32_t mode = entry_.mode.load(std::memory_order_acquire);
@@ -136,12 +173,19 @@ class CachedFile {
   ssize_t read_around(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t read_large(std::uint64_t offset, char* buffer, std::size_t length);
   Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length, bool fetching);
+  Outcome read_held(HeldGroup& held, std::uint64_t offset, char* buffer, std::size_t length,
+                    bool fetching);
+  // How many of the runs, the first ones, can be done under one lock, and were.
+  std::size_t read_runs_of_group(std::span<const FileRun> runs, char* buffer);
+  std::size_t write_runs_of_group(std::span<const FileRun> runs, const char* buffer, bool admit);
   // Whether what a read lacks may be fetched at all.
   bool may_fetch() const;
   Outcome fetch(Bucket& bucket, std::uint32_t& group, std::uint64_t group_index,
                 std::uint64_t first, std::uint64_t last);
   Outcome write_group(std::uint64_t offset, const char* buffer, std::size_t length, bool admit,
                       bool last_try);
+  Outcome write_held(HeldGroup& held, std::uint64_t offset, const char* buffer, std::size_t length,
+                     bool admit, bool last_try);
   int fetch_descriptor();
   int write_back_descriptor();
   ssize_t write_passive(std::uint64_t offset, const char* buffer, std::size_t length);

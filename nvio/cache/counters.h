@@ -10,7 +10,7 @@ namespace nvio {
 struct Counters {
   std::atomic<std::uint64_t> reads{0}, read_hits{0}, reads_direct{0};
   std::atomic<std::uint64_t> writes{0}, writes_cached{0}, writes_direct{0};
-  std::atomic<std::uint64_t> remote_reads{0}, remote_writes{0};
+  std::atomic<std::uint64_t> remote_reads{0}, remote_writes{0}, windows{0};
   std::atomic<std::uint64_t> fetches{0}, fetched_bytes{0};
   std::atomic<std::uint64_t> write_backs{0}, written_back_bytes{0};
   std::atomic<std::uint64_t> evicted_blocks{0}, syncs{0}, logged_bytes{0}, checkpoints{0};

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import cluster
 from cluster import HOME, SHARED, UID, Cluster, wait_until
-from compare import Lines, RunError, say
 from killed import allowed_rounds, check, read_progress
+from launch import Lines, RunError, say
 
 NODES, RANKS, CELLS = 2, 4, 500
 """Of a job."""

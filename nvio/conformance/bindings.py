@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare import Launch, RunError, command_line, run, say
+from launch import Launch, RunError, command_line, run, say
 
 BINDINGS = {"mpif.h": "MPIF_H", "use mpi": "MPI", "use mpi_f08": "MPI_F08"}
 

@@ -43,7 +43,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compare import DIES_WITH_US, LAUNCHERS, leave_on_sigterm, say
+from launch import DIES_WITH_US, LAUNCHERS, leave_on_sigterm, say
 
 HERE = Path(__file__).resolve().parent
 # By their programs: of one redo log, and of jobs on two and four nodes.

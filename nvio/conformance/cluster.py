@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare import RunError
+from launch import RunError
 
 PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
 SBIN = "/usr/sbin:/sbin"

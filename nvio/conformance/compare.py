@@ -12,125 +12,38 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
+import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-LAUNCHERS = {
-    "mpich": ["mpiexec.mpich"],
-    "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
-}
-DIES_WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"]
-"""Before a command line: when its parent is killed, it is told to end."""
+from launch import (
+    MEMORY,
+    HangError,
+    Launch,
+    Lines,
+    RunError,
+    command_line_of_jobs,
+    leave_on_sigterm,
+    left_stores,
+    run,
+    say,
+    stores,
+)
 
-
-@dataclass(frozen=True)
-class Launch:
-    """How programs of one MPI are started here."""
-
-    mpi: str
-    build: Path
-    ranks: int
-    extra: tuple[str, ...] = ()
-
-    def command(self, program: list[str]) -> list[str]:
-        """The command line that starts `program` on all ranks."""
-        return [*LAUNCHERS[self.mpi], "-n", str(self.ranks), *self.extra, *program]
-
-    def environment(self, nvio: dict[str, str] | None) -> dict[str, str]:
-        """The environment of a run; `nvio` are its settings, or None for a plain one."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("NVIO_")}
-        preload = [str(self.build / "libyield.so")] if self.mpi == "mpich" else []
-        if nvio is not None:
-            preload.insert(0, str(self.build / "libnvio.so"))
-            kept.update(nvio)
-        if preload:
-            kept["LD_PRELOAD"] = ":".join(preload)
-        return kept
-
-
-MEMORY = Path("/dev/shm")  # noqa: S108 - nvio's default
-TO_CLEAN_UP_S = 10.0
 PLAIN_TRIES = 20
 """Runs of a program without nvio before its failure under nvio is believed to be nvio's."""
-Lines = list[list[str]]
-"""What each rank wrote down."""
 Seen = tuple[Lines, str]
 REMOTE = (["remote_reads"], ["remote_writes"])
 SERVED = (["read_hits"], ["writes_cached"], *REMOTE)
 
 
-class RunError(Exception):
-    """A run ended otherwise than it should; the message says how."""
-
-
-class HangError(RunError):
-    """A run did not end."""
-
-
 class NoOracleError(Exception):
     """There is nothing to compare with; the message says what plain MPI does."""
-
-
-def end_session(leader: subprocess.Popen[str]) -> None:
-    """End a launcher, which cleans up if it can, and all that it started.
-
-    Open MPI's ranks are in process groups of their own, but in their launcher's session.
-    """
-    leader.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        leader.wait(TO_CLEAN_UP_S)
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with suppress(ProcessLookupError):  # it ends just now
-            if os.getsid(int(entry.name)) == leader.pid:
-                os.kill(int(entry.name), signal.SIGKILL)
-
-
-def run(command: list[str], environment: dict[str, str], timeout: float) -> str:
-    """Run to the end and return what it printed; at the timeout nothing of it is left."""
-    process = subprocess.Popen(
-        [*DIES_WITH_US, *command],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        text=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        end_session(process)
-        output, _ = process.communicate()
-        raise HangError(f"no end within {timeout:.0f} s: {' '.join(command)}\n{output}") from None
-    except BaseException:  # Ctrl-C, of which a session of its own hears nothing, or SIGTERM
-        end_session(process)
-        raise
-    if process.returncode != 0:
-        raise RunError(f"exit status {process.returncode}: {' '.join(command)}\n{output}")
-    return output
-
-
-def leave_on_sigterm() -> None:
-    """Have SIGTERM end this program as Ctrl-C does, with everything tidied up on the way."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-
-
-def say(text: str) -> None:
-    """One line for whoever runs this."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def observations(folder: Path, ranks: int) -> Lines:
@@ -139,7 +52,13 @@ def observations(folder: Path, ranks: int) -> Lines:
 
 
 def history(
-    launch: Launch, seed: int, steps: int, data: Path, nvio: dict[str, str] | None, timeout: float
+    launch: Launch,
+    seed: int,
+    steps: int,
+    data: Path,
+    nvio: dict[str, str] | None,
+    timeout: float,
+    kind: tuple[str, ...] = (),
 ) -> Seen:
     """What every rank of one random program wrote down, and what it printed."""
     with tempfile.TemporaryDirectory(dir=data) as name:
@@ -150,8 +69,11 @@ def history(
             str(steps),
             str(folder / "file"),
             str(folder / "out"),
+            *kind,
         ]
         output = run(launch.command(program), launch.environment(nvio), timeout)
+        if wrong := [line for line in output.splitlines() if " wrong bytes " in line]:
+            raise RunError(f"{wrong[0]}: {' '.join(program)}")
         return observations(folder, launch.ranks), output
 
 
@@ -193,25 +115,10 @@ def try_plain_again(arm: Callable[..., Seen], plain: Lines) -> None:
             raise NoOracleError("observes not the same every time, nor did it under nvio")
 
 
-def stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path]:
-    """The stores of sessions whose names begin so, in these folders."""
-    return [found for memory in memories for found in memory.glob(f"nvio-*-{session}*")]
-
-
 def session_of(settings: dict[str, str], seed: int) -> str:
     """How a program's session is called, or how its name begins where the launcher gives it."""
     is_unnamed = settings.get("NVIO_SESSION") == ""
     return "launcher-" if is_unnamed else f"compare-{os.getpid()}-{seed}"
-
-
-def left_stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path]:
-    """What is still there of a session's stores; managers take a moment to see that all is over."""
-    deadline = time.monotonic() + 20
-    while True:
-        left = stores(session, memories)
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(0.01)
 
 
 def first_difference(plain: Lines, cached: Lines) -> str | None:
@@ -226,40 +133,23 @@ def first_difference(plain: Lines, cached: Lines) -> str | None:
     return None
 
 
-def command_line(doc: str) -> argparse.ArgumentParser:
-    """What every script here is told, which begins its text with what it does."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="nvio's build folder")
-    parser.add_argument("--mpi", choices=sorted(LAUNCHERS), required=True)
-    return parser
-
-
-def command_line_of_jobs(doc: str) -> argparse.ArgumentParser:
-    """The same of a script whose jobs can be set and launched otherwise."""
-    parser = command_line(doc)
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of nvio, NVIO_...; may be repeated",
-    )
-    parser.add_argument(
-        "--launch",
-        type=shlex.split,
-        default=[],
-        metavar="WORDS",
-        help="more for the MPI's launcher",
-    )
-    return parser
-
-
 def arguments() -> argparse.Namespace:
     """The command line, parsed."""
     parser = command_line_of_jobs(__doc__)
     parser.add_argument("--seeds", default="0:10", help="FIRST:STOP (default 0:10)")
     parser.add_argument("--steps", type=int, default=30, help="phases of a program (default 30)")
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument(
+        "--types",
+        type=int,
+        metavar="DEPTH",
+        help="random datatypes alone, trees of this depth, all served by nvio itself",
+    )
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="with --types: not with plain MPI too; the program itself knows its bytes' places",
+    )
     parser.add_argument("--nodes", type=int, default=1, help="simulated nodes (default 1)")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one run")
     parser.add_argument("--data", type=Path, help="folder for the files (default: a temporary one)")
@@ -273,6 +163,78 @@ def pieces(report: str, names: Iterable[list[str]]) -> int:
     )
 
 
+def passed_on(report: str) -> list[str]:
+    """What of a program's transfers the MPI's own code did, windows of data sieving included."""
+    told = re.findall(r"^  (MPI_File_i?(?:read|write)\w*) +\d+ calls, (\d+) by", report, re.M)
+    windows = re.findall(r"^  (windows) +(\d+)", report, re.M)
+    return [f"{name} {count}" for name, count in [*told, *windows] if count != "0"]
+
+
+@dataclass
+class Tally:
+    """What the programs came to."""
+
+    failures: int = 0
+    without_oracle: int = 0
+    served: int = 0
+    remote: int = 0
+
+    def fail(self, seed: int, why: object) -> None:
+        """A program failed."""
+        say(f"seed {seed}: {why}")
+        self.failures += 1
+
+
+def observed(
+    arm: Callable[..., Seen],
+    nvio: dict[str, str],
+    seed: int,
+    tally: Tally,
+    *,
+    knows: bool,
+    alone: bool,
+) -> tuple[Lines, Lines, str] | None:
+    """As `both_arms`; nothing where that failed, or can say nothing.
+
+    A program that `knows` where its bytes belong is run under nvio also where plain MPI errs (MPICH
+    4.0 hangs, crashes or moves other bytes in every third program of datatypes), or `alone`.
+    """
+    try:
+        if not alone:
+            try:
+                return both_arms(arm, nvio)
+            except NoOracleError as reason:
+                say(f"seed {seed}: no oracle, plain MPI {reason}")
+                tally.without_oracle += 1
+                if not knows:
+                    return None
+        cached, report = arm(nvio=nvio)
+    except RunError as failure:
+        tally.fail(seed, failure)
+        return None
+    return cached, cached, report
+
+
+def judge(
+    seen: tuple[Lines, Lines, str], seed: int, tally: Tally, left: list[Path], *, all_served: bool
+) -> None:
+    """Count what a program that ended shows."""
+    plain, cached, report = seen
+    # Equal because nvio was never there would prove nothing.
+    if "nvio: process" not in report or "without the cache" in report:
+        tally.fail(seed, f"nvio did not serve this program:\n{report}")
+        return
+    tally.served += pieces(report, SERVED)
+    tally.remote += pieces(report, REMOTE)
+    if left:
+        tally.fail(seed, f"the job ended and left its store {left[0]}")
+    if all_served and (passed := passed_on(report)):
+        tally.fail(seed, f"not served by nvio itself: {', '.join(passed)}")
+    difference = first_difference(plain, cached)
+    if difference is not None:
+        tally.fail(seed, difference)
+
+
 def compare(
     launch: Launch,
     seeds: range,
@@ -282,6 +244,8 @@ def compare(
     timeout: float,
     data: Path | None = None,
     memories: Sequence[Path] = (MEMORY,),
+    types: int | None = None,
+    alone: bool = False,
 ) -> int:
     """Compare the programs of these seeds; 0 when all were equal.
 
@@ -293,55 +257,35 @@ def compare(
         timeout: seconds for one run.
         data: folder for the files; None is a temporary one.
         memories: folders where the job's nodes have their stores.
+        types: programs of random datatypes of this depth, of which the MPI's own code must transfer
+            nothing.
+        alone: not with plain MPI too.
     """
     folder = data or Path(tempfile.mkdtemp(prefix="nvio-compare-"))
-    failures = 0
-    without_oracle = 0
-    served = 0
-    remote = 0
+    tally = Tally()
     try:
         for seed in seeds:
             session = session_of(settings, seed)
             nvio = {"NVIO_STATS": "ranks", "NVIO_SESSION": session, **settings}
-            arm = partial(history, launch, seed, steps, folder, timeout=timeout)
-            try:
-                plain, cached, report = both_arms(arm, nvio)
-            except NoOracleError as reason:
-                say(f"seed {seed}: no oracle, plain MPI {reason}")
-                without_oracle += 1
-                continue
-            except RunError as failure:
-                say(f"seed {seed}: {failure}")
-                failures += 1
-                continue
-            # Equal because nvio was never there would prove nothing.
-            if "nvio: process" not in report or "without the cache" in report:
-                say(f"seed {seed}: nvio did not serve this program:\n{report}")
-                failures += 1
-                continue
-            served += pieces(report, SERVED)
-            remote += pieces(report, REMOTE)
-            left = left_stores(session, memories)
-            if left:
-                say(f"seed {seed}: the job ended and left its store {left[0]}")
-                failures += 1
-            difference = first_difference(plain, cached)
-            if difference is not None:
-                say(f"seed {seed}: {difference}")
-                failures += 1
+            kind = (str(types),) if types else ()
+            arm = partial(history, launch, seed, steps, folder, timeout=timeout, kind=kind)
+            seen = observed(arm, nvio, seed, tally, knows=bool(types), alone=alone)
+            if seen is not None:
+                judge(seen, seed, tally, left_stores(session, memories), all_served=bool(types))
     finally:
         for store in stores(f"compare-{os.getpid()}-", memories):  # of programs that did not end
             shutil.rmtree(store, ignore_errors=True)
         if data is None:
             shutil.rmtree(folder, ignore_errors=True)
     say(
-        f"{len(seeds)} programs, {without_oracle} without an oracle, {failures} failures, "
-        f"{served} pieces served from the store, {remote} of them at another node"
+        f"{len(seeds)} programs, {tally.without_oracle} without an oracle, "
+        f"{tally.failures} failures, {tally.served} pieces served from the store, "
+        f"{tally.remote} of them at another node"
     )
-    if settings.keys() & {"NVIO_NODES", "NVIO_RENDEZVOUS"} and served and not remote:
+    if settings.keys() & {"NVIO_NODES", "NVIO_RENDEZVOUS"} and tally.served and not tally.remote:
         say("no node served another one")
-        failures += 1
-    return 1 if failures or without_oracle > len(seeds) // 4 else 0
+        tally.failures += 1
+    return 1 if tally.failures or (not types and tally.without_oracle > len(seeds) // 4) else 0
 
 
 def main() -> int:
@@ -360,6 +304,8 @@ def main() -> int:
         settings,
         timeout=options.timeout,
         data=options.data,
+        types=options.types,
+        alone=options.alone,
     )
 
 

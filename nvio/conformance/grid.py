@@ -16,7 +16,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from compare import Launch, RunError, command_line, run, say
+from launch import Launch, RunError, command_line, run, say
 
 # operation, order, bytes of a piece, how often the file's bytes are touched
 CELLS = [

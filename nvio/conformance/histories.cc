@@ -1,7 +1,9 @@
 // Random MPI-IO programs: the same seed makes the same program, and each rank writes down all that
 // it could observe. Run once with plain MPI and once under nvio, the outputs must be equal.
 //
-//   histories SEED STEPS FILE OUT    (OUT.RANK is written by each rank)
+//   histories SEED STEPS FILE OUT [DEPTH]   (OUT.RANK is written by each rank)
+//
+// With a depth, it is a program of random datatypes alone.
 //
 // A program is a list of phases. Within a phase ranks write disjoint bytes or only read; between
 // phases they synchronise as MPI asks (sync, barrier, sync), so that every observation is defined.
@@ -150,13 +152,17 @@ void Program::observe_file(const char* when) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: %s SEED STEPS FILE OUT\n", argv[0]);
+  if (argc != 5 && argc != 6) {
+    std::fprintf(stderr, "usage: %s SEED STEPS FILE OUT [DEPTH]\n", argv[0]);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   {
     histories::Program program(std::strtoull(argv[1], nullptr, 10), argv[3], argv[4]);
-    program.run(std::atoi(argv[2]));
+    if (argc == 6) {
+      program.run_types(std::atoi(argv[2]), std::atoi(argv[5]));
+    } else {
+      program.run(std::atoi(argv[2]));
+    }
   }
   MPI_Finalize();
   return 0;

@@ -27,6 +27,9 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   void run(int steps);
+  // Of random datatypes alone, trees of at most this depth, each in a view and in memory. Says on
+  // standard error where bytes are not where MPI_Pack finds them.
+  void run_types(int steps, int depth);
 
  private:
   static std::uint64_t draw(Random& random, std::uint64_t below) { return random() % below; }
@@ -70,7 +73,22 @@ class Program {
   void errors();
   void large();
 
-  Random shared_;  // draws the same on all ranks
+  // Views and buffers of random datatypes: histories_types.cc.
+  struct Typed;
+  void types();
+  void through_view(Typed& typed, bool interleaved);
+  void transfer_typed(const Typed& typed, bool writing, bool at, int way, void* buffer,
+                      MPI_Status& status);
+  void transfer_all_typed(Typed& typed, bool writing);
+  void observe_view(const Typed& typed);
+  void check_transfer(const Typed& typed, bool writing, const Bytes& buffer);
+  void check_image();
+  void complain(const char* what, int count) const;
+
+  MPI_File alone_{};                  // of this rank's own, to try views with
+  Bytes image_;                       // what the file holds, as this rank knows it
+  std::vector<std::size_t> written_;  // offsets of what it has written since
+  Random shared_;                     // draws the same on all ranks
   Random own_;
   std::uint64_t word_ = 0;
   std::string path_;
@@ -78,6 +96,7 @@ class Program {
   int rank_ = 0;
   int ranks_ = 1;
   int step_ = -1;
+  int depth_ = 0;
   MPI_File file_{};
 };
 

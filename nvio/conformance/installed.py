@@ -19,8 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare import Launch, RunError, command_line, say
 from killed import allowed_rounds, check, ranks_of, read_progress, run_until
+from launch import Launch, RunError, command_line, say
 
 JOB = "4711"
 SETTINGS = {"NVIO_ADMIT": "always", "NVIO_CAPACITY": "4M", "NVIO_SIGTERM": "off"}

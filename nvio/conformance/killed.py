@@ -27,7 +27,7 @@ import time
 from enum import Enum
 from pathlib import Path
 
-from compare import Launch, RunError, command_line_of_jobs, say
+from launch import Launch, RunError, command_line_of_jobs, say
 
 CELL_BYTES = 1024
 WRITES_A_ROUND = 16

@@ -28,7 +28,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare import LAUNCHERS, Launch, RunError, compare, say
+from compare import compare
+from launch import LAUNCHERS, Launch, RunError, say
 
 SKIPPED = 77
 WIRE = "wire0"

@@ -24,16 +24,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare import (
-    Launch,
-    RunError,
-    command_line_of_jobs,
-    leave_on_sigterm,
-    left_stores,
-    run,
-    say,
-    session_of,
-)
+from compare import session_of
+from launch import Launch, RunError, command_line_of_jobs, leave_on_sigterm, left_stores, run, say
 
 RANKS = 2
 JOBS = 2

@@ -16,9 +16,9 @@ constexpr int kLength = 100000;
 // A file that all ranks have open, its first bytes written by rank 0.
 class Opened {
  public:
-  explicit Opened(std::string path) : path_(std::move(path)) {
-    if (MPI_File_open(MPI_COMM_WORLD, path_.c_str(), MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL,
-                      &file_) != MPI_SUCCESS) {
+  explicit Opened(std::string path, int mode = 0) : path_(std::move(path)) {
+    mode |= MPI_MODE_RDWR | MPI_MODE_CREATE;
+    if (MPI_File_open(MPI_COMM_WORLD, path_.c_str(), mode, MPI_INFO_NULL, &file_) != MPI_SUCCESS) {
       give_up(path_.c_str());
     }
     if (g_rank == 0) write(0, std::string(kLength, 'a'));

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare import Launch, RunError, command_line, run, say
+from launch import Launch, RunError, command_line, run, say
 
 RANKS = 2
 PIECE = 4096

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare import Launch, RunError, command_line, left_stores, run, say, stores
+from launch import Launch, RunError, command_line, left_stores, run, say, stores
 
 TIMEOUT_S = 60
 RANKS = 2

@@ -39,22 +39,8 @@ from batch import (
     seen_by,
 )
 from cluster import HOME, SHARED, Cluster
-from compare import (
-    REMOTE,
-    SERVED,
-    Launch,
-    Lines,
-    NoOracleError,
-    RunError,
-    both_arms,
-    command_line,
-    first_difference,
-    history,
-    leave_on_sigterm,
-    left_stores,
-    pieces,
-    say,
-)
+from compare import REMOTE, SERVED, NoOracleError, both_arms, first_difference, history, pieces
+from launch import Launch, Lines, RunError, command_line, leave_on_sigterm, left_stores, say
 
 SKIPPED = 77
 GUIDE = Path(__file__).parents[2] / "docs/guides/slurm.md"

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from compare import Launch, RunError, command_line, run, say
+from launch import Launch, RunError, command_line, run, say
 
 TIMEOUT_S = 60
 RANKS = 4

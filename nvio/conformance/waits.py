@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare import Launch, RunError, command_line, run, say
+from launch import Launch, RunError, command_line, run, say
 
 TIMEOUT_S = 60
 PATIENCE_S = 2

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from compare import say
+from launch import say
 
 WRONG = {
     ("bogus",): (2, "there is no command 'bogus'"),

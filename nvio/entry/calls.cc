@@ -33,13 +33,6 @@ int mpi_error(int error) {
   }
 }
 
-// Not around a call of the MPI.
-template <typename Act>
-auto inside(Act&& act) {
-  const Inside here;
-  return act();
-}
-
 // Tells the file's error handler of an errno value, as the MPI would have; returns its error class.
 int report_error(MPI_File fh, int error) {
   if (error == 0) return MPI_SUCCESS;
@@ -107,54 +100,13 @@ FileSettings settings_of(MPI_Info info) {
   return settings;
 }
 
-// Where a transfer of `bytes` starts in the file, or -1 when the MPI must do it. With the
-// individual pointer, the handle's lock must be held.
-MPI_Offset byte_offset(MPI_File fh, Handle& handle, bool explicit_offset, MPI_Offset offset,
-                       MPI_Offset bytes) {
-  if (bytes % handle.etype_size != 0) return -1;
-  if (!explicit_offset) {
-    if (!handle.known) {
-      if (mpi_functions().file_get_position(fh, &handle.position) != MPI_SUCCESS) return -1;
-      handle.known = true;
-      handle.ahead = false;
-    }
-    offset = handle.position;
-  }
-  constexpr MPI_Offset kMost = INT64_MAX;
-  if (offset < 0 || offset > (kMost - handle.displacement - bytes) / handle.etype_size) return -1;
-  return handle.displacement + offset * handle.etype_size;
-}
-
-template <typename Transfer>
-bool serve(MPI_File fh, int access, bool explicit_offset, MPI_Offset offset, const void* buf,
-           long long count, MPI_Datatype datatype, MPI_Status* status, Transfer&& transfer) {
-  Handle* handle = find_handle(fh);
-  if (handle == nullptr || !handle->simple_view || handle->is_atomic || count < 0 ||
-      (handle->amode & access) == 0 || (handle->amode & MPI_MODE_SEQUENTIAL) != 0) {
-    return false;
-  }
-  const MPI_Offset size = plain_size(datatype);
-  if (size == 0 || count > INT64_MAX / 4 / size || (buf == nullptr && count != 0)) return false;
-  const MPI_Offset bytes = count * size;
-  std::unique_lock<std::mutex> pointer(handle->pointer, std::defer_lock);
-  if (!explicit_offset) pointer.lock();
-  const MPI_Offset at = byte_offset(fh, *handle, explicit_offset, offset, bytes);
-  if (at < 0) return false;
-  const ssize_t done = inside([&] {
-    return transfer(*handle, static_cast<std::uint64_t>(at), static_cast<std::size_t>(bytes));
-  });
-  // Errors, and ends of file inside an element, are the MPI's to tell: it does the same again.
-  // And MPIs differ in where a read across the end of file leaves the individual pointer.
-  if (done < 0 || done % size != 0 || (!explicit_offset && done != bytes)) return false;
-  if (!explicit_offset) {
-    handle->position += done / handle->etype_size;
-    handle->ahead = true;
-  }
-  if (status != MPI_STATUS_IGNORE) {
-    mpi_functions().status_set_elements(status, datatype, done / size);
-    mpi_functions().status_set_cancelled(status, 0);
-  }
-  return true;
+// How the filetype shows the file; nothing where that is the MPI's to know.
+std::optional<View> view_of(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype) {
+  const MPI_Offset plain = filetype == etype ? plain_size(etype) : 0;
+  const auto at = static_cast<std::uint64_t>(displacement);
+  if (plain != 0) return View::of({{{0, plain}}, plain, plain}, at);
+  const auto map = type_map_of(filetype, View::kMostRuns);
+  return map ? View::of(*map, at) : std::nullopt;
 }
 
 bool is_named(const char* part) { return std::strstr(name_of_call(g_index), part) != nullptr; }
@@ -288,13 +240,30 @@ int on_File_set_view(int (*next)(MPI_File, MPI_Offset, MPI_Datatype, MPI_Datatyp
   const std::lock_guard guard(handle->pointer);
   handle->known = handle->ahead = false;
   if (result != MPI_SUCCESS) return result;
-  const MPI_Offset size = plain_size(etype);
+  handle->position = 0;
+  handle->known = true;
   const bool native = datarep != nullptr && std::strcmp(datarep, "native") == 0;
-  handle->simple_view = size != 0 && filetype == etype && native && disp >= 0;
-  if (handle->simple_view) {
-    handle->displacement = disp;
-    handle->etype_size = size;
+  handle->view = native && disp >= 0 ? view_of(disp, etype, filetype) : std::nullopt;
+  int size = 0;
+  if (mpi_functions().type_size(etype, &size) != MPI_SUCCESS || size <= 0) handle->view.reset();
+  handle->etype_size = size;
+  return result;
+}
+
+int on_File_get_position(int (*next)(MPI_File, MPI_Offset*), MPI_File fh, MPI_Offset* offset) {
+  if (const auto known = known_position(fh)) {
+    *offset = *known;
+    return MPI_SUCCESS;
   }
+  settle(fh);
+  return next(fh, offset);
+}
+
+int on_File_seek(int (*next)(MPI_File, MPI_Offset, int), MPI_File fh, MPI_Offset offset,
+                 int whence) {
+  settle(fh);
+  const int result = next(fh, offset, whence);
+  if (result == MPI_SUCCESS && whence == MPI_SEEK_SET) know_position(fh, offset);
   return result;
 }
 
@@ -341,25 +310,6 @@ int on_Init(int (*next)(int*, char***), int* argc, char*** argv) {
 int on_Init_thread(int (*next)(int*, char***, int, int*), int* argc, char*** argv, int required,
                    int* provided) {
   return initialised(next(argc, argv, required, provided));
-}
-
-bool serve_read(MPI_File fh, bool explicit_offset, MPI_Offset offset, void* buf, long long count,
-                MPI_Datatype datatype, MPI_Status* status) {
-  return serve(fh, MPI_MODE_RDONLY | MPI_MODE_RDWR, explicit_offset, offset, buf, count, datatype,
-               status, [buf](Handle& handle, std::uint64_t at, std::size_t length) {
-                 return handle.file->read(at, buf, length);
-               });
-}
-
-bool serve_write(MPI_File fh, bool explicit_offset, MPI_Offset offset, const void* buf,
-                 long long count, MPI_Datatype datatype, MPI_Status* status) {
-  return serve(fh, MPI_MODE_WRONLY | MPI_MODE_RDWR, explicit_offset, offset, buf, count, datatype,
-               status, [buf](Handle& handle, std::uint64_t at, std::size_t length) -> ssize_t {
-                 const ssize_t done = handle.is_async ? handle.file->write_later(at, buf, length)
-                                                      : handle.file->write(at, buf, length);
-                 // Where a part was refused, the MPI writes all of it again, and tells.
-                 return done == static_cast<ssize_t>(length) ? done : -1;
-               });
 }
 
 }  // namespace nvio

@@ -8,6 +8,8 @@ Its outputs are included by hand-written C++:
   shims_<abi>.inc  a typed shim for each function the MPI has, at both levels (MPI_ and PMPI_)
 
 `handling` in the table decides what a shim does before it calls the MPI's own function:
+  transfer  `transfer_...` of transfers.h takes over, and calls the MPI where nvio does not serve,
+            or is to join the others of a collective call
   wrap      an ordinary function `on_<Name>` in calls.h takes over and may call the MPI
   position  the MPI's individual file pointer is brought up to date first (calls.h, `settle`)
   plain     nothing but counting
@@ -52,7 +54,7 @@ def read_table(path: Path) -> list[Function]:
     with path.open(newline="") as table:
         functions = [Function(**row) for row in csv.DictReader(table)]
     for function in functions:
-        if function.handling not in ("wrap", "position", "plain"):
+        if function.handling not in ("transfer", "wrap", "position", "plain"):
             raise SystemExit(f"{path}: {function.name}: unknown handling {function.handling!r}")
         if function.abi not in ("both", "mpich"):
             raise SystemExit(f"{path}: {function.name}: unknown abi {function.abi!r}")
@@ -77,12 +79,49 @@ def narrowed(functions: list[Function]) -> str:
     return text
 
 
+def transfer(function: Function) -> str:
+    """What a shim of a read or write does when the program calls it."""
+    name = function.short.removesuffix("_c").removeprefix("File_")
+    names = function.arguments.split(", ")
+    call = f"next({function.arguments})"
+    if name.endswith("_end"):
+        return f"return transfer_end(fh, status, [&] {{ return {call}; }});"
+    given = {"count": "0", "datatype": "byte_type()", "status": "MPI_STATUS_IGNORE"}
+    given["request"] = "joined"
+    with_none = f"next({', '.join(given.get(one, one) for one in names)})"
+    asked = ", ".join(
+        (
+            "fh",
+            str("write" in name).lower(),
+            *(("true", "offset") if "offset" in names else ("false", "0")),
+            "const_cast<void*>(buf)" if "write" in name else "buf",
+            "count",
+            "datatype",
+        )
+    )
+    kind, told, parameters = "blocking", ", status", ""
+    if "request" in names:
+        kind, told, parameters = "later", ", request", "MPI_Request* joined"
+    elif name.endswith("_begin"):
+        kind, told = "begin", ""
+    way = "together" if "_all" in name else "alone"
+    if kind == "later":
+        way = "together_later" if "_all" in name else "later"
+    way = "" if kind == "begin" else f", Way::{way}"
+    return (
+        f"return transfer_{kind}(Transfer{{{asked}}}{way}{told}, [&] {{ return {call}; }},\n"
+        f"      [&]({parameters}) {{ return {with_none}; }});"
+    )
+
+
 def shim(index: int, function: Function) -> str:
     """One function at both levels."""
     call = f"next({function.arguments})"
     if function.handling == "wrap":
         joined = ", ".join(filter(None, ["next", function.arguments]))
         body = f"return nested.outermost() ? on_{function.short}({joined}) : {call};"
+    elif function.handling == "transfer":
+        body = f"if (!nested.outermost()) return {call};\n  {transfer(function)}"
     elif function.handling == "position":
         body = f"if (nested.outermost()) settle(fh);\n  return {call};"
     else:

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "mpi_functions.h"
+#include "type_map.h"
 
 namespace nvio {
 namespace {
@@ -20,13 +21,6 @@ struct HandleTable {
 HandleTable& table() {
   static HandleTable* all = new HandleTable;  // never destroyed: calls come till the very end
   return *all;
-}
-
-// MPI_FLOAT_INT and its like hold two elements: their count cannot be set in a status by ours.
-bool is_pair(const char* name) {
-  const std::size_t length = std::strlen(name);
-  if (std::strncmp(name, "MPI_2", 5) == 0) return true;
-  return length > 8 && std::strcmp(name + length - 4, "_INT") == 0;
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "../nodes/job_file.h"
+#include "../posix/hooks.h"
+#include "view.h"
 
 namespace nvio {
 
@@ -16,11 +19,11 @@ struct Handle {
   std::vector<int> descriptors;  // that the MPI opened for this handle
   int amode = 0;
   bool is_atomic = false;
-  bool is_async = false;  // contiguous writes are queued
-  // The view, when a transfer through it is one run of bytes; else the MPI serves everything.
-  bool simple_view = true;
-  MPI_Offset displacement = 0;
+  bool is_async = false;                                     // contiguous writes are queued
+  std::optional<View> view = View::of({{{0, 1}}, 1, 1}, 0);  // none: the MPI serves everything
   MPI_Offset etype_size = 1;
+  bool joins_later = true;  // in nonblocking collective calls the MPI's own code may be joined
+  std::optional<MPI_Offset> split;  // bytes of a split collective call that has begun
   // The individual file pointer in etypes. The MPI keeps its own, which we bring up to date only
   // when the MPI is about to look at it.
   std::mutex pointer;
@@ -28,6 +31,13 @@ struct Handle {
   bool ahead = false;  // the MPI's own pointer is behind it
   MPI_Offset position = 0;
 };
+
+// What we do ourselves; never around a call of the MPI that may transfer something.
+template <typename Act>
+auto inside(Act&& act) {
+  const Inside here;
+  return act();
+}
 
 // Null when nvio does not serve this file. The pointer is good until `take_handle`.
 Handle* find_handle(MPI_File fh);

@@ -37,6 +37,8 @@ constexpr Line kLines[] = {
     {"writes_direct", &Counters::writes_direct, "writes of the file itself"},
     {"remote_reads", &Counters::remote_reads, "pieces of 1 MiB read at another node"},
     {"remote_writes", &Counters::remote_writes, "and written there"},
+    {"windows", &Counters::windows,
+     "written by the MPI with bytes that it had read (data sieving)"},
     {"write_backs", &Counters::write_backs, "runs written from the store to the file"},
     {"written_back_bytes", &Counters::written_back_bytes, ""},
     {"evicted_blocks", &Counters::evicted_blocks, ""},

@@ -35,7 +35,7 @@ Service::~Service() {
 bool Service::serve_at_once(const Request& request, ServedFile& file,
                             std::span<const std::byte> payload, Reply& reply,
                             std::span<std::byte> room) {
-  if ((request.flags & (kLarge | kWindow)) != 0) return false;
+  if ((request.flags & (kLarge | kWindow | kRuns)) != 0) return false;
   if (request.operation == Operation::read) {
     if (!file.is_home) file.cached->know_size(request.size);
     if (!file.cached->try_read(request.offset, room.data(), request.length)) return false;
@@ -72,6 +72,13 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
   }
   CachedFile& cached = *file->cached;
   FileEntry& entry = cached.entry();
+  if ((request.flags & kRuns) != 0) {
+    reply.error = serve_runs(request, *file, payload, answer);
+    reply.value = reply.error == 0 ? request.length : 0;
+    reply.state = state_of(cached);
+    reply.payload = static_cast<std::uint32_t>(answer.size());
+    return reply;
+  }
   const bool large = (request.flags & kLarge) != 0;
   const bool window = (request.flags & kWindow) != 0;
   switch (request.operation) {
@@ -144,6 +151,22 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
   reply.state = state_of(cached);
   reply.payload = static_cast<std::uint32_t>(answer.size());
   return reply;
+}
+
+int Service::serve_runs(const Request& request, ServedFile& file,
+                        std::span<const std::byte> payload, std::vector<std::byte>& answer) {
+  const auto wanted = parse_runs(request, payload);
+  if (!wanted) return EPROTO;
+  if (request.operation == Operation::write) {
+    if ((file.access & kWrites) == 0) return EBADF;
+    const auto* bytes = reinterpret_cast<const char*>(wanted->bytes.data());
+    return file.cached->write_runs(wanted->runs, bytes) ? 0 : EIO;
+  }
+  if (!file.is_home) file.cached->know_size(request.size);
+  answer.resize(request.length);
+  if (file.cached->read_runs(wanted->runs, reinterpret_cast<char*>(answer.data()))) return 0;
+  answer.clear();
+  return EIO;
 }
 
 // A file that is open here already is reached through that: it may have no name any more.

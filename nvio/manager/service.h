@@ -46,6 +46,9 @@ class Service {
  private:
   int open(const Request& request, std::span<const std::byte> payload, ServedFile*& file,
            Reply& reply);
+  // A transfer of runs; 0 or an errno value.
+  static int serve_runs(const Request& request, ServedFile& file,
+                        std::span<const std::byte> payload, std::vector<std::byte>& answer);
 
   Session& session_;
   std::mutex mutex_;  // guards the list and its users

@@ -41,6 +41,14 @@ class JobFile {
 
   ssize_t read(std::uint64_t offset, void* buffer, std::size_t length);
   ssize_t write(std::uint64_t offset, const void* buffer, std::size_t length);
+  // A view's pieces, in order, side by side in `buffer`. False where not all of them were done:
+  // then the MPI does it again, and tells.
+  bool read_runs(std::span<const FileRun> runs, char* buffer);
+  bool write_runs(std::span<const FileRun> runs, const char* buffer);
+  // Whether what they need is cached here and at other nodes, or may be.
+  bool takes_runs(Direction direction) const;
+  // Whether the file is at least so long.
+  bool reaches(std::uint64_t end);
   // The same of a window (cache/cached_file.h).
   ssize_t read_window(std::uint64_t offset, void* buffer, std::size_t length);
   ssize_t write_window(std::uint64_t offset, const void* buffer, std::size_t length);
@@ -88,6 +96,15 @@ class JobFile {
                   std::uint16_t flags);
   ssize_t write_at(std::uint32_t node, std::uint64_t offset, const char* buffer, std::size_t length,
                    std::uint16_t flags);
+  // Calls transfer(node, runs, buffer) for the runs of each MiB, which has a node; each(run,
+  // buffer) for what lies in two of them.
+  template <typename Byte, typename Transfer, typename Each>
+  bool each_group_of_runs(std::span<const FileRun> runs, Byte* buffer, Transfer&& transfer,
+                          Each&& each);
+  bool read_runs_at(std::uint32_t node, std::span<const FileRun> runs, char* buffer,
+                    std::uint64_t length);
+  bool write_runs_at(std::uint32_t node, std::span<const FileRun> runs, const char* buffer,
+                     std::uint64_t length);
   int tell_size(std::uint64_t end);
   // Goes as far towards caching at all nodes as can be done without waiting.
   void activate();

@@ -132,6 +132,7 @@ ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t
 }
 
 ssize_t JobFile::write_window(std::uint64_t offset, const void* buffer, std::size_t length) {
+  count(job_.counters().windows);
   wait_for_overlap(offset, length);
   if (nodes_ == 1) return cached_.write_window(offset, buffer, length);
   if (broken_.load() != 0 || length == 0 || !cached_.can_write_back() || !is_routed()) {
@@ -188,6 +189,115 @@ ssize_t JobFile::write_at(std::uint32_t node, std::uint64_t offset, const char* 
   if (node == home_) raise_to(cached_.entry().confirmed, offset + reply.value);
   count(job_.counters().remote_writes);
   return static_cast<ssize_t>(reply.value);
+}
+
+// --- the pieces of a view -----------------------------------------------------------------------
+
+bool JobFile::takes_runs(Direction direction) const {
+  if (broken_.load() != 0 || (nodes_ > 1 && !is_routed())) return false;
+  return cached_.takes_runs(direction);
+}
+
+bool JobFile::reaches(std::uint64_t end) {
+  const bool is_known = nodes_ > 1 && home_ != node_ && end <= cached_.entry().confirmed.load();
+  return is_known || end <= size();
+}
+
+template <typename Byte, typename Transfer, typename Each>
+bool JobFile::each_group_of_runs(std::span<const FileRun> runs, Byte* buffer, Transfer&& transfer,
+                                 Each&& each) {
+  while (!runs.empty()) {
+    const std::uint64_t group = runs.front().offset / kGroupSize;
+    std::size_t count = 0;
+    std::uint64_t length = 0;
+    for (; count < runs.size(); ++count) {
+      const FileRun& run = runs[count];
+      const bool fits = length + run.length + (count + 1) * sizeof(RunOnWire) <= kMostPayload;
+      if (!fits || run.offset / kGroupSize != group || (run.end() - 1) / kGroupSize != group) break;
+      length += run.length;
+    }
+    if (count == 0) {
+      length = runs.front().length;
+      if (!each(runs.front(), buffer)) return false;
+      count = 1;
+    } else if (!transfer(owner(group), runs.first(count), buffer, length)) {
+      return false;
+    }
+    buffer += length;
+    runs = runs.subspan(count);
+  }
+  return true;
+}
+
+bool JobFile::read_runs(std::span<const FileRun> runs, char* buffer) {
+  wait_for_overlap(runs.front().offset, runs.back().end() - runs.front().offset);
+  if (nodes_ == 1) return cached_.read_runs(runs, buffer);
+  const std::uint64_t end = runs.back().end();
+  if (home_ != node_) cached_.know_size(end);  // the caller knows that it is there
+  const bool done = each_group_of_runs(
+      runs, buffer,
+      [&](std::uint32_t node, std::span<const FileRun> some, char* to, std::uint64_t length) {
+        return node == node_ ? cached_.read_runs(some, to) : read_runs_at(node, some, to, length);
+      },
+      [&](const FileRun& run, char* to) {
+        return read_now(run.offset, to, run.length) == static_cast<ssize_t>(run.length);
+      });
+  if (done) move_on();
+  return done;
+}
+
+bool JobFile::read_runs_at(std::uint32_t node, std::span<const FileRun> runs, char* buffer,
+                           std::uint64_t length) {
+  Request request{};
+  request.operation = Operation::read;
+  request.flags = kRuns;
+  request.offset = runs.front().offset;
+  request.length = length;
+  request.size = runs.back().end();
+  Reply reply{};
+  const std::span room(reinterpret_cast<std::byte*>(buffer), length);
+  if (ask(node, request, reply, runs_payload(request.offset, runs, {}), room) != 0) return false;
+  count(job_.counters().remote_reads);
+  return reply.payload == length;
+}
+
+bool JobFile::write_runs(std::span<const FileRun> runs, const char* buffer) {
+  wait_for_overlap(runs.front().offset, runs.back().end() - runs.front().offset);
+  const CachedFile::LockedRange locked(cached_, runs.front().offset, runs.back().end());
+  if (!locked.is_held()) return false;
+  if (nodes_ == 1) return cached_.write_runs(runs, buffer);
+  const bool done = each_group_of_runs(
+      runs, buffer,
+      [&](std::uint32_t node, std::span<const FileRun> some, const char* from,
+          std::uint64_t length) {
+        return (node == node_ ? cached_.write_runs(some, from)
+                              : write_runs_at(node, some, from, length)) &&
+               tell_size(some.back().end()) == 0;
+      },
+      [&](const FileRun& run, const char* from) {
+        return write_now(run.offset, from, run.length) == static_cast<ssize_t>(run.length);
+      });
+  if (done) move_on();
+  return done;
+}
+
+bool JobFile::write_runs_at(std::uint32_t node, std::span<const FileRun> runs, const char* buffer,
+                            std::uint64_t length) {
+  unsynced_[node].store(1, std::memory_order_relaxed);
+  unwritten_[node].store(1, std::memory_order_relaxed);
+  Request request{};
+  request.operation = Operation::write;
+  request.flags = kRuns;
+  request.offset = runs.front().offset;
+  request.length = length;
+  Reply reply{};
+  if (ask(node, request, reply, runs_payload(request.offset, runs, bytes_of(buffer, length))) !=
+      0) {
+    return false;
+  }
+  if (node == home_) raise_to(cached_.entry().confirmed, runs.back().end());
+  count(job_.counters().remote_writes);
+  return true;
 }
 
 // --- queued writes -----------------------------------------------------------------------------

@@ -47,10 +47,52 @@ std::optional<Request> parse_request(std::span<const std::byte, sizeof(Request)>
       request.size > kMostOffset) {
     return std::nullopt;
   }
+  const bool has_runs = (request.flags & kRuns) != 0;
+  if (has_runs && request.operation != Operation::read && request.operation != Operation::write) {
+    return std::nullopt;
+  }
   const bool carries =
-      request.operation == Operation::open || request.operation == Operation::write;
+      has_runs || request.operation == Operation::open || request.operation == Operation::write;
   if (!carries && request.payload != 0) return std::nullopt;
   return request;
+}
+
+std::optional<RunsRequest> parse_runs(const Request& request, std::span<const std::byte> payload) {
+  const std::size_t bytes = request.operation == Operation::write ? request.length : 0;
+  if (payload.size() <= bytes || (payload.size() - bytes) % sizeof(RunOnWire) != 0 ||
+      request.offset > kMostOffset - kMostPayload) {
+    return std::nullopt;
+  }
+  RunsRequest found;
+  found.runs.resize((payload.size() - bytes) / sizeof(RunOnWire));
+  found.bytes = payload.last(bytes);
+  std::uint64_t end = 0;
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < found.runs.size(); ++i) {
+    RunOnWire run{};
+    std::memcpy(&run, payload.data() + i * sizeof run, sizeof run);
+    const std::uint64_t begin = run.offset;
+    if (begin < end || run.length == 0 || begin + run.length > kMostPayload) return std::nullopt;
+    end = begin + run.length;
+    total += run.length;
+    found.runs[i] = {request.offset + begin, run.length};
+  }
+  if (total != request.length) return std::nullopt;
+  return found;
+}
+
+std::vector<std::byte> runs_payload(std::uint64_t offset, std::span<const FileRun> runs,
+                                    std::span<const std::byte> bytes) {
+  std::vector<std::byte> payload;
+  payload.reserve(runs.size() * sizeof(RunOnWire) + bytes.size());
+  for (const FileRun& run : runs) {
+    const RunOnWire told{static_cast<std::uint32_t>(run.offset - offset),
+                         static_cast<std::uint32_t>(run.length)};
+    const auto* from = reinterpret_cast<const std::byte*>(&told);
+    payload.insert(payload.end(), from, from + sizeof told);
+  }
+  payload.insert(payload.end(), bytes.begin(), bytes.end());
+  return payload;
 }
 
 std::optional<OpenRequest> parse_open(std::span<const std::byte> payload) {

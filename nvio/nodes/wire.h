@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../cache/file_run.h"
 #include "../settings/settings.h"
 #include "../transport/sha256.h"
 
@@ -20,7 +21,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are sent as they stand in memory: port wire.h first");
 
 constexpr char kWireMagic[8] = {'n', 'v', 'i', 'o', 'w', 'i', 'r', 'e'};
-constexpr std::uint32_t kWireVersion = 4;
+constexpr std::uint32_t kWireVersion = 5;
 constexpr std::uint32_t kMostPayload = 1 << 20;  // bytes after a request or a reply
 
 using Nonce = std::array<std::uint8_t, 32>;
@@ -62,7 +63,7 @@ enum class Operation : std::uint16_t {
   open = 1,         // payload: OpenBody and the path
   close = 2,        // gives the file's number back
   read = 3,         // `length` bytes at `offset`, at most kMostPayload; they come with the reply
-  write = 4,        // the payload, at `offset`
+  write = 4,        // the payload, at `offset`; both, of runs (kRuns): see RunOnWire
   size = 5,         // value: the file's size as the job sees it (asked of its home node)
   grow = 6,         // the file is at least `size` long (told to its home node)
   truncate = 7,     // to `size`
@@ -78,7 +79,8 @@ enum class Operation : std::uint16_t {
 constexpr std::uint16_t kLarge = 1;   // a piece of a transfer that is large as a whole
 constexpr std::uint16_t kRouted = 2;  // open: the job does not go to the file plainly any more
 constexpr std::uint16_t kWindow = 4;  // read or write: what CachedFile calls a window
-constexpr std::uint16_t kKnownFlags = kLarge | kRouted | kWindow;
+constexpr std::uint16_t kRuns = 8;    // read or write: of many runs of bytes
+constexpr std::uint16_t kKnownFlags = kLarge | kRouted | kWindow | kRuns;
 
 struct Request {
   std::uint32_t magic;
@@ -92,6 +94,14 @@ struct Request {
 };
 static_assert(sizeof(Request) == 40);
 constexpr std::uint32_t kRequestMagic = 0x5152564e;  // "NVRQ"
+
+// One of the runs of a request that has `kRuns`. The payload is a table of them, in order of their
+// offsets, and behind it a write's bytes; `length` is how many bytes they have in all.
+struct RunOnWire {
+  std::uint32_t offset;  // from the request's
+  std::uint32_t length;
+};
+static_assert(sizeof(RunOnWire) == 8);
 
 // What a file's cache is doing at a node.
 enum class FileState : std::uint32_t {
@@ -139,6 +149,14 @@ struct OpenRequest {
 // The header, if it is one that a manager may act on; else nothing, and the connection is to be
 // closed: no later byte can be trusted to start a message.
 std::optional<Request> parse_request(std::span<const std::byte, sizeof(Request)> bytes);
+// The runs of a request that has `kRuns`, and of the payload what follows their table; or nothing.
+struct RunsRequest {
+  std::vector<FileRun> runs;
+  std::span<const std::byte> bytes;
+};
+std::optional<RunsRequest> parse_runs(const Request& request, std::span<const std::byte> payload);
+std::vector<std::byte> runs_payload(std::uint64_t offset, std::span<const FileRun> runs,
+                                    std::span<const std::byte> bytes);
 std::optional<OpenRequest> parse_open(std::span<const std::byte> payload);
 std::vector<std::byte> open_payload(const OpenRequest& request);
 

@@ -111,6 +111,40 @@ TEST(Wire, ReadsAndWritesTheGoldenConversation) {
   EXPECT_EQ(reopened->settings.stripe, 4U << 20);
 }
 
+TEST(Wire, CarriesRunsAndRefusesThoseThatDoNotFit) {
+  const std::vector<FileRun> runs{{1000, 3}, {1010, 5}};
+  std::vector<std::byte> bytes(8, std::byte{9});
+  Request request = a_request();
+  request.operation = Operation::write;
+  request.flags = kRuns;
+  request.offset = 1000;
+  request.length = 8;
+  std::vector<std::byte> payload = runs_payload(1000, runs, bytes);
+  const auto found = parse_runs(request, payload);
+  ASSERT_TRUE(found.has_value());
+  ASSERT_EQ(found->runs.size(), 2U);
+  EXPECT_EQ(found->runs[1].offset, 1010U);
+  EXPECT_EQ(found->runs[1].length, 5U);
+  EXPECT_EQ(found->bytes.size(), 8U);
+
+  const auto refused = [&](const std::vector<FileRun>& others, std::uint64_t length) {
+    Request changed = request;
+    changed.length = length;
+    return !parse_runs(changed, runs_payload(1000, others, bytes)).has_value();
+  };
+  EXPECT_FALSE(refused(runs, 8));
+  EXPECT_TRUE(refused(runs, 7));
+  EXPECT_TRUE(refused({}, 8)) << "no run";
+  EXPECT_TRUE(refused({{1000, 3}, {1002, 5}}, 8)) << "one on the other";
+  EXPECT_TRUE(refused({{1010, 3}, {1000, 5}}, 8)) << "backwards";
+  EXPECT_TRUE(refused({{1000, 8}, {1010, 0}}, 8)) << "of no byte";
+  EXPECT_TRUE(refused({{1000, 3}, {1000 + kMostPayload, 5}}, 8)) << "too far";
+  payload.pop_back();
+  EXPECT_FALSE(parse_runs(request, payload).has_value()) << "not whole";
+  request.operation = Operation::size;
+  EXPECT_FALSE(parsed(request).has_value()) << "only transfers have runs";
+}
+
 TEST(Wire, RefusesRequestsThatAManagerMustNotActOn) {
   EXPECT_TRUE(parsed(a_request()).has_value());
   const auto refused = [](auto&& change) {
@@ -121,7 +155,7 @@ TEST(Wire, RefusesRequestsThatAManagerMustNotActOn) {
   EXPECT_TRUE(refused([](Request& r) { r.magic ^= 1; }));
   EXPECT_TRUE(refused([](Request& r) { r.operation = static_cast<Operation>(0); }));
   EXPECT_TRUE(refused([](Request& r) { r.operation = static_cast<Operation>(16); }));
-  EXPECT_TRUE(refused([](Request& r) { r.flags = 8; }));
+  EXPECT_TRUE(refused([](Request& r) { r.flags = 16; }));
   EXPECT_TRUE(refused([](Request& r) { r.payload = 1; }));  // a read carries none
   EXPECT_TRUE(refused([](Request& r) { r.payload = kMostPayload + 1; }));
   EXPECT_TRUE(refused([](Request& r) { r.length = kMostPayload + 1; }));
