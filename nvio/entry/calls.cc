@@ -240,18 +240,18 @@ int on_File_set_view(int (*next)(MPI_File, MPI_Offset, MPI_Datatype, MPI_Datatyp
   const std::lock_guard guard(handle->pointer);
   handle->known = handle->ahead = false;
   if (result != MPI_SUCCESS) return result;
-  handle->position = 0;
-  handle->known = true;
   const bool native = datarep != nullptr && std::strcmp(datarep, "native") == 0;
   handle->view = native && disp >= 0 ? view_of(disp, etype, filetype) : std::nullopt;
   int size = 0;
   if (mpi_functions().type_size(etype, &size) != MPI_SUCCESS || size <= 0) handle->view.reset();
   handle->etype_size = size;
+  handle->position = 0;
+  handle->known = handle->view.has_value();
   return result;
 }
 
 int on_File_get_position(int (*next)(MPI_File, MPI_Offset*), MPI_File fh, MPI_Offset* offset) {
-  if (const auto known = known_position(fh)) {
+  if (const auto known = known_position(fh); known && offset != nullptr) {
     *offset = *known;
     return MPI_SUCCESS;
   }
