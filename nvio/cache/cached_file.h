@@ -154,6 +154,11 @@ class CachedFile {
     std::uint32_t group;  // or kNone
   };
 
+  // Whether small transfers belong in the cache: as nvio finds, or the user says.
+  bool pays(Direction direction) const {
+    return entry_.admit != static_cast<std::uint8_t>(Admit::automatic) ||
+           is_slow(entry_, direction);
+  }
   bool nothing_cached() const {
     if (entry_.aside.load(std::memory_order_relaxed) != 0) return true;
     const std::uint32_t mode = entry_.mode.load(std::memory_order_acquire);
@@ -175,9 +180,13 @@ class CachedFile {
   Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length, bool fetching);
   Outcome read_held(HeldGroup& held, std::uint64_t offset, char* buffer, std::size_t length,
                     bool fetching);
+  // Calls some(runs, buffer), which does as many of the first ones as it can and returns how many,
+  // and one(offset, buffer, length) for the run after these.
+  template <typename Byte, typename Some, typename One>
+  bool each_run(std::span<const FileRun> runs, Byte* buffer, Some&& some, One&& one);
   // How many of the runs, the first ones, can be done under one lock, and were.
-  std::size_t read_runs_of_group(std::span<const FileRun> runs, char* buffer);
-  std::size_t write_runs_of_group(std::span<const FileRun> runs, const char* buffer, bool admit);
+  template <typename Byte, typename One>
+  std::size_t runs_of_group(std::span<const FileRun> runs, Byte* buffer, One&& one);
   // Whether what a read lacks may be fetched at all.
   bool may_fetch() const;
   Outcome fetch(Bucket& bucket, std::uint32_t& group, std::uint64_t group_index,

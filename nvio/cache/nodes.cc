@@ -94,9 +94,8 @@ bool CachedFile::try_read(std::uint64_t offset, void* buffer, std::size_t length
 }
 
 bool CachedFile::try_write(std::uint64_t offset, const void* buffer, std::size_t length) {
-  const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
   if (entry_.aside.load() != 0 || entry_.mode.load() != kActive || write_fd_ < 0 || length == 0 ||
-      (automatic && !is_slow(entry_, Direction::write))) {
+      !pays(Direction::write)) {
     return false;
   }
   const std::uint64_t group_index = offset / kGroupSize;

@@ -38,69 +38,70 @@ bool CachedFile::LockedRange::set(short type) const {
 }
 
 bool CachedFile::takes_runs(Direction direction) const {
-  const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
-  return entry_.aside.load() == 0 && entry_.mode.load() == kActive &&
-         (!automatic || is_slow(entry_, direction));
+  return entry_.aside.load() == 0 && entry_.mode.load() == kActive && pays(direction);
 }
 
-bool CachedFile::read_runs(std::span<const FileRun> runs, char* buffer) {
+template <typename Byte, typename Some, typename One>
+bool CachedFile::each_run(std::span<const FileRun> runs, Byte* buffer, Some&& some, One&& one) {
   while (!runs.empty()) {
-    std::size_t done = nothing_cached() ? 0 : read_runs_of_group(runs, buffer);
-    for (std::size_t i = 0; i < done; ++i) buffer += runs[i].length;
+    const std::size_t done = nothing_cached() ? 0 : some(runs, buffer);
+    for (const FileRun& run : runs.first(done)) buffer += run.length;
     runs = runs.subspan(done);
     if (runs.empty()) break;
     // What does not lie in one MiB, or needs more than its lock.
     const FileRun& next = runs.front();
-    if (read(next.offset, buffer, next.length) != static_cast<ssize_t>(next.length)) return false;
+    if (one(next.offset, buffer, next.length) != static_cast<ssize_t>(next.length)) return false;
     buffer += next.length;
     runs = runs.subspan(1);
   }
   return true;
 }
 
-std::size_t CachedFile::read_runs_of_group(std::span<const FileRun> runs, char* buffer) {
-  // The file system's read-ahead sees no stream in them.
-  pattern_.note(runs.front().offset, 1);
-  const bool fetching = may_fetch();
+template <typename Byte, typename One>
+std::size_t CachedFile::runs_of_group(std::span<const FileRun> runs, Byte* buffer, One&& one) {
   HeldGroup held(*this, runs.front().offset / kGroupSize);
   std::size_t done = 0;
   while (done < runs.size() && !is_long(runs[done]) && lies_in(runs[done], held.index) &&
-         read_held(held, runs[done].offset, buffer, runs[done].length, fetching) == Outcome::done) {
+         one(held, runs[done].offset, buffer, runs[done].length) == Outcome::done) {
     buffer += runs[done++].length;
   }
-  count(counters_.reads, done);
   return done;
+}
+
+bool CachedFile::read_runs(std::span<const FileRun> runs, char* buffer) {
+  const auto some = [&](std::span<const FileRun> left, char* to) {
+    // The file system's read-ahead sees no stream in them.
+    pattern_.note(left.front().offset, 1);
+    const bool fetching = may_fetch();
+    const std::size_t done = runs_of_group(
+        left, to, [&](HeldGroup& held, std::uint64_t at, char* place, std::uint64_t length) {
+          return read_held(held, at, place, length, fetching);
+        });
+    count(counters_.reads, done);
+    return done;
+  };
+  return each_run(runs, buffer, some, [&](std::uint64_t at, char* place, std::uint64_t length) {
+    return read(at, place, length);
+  });
 }
 
 bool CachedFile::write_runs(std::span<const FileRun> runs, const char* buffer) {
   if (write_fd_ < 0) return false;
-  const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
-  while (!runs.empty()) {
-    const bool admit = admits() && (!automatic || is_slow(entry_, Direction::write));
-    std::size_t done = nothing_cached() ? 0 : write_runs_of_group(runs, buffer, admit);
-    for (std::size_t i = 0; i < done; ++i) buffer += runs[i].length;
-    if (done != 0) grow(runs[done - 1].end());
-    runs = runs.subspan(done);
-    if (runs.empty()) break;
-    const FileRun& next = runs.front();
-    if (write(next.offset, buffer, next.length) != static_cast<ssize_t>(next.length)) return false;
-    buffer += next.length;
-    runs = runs.subspan(1);
-  }
-  return true;
-}
-
-std::size_t CachedFile::write_runs_of_group(std::span<const FileRun> runs, const char* buffer,
-                                            bool admit) {
-  HeldGroup held(*this, runs.front().offset / kGroupSize);
-  std::size_t done = 0;
-  while (done < runs.size() && !is_long(runs[done]) && lies_in(runs[done], held.index) &&
-         write_held(held, runs[done].offset, buffer, runs[done].length, admit, false) ==
-             Outcome::done) {
-    buffer += runs[done++].length;
-  }
-  count(counters_.writes, done);
-  return done;
+  const auto some = [&](std::span<const FileRun> left, const char* from) {
+    const bool admit = admits() && pays(Direction::write);
+    const std::size_t done = runs_of_group(
+        left, from,
+        [&](HeldGroup& held, std::uint64_t at, const char* piece, std::uint64_t length) {
+          return write_held(held, at, piece, length, admit, false);
+        });
+    count(counters_.writes, done);
+    if (done != 0) grow(left[done - 1].end());
+    return done;
+  };
+  return each_run(runs, buffer, some,
+                  [&](std::uint64_t at, const char* piece, std::uint64_t length) {
+                    return write(at, piece, length);
+                  });
 }
 
 }  // namespace nvio

@@ -16,7 +16,6 @@ namespace nvio {
 namespace {
 
 constexpr std::size_t kRunsAtATime = 4096;
-constexpr MPI_Offset kMostTold = MPI_Offset{1} << 40;  // bytes of a transfer of the MPI's own
 constexpr MPI_Offset kMostPacked = 64 << 20;  // bytes of a buffer that does not lie side by side
 
 // How the elements of a transfer lie in memory.
@@ -31,6 +30,13 @@ Elements elements_of(MPI_Datatype datatype) {
   const bool is_one = datatype != mpi_functions().datatype_null &&
                       mpi_functions().type_size(datatype, &size) == MPI_SUCCESS && size > 0;
   return {is_one ? size : 0, false};
+}
+
+// The bytes of a transfer of such elements, or -1 when they cannot be counted.
+MPI_Offset length_of(const Transfer& transfer, const Elements& elements) {
+  const bool is_counted =
+      elements.size != 0 && transfer.count >= 0 && transfer.count <= INT64_MAX / 4 / elements.size;
+  return is_counted ? transfer.count * elements.size : -1;
 }
 
 // What of a datatype cannot be packed the MPI's own call tells: the world's error handler, which
@@ -151,17 +157,14 @@ bool is_served(const Transfer& transfer, Way way, Handle& handle, MPI_Offset byt
 std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
   Handle* handle = find_handle(transfer.fh);
   const int access = MPI_MODE_RDWR | (transfer.writes ? MPI_MODE_WRONLY : MPI_MODE_RDONLY);
-  if (handle == nullptr || !handle->view || handle->is_atomic || transfer.count < 0 ||
-      (handle->amode & access) == 0 || (handle->amode & MPI_MODE_SEQUENTIAL) != 0 ||
+  if (handle == nullptr || !handle->view || handle->is_atomic || (handle->amode & access) == 0 ||
+      (handle->amode & MPI_MODE_SEQUENTIAL) != 0 ||
       (way == Way::together_later && !handle->joins_later)) {
     return std::nullopt;
   }
   const Elements elements = elements_of(transfer.datatype);
-  if (elements.size == 0 || transfer.count > INT64_MAX / 4 / elements.size ||
-      (transfer.buf == nullptr && transfer.count != 0)) {
-    return std::nullopt;
-  }
-  const MPI_Offset bytes = transfer.count * elements.size;
+  const MPI_Offset bytes = length_of(transfer, elements);
+  if (bytes < 0 || (transfer.buf == nullptr && bytes != 0)) return std::nullopt;
   if (!elements.is_plain && (bytes == 0 || bytes > kMostPacked || transfer.count > INT_MAX)) {
     return std::nullopt;
   }
@@ -218,21 +221,20 @@ void know_position(MPI_File fh, MPI_Offset position) {
 }
 
 std::optional<MPI_Offset> position_after(const Transfer& transfer) {
-  const auto before = transfer.explicit_offset ? std::nullopt : known_position(transfer.fh);
-  if (!before) return std::nullopt;
-  const Handle& handle = *find_handle(transfer.fh);
-  const MPI_Offset size = elements_of(transfer.datatype).size;
-  if (!handle.view || size == 0 || transfer.count < 0 || transfer.count > kMostTold / size) {
+  Handle* handle = find_handle(transfer.fh);
+  if (transfer.explicit_offset || handle == nullptr || !handle->view ||
+      handle->view->is_one_run()) {
     return std::nullopt;
   }
-  const MPI_Offset bytes = transfer.count * size;
-  if (bytes == 0 || bytes % handle.etype_size != 0) return std::nullopt;
-  const MPI_Offset after = *before + bytes / handle.etype_size;
-  const auto last = handle.view->offset_of(
-      static_cast<std::uint64_t>(after) * static_cast<std::uint64_t>(handle.etype_size) - 1);
+  const auto before = known_position(transfer.fh);
+  const MPI_Offset bytes = length_of(transfer, elements_of(transfer.datatype));
+  if (!before || bytes <= 0 || bytes % handle->etype_size != 0) return std::nullopt;
+  const MPI_Offset after = *before + bytes / handle->etype_size;
+  const auto last = handle->view->offset_of(
+      static_cast<std::uint64_t>(after) * static_cast<std::uint64_t>(handle->etype_size) - 1);
   // A read across the end of file may move it less far.
   const bool is_whole =
-      last && (transfer.writes || inside([&] { return handle.file->reaches(*last + 1); }));
+      last && (transfer.writes || inside([&] { return handle->file->reaches(*last + 1); }));
   return is_whole ? std::optional(after) : std::nullopt;
 }
 

@@ -46,23 +46,28 @@ void settle(MPI_File fh);
 // some of them.
 std::optional<MPI_Offset> known_position(MPI_File fh);
 void know_position(MPI_File fh, MPI_Offset position);
-// Where it will be when the MPI has done a transfer; nothing where it is not used or not known.
+// Where it will be when the MPI has done a transfer; nothing where it is not used or not known, or
+// where the MPI can be asked.
 std::optional<MPI_Offset> position_after(const Transfer& transfer);
 MPI_Datatype byte_type();
 
 // What the generated shims call: `next` is the program's call, `with_none` the same of no bytes.
 
+// The MPI does it, and the file pointer stays known.
+template <typename Next>
+int pass_on(const Transfer& asked, Next&& next) {
+  const auto after = position_after(asked);
+  settle(asked.fh);
+  const int result = next();
+  if (after && result == MPI_SUCCESS) know_position(asked.fh, *after);
+  return result;
+}
+
 template <typename Next, typename None>
 int transfer_blocking(const Transfer& asked, Way way, MPI_Status* status, Next&& next,
                       None&& with_none) {
   const auto done = serve(asked, way);
-  if (!done) {
-    const auto after = position_after(asked);
-    settle(asked.fh);
-    const int result = next();
-    if (after && result == MPI_SUCCESS) know_position(asked.fh, *after);
-    return result;
-  }
+  if (!done) return pass_on(asked, next);
   int result = MPI_SUCCESS;
   if (way == Way::together) {
     join(asked, way);
@@ -76,13 +81,7 @@ template <typename Next, typename None>
 int transfer_later(const Transfer& asked, Way way, MPI_Request* request, Next&& next,
                    None&& with_none) {
   const auto done = serve(asked, way);
-  if (!done) {
-    const auto after = position_after(asked);
-    settle(asked.fh);
-    const int result = next();
-    if (after && result == MPI_SUCCESS) know_position(asked.fh, *after);
-    return result;
-  }
+  if (!done) return pass_on(asked, next);
   if (way == Way::later) return make_request(asked.fh, *done, nullptr, request);
   join(asked, way);
   MPI_Request joined{};
