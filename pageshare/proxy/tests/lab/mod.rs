@@ -63,6 +63,14 @@ pub fn without_hangups() -> Command {
     program
 }
 
+/// What starts the program under test as at a terminal, also where the tests run behind a shell's `&`,
+/// which has everything ignore Ctrl-C.
+pub fn interruptible() -> Command {
+    let mut program = Command::new("env");
+    program.args(["--default-signal=INT", binary()]);
+    program
+}
+
 /// Makes a scope; returns its file in `directory`.
 pub fn scope(directory: &Path, name: &str) -> String {
     let file = directory.join(format!("{name}.json"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pageshare::address::Address;
 use serde_json::json;
 
-use super::{Guest, Proxy, Tap, Tunnel, binary, distance, wait_for};
+use super::{Guest, Proxy, Tap, Tunnel, binary, distance, interruptible, wait_for};
 
 /// What became of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Stage {
 
     /// Starts the command.
     pub fn migrate(&self, more: &[&str]) -> Child {
-        self.migrate_by(Command::new(binary()), more)
+        self.migrate_by(interruptible(), more)
     }
 
     /// Starts the command by what starts the program.
