@@ -1,4 +1,4 @@
-"""C1, C6 and C13: nvio's own long campaigns: sameness, crashes, jobs beside each other.
+"""C1, C6, C9 and C13: nvio's own long campaigns: sameness, crashes, types, jobs beside each other.
 
 They resume: what a campaign has done in this build is not done again.
 """
@@ -19,9 +19,10 @@ from tare.testing.site import site_for
 _PART_S = 3600.0
 """The longest part of a campaign: all simulated crash points, or a suite with its building."""
 _POINTS, _KILLS = 10_000, 200
+_PROGRAMS = 5_000
 _PAIRS = 1_000
 _ORACLES = 0.95
-"""The least share of pairs in which plain MPI itself left the right bytes."""
+"""The least share of programs and pairs in which plain MPI itself gets by."""
 
 
 def _campaign(workshop: Workshop, name: str, takes: str, *more: str) -> dict[str, Any]:
@@ -67,6 +68,14 @@ def crashes(workshop: Workshop) -> Found:
         " with the last sync"
     )
     return _found(found, figure, enough=points >= _POINTS and kills >= _KILLS)
+
+
+def types(workshop: Workshop) -> Found:
+    """C9: views of derived datatypes are served without the MPI's windows."""
+    found = _campaign(workshop, "types", "about two hours", "--programs", str(_PROGRAMS))
+    passed = _total(found, "passed")
+    figure = f"{passed} programs of random datatypes found each byte in its place, by nvio alone"
+    return _found(found, figure, enough=passed >= 2 * _PROGRAMS * _ORACLES)
 
 
 def beside(workshop: Workshop) -> Found:

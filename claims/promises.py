@@ -100,6 +100,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     "C6": (campaigns.crashes,),
     "C7": (run_times.run_times,),
     "C8": (benchmarks.product,),
+    "C9": (campaigns.types,),
     "C11": (slurm_jobs.jobs,),
     "C12": (darshan_logs.advice,),
     "C13": (campaigns.beside,),

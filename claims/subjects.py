@@ -58,6 +58,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "C6": _NVIO,
     "C7": _PREDICTED,
     "C8": ("walks",),
+    "C9": _NVIO,
     "C11": (*_NVIO, "nvio/clusters/slurm", "nvio/cli/run.cc"),
     "C12": (*_PREDICTED, "nvio/darshan"),
     "C13": _NVIO,

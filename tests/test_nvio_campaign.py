@@ -163,6 +163,16 @@ def test_own_programs_are_tried_on_one_two_and_four_nodes_of_both_mpis(campaign:
     }
 
 
+def test_datatypes_of_each_depth_are_tried_on_one_two_and_four_nodes(campaign: Any, build: Path):
+    options = SimpleNamespace(build=build, programs=90, set=[])
+    names = [part.name for part in campaign.types_parts(options)]
+    for mpi in ("mpich", "openmpi"):
+        for nodes in (1, 2, 4):
+            for depth in (1, 2, 3):
+                assert sum(n.startswith(f"{mpi}/{nodes} nodes/depth {depth}/") for n in names) == 1
+    assert len(set(names)) == len(names) == 18
+
+
 def test_what_a_failed_part_printed_is_kept(
     campaign: Any, build: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -170,7 +180,9 @@ def test_what_a_failed_part_printed_is_kept(
         "seed 7: rank 0, line 3: differs\n1 programs, 0 without an oracle, 1 failures, 9 pieces\n"
     )
     monkeypatch.setattr(campaign, "python", lambda *_: said)
-    assert campaign.own_program(build, "openmpi", 2, 7, []) == {"failed": 1}
+    assert campaign.programs(build, "openmpi", 2, range(7, 8), (), []) == {
+        "passed": 0, "skipped": 0, "failed": 1,
+    }  # fmt: skip
     assert (build / campaign.FAILURES).read_text() == said
 
 

@@ -64,3 +64,23 @@ def test_what_goes_wrong_without_nvio_too_is_no_oracle(compare: Any, cached: Any
 def test_what_plain_mpi_cannot_run_at_all_is_no_oracle(compare: Any) -> None:
     with pytest.raises(compare.NoOracleError, match="failed: exit status 139"):
         compare.both_arms(Program([compare.RunError("exit status 139")], LINES), {})
+
+
+@pytest.mark.parametrize(
+    ("failure", "plain", "blamed"),
+    [
+        ("RunError", "RunError", False),
+        ("HangError", "HangError", False),
+        ("RunError", "HangError", True),
+        ("RunError", None, True),
+        ("WrongBytesError", "WrongBytesError", True),
+    ],
+)
+def test_a_program_that_knows_its_bytes_is_excused_by_a_plain_run_that_fails_alike(
+    compare: Any, failure: str, plain: str | None, blamed: bool
+) -> None:
+    tally = compare.Tally()
+    sometimes = LINES if plain is None else getattr(compare, plain)("fails")
+    program = Program([LINES, LINES, sometimes], getattr(compare, failure)("fails"))
+    assert compare.observed(program, {}, 7, tally, knows=True, alone=True) is None
+    assert (tally.failures, tally.without_oracle) == (int(blamed), int(not blamed))

@@ -5,7 +5,6 @@
 namespace nvio {
 namespace {
 
-constexpr std::uint32_t kFirstSamples = 8;  // timed all, and needed before anything is admitted
 constexpr std::uint32_t kEvery = 64;
 constexpr std::uint32_t kEverySlow = 8;  // where a clock read is nothing beside the call
 constexpr float kMuchSlower = 100e-6F;
@@ -92,12 +91,14 @@ void SampledTimer::note(FileEntry& entry, std::uint64_t length) const {
         before);
 }
 
+bool is_timed(const FileEntry& entry, Direction direction) {
+  const auto& samples = direction == Direction::read ? entry.read_samples : entry.write_samples;
+  return samples.load(std::memory_order_relaxed) >= kFirstSamples;
+}
+
 bool is_slow(const FileEntry& entry, Direction direction) {
-  const bool is_read = direction == Direction::read;
-  const auto& samples = is_read ? entry.read_samples : entry.write_samples;
-  const auto& share = is_read ? entry.slow_reads : entry.slow_writes;
-  return samples.load(std::memory_order_relaxed) >= kFirstSamples &&
-         share.load(std::memory_order_relaxed) > kSlowShare;
+  const auto& share = direction == Direction::read ? entry.slow_reads : entry.slow_writes;
+  return is_timed(entry, direction) && share.load(std::memory_order_relaxed) > kSlowShare;
 }
 
 bool Ledger::affords(double seconds) const {

@@ -14,6 +14,8 @@ namespace nvio {
 
 enum class Direction : std::uint8_t { read, write };
 
+constexpr std::uint32_t kFirstSamples = 8;  // timed all, and needed before anything is admitted
+
 // Times one call in 64, or in 8 where calls are slow (and all of the first few): a clock read on
 // every fast call costs 15 %. A read beside which a MiB is fetched is not timed: it takes longer
 // for the fetch, and would seem to be worth another one.
@@ -32,6 +34,8 @@ class SampledTimer {
   TimePoint start_{};
 };
 
+// Whether enough calls were timed to tell.
+bool is_timed(const FileEntry& entry, Direction direction);
 // Whether the file's calls are so slow that its small transfers belong in the cache.
 bool is_slow(const FileEntry& entry, Direction direction);
 

@@ -74,16 +74,7 @@ ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std:
   // The mode changed, or more threads write than can be kept account of: not done, go the other
   // way.
   if (!under_way || entry_.mode.load() != kPassive) return -2;
-  const SampledTimer timer(write_calls_, entry_, Direction::write);
-  const bool done = write_direct(offset, buffer, length);
-  const int error = errno;
-  under_way.unlock();
-  if (!done) {
-    errno = error;
-    return -1;
-  }
-  if (length < entry_.bypass_size) timer.note(entry_, length);
-  return static_cast<ssize_t>(length);
+  return write_direct(offset, buffer, length) ? static_cast<ssize_t>(length) : -1;
 }
 
 bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::size_t length) {
@@ -94,7 +85,13 @@ bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::siz
   count(counters_.writes_direct);
   // Before: who finds the file longer than this takes it for another job's doing.
   raise_to(entry_.real_size, offset + length);
+  const SampledTimer timer(write_calls_, entry_, Direction::write);
   const bool done = write_fully(write_fd_, buffer, length, static_cast<off_t>(offset)) >= 0;
+  // What goes round a cache that takes small writes is no example of them.
+  if (done && length < entry_.bypass_size &&
+      (nothing_cached() || !is_timed(entry_, Direction::write))) {
+    timer.note(entry_, length);
+  }
   // Not written again and again: all ranks read the line that it lies on.
   if (entry_.direct_writes.load() != kWritten) entry_.direct_writes.store(kWritten);
   return done;

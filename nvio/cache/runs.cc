@@ -41,6 +41,11 @@ bool CachedFile::takes_runs(Direction direction) const {
   return entry_.aside.load() == 0 && entry_.mode.load() == kActive && pays(direction);
 }
 
+bool CachedFile::lacks_times(Direction direction) const {
+  return entry_.aside.load() == 0 && entry_.admit == static_cast<std::uint8_t>(Admit::automatic) &&
+         !is_timed(entry_, direction);
+}
+
 template <typename Byte, typename Some, typename One>
 bool CachedFile::each_run(std::span<const FileRun> runs, Byte* buffer, Some&& some, One&& one) {
   while (!runs.empty()) {

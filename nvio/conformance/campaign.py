@@ -3,15 +3,18 @@
 
     campaign.py same  --build DIR [--own 100] [--mpi4py 100] [--suites 10] [--minutes M]
     campaign.py crash --build DIR [--points 10000] [--kills 200] [--minutes M]
+    campaign.py types --build DIR [--programs 5000] [--minutes M]
     campaign.py beside --build DIR [--pairs 1000] --data ext4=FOLDER --data glusterfs=FOLDER
 
 `same`: whatever passes with plain MPI passes under nvio: our own random programs (conformance/
 compare.py; on one, two and four simulated nodes in turns), mpi4py's I/O tests, and the parallel
 tests of HDF5 and PnetCDF (conformance/run), so many times each, on both MPIs. `crash`: simulated
 crash points, as many of one log (nvio-tests) as of jobs on several nodes (nvio-crash-tests), and
-kill -9 of a rank (conformance/killed.py). `beside`: so many pairs of random programs on each MPI,
-of two jobs that write disjoint bytes of one file at once (conformance/neighbours.py), on the file
-systems that --data names, in turns.
+kill -9 of a rank (conformance/killed.py). `types`: so many random programs of derived datatypes on
+each MPI (compare.py --types), which know by MPI_Pack where each byte belongs, on one, two and four
+nodes; nvio has to serve all of each by itself. `beside`: so many pairs of random programs on each
+MPI, of two jobs that write disjoint bytes of one file at once (conformance/neighbours.py), on the
+file systems that --data names, in turns.
 
 Parts of different kinds run beside each other (--jobs): MPI's launchers and time slices leave a
 processor idle for half of the time. Each part is a line of BUILD/campaign-NAME.ndjson once it has
@@ -35,7 +38,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -115,19 +118,26 @@ def tell_failure(build: Path, said: str) -> None:
         file.write(said)
 
 
-def own_program(build: Path, mpi: str, nodes: int, seed: int, extra: list[str]) -> Outcome:
-    """One random program, both arms; without an oracle when plain MPI itself fails in it."""
-    seeds = f"{seed}:{seed + 1}"
-    settings = OWN_SETTINGS[seed % len(OWN_SETTINGS)]
-    options = ["--build", str(build), "--mpi", mpi, "--seeds", seeds, "--timeout", "120"]
+def compared(build: Path, said: str, what: str) -> Outcome:
+    """What a script's last line counts; without an oracle is where plain MPI itself fails."""
+    counts = re.search(rf"(\d+) {what}, (\d+) without an oracle, (\d+) failures", said)
+    if counts is None or counts[3] != "0":
+        tell_failure(build, said)
+    if counts is None:
+        return {"failed": 1}
+    tried, skipped, failed = (int(count) for count in counts.groups())
+    return {"passed": tried - skipped - failed, "skipped": skipped, "failed": failed}
+
+
+def programs(
+    build: Path, mpi: str, nodes: int, seeds: range, settings: Sequence[str], extra: list[str]
+) -> Outcome:
+    """Some random programs on so many nodes."""
+    options = ["--build", str(build), "--mpi", mpi, "--seeds", f"{seeds.start}:{seeds.stop}"]
+    options += ["--timeout", "120"]
     if nodes > 1:
         options += ["--nodes", str(nodes)]
-    said = python("compare.py", *options, *settings, *extra)
-    counts = re.search(r"(\d+) without an oracle, (\d+) failures", said)
-    if counts is None or counts[2] != "0":
-        tell_failure(build, said)
-        return {"failed": 1}
-    return {"skipped": 1} if counts[1] != "0" else {"passed": 1}
+    return compared(build, python("compare.py", *options, *settings, *extra), "programs")
 
 
 def suite(build: Path, name: str, settings: dict[str, str]) -> Outcome:
@@ -180,7 +190,8 @@ def same_parts(options: argparse.Namespace) -> Iterator[Part]:
         for mpi in sorted(LAUNCHERS):
             if seed < options.own:
                 nodes = OWN_NODES[seed % len(OWN_NODES)]
-                own = partial(own_program, build, mpi, nodes, seed, extra)
+                how = OWN_SETTINGS[seed % len(OWN_SETTINGS)]
+                own = partial(programs, build, mpi, nodes, range(seed, seed + 1), how, extra)
                 yield Part(f"own/{mpi}/{nodes} nodes/{seed}", own)
         for name, wanted in (
             ("mpi4py", options.mpi4py),
@@ -207,21 +218,29 @@ def crash_parts(options: argparse.Namespace) -> Iterator[Part]:
         )
 
 
+TYPES_A_PART = 10
+DEEPEST = 3
 PAIRS_A_PART = 10
+
+
+def types_parts(options: argparse.Namespace) -> Iterator[Part]:
+    """Types of every depth on as many nodes; a lane an MPI."""
+    build, extra = options.build, [word for pair in options.set for word in ("--set", pair)]
+    for turn, first in enumerate(range(0, options.programs, TYPES_A_PART)):
+        nodes = OWN_NODES[turn % len(OWN_NODES)]
+        depth = 1 + turn // len(OWN_NODES) % DEEPEST
+        how = ["--types", str(depth), "--alone", "--set", "NVIO_ADMIT=always"]
+        seeds = range(first, first + TYPES_A_PART)
+        for mpi in sorted(LAUNCHERS):
+            one = partial(programs, build, mpi, nodes, seeds, how, extra)
+            yield Part(f"{mpi}/{nodes} nodes/depth {depth}/{first}", one)
 
 
 def pairs(build: Path, mpi: str, folder: Path, first: int, extra: list[str]) -> Outcome:
     """Pairs of jobs that share a file."""
     seeds = f"{first}:{first + PAIRS_A_PART}"
     options = ["--build", str(build), "--mpi", mpi, "--seeds", seeds, "--data", str(folder)]
-    said = python("neighbours.py", *options, *extra)
-    counts = re.search(r"(\d+) pairs of programs, (\d+) without an oracle, (\d+) failures", said)
-    if counts is None or counts[3] != "0":
-        tell_failure(build, said)
-    if counts is None:
-        return {"failed": 1}
-    tried, skipped, failed = (int(count) for count in counts.groups())
-    return {"passed": tried - skipped - failed, "skipped": skipped, "failed": failed}
+    return compared(build, python("neighbours.py", *options, *extra), "pairs of programs")
 
 
 def beside_parts(options: argparse.Namespace) -> Iterator[Part]:
@@ -235,7 +254,7 @@ def beside_parts(options: argparse.Namespace) -> Iterator[Part]:
             yield Part(f"{name}/{mpi}/{first}", one)
 
 
-PARTS = {"same": same_parts, "crash": crash_parts, "beside": beside_parts}
+PARTS = {"same": same_parts, "crash": crash_parts, "types": types_parts, "beside": beside_parts}
 
 
 def digest_of(build: Path, settings: list[str]) -> str:
@@ -357,6 +376,9 @@ def arguments() -> argparse.Namespace:
         "--points", type=int, default=10000, help="simulated crash points of each kind"
     )
     parser.add_argument("--kills", type=int, default=200, help="kill -9 of a rank")
+    parser.add_argument(
+        "--programs", type=int, default=5000, help="of random datatypes, on each MPI"
+    )
     parser.add_argument("--pairs", type=int, default=1000, help="of jobs, on each MPI")
     parser.add_argument(
         "--data", action="append", default=[], metavar="NAME=FOLDER", help="where pairs' files lie"

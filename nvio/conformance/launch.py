@@ -34,6 +34,8 @@ class Launch:
     build: Path
     ranks: int
     extra: tuple[str, ...] = ()
+    slow: bool = False
+    """Each transfer of a file takes 0.1 ms longer."""
 
     def command(self, program: list[str]) -> list[str]:
         """The command line that starts `program` on all ranks."""
@@ -43,6 +45,8 @@ class Launch:
         """The environment of a run; `nvio` are its settings, or None for a plain one."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("NVIO_")}
         preload = [str(self.build / "libyield.so")] if self.mpi == "mpich" else []
+        if self.slow:
+            preload.append(str(self.build / "libslow.so"))
         if nvio is not None:
             preload.insert(0, str(self.build / "libnvio.so"))
             kept.update(nvio)

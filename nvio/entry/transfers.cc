@@ -116,37 +116,48 @@ ssize_t move_run(const Transfer& transfer, Handle& handle, std::uint64_t at, cha
   return done == static_cast<ssize_t>(length) ? done : -1;
 }
 
+Direction direction_of(const Transfer& transfer) {
+  return transfer.writes ? Direction::write : Direction::read;
+}
+
 // In pieces. Reads are never short: what MPIs do with a piece across the end of file is theirs.
 bool move_pieces(const Transfer& transfer, JobFile& file, const View& view, std::uint64_t position,
                  char* data, std::uint64_t length, std::uint64_t end) {
   if (!transfer.writes && !file.reaches(end)) return false;
   static thread_local std::vector<FileRun> runs;
   View::Walk walk(view, position, length);
-  for (;;) {
-    const std::uint64_t bytes = walk.next(runs, kRunsAtATime);
-    if (bytes == 0) return true;
+  // The first ones go to the file, to learn whether it is slow; where it is not, the MPI does all.
+  const bool lacks_times = file.lacks_times(direction_of(transfer));
+  bool tries = lacks_times;
+  while (const std::uint64_t bytes = walk.next(runs, tries ? kFirstSamples : kRunsAtATime)) {
+    if (lacks_times && !tries && !file.takes_runs(direction_of(transfer))) return false;
+    tries = false;
     if (!(transfer.writes ? file.write_runs(runs, data) : file.read_runs(runs, data))) return false;
     data += bytes;
   }
+  return true;
 }
 
 // Whether a transfer of so many bytes is nvio's at all. What it does not cache the MPI's own code
 // does faster where ranks do it together, and in pieces.
 bool is_served(const Transfer& transfer, Way way, Handle& handle, MPI_Offset bytes) {
+  const auto direction = direction_of(transfer);
   const bool is_one_run = handle.view->is_one_run();
+  const bool takes_pieces =
+      !is_one_run && bytes != 0 &&
+      (handle.file->takes_runs(direction) || handle.file->lacks_times(direction));
   // What is written back later falls into the windows of another job that has read them before.
   if (transfer.writes && !is_one_run && (handle.amode & MPI_MODE_UNIQUE_OPEN) == 0) return false;
-  const auto direction = transfer.writes ? Direction::write : Direction::read;
   switch (way) {
     case Way::alone:
-      return is_one_run || (bytes != 0 && handle.file->takes_runs(direction));
+      return is_one_run || takes_pieces;
     case Way::later:
-      return !is_one_run && bytes != 0 && handle.file->takes_runs(direction);
+      return takes_pieces;
     case Way::together:
     case Way::together_later: {
-      const bool is_long =
-          is_one_run && static_cast<std::uint64_t>(bytes) >= handle.file->entry().bypass_size;
-      return bytes != 0 && !is_long && handle.file->takes_runs(direction);
+      const bool is_long = static_cast<std::uint64_t>(bytes) >= handle.file->entry().bypass_size;
+      return takes_pieces ||
+             (is_one_run && bytes != 0 && !is_long && handle.file->takes_runs(direction));
     }
   }
   return false;

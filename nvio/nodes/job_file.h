@@ -47,6 +47,8 @@ class JobFile {
   bool write_runs(std::span<const FileRun> runs, const char* buffer);
   // Whether what they need is cached here and at other nodes, or may be.
   bool takes_runs(Direction direction) const;
+  // Whether that is not known yet: the first ones tell.
+  bool lacks_times(Direction direction) const;
   // Whether the file is at least so long.
   bool reaches(std::uint64_t end);
   // The same of a window (cache/cached_file.h).
@@ -97,7 +99,7 @@ class JobFile {
   ssize_t write_at(std::uint32_t node, std::uint64_t offset, const char* buffer, std::size_t length,
                    std::uint16_t flags);
   // Calls transfer(node, runs, buffer) for the runs of each MiB, which has a node; each(run,
-  // buffer) for what lies in two of them.
+  // buffer) for what lies in two of them, and while nothing is cached.
   template <typename Byte, typename Transfer, typename Each>
   bool each_group_of_runs(std::span<const FileRun> runs, Byte* buffer, Transfer&& transfer,
                           Each&& each);

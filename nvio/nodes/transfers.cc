@@ -198,6 +198,10 @@ bool JobFile::takes_runs(Direction direction) const {
   return cached_.takes_runs(direction);
 }
 
+bool JobFile::lacks_times(Direction direction) const {
+  return broken_.load() == 0 && cached_.lacks_times(direction);
+}
+
 bool JobFile::reaches(std::uint64_t end) {
   const bool is_known = nodes_ > 1 && home_ != node_ && end <= cached_.entry().confirmed.load();
   return is_known || end <= size();
@@ -208,9 +212,10 @@ bool JobFile::each_group_of_runs(std::span<const FileRun> runs, Byte* buffer, Tr
                                  Each&& each) {
   while (!runs.empty()) {
     const std::uint64_t group = runs.front().offset / kGroupSize;
+    const std::size_t most = is_routed() ? runs.size() : 0;
     std::size_t count = 0;
     std::uint64_t length = 0;
-    for (; count < runs.size(); ++count) {
+    for (; count < most; ++count) {
       const FileRun& run = runs[count];
       const bool fits = length + run.length + (count + 1) * sizeof(RunOnWire) <= kMostPayload;
       if (!fits || run.offset / kGroupSize != group || (run.end() - 1) / kGroupSize != group) break;

@@ -50,6 +50,29 @@ std::size_t random_length(std::mt19937_64& random) {
   return 1 + random() % kMost[random() % std::size(kMost)];
 }
 
+// Else what a program writes after reads had the file admitted would never be found slow.
+TEST_F(CachedFileTest, TimesWritesAlsoWhereReadsHadTheFileAdmitted) {
+  settings_.file.admit = Admit::automatic;
+  auto session = join();
+  const int fd = open_file();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  ASSERT_NE(file, nullptr);
+  seem_slow(*file);
+  file->entry().write_samples = 0;
+  char byte = 'x';
+  file->read(0, &byte, 1);
+  ASSERT_EQ(file->entry().mode, kActive);
+  EXPECT_TRUE(file->lacks_times(Direction::write));
+  for (std::uint32_t i = 0; i < kFirstSamples; ++i) {
+    const FileRun run{std::uint64_t{i} * 5000, 1};
+    EXPECT_TRUE(file->write_runs({&run, 1}, &byte));
+  }
+  EXPECT_FALSE(file->lacks_times(Direction::write));
+  EXPECT_FALSE(file->takes_runs(Direction::write)) << "a local file's calls are not slow";
+  ::close(fd);
+  session->release(file);
+}
+
 TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
   for (std::uint64_t seed = 0; seed < 9; ++seed) {
     fs::remove(path_);
