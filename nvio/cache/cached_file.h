@@ -70,6 +70,7 @@ class CachedFile {
   };
   // Whether they should be: what the cache does not take would be a call of the file for each.
   bool takes_runs(Direction direction) const;
+  bool is_active() const { return entry_.aside.load() == 0 && entry_.mode.load() == kActive; }
   // Whether some should be all the same, to learn how long such a call takes.
   bool lacks_times(Direction direction) const;
   // Whether a write goes round the cache for its size, or as a long one in a stream. Asked once for

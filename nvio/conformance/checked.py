@@ -7,8 +7,9 @@
 uses the files by their names. `beside`: what a program may do to a file beside MPI-IO. `earlier`:
 streams and mappings from before. `left`: a descriptor that nobody closes. `copies`: descriptors
 that are copies, or transfer past the page cache. `datatypes`: those that are not predefined, also
-of large counts. `concurrent`: threads and children on one descriptor, signal handlers. Each says
-how many differences it found from what the kernel would do.
+of large counts. `concurrent`: threads and children on one descriptor, signal handlers. `sparse`:
+views of small pieces far apart, on files whose calls are slow; nvio has to admit them by itself.
+Each says how many differences it found from what the kernel would do.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
     """Run the program on so many nodes, 0 for plain MPI; raise RunError unless all was right."""
     session = f"{name}-{os.getpid()}-{nodes}"
     nvio = {
-        "NVIO_ADMIT": "always",
+        "NVIO_ADMIT": "auto" if launch.slow else "always",
         "NVIO_CAPACITY": "4M",
         "NVIO_STATS": "ranks",
         "NVIO_DISABLE": "off",
@@ -43,7 +44,9 @@ def check_arm(launch: Launch, name: str, folder: Path, nodes: int) -> None:
     if nodes and "writes_cached" not in output:
         raise RunError(f"nvio served nothing of this program:\n{output}")
     for call, made, by_mpi in re.findall(r"(MPI_\w+) +(\d+) calls, (\d+) by the MPI", output):
-        if int(by_mpi) > int(made):
+        # Nodes begin to cache a file together: until they have, transfers are the MPI's.
+        transfers_alone = launch.slow and nodes == 1 and call.endswith("_at")
+        if int(by_mpi) > (1 if transfers_alone else int(made)):
             raise RunError(f"{call} was called {made} times, {by_mpi} of them by the MPI's code")
     if left := left_stores(session):
         raise RunError(f"the job ended and left its store {left[0]}\n{output}")
@@ -63,10 +66,12 @@ def main() -> int:
             "datatypes",
             "earlier",
             "left",
+            "sparse",
         ],
     )
     options = parser.parse_args()
-    launch = Launch(options.mpi, options.build.resolve(), 2)
+    is_slow = options.program == "sparse"
+    launch = Launch(options.mpi, options.build.resolve(), 2, slow=is_slow)
     for nodes, arm in enumerate(("plain MPI", "nvio", "nvio on two nodes")):
         with tempfile.TemporaryDirectory(prefix="nvio-checked-") as folder:
             try:

@@ -194,8 +194,11 @@ ssize_t JobFile::write_at(std::uint32_t node, std::uint64_t offset, const char* 
 // --- the pieces of a view -----------------------------------------------------------------------
 
 bool JobFile::takes_runs(Direction direction) const {
-  if (broken_.load() != 0 || (nodes_ > 1 && !is_routed())) return false;
-  return cached_.takes_runs(direction);
+  if (broken_.load() != 0) return false;
+  if (nodes_ == 1) return cached_.takes_runs(direction);
+  // Where all of the bytes are another node's, that one learns how long calls take; it decides.
+  const bool may_be_elsewhere = cached_.is_active() && cached_.lacks_times(direction);
+  return is_routed() && (may_be_elsewhere || cached_.takes_runs(direction));
 }
 
 bool JobFile::lacks_times(Direction direction) const {
