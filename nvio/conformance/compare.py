@@ -321,9 +321,8 @@ def main() -> int:
     """Compare all programs asked for; 0 when all were equal."""
     options = arguments()
     leave_on_sigterm()
-    launch = Launch(
-        options.mpi, options.build.resolve(), options.ranks, tuple(options.launch), options.slow
-    )
+    extra = tuple(options.launch)
+    launch = Launch(options.mpi, options.build.resolve(), options.ranks, extra, slow=options.slow)
     settings = dict(pair.split("=", 1) for pair in options.set)
     if options.nodes > 1:
         settings["NVIO_NODES"] = str(options.nodes)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 LAUNCHERS = {
@@ -34,7 +34,7 @@ class Launch:
     build: Path
     ranks: int
     extra: tuple[str, ...] = ()
-    slow: bool = False
+    slow: bool = field(default=False, kw_only=True)
     """Each transfer of a file takes 0.1 ms longer."""
 
     def command(self, program: list[str]) -> list[str]:
