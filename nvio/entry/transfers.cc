@@ -127,13 +127,19 @@ bool move_pieces(const Transfer& transfer, JobFile& file, const View& view, std:
   static thread_local std::vector<FileRun> runs;
   View::Walk walk(view, position, length);
   // The first ones go to the file, to learn whether it is slow; where it is not, the MPI does all.
-  const bool lacks_times = file.lacks_times(direction_of(transfer));
-  bool tries = lacks_times;
-  while (const std::uint64_t bytes = walk.next(runs, tries ? kFirstSamples : kRunsAtATime)) {
-    if (lacks_times && !tries && !file.takes_runs(direction_of(transfer))) return false;
-    tries = false;
+  // What is long, and goes round the cache, does not show that.
+  const auto is_long = [&](const FileRun& run) { return run.length >= file.entry().bypass_size; };
+  const Direction direction = direction_of(transfer);
+  const bool tries = file.lacks_times(direction);
+  bool lacks_times = tries;
+  while (const std::uint64_t bytes = walk.next(runs, lacks_times ? kFirstSamples : kRunsAtATime)) {
+    const bool goes_on = lacks_times ? std::none_of(runs.begin(), runs.end(), is_long)
+                                     : !tries || file.takes_runs(direction);
+    if (!goes_on) return false;
     if (!(transfer.writes ? file.write_runs(runs, data) : file.read_runs(runs, data))) return false;
     data += bytes;
+    // Where the cache had them all, that is still not known.
+    lacks_times = lacks_times && file.lacks_times(direction);
   }
   return true;
 }
