@@ -87,7 +87,7 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length,
   count(counters_.reads);
   char* target = static_cast<char*>(buffer);
   if (length == 0) return 0;
-  const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
+  const bool automatic = is_automatic();
   if (automatic) pattern_.note(offset, length);
   if (nothing_cached()) {
     const ssize_t done = read_real(offset, target, length);
@@ -179,7 +179,7 @@ ssize_t CachedFile::read_around(std::uint64_t offset, char* buffer, std::size_t 
 
 bool CachedFile::may_fetch() const {
   if (read_fd_ < 0 || !admits()) return false;
-  if (entry_.admit != static_cast<std::uint8_t>(Admit::automatic)) return true;
+  if (!is_automatic()) return true;
   return is_slow(entry_, Direction::read) && !pattern_.is_stream();
 }
 
@@ -200,7 +200,7 @@ CachedFile::Outcome CachedFile::read_held(HeldGroup& held, std::uint64_t offset,
     const Piece piece(at, end);
     std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
     if (slot == kNone || !is_valid(segment_, slot, piece.begin, piece.stop)) {
-      const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
+      const bool automatic = is_automatic();
       if (!fetching || (automatic && !fetch_pays(entry_, session_.ledger(), group_index, length))) {
         return Outcome::not_served;
       }
@@ -245,7 +245,7 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
     errno = EBADF;
     return -1;
   }
-  const bool automatic = entry_.admit == static_cast<std::uint8_t>(Admit::automatic);
+  const bool automatic = is_automatic();
   if (entry_.aside.load() != 0) {
     return write_direct(offset, source, length) ? static_cast<ssize_t>(length) : -1;
   }

@@ -158,10 +158,8 @@ class CachedFile {
   };
 
   // Whether small transfers belong in the cache: as nvio finds, or the user says.
-  bool pays(Direction direction) const {
-    return entry_.admit != static_cast<std::uint8_t>(Admit::automatic) ||
-           is_slow(entry_, direction);
-  }
+  bool pays(Direction direction) const { return !is_automatic() || is_slow(entry_, direction); }
+  bool is_automatic() const { return entry_.admit == static_cast<std::uint8_t>(Admit::automatic); }
   bool nothing_cached() const {
     if (entry_.aside.load(std::memory_order_relaxed) != 0) return true;
     const std::uint32_t mode = entry_.mode.load(std::memory_order_acquire);

@@ -31,8 +31,7 @@ std::optional<ssize_t> CachedFile::write_plain(std::uint64_t offset, const void*
 }
 
 bool CachedFile::wants_cache() const {
-  return entry_.admit == static_cast<std::uint8_t>(Admit::automatic) &&
-         (is_slow(entry_, Direction::read) || is_slow(entry_, Direction::write));
+  return is_automatic() && (is_slow(entry_, Direction::read) || is_slow(entry_, Direction::write));
 }
 
 void CachedFile::leave_plain() {
@@ -94,10 +93,7 @@ bool CachedFile::try_read(std::uint64_t offset, void* buffer, std::size_t length
 }
 
 bool CachedFile::try_write(std::uint64_t offset, const void* buffer, std::size_t length) {
-  if (entry_.aside.load() != 0 || entry_.mode.load() != kActive || write_fd_ < 0 || length == 0 ||
-      !pays(Direction::write)) {
-    return false;
-  }
+  if (!takes_runs(Direction::write) || write_fd_ < 0 || length == 0) return false;
   const std::uint64_t group_index = offset / kGroupSize;
   const std::uint64_t end = offset + length;
   if ((end - 1) / kGroupSize != group_index) return false;

@@ -37,13 +37,10 @@ bool CachedFile::LockedRange::set(short type) const {
   return done == 0;
 }
 
-bool CachedFile::takes_runs(Direction direction) const {
-  return entry_.aside.load() == 0 && entry_.mode.load() == kActive && pays(direction);
-}
+bool CachedFile::takes_runs(Direction direction) const { return is_active() && pays(direction); }
 
 bool CachedFile::lacks_times(Direction direction) const {
-  return entry_.aside.load() == 0 && entry_.admit == static_cast<std::uint8_t>(Admit::automatic) &&
-         !is_timed(entry_, direction);
+  return entry_.aside.load() == 0 && is_automatic() && !is_timed(entry_, direction);
 }
 
 template <typename Byte, typename Some, typename One>

@@ -182,9 +182,14 @@ def kills(build: Path, mpi: str, first: int, count: int, extra: list[str]) -> Ou
     return {"kills": int(counts[1]), "failed": int(counts[2])}
 
 
+def settings_of(options: argparse.Namespace) -> list[str]:
+    """The settings of nvio that were asked for, as other scripts take them."""
+    return [word for pair in options.set for word in ("--set", pair)]
+
+
 def same_parts(options: argparse.Namespace) -> Iterator[Part]:
     """Random programs first: they find most; suites after, by rounds."""
-    build, extra = options.build, [word for pair in options.set for word in ("--set", pair)]
+    build, extra = options.build, settings_of(options)
     settings = dict(pair.split("=", 1) for pair in options.set)
     for seed in range(max(options.own, options.mpi4py, options.suites)):
         for mpi in sorted(LAUNCHERS):
@@ -204,7 +209,7 @@ def same_parts(options: argparse.Namespace) -> Iterator[Part]:
 
 def crash_parts(options: argparse.Namespace) -> Iterator[Part]:
     """The simulator, then kills in turns on both MPIs."""
-    build, extra = options.build, [word for pair in options.set for word in ("--set", pair)]
+    build, extra = options.build, settings_of(options)
     if points := options.points:
         for kind, (program, tests) in zip(("points", "nodes"), CRASH_TESTS.items(), strict=True):
             yield Part(f"{kind}/{points}", partial(crash_points, build, program, tests, points))
@@ -225,7 +230,7 @@ PAIRS_A_PART = 10
 
 def types_parts(options: argparse.Namespace) -> Iterator[Part]:
     """Types of every depth on as many nodes; a lane an MPI."""
-    build, extra = options.build, [word for pair in options.set for word in ("--set", pair)]
+    build, extra = options.build, settings_of(options)
     for turn, first in enumerate(range(0, options.programs, TYPES_A_PART)):
         nodes = OWN_NODES[turn % len(OWN_NODES)]
         depth = 1 + turn // len(OWN_NODES) % DEEPEST
@@ -245,7 +250,7 @@ def pairs(build: Path, mpi: str, folder: Path, first: int, extra: list[str]) -> 
 
 def beside_parts(options: argparse.Namespace) -> Iterator[Part]:
     """Both MPIs on each file system; a lane a file system."""
-    build, extra = options.build, [word for pair in options.set for word in ("--set", pair)]
+    build, extra = options.build, settings_of(options)
     folders = [pair.split("=", 1) for pair in options.data]
     for turn, first in enumerate(range(0, options.pairs, PAIRS_A_PART)):
         for number, mpi in enumerate(sorted(LAUNCHERS)):

@@ -160,11 +160,9 @@ def arguments() -> argparse.Namespace:
         "--types",
         type=int,
         metavar="DEPTH",
-        help="random datatypes alone, trees of this depth; if admitted, all served by nvio itself",
+        help="random datatypes alone, trees of this depth, all served by nvio itself unless --slow",
     )
-    parser.add_argument(
-        "--slow", action="store_true", help="0.1 ms more for each transfer of a file"
-    )
+    parser.add_argument("--slow", action="store_true", help="0.1 ms more for each pread and pwrite")
     parser.add_argument(
         "--alone",
         action="store_true",
@@ -283,7 +281,7 @@ def compare(
         data: folder for the files; None is a temporary one.
         memories: folders where the job's nodes have their stores.
         types: programs of random datatypes of this depth, of which the MPI's own code must transfer
-            nothing where all is admitted.
+            nothing, unless the launch is slow.
         alone: not with plain MPI too.
     """
     folder = data or Path(tempfile.mkdtemp(prefix="nvio-compare-"))
@@ -293,7 +291,7 @@ def compare(
             session = session_of(settings, seed)
             nvio = {"NVIO_STATS": "ranks", "NVIO_SESSION": session, **settings}
             kind = (str(types),) if types else ()
-            whole = bool(types) and settings.get("NVIO_ADMIT") == "always"
+            whole = bool(types) and not launch.slow
             arm = partial(history, launch, seed, steps, folder, timeout=timeout, kind=kind)
             seen = observed(arm, nvio, seed, tally, knows=bool(types), alone=alone)
             if seen is not None:

@@ -1,8 +1,7 @@
-// A slow file system for tests: preloaded behind nvio, each transfer of a file waits before it is
+// A slow file system for tests: preloaded behind nvio, each pread and pwrite waits before it is
 // made, those of the MPI as well as those of nvio.
 #include <dlfcn.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 #include <time.h>
 
 namespace {

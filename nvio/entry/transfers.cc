@@ -126,47 +126,37 @@ bool move_pieces(const Transfer& transfer, JobFile& file, const View& view, std:
   if (!transfer.writes && !file.reaches(end)) return false;
   static thread_local std::vector<FileRun> runs;
   View::Walk walk(view, position, length);
-  // The first ones go to the file, to learn whether it is slow; where it is not, the MPI does all.
-  // What is long, and goes round the cache, does not show that.
-  const auto is_long = [&](const FileRun& run) { return run.length >= file.entry().bypass_size; };
   const Direction direction = direction_of(transfer);
-  const bool tries = file.lacks_times(direction);
-  bool lacks_times = tries;
-  while (const std::uint64_t bytes = walk.next(runs, lacks_times ? kFirstSamples : kRunsAtATime)) {
-    const bool goes_on = lacks_times ? std::none_of(runs.begin(), runs.end(), is_long)
-                                     : !tries || file.takes_runs(direction);
-    if (!goes_on) return false;
+  const auto is_long = [&](const FileRun& run) { return run.length >= file.entry().bypass_size; };
+  for (;;) {
+    // The first ones go to the file, to learn whether it is slow; where it is not, the MPI does
+    // all. What is long, and goes round the cache, does not show that.
+    const bool takes_runs = file.takes_runs(direction);
+    const std::uint64_t bytes = walk.next(runs, takes_runs ? kRunsAtATime : kFirstSamples);
+    if (bytes == 0) return true;
+    if (!takes_runs && (!file.lacks_times(direction) || std::ranges::any_of(runs, is_long))) {
+      return false;
+    }
     if (!(transfer.writes ? file.write_runs(runs, data) : file.read_runs(runs, data))) return false;
     data += bytes;
-    // Where the cache had them all, that is still not known.
-    lacks_times = lacks_times && file.lacks_times(direction);
   }
-  return true;
 }
 
 // Whether a transfer of so many bytes is nvio's at all. What it does not cache the MPI's own code
 // does faster where ranks do it together, and in pieces.
 bool is_served(const Transfer& transfer, Way way, Handle& handle, MPI_Offset bytes) {
-  const auto direction = direction_of(transfer);
   const bool is_one_run = handle.view->is_one_run();
-  const bool takes_pieces =
-      !is_one_run && bytes != 0 &&
-      (handle.file->takes_runs(direction) || handle.file->lacks_times(direction));
-  // What is written back later falls into the windows of another job that has read them before.
-  if (transfer.writes && !is_one_run && (handle.amode & MPI_MODE_UNIQUE_OPEN) == 0) return false;
-  switch (way) {
-    case Way::alone:
-      return is_one_run || takes_pieces;
-    case Way::later:
-      return takes_pieces;
-    case Way::together:
-    case Way::together_later: {
-      const bool is_long = static_cast<std::uint64_t>(bytes) >= handle.file->entry().bypass_size;
-      return takes_pieces ||
-             (is_one_run && bytes != 0 && !is_long && handle.file->takes_runs(direction));
-    }
+  if (is_one_run && way == Way::alone) return true;
+  if (bytes == 0) return false;
+  const JobFile& file = *handle.file;
+  const Direction direction = direction_of(transfer);
+  if (is_one_run) {
+    const bool is_long = static_cast<std::uint64_t>(bytes) >= handle.file->entry().bypass_size;
+    return way != Way::later && !is_long && file.takes_runs(direction);
   }
-  return false;
+  // What is written back later falls into the windows of another job that has read them before.
+  if (transfer.writes && (handle.amode & MPI_MODE_UNIQUE_OPEN) == 0) return false;
+  return file.takes_runs(direction) || file.lacks_times(direction);
 }
 
 }  // namespace

@@ -58,16 +58,18 @@ pub fn signal(name: &str, pid: u32) {
 
 /// What starts the program under test so that it ignores a hangup, as `nohup` does.
 pub fn without_hangups() -> Command {
-    let mut program = Command::new("env");
-    program.args(["--ignore-signal=HUP", binary()]);
-    program
+    by_env("--ignore-signal=HUP")
 }
 
 /// What starts the program under test as at a terminal, also where the tests run behind a shell's `&`,
 /// which has everything ignore Ctrl-C.
 pub fn interruptible() -> Command {
+    by_env("--default-signal=INT")
+}
+
+fn by_env(option: &str) -> Command {
     let mut program = Command::new("env");
-    program.args(["--default-signal=INT", binary()]);
+    program.args([option, binary()]);
     program
 }
 
