@@ -12,6 +12,7 @@ and with them go mounts, networks and what lay in memory.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -43,6 +44,7 @@ USER, UID = "member", 64711
 SHARED = Path("/mnt")
 """Where all nodes see one folder of this machine."""
 HOME = SHARED / "member"
+CHECKOUT = Path(__file__).resolve().parents[2]
 STATE = Path("/run/cluster")
 """In memory of the cluster's own: keys, logs, spool folders, what Slurm keeps."""
 CONFIGURATION = Path("/etc/slurm")
@@ -208,9 +210,15 @@ def start_daemon(name: str, *options: str) -> None:
 
 def start_node(number: int) -> Node:
     """Make a machine on which slurmd runs."""
+    # A checkout beneath the /tmp that goes is held open, and shown again.
+    own_tmp = "mount -t tmpfs -o mode=1777 nvio /tmp"
+    if CHECKOUT.is_relative_to("/tmp"):  # noqa: S108 - a place like others
+        place = shlex.quote(str(CHECKOUT))
+        again = f"mkdir -p {place} && mount --no-canonicalize --rbind /proc/self/fd/9 {place}"
+        own_tmp = f"exec 9<{place} && {own_tmp} && {again} && exec 9<&-"
     first = (
         f"hostname node{number} && mount -t tmpfs -o size=1g,mode=1777 nvio /dev/shm"
-        " && mount -t tmpfs -o mode=1777 nvio /tmp"
+        f" && {own_tmp}"
         " && mount -t sysfs sysfs /sys && ip link set lo up && echo ready && read -r go"
         # From 23.11 on it starts itself anew to be configured, and this process has to stay.
         f" && {{ {where('slurmd')} -D -N node{number}; exec sleep infinity; }}"
