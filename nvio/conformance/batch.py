@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cluster
@@ -132,6 +133,11 @@ def submit_killed(running: Cluster, mpi: str, seed: int, limit: int) -> Killed:
     return Killed(job, seed, ending, folder)
 
 
+def has_begun_or_ended(running: Cluster, one: Killed) -> bool:
+    """Whether there is nothing to wait for before it is killed."""
+    return one.has_begun() or state_of(running, one.job) not in {"PENDING", "RUNNING"}
+
+
 @dataclass(frozen=True)
 class Ended:
     """An array job of random programs that end, one a task."""
@@ -228,7 +234,9 @@ def run_jobs(running: Cluster, mpi: str, ended: int, killed: int, *, forward: bo
     dying = [submit_killed(running, mpi, seed, 5 if forward else 1) for seed in range(killed)]
     arms = [submit_ended(running, mpi, range(ended), nvio=nvio) for nvio in (False, True)]
     for one in dying if forward else []:
-        wait_until(one.has_begun, ENDS_S, f"job {one.job} has begun")
+        wait_until(partial(has_begun_or_ended, running, one), ENDS_S, f"job {one.job} has begun")
+        if not one.has_begun():
+            continue  # it ended by itself: told below, with what it said
         # Slurm looks every 30 s: by then it is time for the signal, or for the end.
         seconds = 45 if one.ending == BEFORE else 1
         cluster.call("scontrol", "update", f"JobId={one.job}", f"EndTime=now+{seconds}")
