@@ -90,11 +90,11 @@ bool CachedFile::read_runs(std::span<const FileRun> runs, char* buffer) {
 bool CachedFile::write_runs(std::span<const FileRun> runs, const char* buffer) {
   if (write_fd_ < 0) return false;
   const auto some = [&](std::span<const FileRun> left, const char* from) {
-    const bool admit = admits() && pays(Direction::write);
     const std::size_t done = runs_of_group(
         left, from,
         [&](HeldGroup& held, std::uint64_t at, const char* piece, std::uint64_t length) {
-          return write_held(held, at, piece, length, admit, false);
+          // Asked for each: the first ones may show that the file is slow.
+          return write_held(held, at, piece, length, admits() && pays(Direction::write), false);
         });
     count(counters_.writes, done);
     if (done != 0) grow(left[done - 1].end());

@@ -18,6 +18,7 @@ namespace nvio {
 ssize_t CachedFile::read_window(std::uint64_t offset, void* buffer, std::size_t length) {
   char* target = static_cast<char*>(buffer);
   count(counters_.reads);
+  if (entry_.mode.load() == kDraining) activate();
   if (nothing_cached()) return read_real(offset, target, length);
   const std::uint64_t end = offset + length;
   std::uint64_t stop = offset;  // of what there is
@@ -63,6 +64,7 @@ ssize_t CachedFile::write_window(std::uint64_t offset, const void* buffer, std::
   const char* source = static_cast<const char*>(buffer);
   count(counters_.writes);
   if (length == 0) return 0;
+  if (entry_.mode.load() == kDraining) activate();
   if (entry_.aside.load() == 0 && entry_.mode.load(std::memory_order_acquire) == kPassive) {
     if (const ssize_t done = write_passive(offset, source, length); done != -2) return done;
   }

@@ -21,7 +21,9 @@ inline int g_wrong = 0;
 }
 
 inline void begin(const char* program, int* argc, char*** argv, int words) {
-  MPI_Init(argc, argv);
+  int is_initialised = 0;
+  MPI_Initialized(&is_initialised);
+  if (is_initialised == 0) MPI_Init(argc, argv);
   g_program = program;
   MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
   if (*argc != words) MPI_Abort(MPI_COMM_WORLD, 2);

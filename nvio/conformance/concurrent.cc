@@ -1,5 +1,6 @@
 // What threads and children do to one descriptor at the same time: the kernel gives each read and
-// write at its offset a range of its own. And what a signal handler may do, whatever it interrupts.
+// write at its offset a range of its own, and so does MPI to threads that share an individual file
+// pointer. And what a signal handler may do, whatever it interrupts.
 //
 //   concurrent FOLDER
 //
@@ -12,10 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -117,6 +120,62 @@ void children(const string& path) {
   close(fd);
 }
 
+constexpr int kThreads = 4;
+constexpr int kEach = 500;  // records of each thread
+
+// A record at the individual file pointer. Where its place is given by an address alone, the MPI
+// moves the bytes, and its own pointer.
+bool move_record(MPI_File file, bool writes, bool by_address, std::array<std::int64_t, 2>& record) {
+  MPI_Aint address = 0;
+  MPI_Get_address(record.data(), &address);
+  MPI_Datatype placed{};
+  MPI_Type_create_hindexed_block(1, 2, &address, MPI_INT64_T, &placed);
+  MPI_Type_commit(&placed);
+  void* buffer = by_address ? MPI_BOTTOM : record.data();
+  const MPI_Datatype type = by_address ? placed : MPI_INT64_T;
+  const int count = by_address ? 1 : 2;
+  const int result = writes ? MPI_File_write(file, buffer, count, type, MPI_STATUS_IGNORE)
+                            : MPI_File_read(file, buffer, count, type, MPI_STATUS_IGNORE);
+  MPI_Type_free(&placed);
+  return result == MPI_SUCCESS;
+}
+
+// Records of two pieces of a view each, at a pointer that several threads share: every number is
+// written into one record, and read out of one.
+void pointer(const string& path) {
+  Opened file(path, MPI_MODE_UNIQUE_OPEN);
+  MPI_Datatype piece{};
+  MPI_Type_create_resized(MPI_INT64_T, 0, 32, &piece);
+  MPI_Type_commit(&piece);
+  MPI_File_set_view(file.handle(), MPI_Offset{16} * g_rank, MPI_INT64_T, piece, "native",
+                    MPI_INFO_NULL);
+  MPI_Type_free(&piece);
+  std::array<std::atomic<int>, kThreads * kEach> read{};
+  for (const bool writes : {true, false}) {
+    MPI_File_seek(file.handle(), 0, MPI_SEEK_SET);
+    std::atomic<bool> moved{true};
+    std::vector<std::thread> threads;
+    threads.reserve(kThreads);
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int i = 0; i < kEach; ++i) {
+          std::array<std::int64_t, 2> record{};
+          record.fill(writes ? thread * kEach + i : -1);
+          if (!move_record(file.handle(), writes, (thread + i) % 3 == 0, record)) moved = false;
+          if (writes) continue;
+          const bool is_whole = record[0] == record[1] && record[0] >= 0 &&
+                                record[0] < static_cast<std::int64_t>(read.size());
+          if (is_whole) ++read[static_cast<std::size_t>(record[0])];
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    expect(moved, "a transfer of one of several threads");
+  }
+  const auto right = std::count(read.begin(), read.end(), 1);
+  expect(right == kThreads * kEach, "what threads wrote and read at one file pointer");
+}
+
 volatile std::sig_atomic_t g_interrupted = 0;
 const char* g_path = nullptr;
 
@@ -158,10 +217,13 @@ void interrupted(const string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   checks::begin("concurrent", &argc, &argv, 2);
   const string folder = argv[1];
   threads(folder + "/threads");
   children(folder + "/children");
+  if (provided == MPI_THREAD_MULTIPLE) pointer(folder + "/pointer");
   interrupted(folder + "/interrupted");
   checks::end();
   return 0;

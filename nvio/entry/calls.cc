@@ -147,18 +147,22 @@ void count_passed() {
   if (is_named("write") || is_named("preallocate")) begin_writing_call();
 }
 
-void settle(MPI_File fh) {
+Handle* begin_passed(MPI_File fh) {
   count_passed();
   if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
     begin_recorded(*recorder, name_of_call(g_index), fh);
   }
   Handle* handle = find_handle(fh);
-  if (handle == nullptr) return;
   // The MPI goes on with it in whatever call comes next, till the program waits for it.
-  if (is_named("iwrite") && is_named("_all")) handle->file->expect_windows();
+  if (handle != nullptr && is_named("iwrite") && is_named("_all")) handle->file->expect_windows();
+  return handle;
+}
+
+void settle(MPI_File fh) {
+  Handle* handle = begin_passed(fh);
+  if (handle == nullptr) return;
   const std::lock_guard guard(handle->pointer);
-  if (handle->ahead) mpi_functions().file_seek(fh, handle->position, MPI_SEEK_SET);
-  handle->known = handle->ahead = false;
+  bring_up(fh, *handle);
 }
 
 int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), MPI_Comm comm,
@@ -251,9 +255,12 @@ int on_File_set_view(int (*next)(MPI_File, MPI_Offset, MPI_Datatype, MPI_Datatyp
 }
 
 int on_File_get_position(int (*next)(MPI_File, MPI_Offset*), MPI_File fh, MPI_Offset* offset) {
-  if (const auto known = known_position(fh); known && offset != nullptr) {
-    *offset = *known;
-    return MPI_SUCCESS;
+  if (Handle* handle = find_handle(fh); handle != nullptr && offset != nullptr) {
+    const std::lock_guard guard(handle->pointer);
+    if (handle->known) {
+      *offset = handle->position;
+      return MPI_SUCCESS;
+    }
   }
   settle(fh);
   return next(fh, offset);
@@ -261,9 +268,15 @@ int on_File_get_position(int (*next)(MPI_File, MPI_Offset*), MPI_File fh, MPI_Of
 
 int on_File_seek(int (*next)(MPI_File, MPI_Offset, int), MPI_File fh, MPI_Offset offset,
                  int whence) {
-  settle(fh);
+  Handle* handle = begin_passed(fh);
+  if (handle == nullptr) return next(fh, offset, whence);
+  const std::lock_guard guard(handle->pointer);
+  bring_up(fh, *handle);
   const int result = next(fh, offset, whence);
-  if (result == MPI_SUCCESS && whence == MPI_SEEK_SET) know_position(fh, offset);
+  if (result == MPI_SUCCESS && whence == MPI_SEEK_SET) {
+    handle->position = offset;
+    handle->known = true;
+  }
   return result;
 }
 

@@ -58,6 +58,11 @@ std::unique_ptr<Handle> take_handle(MPI_File fh) {
   return handle;
 }
 
+void bring_up(MPI_File fh, Handle& handle) {
+  if (handle.ahead) mpi_functions().file_seek(fh, handle.position, MPI_SEEK_SET);
+  handle.known = handle.ahead = false;
+}
+
 namespace {
 
 // Without asking the MPI: a question about no type at all, or in MPICH one about large counts by

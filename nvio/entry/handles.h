@@ -26,9 +26,9 @@ struct Handle {
   std::optional<MPI_Offset> split;  // bytes of a split collective call that has begun
   // The individual file pointer in etypes. The MPI keeps its own, which we bring up to date only
   // when the MPI is about to look at it.
-  std::mutex pointer;
-  bool known = false;  // `position` is right
-  bool ahead = false;  // the MPI's own pointer is behind it
+  std::recursive_mutex pointer;  // an error handler may use it, in the middle of a call
+  bool known = false;            // `position` is right
+  bool ahead = false;            // the MPI's own pointer is behind it
   MPI_Offset position = 0;
 };
 
@@ -38,6 +38,10 @@ auto inside(Act&& act) {
   const Inside here;
   return act();
 }
+
+// The MPI's own file pointer is brought up to date; only it knows the position then. The handle's
+// lock must be held.
+void bring_up(MPI_File fh, Handle& handle);
 
 // Null when nvio does not serve this file. The pointer is good until `take_handle`.
 Handle* find_handle(MPI_File fh);

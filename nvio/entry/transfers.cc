@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "../posix/hooks.h"
@@ -56,23 +57,23 @@ MPI_Comm packing_comm() {
 class Buffer {
  public:
   Buffer(const Transfer& transfer, bool is_plain, MPI_Offset bytes)
-      : transfer_(transfer), bytes_(static_cast<int>(bytes)) {
-    if (!is_plain) copy_.reset(new char[static_cast<std::size_t>(bytes)]);
+      : transfer_(transfer), bytes_(static_cast<int>(bytes)), is_plain_(is_plain) {
+    if (!is_plain) copy_.reset(new (std::nothrow) char[static_cast<std::size_t>(bytes)]);
   }
-  char* data() { return copy_ == nullptr ? static_cast<char*>(transfer_.buf) : copy_.get(); }
+  bool is_there() const { return is_plain_ || copy_ != nullptr; }
+  char* data() { return is_plain_ ? static_cast<char*>(transfer_.buf) : copy_.get(); }
 
   // Before what was written is taken, and when what was read has come.
   bool gather() {
     int position = 0;
-    return copy_ == nullptr ||
-           (mpi_functions().pack(transfer_.buf, static_cast<int>(transfer_.count),
-                                 transfer_.datatype, copy_.get(), bytes_, &position,
-                                 packing_comm()) == MPI_SUCCESS &&
-            position == bytes_);
+    return is_plain_ || (mpi_functions().pack(transfer_.buf, static_cast<int>(transfer_.count),
+                                              transfer_.datatype, copy_.get(), bytes_, &position,
+                                              packing_comm()) == MPI_SUCCESS &&
+                         position == bytes_);
   }
   bool scatter() {
     int position = 0;
-    return copy_ == nullptr ||
+    return is_plain_ ||
            (mpi_functions().unpack(copy_.get(), bytes_, &position, transfer_.buf,
                                    static_cast<int>(transfer_.count), transfer_.datatype,
                                    packing_comm()) == MPI_SUCCESS &&
@@ -82,6 +83,7 @@ class Buffer {
  private:
   const Transfer& transfer_;
   int bytes_;
+  bool is_plain_;
   std::unique_ptr<char[]> copy_;
 };
 
@@ -159,6 +161,24 @@ bool is_served(const Transfer& transfer, Way way, Handle& handle, MPI_Offset byt
   return file.takes_runs(direction) || file.lacks_times(direction);
 }
 
+// Where the individual pointer will be when the MPI has done a transfer; nothing where it is not
+// known, or where the MPI can be asked: not in a view of pieces, in some of which ROMIO errs. The
+// handle's lock must be held.
+std::optional<MPI_Offset> position_after(const Transfer& transfer, const Handle& handle) {
+  const MPI_Offset bytes = length_of(transfer, elements_of(transfer.datatype));
+  if (!handle.known || !handle.view || handle.view->is_one_run() || bytes <= 0 ||
+      bytes % handle.etype_size != 0) {
+    return std::nullopt;
+  }
+  const MPI_Offset after = handle.position + bytes / handle.etype_size;
+  const auto last = handle.view->offset_of(
+      static_cast<std::uint64_t>(after) * static_cast<std::uint64_t>(handle.etype_size) - 1);
+  // A read across the end of file may move it less far.
+  const bool is_whole =
+      last && (transfer.writes || inside([&] { return handle.file->reaches(*last + 1); }));
+  return is_whole ? std::optional(after) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
@@ -176,7 +196,7 @@ std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
     return std::nullopt;
   }
   if (!is_served(transfer, way, *handle, bytes)) return std::nullopt;
-  std::unique_lock<std::mutex> pointer(handle->pointer, std::defer_lock);
+  std::unique_lock pointer(handle->pointer, std::defer_lock);
   if (!transfer.explicit_offset) pointer.lock();
   const MPI_Offset start = start_of(transfer, *handle, bytes);
   if (start < 0) return std::nullopt;
@@ -188,7 +208,7 @@ std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
   if (!at || !last || *last == INT64_MAX) return std::nullopt;
 
   Buffer buffer(transfer, elements.is_plain, bytes);
-  if (transfer.writes && !buffer.gather()) return std::nullopt;
+  if (!buffer.is_there() || (transfer.writes && !buffer.gather())) return std::nullopt;
   MPI_Offset done = bytes;
   if (view.is_one_run()) {
     done = inside([&] { return move_run(transfer, *handle, *at, buffer.data(), length); });
@@ -212,37 +232,19 @@ std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
   return done;
 }
 
-std::optional<MPI_Offset> known_position(MPI_File fh) {
-  Handle* handle = find_handle(fh);
-  if (handle == nullptr) return std::nullopt;
-  const std::lock_guard guard(handle->pointer);
-  return handle->known ? std::optional(handle->position) : std::nullopt;
+Passed::Passed(const Transfer& transfer) : handle_(begin_passed(transfer.fh)) {
+  if (handle_ == nullptr || transfer.explicit_offset) return;
+  pointer_ = std::unique_lock(handle_->pointer);
+  after_ = position_after(transfer, *handle_);
+  bring_up(transfer.fh, *handle_);
 }
 
-void know_position(MPI_File fh, MPI_Offset position) {
-  Handle* handle = find_handle(fh);
-  if (handle == nullptr) return;
-  const std::lock_guard guard(handle->pointer);
-  handle->position = position;
-  handle->known = true;
-}
-
-std::optional<MPI_Offset> position_after(const Transfer& transfer) {
-  Handle* handle = find_handle(transfer.fh);
-  if (transfer.explicit_offset || handle == nullptr || !handle->view ||
-      handle->view->is_one_run()) {
-    return std::nullopt;
+int Passed::ended(int result) {
+  if (after_ && result == MPI_SUCCESS) {
+    handle_->position = *after_;
+    handle_->known = true;
   }
-  const auto before = known_position(transfer.fh);
-  const MPI_Offset bytes = length_of(transfer, elements_of(transfer.datatype));
-  if (!before || bytes <= 0 || bytes % handle->etype_size != 0) return std::nullopt;
-  const MPI_Offset after = *before + bytes / handle->etype_size;
-  const auto last = handle->view->offset_of(
-      static_cast<std::uint64_t>(after) * static_cast<std::uint64_t>(handle->etype_size) - 1);
-  // A read across the end of file may move it less far.
-  const bool is_whole =
-      last && (transfer.writes || inside([&] { return handle->file->reaches(*last + 1); }));
-  return is_whole ? std::optional(after) : std::nullopt;
+  return result;
 }
 
 void tell(MPI_Status* status, MPI_Datatype datatype, MPI_Offset bytes) {

@@ -7,7 +7,10 @@
 
 #include <mpi.h>
 
+#include <mutex>
 #include <optional>
+
+#include "handles.h"
 
 namespace nvio {
 
@@ -39,28 +42,32 @@ std::optional<MPI_Offset> end_split(MPI_File fh);
 // The collective call that this thread is in goes on to the MPI's own code, with nothing to
 // transfer.
 void join(const Transfer& transfer, Way way);
-// The same with all of it; the MPI's individual file pointer is brought to where the program
-// believes it is.
+// The same with all of it. Null when nvio does not serve this file.
+Handle* begin_passed(MPI_File fh);
+// And the MPI's individual file pointer is brought to where the program believes it is.
 void settle(MPI_File fh);
-// The individual file pointer, in etypes. The MPI is not asked in a view of pieces: ROMIO errs in
-// some of them.
-std::optional<MPI_Offset> known_position(MPI_File fh);
-void know_position(MPI_File fh, MPI_Offset position);
-// Where it will be when the MPI has done a transfer; nothing where it is not used or not known, or
-// where the MPI can be asked.
-std::optional<MPI_Offset> position_after(const Transfer& transfer);
 MPI_Datatype byte_type();
+
+// While one lives, the MPI does a transfer. If that moves the individual file pointer, other
+// threads that use it wait.
+class Passed {
+ public:
+  explicit Passed(const Transfer& transfer);
+  // With what the call returned. The file pointer stays known.
+  int ended(int result);
+
+ private:
+  Handle* handle_;
+  std::optional<MPI_Offset> after_;  // where the pointer will be; nothing: ask the MPI
+  std::unique_lock<std::recursive_mutex> pointer_;
+};
 
 // What the generated shims call: `next` is the program's call, `with_none` the same of no bytes.
 
-// The MPI does it, and the file pointer stays known.
 template <typename Next>
 int pass_on(const Transfer& asked, Next&& next) {
-  const auto after = position_after(asked);
-  settle(asked.fh);
-  const int result = next();
-  if (after && result == MPI_SUCCESS) know_position(asked.fh, *after);
-  return result;
+  Passed passed(asked);
+  return passed.ended(next());
 }
 
 template <typename Next, typename None>

@@ -86,15 +86,17 @@ struct Dimension {
   std::vector<Segment> segments;
 };
 
-std::vector<Segment> distributed(std::int64_t size, int kind, int argument, int processes,
-                                 int place) {
-  if (kind == MPI_DISTRIBUTE_NONE) return {{0, size}};
+// Nothing where they are more than `most`, and lie apart.
+std::optional<std::vector<Segment>> distributed(std::int64_t size, int kind, int argument,
+                                                int processes, int place, std::size_t most) {
+  if (kind == MPI_DISTRIBUTE_NONE || processes == 1) return {{{0, size}}};
   const bool cyclic = kind == MPI_DISTRIBUTE_CYCLIC;
   const std::int64_t usual = cyclic ? 1 : (size + processes - 1) / processes;
   const std::int64_t block = argument == MPI_DISTRIBUTE_DFLT_DARG ? usual : argument;
   std::vector<Segment> segments;
   const std::int64_t step = cyclic ? block * processes : size;
   for (std::int64_t at = block * place; at < size; at += step) {
+    if (segments.size() == most) return std::nullopt;
     segments.push_back({at, std::min(block, size - at)});
     if (!cyclic) break;
   }
@@ -272,8 +274,10 @@ bool Decoder::decode_made(const Contents& with, int combiner, TypeMap& map) {
       std::vector<Dimension> dimensions(dims);
       int rank = n[1];
       for (std::size_t i = dims; i-- > 0;) {
-        dimensions[i] = {sizes[i],
-                         distributed(sizes[i], kinds[i], arguments[i], grid[i], rank % grid[i])};
+        auto segments =
+            distributed(sizes[i], kinds[i], arguments[i], grid[i], rank % grid[i], most_);
+        if (!segments) return false;
+        dimensions[i] = {sizes[i], std::move(*segments)};
         rank /= grid[i];
       }
       if (grid[dims] == MPI_ORDER_FORTRAN) std::reverse(dimensions.begin(), dimensions.end());
@@ -289,6 +293,7 @@ bool Decoder::decode_made(const Contents& with, int combiner, TypeMap& map) {
 bool is_pair(const char* name) {
   const std::size_t length = std::strlen(name);
   if (std::strncmp(name, "MPI_2", 5) == 0) return true;
+  if (std::strcmp(name, "MPI_LONG_LONG_INT") == 0) return false;  // MPI_LONG_LONG's name
   return length > 8 && std::strcmp(name + length - 4, "_INT") == 0;
 }
 

@@ -51,7 +51,9 @@ ssize_t JobFile::read_window(std::uint64_t offset, void* buffer, std::size_t len
     errno = error;
     return -1;
   }
-  return routed_read(offset, static_cast<char*>(buffer), length, kWindow);
+  const ssize_t done = routed_read(offset, static_cast<char*>(buffer), length, kWindow);
+  if (done >= 0) move_on();
+  return done;
 }
 
 ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t length,
@@ -138,7 +140,9 @@ ssize_t JobFile::write_window(std::uint64_t offset, const void* buffer, std::siz
   if (broken_.load() != 0 || length == 0 || !cached_.can_write_back() || !is_routed()) {
     return write_now(offset, buffer, length);
   }
-  return routed_write(offset, static_cast<const char*>(buffer), length, kWindow);
+  const ssize_t done = routed_write(offset, static_cast<const char*>(buffer), length, kWindow);
+  if (done >= 0) move_on();
+  return done;
 }
 
 ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::size_t length,

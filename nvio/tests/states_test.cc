@@ -83,6 +83,20 @@ TEST_F(StatesTest, APlainWriteThatLastsPutsTheCacheOffAndNotOut) {
   EXPECT_EQ(cached_of_written('b'), kPieces);
 }
 
+TEST_F(StatesTest, WindowsGoOnWhereAPlainWritePutTheCacheOff) {
+  std::string data(kPiece, 'h');
+  model_ = data;
+  HeldWrite held([&] { file_->write(0, data.data(), kPiece); });
+  seem_slow(*file_);
+  file_->write(0, data.data(), kPiece);
+  ASSERT_EQ(file_->entry().mode.load(), kDraining);
+  file_->write_window(0, data.data(), kPiece);
+  EXPECT_EQ(file_->entry().mode.load(), kDraining) << "it is still under way";
+  held.end();
+  file_->read_window(0, data.data(), kPiece);
+  EXPECT_EQ(file_->entry().mode.load(), kActive);
+}
+
 TEST_F(StatesTest, AProcessKilledInAPlainWriteDoesNotHoldTheCacheUp) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);

@@ -139,6 +139,31 @@ TEST(TypeMap, IsNotMadeOfMoreRunsThanAsked) {
   MPI_Type_vector(1 << 30, 1, 1, MPI_BYTE, &type);
   EXPECT_FALSE(type_map_of(type, 100));
   MPI_Type_free(&type);
+  // Nor room on an array's elements dealt out one by one.
+  const int size = INT_MAX;
+  const int kind = MPI_DISTRIBUTE_CYCLIC;
+  const int block = 1;
+  for (const int processes : {1, 2}) {
+    MPI_Type_create_darray(processes, 0, 1, &size, &kind, &block, &processes, MPI_ORDER_C, MPI_BYTE,
+                           &type);
+    EXPECT_EQ(type_map_of(type, 100).has_value(), processes == 1);
+    MPI_Type_free(&type);
+  }
+}
+
+TEST(TypeMap, KnowsPairsByTheirNames) {
+  const auto is_one = [](MPI_Datatype type) {
+    char name[MPI_MAX_OBJECT_NAME] = {};
+    int length = 0;
+    MPI_Type_get_name(type, name, &length);
+    return is_pair(name);
+  };
+  for (const MPI_Datatype pair : {MPI_2INT, MPI_LONG_INT, MPI_DOUBLE_INT, MPI_SHORT_INT}) {
+    EXPECT_TRUE(is_one(pair));
+  }
+  for (const MPI_Datatype single : {MPI_INT, MPI_LONG_LONG, MPI_LONG_LONG_INT, MPI_UNSIGNED}) {
+    EXPECT_FALSE(is_one(single));
+  }
 }
 
 #ifdef MPICH
