@@ -162,6 +162,22 @@ def test_compare_fails_on_a_slower_result_and_only_then(tmp_path):
     assert "| **slower** | udp |" in told
 
 
+@pytest.mark.parametrize(
+    ("later", "code"),
+    [({"failing": frozenset((block, "icmp") for block in range(8))}, 4), ({}, 5)],
+)
+def test_compare_lets_nothing_pass_that_failed_or_is_missing(tmp_path, later, code):
+    a, b = tmp_path / "a", tmp_path / "b"
+    text = "title: t\nfactors: {transport: [udp, icmp, fastdds]}\nbaseline: {transport: udp}\n"
+    missing = text if later else text.replace(", fastdds", "")
+    for run in range(4):
+        records.make(a / str(run), records.Recipe(seed=run, requests=100), text)
+        records.make(b / str(run), records.Recipe(seed=9 + run, requests=100, **later), missing)
+    found = tare("compare", str(a), str(b), "--fail-on", "slower")
+    assert found.returncode == code
+    assert f"no verdict of {'icmp' if later else 'fastdds'}" in " ".join(found.stdout.split())
+
+
 def test_export_writes_a_table(tmp_path):
     record = records.make(tmp_path / "r")
     found = tare("export", str(record.folder), "--format", "csv")

@@ -11,6 +11,7 @@ from tare import compare, compared, sides
 from tare.errors import UsageError
 from tare.stats import Verdict, holm, proportion
 from tare.stats.unpaired import unpaired_ratio, would_be_found
+from tare.workloads import Statistic
 
 TEXT = """\
 title: Two transports
@@ -71,6 +72,54 @@ def test_one_run_a_side_gives_no_verdict_however_far_apart_they_are(earlier, tmp
     said = " ".join(capsys.readouterr().out.split())
     assert "no verdict: 1 run against 1" in said
     assert f"until it has {compare.FEWEST_RUNS} or more" in said
+
+
+def test_what_is_called_slower_is_what_is_worse(before):
+    """Also of plain numbers and bytes, whose verdicts are called more and less."""
+
+    class Told(sides.TareRun):
+        def __init__(self, run, better):
+            vars(self).update(vars(run))
+            self.better = better
+
+        def statistic(self, _key):
+            return Statistic("hits of a cache", "1", self.better)
+
+    def said(better, factor):
+        after = [Told(run, better) for run in before]
+        for run in after:
+            run.level = lambda key, run=run: factor * sides.TareRun.level(run, key)
+        found = compare.compare([Told(run, better) for run in before], after)
+        return [on for on in ("slower", "faster", "different") if compare.fails(found, on)]
+
+    assert said("higher", 0.5) == said("lower", 2.0) == ["slower", "different"]
+    assert said("higher", 2.0) == said("lower", 0.5) == ["faster", "different"]
+    assert said("higher", 1.0) == []
+
+
+def without(folder, first_seed, blocks):
+    """Runs in which udp failed, each in so many blocks of 8."""
+    for number, count in enumerate(blocks):
+        failing = frozenset((block, "udp") for block in range(count))
+        make(folder / str(number), first_seed + number, failing=failing)
+    return sides.runs_of(folder)
+
+
+def test_a_cell_is_judged_by_the_runs_that_have_a_value_of_it(before, tmp_path):
+    found = compare.compare(before, without(tmp_path, 11, [8, 0, 0, 0]))
+    udp = next(cell for cell in found.cells if cell.cell == "udp")
+    assert (udp.runs, udp.judged, udp.finds) == ((4, 3), False, None)
+    assert verdicts(found) == {"udp": Verdict.INCONCLUSIVE, "cyclonedds": Verdict.EQUIVALENT}
+    assert (found.judged, found.unjudged, found.failed) == (True, ("udp",), ("udp",))
+    (row,) = [line for line in compared.markdown([found]).splitlines() if "| udp |" in line]
+    assert row.startswith("| none | udp |")
+    assert "no verdict of udp: fewer than 4 runs" in " ".join(compared.remarks(found))
+
+
+def test_a_run_that_was_killed_while_it_was_being_made_is_none(before, tmp_path):
+    after = runs(tmp_path, 11)
+    after[0].folder.rename(tmp_path / ".tare.part")
+    assert len(sides.runs_of(tmp_path)) == compare.FEWEST_RUNS - 1
 
 
 def test_fewer_runs_than_a_verdict_needs_give_none(before, tmp_path):
@@ -167,6 +216,14 @@ def test_runs_of_one_side_that_are_not_of_one_version_are_said_to_differ(before,
     rich.print(compared.table(found))
     said = " ".join(capsys.readouterr().out.split())
     assert "the later runs differ among themselves: programs.echo/echo-udp" in said
+
+
+def test_settings_that_differ_within_a_side_are_told(before, tmp_path):
+    after = runs(tmp_path / "b", 11)
+    text = TEXT + "session: {requests: 300}\n"
+    record = records.make(tmp_path / "c", records.Recipe(seed=20, requests=300), text)
+    found = compare.compare(before, [*after, sides.TareRun(record)])
+    assert found.within == {"earlier": (), "later": ("session.requests",)}
 
 
 def test_a_side_is_a_result_or_a_folder_of_results(earlier, before, tmp_path):

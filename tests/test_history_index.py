@@ -16,7 +16,7 @@ import pytest
 import histories
 from tare.errors import TareError, UsageError
 from tare.history import index as indexing
-from tare.history import query
+from tare.history import query, samples
 from tare.history.index import Index
 from tare.history.query import Filter
 
@@ -58,6 +58,38 @@ def test_a_result_that_is_gone_is_forgotten_and_one_that_moved_is_where_it_is(tm
         "archive/2026/run-01": before["run-01"],
         "run-02": before["run-02"],
     }
+
+
+def test_no_run_has_the_values_of_one_that_is_gone(tmp_path):
+    """Of which a part that others share still holds what was read."""
+    histories.runs(tmp_path, [1.0, 2.0, 4.0])
+    before = values(histories.refreshed(tmp_path)[0])
+    shutil.rmtree(tmp_path / "run-02")
+    assert len(values(histories.refreshed(tmp_path)[0])) == 2
+    histories.run(tmp_path, 3, 8.0)
+    after = values(histories.refreshed(tmp_path)[0])
+    assert list(after) == ["run-00", "run-01", "run-03"]
+    assert after["run-03"] > 1.5 * before["run-02"]
+    os.utime(tmp_path / "run-03/plan.json")
+    (series,) = query.cell_history(histories.refreshed(tmp_path)[0], "container", None, EVERY)
+    assert len(series.points) == 3
+
+
+def test_a_folder_is_read_by_its_name_whatever_is_in_it(tmp_path):
+    """To DuckDB brackets are a pattern, and x=5 a column."""
+    folder = tmp_path / "*[v1]?" / "entry=1"
+    histories.runs(folder, [1.0] * 2)
+    histories.run(tmp_path / "x[v1]y" / "entry=1", 0, 3.0)
+    histories.refreshed(tmp_path / "x[v1]y" / "entry=1")
+    odd = folder / "sent_ns=2 run-[1]"
+    (folder / "run-01").rename(odd)
+    index = histories.refreshed(folder)[0]
+    found = values(index)
+    assert len(found) == 2
+    (series,) = query.cell_history(index, "container", None, EVERY)
+    (level,) = samples.distributions(folder, series, lambda _done, _of: None)
+    assert (level.sessions, level.left_out) == (4, ())
+    assert histories.refreshed(folder)[1] == 0
 
 
 def test_many_small_parts_become_one_and_tell_the_same(tmp_path, monkeypatch):

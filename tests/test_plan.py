@@ -209,6 +209,34 @@ def test_a_budget_never_cuts_below_what_gives_a_verdict():
         cuts.fit(plan.make(small()), 1.0)
 
 
+def test_sessions_too_short_for_the_percentile_that_is_judged_are_refused():
+    def asked(requests, clients=1):
+        found = small(f"statistic: p99\nsession: {{requests: {requests}}}")
+        factors = {**found.factors, "clients": (str(clients),)}
+        return found.model_copy(update={"factors": factors})
+
+    with pytest.raises(UsageError, match="298 requests of a client never resolve p99") as caught:
+        plan.make(asked(298))
+    assert caught.value.remedy.startswith("set session.requests to 299 or more")
+    plan.make(asked(299))
+    plan.make(asked(75, clients=4))  # they are 300 together
+    with pytest.raises(UsageError, match="74 requests"):
+        plan.make(asked(74, clients=4))
+
+
+def test_a_budget_leaves_as_many_requests_as_the_percentile_takes():
+    made = plan.make(small("statistic: p99\nsession: {requests: 400, warmup: 0}"), seed=1)
+    per_request = (
+        made.seconds()
+        - made.model_copy(update={"session": made.session.but(requests="399")}).seconds()
+    )
+    cut = cuts.fit(made, made.seconds() - 90 * per_request)
+    assert cut.session["requests"] == "300"
+    cut = cuts.fit(made, made.seconds() - 150 * per_request)
+    assert cut.session["requests"] == "299"
+    assert cut.min_blocks < made.min_blocks
+
+
 def test_an_absent_environment_is_left_out_and_named():
     made = plan.make(paper(), seed=1)
     left = without(made, "environment", {"qemu": "qemu-system-x86_64 is not installed"})

@@ -4,12 +4,15 @@ import math
 from collections import Counter
 from statistics import fmean
 
+import numpy as np
 import pytest
 
 import records
 from tare import analysis, cuts, experiment, export, plan, repetition, runner
 from tare.record import Course, Record
 from tare.report import remarks
+from tare.stats import clustered_proportion
+from tare.stats.modes import two_modes
 from tare.stats.repetition import Spread
 from tare.stats.stopping import Action, Decision
 
@@ -175,6 +178,27 @@ def test_a_blocks_value_is_the_mean_of_its_sessions_and_a_failed_one_takes_its_p
     assert found.complete_blocks == 8
     most = max(record.plan.sessions.values())
     assert f"up to {most} sessions of a cell in each" in remarks.outcome(found)
+
+
+def test_deadlines_and_modes_take_blocks_for_the_unit_where_those_hold_several_sessions(tmp_path):
+    """Else eight blocks would count as forty, though each is slow or late as a whole."""
+    text = AUTO.replace("auto", "5").replace("[10 ms, 100 ms]", "[8 us]")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=8, requests=50), text)
+    rng = np.random.default_rng(3)
+    of_block = rng.permutation([6_000, 6_100, 6_200, 6_900, 7_000, 7_100, 8_100, 8_200])
+    cell = "native/udp"
+    for trial in record.trials():
+        if trial.cell == cell:
+            level = of_block[trial.block] * np.exp(rng.normal(0, 0.001))
+            records.write_samples(record.samples_path(trial), np.full(50, level).astype(np.int64))
+    view = analysis.analyse(Record(record.folder)).view(cell)
+    (deadline,) = view.deadlines
+    assert (deadline.late.count, deadline.late.of) == (2 * 5 * 50, 8 * 5 * 50)
+    assert deadline.late == clustered_proportion([0] * 6 + [250] * 2, [250] * 8)
+    assert deadline.missed.effective < 8
+    assert len(view.declared) == 40
+    assert two_modes(list(view.declared.values())).flagged
+    assert (view.modes.n, view.modes.flagged) == (8, False)
 
 
 def trial_block(line):

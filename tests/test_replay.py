@@ -11,12 +11,15 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+import records
 from tare import analysis, experiment, plan, replay, report
 from tare.analysis import Analysis
 from tare.cli import app
+from tare.cuts import Absent, without
 from tare.errors import TareError, UsageError
 from tare.pairing import paired
 from tare.published import Claim, papers
+from tare.record import Record
 from tare.replay import Standing
 from tare.stats.bounds import Kept
 from tare.suite import Suite, SuiteResult
@@ -108,6 +111,37 @@ def test_claims_are_judged_by_whole_intervals(parts: dict[str, Analysis]) -> Non
     assert nothing.why.startswith("none of its cells was measured")
     not_run = judged(part="other", most=1)
     assert (not_run.verdict, not_run.why) == (Standing.INCONCLUSIVE, "there was no time to ask it")
+
+
+@pytest.mark.parametrize("how", ["failed", "cut"])
+def test_a_claim_is_inconclusive_while_one_of_its_cells_was_not_measured(
+    tmp_path: Path, how: str
+) -> None:
+    lost = "qemu/cyclonedds"
+    failing = frozenset((block, lost) for block in range(8) if how == "failed")
+    record = records.make(tmp_path / "r", records.Recipe(requests=200, failing=failing))
+    if how == "cut":
+        gone = [Absent(lost, "not built", frozenset({lost}))]
+        less = without(record.plan, gone).model_dump_json()
+        (record.folder / "plan.json").write_text(less)
+        lines = (record.folder / "trials.ndjson").read_text().splitlines(keepends=True)
+        kept = "".join(line for line in lines if lost not in line)
+        (record.folder / "trials.ndjson").write_text(kept)
+    part = {"p": analysis.analyse(Record(record.folder))}
+
+    def judged(**asked: object) -> replay.Judged:
+        claim = {"where": "x", "says": "x", "part": "p", **asked}
+        return replay.answer(Claim.model_validate(claim), part, {})
+
+    found = judged(cells=["qemu/*"], least=1.5)
+    assert found.kept == len(found.bounds) == 3
+    assert found.verdict is Standing.INCONCLUSIVE
+    assert found.why.startswith(f"not measured: {lost} over native/cyclonedds")
+    assert judged(cells=["qemu/*"], most=1.5).verdict is Standing.FAILS
+    assert judged(cells=["qemu/fastdds"], least=1.5).verdict is Standing.HOLDS
+    shares = judged(cells=["qemu/*dds"], figure="virtualisation-share", least=0.0)
+    assert shares.bounds
+    assert (shares.verdict, shares.why[:13]) == (Standing.INCONCLUSIVE, "not measured:")
 
 
 @pytest.mark.parametrize(

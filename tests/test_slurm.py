@@ -162,6 +162,25 @@ def test_blocks_of_unlike_machines_are_not_merged(run: Apart) -> None:
     assert (found.blocks, found.notes) == (tuple(range(8)), ())
 
 
+def test_the_machine_that_measured_most_counts_also_after_another_was_gathered(run: Apart) -> None:
+    run.measured(0, ELSEWHERE)
+    assert gather(run.job).blocks == (0,)
+    run.measured(1)
+    assert gather(run.job).blocks == (0,)  # as many: what is on record stays
+    run.measured(2)
+    found = gather(run.job)
+    assert found.record is not None
+    assert found.blocks == (1, 2)
+    assert found.record.fingerprint.whole == records.FINGERPRINT
+    assert {trial.block for trial in found.record.trials()} == {1, 2}
+    kept = {path.name for path in (found.record.folder / "samples").iterdir()}
+    assert kept == {trial.samples for trial in found.record.trials()}
+    assert "fewer blocks than another" in found.notes[0]
+    assert "block 0 does not count" in found.notes[1]
+    again = gather(run.job)
+    assert (again.blocks, len(again.notes)) == ((1, 2), 1)
+
+
 def test_what_a_killed_gathering_left_comes_again_whole(run: Apart) -> None:
     for block in range(2):
         run.measured(block)

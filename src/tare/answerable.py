@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence, Set, Sized
 
 from tare.cell import Cell
@@ -10,7 +11,9 @@ from tare.errors import UsageError
 from tare.experiment import Experiment
 from tare.stats.family import Resolvability, family_resolvable
 from tare.stats.gating import Gate
+from tare.stats.quantiles import samples_needed
 from tare.stats.sequential import smallest_p
+from tare.workloads import AnyWorkload
 
 
 def refuse_without_answer(experiment: Experiment, cells: Sequence[Cell], *, judged: bool) -> None:
@@ -47,6 +50,25 @@ def refuse_unresolvable(experiment: Experiment, comparisons: int, alpha: float) 
             f" comparison{'' if comparisons == 1 else 's'}: the smallest p-value that they can give"
             f" is {found.smallest_p:.2g}, and the family needs {found.threshold:.2g}",
             f"set blocks.min to {found.blocks_needed} or more, or name a smaller 'family'",
+        )
+
+
+def fewest_requests(workload: AnyWorkload, statistic: str, cells: Sequence[Cell]) -> int:
+    """Requests of each client from which on a session of every cell may resolve a statistic."""
+    if not workload.response_times or not re.fullmatch(r"p[0-9.]+", statistic):
+        return 1
+    rows = workload.levels.rows
+    clients = min(cell.levels.read(rows["clients"]) if "clients" in rows else 1 for cell in cells)
+    return math.ceil(samples_needed(float(statistic[1:])) / clients)
+
+
+def refuse_short_sessions(statistic: str, requests: int, fewest: int) -> None:
+    """Refuse sessions that are all too short for the percentile that they are judged by."""
+    if requests < fewest:
+        raise UsageError(
+            f"session.requests: {requests} requests of a client never resolve {statistic}, by which"
+            f" its sessions are judged: that takes {fewest}",
+            f"set session.requests to {fewest} or more, or name another 'statistic'",
         )
 
 

@@ -43,8 +43,7 @@ def experiments(folder: Path) -> Iterator[Listed]:
 
 def results(folder: Path) -> Iterator[Listed]:
     """Every result below a folder, the oldest first; a broken one with what is wrong."""
-    found = (*folder.glob("*/plan.json"), *folder.glob("*/*/plan.json"))
-    for path in sorted(p.parent for p in found):
+    for path in sorted(plan.parent for plan in _plans(folder)):
         try:
             record = Record(path)
             plan, trials = record.plan, record.trials()
@@ -59,6 +58,11 @@ def results(folder: Path) -> Iterator[Listed]:
         )
 
 
+def _plans(folder: Path) -> list[Path]:
+    """What begins with a dot was killed while it was being made, or is a part of a job."""
+    return [*folder.glob("[!.]*/plan.json"), *folder.glob("[!.]*/[!.]*/plan.json")]
+
+
 def newest(folder: Path) -> Path:
     """The result below a folder, a suite's as a whole, that was written to last.
 
@@ -66,7 +70,7 @@ def newest(folder: Path) -> Path:
         UsageError: there is none.
     """
     found: dict[Path, float] = {}
-    for plan in (*folder.glob("*/plan.json"), *folder.glob("*/*/plan.json")):
+    for plan in _plans(folder):
         whole = plan.parent.parent if suite.is_result(plan.parent.parent) else plan.parent
         trials = plan.with_name("trials.ndjson")
         written = (trials if trials.exists() else plan).stat().st_mtime

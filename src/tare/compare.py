@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from tare import machine
-from tare.analysis.questions import above_below
+from tare.analysis.questions import above_below, worse_of
 from tare.errors import UsageError
 from tare.plan import ALPHA
 from tare.sides import (
@@ -35,6 +35,7 @@ from tare.workloads import Unit
 
 FEWEST_RUNS = 4
 """Runs a side for a verdict: with fewer, Welch's test errs too often where runs have modes."""
+DIFFERENT = frozenset({Verdict.SLOWER, Verdict.FASTER, Verdict.MORE, Verdict.LESS})
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class CellComparison:
     """Its id in the later result."""
     unit: Unit
     """Of what is compared."""
+    runs: tuple[int, int]
+    """Runs of the earlier and of the later side that have a value of it."""
+    worse: Verdict
+    """What its verdict is called where the later side is the worse one."""
     ratio: Ratio
     """Later over earlier, unpaired: `a` is the later side, `b` the earlier. `n_used` is the number
     of runs of the smaller side; of sessions, where a side has but one run."""
@@ -52,6 +57,11 @@ class CellComparison:
     finds: float | None
     """The smallest ratio above 1 that so many runs would find 80 times in 100, at this spread from
     run to run and this number of cells; None without a verdict."""
+
+    @property
+    def judged(self) -> bool:
+        """Whether the runs are enough to tell a difference from how much runs differ anyway."""
+        return min(self.runs) >= FEWEST_RUNS
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,8 @@ class Versions:
     accelerators: Mapping[str, tuple[str, str]]
     """Cells of guests that did not all run under one: id -> (earlier, later)."""
     cells: tuple[CellComparison, ...]
+    failed: tuple[str, ...]
+    """Cells of which trials of the later runs failed."""
     only_earlier: tuple[str, ...]
     only_later: tuple[str, ...]
     forbids: str = ""
@@ -86,8 +98,13 @@ class Versions:
 
     @property
     def judged(self) -> bool:
-        """Whether the runs are enough to tell a difference from how much runs differ anyway."""
+        """Whether either side has as many runs as a verdict needs."""
         return min(self.runs) >= FEWEST_RUNS
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """Cells of the earlier side without a verdict: too few runs have a value, or a cell."""
+        return (*(cell.cell for cell in self.cells if not cell.judged), *self.only_earlier)
 
 
 def compare(a: Sequence[Run], b: Sequence[Run], *, across_machines: bool = False) -> Versions:
@@ -115,7 +132,7 @@ def compare_all(
         UsageError: the machines, the accelerators or the statistics differ, or no cell is in both.
     """
     pairs = [_Pair(first, other, across_machines=across_machines) for other in others]
-    adjusted = iter(holm([ratio.p for pair in pairs for ratio in pair.ratios]))
+    adjusted = iter(holm([p for pair in pairs for p in pair.ps]))
     count = sum(len(pair.common) for pair in pairs)
     return tuple(pair.judged(adjusted, count) for pair in pairs)
 
@@ -142,26 +159,27 @@ class _Pair:
             if len(units := {run.statistic(key).unit for run in runs}) > 1:
                 said = f"{after[0].names[key]} is in {' and '.join(sorted(units))}"
                 raise UsageError(said, "compare results of one unit")
-        self._enough = min(len(before), len(after)) >= FEWEST_RUNS
         self._values = [(levels(after, key), levels(before, key)) for key in self.common]
-        self.ratios = [unpaired_ratio(*v, cautious=self._enough) for v in self._values]
+        self._counts = [
+            # Of one run alone, the values are its sessions'.
+            (min(b.size, len(before)), min(a.size, len(after)))
+            for a, b in self._values
+        ]
+        self._enough = [min(runs) >= FEWEST_RUNS for runs in self._counts]
+        self._ratios = [
+            unpaired_ratio(*values, cautious=enough)
+            for values, enough in zip(self._values, self._enough, strict=True)
+        ]
+
+    @property
+    def ps(self) -> list[float]:
+        """Of every cell, 1 where it is not judged: it makes no other's verdict easier."""
+        found = zip(self._ratios, self._enough, strict=True)
+        return [ratio.p if enough else 1.0 for ratio, enough in found]
 
     def judged(self, adjusted: Iterable[float], count: int) -> Versions:
         """Judge every cell, each with the next of the adjusted p-values, one of `count`."""
         before, after = self._before, self._after
-        names = [after[0].names[key] for key in self.common]
-        cells = [
-            CellComparison(
-                name,
-                after[0].statistic(key).unit,
-                ratio,
-                self._judgement(key, ratio, p),
-                would_be_found(*values, ALPHA / count) if self._enough else None,
-            )
-            for name, key, ratio, values, p in zip(
-                names, self.common, self.ratios, self._values, adjusted, strict=False
-            )
-        ]
         earlier, later = (
             {k: name for run in side for k, name in run.names.items()} for side in (before, after)
         )
@@ -177,16 +195,31 @@ class _Pair:
             within={"earlier": differing_within(before), "later": differing_within(after)},
             settings=machine.unlike(before[0].settings, after[0].settings),
             accelerators=self._accelerators,
-            cells=tuple(cells),
+            cells=tuple(
+                self._cell(place, p, ALPHA / count)
+                for place, p in zip(range(len(self.common)), adjusted, strict=False)
+            ),
+            failed=tuple(name for k, name in later.items() if any(run.failed(k) for run in after)),
             only_earlier=tuple(name for k, name in earlier.items() if k not in self.common),
             only_later=tuple(name for k, name in later.items() if k not in self.common),
             forbids=tool.forbids if tool else "",
             notes=tuple(dict.fromkeys(note for run in (*before, *after) for note in run.notes)),
         )
 
+    def _cell(self, place: int, adjusted_p: float, alpha: float) -> CellComparison:
+        key, ratio, enough = self.common[place], self._ratios[place], self._enough[place]
+        statistic = self._after[0].statistic(key)
+        return CellComparison(
+            cell=self._after[0].names[key],
+            unit=statistic.unit,
+            runs=self._counts[place],
+            worse=worse_of(statistic),
+            ratio=ratio,
+            judgement=self._judgement(key, ratio, adjusted_p) if enough else _TOO_FEW,
+            finds=would_be_found(*self._values[place], alpha) if enough else None,
+        )
+
     def _judgement(self, key: Hashable, ratio: Ratio, adjusted_p: float) -> Judgement:
-        if not self._enough:
-            return Judgement(Verdict.INCONCLUSIVE, _TOO_FEW, 1.0)
         floors = [run.floor(key) for run in (*self._before, *self._after)]
         return judge(
             ratio,
@@ -198,7 +231,11 @@ class _Pair:
         )
 
 
-_TOO_FEW = f"a verdict needs {FEWEST_RUNS} runs a side, which show how much runs differ"
+_TOO_FEW = Judgement(
+    Verdict.INCONCLUSIVE,
+    f"a verdict needs {FEWEST_RUNS} runs a side, which show how much runs differ",
+    1.0,
+)
 
 
 def fails(found: Versions, on: str) -> bool:
@@ -206,14 +243,11 @@ def fails(found: Versions, on: str) -> bool:
 
     Args:
         found: the comparison.
-        on: slower, faster, or different (either).
+        on: slower (the worse, whatever the statistic), faster (the better), or different (either).
     """
-    verdicts = {
-        "slower": {Verdict.SLOWER},
-        "faster": {Verdict.FASTER},
-        "different": {Verdict.SLOWER, Verdict.FASTER, Verdict.MORE, Verdict.LESS},
-    }[on]
-    return any(cell.judgement.verdict in verdicts for cell in found.cells)
+    different = [cell for cell in found.cells if cell.judgement.verdict in DIFFERENT]
+    worse = [cell.judgement.verdict is cell.worse for cell in different]
+    return {"slower": any(worse), "faster": not all(worse), "different": bool(worse)}[on]
 
 
 def as_json(found: Versions) -> dict[str, Any]:

@@ -10,19 +10,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tare.compare import FEWEST_RUNS, CellComparison, Versions
+from tare.compare import DIFFERENT, FEWEST_RUNS, CellComparison, Versions
 from tare.report.markup import escaped
 from tare.report.markup import table as markdown_table
 from tare.report.numbers import percent
 from tare.report.wording import quantity_text, ratio_text
 from tare.stats import Verdict
 
-_WORSE, _BETTER = (Verdict.SLOWER, Verdict.MORE), (Verdict.FASTER, Verdict.LESS)
-_STYLES = {
-    **dict.fromkeys(_WORSE, "red"),
-    **dict.fromkeys(_BETTER, "green"),
-    Verdict.EQUIVALENT: "cyan",
-}
 _HEADINGS = ("verdict", "cell", "ratio [95 %]", "later", "earlier", "p (Holm)", "finds")
 _LEFT = 2
 """Of the headings, those above text."""
@@ -37,9 +31,8 @@ def table(found: Versions) -> RenderableType:
             heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
         )
     for cell in found.cells:
-        verdict, *rest = _row(cell, found)
-        style = _STYLES.get(cell.judgement.verdict, "yellow")
-        rows.add_row(Text(verdict, style), *map(Text, rest))
+        verdict, *rest = _row(cell)
+        rows.add_row(Text(verdict, _style(cell)), *map(Text, rest))
     lines: list[RenderableType] = [
         Text(_title(found), "bold"),
         rows,
@@ -56,7 +49,7 @@ def markdown(all_found: Sequence[Versions]) -> str:
 def _section(found: Versions) -> Iterator[str]:
     yield f"### {escaped(found.later)} over {escaped(found.earlier)}\n"
     yield f"{_answer(found)}\n"
-    rows = (_marked_up(cell, found) for cell in found.cells)
+    rows = map(_marked_up, found.cells)
     yield from markdown_table(_HEADINGS, rows, left=_LEFT)
     yield f"\n{escaped(_title(found))}. {escaped(method(found))}\n"
     if differing := list(remarks(found)):
@@ -65,10 +58,16 @@ def _section(found: Versions) -> Iterator[str]:
         yield "\n</details>\n"
 
 
-def _marked_up(cell: CellComparison, found: Versions) -> list[str]:
-    verdict, *rest = map(escaped, _row(cell, found))
-    loud = cell.judgement.verdict in (*_WORSE, *_BETTER) and found.judged
-    return [f"**{verdict}**" if loud else verdict, *rest]
+def _style(cell: CellComparison) -> str:
+    verdict = cell.judgement.verdict
+    if verdict in DIFFERENT:
+        return "red" if verdict is cell.worse else "green"
+    return "cyan" if verdict is Verdict.EQUIVALENT else "yellow"
+
+
+def _marked_up(cell: CellComparison) -> list[str]:
+    verdict, *rest = map(escaped, _row(cell))
+    return [f"**{verdict}**" if cell.judgement.verdict in DIFFERENT else verdict, *rest]
 
 
 def _answer(found: Versions) -> str:
@@ -77,7 +76,7 @@ def _answer(found: Versions) -> str:
         return f"**No verdict**: {found.runs[0]} run against {found.runs[1]}."
     counted: dict[str, int] = {}
     for cell in found.cells:
-        counted[cell.judgement.verdict] = counted.get(cell.judgement.verdict, 0) + 1
+        counted[_word(cell)] = counted.get(_word(cell), 0) + 1
     said = ", ".join(f"{count} {verdict}" for verdict, count in counted.items())
     return f"Of {len(found.cells)} cells: {said}."
 
@@ -87,15 +86,19 @@ def _title(found: Versions) -> str:
     return said if found.forbids else f"{said} of a session"
 
 
-def _row(cell: CellComparison, found: Versions) -> tuple[str, ...]:
+def _word(cell: CellComparison) -> str:
+    return cell.judgement.verdict if cell.judged else "none"
+
+
+def _row(cell: CellComparison) -> tuple[str, ...]:
     p = cell.judgement.adjusted_p
     return (
-        cell.judgement.verdict if found.judged else "none",
+        _word(cell),
         cell.cell,
         ratio_text(cell.ratio.ratio),
         quantity_text(cell.ratio.a, cell.unit).bare,
         quantity_text(cell.ratio.b, cell.unit).bare,
-        f"{p:.2g}" if found.judged and p is not None else "",
+        f"{p:.2g}" if cell.judged and p is not None else "",
         "" if cell.finds is None else f"{cell.finds:.2f}",
     )
 
@@ -121,7 +124,12 @@ _JUDGED = (
 
 
 def no_verdict(found: Versions) -> str:
-    """Say why there is no verdict, and what would give one."""
+    """Say why there is no verdict, of anything or of some cells, and what would give one."""
+    if found.judged:
+        return (
+            f"no verdict of {', '.join(found.unjudged)}: fewer than {FEWEST_RUNS} runs of a side"
+            " have a value, or a later run lacks it; add runs that measure it"
+        )
     shown = found.statistic if found.forbids else "sessions"
     said = (
         f"no verdict: {found.runs[0]} run against {found.runs[1]} does not show how much one and"
@@ -149,6 +157,10 @@ def remarks(found: Versions) -> Iterator[str]:
     for where, keys in found.within.items():
         if keys:
             yield f"the {where} runs differ among themselves: {', '.join(keys)}"
+    if found.failed:
+        yield f"trials of the later runs failed: {', '.join(found.failed)}"
+    if found.judged and found.unjudged:
+        yield no_verdict(found)
     for where, cells in (("earlier", found.only_earlier), ("later", found.only_later)):
         if cells:
             yield f"only in the {where} result: {', '.join(cells)}"

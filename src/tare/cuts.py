@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tare import repetition
+from tare import answerable, repetition
 from tare.errors import UnavailableError, UsageError
 from tare.plan import ALPHA, Comparison, Plan
 from tare.stats.family import family_resolvable
@@ -135,16 +135,22 @@ def _fewest_blocks(plan: Plan) -> int:
 
 
 def _shorten_sessions(plan: Plan, budget_s: float) -> tuple[Plan, list[str]]:
-    """Take a share of the requests of every session, no less than a quarter."""
+    """Take a share of the requests of every session, no less than a quarter.
+
+    Nor less than resolve what is judged: all values would be absent.
+    """
     if "requests" not in plan.session:
         return plan, []
     declared = int(plan.session["requests"])
+    fewest = answerable.fewest_requests(plan.workload, plan.experiment.statistic, plan.cells)
+    if fewest >= declared:
+        return plan, []
 
     def with_requests(count: int) -> Plan:
         return plan.model_copy(update={"session": plan.session.but(requests=str(count))})
 
     for percent in range(95, 20, -5):
-        shorter = with_requests(max(1, declared * percent // 100))
+        shorter = with_requests(max(fewest, declared * percent // 100))
         if percent == 25 or shorter.seconds() <= budget_s:
             count = shorter.session["requests"]
             return shorter, [f"{count} requests a session instead of {declared}"]

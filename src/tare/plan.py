@@ -226,6 +226,11 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
         session=workload.settings(experiment.session),
         causes=experiment.causes,
     )
+    if "requests" in plan.session:
+        fewest = answerable.fewest_requests(workload, experiment.statistic, originals)
+        answerable.refuse_short_sessions(
+            experiment.statistic, int(plan.session["requests"]), fewest
+        )
     if plan.gate is not None:
         answerable.refuse_blind_gate(experiment, plan.gate, plan.gated, len(plan.blocks))
     return plan

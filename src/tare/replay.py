@@ -2,7 +2,7 @@
 
 A claim is a row beside the published figures (`published/*.yaml`). It is judged by whole intervals,
 each of 95 % by itself: it holds where those of all its cells keep its bound, and does not where one
-lies beyond.
+lies beyond. A cell that was not measured, or was cut, keeps none.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tare import plan as plans
 from tare.analysis import Analysis
 from tare.errors import UsageError
 from tare.pairing import paired
+from tare.plan import Plan
 from tare.published import Claim, Paper, papers
 from tare.stats import Interval, Method, paired_ratio
 from tare.stats.bounds import Bound, Kept, all_kept
@@ -46,7 +48,7 @@ class Judged:
     bounds: tuple[Bound, ...] = ()
     """A figure of ours for each of its cells, ratios or in the claim's own unit."""
     why: str = ""
-    """Why it was not asked, or was not measured."""
+    """Why it was not asked, or what of it was not measured."""
 
     @property
     def kept(self) -> int:
@@ -129,19 +131,29 @@ def answer(claim: Claim, parts: Mapping[str, Analysis], absent: Mapping[str, str
         return Judged(claim, Standing.INCONCLUSIVE, why="there was no time to ask it")
     analysis = parts[claim.part]
     found = _figures(claim, analysis) if claim.figure else _compared(claim, analysis)
+    missing = [name for name, one in found.items() if one is None]
     bounds = tuple(
         Bound(name, one, claim.least, claim.most, ratio=not (claim.difference or claim.figure))
         for name, one in found.items()
+        if one is not None
     )
-    if not bounds:
-        why = "none of its cells was measured" + "".join(f"; {cut}" for cut in analysis.plan.cuts)
-        return Judged(claim, Standing.INCONCLUSIVE, why=why)
-    return Judged(claim, _SAID[all_kept(bound.kept for bound in bounds)], bounds)
+    why = ""
+    if missing or not bounds:
+        what = f"not measured: {', '.join(missing)}" if bounds else "none of its cells was measured"
+        why = "; ".join((what, *analysis.plan.cuts))
+    kept = (*(bound.kept for bound in bounds), *(Kept.INCONCLUSIVE for _ in missing))
+    return Judged(claim, _SAID[all_kept(kept)], bounds, why)
 
 
-def _figures(claim: Claim, analysis: Analysis) -> dict[str, Interval]:
-    """Ours beside a published figure."""
-    return {
+def _uncut(plan: Plan) -> Plan:
+    """What was planned before anything was cut."""
+    return plans.make(plan.experiment, plan.seed) if plan.cuts else plan
+
+
+def _figures(claim: Claim, analysis: Analysis) -> dict[str, Interval | None]:
+    """Ours beside a published figure; None of cells without any."""
+    pairs = (pair for cells in claim.cells for pair in paired(_uncut(analysis.plan), cells))
+    return {a: None for a, _ in pairs if not analysis.sessions.measured(a)} | {
         one.cell.id: Interval(one.estimate, one.low, one.high, 0.95, Method.T, 0)
         for beside in analysis.workload.beside(analysis)
         if beside.figure.id == claim.figure
@@ -149,17 +161,16 @@ def _figures(claim: Claim, analysis: Analysis) -> dict[str, Interval]:
     }
 
 
-def _compared(claim: Claim, analysis: Analysis) -> dict[str, Interval]:
+def _compared(claim: Claim, analysis: Analysis) -> dict[str, Interval | None]:
     statistic = claim.statistic or analysis.experiment.statistic
     against = "{0}" if claim.over and claim.against is None else claim.against
-    found = {}
+    found: dict[str, Interval | None] = {}
     for cells in claim.cells:
-        for a, b in paired(analysis.plan, cells, against):
+        for a, b in paired(_uncut(analysis.plan), cells, against):
             ratio = paired_ratio(
                 analysis.sessions.column(a, statistic),
                 analysis.sessions.column(b, claim.over or statistic),
             )
             one = ratio.difference if claim.difference else ratio.ratio
-            if one.estimate is not None:
-                found[a if a == b else f"{a} over {b}"] = one
+            found[a if a == b else f"{a} over {b}"] = None if one.estimate is None else one
     return found

@@ -47,6 +47,10 @@ class Run(ABC):
     def level(self, key: Hashable) -> float | None:
         """The run's one value of a cell: the geometric mean."""
 
+    def failed(self, key: Hashable) -> bool:
+        """Whether a trial of a cell failed, if the run has the cell."""
+        return False
+
     def floor(self, key: Hashable) -> float | None:
         """The smallest difference that the instrument could tell there, in ns; None if unknown."""
         return None
@@ -88,6 +92,11 @@ class TareRun(Run):
     def level(self, key: Hashable) -> float | None:
         """The geometric mean over its sessions."""
         return self._sessions.level(self.names[key], self.summary)
+
+    def failed(self, key: Hashable) -> bool:
+        """Of its trials on record."""
+        trials = self._sessions.trials_of(self.names.get(key, ""))
+        return any(trial.status == "failed" for trial in trials)
 
     def floor(self, key: Hashable) -> float | None:
         """The calibrated instrument's, of times that it took."""
@@ -141,10 +150,11 @@ def runs_of(path: Path) -> list[Run]:
     """
     if (path / "plan.json").is_file() or suite.is_result(path):
         return [TareRun(Record(path))]
-    if inside := sorted(plan.parent for plan in path.glob("*/plan.json")):
+    # What begins with a dot is no run: one that was killed while it was being made.
+    if inside := sorted(plan.parent for plan in path.glob("[!.]*/plan.json")):
         return [TareRun(Record(result)) for result in inside]
-    files = sorted(path.glob("*.json")) or sorted(
-        folder for folder in path.glob("*") if any(folder.glob("**/new/sample.json"))
+    files = sorted(path.glob("[!.]*.json")) or sorted(
+        folder for folder in path.glob("[!.]*") if any(folder.glob("**/new/sample.json"))
     )
     # A folder of Criterion has folders of its own, one a benchmark.
     whole = not path.is_dir() or not files or any(path.glob("*/new/sample.json"))
@@ -167,8 +177,8 @@ def levels(runs: Sequence[Run], key: Hashable) -> npt.NDArray[np.float64]:
 
 def differing_within(runs: Sequence[Run]) -> tuple[str, ...]:
     """What differs among the runs of one side, which are then not of one version."""
-    first = runs[0].conditions
-    differing = (machine.unlike(first, other.conditions) for other in runs[1:])
+    first, *others = ({**run.conditions, "session": run.settings} for run in runs)
+    differing = (machine.unlike(first, other) for other in others)
     return tuple(dict.fromkeys(key for keys in differing for key in keys))
 
 

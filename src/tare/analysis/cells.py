@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
@@ -77,7 +78,8 @@ class CellView:
     trend: BlockTrend
     """Of the declared statistic, over the order of blocks."""
     modes: Modes | None
-    """Of the declared statistic; None where there are too few sessions to tell."""
+    """Of the declared statistic, in the first session of each block that has it: those of one block
+    share their setting up. None where there are too few blocks to tell."""
     facts: Mapping[str, Any]
     """What the environment said of itself in the last trial: kernel, versions, options."""
     accelerators: tuple[str, ...]
@@ -156,9 +158,9 @@ def view_cell(cell: Cell, sessions: Sessions) -> CellView:
                 deadline,
                 p50_ns=columns["p50"],
                 p99_ns=columns["p99"],
-                replies=[session.replies for session in members],
-                late=[session.late[i] for session in members],
-                lost=[session.lost for session in members],
+                replies=_by_block({key: session.replies for key, session in found.items()}),
+                late=_by_block({key: session.late[i] for key, session in found.items()}),
+                lost=_by_block({key: session.lost for key, session in found.items()}),
             )
             for i, deadline in enumerate(experiment.deadlines_ns)
             if members
@@ -169,7 +171,7 @@ def view_cell(cell: Cell, sessions: Sessions) -> CellView:
             if session.summary.drift is not None and session.summary.drift.flagged
         ),
         trend=block_trend(sessions.column(cell.id, statistic)),
-        modes=two_modes(list(values.values())),
+        modes=two_modes([block[0] for block in sessions.by_block(cell.id, statistic) if block]),
         quantiles=_quantiles(members),
         facts=next((t.facts.whole for t in reversed(trials) if t.facts.whole), {}),
         accelerators=sessions.accelerators(cell.id),
@@ -217,6 +219,14 @@ def _quantiles(members: Sequence[Session]) -> dict[float, Spread]:
         if over is not None and over.n == len(members):
             found[share] = over
     return found
+
+
+def _by_block(counts: Mapping[Key, int]) -> list[int]:
+    """What each block's sessions count together: bad luck is a block's as well as a session's."""
+    totals: Counter[int] = Counter()
+    for (block, _), count in counts.items():
+        totals[block] += count
+    return list(totals.values())
 
 
 def _counted(trials: Sequence[Trial], counter: str) -> int:

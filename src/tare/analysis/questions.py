@@ -104,8 +104,7 @@ def _blocks_more(
 
 def _gated(gating: Gating, statistic: Statistic) -> dict[str, Judgement]:
     """Verdicts of a gate, whose looks a fixed test knows nothing of; none of single replicas."""
-    above, below = above_below(statistic)
-    worse = below if statistic.better == "higher" else above
+    worse = worse_of(statistic)
     found = {}
     for answer in gating.answers:
         seen = answer.found
@@ -152,6 +151,12 @@ def above_below(statistic: Statistic) -> tuple[Verdict, Verdict]:
     if statistic.better == "higher":
         return Verdict.FASTER, Verdict.SLOWER
     return Verdict.SLOWER, Verdict.FASTER
+
+
+def worse_of(statistic: Statistic) -> Verdict:
+    """Which of the two is the worse."""
+    above, below = above_below(statistic)
+    return below if statistic.better == "higher" else above
 
 
 def half_widths(plan: Plan, sessions: Sessions, statistic: str) -> dict[str, float | None]:

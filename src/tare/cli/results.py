@@ -13,8 +13,9 @@ from tare.command import shell_line
 from tare.errors import Exit, TareError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from tare.compare import Versions
     from tare.record import Record
     from tare.suite import SuiteResult
 
@@ -173,8 +174,8 @@ def compare(
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="Exit with 1 on a verdict: slower, faster or different; with 5 where too few runs"
-            " give none."
+            help="Exit with 1 on a verdict: slower (worse), faster (better) or different; else with"
+            " 4 where trials of the later runs failed, with 5 where too few runs give none."
         ),
     ] = None,
     across_machines: Annotated[
@@ -212,15 +213,24 @@ def compare(
     else:
         for versions in found:
             printing.out.print(compared.table(versions))
-    if fail_on is None:
-        return
-    if any(comparing.fails(versions, fail_on) for versions in found):
-        raise typer.Exit(Exit.FAILED)
-    unjudged = [versions for versions in found if not versions.judged]
-    if unjudged:
-        if json_:
-            printing.say("", compared.no_verdict(unjudged[0]))
-        raise typer.Exit(Exit.INCONCLUSIVE)
+    if fail_on is not None:
+        raise typer.Exit(_gated(found, fail_on, say=json_))
+
+
+def _gated(found: Iterable[Versions], fail_on: str, *, say: bool) -> Exit:
+    """What failed, or was not judged, cannot pass; `say` why not where no table says it."""
+    from tare import compare as comparing  # noqa: PLC0415
+    from tare import compared  # noqa: PLC0415
+
+    every = [*found]
+    if any(comparing.fails(versions, fail_on) for versions in every):
+        return Exit.FAILED
+    unjudged = [versions for versions in every if versions.unjudged]
+    if unjudged and say:
+        printing.say("", compared.no_verdict(unjudged[0]))
+    if any(versions.failed for versions in every):
+        return Exit.TRIALS_FAILED
+    return Exit.INCONCLUSIVE if unjudged else Exit.OK
 
 
 def export(

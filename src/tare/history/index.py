@@ -9,6 +9,7 @@ killed loses at most the results that it had read since, and readers need no loc
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import time
 import uuid
@@ -87,7 +88,8 @@ class Index:
 
     def _known(self) -> dict[str, str]:
         with connected() as database:
-            rows = database.execute("SELECT folder, mark FROM read_parquet(?)", [str(self.runs)])
+            asked = "SELECT folder, mark FROM read_parquet(?, hive_partitioning = false)"
+            rows = database.execute(asked, [literal(self.runs)])
             return dict(rows.fetchall())
 
     def _refresh(
@@ -105,7 +107,8 @@ class Index:
             kept = [
                 run for run in old if now.get(run["folder"]) == run["mark"] and not run["skipped"]
             ]
-        entry = max((run["entry"] for run in kept), default=0)
+        # Never one that was given before: a part still has the values of runs that are gone.
+        entry = max([time.time_ns(), *(run["entry"] for run in kept)])
         known = {run["folder"] for run in kept}
         waiting = [name for name in now if name not in known]
         fresh: list[dict[str, Any]] = []
@@ -156,12 +159,12 @@ class Index:
         with connected(self.home) as database:
             # A question for one cell and statistic then reads few row groups.
             database.execute(
-                "COPY (SELECT v.* FROM read_parquet($parts) v"
+                "COPY (SELECT v.* FROM read_parquet($parts, hive_partitioning = false) v"
                 " JOIN (SELECT unnest($entries) AS entry) USING (entry)"
                 " ORDER BY statistic, cell, entry) TO $making"
                 " (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 65536)",
                 {
-                    "parts": [str(self.part(part)) for part in small],
+                    "parts": [literal(self.part(part)) for part in small],
                     "entries": entries,
                     "making": str(making),
                 },
@@ -193,6 +196,14 @@ class Index:
                 time.sleep(_POLL_S)  # until the other has something to ask, or is gone
             else:
                 return True
+
+
+def literal(path: Path | str) -> str:
+    """A path as DuckDB takes it for that file alone, and not for a pattern.
+
+    Likewise it takes a folder `x=5` for a column, unless it reads with `hive_partitioning = false`.
+    """
+    return glob.escape(str(path))
 
 
 @contextmanager

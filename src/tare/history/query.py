@@ -17,7 +17,7 @@ import numpy as np
 
 from tare.command import shell_line
 from tare.errors import UsageError
-from tare.history.index import EMPTY, Index, connected
+from tare.history.index import EMPTY, Index, connected, literal
 from tare.stats.arrays import FloatArray
 from tare.stats.change_points import change_points
 from tare.stats.compare import Ratio
@@ -310,8 +310,8 @@ def _open(database: duckdb.DuckDBPyConnection, index: Index, wanted: Filter) -> 
     every = database.execute(
         "CREATE TEMP TABLE every AS SELECT *, CASE WHEN id IS NULL THEN folder ELSE"
         " first(folder) OVER (PARTITION BY id ORDER BY trials DESC, folder) END AS first"
-        " FROM read_parquet($runs)",
-        {"runs": str(index.runs)},
+        " FROM read_parquet($runs, hive_partitioning = false)",
+        {"runs": literal(index.runs)},
     )
     every.execute(
         "CREATE TEMP TABLE runs AS SELECT * EXCLUDE (first) FROM every"
@@ -325,12 +325,12 @@ def _open(database: duckdb.DuckDBPyConnection, index: Index, wanted: Filter) -> 
     )
     parts = database.execute("SELECT DISTINCT part FROM runs WHERE part IS NOT NULL").fetchall()
     files = ", ".join(f"'{_quoted(index.part(name))}'" for (name,) in [*parts, (EMPTY,)])
-    source = f"read_parquet([{files}])"  # a view takes no parameters
+    source = f"read_parquet([{files}], hive_partitioning = false)"  # a view takes no parameters
     database.execute(f"CREATE TEMP VIEW levels AS SELECT * FROM {source}")  # noqa: S608 - own names
 
 
 def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
+    return literal(path).replace("'", "''")
 
 
 def _none(index: Index, wanted: Filter) -> UsageError:

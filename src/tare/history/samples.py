@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tare.errors import TareError, UsageError
-from tare.history.index import connected
+from tare.history.index import connected, literal
 from tare.history.query import CellHistory
 
 if TYPE_CHECKING:
@@ -99,8 +99,9 @@ def _count(database: duckdb.DuckDBPyConnection, paths: list[str], bins: Counter[
     try:
         rows = database.execute(
             "SELECT floor(ln(received_ns - intended_ns) * $steps)::BIGINT, count(*)"
-            " FROM read_parquet($paths) WHERE received_ns > intended_ns GROUP BY 1",
-            {"steps": _STEPS, "paths": paths},
+            " FROM read_parquet($paths, hive_partitioning = false)"
+            " WHERE received_ns > intended_ns GROUP BY 1",
+            {"steps": _STEPS, "paths": [literal(path) for path in paths]},
         ).fetchall()
     except duckdb.Error as error:
         if len(paths) == 1:

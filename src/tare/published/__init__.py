@@ -99,7 +99,7 @@ class Claim(BaseModel):
     difference: bool = False
     """Whether the bounds are of a minus b, in the statistic's unit, instead of a over b."""
     figure: str = ""
-    """The published figure beside which ours stand, in its unit; instead of cells."""
+    """The published figure beside which ours stand, in its unit; of these cells, none may lack."""
     least: float | None = None
     most: float | None = None
     not_asked: str = ""

@@ -143,9 +143,10 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
                 numbers.quantity(unit, mode).bare for mode in (view.modes.low, view.modes.high)
             )
             slow = round(view.modes.share_high * view.modes.n)
+            which = ", one a block" if view.modes.n < len(view.declared) else ""
             found.append(
                 f"{name} starts in one of two modes: {low}, or {high} in {slow} of"
-                f" {view.modes.n} sessions."
+                f" {view.modes.n} sessions{which}."
                 " Its mean depends on the mix."
             )
         if view.trend.flagged and view.trend.percent_per_block is not None:

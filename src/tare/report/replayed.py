@@ -62,7 +62,7 @@ def summary(suite: SuiteResult, parts: Mapping[str, Analysis]) -> RenderableType
         for column in ("verdict", "where", "the paper says", "here"):
             table.add_column(column)
         for one in answers:
-            here = one.why or _shortly(one, parts)
+            here = "; ".join(filter(None, (_shortly(one, parts), one.why)))
             verdict = Text(one.verdict, _STYLES[one.verdict])
             table.add_row(verdict, one.claim.where, one.claim.says, here)
         lines += [table, ""]

@@ -1,11 +1,13 @@
 """Joins blocks that were measured apart into one result, and tells which are missing.
 
 Of a block the first attempt counts that has every trial on record and comes from a machine like the
-others'; no block counts twice. Of unlike machines that one counts that measured most blocks.
+others'; no block counts twice. Of unlike machines that one counts that measured most blocks, also
+where fewer of another one's are on record already.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -51,8 +53,12 @@ def gather(job: Job) -> Gathered:
     notes: list[str] = []
     complete = _complete(job, notes)
     record = _made(job)
-    if record is None and complete:
-        record = _make(job, _commonest(job, complete))
+    if complete:
+        commonest = _commonest(job, record, complete)
+        if record is None:
+            record = _make(job, commonest)
+        elif commonest is not record:
+            _begin_anew(record, commonest, notes)
     if record is None:
         return Gathered(None, (), tuple(range(job.plan.min_blocks)), (), tuple(notes))
     _append(job, record, _counted(job, record, complete, notes))
@@ -99,9 +105,12 @@ def _made(job: Job) -> Record | None:
     return record
 
 
-def _commonest(job: Job, complete: Mapping[int, list[Record]]) -> Record:
-    """A block of the machine, or of the alike ones, that measured most; of as many, the first's."""
-    kinds: list[tuple[Record, set[int]]] = []
+def _commonest(job: Job, record: Record | None, complete: Mapping[int, list[Record]]) -> Record:
+    """A block of the machine, or of the alike ones, that measured most; of as many, the first's.
+
+    The record itself where its own are as many as any other's.
+    """
+    kinds = [] if record is None else [(record, set(_held(job, record)))]
     for block, attempts in complete.items():
         for attempt in attempts:
             alike = (of for one, of in kinds if not job.unlike(one, attempt.fingerprint))
@@ -146,6 +155,29 @@ def _make(job: Job, first: Record) -> Record:
     return Record.create(job.folder, text, job.plan, fingerprint, beside=True)
 
 
+def _begin_anew(record: Record, first: Record, notes: list[str]) -> None:
+    """Forget what is on record, which the attempts still have, for the blocks of another machine.
+
+    The fingerprint comes last: killed before, it is done again.
+    """
+    notes.append(
+        "what was on record is of a machine that measured fewer blocks than another one, whose"
+        " blocks count from now on"
+    )
+    with record.writing():
+        (record.folder / "trials.ndjson").unlink(missing_ok=True)
+        for samples in (record.folder / "samples").iterdir():
+            samples.unlink()
+        found = json.dumps(first.fingerprint.whole, indent=1, default=str)
+        lines.replace(record.folder / "environment.json", found)
+
+
+def _held(job: Job, record: Record) -> list[int]:
+    """The blocks that are whole on record."""
+    on_record = {trial.key for trial in record.trials()}
+    return [n for n in range(len(job.plan.blocks)) if job.trials(n) <= on_record]
+
+
 def _append(job: Job, record: Record, counted: Mapping[int, Record]) -> None:
     """Add what is not on record yet, whole blocks at a time.
 
@@ -177,9 +209,7 @@ def _copy(samples: Path, to: Path) -> None:
 
 def _ask(job: Job, record: Record, notes: list[str]) -> Gathered:
     """Which blocks are missing; where none is, whether the stopping rule asks for more."""
-    plan = job.plan
-    on_record = {trial.key for trial in record.trials()}
-    held = [n for n in range(len(plan.blocks)) if job.trials(n) <= on_record]
+    plan, held = job.plan, _held(job, record)
     needed = max([plan.min_blocks, *(n + 1 for n in held)])
     missing = tuple(n for n in range(needed) if n not in held)
     more: tuple[int, ...] = ()

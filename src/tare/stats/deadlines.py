@@ -19,9 +19,9 @@ class DeadlineView:
     deadline_ns: float
     """The deadline in ns, counted from the (intended) send."""
     p50_share: Estimate
-    """The sessions' p50 over the deadline: 0.5 is half of it."""
+    """The blocks' p50 over the deadline: 0.5 is half of it."""
     p99_share: Estimate
-    """The sessions' p99 over the deadline; sessions that do not resolve it are absent."""
+    """The blocks' p99 over the deadline; sessions that do not resolve it are absent."""
     late: Proportion
     """Replies that came after the deadline, of replies."""
     missed: Proportion
@@ -40,14 +40,14 @@ def deadline_view(
 ) -> DeadlineView:
     """Set a cell's sessions against a deadline.
 
-    Lateness clusters: one bad session holds most of the late replies. So its intervals come from
-    the spread between sessions (`clustered_proportion`).
+    Lateness clusters: one bad block holds most of the late replies. So its intervals come from the
+    spread between blocks (`clustered_proportion`).
 
     Args:
         deadline_ns: positive.
-        p50_ns: each session's median, shape (sessions,).
-        p99_ns: each session's p99, None where unresolved, shape (sessions,).
-        replies: replies received, shape (sessions present,).
+        p50_ns: the median of each block's sessions, shape (blocks,).
+        p99_ns: their p99, None where unresolved, shape (blocks,).
+        replies: replies received, shape (blocks present,).
         late: of them, later than the deadline.
         lost: requests without a reply.
         confidence: nominal coverage.

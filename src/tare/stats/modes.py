@@ -45,7 +45,8 @@ def two_modes(session_values: BlockValues) -> Modes | None:
     """Look for two modes among a cell's sessions.
 
     Args:
-        session_values: shape (sessions,), positive; None or NaN where a session is absent.
+        session_values: shape (sessions,), positive; None or NaN where a session is absent. They
+            have to be independent: one of each block.
 
     Returns:
         None below 8 sessions, or where all are equal.
