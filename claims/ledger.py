@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,7 +77,8 @@ def subjects(claim: Claim) -> tuple[str, ...]:
 
 def table(home: Path, claims: Sequence[Claim]) -> str:
     """The claims with their last results, in Markdown; "pending" where there is none."""
-    rows = ["| | claim | wanted | verdict | measured | found |", "|---|---|---|---|---|---|"]
+    rows = [f"{_counted(home, claims)}\n"]
+    rows += ["| | claim | wanted | verdict | measured | found |", "|---|---|---|---|---|---|"]
     rows += [f"| **{c.id}** | {_claim(c)} | {c.wanted} | {_last(home, c)} |" for c in claims]
     return "\n".join(rows)
 
@@ -139,13 +141,35 @@ def _entry(home: Path, claim: Claim) -> dict[str, Any] | None:
     return found
 
 
+def _counted(home: Path, claims: Sequence[Claim]) -> str:
+    """How many have which verdict; of those that are pending, what was found last."""
+    now: Counter[str] = Counter()
+    then: Counter[str] = Counter()
+    for claim in claims:
+        entry = _entry(home, claim)
+        found = _verdict(entry) if entry else "never"
+        (then if pending(home, claim) else now)[found] += 1
+
+    def said(counts: Counter[str]) -> str:
+        return ", ".join(f"*{verdict}* {count}" for verdict, count in counts.most_common())
+
+    return (
+        f"{len(claims)} claims: {said(now)}, *pending* {then.total()}. Those that are pending, when"
+        f" last measured: {said(then)}."
+    )
+
+
+def _verdict(entry: Mapping[str, Any]) -> str:
+    """Older entries told only whether it holds."""
+    return str(entry.get("verdict") or Kept.counted(entry["holds"]))
+
+
 def _last(home: Path, claim: Claim) -> str:
     """The verdict; commit, day and machine; the figures."""
     entry = _entry(home, claim)
     if entry is None:
         return "pending | | "
-    # Older entries told only whether it holds.
-    verdict = str(entry.get("verdict") or Kept.counted(entry["holds"]))
+    verdict = _verdict(entry)
     mark = verdict if verdict == Kept.HOLDS else f"**{verdict}**"
     if why := pending(home, claim):
         mark = f"pending ({why}); then {mark}"
