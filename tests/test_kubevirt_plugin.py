@@ -198,6 +198,57 @@ def test_a_hook_that_is_called_again_takes_a_socket_that_virt_handler_has_made_a
     assert source.said().count("waiting for QEMU") == 2
 
 
+@needs_root
+def test_no_symlink_of_the_launchers_is_followed(nodes: tuple[Node, Node]) -> None:
+    source, target = nodes
+    vmi = Vmi(source.name, target.name)
+    target.pod(vmi.pods[1])
+    target.call("PreMigrationTarget", vmi.text())
+    others = source.root / "of-another-pod" / vmi.stream.name
+    with kubevirt.handlers_socket(others) as handlers:
+        (source.pod(vmi.pods[0]) / vmi.stream.parent).symlink_to(others.parent)
+        refused(source, "PreMigrationSource", vmi.text())
+        assert connects(others, handlers)
+        assert [path.name for path in others.parent.iterdir()] == [others.name]
+
+
+@needs_root
+def test_what_the_launcher_puts_in_the_way_of_the_senders_socket_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PACKAGING)
+    module = importlib.import_module("place")
+    victim, within = tmp_path / "victim", Path("migrationproxy/source.sock")
+    victim.write_text("of another pod")
+    before = victim.stat()
+    with kubevirt.handlers_socket(tmp_path / within), socket.socket(socket.AF_UNIX) as own:
+        place = module.Place(tmp_path, within)
+        own.bind(f"{place.own}/{place.OWN}")
+        own.listen()
+        own.setblocking(False)
+        (nest,) = (tmp_path / within.parent).glob(".pageshare-*")
+        nest.rename(nest.with_name("aside"))
+        nest.mkdir()
+        (nest / place.OWN).symlink_to(victim)
+        place.take()
+        assert place.is_ours and connects(tmp_path / within, own)
+        assert (tmp_path / within).stat().st_uid == kubevirt.LAUNCHER_UID
+    after = victim.stat()
+    assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
+    place.leave()
+    assert not (tmp_path / within).exists() and not place.is_ours
+
+
+def test_receivers_listen_at_an_address_of_ipv6(tmp_path: Path) -> None:
+    for name, listen in (("a", "::1"), ("b", "[::1]")):
+        words = ("--insecure", "--listen", listen)
+        with kubevirt.node(kubevirt.fresh_address(), tmp_path / name, *words) as target:
+            vmi = Vmi("a", target.name)
+            target.pod(vmi.pods[1])
+            assert target.call("PreMigrationTarget", vmi.text()) == b""
+            socket.create_connection(("::1", listening_at(target, vmi))).close()
+
+
 def test_each_migration_has_a_receiver_of_its_own_and_a_vm_but_one(
     nodes: tuple[Node, Node],
 ) -> None:

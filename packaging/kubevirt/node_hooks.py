@@ -25,7 +25,8 @@ from weakref import WeakValueDictionary
 import grpc
 import grpc.aio
 from move import PACKAGE, Move, RefusedError, request_type
-from proxy import Proxy, identity, say
+from place import Place
+from proxy import Proxy, say
 
 SERVICE, METHOD = f"{PACKAGE}.NodeHookService", "ExecuteNodeHook"
 _RECEIVERS = 255
@@ -82,7 +83,7 @@ class Node:
             return
         directory = self._directory(move, Path())
         port = self._free_port()
-        argv = ["receive", "--once", "--listen", f"tcp:{self._asked.listen}:{port}"]
+        argv = ["receive", "--once", "--listen", f"tcp:{_bracketed(self._asked.listen)}:{port}"]
         argv += ["--qemu", f"unix:{move.stream}", *self._shared(move, of_receiver=True)]
         if not self._asked.insecure:
             argv += ["--peer", self._asked.peer]
@@ -90,18 +91,19 @@ class Node:
 
     async def _send(self, move: Move) -> None:
         if proxy := await self._there("send", move):
-            if proxy.socket and proxy.socket == identity(proxy.directory / move.stream):
+            if proxy.place and proxy.place.is_ours:
                 return
             await proxy.end()  # virt-handler has made its own socket anew
         directory = self._directory(move, move.stream)
         port = await self._ask(move)
-        own = move.stream.with_name(f"{move.vmi}-pageshare.sock")
-        argv = ["send", "--once", "--listen", f"unix:{own}", "--to", f"tcp:{move.target}:{port}"]
+        argv = ["send", "--once", "--listen", f"unix:{Place.OWN}"]
+        argv += ["--to", f"tcp:{_bracketed(move.target)}:{port}"]
         argv += self._shared(move, of_receiver=False)
         if not self._asked.insecure:
             argv += ["--tls-name", self._asked.tls_name]
-        proxy = await self._start(move, directory, port, argv)
-        proxy.take(directory / own, directory / move.stream)
+        place = Place(directory, move.stream)
+        await self._start(move, directory, port, argv, place)
+        place.take()
 
     async def _arrived(self, move: Move) -> None:
         """End a receiver that nobody has used; one that has ends by itself."""
@@ -122,11 +124,17 @@ class Node:
         await proxy.end()
         return None
 
-    async def _start(self, move: Move, directory: Path, port: int, argv: Sequence[str]) -> Proxy:
-        proxy = await Proxy.start(move, directory, port, [self._asked.pageshare, *argv])
+    async def _start(
+        self,
+        move: Move,
+        directory: Path,
+        port: int,
+        argv: Sequence[str],
+        place: Place | None = None,
+    ) -> None:
+        proxy = await Proxy.start(move, directory, port, [self._asked.pageshare, *argv], place)
         self._proxies[argv[0], move.vmi] = proxy
         await proxy.listening()
-        return proxy
 
     def _directory(self, move: Move, within: Path) -> Path:
         """The directory that the VM's launcher on this node shares, in which a file is."""
@@ -155,7 +163,8 @@ class Node:
     def _free_port(self) -> int:
         for port in itertools.islice(self._ports, _RECEIVERS):
             try:
-                socket.create_server((self._asked.listen, port)).close()
+                family = socket.AF_INET6 if ":" in self._asked.listen else socket.AF_INET
+                socket.create_server((self._asked.listen, port), family=family).close()
             except OSError:
                 continue  # another's
             return port
@@ -221,6 +230,11 @@ class Node:
         await asyncio.gather(*(proxy.end() for proxy in self._proxies.values()), *self._tasks)
 
 
+def _bracketed(host: str) -> str:
+    """A host in front of a port."""
+    return f"[{host}]" if ":" in host else host
+
+
 async def serve(asked: argparse.Namespace) -> None:
     """Answer hooks until a signal to end."""
     node, ended = Node(asked), asyncio.Event()
@@ -256,7 +270,10 @@ def arguments(words: Iterable[str] | None = None) -> argparse.Namespace:
     add("--socket", type=Path, required=True, help="where virt-handler calls")
     add("--node", required=True, help="this node's name, as KubeVirt has it")
     add("--pods", type=Path, default=Path("/pods"), help="the kubelet's directory of pods")
-    add("--listen", default="0.0.0.0", help="address for other nodes")  # noqa: S104 - TLS guards it
+    add(
+        "--listen", type=lambda text: text.strip("[]"), default="0.0.0.0",  # noqa: S104 - TLS guards
+        help="address for other nodes",
+    )  # fmt: skip
     add(
         "--port", type=int, default=24500, help=f"for other nodes; receivers take {_RECEIVERS} more"
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
 from move import Move, RefusedError
+from place import Place
 
 _LOOK_S = 60.0
 """How often it is looked whether the pod that a proxy is for is still there."""
@@ -19,31 +19,47 @@ _LISTENING = "waiting for"
 class Proxy:
     """One `pageshare send` or `receive`, for one migration.
 
-    It works in the directory that the launcher shares: a path from the root would be longer than
-    the 107 bytes that a Unix socket's may have.
+    It works in the directory that the launcher shares, or in its own one there: a path from the
+    root would be longer than the 107 bytes that a Unix socket's may have.
     """
 
     def __init__(
-        self, role: str, move: Move, directory: Path, port: int, process: asyncio.subprocess.Process
+        self,
+        role: str,
+        move: Move,
+        directory: Path,
+        port: int,
+        place: Place | None,
+        process: asyncio.subprocess.Process,
     ) -> None:
-        self.move, self.directory, self.port = move, directory, port
-        self.socket: tuple[int, int] | None = None
-        """Device and inode of the socket that it listens at, in the place of virt-handler's."""
-        self._process = process
+        self.move, self.port, self.place = move, port, place
+        self._directory, self._process = directory, process
         self._ready = asyncio.Event()
         self._words = "it said nothing"
         self._watch = asyncio.create_task(self._follow(role))
 
     @classmethod
-    async def start(cls, move: Move, directory: Path, port: int, argv: Sequence[str]) -> Proxy:
-        """Start it; `listening` waits until it can be used."""
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=directory,
-            stdin=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        return cls(argv[1], move, directory, port, process)
+    async def start(
+        cls,
+        move: Move,
+        directory: Path,
+        port: int,
+        argv: Sequence[str],
+        place: Place | None = None,
+    ) -> Proxy:
+        """Start it, to take a place if one is given; `listening` waits until it can be used."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                cwd=place.own if place else directory,
+                stdin=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError:
+            if place is not None:
+                place.leave()
+            raise
+        return cls(argv[1], move, directory, port, place, process)
 
     @property
     def runs(self) -> bool:
@@ -68,14 +84,6 @@ class Proxy:
             words = f"pageshare ended before it listened: {self._words}"
             raise RefusedError(grpc.StatusCode.UNAVAILABLE, words)
 
-    def take(self, own: Path, place: Path) -> None:
-        """Put its socket into the place of virt-handler's, at once, for the same user."""
-        before = place.lstat()
-        os.chown(own, before.st_uid, before.st_gid)
-        own.chmod(before.st_mode & 0o777)
-        own.rename(place)
-        self.socket = identity(place)
-
     async def end(self, after_s: float = 0.0) -> None:
         """End it if it has not ended by itself by then."""
         await asyncio.wait([self._watch], timeout=after_s)
@@ -86,13 +94,12 @@ class Proxy:
         """Pass on what it says; end it once the pod that it is for is gone; tidy up after it."""
         telling = asyncio.create_task(self._tell(role))
         while not (await asyncio.wait([telling], timeout=_LOOK_S))[0]:
-            if not self.directory.exists():
+            if not self._directory.exists():
                 self._terminate()
         await telling
         await self._process.wait()
-        path = self.directory / self.move.stream
-        if self.socket is not None and identity(path) == self.socket:
-            path.unlink(missing_ok=True)
+        if self.place is not None:
+            self.place.leave()
 
     async def _tell(self, role: str) -> None:
         assert self._process.stderr is not None
@@ -105,15 +112,6 @@ class Proxy:
     def _terminate(self) -> None:
         if self._process.returncode is None:
             self._process.terminate()
-
-
-def identity(path: Path) -> tuple[int, int] | None:
-    """Which file is there: its device and inode; None where there is none."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def say(words: str) -> None:

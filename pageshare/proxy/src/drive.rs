@@ -14,6 +14,7 @@
 mod decide;
 mod destination;
 mod mark;
+mod monitor;
 mod ready;
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tracing::warn;
+use tracing::{info, warn};
 
 pub use decide::{Action, Loss, Outcome, Seen, There, decide};
 
@@ -29,19 +30,24 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::qmp::Qmp;
 use decide::{can_be_cancelled, has_switched, may_be_loading, takes_its_time};
-use destination::{Destination, GONE};
+use destination::Destination;
 use mark::Mark;
+use monitor::Monitor;
 
 /// A destination that has every byte loads its devices well within this; until then it may not
 /// answer.
 pub const LOADING: Duration = Duration::from_secs(60);
+/// A way to a monitor that has not come back within this does not come back by itself.
+const GONE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
 /// While the guest runs nowhere.
 const SHORT_POLL: Duration = Duration::from_millis(2);
 
 /// Both monitors.
 pub struct Driver {
-    source: Qmp,
+    source: Monitor,
+    /// Since when the source cannot be asked.
+    lost: Option<Instant>,
     destination: Destination,
     /// Its operator has paused the guest.
     paused: bool,
@@ -51,6 +57,8 @@ pub struct Driver {
     downtime_limit: Duration,
     /// The source's migration status, and since when it is that.
     status: (String, Instant),
+    /// Why the destination does not let the guest run yet.
+    refusal: Option<String>,
     /// Its operator wants the migration cancelled.
     stop: Arc<AtomicBool>,
 }
@@ -81,13 +89,16 @@ impl Driver {
     ) -> Result<Self, Error> {
         let parameters = source.execute("query-migrate-parameters", &json!({}))?;
         let limit = parameters["downtime-limit"].as_u64().unwrap_or_default();
+        let (here, address) = (("the source QEMU's monitor", "leaves"), source.address().clone());
         let mut driver = Self {
-            source,
+            source: Monitor::new(here, address, Some(source), LOADING),
+            lost: None,
             destination: Destination::new(destination, LOADING),
             paused: false,
             ran_there: false,
             downtime_limit: Duration::from_millis(limit),
             status: (String::new(), Instant::now()),
+            refusal: None,
             stop,
         };
         driver.be_patient()?;
@@ -97,9 +108,12 @@ impl Driver {
     /// Has the source give up, if it still has the guest; returns whether it has been told to.
     ///
     /// # Errors
-    /// If its monitor is gone.
+    /// If its monitor is gone, and postcopy has not begun.
     pub fn cancel(&mut self) -> Result<bool, Error> {
-        let still = can_be_cancelled(&look(&mut self.source)?.migration);
+        if has_switched(&self.status.0) {
+            return Ok(false);
+        }
+        let still = can_be_cancelled(&self.source.ask(look)?.migration);
         if still {
             self.source.execute("migrate_cancel", &json!({}))?;
         }
@@ -118,9 +132,9 @@ impl Driver {
     /// If no driver has begun anything at the source, or another QEMU than it began with is at the
     /// destination's address; and as [`Driver::step`].
     pub fn resume(&mut self) -> Result<Outcome, Error> {
-        let source = look(&mut self.source)?;
+        let source = self.source.ask(look)?;
         let gone = source.migration == "completed" && source.run_state == "postmigrate";
-        let mark = match Mark::of(&mut self.source)? {
+        let mark = match self.source.ask(Mark::of)? {
             Some(mark) if mark != Mark::arrived() => mark,
             Some(_) if gone => return Ok(Outcome::Arrived { run_state: String::new() }),
             _ => {
@@ -131,8 +145,9 @@ impl Driver {
                 ));
             }
         };
-        self.destination.is_known_by(mark);
-        if let Err(stranger @ Error::Refused(_)) = self.destination.ask(look) {
+        self.source.is_known_by(mark.clone());
+        self.destination.monitor().is_known_by(mark);
+        if let Err(stranger @ Error::Refused(_)) = self.destination.monitor().ask(look) {
             return Err(stranger);
         }
         loop {
@@ -145,7 +160,8 @@ impl Driver {
     /// Looks at both sides once and does what is to be done; nothing while neither has decided.
     ///
     /// # Errors
-    /// If the source's monitor is gone, or an operator must decide.
+    /// If the source's monitor is gone and does not come back, but for in postcopy, or an operator must
+    /// decide.
     pub fn step(&mut self, report: impl FnOnce(Progress)) -> Result<Option<Outcome>, Error> {
         // The destination first: what the source says after that cannot be older.
         let (source, stop) = (&mut self.source, &self.stop);
@@ -158,9 +174,10 @@ impl Driver {
                     .execute("query-migrate", &json!({}))
                     .is_ok_and(|info| may_be_loading(&status(&info)))
         });
-        let info = self.source.execute("query-migrate", &json!({}))?;
-        report(progress(&info));
-        let source = Seen { run_state: self.source.run_state()?, migration: status(&info) };
+        let source = match self.look_at_source(report) {
+            Ok(source) => source,
+            Err(error) => return self.wait_for_source(error).map(|()| None),
+        };
         if can_be_cancelled(&source.migration) {
             // Its operator may pause it, and let it run again, until it is handed over.
             match source.run_state.as_str() {
@@ -180,7 +197,7 @@ impl Driver {
         match decide(&source, &there, self.paused) {
             Action::Wait => {}
             Action::Cancel => self.give_up("the destination's monitor does not come back")?,
-            Action::Start => self.let_run()?,
+            Action::Start => self.let_run(),
             Action::Discard => self.destination.discard(),
             Action::TakeBack => drop(self.source.execute("cont", &json!({}))?),
             Action::End(outcome) => {
@@ -193,6 +210,34 @@ impl Driver {
         Ok(None)
     }
 
+    fn look_at_source(&mut self, report: impl FnOnce(Progress)) -> Result<Seen, Error> {
+        let info = self.source.execute("query-migrate", &json!({}))?;
+        report(progress(&info));
+        let source = Seen { run_state: self.source.ask(Qmp::run_state)?, migration: status(&info) };
+        if self.lost.take().is_some() {
+            info!("the source QEMU's monitor at {} answers again", self.source.address());
+        }
+        Ok(source)
+    }
+
+    /// In postcopy the guest's pages go through this very process, for as long as it waits; its operator
+    /// alone may end that. Before, a guest whose source nobody can ask would leave, and nobody could let
+    /// it run.
+    fn wait_for_source(&mut self, error: Error) -> Result<(), Error> {
+        let switched = has_switched(&self.status.0);
+        if self.lost.is_none() {
+            let meanwhile = if switched { "; its pages travel on unless you end this" } else { "" };
+            warn!("{error}{meanwhile}");
+        }
+        let since = *self.lost.get_or_insert_with(Instant::now);
+        let over = since.elapsed() > GONE && !switched;
+        if over || self.stop.load(Ordering::SeqCst) {
+            return Err(error);
+        }
+        std::thread::sleep(POLL);
+        Ok(())
+    }
+
     /// Nothing is left to be resumed.
     fn forget(&mut self, outcome: &Outcome) {
         // Whoever is gone needs no mark taken away.
@@ -201,11 +246,11 @@ impl Driver {
             Outcome::Stayed(Loss::Silent) => return,
             Outcome::Stayed(_) => {}
             Outcome::Arrived { .. } => {
-                drop(self.destination.ask(Mark::remove_from));
-                return drop(Mark::arrived().leave_in(&mut self.source));
+                drop(self.destination.monitor().ask(Mark::remove_from));
+                return drop(self.source.ask(|qmp| Mark::arrived().leave_in(qmp)));
             }
         }
-        drop(Mark::remove_from(&mut self.source));
+        drop(self.source.ask(Mark::remove_from));
     }
 
     /// Sleeps until it is worth looking again. A migration may take as long as it likes; what comes
@@ -219,8 +264,9 @@ impl Driver {
         if !takes_its_time(status) && self.status.1.elapsed() > limit {
             let why = format!("the migration is `{status}` for {} s", limit.as_secs());
             if !can_be_cancelled(status) {
+                let refusal = self.refusal.take().map_or_else(String::new, |it| format!(" ({it})"));
                 return Err(Error::Refused(format!(
-                    "{why} and its guest does not run yet; look at both QEMUs' logs"
+                    "{why} and its guest does not run yet{refusal}; look at both QEMUs' logs"
                 )));
             }
             self.give_up(&why)?;
@@ -239,11 +285,16 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets the destination run. If the word is lost on its way, the next look shows whether it does.
-    fn let_run(&mut self) -> Result<(), Error> {
-        match self.destination.execute("cont", &json!({})) {
-            Err(refused @ Error::Refused(_)) => Err(refused),
-            Ok(_) | Err(_) => Ok(()),
+    /// Lets the destination run. If the word is lost on its way, or obeyed only later, as where the
+    /// source still holds the lock of an image, the next look shows it.
+    fn let_run(&mut self) {
+        let told = self.destination.monitor().execute("cont", &json!({}));
+        if let Err(Error::Refused(words)) = told {
+            if self.refusal.as_ref() != Some(&words) {
+                warn!("{words}; it is told again");
+            }
+            self.refusal = Some(words);
+            std::thread::sleep(POLL);
         }
     }
 
@@ -255,7 +306,7 @@ impl Driver {
     fn be_patient(&mut self) -> Result<(), Error> {
         let limit = self.limit();
         self.source.be_patient(limit)?;
-        self.destination.be_patient(limit)
+        self.destination.monitor().be_patient(limit)
     }
 }
 
@@ -290,7 +341,64 @@ fn progress(info: &Value) -> Progress {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// What two monitors say, by command; an answer under `error` is a refusal.
+    type Says = Arc<Mutex<HashMap<&'static str, Value>>>;
+
+    /// A monitor of no QEMU; `cont` is refused once.
+    fn monitor(directory: &Path, says: &Says) -> Address {
+        let path = directory.join(format!("{:p}", Arc::as_ptr(says)));
+        let (listener, says) = (UnixListener::bind(&path).unwrap(), Arc::clone(says));
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                writeln!(&client, "{}", json!({"QMP": {}})).unwrap();
+                for line in BufReader::new(&client).lines().map_while(Result::ok) {
+                    let asked: Value = serde_json::from_str(&line).unwrap();
+                    let asked = asked["execute"].as_str().unwrap();
+                    let mut says = says.lock().unwrap();
+                    let answer = says.get(asked).cloned().unwrap_or(json!({"return": {}}));
+                    if asked == "cont" && says.remove("cont").is_none() {
+                        says.insert("query-status", json!({"return": {"status": "running"}}));
+                    }
+                    writeln!(&client, "{answer}").unwrap();
+                }
+            }
+        });
+        Address::Unix(path)
+    }
+
+    #[test]
+    fn a_destination_that_refuses_to_run_in_postcopy_is_told_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let says = |status: &str, run_state: &str| -> Says {
+            let info = json!({"status": status, "total-time": 1});
+            Arc::new(Mutex::new(HashMap::from([
+                ("query-migrate", json!({"return": info})),
+                ("query-status", json!({"return": {"status": run_state}})),
+            ])))
+        };
+        let (here, there) = (says("postcopy-active", "finish-migrate"), says("", "paused"));
+        let locked = json!({"error": {"desc": "Failed to get \"write\" lock"}});
+        there.lock().unwrap().insert("cont", locked);
+        let [source, destination] = [&here, &there].map(|says| monitor(directory.path(), says));
+        let source = Qmp::connect("the source", &source, LOADING).unwrap();
+        let mut driver = Driver::new(source, destination, Arc::default()).unwrap();
+        while !driver.ran_there {
+            assert_eq!(driver.step(|_| {}).unwrap(), None);
+        }
+        assert!(driver.refusal.is_some());
+        let over = json!({"return": {"status": "completed", "total-time": 1}});
+        here.lock().unwrap().insert("query-migrate", over);
+        let arrived = Outcome::Arrived { run_state: "running".into() };
+        assert_eq!(driver.step(|_| {}).unwrap(), Some(arrived));
+    }
 
     #[test]
     fn a_guest_that_has_come_is_not_taken_for_one_that_has_gone() {

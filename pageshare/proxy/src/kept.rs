@@ -18,7 +18,7 @@ mod writer;
 
 pub use copies::Copies;
 pub use earlier::{Earlier, KeptIn, Version};
-pub use keeper::{KeepIn, Keeper, KeptPages};
+pub use keeper::{Holds, KeepIn, Keeper, KeptPages};
 pub use keeping::Keeping;
 
 /// Seconds since 1970.

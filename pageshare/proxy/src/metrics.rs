@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::gate::{Arrival, Gate, Rules, Said};
 use crate::record::{Account, Record};
 use crate::socket::{Listener, Until};
-use crate::threads;
+use crate::threads::{self, locked};
 
 /// Where they are.
 const PATH: &str = "/metrics";
@@ -134,13 +134,20 @@ impl Metrics {
         self.state().live.first().cloned()
     }
 
-    /// Closes an account. Nothing, if it was no migration's: no byte came, and nothing failed.
+    /// Whether a migration is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.state().live.iter().any(|account| account.is_migration())
+    }
+
+    /// Closes an account. Nothing, if it was no migration's: no byte came, and nothing failed that
+    /// would have brought one.
     #[must_use]
     pub fn end(&self, account: &Arc<Account>) -> Option<Record> {
         let record = account.record();
         let mut state = self.state();
         state.live.retain(|live| !Arc::ptr_eq(live, account));
-        if record.counts.stream_bytes == 0 && record.error.is_none() {
+        let empty = record.counts.stream_bytes == 0 && record.error.is_none();
+        if empty || !account.is_migration() {
             return None;
         }
         let tally = state.ended.entry(record.vm.clone().unwrap_or_default()).or_default();
@@ -151,7 +158,7 @@ impl Metrics {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// All of the request has come.
@@ -271,6 +278,22 @@ mod tests {
         let answer = scrape(&address);
         says(&answer, "stream_bytes_total{vm=\"web1\"} 1500");
         says(&answer, "migrations_running{vm=\"web1\"} 0");
+    }
+
+    #[test]
+    fn who_is_greeted_and_sends_no_stream_migrates_nothing_whatever_fails() {
+        let metrics = Metrics::default();
+        let [nobody, migration] = [0, 1].map(|id| metrics.begin("receive", [id; 16]));
+        nobody.broke("the link was cut");
+        assert!(!metrics.is_busy());
+        add(&migration.counts.stream_bytes, 1);
+        assert!(metrics.is_busy(), "a program for one migration stays");
+        assert!(metrics.end(&nobody).is_none());
+        assert!(metrics.end(&migration).is_some() && !metrics.is_busy());
+        // QEMU comes to a sender to migrate.
+        let unreachable = metrics.begin("send", [2; 16]);
+        unreachable.broke("nobody listens there");
+        assert!(metrics.is_busy() && metrics.end(&unreachable).is_some());
     }
 
     #[test]

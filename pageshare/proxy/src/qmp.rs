@@ -57,6 +57,12 @@ impl Qmp {
         Ok(qmp)
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// How long an answer may take from now on.
     ///
     /// # Errors

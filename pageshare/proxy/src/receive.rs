@@ -14,11 +14,10 @@ mod session;
 mod shelf;
 mod strangers;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 
 use pageshare_wire::Versions;
-use pageshare_wire::hello::{HELLO_BYTES, MAGIC, MigrationId};
+use pageshare_wire::hello::{HELLO_BYTES, MAGIC};
 
 use crate::address::Address;
 use crate::error::Error;
@@ -31,7 +30,7 @@ use crate::record::Record;
 use crate::scope::Scope;
 use crate::socket::Listener;
 use crate::threads;
-use session::Session;
+use session::Sessions;
 use strangers::{Stranger, Strangers};
 
 pub use shelf::Shelf;
@@ -59,8 +58,6 @@ pub struct Receiver {
     pub metrics: Metrics,
 }
 
-type Sessions = Arc<Mutex<HashMap<MigrationId, Arc<Session>>>>;
-
 /// Serves senders in threads of its own. The records of migrations arrive as they end.
 ///
 /// # Errors
@@ -78,7 +75,7 @@ pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> Result<mpsc::Receiv
     let receiver = Arc::new(receiver);
     let (ended, records) = mpsc::channel();
     threads::start(move || {
-        let sessions = Sessions::default();
+        let sessions = Arc::new(Sessions::default());
         let strangers = Strangers::at_most(SHAKING);
         let silent = Strangers::at_most(Rules::room(WAITING));
         loop {
@@ -154,29 +151,15 @@ fn greet(
     // Who has shown neither a certificate nor that he knows a scope's key remains a stranger.
     let silent = (!shown).then(|| silent.admit(arrival));
     drop(stranger);
-    let id = agreed.migration;
-    let session = {
-        let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = sessions
-            .entry(id)
-            .or_insert_with(|| Arc::new(Session::begin(Arc::clone(receiver), &agreed, shown)));
-        if session.scope != agreed.scope {
+    let record = sessions.with((receiver, &agreed, shown), |session| {
+        if session.scope == agreed.scope {
+            channel::run(link, &agreed, session, silent);
+        } else {
             let words = "a channel in another scope than its migration's first";
-            return turn_away(&Error::Refused(words.to_owned()));
+            turn_away(&Error::Refused(words.to_owned()));
         }
-        session.open_channel();
-        Arc::clone(session)
-    };
-    channel::run(link, &agreed, &session, silent);
-    let last = {
-        let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = session.close_channel();
-        if last {
-            sessions.remove(&id);
-        }
-        last
-    };
-    if last && let Some(record) = session.end() {
+    });
+    if let Some(record) = record {
         // Nobody listens any more when the program is about to end.
         let _ = ended.send(record);
     }

@@ -1,7 +1,7 @@
 //! The account of one migration at one proxy: counters while it runs, JSON when it is over.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use pageshare_stream::ReturnPath;
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::counters::Counters;
 use crate::link::{LinkReader, LinkWriter};
+use crate::threads::locked;
 
 /// What all channels of a migration tell of it while it runs.
 #[derive(Debug)]
@@ -107,26 +108,33 @@ impl Account {
 
     /// Notes where a channel stopped being parsed.
     pub fn verbatim(&self, channel: VerbatimChannel) {
-        self.verbatim.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
+        locked(&self.verbatim).push(channel);
     }
 
     /// Whether a channel has been passed on since postcopy began: others may follow that carry
     /// nothing but pages.
     pub fn is_in_postcopy(&self) -> bool {
-        let channels = self.verbatim.lock().unwrap_or_else(PoisonError::into_inner);
+        let channels = locked(&self.verbatim);
         channels.iter().any(|channel| channel.why.starts_with("postcopy"))
     }
 
     /// Whether pages may have travelled that nobody read.
     pub fn hides_pages(&self) -> bool {
-        let channels = self.verbatim.lock().unwrap_or_else(PoisonError::into_inner);
+        let channels = locked(&self.verbatim);
         channels.iter().any(|channel| channel.hides_pages)
     }
 
     /// Notes what broke the migration; the first cause stands.
     pub fn broke(&self, error: &str) {
-        let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = locked(&self.error);
         first.get_or_insert_with(|| error.to_owned());
+    }
+
+    /// Whether QEMU's stream is, or will be, in it. A receiver is greeted also by who migrates nothing;
+    /// QEMU comes to a sender for a migration alone.
+    #[must_use]
+    pub fn is_migration(&self) -> bool {
+        self.role == "send" || self.counts.stream_bytes.load(Ordering::Relaxed) > 0
     }
 
     /// So many bytes have reached the kept copy.
@@ -171,7 +179,7 @@ impl Account {
     /// was cancelled ends in order without.
     #[must_use]
     pub fn has_arrived(&self) -> bool {
-        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = locked(&self.error);
         error.is_none() && self.loaded.load(Ordering::Relaxed)
     }
 
@@ -195,8 +203,8 @@ impl Account {
             counts: self.counts.read(),
             loaded: self.loaded.load(Ordering::Relaxed),
             process_cpu_seconds: process_cpu_seconds(),
-            verbatim: self.verbatim.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            verbatim: locked(&self.verbatim).clone(),
+            error: locked(&self.error).clone(),
         }
     }
 }

@@ -20,8 +20,11 @@ use crate::error::Error;
 
 pub use listener::Listener;
 
-/// A peer that acknowledges nothing for this long, or accepts nothing, is dead.
+/// A peer that accepts no connection for this long, or acknowledges nothing while it is only listened
+/// to, is dead.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
+/// In so many steps that is found out.
+const LOOKS: u32 = 4;
 
 /// The buffer of a Unix socket holds stream bytes too, so it is kept small; the kernel doubles this.
 const UNIX_BUFFER: usize = UNSENT as usize / 2;
@@ -177,16 +180,20 @@ impl Socket {
 
     /// TCP's buffer is left to the kernel: it has to hold what the path holds, until that is
     /// acknowledged. What would wait in it without having left is kept small.
+    ///
+    /// Nor has what is on its way another limit than the kernel's, which QEMU has, too: one of ours
+    /// (`TCP_USER_TIMEOUT`) would end the connection of a host that acknowledges all, and whose QEMU is
+    /// frozen or swapping, and takes nothing.
     fn tuned(socket: socket2::Socket) -> io::Result<Self> {
         let socket = Self(socket);
         if socket.is_unix() {
             socket.0.set_send_buffer_size(UNIX_BUFFER)?;
         } else {
-            let often = Duration::from_secs(5);
-            let keepalive = TcpKeepalive::new().with_time(often).with_interval(often);
+            let often = DEAD_AFTER / LOOKS;
+            let keepalive =
+                TcpKeepalive::new().with_time(often).with_interval(often).with_retries(LOOKS - 1);
             socket.0.set_tcp_nodelay(true)?;
             socket.0.set_tcp_keepalive(&keepalive)?;
-            socket.0.set_tcp_user_timeout(Some(DEAD_AFTER))?;
             socket.0.set_tcp_notsent_lowat(UNSENT)?;
         }
         Ok(socket)
@@ -337,6 +344,21 @@ mod tests {
             };
             assert_eq!(accepted.party(), Party::Host(Some(bits)));
         }
+    }
+
+    #[test]
+    fn a_sockets_file_is_replaced_only_where_nobody_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let address = Address::Unix(path.clone());
+        // A live one that no stream can connect to, as one is that belongs to somebody else.
+        let live = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let error = Listener::bind(&address).unwrap_err().to_string();
+        assert!(error.contains("started before waits there"), "{error}");
+        let other = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        other.send_to(b"still there", &path).unwrap();
+        drop(live);
+        assert!(Listener::bind(&address).is_ok());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Threads that may not be had: a process at its limit must say so, and not end with every migration.
+//! And what they share.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use crate::error::Error;
@@ -17,4 +19,9 @@ pub(crate) fn start_in<'scope, T: Send + 'scope>(
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>, Error> {
     Builder::new().spawn_scoped(scope, work).map_err(Error::Thread)
+}
+
+/// What threads share is whole between any two changes of it, also where one has panicked.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,11 +2,16 @@
 
 use crate::lab;
 
+use std::io::{ErrorKind, IoSlice, Read};
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
+use std::time::Duration;
 
 use lab::stand_in::{MIGRATION, carry, path};
 use lab::{Proxy, Stage, binary, signal, without_hangups};
+use pageshare::address::Address;
+use pageshare::socket::Socket;
 
 /// A sender and a receiver for many migrations, each started by such a command.
 struct Proxies {
@@ -89,4 +94,18 @@ fn a_migration_that_ignores_a_hangup_goes_on() {
     let output = driver.wait_with_output().expect("our own child");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(stage.destination.checksum(), stage.checksum);
+}
+
+/// A host that is frozen or swapping acknowledges what comes and takes none of it; QEMU alone would wait.
+#[test]
+fn a_peer_that_takes_nothing_for_long_is_waited_for() {
+    let host = TcpListener::bind("127.0.0.1:0").expect("the loopback interface");
+    let address = Address::Tcp(host.local_addr().expect("a bound socket").to_string());
+    let socket = Socket::connect("the receiver", &address).expect("it listens");
+    let bytes = [IoSlice::new(&[7; 1 << 16])];
+    while socket.write_now(&bytes).is_ok() {}
+    // Longer than the connection's own limits are.
+    socket.set_read_timeout(Some(Duration::from_secs(25))).expect("a connected socket");
+    let heard = (&socket).read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(heard, Err(ErrorKind::WouldBlock), "it has been given up");
 }

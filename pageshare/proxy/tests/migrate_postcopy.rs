@@ -2,6 +2,7 @@
 
 use crate::lab;
 
+use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 use lab::{Fate, Stage, end};
@@ -21,6 +22,22 @@ fn in_postcopy(stage: &mut Stage, more: &[&str]) -> Child {
         (stage.destination.state() == "running").then_some(())
     });
     driver
+}
+
+#[test]
+fn the_way_to_the_sources_monitor_may_break_and_come_back_while_pages_are_still_to_come() {
+    let mut stage = Stage::set();
+    let tunnel = stage.tunnel_to_source();
+    let mut driver = in_postcopy(&mut stage, &[]);
+    tunnel.cut();
+    let mut said = BufReader::new(driver.stderr.take().expect("piped")).lines();
+    let lost = said.any(|line| line.is_ok_and(|line| line.contains("the source QEMU's monitor")));
+    assert!(lost && driver.try_wait().expect("our own child").is_none());
+    send_the_rest(&mut stage);
+    assert_eq!(stage.source.migration_end(), "completed");
+    assert_eq!(stage.destination.checksum(), stage.checksum);
+    tunnel.mend();
+    assert!(driver.wait().expect("our own child").success());
 }
 
 fn send_the_rest(stage: &mut Stage) {

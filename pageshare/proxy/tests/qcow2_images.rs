@@ -105,6 +105,45 @@ fn nothing_but_the_image_itself_is_opened() {
     assert_eq!(found(&library(&image), &pages), 0);
 }
 
+/// An image all of whose clusters are one, which claims to hold a disk of so many bytes.
+fn bomb(directory: &Path, claims: u64) -> PathBuf {
+    const CLUSTER: u64 = 2 << 20;
+    let image = image(directory, &pages()[..512], &["-c", "-o", "cluster_size=2M"]);
+    let mut bytes = std::fs::read(&image).expect("the image was made");
+    let number = |bytes: &[u8], at: usize| {
+        u64::from_be_bytes(*bytes[at..].first_chunk().expect("within the image"))
+    };
+    let place = |at: u64| usize::try_from(at & 0x00ff_ffff_ffff_fe00).expect("within the image");
+    let (size, tables, table_at) = (24, 36, 40);
+    let first = place(number(&bytes, table_at));
+    let within = place(number(&bytes, first));
+    let (table, cluster) = (bytes[first..first + 8].to_vec(), bytes[within..within + 8].to_vec());
+    let clusters = usize::try_from(CLUSTER / 8).expect("small");
+    bytes.resize(bytes.len().max(within + 8 * clusters), 0);
+    bytes[within..within + 8 * clusters].copy_from_slice(&cluster.repeat(clusters));
+    let many = u32::try_from(claims.div_ceil(CLUSTER * CLUSTER / 8)).expect("few");
+    bytes[first..first + 8 * many as usize].copy_from_slice(&table.repeat(many as usize));
+    bytes[size..size + 8].copy_from_slice(&claims.to_be_bytes());
+    bytes[tables..tables + 4].copy_from_slice(&many.to_be_bytes());
+    std::fs::write(&image, bytes).expect("the scratch directory is writable");
+    image
+}
+
+#[test]
+fn an_image_that_claims_more_than_it_can_hold_takes_no_more_than_its_size_and_keeps_no_other_out() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let other = directory.path().join("other");
+    let page = [9; PAGE_SIZE];
+    std::fs::write(&other, page).expect("the scratch directory is writable");
+    for claims in [1 << 30, (1 << 44) - (2 << 20)] {
+        let bomb = bomb(directory.path(), claims);
+        let scanned = scan(&[bomb, other.clone()].map(SourceSpec::Image), &key(), 1);
+        let scanned = scanned.expect("the images are there");
+        assert!(scanned.bytes < 64 << 20, "{} bytes were read", scanned.bytes);
+        assert_eq!(found(&scanned.library, &[page]), 1);
+    }
+}
+
 #[test]
 fn a_damaged_image_does_no_harm() {
     let directory = tempfile::tempdir().expect("a scratch directory");

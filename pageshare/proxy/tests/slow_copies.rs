@@ -18,27 +18,32 @@ struct Place {
     destination: UnixListener,
     to: String,
     wire: String,
-    _both: [Proxy; 2],
+    both: [Proxy; 2],
 }
 
 impl Place {
     /// The one with this role keeps them.
     fn keeping(keeper: &str) -> Self {
+        Self::start(keeper, &[])
+    }
+
+    /// The same; the sender is told more.
+    fn start(keeper: &str, more: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a scratch directory");
         let at = |name: &str| directory.path().join(name).display().to_string();
         let (to, wire, from) =
             ["out", "wire", "in"].map(|name| format!("unix:{}", at(name))).into();
         let destination = UnixListener::bind(path(&from)).expect("a fresh socket");
         let (scope, kept) = (lab::scope(directory.path(), "tenant"), at("kept"));
-        let spawn = |role: &str, words: [&str; 4]| {
+        let spawn = |role: &str, words: &[&str]| {
             let keep = if role == keeper { &["--keep", &kept][..] } else { &[] };
-            let words = [&["--insecure", "--scope", &scope], &words[..], keep].concat();
+            let words = [&["--insecure", "--scope", &scope], words, keep].concat();
             let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
             Proxy::spawn(Command::new(binary()), directory.path(), role, &words)
         };
-        let receive = spawn("receive", ["--listen", &wire, "--qemu", &from]);
-        let send = spawn("send", ["--listen", &to, "--to", &wire]);
-        Self { directory, destination, to, wire, _both: [send, receive] }
+        let receive = spawn("receive", &["--listen", &wire, "--qemu", &from]);
+        let send = spawn("send", &[&["--listen", &to, "--to", &wire], more].concat());
+        Self { directory, destination, to, wire, both: [send, receive] }
     }
 
     /// Has a guest arrive whose copy is whole and not finished: the last step looks at whatever lies
@@ -90,6 +95,38 @@ fn a_sender_whose_copy_is_not_finished_listens_on() {
     leave(connect());
     drop(waiting);
     place.finish();
+}
+
+/// QEMU, or who drives it, tries again as soon as it has been told of an end.
+#[test]
+fn a_sender_for_one_migration_ends_behind_the_one_that_began_before_the_first_was_finished() {
+    let metrics = tempfile::tempdir().expect("a scratch directory");
+    let metrics = metrics.path().join("metrics");
+    let served = format!("unix:{}", metrics.display());
+    let mut place = Place::start("send", &["--once", "--metrics", &served]);
+    place.arrive();
+    let mut source = UnixStream::connect(path(&place.to)).expect("the proxy listens");
+    source.write_all(MIGRATION).expect("the proxy takes it");
+    lab::wait_for("the second to have begun", || {
+        let mut scraper = UnixStream::connect(&metrics).ok()?;
+        scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
+        let mut said = String::new();
+        scraper.read_to_string(&mut said).ok()?;
+        said.contains("pageshare_migrations_running{vm=\"\"} 2").then_some(())
+    });
+    std::fs::write(place.pipe(), "").expect("somebody reads");
+    lab::wait_for("the first to be told", || {
+        place.both[0].log().contains(" ended: ").then_some(())
+    });
+    let (mut end, _) = place.destination.accept().expect("the proxy connects");
+    end.read_exact(&mut [0; MIGRATION.len()]).expect("what was sent");
+    source.write_all(MIGRATION).expect("the proxy takes it");
+    source.shutdown(Shutdown::Write).expect("a connected socket");
+    let mut rest = Vec::new();
+    end.read_to_end(&mut rest).expect("a half-close");
+    assert!(rest == MIGRATION, "{}", place.both[0].log());
+    drop(end);
+    assert!(place.both[0].end().success(), "{}", place.both[0].log());
 }
 
 #[test]

@@ -16,6 +16,7 @@ use lab::{Crowd, Crowded, Pair, Proxy};
 use pageshare::address::Address;
 use pageshare::handshake;
 use pageshare::link::{self, Link};
+use pageshare::scope::Scope;
 use pageshare::socket::Socket;
 use pageshare_wire::Versions;
 use pageshare_wire::hello::{HELLO_BYTES, MigrationId};
@@ -99,6 +100,53 @@ fn a_stranger_neither_ends_a_receiver_for_one_migration_nor_cuts_the_one_that_ru
     knock(&pair, 1);
     let arrived = interrupted(&pair, || knock(&pair, 2));
     assert!(arrived == STREAM);
+    assert_sound(pair);
+}
+
+/// Greets a receiver as one that knows its scope; then the link breaks.
+fn break_off(pair: &Pair, scope: &Scope, nth: usize) {
+    let address: Address = pair.wire.parse().expect("the receiver's own address");
+    let socket = Arc::new(Socket::connect("the receiver", &address).expect("it listens"));
+    let mut link = Link::plain(socket, link::deadline());
+    let id = MigrationId([7; 16]);
+    handshake::send(&mut link, id, 0, 1 << 20, Some(scope), Versions::OURS).expect("a welcome");
+    drop(link);
+    lab::wait_for("it to be noticed", || {
+        (pair.receive.log().matches("closed the connection").count() >= nth).then_some(())
+    });
+}
+
+#[test]
+fn who_is_known_and_migrates_nothing_neither_ends_a_receiver_nor_cuts_a_migration() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let path = lab::scope(directory.path(), "tenant");
+    let scope = Scope::load(path.as_ref()).expect("just made");
+    let pair = Pair::unix(&["--scope", &path], &["--scope", &path]);
+    break_off(&pair, &scope, 1);
+    let arrived = interrupted(&pair, || break_off(&pair, &scope, 2));
+    assert!(arrived == STREAM, "{}", pair.logs());
+    assert_sound(pair);
+}
+
+/// As where it was pointed at the wrong receiver.
+#[test]
+fn a_second_vm_is_turned_away_from_a_qemu_that_another_migrates_to() {
+    let pair = Pair::unix(&[], &[]);
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let arrived = interrupted(&pair, || {
+        // QEMU listens no more, once its migration has come.
+        std::fs::remove_file(path(&pair.from)).expect("the stand-in listens there");
+        let to = format!("unix:{}", directory.path().join("out").display());
+        let words = ["--once", "--insecure", "--listen", &to, "--to", &pair.wire];
+        let words = words.map(str::to_owned);
+        let mut second =
+            Proxy::spawn(Command::new(lab::binary()), directory.path(), "send", &words);
+        let mut source = UnixStream::connect(path(&to)).expect("the proxy listens");
+        source.write_all(MIGRATION).expect("the proxy takes it");
+        let error = second.record()["error"].to_string();
+        assert!(error.contains("another VM is migrating"), "{error}\n{}", pair.logs());
+    });
+    assert!(arrived == STREAM, "{}", pair.logs());
     assert_sound(pair);
 }
 
@@ -186,6 +234,23 @@ fn a_crowd_without_certificates_keeps_no_migration_out_and_takes_little_room() {
 fn a_crowd_that_greets_and_says_nothing_keeps_no_migration_out_and_is_let_go() {
     let crowded = Crowded::insecure(256);
     let destination = UnixListener::bind(path(&crowded.from)).expect("a fresh socket");
+    let address: Address = crowded.wire.parse().expect("the receiver's own address");
+    let greet = |number: u8| {
+        let socket = Arc::new(Socket::connect("the receiver", &address).expect("it listens"));
+        let mut link = Link::plain(Arc::clone(&socket), link::deadline());
+        handshake::send(&mut link, MigrationId([number; 16]), 0, 1 << 20, None, Versions::OURS)
+            .expect("a welcome");
+        socket
+    };
+    let mut greeted: Vec<Arc<Socket>> = (0..200).map(greet).collect();
+    let (files, threads, kibibytes) = crowded.room();
+    assert!(files <= 192 && threads <= 192 && kibibytes < 64 << 10, "{:?}", crowded.room());
+    let another = tempfile::tempdir().expect("a scratch directory");
+    let (mut first, to) = crowded.sender(another.path());
+    let (arrived, _) = carry(&to, &destination, MIGRATION, &[]);
+    assert!(arrived == MIGRATION, "{}", first.log());
+    assert!(first.record()["error"].is_null(), "{}", first.log());
+
     let directory = tempfile::tempdir().expect("a scratch directory");
     let (mut sender, to) = crowded.sender(directory.path());
     let mut main = UnixStream::connect(path(&to)).expect("the proxy listens");
@@ -193,31 +258,14 @@ fn a_crowd_that_greets_and_says_nothing_keeps_no_migration_out_and_is_let_go() {
     let (mut end, _) = destination.accept().expect("the proxy connects");
     let silent = UnixStream::connect(path(&to)).expect("the proxy listens");
     let (mut silent_end, _) = destination.accept().expect("the proxy connects");
-
-    let address: Address = crowded.wire.parse().expect("the receiver's own address");
-    let greeted = (0..200_u8).map(|number| {
-        let socket = Arc::new(Socket::connect("the receiver", &address).expect("it listens"));
-        let mut link = Link::plain(Arc::clone(&socket), link::deadline());
-        handshake::send(&mut link, MigrationId([number; 16]), 0, 1 << 20, None, Versions::OURS)
-            .expect("a welcome");
-        socket
-    });
-    let greeted: Vec<Arc<Socket>> = greeted.collect();
-    let (files, threads, kibibytes) = crowded.room();
-    assert!(files <= 192 && threads <= 192 && kibibytes < 64 << 10, "{:?}", crowded.room());
-    let another = tempfile::tempdir().expect("a scratch directory");
-    let (mut second, to) = crowded.sender(another.path());
-    let (arrived, _) = carry(&to, &destination, MIGRATION, &[]);
-    assert!(arrived == MIGRATION, "{}", second.log());
-    assert!(second.record()["error"].is_null(), "{}", second.log());
-
+    greeted.push(greet(200));
     for socket in greeted {
         socket.limit_wait(Some(lab::HANGS)).expect("a connected socket");
         let closed = (&*socket).read_to_end(&mut Vec::new());
         let kept = closed.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
         assert!(!kept, "it has a thread for good: {:?}", crowded.room());
     }
-    // The channel that has been silent for as long was not let go.
+    // The channel that has been silent for longer than the last of them was not let go.
     for channel in [main, silent] {
         channel.shutdown(Shutdown::Write).expect("a connected socket");
     }

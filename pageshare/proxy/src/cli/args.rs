@@ -182,7 +182,7 @@ pub(super) struct KeepArgs {
     /// Hours after which a copy is refused and removed.
     #[arg(long, value_name = "HOURS", default_value_t = 24)]
     pub(super) keep_for: u64,
-    /// MiB that all copies in the directory may take; the oldest give way.
+    /// MiB that all copies in the directory may take; the oldest of other VMs give way.
     #[arg(long, value_name = "MIB", default_value = "16384", value_parser = mib::<u64>)]
     pub(super) keep_quota: u64,
     /// The VM's name: a newer copy of the same VM replaces the older, and `send --kept` looks for
@@ -305,7 +305,8 @@ pub(super) struct ReceiveArgs {
     /// Index the sources again this many seconds after the last time; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(super) refresh: u64,
-    /// Read a scope's index from a file that `pageshare index` keeps, instead of indexing sources.
+    /// Read a scope's index from a file that `pageshare index` keeps, as a migration begins, instead of
+    /// indexing sources.
     #[arg(long, value_name = "[SCOPE=]FILE", requires = "scope")]
     pub(super) index: Vec<String>,
     /// Directory with copies that VMs left here (see `send --keep`). Each scope uses its own.

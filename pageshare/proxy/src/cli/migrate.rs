@@ -1,6 +1,6 @@
 //! `pageshare migrate`.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ use super::{parting, to_json};
 use crate::address::Address;
 use crate::drive::{Driver, LOADING, Loss, Outcome, Progress};
 use crate::error::Error;
+use crate::handshake::random;
 use crate::qmp::Qmp;
 use crate::send;
 use crate::signals;
@@ -156,17 +157,28 @@ impl Place {
         if let Some(address) = told {
             return Ok(Self { address, directory: None, listener: None });
         }
-        let directory = std::env::temp_dir().join(format!("pageshare-{}", std::process::id()));
-        let place = format!("unix:{}", directory.join("migrate").display());
-        let address: Address = place.parse().map_err(|error| {
-            Error::Refused(format!("{error}; say another with --listen, or with TMPDIR"))
-        })?;
-        std::fs::DirBuilder::new().mode(0o700).create(&directory).map_err(|error| Error::File {
-            what: "directory",
-            path: directory.display().to_string(),
-            reason: error.to_string(),
-        })?;
-        Ok(Self { address, directory: Some(directory), listener: None })
+        // Whoever was killed left his, and anybody may have made one.
+        loop {
+            let name = format!("pageshare-{:016x}", u64::from_be_bytes(random()?));
+            let directory = std::env::temp_dir().join(name);
+            let place = format!("unix:{}", directory.join("migrate").display());
+            let address: Address = place.parse().map_err(|error| {
+                Error::Refused(format!("{error}; say another with --listen, or with TMPDIR"))
+            })?;
+            match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
+                Ok(()) => {
+                    return Ok(Self { address, directory: Some(directory), listener: None });
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(Error::File {
+                        what: "directory",
+                        path: directory.display().to_string(),
+                        reason: error.to_string(),
+                    });
+                }
+            }
+        }
     }
 
     fn listen(&mut self) -> Result<Arc<Listener>, Error> {
@@ -195,4 +207,16 @@ fn bar() -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_command_left_does_not_block_the_next() {
+        // Both are of one process, as two commands are whose numbers repeat.
+        let [one, next] = [Place::new(None), Place::new(None)].map(Result::unwrap);
+        assert_ne!(one.address, next.address);
+    }
 }

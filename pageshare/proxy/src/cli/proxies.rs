@@ -231,7 +231,8 @@ fn stay(
             // Other migrations may be under way, and this one is as it is.
             warn!("{error}");
         }
-        if life.once {
+        // To end would cut another one.
+        if life.once && !metrics.is_busy() {
             listener.remove();
             let failed = record.error.is_some();
             return Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });

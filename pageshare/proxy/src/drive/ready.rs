@@ -21,8 +21,8 @@ impl Driver {
         incoming: Option<&str>,
         downtime_limit: Option<Duration>,
     ) -> Result<Duration, Error> {
-        let source = look(&mut self.source)?;
-        let there = self.destination.ask(look)?;
+        let source = self.source.ask(look)?;
+        let there = self.destination.monitor().ask(look)?;
         if there.run_state != "inmigrate" {
             return Err(Error::Refused(format!(
                 "the destination QEMU is `{}` and awaits no migration: start it with -incoming \
@@ -36,8 +36,8 @@ impl Driver {
                 source.run_state
             )));
         }
-        let machine = Machine::of(&mut self.source)?;
-        machine.may_go_to(&self.destination.ask(Machine::of)?)?;
+        let machine = self.source.ask(Machine::of)?;
+        machine.may_go_to(&self.destination.monitor().ask(Machine::of)?)?;
         self.paused = source.run_state == "paused";
         self.set_capabilities()?;
         if let Some(limit) = downtime_limit {
@@ -57,23 +57,24 @@ impl Driver {
     /// From here on there is something to resume.
     fn begin(&mut self, incoming: Option<&str>) -> Result<(), Error> {
         let mark = Mark::draw()?;
-        self.destination.ask(|qmp| mark.leave_in(qmp))?;
-        mark.leave_in(&mut self.source)?;
-        self.destination.is_known_by(mark);
+        self.destination.monitor().ask(|qmp| mark.leave_in(qmp))?;
+        self.source.ask(|qmp| mark.leave_in(qmp))?;
+        self.source.is_known_by(mark.clone());
+        self.destination.monitor().is_known_by(mark);
         // While QEMU awaits a migration, `stop` only takes its leave to start by itself.
-        self.destination.execute("stop", &json!({}))?;
+        self.destination.monitor().execute("stop", &json!({}))?;
         if let Some(uri) = incoming {
-            self.destination.execute("migrate-incoming", &json!({"uri": uri}))?;
+            self.destination.monitor().execute("migrate-incoming", &json!({"uri": uri}))?;
         }
         Ok(())
     }
 
     fn set_capabilities(&mut self) -> Result<(), Error> {
         let on = json!({"capabilities": [{"capability": "return-path", "state": true}]});
-        self.destination.execute("migrate-set-capabilities", &on)?;
+        self.destination.monitor().execute("migrate-set-capabilities", &on)?;
         self.source.execute("migrate-set-capabilities", &on)?;
         let here = self.source.execute("query-migrate-capabilities", &json!({}))?;
-        let there = self.destination.execute("query-migrate-capabilities", &json!({}))?;
+        let there = self.destination.monitor().execute("query-migrate-capabilities", &json!({}))?;
         for name in ["multifd", "xbzrle", "postcopy-ram", "x-ignore-shared", "compress"] {
             if has(&here, name) != has(&there, name) {
                 return Err(Error::Refused(format!(
@@ -106,8 +107,8 @@ impl Driver {
     /// Nothing has moved: neither side is to be resumed.
     fn withdraw(&mut self) {
         // Whoever is gone needs no mark taken away.
-        drop(self.destination.ask(Mark::remove_from));
-        drop(Mark::remove_from(&mut self.source));
+        drop(self.destination.monitor().ask(Mark::remove_from));
+        drop(self.source.ask(Mark::remove_from));
     }
 }
 

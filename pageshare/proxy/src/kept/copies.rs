@@ -1,12 +1,12 @@
 //! The receiver's side: pages out of all copies of a scope in a directory.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use pageshare_index::{PAGE_SIZE, PageHash, ScopeKey, Table, TableBuilder};
 use tracing::{debug, info, warn};
 
-use super::directory::FINISHED;
+use super::directory::listing;
 use super::file::Refusal;
 use super::now;
 use super::opened::Opened;
@@ -33,7 +33,7 @@ impl Copies {
     /// with a sentence in the log; one that has expired is removed.
     #[must_use]
     pub fn open(directory: &Path, scope: &ScopeKey) -> Self {
-        let seen = listing(directory);
+        let seen = listing(directory).unwrap_or_default();
         let mut builder = TableBuilder::default();
         let (mut files, mut first) = (Vec::new(), 0_u32);
         for (path, _) in &seen {
@@ -72,7 +72,14 @@ impl Copies {
     /// Whether the directory holds other copies than when this was opened, or one has expired.
     #[must_use]
     pub fn outdated(&self, directory: &Path) -> bool {
-        self.expires.is_some_and(|expires| expires <= now()) || listing(directory) != self.seen
+        self.expires.is_some_and(|expires| expires <= now())
+            || listing(directory).unwrap_or_default() != self.seen
+    }
+
+    /// How long it takes until the first of them expires.
+    #[must_use]
+    pub fn expire_in(&self) -> Option<Duration> {
+        self.expires.map(|expires| Duration::from_secs(expires.saturating_sub(now()).max(1)))
     }
 
     /// Copies the `nth` page that may have this hash. Whether it has is for the caller to check.
@@ -84,16 +91,4 @@ impl Copies {
         };
         kept.copy.read(page - kept.first, copy)
     }
-}
-
-/// The copies in a directory, with their times, in the order of their names.
-fn listing(directory: &Path) -> Vec<(PathBuf, Option<SystemTime>)> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let mut found: Vec<_> = entries
-        .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|end| end == FINISHED))
-        .map(|entry| (entry.path(), entry.metadata().and_then(|it| it.modified()).ok()))
-        .collect();
-    found.sort();
-    found
 }

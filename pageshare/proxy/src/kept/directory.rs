@@ -37,6 +37,11 @@ impl Finished {
         self.head.as_ref().is_some_and(|head| Header::is_of(head, key))
             && self.header().is_some_and(|header| header.label == label)
     }
+
+    /// The same, but that copies without a name are of nobody knows which VMs.
+    pub(super) fn is_of_vm(&self, label: &str, key: &HashKey) -> bool {
+        !label.is_empty() && self.is_of(label, key)
+    }
 }
 
 /// Whether a copy has a name that ends so: 16 hexadecimal digits, and the end.
@@ -69,23 +74,32 @@ pub(super) fn bytes_beside(own: &Path, directory: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// All finished copies of a directory.
-pub(super) fn finished(directory: &Path) -> io::Result<Vec<Finished>> {
+/// Where the finished copies of a directory are, and when they were written, in the order of their names.
+pub(super) fn listing(directory: &Path) -> io::Result<Vec<(PathBuf, Option<SystemTime>)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        if path.extension().is_none_or(|end| end != FINISHED) {
-            continue;
-        }
         // Another process may just have removed it.
-        let Ok(metadata) = path.metadata() else { continue };
+        if path.extension().is_some_and(|end| end == FINISHED)
+            && let Ok(metadata) = path.metadata()
+        {
+            found.push((path, metadata.modified().ok()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// All finished copies of a directory.
+pub(super) fn finished(directory: &Path) -> io::Result<Vec<Finished>> {
+    let with_head = |(path, modified): (PathBuf, Option<SystemTime>)| {
         let head = File::open(&path).ok().and_then(|file| {
             let mut head = [0; HEADER_BYTES];
             file.read_exact_at(&mut head, 0).ok().map(|()| head)
         });
-        found.push(Finished { path, modified: metadata.modified().ok(), head });
-    }
-    Ok(found)
+        Finished { path, modified, head }
+    };
+    Ok(listing(directory)?.into_iter().map(with_head).collect())
 }
 
 /// Removes what has expired, and what nobody writes any more. What has another name than a copy is

@@ -9,7 +9,7 @@ use pageshare_index::{HashKey, PAGE_SIZE, PageHash};
 use tracing::{debug, warn};
 
 use super::directory::finished;
-use super::file::{Entry, cut};
+use super::file::{Entry, label};
 use super::opened::Opened;
 use crate::blocks::BlockNames;
 use crate::scope::Scope;
@@ -46,10 +46,10 @@ impl Earlier {
     #[must_use]
     pub fn open(place: &KeptIn, scope: &Scope) -> Option<Self> {
         let key = scope.key.hash_key();
-        let label = cut(&place.label);
+        let label = label(&place.label);
         // A directory that is not there yet holds none.
         let mut copies = finished(&place.directory).unwrap_or_default();
-        copies.retain(|copy| copy.is_of(label, &key));
+        copies.retain(|copy| copy.is_of(&label, &key));
         let age = |copy: &super::directory::Finished| {
             (copy.header().map(|header| header.created), copy.modified)
         };
@@ -102,8 +102,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kept::keeper::Holds;
-    use crate::kept::{KeepIn, Keeper, KeptPages};
+    use crate::kept::{Holds, KeepIn, Keeper, KeptPages};
     use crate::record::Account;
 
     const PAGE: u64 = PAGE_SIZE as u64;
@@ -158,6 +157,10 @@ mod tests {
         let scope = Scope::generate("tenant").unwrap();
         keep(directory.path(), &scope, "web1", &[(0, 1)]);
         keep(directory.path(), &scope, "web2", &[(0, 2)]);
+        let [one, other] = ["01", "02"].map(|vm| format!("production-eu-west-1-web-{vm}"));
+        keep(directory.path(), &scope, &one, &[(0, 3)]);
+        keep(directory.path(), &scope, &other, &[(0, 4)]);
+        assert_eq!(held(&open(directory.path(), &scope, &one).unwrap(), 0), Some(3));
         assert_eq!(held(&open(directory.path(), &scope, "web1").unwrap(), 0), Some(1));
         assert!(open(directory.path(), &scope, "").is_none());
         assert!(open(directory.path(), &Scope::generate("tenant").unwrap(), "web1").is_none());

@@ -9,8 +9,10 @@ use crate::blocks::BlockNames;
 pub(super) const HEADER_BYTES: usize = 128;
 /// A page's counter, its ciphertext, its tag.
 pub(super) const SLOT_BYTES: usize = COUNTER + PAGE_SIZE + TAG;
-/// A VM's name is cut to this.
+/// A VM's name may have so many bytes. Of a longer one the first few tell people which it is, and
+/// hexadecimal digits of its hash tell it from all others.
 const LABEL: usize = 24;
+const DIGITS: usize = 16;
 
 const MAGIC: [u8; 4] = *b"PGSK";
 const VERSION: u16 = 1;
@@ -158,7 +160,7 @@ impl Seal {
         for (field, number) in out[56..88].chunks_exact_mut(8).zip(numbers) {
             field.copy_from_slice(&number.to_le_bytes());
         }
-        let label = cut(&header.label);
+        let label = label(&header.label);
         out[88..88 + label.len()].copy_from_slice(label.as_bytes());
         out
     }
@@ -176,13 +178,17 @@ fn nonce(kind: [u8; 4], counter: u64) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// As much of a VM's name as fits, in whole characters.
-pub(super) fn cut(label: &str) -> &str {
-    let mut end = label.len().min(LABEL);
-    while !label.is_char_boundary(end) {
+/// How a copy names the VM with this name.
+pub(super) fn label(name: &str) -> String {
+    if name.len() <= LABEL {
+        return name.to_owned();
+    }
+    let mut end = LABEL - DIGITS;
+    while !name.is_char_boundary(end) {
         end -= 1;
     }
-    &label[..end]
+    let digits = blake3::hash(name.as_bytes()).to_hex();
+    format!("{}{}", &name[..end], &digits[..DIGITS])
 }
 
 impl Header {
@@ -342,9 +348,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_between_characters() {
-        assert_eq!(cut("web1"), "web1");
-        assert_eq!(cut(&"é".repeat(20)), "é".repeat(12));
-        assert_eq!(cut(&format!("a{}", "é".repeat(20))).len(), 23);
+    fn long_names_that_begin_alike_are_told_apart() {
+        assert_eq!(label("web1"), "web1");
+        let longest = "production-eu-west-1-web";
+        assert_eq!(label(longest), longest);
+        let [one, other] = ["01", "02"].map(|vm| label(&format!("{longest}-{vm}")));
+        assert!(one != other && one.starts_with("producti") && one.len() == LABEL, "{one}");
+        assert_eq!(label(&one), one);
+        assert_eq!(label(&format!("a{}", "é".repeat(20))).len(), 7 + DIGITS);
     }
 }

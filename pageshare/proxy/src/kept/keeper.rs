@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::blocks::BlockNames;
 use crate::error::Error;
 use crate::record::Account;
 use crate::scope::Scope;
-use crate::threads;
+use crate::threads::{self, locked};
 
 /// Batches that may wait for the disk, of at most a segment each: 32 MiB.
 const QUEUE: usize = 128;
@@ -28,7 +28,7 @@ pub struct KeepIn {
     pub directory: PathBuf,
     /// After this long a copy is refused and removed.
     pub lifetime: Duration,
-    /// Bytes that all copies in the directory may take; the oldest give way.
+    /// Bytes that all copies in the directory may take; the oldest of other VMs give way.
     pub quota: u64,
     /// The VM's name: a newer copy of the same VM replaces the older.
     pub label: String,
@@ -101,7 +101,7 @@ impl Keeper {
     }
 
     fn end(&self, order: Order) -> u64 {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = locked(&self.writer).take();
         // A copy that was given up has no pages; nor has one whose thread panicked.
         let _ = self.orders.send(order);
         writer.and_then(|writer| writer.join().ok()).unwrap_or(0)
@@ -206,6 +206,27 @@ mod tests {
         assert_eq!(keep(2, Holds::Some), (0, 3));
         assert_eq!(keep(4, Holds::Some), (4, 4));
         assert_eq!(keep(1, Holds::All), (1, 1));
+    }
+
+    #[test]
+    fn a_copy_that_is_not_finished_replaces_none_of_the_same_vm() {
+        let directory = tempfile::tempdir().unwrap();
+        let scope = Scope::generate("tenant").unwrap();
+        assert_eq!(keep_of("web2", directory.path(), &scope, 3, Holds::All), 3);
+        assert_eq!(keep_of("web1", directory.path(), &scope, 3, Holds::All), 3);
+        let copies = || -> Vec<String> {
+            let copies = ours(directory.path()).unwrap();
+            copies.iter().map(|copy| copy.header().unwrap().label).collect()
+        };
+        // Room for one copy more if the other VM's, though it is newer, gives way.
+        assert_eq!(keep_of("web2", directory.path(), &scope, 3, Holds::All), 3);
+        let keeper = begin(&place(directory.path(), 30_000, "web1"), &scope);
+        for page in 0..8 {
+            let pages = vec![(0, page << 12, None)];
+            assert!(keeper.keep(KeptPages { pages, contents: vec![2; PAGE_SIZE] }));
+        }
+        keeper.discard();
+        assert_eq!(copies(), ["web1"]);
     }
 
     /// Keeps a page in a directory that has room for one copy of one page.

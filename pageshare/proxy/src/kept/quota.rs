@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pageshare_index::HashKey;
 use rustix::fs::{FlockOperation, flock};
 use tracing::info;
 
@@ -15,15 +16,18 @@ pub(super) struct Quota {
     bytes: u64,
     directory: PathBuf,
     own: PathBuf,
+    /// The VM's name as copies have it, and their scope's.
+    vm: (String, HashKey),
 }
 
 impl Quota {
     /// The copy at `own`, and all others in the directory, may take so many bytes.
-    pub(super) fn new(bytes: u64, directory: &Path, own: &Path) -> Self {
-        Self { bytes, directory: directory.to_owned(), own: own.to_owned() }
+    pub(super) fn new(bytes: u64, directory: &Path, own: &Path, vm: (String, HashKey)) -> Self {
+        Self { bytes, directory: directory.to_owned(), own: own.to_owned(), vm }
     }
 
-    /// Makes the copy's file so long, or as long as there is room; older copies give way for it.
+    /// Makes the copy's file so long, or as long as there is room; older copies give way for it, but for
+    /// those of the same VM: nobody knows yet whether this one will be finished.
     /// Returns how long it may be.
     pub(super) fn take(&self, file: &File, wanted: u64) -> io::Result<u64> {
         // Other processes keep copies there too. Where the file system locks no directory, they may
@@ -41,10 +45,12 @@ impl Quota {
         Ok(room)
     }
 
-    /// Removes the oldest of the finished copies, if there is one.
+    /// Removes the oldest of the other VMs' finished copies, if there is one.
     fn give_way(&self) -> io::Result<bool> {
-        let Some(oldest) = ours(&self.directory)?.into_iter().min_by_key(|copy| copy.modified)
-        else {
+        let (label, key) = &self.vm;
+        let mut others = ours(&self.directory)?;
+        others.retain(|copy| !copy.is_of_vm(label, key));
+        let Some(oldest) = others.into_iter().min_by_key(|copy| copy.modified) else {
             return Ok(false);
         };
         info!("kept copy {} gives way to a newer one", oldest.path.display());

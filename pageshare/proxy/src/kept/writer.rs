@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use tracing::warn;
 
 use super::directory::{FINISHED, Finished, PARTIAL, clear, ours};
-use super::file::{ENTRY, Entry, HEADER_BYTES, Header, SLOT_BYTES, Seal, cut};
+use super::file::{ENTRY, Entry, HEADER_BYTES, Header, SLOT_BYTES, Seal, label};
 use super::keeper::{Holds, KeepIn, KeptPages, Order};
 use super::now;
 use super::quota::Quota;
@@ -32,6 +32,7 @@ pub(super) struct Writer {
     file: File,
     partial: PathBuf,
     place: KeepIn,
+    label: String,
     quota: Quota,
     /// Pages for which it has room.
     room: usize,
@@ -55,15 +56,18 @@ impl Writer {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place.directory)?;
         clear(&place.directory)?;
         let (salt, partial, file) = begin(&place.directory)?;
+        let (label, key) = (label(&place.label), scope.hash_key());
+        let vm = (label.clone(), key.clone());
         Ok(Self {
             account,
             file,
-            quota: Quota::new(place.quota, &place.directory, &partial),
+            quota: Quota::new(place.quota, &place.directory, &partial, vm),
+            label,
             room: 0,
             partial,
             place: place.clone(),
             seal: Seal::new(scope, &salt),
-            key: scope.hash_key(),
+            key,
             salt,
             slots: HashMap::new(),
             entries: Vec::new(),
@@ -154,11 +158,10 @@ impl Writer {
     }
 
     fn finish(&mut self, blocks: &BlockNames, holds: Holds) -> io::Result<Option<u64>> {
-        let label = cut(&self.place.label).to_owned();
+        let label = self.label.clone();
         let created = now();
         let expires = created.saturating_add(self.place.lifetime.as_secs());
-        let header =
-            Header { salt: self.salt, created, expires, slots: 0, table: 0, label: label.clone() };
+        let header = Header { salt: self.salt, created, expires, slots: 0, table: 0, label };
         let (head, table) = self.seal.finish(header, blocks, &self.entries);
         let end = place(self.entries.len()) + table.len() as u64;
         if self.quota.take(&self.file, end)? < end {
@@ -168,7 +171,7 @@ impl Writer {
         self.file.write_all_at(&table, place(self.entries.len()))?;
         self.file.write_all_at(&head, 0)?;
         let mut older = ours(&self.place.directory)?;
-        older.retain(|copy| !label.is_empty() && copy.is_of(&label, &self.key));
+        older.retain(|copy| copy.is_of_vm(&self.label, &self.key));
         let pages = self.entries.len() as u64;
         let most = older.iter().filter_map(Finished::header).map(|header| header.slots).max();
         let lacks = holds == Holds::Some || self.left_out > 0;

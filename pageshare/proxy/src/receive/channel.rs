@@ -146,6 +146,10 @@ impl Take<'_> {
                     }
                     Effect::Write { bytes, placed, spent } => {
                         self.session.buffers.give(spent);
+                        // Who is refused has not begun a migration: nothing of it is counted.
+                        if self.qemu.is_none() {
+                            self.session.take_qemu()?;
+                        }
                         self.follow(bytes, placed);
                         let qemu = self.reach(&mut reverse, &start_reverse)?;
                         write(qemu, channel, bytes)?;
@@ -203,6 +207,7 @@ impl Take<'_> {
             Some(qemu) => Ok(qemu),
             none => {
                 self.session.await_turn(self.channel);
+                self.session.take_qemu()?;
                 let qemu = connect(self.session, self.fuse)?;
                 self.session.pass_turn(self.channel);
                 *reverse = Some(start_reverse(Arc::clone(&qemu))?);

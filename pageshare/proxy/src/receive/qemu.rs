@@ -1,9 +1,10 @@
 //! The connection to the destination QEMU.
 
 use std::io::{ErrorKind, Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pageshare_stream::{ReturnPath, says_nothing};
+use pageshare_wire::hello::MigrationId;
 use pageshare_wire::record::Kind;
 use tracing::warn;
 
@@ -14,9 +15,37 @@ use crate::fuse::Fuse;
 use crate::link::LinkWriter;
 use crate::socket::Socket;
 use crate::sources::is_qemu;
+use crate::threads::locked;
 
 const QEMU: &str = "the destination QEMU";
 const REVERSE_BYTES: usize = 16 << 10;
+
+/// Which migration has QEMU: it awaits one, and might take another's connection for a channel of that.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seat(Arc<Mutex<Option<MigrationId>>>);
+
+impl Seat {
+    /// Takes it for a migration, unless another has it.
+    pub(super) fn take(&self, migration: MigrationId) -> Result<(), Error> {
+        match *self.taken().get_or_insert(migration) {
+            holder if holder == migration => Ok(()),
+            _ => Err(Error::Refused(
+                "another VM is migrating to the QEMU that this receiver is for; give each VM a \
+                 `pageshare receive` of its own"
+                    .into(),
+            )),
+        }
+    }
+
+    /// Its migration is over, or QEMU has hung up.
+    pub(super) fn leave(&self, migration: MigrationId) {
+        self.taken().take_if(|holder| *holder == migration);
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Option<MigrationId>> {
+        locked(&self.0)
+    }
+}
 
 /// Connects to QEMU.
 pub(super) fn connect(session: &Session, fuse: &Fuse) -> Result<Arc<Socket>, Error> {
@@ -68,6 +97,9 @@ pub(super) fn reverse(
             return Ok(());
         }
         if length == 0 {
+            if channel == 0 {
+                session.leave_qemu();
+            }
             link.send(Kind::ReverseEnd, 0, &[])?;
             return Ok(());
         }

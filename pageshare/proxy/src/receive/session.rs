@@ -1,28 +1,81 @@
 //! What the channels of one migration share.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash, Recent};
 use pageshare_wire::PageSet;
 use pageshare_wire::ask::{Answer, Ask};
+use pageshare_wire::hello::MigrationId;
 use pageshare_wire::segment::Held;
 use tracing::info;
 
 use super::Receiver;
+use super::qemu::Seat;
 use super::received::Received;
 use super::search::Search;
 use super::shelf::Shared;
 use crate::buffers::Buffers;
 use crate::counters::Counters;
+use crate::error::Error;
 use crate::handshake::Agreed;
 use crate::kept::Keeping;
 use crate::record::{Account, Record, add};
+use crate::threads::locked;
 
 /// Longest that a channel waits for the first one to reach QEMU. It goes on after that: the stream
 /// is QEMU's business, and some QEMU may open its channels in another order.
 const FIRST_CHANNEL: Duration = Duration::from_secs(10);
+
+/// The migrations under way.
+#[derive(Default)]
+pub(super) struct Sessions {
+    open: Mutex<HashMap<MigrationId, Open>>,
+    seat: Seat,
+}
+
+/// How many channels one has, and what they share once the first of them has begun it.
+#[derive(Default)]
+struct Open {
+    channels: usize,
+    session: Arc<OnceLock<Session>>,
+}
+
+impl Sessions {
+    /// Runs a channel of a session that it may be the first or the last of. Beginning and ending one
+    /// takes as long as its files do, for which no other session waits.
+    pub(super) fn with(
+        &self,
+        (receiver, agreed, known): (&Arc<Receiver>, &Agreed, bool),
+        run: impl FnOnce(&Session),
+    ) -> Option<Record> {
+        let shared = {
+            let mut open = self.open();
+            let there = open.entry(agreed.migration).or_default();
+            there.channels += 1;
+            Arc::clone(&there.session)
+        };
+        let begin = || Session::begin(Arc::clone(receiver), self.seat.clone(), agreed, known);
+        let session = shared.get_or_init(begin);
+        run(session);
+        let mut open = self.open();
+        let last = open.get_mut(&agreed.migration).is_none_or(|there| {
+            there.channels -= 1;
+            there.channels == 0
+        });
+        if last {
+            open.remove(&agreed.migration);
+        }
+        drop(open);
+        if last { session.end() } else { None }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<MigrationId, Open>> {
+        locked(&self.open)
+    }
+}
 
 /// One migration, from its first channel's opening to its last one's end.
 pub(super) struct Session {
@@ -37,7 +90,8 @@ pub(super) struct Session {
     pub(super) buffers: Buffers,
     received: Mutex<Received>,
     pub(super) keeping: Keeping,
-    open: AtomicUsize,
+    id: MigrationId,
+    seat: Seat,
     /// Whether it is known to be a sender's: by what was shown, or by a first record.
     known: AtomicBool,
     /// Whether channel 0 has reached QEMU, and who waits for that.
@@ -45,7 +99,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn begin(receiver: Arc<Receiver>, agreed: &Agreed, known: bool) -> Self {
+    pub(super) fn begin(receiver: Arc<Receiver>, seat: Seat, agreed: &Agreed, known: bool) -> Self {
         let shelf =
             receiver.shelves.iter().find(|(scope, _)| agreed.scope.as_ref() == Some(&scope.name));
         let account = receiver.metrics.begin("receive", agreed.migration.0);
@@ -59,7 +113,8 @@ impl Session {
             recent: Mutex::new(Recent::with_room_for(receiver.recent_bytes)),
             buffers: Buffers::default(),
             received: Mutex::default(),
-            open: AtomicUsize::new(0),
+            id: agreed.migration,
+            seat,
             known: AtomicBool::new(known),
             first: (Mutex::new(false), Condvar::new()),
             receiver,
@@ -75,6 +130,19 @@ impl Session {
         self.known.store(true, Ordering::SeqCst);
     }
 
+    /// Call before anything is done for QEMU.
+    ///
+    /// # Errors
+    /// If another migration has it.
+    pub(super) fn take_qemu(&self) -> Result<(), Error> {
+        self.seat.take(self.id)
+    }
+
+    /// QEMU has hung up.
+    pub(super) fn leave_qemu(&self) {
+        self.seat.leave(self.id);
+    }
+
     /// Call before connecting to QEMU for a channel, with its number.
     ///
     /// QEMU before 8.0 takes the first connection that it gets for the main channel, whatever comes
@@ -84,36 +152,28 @@ impl Session {
             return;
         }
         let (reached, changed) = &self.first;
-        let reached = reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let reached = locked(reached);
         let waited = changed.wait_timeout_while(reached, FIRST_CHANNEL, |reached| !*reached);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Whether no channel has reached QEMU yet.
     pub(super) fn first_to_reach_qemu(&self) -> bool {
-        !*self.first.0.lock().unwrap_or_else(PoisonError::into_inner)
+        !*locked(&self.first.0)
     }
 
     /// Call when a channel has reached QEMU, or never will.
     pub(super) fn pass_turn(&self, channel: u32) {
         if channel == 0 {
-            *self.first.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            *locked(&self.first.0) = true;
             self.first.1.notify_all();
         }
-    }
-
-    pub(super) fn open_channel(&self) {
-        self.open.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Whether it was the last one.
-    pub(super) fn close_channel(&self) -> bool {
-        self.open.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
     /// The last channel has closed: a copy of a VM that has arrived is finished. Nothing, if it was
     /// no migration: an estimate, or a connection of nobody who had anything to say.
     pub(super) fn end(&self) -> Option<Record> {
+        self.leave_qemu();
         self.keeping.end(self.account.has_arrived().then(|| self.received().names().clone()));
         let record = self.receiver.metrics.end(&self.account);
         let asked = self.account.record().counts.pages_asked;
@@ -125,12 +185,12 @@ impl Session {
 
     /// Pages that have just arrived.
     pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.recent)
     }
 
     /// Where pages that have arrived are found again.
     pub(super) fn received(&self) -> MutexGuard<'_, Received> {
-        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.received)
     }
 
     /// Copies of those pages that are here, and what to answer.
@@ -193,8 +253,10 @@ impl Session {
         if let Some(Shared { kept, library }) = &self.shared {
             for nth in 0..ALIKE {
                 sources[2] += search.take_each(Some(key), |hash, copy| kept.read(hash, nth, copy));
-                sources[3] +=
-                    search.take(Some(key), |wanted, pages| library.read(wanted, nth, pages));
+                if let Some(library) = library {
+                    sources[3] +=
+                        search.take(Some(key), |wanted, pages| library.read(wanted, nth, pages));
+                }
             }
         }
         (search, sources)
@@ -208,7 +270,6 @@ mod tests {
     use pageshare_index::ScopeKey;
     use pageshare_stream::RamBlock;
     use pageshare_wire::Versions;
-    use pageshare_wire::hello::MigrationId;
 
     use super::super::addresses::Addresses;
     use super::*;
@@ -235,7 +296,7 @@ mod tests {
             hash_key: key.clone(),
             scope: None,
         };
-        Session::begin(Arc::new(receiver), &agreed, true)
+        Session::begin(Arc::new(receiver), Seat::default(), &agreed, true)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The library that is current: built at the start, rebuilt now and then.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use pageshare_index::{HashKey, ScopeKey};
@@ -10,14 +10,17 @@ use tracing::{info, warn};
 use crate::error::Error;
 use crate::kept::Copies;
 use crate::sources::{Library, Scanned, SourceSpec, rescan, scan};
-use crate::threads::start;
+use crate::threads::{locked, start};
+
+/// How often it is looked whether kept copies have expired, or have gone: those that are open keep
+/// their space on the disk.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Holds what may be shared in one scope: a library, and kept copies. Migrations keep what they
 /// began with.
 pub struct Shelf {
     origin: Origin,
     key: HashKey,
-    current: Mutex<Current>,
     /// Where copies of this scope are kept.
     kept: Option<(PathBuf, ScopeKey)>,
     copies: Mutex<Arc<Copies>>,
@@ -25,20 +28,22 @@ pub struct Shelf {
 
 /// What a migration may ask in.
 pub(super) struct Shared {
-    pub(super) library: Arc<Library>,
+    pub(super) library: Option<Arc<Library>>,
     pub(super) kept: Arc<Copies>,
 }
 
 /// What the library is made from.
 enum Origin {
-    Sources { sources: Vec<SourceSpec>, threads: usize },
-    File(PathBuf),
-}
-
-struct Current {
-    library: Arc<Library>,
-    /// Of the index file it was read from.
-    modified: Option<SystemTime>,
+    Sources {
+        sources: Vec<SourceSpec>,
+        threads: usize,
+        current: Mutex<Arc<Library>>,
+    },
+    /// It is large, and there may be many receivers: only who migrates holds it.
+    File {
+        path: PathBuf,
+        read: Mutex<(Weak<Library>, Option<SystemTime>)>,
+    },
 }
 
 impl Shelf {
@@ -56,8 +61,35 @@ impl Shelf {
         refresh: Option<Duration>,
     ) -> Result<Arc<Self>, Error> {
         let library = told(scan(&sources, &scope.hash_key(), threads)?);
-        let origin = Origin::Sources { sources, threads };
-        let shelf = Arc::new(Self::new(origin, kept, scope, library, None));
+        let current = Mutex::new(Arc::new(library));
+        Self::new(Origin::Sources { sources, threads, current }, kept, scope, refresh)
+    }
+
+    /// Takes what is in an index file as a migration begins.
+    ///
+    /// # Errors
+    /// If it is no index of this scope now.
+    pub fn file(
+        path: PathBuf,
+        kept: Option<PathBuf>,
+        scope: &ScopeKey,
+    ) -> Result<Arc<Self>, Error> {
+        Library::load(&path, scope.hash_key())?;
+        Self::new(Origin::File { path, read: Mutex::default() }, kept, scope, None)
+    }
+
+    fn new(
+        origin: Origin,
+        kept: Option<PathBuf>,
+        scope: &ScopeKey,
+        refresh: Option<Duration>,
+    ) -> Result<Arc<Self>, Error> {
+        let shelf = Arc::new(Self {
+            origin,
+            key: scope.hash_key(),
+            kept: kept.map(|directory| (directory, scope.clone())),
+            copies: Mutex::default(),
+        });
         if let Some(interval) = refresh {
             let shelf = Arc::downgrade(&shelf);
             start(move || {
@@ -65,42 +97,20 @@ impl Shelf {
                     std::thread::sleep(interval);
                     let Some(shelf) = shelf.upgrade() else { return };
                     shelf.rescan();
-                    // Removes what has expired.
-                    drop(shelf.copies());
+                }
+            })?;
+        }
+        if shelf.kept.is_some() {
+            let shelf = Arc::downgrade(&shelf);
+            start(move || {
+                while let Some(shelf) = shelf.upgrade() {
+                    let left = shelf.copies().expire_in();
+                    drop(shelf);
+                    std::thread::sleep(left.map_or(LOOK, |left| left.min(LOOK)));
                 }
             })?;
         }
         Ok(shelf)
-    }
-
-    /// Reads an index file now, and again at the start of a migration when it has changed.
-    ///
-    /// # Errors
-    /// If it is no index of this scope.
-    pub fn file(
-        path: PathBuf,
-        kept: Option<PathBuf>,
-        scope: &ScopeKey,
-    ) -> Result<Arc<Self>, Error> {
-        let modified = modified(&path);
-        let library = Library::load(&path, scope.hash_key())?;
-        Ok(Arc::new(Self::new(Origin::File(path), kept, scope, library, modified)))
-    }
-
-    fn new(
-        origin: Origin,
-        kept: Option<PathBuf>,
-        scope: &ScopeKey,
-        library: Library,
-        modified: Option<SystemTime>,
-    ) -> Self {
-        Self {
-            origin,
-            key: scope.hash_key(),
-            current: Mutex::new(Current { library: Arc::new(library), modified }),
-            kept: kept.map(|directory| (directory, scope.clone())),
-            copies: Mutex::default(),
-        }
     }
 
     /// What a migration may ask in that begins now.
@@ -108,8 +118,9 @@ impl Shelf {
         Shared { library: self.library(), kept: self.copies() }
     }
 
+    /// The kept copies as they are now; those that have expired are removed.
     fn copies(&self) -> Arc<Copies> {
-        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copies = locked(&self.copies);
         if let Some((directory, scope)) = &self.kept
             && copies.outdated(directory)
         {
@@ -118,35 +129,40 @@ impl Shelf {
         Arc::clone(&copies)
     }
 
-    fn library(&self) -> Arc<Library> {
-        let mut current = self.current();
-        if let Origin::File(path) = &self.origin {
-            let modified = modified(path);
-            if modified != current.modified {
-                match Library::load(path, self.key.clone()) {
-                    Ok(library) => *current = Current { library: Arc::new(library), modified },
-                    Err(error) => warn!("{error}; going on with the index read before"),
-                }
+    fn library(&self) -> Option<Arc<Library>> {
+        let (path, read) = match &self.origin {
+            Origin::Sources { current, .. } => return Some(Arc::clone(&locked(current))),
+            Origin::File { path, read } => (path, read),
+        };
+        let (mut read, modified) = (locked(read), modified(path));
+        let there = read.0.upgrade();
+        if there.is_some() && modified == read.1 {
+            return there;
+        }
+        match Library::load(path, self.key.clone()) {
+            Ok(library) => {
+                let library = Arc::new(library);
+                *read = (Arc::downgrade(&library), modified);
+                Some(library)
+            }
+            Err(error) => {
+                warn!("{error}; going on with the index read before, where one is in use");
+                there
             }
         }
-        Arc::clone(&current.library)
-    }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Indexes the sources again, unless a migration uses the index: it keeps what it began with,
     /// and has better use for the processors.
     fn rescan(&self) {
-        let Origin::Sources { sources, threads } = &self.origin else { return };
-        let before = Arc::clone(&self.current().library);
+        let Origin::Sources { sources, threads, current } = &self.origin else { return };
+        let before = Arc::clone(&locked(current));
         // The shelf itself holds one, and this another.
         if Arc::strong_count(&before) > 2 {
             return;
         }
         match rescan(&before, sources, &self.key, *threads) {
-            Ok(scanned) => self.current().library = Arc::new(told(scanned)),
+            Ok(scanned) => *locked(current) = Arc::new(told(scanned)),
             Err(error) => warn!("{error}; going on with the index built before"),
         }
     }
@@ -165,9 +181,66 @@ fn modified(path: &PathBuf) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use pageshare_index::PAGE_SIZE;
 
     use super::*;
+    use crate::blocks::BlockNames;
+    use crate::kept::{Holds, KeepIn, Keeper, KeptPages};
+    use crate::record::Account;
+    use crate::scope::Scope;
+
+    /// An index of one page.
+    fn index(directory: &Path, scope: &ScopeKey, byte: u8) -> PathBuf {
+        let (image, index) = (directory.join("image"), directory.join("index"));
+        std::fs::write(&image, [byte; PAGE_SIZE]).unwrap();
+        let scanned = scan(&[SourceSpec::Image(image)], &scope.hash_key(), 1).unwrap();
+        std::fs::write(&index, scanned.library.encode()).unwrap();
+        index
+    }
+
+    #[test]
+    fn an_index_is_in_memory_only_while_a_migration_uses_it() {
+        let (directory, scope) = (tempfile::tempdir().unwrap(), ScopeKey([1; 32]));
+        let index = index(directory.path(), &scope, 1);
+        let shelf = Shelf::file(index.clone(), None, &scope).unwrap();
+        let held = || {
+            let Origin::File { read, .. } = &shelf.origin else { panic!("it was made of a file") };
+            locked(read).0.strong_count()
+        };
+        assert_eq!(held(), 0);
+        let [one, other] = [shelf.shared(), shelf.shared()];
+        assert_eq!(held(), 2, "two migrations share it");
+        drop((one, other));
+        assert_eq!(held(), 0);
+        std::fs::remove_file(index).unwrap();
+        assert!(shelf.shared().library.is_none(), "a migration goes on without it");
+    }
+
+    #[test]
+    fn a_copy_that_has_expired_is_removed_though_nobody_migrates() {
+        let directory = tempfile::tempdir().unwrap();
+        let scope = Scope::generate("tenant").unwrap();
+        let place = KeepIn {
+            directory: directory.path().join("kept"),
+            lifetime: Duration::from_secs(1),
+            quota: 1 << 20,
+            label: String::new(),
+        };
+        let account = Arc::new(Account::begin("send", [0; 16]));
+        let keeper = Keeper::begin(&place, &scope, account).unwrap();
+        let pages = vec![(0, 0, None)];
+        assert!(keeper.keep(KeptPages { pages, contents: vec![1; PAGE_SIZE] }));
+        assert_eq!(keeper.finish(BlockNames::from_iter([b"pc.ram".to_vec()]), Holds::All), 1);
+        let index = index(directory.path(), &scope.key, 1);
+        let _shelf = Shelf::file(index, Some(place.directory.clone()), &scope.key).unwrap();
+        let began = std::time::Instant::now();
+        while std::fs::read_dir(&place.directory).unwrap().count() > 0 {
+            assert!(began.elapsed() < LOOK / 2, "it is still there");
+            std::thread::yield_now();
+        }
+    }
 
     #[test]
     fn sources_are_indexed_again_when_no_migration_uses_the_index() {
@@ -177,7 +250,7 @@ mod tests {
         std::fs::write(&image, [1; PAGE_SIZE]).unwrap();
         let shelf = Shelf::scan(sources, None, &scope, 1, None).unwrap();
         std::fs::write(&image, [[1; PAGE_SIZE], [2; PAGE_SIZE]].concat()).unwrap();
-        let pages = || shelf.library().pages();
+        let pages = || shelf.library().unwrap().pages();
         let shared = shelf.shared();
         shelf.rescan();
         assert_eq!(pages(), 1);

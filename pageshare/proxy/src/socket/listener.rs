@@ -4,9 +4,9 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 
-use super::Socket;
+use super::{Socket, connect_unix};
 use crate::address::Address;
 use crate::error::Error;
 
@@ -41,9 +41,11 @@ impl Listener {
         };
         let inner: socket2::Socket = match address {
             Address::Unix(path) => {
-                let stale = path.symlink_metadata().is_ok_and(|it| it.file_type().is_socket())
-                    && UnixStream::connect(path).is_err();
-                if stale {
+                // Somebody may listen whom we may not connect to.
+                let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+                if path.symlink_metadata().is_ok_and(|it| it.file_type().is_socket())
+                    && connect_unix(path).is_err_and(refused)
+                {
                     std::fs::remove_file(path).map_err(failed)?;
                 }
                 UnixListener::bind(path).map_err(failed)?.into()

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use imago::file::File as Storage;
@@ -19,9 +19,18 @@ use super::process::Run;
 
 const MAGIC: [u8; 4] = *b"QFI\xfb";
 const CLUSTER_BITS_AT: u64 = 20;
+/// Of which the kernel counts what a file takes.
+const BLOCK: u64 = 512;
 const PAGE: u64 = PAGE_SIZE as u64;
 /// A header may claim a disk of any size, and looking through it takes time by its size.
 const LARGEST: u64 = PAGE * u32::MAX as u64;
+/// What an image may claim to hold, for each byte that it takes on its own disk. All of its clusters may
+/// be one: a few MiB could claim 16 TiB, to be expanded, hashed and indexed.
+const EXPANDS: u64 = 16;
+/// So much it may claim in any case.
+const SMALL: u64 = 16 << 20;
+/// What a step over a hole counts as, for it takes time as well.
+const STEP: u64 = 512;
 /// What is expanded at least for one page, where clusters are smaller.
 const LEAST: u64 = 64 << 10;
 /// Memory for clusters that have been expanded: the pages of a file lie side by side in a guest's
@@ -39,6 +48,8 @@ pub(super) struct Compressed {
     disk: FormatAccess<Storage>,
     /// What is expanded at a time: a cluster, or some.
     stretch: u64,
+    /// Bytes that the disk may hold.
+    most: u64,
     expanded: Mutex<VecDeque<(u64, Arc<[u8]>)>>,
 }
 
@@ -51,6 +62,9 @@ impl Compressed {
     pub(super) fn open(image: File) -> io::Result<Self> {
         let mut bits = [0; 4];
         image.read_exact_at(&mut bits, CLUSTER_BITS_AT)?;
+        let metadata = image.metadata()?;
+        let takes = metadata.len().min(metadata.blocks().saturating_mul(BLOCK));
+        let most = takes.saturating_mul(EXPANDS).max(SMALL);
         let mut image = Qcow2::<Storage>::open_image(Storage::try_from(image)?, false)?;
         image.set_backing(None);
         image.set_data_file(None);
@@ -62,20 +76,26 @@ impl Compressed {
         if disk.size() > LARGEST {
             return Err(io::Error::other("its disk is larger than an index holds, 16 TiB"));
         }
-        Ok(Self { disk, stretch: cluster.max(LEAST), expanded: Mutex::default() })
+        Ok(Self { disk, stretch: cluster.max(LEAST), most, expanded: Mutex::default() })
     }
 
     /// Where whole pages are compressed.
     ///
     /// # Errors
-    /// If the image contradicts itself.
+    /// If the image contradicts itself, or claims to hold more than one of its size does.
     pub(super) fn runs(&self) -> io::Result<Vec<Run>> {
-        let (mut at, mut runs) = (0, Vec::new());
+        let (mut at, mut runs, mut left) = (0, Vec::new(), self.most);
         while at < self.disk.size() {
             let (mapping, length) = self.disk.get_mapping(at, self.disk.size() - at)?;
             if length == 0 {
                 break;
             }
+            let holds = matches!(mapping, Mapping::Special { .. } | Mapping::Raw { .. });
+            left = left.checked_sub(if holds { length } else { STEP }).ok_or_else(|| {
+                io::Error::other(format!(
+                    "it claims to hold more than {EXPANDS} times what it takes on its disk"
+                ))
+            })?;
             if matches!(mapping, Mapping::Special { .. }) {
                 let first = at.next_multiple_of(PAGE);
                 let pages = (at + length).saturating_sub(first) / PAGE;

@@ -156,29 +156,34 @@ fn add_process(catalogue: &mut Catalogue, pid: u32, meant: impl Fn(u32) -> bool)
     Ok(())
 }
 
-/// Returns the image's stamp as it was before anything of it was read.
+/// Returns the image's stamp as it was before anything of it was read. What an image holds may be a
+/// guest's to say: it keeps no other source out.
 fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<Stamp> {
     let path = path.canonicalize()?;
     let file = File::open(&path)?;
     let stamp = Stamp::of(&file)?;
     let pages = file.metadata()?.len() / PAGE_SIZE as u64;
     let origin = catalogue.add_origin(Origin::File { path: path.clone() });
-    let pages = u32::try_from(pages).map_err(|_| full())?;
-    catalogue.add_span(origin, 0, pages).ok_or_else(full)?;
-    if !qcow2::is_one(&file) {
-        return Ok(stamp);
-    }
-    match Compressed::open(file).and_then(|image| image.runs()) {
-        Ok(runs) if runs.is_empty() => {}
-        Ok(runs) => {
-            let origin = catalogue.add_origin(Origin::Compressed { path });
-            for run in runs {
-                catalogue.add_span(origin, run.address, run.pages).ok_or_else(full)?;
-            }
-        }
-        Err(error) => warn!("compressed clusters of {} are left out: {error}", path.display()),
+    let pages = u32::try_from(pages).ok();
+    if pages.and_then(|pages| catalogue.add_span(origin, 0, pages)).is_none() {
+        warn!("{} is left out: {}", path.display(), full());
+    } else if qcow2::is_one(&file)
+        && let Err(error) = add_compressed(catalogue, &path, file)
+    {
+        warn!("compressed clusters of {} are left out: {error}", path.display());
     }
     Ok(stamp)
+}
+
+fn add_compressed(catalogue: &mut Catalogue, path: &Path, image: File) -> io::Result<()> {
+    let runs = Compressed::open(image)?.runs()?;
+    if !runs.is_empty() {
+        let origin = catalogue.add_origin(Origin::Compressed { path: path.to_owned() });
+        for run in runs {
+            catalogue.add_span(origin, run.address, run.pages).ok_or_else(full)?;
+        }
+    }
+    Ok(())
 }
 
 fn full() -> io::Error {

@@ -40,6 +40,8 @@ pub struct Stage {
     pub wire: String,
     /// Where the command finds the destination's monitor, if not at its own place.
     pub to_qmp: Option<Address>,
+    /// Where the command finds the source's monitor, if not at its own place.
+    pub from_qmp: Option<Address>,
     /// Where the command has the destination await the guest.
     pub incoming: String,
     tap: Option<Tap>,
@@ -66,8 +68,19 @@ impl Stage {
             Proxy::receiver(directory.path(), &format!("unix:{}", qemu.display()));
         let checksum = source.checksum();
         let incoming = format!("unix:{}", incoming.display());
-        let to_qmp = None;
-        Self { source, destination, receiver, checksum, directory, wire, to_qmp, incoming, tap }
+        let (to_qmp, from_qmp) = (None, None);
+        Self {
+            source,
+            destination,
+            receiver,
+            checksum,
+            directory,
+            wire,
+            to_qmp,
+            from_qmp,
+            incoming,
+            tap,
+        }
     }
 
     /// Leads the command to the destination's monitor through a tunnel.
@@ -78,16 +91,25 @@ impl Stage {
         tunnel
     }
 
+    /// Leads the command to the source's monitor through a tunnel.
+    pub fn tunnel_to_source(&mut self) -> Tunnel {
+        let at = self.directory.path().join("here.qmp");
+        let tunnel = Tunnel::open(at.clone(), self.source.monitor());
+        self.from_qmp = Some(Address::Unix(at));
+        tunnel
+    }
+
     /// `pageshare migrate`, not yet started.
     pub fn command(&self, more: &[&str]) -> Command {
         self.command_by(Command::new(binary()), more)
     }
 
     fn command_by(&self, mut program: Command, more: &[&str]) -> Command {
+        let from_qmp = self.from_qmp.clone().unwrap_or_else(|| self.source.monitor());
         let to_qmp = self.to_qmp.clone().unwrap_or_else(|| self.destination.monitor());
         program
             .arg("migrate")
-            .arg(self.source.monitor().to_string())
+            .arg(from_qmp.to_string())
             .args(["--to-qmp", &to_qmp.to_string()])
             .args(["--to", &self.wire, "--insecure"])
             .args(more)
