@@ -17,6 +17,7 @@ from tare import experiment, plan, process
 from tare.command import Command
 from tare.environments import Inside, Site
 from tare.plan import Plan
+from tare.workloads.command.executions import Printed
 from tare.workloads.service.workload import ServiceBench
 
 EXPERIMENTS = ("service-nginx.yaml", "service-redis.yaml", "service-postgresql.yaml")
@@ -62,4 +63,6 @@ def by_hand(asked: Plan, bench: ServiceBench, cell: str) -> float:
         site = bench.site
         command = Command(argv, netns=site.hosts.client_ns, cpus=site.placement.client)
         said = process.run(command, _TIMEOUT_S)
-    return bench.workload.readings[statistic].of(statistic, said.stdout, said.stderr)
+    return bench.workload.readings[statistic].of(
+        statistic, Printed(said.stdout), Printed(said.stderr)
+    )

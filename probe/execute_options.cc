@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kHelp =
     "Runs a command again and again, and prints one JSON line an execution.\n\n"
     "execute [options] -- COMMAND ARG...\n"
-    "  --runs N          executions; 0: as many as begin within --for-ns of measured time (1)\n"
+    "  --runs N          executions; 0: as many as begin within --for-ns, with what is beside (1)\n"
     "  --for-ns NS       (500000000)\n"
     "  --warmup N        executions before, told as such (0)\n"
     "  --empty N         first time an empty program so often (0)\n"

@@ -106,6 +106,12 @@ TEST_F(Execution, GoesOnForATimeWhereNoNumberIsAsked) {
   EXPECT_GE(outcome.lines.size(), 3u);
   EXPECT_LE(outcome.lines.size(), 4u) << "three of 20 ms are enough";
   EXPECT_EQ(execute("--runs 0 --for-ns 1 -- true").lines.size(), 2u) << "one is always made";
+  for (const char* line : {"--prepare", "--check", "--cleanup"}) {
+    const json only =
+        execute("--runs 0 --for-ns 60000000 " + std::string(line) + " 'sleep 0.06' -- true").only();
+    EXPECT_GE(only.at("round_ns"), 60'000'000) << "what is beside takes of that time";
+    EXPECT_LT(only.at("wall_ns"), only.at("round_ns"));
+  }
 }
 
 TEST_F(Execution, ReadsItsInputAnewEachTimeAndWorksWhereItIsTold) {

@@ -56,13 +56,13 @@ def test_a_reading_that_is_absent_is_no_zero(tmp_path):
     fingerprint = {**records.FINGERPRINT, "cpu": {"usable": 2}}
     record = records.make(tmp_path / "r", fingerprint=fingerprint)
     told = with_machine(record, steal_ns=int(0.2 * 0.5e9), load_1min=17.0)
-    assert len(remarks.busy(told)) == 2
+    assert len(remarks.cautions(told)) == 2
     trials = [
         trial.model_copy(update={"machine": Meanwhile(seconds=0.5)}) if i % 3 else trial
         for i, trial in enumerate(told.trials)
     ]
     mostly_absent = replace(told, trials=tuple(trials))
-    assert remarks.busy(mostly_absent) == remarks.busy(told)
+    assert remarks.cautions(mostly_absent) == remarks.cautions(told)
     table = tables.machine(with_machine(record, steal_ns=None))
     assert not any("stolen" in row[0] for row in table.rows)
 

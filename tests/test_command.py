@@ -16,7 +16,7 @@ from tare.errors import TrialError, UsageError
 from tare.schema import json_schema
 from tare.units import scale
 from tare.workloads.command.document import substituted, words
-from tare.workloads.command.executions import read
+from tare.workloads.command.executions import Printed, read
 from tare.workloads.command.reading import Reading
 
 FILE = """\
@@ -127,7 +127,7 @@ def test_what_names_no_parameter_stays(text: str, parameters: dict[str, str]) ->
 
 def test_numbers_are_read_by_expression_or_path_in_their_unit() -> None:
     def of(out: str, err: str = "", **how: str) -> float:
-        return Reading.model_validate(how).of("n", out, err)
+        return Reading.model_validate(how).of("n", Printed(out), Printed(err))
 
     assert of("a 1.5 ms\nb 2.5 ms", regex=r"(\S+) ms", unit="ms") == 2.5e6
     assert of("", "total: 12", regex=r"^total: (\d+)", unit="1") == 12
@@ -151,7 +151,8 @@ def test_numbers_are_read_by_expression_or_path_in_their_unit() -> None:
 def test_whatever_is_printed_is_a_number_or_said_not_to_be(path: str, out: str, err: str) -> None:
     for how in ({"json": path}, {"regex": "([0-9a-z])"}):
         try:
-            assert math.isfinite(Reading.model_validate(how).of("n", out, err))
+            found = Reading.model_validate(how).of("n", Printed(out), Printed(err))
+            assert math.isfinite(found)
         except TrialError as error:
             assert error.what
 
@@ -178,19 +179,43 @@ LINE = {
     "event": "execution", "warmup": False, "code": 0, "timed_out": False, "wall_ns": 2_000_000,
     "user_ns": 1_000_000, "system_ns": 0, "peak_bytes": 1 << 20, "minor_faults": 50,
     "major_faults": 1, "voluntary_switches": 1, "involuntary_switches": 1, "stdout": "",
-    "stderr": "", "check": "",
+    "stderr": "", "check": "", "stdout_bytes": 0, "stderr_bytes": 0, "round_ns": 3_000_000,
 }  # fmt: skip
+FAULTS = ("minor_faults", "major_faults")
+SWITCHES = ("voluntary_switches", "involuntary_switches")
 DONE = {"event": "done"}
 
 
-def test_values_are_of_all_executions_and_zeros_and_the_untold_are_absent() -> None:
+def test_of_a_long_output_the_number_at_its_end_counts_or_it_is_said() -> None:
+    length = 70_000
+    for end, found in (("\nops 7\n", 7), ("\nops 7\nops 8", 8), (" 7\n", None), ("7 ops\n", None)):
+        out = Printed.of(f"ops 6\n6 ops\n[...]\n{end}", length)
+        for regex in (r"ops (\d)", r"^ops (\d)", r"(\d) ops"):
+            try:
+                assert Reading(regex=regex).of("n", out, Printed("")) == found
+            except TrialError as error:
+                assert found is None or regex.endswith("ops"), error
+                assert "the middle of its 70000 bytes was not kept" in error.what
+    assert Reading(regex="ops (.)").of("n", out, Printed("ops 9")) == 9
+    assert Reading(regex="ops (.)").of("n", Printed("ops 9"), out) == 9
+    out = Printed.of('{"a": \n[...]\n1}', length)
+    with pytest.raises(TrialError, match="the middle of its 70000 bytes was not kept"):
+        Reading.model_validate({"json": "a"}).of("n", out, Printed(""))
+
+
+def test_values_are_of_all_executions_and_the_untold_are_absent() -> None:
     lines = [{**LINE, "wall_ns": ns, "minor_faults": ns} for ns in (3, 1, 2)]
     warm = {**LINE, "warmup": True, "wall_ns": 1000}
     empty = {"event": "empty", "wall_ns": [4, 9, 5]}
     session = read(Side(empty, warm, *lines, DONE), "c", 0, 1.0, "1 s")
     assert session.values() == {
-        "wall": 2.0, "user": 1e6, "peak": 1 << 20, "faults": 3.0, "switches": 2.0, "start": 5.0,
+        "wall": 2.0, "user": 1e6, "system": 0.0, "peak": 1 << 20, "faults": 3.0, "switches": 2.0,
+        "start": 5.0,
     }  # fmt: skip
+    # gVisor's kernel counts neither faults nor switches, and says 0.
+    none = dict.fromkeys(LINE.keys() & {*FAULTS, *SWITCHES}, 0)
+    values = read(Side({**LINE, **none}, DONE), "c", 0, 1.0, "1 s").values()
+    assert values.keys() == {"wall", "user", "system", "peak"}
     assert session.counters() == {
         "executions": 3, "major_faults": 3, "storage_read_bytes": 0, "storage_written_bytes": 0,
     }  # fmt: skip

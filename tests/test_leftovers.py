@@ -16,7 +16,7 @@ from tare import command, leftovers
 from tare.command import Command, start_time
 from tare.errors import TareError, UnavailableError
 from tare.leftovers import Kind, Registry, clean, clean_unlisted
-from tare.process import start
+from tare.process import run, start
 from tare.undo import undo
 
 _NOBODY = 65534
@@ -30,6 +30,16 @@ def test_a_run_that_ends_leaves_no_list_and_nothing_that_is_on_it(tmp_path: Path
         (folder / "file").write_text("x")
     assert not folder.exists()
     assert not registry.directory.exists()
+
+
+def test_a_run_that_ends_leaves_no_process_wherever_it_went(tmp_path: Path) -> None:
+    line = "setsid sleep 600 >/dev/null 2>&1 & echo $!"
+    with start(Command(("sleep", "60"))) as earlier:
+        with Registry(tmp_path / "root"):
+            pid = int(run(Command(("sh", "-c", line)), 20).stdout)
+            assert state_of(pid) not in (None, "Z")
+        assert state_of(pid) in (None, "Z")
+        assert earlier.alive()
 
 
 def test_it_is_undone_after_an_exception_too(tmp_path: Path) -> None:

@@ -79,6 +79,36 @@ child.wait()
     wait_until_gone(grandchild)
 
 
+DAEMON = "setsid -f sh -c 'echo $$; exec sleep 60' | head -n 1"
+
+
+def test_killing_kills_whom_it_looks_after_in_another_session_too() -> None:
+    code = f"""
+import ctypes, json, subprocess, time
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+pid = subprocess.check_output({DAEMON!r}, shell=True, env={{}})
+print(json.dumps({{"pid": int(pid)}}), flush=True)
+time.sleep(60)
+"""
+    with start(python(code)) as running:
+        daemon = running.event(20)["pid"]
+    wait_until_gone(daemon)
+
+
+def test_a_timeout_kills_the_whole_session(tmp_path: Path) -> None:
+    pidfile = tmp_path / "pid"
+    code = f"""
+import os, time
+if os.fork() == 0:
+    os.setpgid(0, 0)  # a process group of its own
+    open({str(pidfile)!r}, "w").write(str(os.getpid()))
+time.sleep(60)
+"""
+    with pytest.raises(ProcessError, match="did not end within 2 s and was killed"):
+        run(python(code), 2)
+    wait_until_gone(int(pidfile.read_text()))
+
+
 def test_events_are_json_lines_and_other_lines_are_skipped() -> None:
     with start(python("print('noise'); print('{\"event\": \"ready\"}')")) as running:
         assert running.event(20) == {"event": "ready"}

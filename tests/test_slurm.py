@@ -16,7 +16,7 @@ from tare import experiment, plan, repetition
 from tare.cli import app
 from tare.errors import TareError, UnavailableError, UsageError
 from tare.history import folder
-from tare.record import Record
+from tare.record import Loss, Record
 from tare.slurm import Asked, Job, apart, gather, ranges, submit
 
 MPI = """\
@@ -76,10 +76,14 @@ def run(tmp_path: Path) -> Apart:
 
 
 def test_blocks_that_were_measured_apart_are_the_result_of_a_whole_run(run: Apart) -> None:
-    for block in (3, 0, 1, 2, *range(4, 12)):
+    loss = Loss(block=3, session="s", error="native: no room")
+    with run.measured(3).writing() as writer:
+        writer.append(loss)
+    for block in (0, 1, 2, *range(4, 12)):
         run.measured(block)
     found = gather(run.job)
     assert found.record is not None
+    assert found.record.losses() == (loss,)
     assert found.record.trials() == run.whole.trials()
     assert found.record.plan == run.whole.plan
     for trial in run.whole.trials():

@@ -68,7 +68,7 @@ class Command:
         fifo: SCHED_FIFO priority, or None for SCHED_OTHER. Never for QEMU.
         within: what starts it, last of the chain, such as `chroot FOLDER`.
         cwd: working directory; None is Tare's own.
-        root: folder that becomes its root folder, in which `within` and `argv` are looked for.
+        entering: what gives it another root folder, in which `within` and `argv` are looked for.
     """
 
     argv: tuple[str, ...]
@@ -78,7 +78,7 @@ class Command:
     fifo: int | None = None
     within: tuple[str, ...] = ()
     cwd: Path | None = None
-    root: Path | None = None
+    entering: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -115,9 +115,7 @@ class Command:
             chain += [*tool("taskset"), "--cpu-list", ",".join(map(str, self.cpus))]
         if self.fifo is not None:
             chain += [*tool("chrt"), "--fifo", str(self.fifo)]
-        if self.root is not None:
-            chain += ["chroot", str(self.root)]
-        return [*chain, *self.within, *self.argv]
+        return [*chain, *self.entering, *self.within, *self.argv]
 
     def __str__(self) -> str:
         """Return a line that can be pasted into a shell, without the tie to this process."""

@@ -49,6 +49,12 @@ def ended(who: str, command: Command, code: int, circumstance: str, words: str) 
     return ProcessError("exit", what, f"try it by hand: {command}" if code else None, code)
 
 
+def late(who: str, timeout_s: float, words: str) -> ProcessError:
+    """Word that a process was killed since it took too long; see `ended`."""
+    what = f"{who} did not end within {timeout_s:g} s and was killed{words}"
+    return ProcessError("timeout", what)
+
+
 def last_words(stderr: bytes | str) -> str:
     """Put the last lines of standard error into words, or nothing if there are none."""
     end = stderr[-_STDERR_TAIL_BYTES:]

@@ -43,6 +43,8 @@ _LOCK_PATIENCE_S = 5.0
 class Registry(AbstractContextManager["Registry"]):
     """The list of one run, held while it lives. Leaving it undoes whatever is still on it.
 
+    First every process is killed that was started since, wherever it went.
+
     Args:
         root: where lists are kept; a test gives its own.
     """
@@ -52,6 +54,8 @@ class Registry(AbstractContextManager["Registry"]):
         """Six hexadecimal digits: short, since it goes into names of network interfaces."""
         self.directory = root / self.run_id
         self._entries: list[Entry] = []
+        self._earlier = frozenset(marked(OWNER_VARIABLE, owner_mark()))
+        """Processes of ours that are none of this run's."""
         # `clean` takes an unlocked list for a dead run's, so none may see ours before it is locked.
         with _only_one(root):
             # Whoever could write there could have root undo what he likes.
@@ -101,17 +105,25 @@ class Registry(AbstractContextManager["Registry"]):
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Make a folder of the run's own among temporary files, which goes with the context."""
+        """Make a folder of root's alone among temporary files, which goes with the context.
+
+        Others may pass the one that it is in.
+        """
         folder = Path(tempfile.gettempdir()) / f"tare-{self.run_id}"
+        own = folder / "own"
         with self.owing("directory", str(folder)):
-            # What programs print and are given lies in it, which may be anybody's secret.
-            folder.mkdir(mode=0o700)
-            yield folder
+            for path in (folder, own):
+                path.mkdir(mode=0o700)
+            # What programs print and are given lies in `own`, which may be anybody's secret.
+            folder.chmod(0o711)
+            yield own
 
     def __exit__(self, *raised: object) -> None:
         try:
             # Who interrupts it wants things clean.
             with interrupts.put_off():
+                ours = _bears(OWNER_VARIABLE, owner_mark())
+                _kill_all(lambda pid: pid not in self._earlier and ours(pid))
                 _undo_all(self._entries)
                 self._entries.clear()
                 with _only_one(self.directory.parent):

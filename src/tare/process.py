@@ -2,9 +2,10 @@
 
 What a process is given is said by `Command` (command.py).
 
-Nothing outlives Tare. Each process leads a session of its own, which is killed whole; the kernel
-kills the leader if Tare dies (`setpriv --pdeathsig`); and what escapes both carries the owner's
-mark in its environment, by which the next start finds it (`leftovers.py`).
+Nothing outlives Tare. Each process leads a session of its own, which is killed whole, with its
+descendants; the kernel kills the leader if Tare dies (`setpriv --pdeathsig`); and what escapes both
+carries the owner's mark in its environment, by which the end of the run finds it, or the next start
+(`leftovers.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from typing import IO, Any
 from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.events import Events
-from tare.failures import ProcessError, ended, last_words
+from tare.failures import ProcessError, ended, last_words, late
 
 __all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait_pid", "wait_pidfd"]
 
@@ -69,8 +70,8 @@ def wait_pid(pid: int, timeout_s: float) -> bool:
 class Running(AbstractContextManager["Running"]):
     """A started process: talk to it by lines, stop it, read what it left.
 
-    Leaving the context kills the process and its whole session, however it is left. `start` makes
-    one; the constructor is private.
+    Leaving the context kills the process as `kill` does, however it is left. `start` makes one; the
+    constructor is private.
     """
 
     def __init__(self, command: Command, popen: subprocess.Popen[bytes], files: _Files) -> None:
@@ -179,24 +180,13 @@ class Running(AbstractContextManager["Running"]):
         ended = self.ended_within(deadline - time.monotonic())
         self.kill()
         if not ended:
-            raise ProcessError(
-                "timeout",
-                f"{self._whoami} did not end within {timeout_s:g} s and was killed"
-                f"{self._last_words()}",
-            )
+            raise late(self._whoami, timeout_s, self._last_words())
         if self._popen.returncode not in accepted:
             raise self._failure("")
 
     def kill(self) -> None:
-        """Kill it and everything in its session, and reap it. Idempotent."""
-        if self._popen.returncode is None:
-            # The leader is not reaped yet, so its pid, and with it the group, is still ours.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-            for pid in _session_of(self.pid):
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            self._popen.wait()
+        """Kill it, everything in its session and all its descendants, and reap it. Idempotent."""
+        _kill(self._popen)
 
     def stderr(self) -> str:
         """Return what it wrote to standard error so far."""
@@ -248,6 +238,30 @@ class Running(AbstractContextManager["Running"]):
         return ended(
             self._whoami, self.command, self._popen.returncode, circumstance, self._last_words()
         )
+
+
+def _kill(popen: subprocess.Popen[bytes]) -> None:
+    if popen.returncode is not None:
+        return
+    # Before it ends, since then they become another's; and with them who is its child only because
+    # it looks after orphans, as probe/execute does, whatever session that is in.
+    family = [*_descendants(popen.pid)]
+    # The leader is not reaped yet, so its pid, and with it the group, is still ours.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(popen.pid, signal.SIGKILL)
+    for pid in (*family, *_session_of(popen.pid)):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    popen.wait()
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Source: proc(5), /proc/PID/task/TID/children."""
+    with suppress(OSError):  # it has ended
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, path.read_text().split()):
+                yield child
+                yield from _descendants(child)
 
 
 def _session_of(leader: int) -> list[int]:
@@ -333,7 +347,7 @@ def run(
 
     Args:
         command: what to run.
-        timeout_s: after this it is killed, with its whole session.
+        timeout_s: after this it is killed, as `Running.kill` does.
         stdin: what it finds on its standard input; None is nothing.
         accept: exit codes that are no failure.
 
@@ -347,15 +361,9 @@ def run(
         try:
             out, err = popen.communicate(None if stdin is None else stdin.encode(), timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise ProcessError(
-                "timeout",
-                f"{command.name} did not end within {timeout_s:g} s and was killed"
-                f"{last_words(error.stderr or b'')}",
-            ) from None
+            raise late(command.name, timeout_s, last_words(error.stderr or b"")) from None
         finally:
-            if popen.returncode is None:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(popen.pid, signal.SIGKILL)
+            _kill(popen)
     if popen.returncode not in accept:
         raise ended(command.name, command, popen.returncode, "", last_words(err))
     return Output(out.decode(errors="replace"), err.decode(errors="replace"))
@@ -391,7 +399,7 @@ def _spawn(
 
 
 def _check_found(command: Command) -> None:
-    if command.root is not None:
+    if command.entering:
         return  # whoever becomes it says so
     program = command.argv[0]
     if shutil.which(program, path=command.env.get("PATH", PATH)) is None:

@@ -89,6 +89,26 @@ class Trial(Recorded):
         return tuple(t for party in (self.client, self.server) if party for t in party.threads)
 
 
+class Loss(Recorded):
+    """One line of losses.ndjson: a setting up that failed once all of its trials were on record.
+
+    Such as where what its command was to keep could not be brought back.
+    """
+
+    file = "losses.ndjson"
+
+    schema_version: Literal[1] = 1
+    block: int
+    session: str
+    """As of its trials."""
+    error: str
+
+    @property
+    def key(self) -> str:
+        """Identity: its setting up."""
+        return self.session
+
+
 class CauseSession(Recorded):
     """One line of causes.ndjson: a session in which operations were counted (operations.py)."""
 
@@ -268,6 +288,14 @@ class Record:
         """
         return lines.read(self.folder, Trial)
 
+    def losses(self) -> tuple[Loss, ...]:
+        """What failed once its trials were on record, in order.
+
+        Raises:
+            UsageError: a whole line is not one.
+        """
+        return lines.read(self.folder, Loss)
+
     def causes(self) -> tuple[CauseSession, ...]:
         """Every counting session on record, in order.
 
@@ -343,10 +371,10 @@ class Writer:
 
     def __init__(self, folder: Path) -> None:
         self._samples = folder / "samples"
-        kinds: tuple[type[Recorded], ...] = (Trial, CauseSession, Course, Resumption)
+        kinds: tuple[type[Recorded], ...] = (Trial, Loss, CauseSession, Course, Resumption)
         self._files = {kind: lines.Appended(folder / kind.file) for kind in kinds}
 
-    def append(self, row: Trial | CauseSession | Course | Resumption) -> None:
+    def append(self, row: Trial | Loss | CauseSession | Course | Resumption) -> None:
         """Make it part of the record. A trial's samples must be on disk by now.
 
         Raises:

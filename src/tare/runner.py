@@ -39,7 +39,7 @@ from tare.environments import Inside, place
 from tare.errors import TareError, TrialError
 from tare.hosts import Hosts
 from tare.plan import Visit
-from tare.record import Record, Trial, Writer
+from tare.record import Loss, Record, Trial, Writer
 from tare.site import Site, Watching, unwatched
 from tare.stats.repetition import PILOT_BLOCKS
 from tare.stats.stopping import Action, Decision, decide
@@ -73,6 +73,8 @@ class Outcome:
     blocks: int
     trials: int
     failed: int
+    lost: int
+    """Settings-up that failed once their trials were on record."""
 
 
 def run(
@@ -169,7 +171,7 @@ class _Run:
         self._count_causes()
         failed = sum(t.status == "failed" for t in self._done.values())
         self._tell(blocks, "done")
-        return Outcome(decision, blocks, len(self._done), failed)
+        return Outcome(decision, blocks, len(self._done), failed, len(self.record.losses()))
 
     def _go_on(self, block: int, decision: Decision) -> None:
         """Decide how many sessions cells have from a block on, and which are not visited again."""
@@ -257,13 +259,16 @@ class _Run:
         trials: list[lanes.Ready] = []
 
         def lost(_kind: object, error: BaseException | None, _trace: object) -> bool:
-            """The environment itself failed: to start, or beneath a trial."""
+            """The environment itself failed: to start, beneath a trial, or to be left."""
             if not isinstance(error, TrialError):
                 return False
             _LOG.warning("%s: %s", name, error)
             self._setup_failures[plot] += 1
             left = {key: at for key, at in missing.items() if (block, *key) not in self._done}
             self._fail(block, left, str(error))
+            if trials and not left:
+                loss = Loss(block=block, session=bench.inside.session, error=f"{name}: {error}")
+                self.writer.append(loss)
             return True
 
         if missing and self._setup_failures[plot] >= _GIVE_UP_AFTER:

@@ -42,3 +42,11 @@ class Site:
     """Open around the measured part of a session of requests."""
     tree: Tree | None = None
     """The files that a user's program sees, and whose rights it has; None of our own programs."""
+
+    @property
+    def passed(self) -> Path:
+        """Where what a user's own process has to reach lies: others may pass it, and not list it.
+
+        So everything in it has a mode that keeps them out.
+        """
+        return self.scratch.parent

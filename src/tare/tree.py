@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from tare import rootless
+from tare.command import PATH
 from tare.errors import UsageError
 
 OWN = "/.tare"
@@ -46,14 +47,15 @@ class User:
 
     @staticmethod
     def invoking() -> User:
-        """Who asked: under sudo not root, but whoever typed that.
+        """Who asked: under sudo to root not root, but whoever typed that.
 
         Raises:
             UsageError: sudo's variables hold no numbers.
         """
         uid, gid, groups = os.getuid(), os.getgid(), tuple(os.getgroups())
         asked = {name: os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID")}
-        if uid == 0 and any(asked.values()):
+        # Root of a user namespace is whoever entered it: nobody else can be become there.
+        if rootless.is_root() and any(asked.values()):
             try:
                 uid, gid = map(int, asked.values())
             except ValueError as error:
@@ -118,6 +120,7 @@ class Tree:
             the libraries, or the interpreter, that it is started with.
         inputs: for `copied`: files and folders beside these, by absolute path.
         keep: absolute paths whose content is brought back to the host when the environment is left.
+        path: where `programs` are looked for, as PATH has it.
     """
 
     root: Path
@@ -127,3 +130,4 @@ class Tree:
     programs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    path: str = PATH

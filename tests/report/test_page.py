@@ -10,7 +10,7 @@ import rich
 import records
 from tare import analysis, report, transports
 from tare.errors import TareError
-from tare.record import Record, Resumption
+from tare.record import Loss, Record, Resumption
 from tare.report import remarks, wording
 
 LIMIT = 5_000_000
@@ -275,7 +275,16 @@ def test_a_busy_machine_is_told_at_the_top(tmp_path):
     path = record.folder / "trials.ndjson"
     path.write_text(path.read_text().replace('"load_1min":0.8', '"load_1min":17.0'))
     (record.folder / "environment.json").write_text('{"cpu": {"usable": 2}}')
-    assert "17" in remarks.busy(analysis.analyse(record))[0]
+    assert "17" in remarks.cautions(analysis.analyse(record))[0]
+
+
+def test_what_failed_behind_its_trials_is_told_at_the_top(tmp_path):
+    text = TEXT % ("Kept", "Nothing came back.")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=1, requests=100), text)
+    with record.writing() as writer:
+        writer.append(Loss(block=0, session="s", error="native: cannot bring /x back"))
+    said = words(report.render(analysis.analyse(record)))
+    assert "After its trials of block 0, native: cannot bring /x back" in said
 
 
 def test_a_trial_that_the_hypervisor_stole_from_is_named_and_stays(tmp_path):

@@ -37,8 +37,8 @@ def hosts(registry: Registry) -> Iterator[Hosts]:
 
 @pytest.fixture
 def tidy_site(registry: Registry, hosts: Hosts, tmp_path: Path) -> Site:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
+    scratch = tmp_path / "run" / "scratch"
+    scratch.mkdir(parents=True)
     cpu = (max(os.sched_getaffinity(0)),)
     return Site(
         hosts=hosts,
@@ -56,8 +56,8 @@ def site(
 ) -> Iterator[Site]:
     """A site that a module's tests share; what is made once lies in the module's CACHE."""
     root = tmp_path_factory.mktemp("site")
-    scratch = root / "scratch"
-    scratch.mkdir()
+    scratch = root / "run" / "scratch"
+    scratch.mkdir(parents=True)
     with Registry(root / "leftovers") as registry, Hosts(registry) as hosts:
         yield Site(
             hosts=hosts,

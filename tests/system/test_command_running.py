@@ -11,9 +11,12 @@ import pytest
 from one_trial import one_trial
 
 from needs import needs_root
+from tare.command import owner_mark
 from tare.environments import Site
 from tare.errors import TrialError
+from tare.testing import traces
 from tare.workloads import Measurement
+from tare.workloads.command import executing
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -32,6 +35,7 @@ def measured(
     command: str,
     session: dict[str, Any] | None = None,
     read: dict[str, Any] | None = None,
+    statistic: str = "wall",
     **factors: Any,
 ) -> Measurement:
     """One trial in the first environment of an experiment."""
@@ -42,6 +46,7 @@ def measured(
         "baseline": {},
         "session": {"cwd": str(cwd), "runs": 2, **(session or {})},
         "read": read or {},
+        "statistic": statistic,
     }
     return one_trial(document, site)
 
@@ -51,10 +56,10 @@ def test_programs_that_nobody_here_wrote_are_measured(
     name: str, tidy_site: Site, tmp_path: Path
 ) -> None:
     found = measured(tidy_site, tmp_path, COMMANDS[name])
-    expected = {"wall", "peak", "faults", "switches", "read", "start"}
-    assert expected <= found.values.keys()
-    assert all(value > 0 for value in found.values.values())
-    assert found.values.get("user", 0) + found.values.get("system", 0) < 2 * found.values["wall"]
+    always = ("wall", "peak", "faults", "switches", "read", "start")
+    assert all(found.values[name] > 0 for name in always)
+    assert found.values.keys() - always == {"user", "system", "written"}
+    assert found.values["user"] + found.values["system"] < 2 * found.values["wall"]
     assert len(found.settings["wall_ns"]) == found.counters["executions"] == 2
 
 
@@ -66,6 +71,16 @@ def test_what_it_prints_is_checked_and_read(tidy_site: Site, tmp_path: Path) -> 
     assert found.values["qps"] == 4
     with pytest.raises(TrialError, match=r"printed nothing that matches '\^4 q'; its end: 5 q"):
         measured(tidy_site, tmp_path, command, session, read, n=5)
+    long = 'python3 -c \'print("x" * 40000, 4, "x" * 40000)\''
+    for asked in ({"session": {"expect_output": " 4 "}}, {"read": {"n": {"regex": " 4 "}}}):
+        with pytest.raises(TrialError, match="the middle of its 80004 bytes was not kept"):
+            measured(tidy_site, tmp_path, long, **asked)
+
+
+def test_a_zero_is_a_value_and_is_not_judged(tidy_site: Site, tmp_path: Path) -> None:
+    assert measured(tidy_site, tmp_path, "true").values["written"] == 0
+    with pytest.raises(TrialError, match="written was 0: only positive numbers can be judged"):
+        measured(tidy_site, tmp_path, "true", statistic="written")
 
 
 def test_a_file_that_it_writes_is_checked(tidy_site: Site, tmp_path: Path) -> None:
@@ -104,3 +119,14 @@ def test_a_command_that_fails_says_why(
 ) -> None:
     with pytest.raises(TrialError, match=said):
         measured(tidy_site, tmp_path, command, session)
+
+
+def test_a_trial_that_is_given_up_leaves_nothing_for_the_next(
+    tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executing, "SLACK_S", 1.0)
+    session = {"prepare": "setsid -f sleep 600; sleep 60", "timeout": "1 s"}
+    before = traces.processes_of(owner_mark())
+    with pytest.raises(TrialError, match="said nothing within 2 s"):
+        measured(tidy_site, tmp_path, "true", session)
+    assert set(traces.processes_of(owner_mark())) <= set(before)

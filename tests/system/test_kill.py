@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from reach import await_that
 
-from needs import PROGRAMS, needs_root
+from needs import HEARING, PROGRAMS, needs_root
 from tare.command import start_time
 from tare.environments import Site
 from tare.environments.native import Native
@@ -80,6 +83,28 @@ def test_ctrl_c_at_a_random_moment_leaves_nothing_by_itself(tmp_path: Path, atte
     assert [path.name for path in root.glob("*") if path.is_dir()] == []
     for run_id in runs or ["no run had begun"]:
         assert traces.of_run(run_id, mark) == []
+
+
+def runs(*words: str) -> bool:
+    wanted = b"".join(word.encode() + b"\0" for word in words)
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            if path.read_bytes() == wanted:
+                return True
+    return False
+
+
+def test_ctrl_c_ends_what_a_command_left_in_the_background(tmp_path: Path) -> None:
+    daemon = ("sleep", f"600.{os.getpid()}")
+    prepare = f"env -i setsid -f {shlex.join(daemon)}"
+    words = ["--takes", "1s", "--prepare", prepare, "--out", "result"]
+    argv = [*HEARING, sys.executable, "-m", "tare", "measure", *words, "--", "sleep", "60"]
+    with subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.PIPE) as run:
+        assert await_that(lambda: runs(*daemon)), "it did not begin"
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
+    assert b"all was cleaned up" in errors
+    assert not runs(*daemon)
 
 
 def test_a_living_run_goes_on_while_a_dead_ones_things_are_removed(tidy_site: Site) -> None:

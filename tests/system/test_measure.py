@@ -96,6 +96,23 @@ def test_a_command_alone_has_an_interval_and_a_report(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
+def test_what_is_not_brought_back_fails_the_run_and_is_on_record(tmp_path: Path) -> None:
+    words = ("--blocks", "3", "-r", "1", "-w", "0", "--takes", "1ms", "--out", "result")
+    found = tare(tmp_path, "measure", *words, "--keep", "never-made", "--", "true")
+    assert found.returncode == Exit.TRIALS_FAILED, found.stderr
+    assert "After its trials of block 0, native: cannot bring" in found.stdout
+    record = Record(tmp_path / "result")
+    assert {trial.status for trial in record.trials()} == {"ok"}
+    assert {loss.block for loss in record.losses()} == {0, 1, 2}
+
+
+def test_how_long_it_takes_is_told_with_what_is_beside_it(tmp_path: Path) -> None:
+    words = ("--blocks", "3", "-r", "1", "-w", "0", "--prepare", "sleep 0.2", "--out", "result")
+    found = tare(tmp_path, "measure", *words, "--", "true")
+    assert found.returncode == Exit.OK, found.stderr
+    assert Record(tmp_path / "result").plan.session.takes >= 200_000_000
+
+
 def test_a_slip_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     wrong = "ls --no-such-option"
     for words in (

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from archives import docker_archive, layer
 from needs import HOME, needs_root
 from tare.errors import Exit
 
@@ -60,8 +61,8 @@ def started(folder: Path, *argv: str, **env: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def done(folder: Path, *argv: str) -> str:
-    with started(folder, *argv) as running:
+def done(folder: Path, *argv: str, **env: str) -> str:
+    with started(folder, *argv, **env) as running:
         said, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
     return said
@@ -84,6 +85,22 @@ def test_a_user_measures_a_command_on_the_users_own_files(folder: Path) -> None:
     words = ("--in", "native,container", "--blocks", "6", "--seed", "1", "--json")
     said = json.loads(done(folder, "measure", *words, "--", "gzip", "-k", "-f", "corpus"))
     assert not (folder / "corpus.gz").exists()
+    assert json.loads(done(folder, "show", said["result"], "--json"))["failed"] == []
+
+
+def test_a_user_whom_another_became_by_sudo_is_that_user(folder: Path) -> None:
+    typed_by = {"SUDO_UID": "64001", "SUDO_GID": "64001"}
+    words = ("--blocks", "3", "-r", "1", "-w", "0", "--takes", "1ms", "--out", "result")
+    done(folder, "measure", *words, "--", "true", **typed_by)
+    assert (folder / "result/report.html").stat().st_uid == USER
+
+
+def test_a_user_measures_a_command_in_an_image_with_files_of_others(folder: Path) -> None:
+    shadow = ("etc/shadow", "file", b"of a group that a namespace of one user does not know")
+    image = layer(("bin/sh", "file", Path("/bin/busybox").read_bytes()), shadow)
+    os.chown(docker_archive(folder / "image.tar", image), USER, USER)
+    words = ("--in", "native,container", "--image", "image.tar", "--blocks", "6", "--json")
+    said = json.loads(done(folder, "measure", *words, "--", "/bin/sh", "-c", ":"))
     assert json.loads(done(folder, "show", said["result"], "--json"))["failed"] == []
 
 

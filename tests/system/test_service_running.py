@@ -87,8 +87,8 @@ def test_services_are_measured(name: str, tidy_site: Site) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
     found = measured(tidy_site, asked)
-    assert {*asked.get("read", ()), "wall"} <= found.values.keys()
-    assert all(value > 0 for value in found.values.values())
+    assert all(found.values[name] > 0 for name in (*asked.get("read", ()), "wall"))
+    assert found.values["server_cpu"] >= 0
     assert any(thread.role == "server" for thread in found.server.threads)
     assert not Path("/tmp/nginx.conf").exists()
 
@@ -101,7 +101,7 @@ def test_a_server_is_asked_wherever_it_runs(name: str, tidy_site: Site) -> None:
     site = replace(tidy_site, cache=platformdirs.user_cache_path("tare"))
     found = measured(site, REDIS, name)
     assert found.values["rps"] > 0
-    assert found.values.get("server_cpu", 1) > 0
+    assert found.values["server_cpu"] >= 0
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,8 @@ def test_services_elsewhere_and_beside_others(
         pytest.skip(here.detail)
     site = replace(tidy_site, cache=platformdirs.user_cache_path("tare"))
     found = measured(site, asked, place).values
-    assert found.keys() >= asked["read"].keys()
+    assert all(found[name] > 0 for name in asked["read"])
     assert found.get("p99", 1001) > 1000  # ns, whether it was told in us or ms
-    assert all(value > 0 for value in found.values())
 
 
 SLEEPY = ["sh", "-c", "echo begun; exec sleep 60"]
@@ -142,6 +141,8 @@ SLEEPY = ["sh", "-c", "echo begun; exec sleep 60"]
          "the server .* put a process into the background, which went on without it"),
         ({"server": ["no-such-server"]}, "ended with exit code 127; .*no-such-server: not found"),
         ({"ready": "tcp"}, r"was not ready \(tcp\) at 10.77.0.2 port 7654 within .*words: begun"),
+        ({"ready": {"command": "sleep 6000"}},
+         r"was not ready \(command sleep 6000\) .* within 2 s"),
         ({"server": ["sh", "-c", "echo begun; sleep 0.5; echo full; exit 3"]},
          "the server .* ended with exit code 3; its last words: begun . full"),
         ({"client": ["sh", "-c", "echo refused; exit 1"]}, "exit code 1; its last words: refused"),

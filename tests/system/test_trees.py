@@ -59,11 +59,10 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def reachable(tidy_site: Site, folder: Path) -> Site:
-    """A site whose scratch folder the user may pass, as the real one's."""
-    scratch = folder.parent / "scratch"
-    scratch.mkdir()
-    return replace(tidy_site, scratch=scratch, cache=CACHE)
+def reachable(tidy_site: Site) -> Iterator[Site]:
+    """A site with a scratch folder as a run has one."""
+    with tidy_site.leftovers.scratch() as scratch:
+        yield replace(tidy_site, scratch=scratch, cache=CACHE)
 
 
 @pytest.fixture(params=ENVIRONMENTS)
@@ -254,6 +253,21 @@ def test_copied_files_are_the_program_its_libraries_its_inputs_and_nothing_else(
     assert not (folder / "in" / "more").exists()
 
 
+def test_what_is_copied_is_found_on_the_users_path_and_by_what_env_starts(
+    reachable: Site, folder: Path
+) -> None:
+    tools = folder.parent / "tools"  # no name in PATH has a colon
+    tools.mkdir()
+    for name, first in (("mine", "#!/usr/bin/env -S  LC_ALL=C sh -u"), ("odd", "#!/bin/sh -e'")):
+        (tools / name).write_text(f"{first}\necho said\n")
+        (tools / name).chmod(0o755)
+    path = f"{tools}:/usr/bin:/bin"
+    tree = Tree(Path("/"), str(folder), ME, "copied", programs=("mine", "odd", "ls"), path=path)
+    with entered("native", reachable, tree) as inside:
+        assert inside.run((str(tools / "mine"),), PATIENCE_S) == "said\n"
+        assert shell(inside, f"ls {tools}") == "mine\nodd\n"
+
+
 @pytest.mark.parametrize("files", ["shared", "copied"])
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_root_of_its_own_needs_nothing_of_the_hosts(
@@ -342,8 +356,8 @@ from tare.placement import Placement
 from tare.tree import Tree, User
 
 environment, *folders = sys.argv[1:]
-root, programs, scratch, cache = map(Path, folders)
-with Registry(root) as registry, Hosts(registry) as hosts:
+root, programs, cache = map(Path, folders)
+with Registry(root) as registry, Hosts(registry) as hosts, registry.scratch() as scratch:
     tree = Tree(Path("/"), "/", User(4321, 4321))
     site = Site(hosts, programs, scratch, cache, registry, Placement(), tree=tree)
     with for_plot({"environment": environment}).enter(site) as inside:
@@ -358,18 +372,17 @@ with Registry(root) as registry, Hosts(registry) as hosts:
 def test_after_a_kill_nothing_stays_mounted(
     environment: str, reachable: Site, tmp_path: Path
 ) -> None:
-    root, scratch = tmp_path / "root", reachable.scratch
-    folders = map(str, (root, PROGRAMS, scratch, reachable.cache))
+    root = tmp_path / "root"
+    folders = map(str, (root, PROGRAMS, reachable.cache))
     argv = [sys.executable, "-c", LIFE, environment, *folders]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as life:
         mark = f"{life.pid}:{start_time(life.pid)}"
         assert life.stdout is not None
         assert life.stdout.readline() == b"alive\n"
-        runs = [path.name for path in root.iterdir() if path.is_dir()]
+        (run_id,) = [path.name for path in root.iterdir() if path.is_dir()]
+        scratch = Path(tempfile.gettempdir(), f"tare-{run_id}")
         assert [mount for mount in mounts.listed() if mount.point.is_relative_to(scratch)]
         life.send_signal(signal.SIGKILL)
     clean(root)
     assert not [mount for mount in mounts.listed() if mount.point.is_relative_to(scratch)]
-    for run_id in runs:
-        assert traces.of_run(run_id, mark) == []
-    assert list(scratch.glob("tree-*")) == []
+    assert traces.of_run(run_id, mark) == []

@@ -89,7 +89,7 @@ def test_a_kernel_that_dies_is_an_error_that_says_so(site: Site) -> None:
                 server.event(30)
         with pytest.raises(TrialError):
             inside.run(["true"], 20)
-    assert list(site.scratch.glob(f"{inside.session}*")) == []
+    assert list(site.passed.glob(f"{inside.session}*")) == []
 
 
 LIFE = """
@@ -133,7 +133,7 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
     assert runs != []
     for run_id in runs:
         assert traces.of_run(run_id, mark) == []
-    assert list(scratch.glob("uml-*")) == []
+    assert list(scratch.parent.glob("uml-*")) == []
     for pidfd in pidfds:
         assert process.wait_pidfd(pidfd, 10)
         os.close(pidfd)

@@ -27,7 +27,7 @@ from tare.analysis.threads import CellThreads, threads_of
 from tare.experiment import Experiment
 from tare.plan import Plan
 from tare.published.beside import Beside
-from tare.record import Record, Trial
+from tare.record import Loss, Record, Trial
 from tare.stats import Decision, Verdict
 from tare.stats.noise import NoiseFloor, noise_floor
 from tare.stats.repetition import Spread, spread
@@ -67,6 +67,8 @@ class Analysis:
     sessions: Sessions
     trials: tuple[Trial, ...]
     """In the order of the record, failed ones included."""
+    losses: tuple[Loss, ...]
+    """Settings-up that failed once their trials were on record."""
     complete_blocks: int
     """Blocks in which every cell that was to be visited has its trials, failed ones included."""
     cells: tuple[CellView, ...]
@@ -172,6 +174,7 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
         },
         sessions=sessions,
         trials=sessions.trials,
+        losses=record.losses(),
         complete_blocks=_complete_blocks(record, sessions),
         cells=over_the_run(views),
         questions=questions,

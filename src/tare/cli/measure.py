@@ -310,6 +310,8 @@ def _planned(document: dict[str, Any], budget: str | None, *, must_run: bool) ->
 def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
     """Run each command once, so that a slip shows at once; return how long they took, their mean.
 
+    With what is run beside them.
+
     Raises:
         TrialError: one failed, or does not print what is to be read.
     """
@@ -335,7 +337,7 @@ def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
                 sys.stderr.write(execution.stderr)
             bench.readings(session)
             printing.say("[dim]it took[/]", units.show_duration(execution.wall_ns))
-            took.append(execution.wall_ns)
+            took.append(execution.round_ns)
     return units.exact_duration(max(1, round(fmean(took) / 1e5)) * 100_000)
 
 

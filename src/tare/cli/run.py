@@ -311,7 +311,7 @@ def carry_out(
     from tare.record import Record  # noqa: PLC0415
     from tare.stopwatch import Stopwatch  # noqa: PLC0415
 
-    failed = tried = 0
+    failed = tried = lost = 0
     ended: Exit | None = None
     for name, record in _records(folder).items():
         if name:
@@ -319,6 +319,7 @@ def carry_out(
         stopwatch = Stopwatch()
         outcome = measure(record, programs, whole=folder, quiet=as_json, stopwatch=stopwatch)
         failed, tried = failed + outcome.failed, tried + outcome.trials
+        lost += outcome.lost
         if profile:
             show_profile(stopwatch)
     if suites.is_result(folder):
@@ -328,7 +329,9 @@ def carry_out(
         ended = gate.end(Record(folder), markdown)
     if failed:
         printing.say("[yellow]failed:[/]", f"{failed} of {tried} trials; the report lists them")
-    raise typer.Exit(ended or (Exit.TRIALS_FAILED if failed else Exit.OK))
+    if lost:
+        printing.say("[yellow]failed:[/]", f"{lost} times after trials; the report says what")
+    raise typer.Exit(ended or (Exit.TRIALS_FAILED if failed or lost else Exit.OK))
 
 
 def _refuse_result(path: Path) -> None:

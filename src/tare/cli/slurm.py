@@ -175,7 +175,7 @@ def _measure(folder: Path, block: int) -> NoReturn:
         )
         raise
     printing.say("", f"block {block} is complete; {ended.failed} of {ended.trials} trials failed")
-    raise typer.Exit(Exit.TRIALS_FAILED if ended.failed else Exit.OK)
+    raise typer.Exit(Exit.TRIALS_FAILED if ended.failed or ended.lost else Exit.OK)
 
 
 def _gather(folder: Path, *, as_json: bool) -> NoReturn:

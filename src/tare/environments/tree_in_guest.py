@@ -45,7 +45,8 @@ def shown_by_hostfs(agent: Agent, merged: Merged) -> Iterator[str]:
         yield f"hostfs over {merged.by}"
         _write_out(agent, merged)
         return
-    archive = merged.archive()
+    archive = merged.root.parent / "files.tar"
+    merged.archive().rename(archive)
     seen = f"mkdir {_HOSTFS}; {_MOUNT_HOSTFS} -o {shlex.quote(str(archive.parent))} none {_HOSTFS}"
     where = f"{_HOSTFS}/{archive.name}"
     _mount(agent, f"{seen}; {_MEMORY}; tar -xpf {where} -C {TREE}")
@@ -111,7 +112,10 @@ def _return(agent: Agent, merged: Merged, where: str, archive: Path) -> None:
         return
     names = " ".join(shlex.quote(f".{path}") for path in merged.tree.keep)
     _do(agent, f"tar -cf {where} -C {TREE} {names} && sync", "the guest cannot give back its files")
-    kept.unpack(merged.tree, merged.root, archive)
+    returned = archive.rename(merged.scratch / "returned.tar")
+    if returned.is_symlink() or not returned.is_file():
+        raise TrialError("the guest's files were taken away on the host", "see who did")
+    kept.unpack(merged.tree, merged.root, merged.tool, returned)
 
 
 def _do(agent: Agent, script: str, failure: str) -> None:

@@ -106,7 +106,7 @@ class Uml:
         with (
             scratch_disk.raw(site) if self.device else nullcontext() as disk,
             site.hosts.tap() as tap,
-            site.leftovers.owing("directory", str(site.scratch / name)),
+            site.leftovers.owing("directory", str(site.passed / name)),
             laid_out(site) as merged,
             _Guest(site, tap, name, self.memory_bytes, disk, merged) as guest,
         ):
@@ -160,7 +160,8 @@ class _Guest(Stepwise):
         self._site = site
         self._tap = tap
         self._memory_bytes = memory_bytes
-        self._folder = site.scratch / name
+        self._merged = merged
+        self._folder = site.passed / name
         self._console = site.scratch / "logs" / f"{name}.console"
 
     @property
@@ -181,7 +182,9 @@ class _Guest(Stepwise):
         tree, tap = self._site.tree, self._tap
         transport, passed = f"tap,ifname={tap.name}", [line, written]
         within: tuple[str, ...] = ()
-        if tree is not None:
+        if tree is not None and self._merged is not None:
+            # What lies in there is mounted on: its user cannot rename it.
+            os.chown(self._merged.root.parent, tree.user.uid, tree.user.gid)
             # It opens files as whoever it is, and then the host's kernel says what it may see.
             os.chown(self._folder, tree.user.uid, tree.user.gid)
             within = tree.user.takes_on()
@@ -219,7 +222,7 @@ class _Guest(Stepwise):
 
     def _lay_out(self) -> None:
         """Write what the first process needs, where it sees it: in the host's files."""
-        self._folder.mkdir(parents=True)
+        self._folder.mkdir(mode=0o700, parents=True)
         self._console.parent.mkdir(parents=True, exist_ok=True)
         for package, script in (("environments", "uml_init.sh"), ("guests", "program.sh")):
             target = self._folder / script

@@ -56,7 +56,7 @@ def _part(name: str, analysis: Analysis) -> dict[str, Any]:
         "when": page.when(analysis),
         "outcome": remarks.outcome(analysis),
         "provisional": analysis.complete_blocks < analysis.plan.min_blocks,
-        "cautions": remarks.busy(analysis),
+        "cautions": remarks.cautions(analysis),
         "failed": len(analysis.failures),
         "tried": len(analysis.trials),
         "reading": page.reading(analysis),

@@ -54,7 +54,7 @@ def render(analysis: Analysis) -> str:
         "conditions": conditions(analysis),
         "outcome": remarks.outcome(analysis),
         "provisional": analysis.complete_blocks < analysis.plan.min_blocks,
-        "cautions": remarks.busy(analysis),
+        "cautions": remarks.cautions(analysis),
         "cuts": analysis.plan.cuts,
         "reading": reading(analysis),
         "answers": _grouped(judged, names, margin, analysis.statistic),

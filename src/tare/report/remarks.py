@@ -178,9 +178,10 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
     return found + _unclosed(analysis, names)
 
 
-def busy(analysis: Analysis) -> list[str]:
-    """Whether the machine had other work to do, as its load and its hypervisor tell."""
-    beside, found = machine(analysis.trials), []
+def cautions(analysis: Analysis) -> list[str]:
+    """What failed behind the trials; whether the machine had other work, as load and steal tell."""
+    beside = machine(analysis.trials)
+    found = [f"After its trials of block {one.block}, {one.error}" for one in analysis.losses]
     load = beside.get(LOAD)
     processors = analysis.fingerprint.cpu.usable
     if load and processors and load.median > _BUSY * processors:

@@ -48,7 +48,7 @@ def summary(analysis: Analysis) -> RenderableType:
     for cells, blocks, reason in remarks.failures(analysis, names):
         which = "; ".join(cells.splitlines())
         lines.append(Text(f"failed in {blocks}: {which}: {_short(reason)}", "yellow"))
-    lines += [Text(f"caution: {caution}", "yellow") for caution in remarks.busy(analysis)]
+    lines += [Text(f"caution: {caution}", "yellow") for caution in remarks.cautions(analysis)]
     lines += [Text(f"note: {note}", "dim") for note in remarks.observations(analysis, names)]
     return Group(*lines)
 
@@ -135,7 +135,7 @@ def verdicts(analysis: Analysis) -> dict[str, Any]:
         "cells": tables.told(analysis),
         "comparisons": [_comparison(question) for question in analysis.questions],
         "failed": [{"cell": t.cell, "block": t.block, "error": t.error} for t in analysis.failures],
-        "cautions": remarks.busy(analysis),
+        "cautions": remarks.cautions(analysis),
     }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tare import analysis, lines
 from tare.errors import TareError, UsageError
 from tare.plan import Plan
-from tare.record import Record
+from tare.record import Loss, Record, Trial
 from tare.slurm.job import Job
 from tare.stats.stopping import Action, decide
 
@@ -165,7 +165,8 @@ def _begin_anew(record: Record, first: Record, notes: list[str]) -> None:
         " blocks count from now on"
     )
     with record.writing():
-        (record.folder / "trials.ndjson").unlink(missing_ok=True)
+        for kind in (Trial, Loss):
+            (record.folder / kind.file).unlink(missing_ok=True)
         for samples in (record.folder / "samples").iterdir():
             samples.unlink()
         found = json.dumps(first.fingerprint.whole, indent=1, default=str)
@@ -189,6 +190,8 @@ def _append(job: Job, record: Record, counted: Mapping[int, Record]) -> None:
         for block, attempt in counted.items():
             if job.trials(block) <= on_record:
                 continue
+            for loss in attempt.losses():  # first: once its trials are there, none is asked again
+                writer.append(loss)
             for trial in attempt.trials():
                 if (samples := attempt.samples_path(trial)) is not None:
                     _copy(samples, record.folder / "samples" / samples.name)

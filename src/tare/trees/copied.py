@@ -10,16 +10,18 @@ Everything is looked for and read with the user's own rights.
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from tare import process
-from tare.command import PATH, Command
+from tare import mounts, process
+from tare.command import Command, Tool
 from tare.errors import TrialError, UnavailableError
 from tare.guests.image import libraries_in
 from tare.tree import Tree
+from tare.trees.entering import fed
+from tare.trees.walk import walked
 
 _ALWAYS = (
     "/etc/group", "/etc/hosts", "/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf",
@@ -30,57 +32,66 @@ _ALWAYS = (
 _LOCALE = "/usr/lib/locale/C.utf8"
 """That of every program's environment (`command.py`); some refuse to start without it."""
 
-_FOLDERS = {"dev": 0o755, "proc": 0o755, "run": 0o755, "sys": 0o755, "tmp": 0o1777}
 _TIMEOUT_S = 600.0
-_MOST_LINKS = 40
-"""On the way to one path; as the kernel has it."""
 _LONGEST_LINE = 256
 """Of a script's first: as the kernel reads it."""
 
 
-def copy(tree: Tree, root: Path, archive: Path) -> None:
-    """Copy what a tree has to hold into a folder, with its owners and modes.
+def copy_root(source: Path, root: Path) -> None:
+    """Copy a root of the user's own into an empty folder, with its owners and modes."""
+    _run(("cp", "--archive", "--no-target-directory", str(source), str(root)))
+
+
+def copy(tree: Tree, root: Path, own: Path, tool: Tool, scratch: Path) -> None:
+    """Copy what a tree has to hold beside its root, with its owners and modes.
 
     Args:
         tree: what it is.
-        root: the folder, which is empty.
-        archive: a path in a folder that is the user's; what is there goes again.
+        root: the folder that shows it.
+        own: its `OWN`, which is read-only, with a folder `tree` and a link to itself.
+        tool: how a program of the system is started in it.
+        scratch: a folder of root's; what is written there goes again.
 
     Raises:
         TrialError: something is not there, may not be read by the user, or finds no room.
     """
-    for name, mode in _FOLDERS.items():
-        (root / name).mkdir()
-        (root / name).chmod(mode)
-    if tree.root != Path("/"):
-        _run(("cp", "--archive", "--no-target-directory", str(tree.root), str(root)))
-        found: list[Path] = []
-    else:
+    found: list[Path] = []
+    if tree.root == Path("/"):
         found = [*_closure(tree), *(Path(path) for path in _ALWAYS if Path(path).exists())]
     inputs = [
         *tree.inputs,
         *([_LOCALE] if tree.root == Path("/") and Path(_LOCALE).is_dir() else []),
     ]
     single = _with_ways([*found, Path(tree.cwd), *map(Path, inputs)])
-    lists = archive.with_suffix(".single"), archive.with_suffix(".whole")
     # Of the inputs by their real paths, lest anything is unpacked through a link.
     whole = [Path(os.path.realpath(path)) for path in inputs]
-    for path, names in zip(lists, (single, whole), strict=True):
+    paths = [scratch / name for name in ("archive", "single", "whole")]
+    for path, names in zip(paths, ([], single, whole), strict=True):
         path.write_bytes(b"".join(os.fsencode(name)[1:] + b"\0" for name in names))
-        path.chmod(0o644)
-    _run(
-        (
+        os.chown(path, tree.user.uid, -1)
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")) for path in paths]
+        # By descriptors: the user may not pass the folder.
+        archive, *lists = (f"/proc/self/fd/{file.fileno()}" for file in files)
+        words = (
             *tree.user.takes_on(),
             "tar", "--create", "--sparse", f"--file={archive}", "--directory=/", "--null",
             "--verbatim-files-from", "--no-recursion", f"--files-from={lists[0]}",
             "--recursion", f"--files-from={lists[1]}",
-        )
-    )  # fmt: skip
+        )  # fmt: skip
+        passed = [file.fileno() for file in files]
+        packing = process.start(Command(words), log_dir=scratch, name="tar", pass_fds=passed)
+        with packing as running:
+            running.output(_TIMEOUT_S)
+    # From where links of an image's lead to nothing that can be written to, nor has it a say.
+    point = own / "tree"
+    mounts.mount(root, point, flags=mounts.BIND)
     _run(
-        ("tar", "--extract", "--preserve-permissions", "--same-owner", "--numeric-owner",
-         f"--file={archive}", f"--directory={root}")
+        (*fed(paths[0]), "chroot", str(own), *tool("tar"), "--extract", "--preserve-permissions",
+         "--same-owner", "--numeric-owner", "--file=-", f"--directory=/{point.name}")
     )  # fmt: skip
-    for path in (archive, *lists):
+    _run(("umount", str(point)))
+    for path in paths:
         path.unlink()
 
 
@@ -107,7 +118,7 @@ def _closure(tree: Tree) -> list[Path]:
 
 
 def _found(tree: Tree, name: str) -> Path:
-    path = shutil.which(name, path=PATH)
+    path = shutil.which(name, path=tree.path)
     if path is None:
         raise TrialError(f"there is no program {name} to be copied", "name it by its path")
     return Path(tree.cwd, path)
@@ -119,30 +130,20 @@ def _interpreter(program: Path) -> list[str]:
         line = file.read(_LONGEST_LINE).partition(b"\n")[0]
     if not line.startswith(b"#!"):
         return []
-    words = shlex.split(os.fsdecode(line[2:]))
-    by_name = words[:1] != [] and Path(words[0]).name == "env"
-    return words[:2] if by_name and len(words) > 1 else words[:1]
+    # The kernel takes it for a program and one word; that, `env -S` splits.
+    words = os.fsdecode(line[2:]).split(maxsplit=1)
+    if len(words) > 1 and Path(words[0]).name == "env":
+        said = words[1].removeprefix("-S").split()
+        named = [word for word in said if not word.startswith("-") and "=" not in word]
+        return [words[0], *named[:1]]
+    return words[:1]
 
 
 def _with_ways(paths: Iterable[Path]) -> list[Path]:
     """Every folder, link and file on the way to some paths, each by a path without links."""
     found: dict[Path, None] = {}
     for path in paths:
-        real, waiting, followed = Path("/"), list(path.parts[1:]), 0
-        while waiting:
-            name = waiting.pop(0)
-            if name == "..":
-                real = real.parent
-                continue
-            here = real / name
-            found[here] = None
-            if here.is_symlink() and followed < _MOST_LINKS:
-                followed += 1
-                target = here.readlink()
-                real = Path("/") if target.is_absolute() else real
-                waiting = [*target.parts[target.is_absolute() :], *waiting]
-            else:
-                real = here
+        walked(Path("/"), path, found.setdefault)
     return list(found)
 
 

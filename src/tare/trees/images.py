@@ -27,16 +27,17 @@ from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
+from tare import rootless
 from tare.errors import TrialError, UsageError
 from tare.guests.cache import workspace
 from tare.tree import Tree
 from tare.trees.allowed import allowed
+from tare.trees.walk import walked
 
 _OCI = "oci:"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_MOST_LINKS = 40
 _MOST_BYTES_OF_JSON = 16 << 20
 _CHUNK = 1 << 20
 
@@ -283,7 +284,8 @@ def _unpack(layer: tarfile.TarFile, member: tarfile.TarInfo, path: Path, root: P
 
 
 def _own(path: Path, member: tarfile.TarInfo) -> None:
-    os.chown(path, member.uid, member.gid, follow_symlinks=False)
+    if not rootless.is_on():  # which knows one user alone
+        os.chown(path, member.uid, member.gid, follow_symlinks=False)
     if not path.is_symlink():
         path.chmod(member.mode & 0o7777)
     os.utime(path, (member.mtime, member.mtime), follow_symlinks=False)
@@ -291,28 +293,13 @@ def _own(path: Path, member: tarfile.TarInfo) -> None:
 
 def _within(root: Path, folder: PurePosixPath) -> Path:
     """Find a folder of an image, its links as they are with the image for the root; make it."""
-    real, waiting, followed = root, list(folder.parts), 0
-    while waiting:
-        name = waiting.pop(0)
-        if name in ("/", "."):
-            continue
-        if name == "..":
-            real = real if real == root else real.parent
-            continue
-        here = real / name
-        if here.is_symlink():
-            followed += 1
-            if followed > _MOST_LINKS:
-                raise ValueError(f"{folder} goes round in links")
-            target = here.readlink()
-            real = root if target.is_absolute() else real
-            waiting = [*target.parts, *waiting]
-            continue
-        if not here.is_dir():
+
+    def see(here: Path) -> None:
+        if not here.is_symlink() and not here.is_dir():
             _remove(here)
             here.mkdir()
-        real = here
-    return real
+
+    return walked(root, folder, see)
 
 
 def _remove(path: Path) -> None:

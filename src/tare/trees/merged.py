@@ -1,12 +1,13 @@
 """A user's tree, laid out on this machine: the host's files with a private layer over them.
 
-    SCRATCH/tree-XXXX/       the user's and root's alone
-      root                   an overlay of the tree's root; in it one of every further mount, OWN,
+    PASSED/tree-XXXX/root    an overlay of the tree's root; in it one of every further mount, OWN,
                              and where the programs are this kernel's own, /proc, /sys and /dev
+    SCRATCH/tree-XXXX/       root's alone
       layers/N/{upper,work}  what is written, a folder for each overlay
 
 An overlay does not cross mounts, so each gets its own. All of them lie in the one at `root`, which
 is private: it is undone by one lazy unmount, and nothing that is mounted in it shows elsewhere.
+OWN is a mount of its own, which no program can rename or write to: root starts programs from there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from tare import mounts, process, rootless
@@ -37,8 +38,9 @@ from tare.mounts import (
 )
 from tare.site import Site
 from tare.tree import OWN, Tree
-from tare.trees import copied, images, kept, toolbox
+from tare.trees import copied, images, kept, toolbox, walk
 from tare.trees.allowed import allowed
+from tare.trees.entering import entering
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,11 +69,13 @@ class Merged:
         tree: what it is.
         root: the folder on this machine that shows it.
         layer: where what is written lies, in words.
+        scratch: a folder of root's alone that goes with it.
     """
 
     tree: Tree
     root: Path
     layer: str
+    scratch: Path
 
     @property
     def boxed(self) -> bool:
@@ -84,7 +88,7 @@ class Merged:
         Raises:
             TrialError: there is no room for it.
         """
-        archive = self.root.parent / "files.tar"
+        archive = self.scratch / "files.tar"
         words = ("tar", "--create", "--numeric-owner", f"--directory={self.root}")
         process.run(Command((*words, f"--file={archive}", ".")), _TIMEOUT_S)
         os.chown(archive, self.tree.user.uid, -1)
@@ -122,7 +126,9 @@ class Merged:
             command: how it would be started beside it.
             argv: as `found` takes it.
         """
-        return replace(self.placed(command, argv), root=self.root)
+        words = entering(self.tree.user, self.root, self.tool)
+        within = (*self.tool("env"), f"--chdir={_FOLDER}")
+        return replace(self.placed(command, argv), entering=words, within=within)
 
     def placed(self, command: Command, argv: Sequence[str]) -> Command:
         """Have a process start with the user's rights, where the tree is the root already."""
@@ -167,54 +173,73 @@ def laid_out(site: Site, *, own_kernel: bool = False) -> Iterator[Merged | None]
         what = f"{tree.cwd}, where the program would start, is no folder that its user may enter"
         raise TrialError(what, "name another, if it is not gone")
     tree = replace(tree, root=images.root_of(tree, site.cache))
-    base = site.scratch / f"tree-{secrets.token_hex(4)}"
+    name = f"tree-{secrets.token_hex(4)}"
+    work, root = site.scratch / name, site.passed / name / "root"
     with ExitStack() as stack:
         owing = site.leftovers.owing
-        stack.enter_context(owing("directory", str(base)))
-        for name in ("layers", "root"):
-            stack.enter_context(owing("mount", str(base / name)))
+        for folder, mounted in ((work, work / "layers"), (root.parent, root)):
+            stack.enter_context(owing("directory", str(folder)))
+            stack.enter_context(owing("mount", str(mounted)))
         try:
-            merged = _Building(site, tree, base).build(own_kernel=own_kernel)
-        except OSError as error:
-            what = f"cannot lay out the file tree of {tree.root} in {base}: {error}"
+            with ExitStack() as opened:
+                merged = _Building(site, tree, work, root, opened).build(own_kernel=own_kernel)
+        except (OSError, ValueError) as error:
+            what = f"cannot lay out the file tree of {tree.root} in {site.passed}: {error}"
             raise TrialError(what, "make room") from error
         yield merged
         kept.bring_back(merged.tree, merged.root, merged.tool)
 
 
 class _Building:
-    """The making of one tree."""
+    """The making of one tree, in which stack what it opens is closed."""
 
-    def __init__(self, site: Site, tree: Tree, base: Path) -> None:
+    def __init__(self, site: Site, tree: Tree, work: Path, root: Path, opened: ExitStack) -> None:
         self._site = site
         self._tree = tree
-        self._root = base / "root"
-        self._layers = base / "layers"
+        self._root = root
+        self._work = work
+        self._layers = work / "layers"
+        self._opened = opened
         self._count = 0
 
     def build(self, *, own_kernel: bool) -> Merged:
-        base = self._root.parent
-        base.mkdir(mode=0o700)
-        os.chown(base, self._tree.user.uid, -1)
-        self._root.mkdir()
-        self._layers.mkdir()
-        layer = self._copy() if self._tree.files == "copied" else self._share()
-        self._within(Path(_FOLDER)).symlink_to(self._tree.cwd)
+        for path in (self._work, self._root.parent, self._root, self._layers):
+            path.mkdir(mode=0o700)
+        merged = Merged(self._tree, self._root, self._lay(), self._work)
+        own = self._folder(OWN[1:])
+        mounts.mount("tare", own, "tmpfs", NO_SETUID | NO_DEVICES, "mode=755")
+        own = self._root / OWN[1:]
+        (own / "folder").symlink_to(self._tree.cwd)
+        kept.prepare(self._tree, own)
+        if merged.boxed:
+            toolbox.pack(own, self._site.programs, ours=self._tree.files == "copied")
+        if self._tree.files == "copied":
+            (own / OWN[1:]).symlink_to(".")
+            (own / "tree").mkdir()
+        else:
+            (own / "programs").mkdir(exist_ok=True)
+            self._show(self._site.programs.resolve(), Path(OWN, "programs"))
+        mounts.mount("none", own, flags=REMOUNT | BIND | READ_ONLY | NO_SETUID | NO_DEVICES)
+        if self._tree.files == "copied":
+            copied.copy(self._tree, self._root, own, merged.tool, self._work)
         if own_kernel:
             self._show_kernel()
-        return Merged(self._tree, self._root, layer)
+        return merged
 
-    def _copy(self) -> str:
-        """Have what is needed in memory; return where what is written goes."""
+    def _lay(self) -> str:
+        """Have the root there; return where what is written goes."""
+        if self._tree.files == "shared":
+            return self._share()
         mounts.mount("tmpfs", self._root, "tmpfs", NO_SETUID | NO_DEVICES, "mode=755")
         mounts.mount("none", self._root, flags=PRIVATE)
-        copied.copy(self._tree, self._root, self._root.parent / "archive")
-        toolbox.pack(self._make(Path(OWN)), self._site.programs, ours=True)
+        if self._tree.root != Path("/"):
+            copied.copy_root(self._tree.root, self._root)
+        self._usual()
         return "in memory"
 
     def _share(self) -> str:
         """Show the files of the root, with layers; return where these lie."""
-        layer = f"on the disk of {self._site.scratch.parent}"
+        layer = f"on the disk of {self._site.passed.parent}"
         in_parts = rootless.is_on() and self._tree.root == Path("/")
         try:
             if in_parts:
@@ -232,17 +257,20 @@ class _Building:
         if self._tree.root == Path("/"):
             if not in_parts:  # else they are shown, and there is a /tmp of its own
                 self._cover_further()
-                self._blind(self._site.scratch.resolve())
+                self._blind(self._site.passed.resolve())
         else:
-            for kernels in _KERNELS:
-                self._make(kernels)
-            if not self._within(_SHARED).exists():
-                self._make(_SHARED).chmod(0o1777)
-            toolbox.pack(self._make(Path(OWN)), self._site.programs, ours=False)
+            self._usual()
             if self._tree.cwd != "/":
-                self._cover(Path(self._tree.cwd), self._make(Path(self._tree.cwd)))
-        self._show(self._site.programs.resolve(), self._make(Path(OWN, "programs")))
+                self._cover(Path(self._tree.cwd), self._at(self._tree.cwd))
         return layer
+
+    def _usual(self) -> None:
+        """See that folders are there that any root has."""
+        for kernels in _KERNELS:
+            self._folder(kernels.name)
+        for path, mode in ((Path("/run"), 0o755), (_SHARED, 0o1777)):
+            if not os.path.lexists(self._root / path.name):
+                self._folder(path.name).chmod(mode)
 
     def _cover(self, lower: Path, point: Path, flags: int = 0) -> None:
         """Mount a folder of the host, with a layer of its own over it."""
@@ -257,7 +285,7 @@ class _Building:
                 opened.append(os.open(path, os.O_PATH | os.O_DIRECTORY))
                 stack.callback(os.close, opened[-1])
             found = os.fstat(opened[0])
-            shutil.copystat(lower, upper)
+            shutil.copystat(f"/proc/self/fd/{opened[0]}", upper)
             if not rootless.is_on():  # which knows one user alone
                 os.chown(upper, found.st_uid, found.st_gid)
             # By descriptors: a name may hold what the kernel would take for an option's end.
@@ -271,12 +299,12 @@ class _Building:
         mounts.mount("tmpfs", self._root, "tmpfs", NO_SETUID | NO_DEVICES, "mode=755")
         for path in Path("/").iterdir():
             if path.is_symlink():
-                self._within(path).symlink_to(path.readlink())
+                (self._root / path.name).symlink_to(path.readlink())
             elif path.is_dir() and path not in _KERNELS:
                 self._cover_one(path, 0)
         # Nothing can be made in a folder of a user who is not known in the namespace.
-        mounts.mount("tmpfs", self._within(_SHARED), "tmpfs", NO_SETUID | NO_DEVICES, "mode=1777")
-        self._cover(Path(self._tree.cwd), self._make(Path(self._tree.cwd)))
+        mounts.mount("tmpfs", self._at(_SHARED), "tmpfs", NO_SETUID | NO_DEVICES, "mode=1777")
+        self._cover(Path(self._tree.cwd), self._at(self._tree.cwd))
 
     def _cover_further(self) -> None:
         """Show what is mounted below the root: written to a layer where that can be had."""
@@ -297,51 +325,55 @@ class _Building:
 
     def _cover_one(self, point: Path, flags: int) -> None:
         if not point.is_dir():
-            target = self._make(point.parent) / point.name
-            target.touch()
-            self._show(point, target)
+            self._show(point, point, file=True)
             return
-        target = self._make(point)
         try:
-            self._cover(point, target, flags)
+            self._cover(point, self._at(point), flags)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            self._show(point, target)  # of a kind that cannot lie below a layer, such as vfat
+            self._show(point, point)  # of a kind that cannot lie below a layer, such as vfat
 
-    def _show(self, source: Path, point: Path) -> None:
+    def _show(self, source: Path, path: Path, *, file: bool = False) -> None:
         """Show a file or folder of the host, read-only."""
-        mounts.mount(source, point, flags=BIND | (RECURSIVE if rootless.is_on() else 0))
+        flags = BIND | (RECURSIVE if rootless.is_on() else 0)
+        mounts.mount(source, self._at(path, file=file), flags=flags)
         flags = REMOUNT | BIND | READ_ONLY | NO_SETUID | NO_DEVICES
-        mounts.mount("none", point, flags=flags)
+        mounts.mount("none", self._at(path, file=file), flags=flags)  # what is there now
 
     def _blind(self, path: Path) -> None:
         """Show an empty folder instead: what a run works in is nobody's input."""
         options = "mode=755,size=4k"
-        mounts.mount("tmpfs", self._within(path), "tmpfs", READ_ONLY, options)
+        mounts.mount("tmpfs", self._at(path), "tmpfs", READ_ONLY, options)
 
-    def _make(self, path: Path) -> Path:
-        """See that a folder is there, and return where."""
-        made = self._within(path)
-        made.mkdir(parents=True, exist_ok=True)
-        return made
+    def _at(self, path: str | Path, *, file: bool = False) -> Path:
+        """See that a folder is there, or a file, and return where."""
+        descriptor = walk.opened(self._root, Path(path), file=file)
+        self._opened.callback(os.close, descriptor)
+        return Path(f"/proc/self/fd/{descriptor}")
 
-    def _within(self, path: PurePath) -> Path:
-        return self._root / path.relative_to("/")
+    def _folder(self, name: str) -> Path:
+        """The same of a folder in the root, in place of what is none: not where a link leads."""
+        path = self._root / name
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        return self._at(f"/{name}")
 
     def _show_kernel(self) -> None:
-        proc, sys, dev = map(self._make, _KERNELS)
+        points = [self._folder(kernels.name) for kernels in _KERNELS]
         if rootless.is_on():
-            for kernels, point in zip(_KERNELS, (proc, sys, dev), strict=True):
+            for kernels, point in zip(_KERNELS, points, strict=True):
                 mounts.mount(kernels, point, flags=BIND | RECURSIVE)
             return
         usual = NO_SETUID | NO_DEVICES | NO_PROGRAMS
-        mounts.mount("proc", proc, "proc", usual)
+        mounts.mount("proc", points[0], "proc", usual)
+        mounts.mount("sysfs", points[1], "sysfs", usual | READ_ONLY)
+        mounts.mount("tmpfs", points[2], "tmpfs", NO_SETUID, "mode=755,size=64k")
+        # By what they are from now on: mounts of ours, which nothing takes the place of.
+        proc, _, dev = (self._root / kernels.name for kernels in _KERNELS)
         for name in ("bus", "irq", "sys", "sysrq-trigger"):
             if (proc / name).exists():
-                self._show(proc / name, proc / name)
-        mounts.mount("sysfs", sys, "sysfs", usual | READ_ONLY)
-        mounts.mount("tmpfs", dev, "tmpfs", NO_SETUID, "mode=755,size=64k")
+                self._show(proc / name, Path("/proc", name))
         for name, minor in _DEVICES.items():
             _make_device(dev / name, os.makedev(1, minor))
         _make_device(dev / "tty", _TERMINAL)

@@ -18,10 +18,12 @@ from tare.command import PATH, Command
 from tare.guests.image import libraries_in
 from tare.tree import OWN
 
-TOOLS = ("chrt", "cp", "env", "kill", "setpriv", "sh", "sleep", "sync", "taskset", "uname")
-"""What starts, places and ends what runs in a tree, and brings back what it wrote."""
+TOOLS = (
+    "chrt", "cp", "env", "kill", "setpriv", "sh", "sleep", "sync", "tar", "taskset", "uname",
+)  # fmt: skip
+"""What starts, places and ends what runs in a tree, fills it, and brings back what it wrote."""
 
-_OURS = ("probe/execute", "probe/probe")
+_OURS = ("probe/execute", "probe/probe", "echo/echo-null")
 """Those of our programs that run in every tree."""
 
 _TIMEOUT_S = 60.0
@@ -42,7 +44,7 @@ def pack(own: Path, programs: Path, *, ours: bool) -> None:
     tools = [Path(path) for path in found if path is not None]
     built = [programs / name for name in _OURS if (programs / name).exists()]
     for name in ("bin", "lib", "programs"):
-        (own / name).mkdir(parents=True, exist_ok=True)
+        _see_folder(own / name)
     for tool in tools:
         _copy(tool, own / "bin" / tool.name)
     listing = process.run(
@@ -69,6 +71,11 @@ def started(own: Path, path: str) -> tuple[str, ...]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _see_folder(target.parent)
     shutil.copyfile(source, target)
     target.chmod(0o755)
+
+
+def _see_folder(path: Path) -> None:
+    path.mkdir(exist_ok=True)
+    path.chmod(0o755)  # whatever is masked

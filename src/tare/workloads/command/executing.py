@@ -11,21 +11,27 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from tare import capabilities, environments, rootless
-from tare.command import Secret
+from tare.command import PATH, Secret
 from tare.errors import TrialError
 from tare.tree import Tree, User
 from tare.units import exact_duration
 from tare.workloads import Bench, Made, Statistic, rows
 from tare.workloads.command import requirements
 from tare.workloads.command.document import Asked, substituted, words
-from tare.workloads.command.executions import PROGRAM, Execution, Session, Side, read
-from tare.workloads.command.reading import Reading, ending
+from tare.workloads.command.executions import (
+    MOST_TOLD,
+    PROGRAM,
+    Execution,
+    Session,
+    Side,
+    read,
+)
+from tare.workloads.command.reading import Reading, cut, ending
 from tare.workloads.command.rows import CommandSettings, R, passed, with_lines
 
 SLACK_S = 60.0
 """To start, to prepare, to check and to clean up."""
 AUTO_S = 0.5
-_ALL_TOLD = 65_536
 _OF_A_TRIAL_S = 0.1
 
 Lines = Mapping[str, Mapping[str, str]]
@@ -43,7 +49,7 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         lines: of each factor that names some; none where no experiment has said any.
         parameters: names of the factors that are put in place of {name}.
         readings: statistic -> how it is found in what is printed.
-        judged: the statistic that sessions are compared by, where an experiment has said it.
+        judged: the statistic that sessions are compared by; the first where none is declared.
     """
 
     settings = CommandSettings
@@ -62,13 +68,13 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         readings: Mapping[str, Reading] | None = None,
         judged: str | None = None,
     ) -> None:
-        self.judged = judged
         self.lines = lines or {}
         self.parameters = tuple(parameters)
         self.readings = readings or {}
         self.levels = with_lines(self.base, lines, self.parameters) if lines else self.base
         found = {name: one.statistic for name, one in self.readings.items()}
         self.statistics = self.in_order(found)
+        self.judged = judged or next(iter(self.statistics))
 
     def in_order(self, readings: Mapping[str, Statistic]) -> Mapping[str, Statistic]:
         """All statistics; the first is judged where an experiment declares none."""
@@ -177,6 +183,7 @@ def tree(
         programs=tuple(placed(p) if "/" in p else p for p in dict.fromkeys(called)),
         inputs=tuple(map(placed, settings.inputs)),
         keep=tuple(map(placed, settings.keep)) if keep else (),
+        path=passed(settings.env).get("PATH", PATH),
     )
 
 
@@ -232,7 +239,7 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
             path = substituted(settings.expect_file[0], parameters)
             yield from ("--check", f"sha256sum -- {shlex.quote(path)}")
         if tell or self.workload.readings or settings.expect_output:
-            yield from ("--tell", str(_ALL_TOLD))
+            yield from ("--tell", str(MOST_TOLD))
 
     def read(self, side: Side, told: str, parameters: Mapping[str, str]) -> Session:
         """Read what executions printed, and check it.
@@ -257,7 +264,10 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
         pattern = self.settings.expect_output
         if pattern and not re.search(pattern, f"{one.stdout}\n{one.stderr}", re.MULTILINE):
             end = ending(one.stdout + one.stderr)
-            raise TrialError(f"`{told}` printed nothing that matches {pattern!r}; its end: {end}")
+            raise TrialError(
+                f"`{told}` printed nothing that matches {pattern!r}; its end: {end}"
+                f"{cut(one.stdout, one.stderr)}"
+            )
         if self.settings.expect_file:
             path, digest = self.settings.expect_file
             found = one.check.split()[:1]
@@ -276,11 +286,25 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
 
         def mean(name: str, reading: Reading) -> float:
             each = [reading.of(name, one.stdout, one.stderr) for one in session.executions]
-            if name == self.workload.judged and min(each) <= 0:
-                raise TrialError(
-                    f"{name} was {min(each):g}: only positive numbers can be judged",
-                    "judge another `statistic`: this one is shown all the same",
-                )
+            self._judgeable(name, min(each))
             return sum(each) / len(each)
 
         return {name: mean(name, one) for name, one in self.workload.readings.items()}
+
+    def values(self, session: Session, **also: float) -> dict[str, float]:
+        """Statistic -> the session's value, with what else was measured.
+
+        Raises:
+            TrialError: as of `readings`.
+        """
+        counted = {**session.values(), **also}
+        for name, value in counted.items():
+            self._judgeable(name, value)
+        return {**counted, **self.readings(session)}
+
+    def _judgeable(self, name: str, value: float) -> None:
+        if name == self.workload.judged and value <= 0:
+            raise TrialError(
+                f"{name} was {value:g}: only positive numbers can be judged",
+                "judge another `statistic`: this one is shown all the same",
+            )

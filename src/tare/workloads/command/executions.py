@@ -12,6 +12,9 @@ from tare.failures import last_words
 from tare.workloads import Statistic
 
 PROGRAM = "probe/execute"
+MOST_TOLD = 65_536
+"""Bytes of an output; of more the two ends are told, with `_CUT` between."""
+_CUT = "\n[...]\n"
 
 STATISTICS: Mapping[str, Statistic] = {
     "wall": Statistic("from before it is started until its end is seen, median of executions"),
@@ -24,8 +27,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "written": Statistic("bytes that it passed to write calls", "B"),
     "start": Statistic("what an empty program takes in the same session, median"),
 }
-"""Of every command, in a session: all but medians are means over its executions. What was zero
-throughout a session is absent: no ratio can be made of it."""
+"""Of every command, in a session: all but medians are means over its executions."""
 
 _COUNTED: Mapping[str, tuple[str, ...]] = {
     "user": ("user_ns",),
@@ -41,6 +43,26 @@ _ALSO = ("major_faults", "storage_read_bytes", "storage_written_bytes")
 """Counted over the session, since they are zero often."""
 
 
+class Printed(str):
+    """What an execution wrote to one output: all of it, or the two ends of much.
+
+    Attributes:
+        length: bytes of all of it, where that was much.
+        rear: where the second end begins; -1 of what is whole.
+    """
+
+    length = 0
+    rear = -1
+
+    @staticmethod
+    def of(text: str, length: int) -> Printed:
+        """Read what PROGRAM tells of an output of so many bytes."""
+        found = Printed(text)
+        if length > MOST_TOLD:
+            found.length, found.rear = length, text.rindex(_CUT) + len(_CUT)
+        return found
+
+
 @dataclass(frozen=True)
 class Execution:
     """One execution that was measured."""
@@ -49,10 +71,12 @@ class Execution:
     counts: Mapping[str, float]
     """Of `_COUNTED`, those that its kernel tells."""
     also: Mapping[str, int]
-    stdout: str
-    stderr: str
+    stdout: Printed
+    stderr: Printed
     check: str
     """What the check behind it printed."""
+    round_ns: int
+    """Of all that belongs to it: preparation, check and clean-up, too."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +87,15 @@ class Session:
     start_ns: float
 
     def values(self) -> dict[str, float]:
-        """Statistic -> the session's value; absent where it is zero, or was not told."""
+        """Statistic -> the session's value; absent where it was not told."""
         found = {"wall": statistics.median(one.wall_ns for one in self.executions)}
         for name in _COUNTED:
             each = [one.counts[name] for one in self.executions if name in one.counts]
             if len(each) == len(self.executions):
                 found[name] = statistics.fmean(each)
-        found["start"] = self.start_ns
-        return {name: float(value) for name, value in found.items() if value > 0}
+        if self.start_ns:
+            found["start"] = self.start_ns
+        return {name: float(value) for name, value in found.items()}
 
     def counters(self) -> dict[str, int]:
         """What may be zero, over all executions."""
@@ -128,9 +153,15 @@ def _execution(line: Mapping[str, Any]) -> Execution:
         for name, members in _COUNTED.items()
         if all(member in line for member in members)
     }
+    if not counts.get("faults"):
+        # No program starts without one: this kernel, as gVisor's, counts neither, and tells zeros.
+        counts = {name: n for name, n in counts.items() if name not in ("faults", "switches")}
     also = {name: int(line[name]) for name in _ALSO if name in line}
-    words = (str(line[name]) for name in ("stdout", "stderr", "check"))
-    return Execution(int(line["wall_ns"]), counts, also, *words)
+    stdout, stderr = (
+        Printed.of(str(line[name]), int(line[f"{name}_bytes"])) for name in ("stdout", "stderr")
+    )
+    wall_ns, round_ns = int(line["wall_ns"]), int(line["round_ns"])
+    return Execution(wall_ns, counts, also, stdout, stderr, str(line["check"]), round_ns)
 
 
 def _refuse(line: Mapping[str, Any], command: str, expected: int, limit: str) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from tare import units
 from tare.errors import TrialError, UsageError
 from tare.workloads import Statistic
+from tare.workloads.command.executions import MOST_TOLD, Printed
 
 _SHOWN = 300
 
@@ -69,7 +70,7 @@ class Reading(BaseModel):
         where = f"matches {self.regex}" if self.regex else f"stands at {self.path}"
         return Statistic(f"what {where} in what the command prints", unit, better)
 
-    def of(self, name: str, stdout: str, stderr: str) -> float:
+    def of(self, name: str, stdout: Printed, stderr: Printed) -> float:
         """Find it in what an execution printed; in the statistic's unit.
 
         Raises:
@@ -92,7 +93,7 @@ class Reading(BaseModel):
             instead = "" if found is None else f", but {found!r}, which is no number of that unit"
             raise TrialError(
                 f"its output ended in {ending(stdout + stderr)!r}: no {name} was found there, by"
-                f" {self.regex or self.path}{instead}",
+                f" {self.regex or self.path}{instead}{cut(stdout, stderr)}",
                 "correct how `read` finds it, or the command",
             ) from None
         return value
@@ -103,11 +104,23 @@ def ending(output: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in output[-_SHOWN:]).strip()
 
 
-def _matched(regex: str, stdout: str, stderr: str) -> Sequence[str | None]:
-    """The number, and its unit where that is matched, too."""
+def cut(*outputs: Printed) -> str:
+    """Say of which outputs something is not there, and how to have it; nothing where all is."""
+    return "".join(
+        f"; the middle of its {one.length} bytes was not kept: have it write what is read alone, or"
+        f" last, or no more than {MOST_TOLD} bytes"
+        for one in outputs
+        if one.rear >= 0
+    )
+
+
+def _matched(regex: str, *outputs: Printed) -> Sequence[str | None]:
+    """The number, and its unit where that is matched, too; the last counts."""
     found = None
-    for found in re.finditer(regex, f"{stdout}\n{stderr}", re.MULTILINE):  # noqa: B007 - the last
-        pass
+    for output in outputs:
+        for match in re.finditer(regex, output, re.MULTILINE):
+            # Before the second end it may not be the last; where that begins, not all of it.
+            found = match if match.start() > output.rear else found
     return (None,) if found is None else found.groups() or (found[0],)
 
 

@@ -169,7 +169,8 @@ class CommandSettings(Settings):
         _runs,
         lambda runs: "auto" if runs is None else str(runs),
         "auto",
-        "Executions that are measured in a session; auto: as many as begin within half a second.",
+        "Executions that are measured in a session; auto: as many as begin within half a second,"
+        " that of `prepare`, `cleanup` and `expect_file` counted.",
         examples=("auto", "1", "10"),
     )
     warmup = rows.count("1", "Executions before, in every session.", least=0, most=1_000_000)
@@ -211,4 +212,7 @@ class CommandSettings(Settings):
     image = text(
         "/", "Whose files it sees: the root of this machine, or a folder with an unpacked image."
     )
-    takes = rows.duration("500 ms", "About what an execution takes: for the plan's estimate only.")
+    takes = rows.duration(
+        "500 ms",
+        "About what an execution takes, with what is run beside it: for the plan's estimate only.",
+    )

@@ -37,7 +37,7 @@ class CommandBench(ExecutingBench[CommandLevels]):
         """
         session = self.executed(levels)
         return Measurement(
-            values={**session.values(), **self.readings(session)},
+            values=self.values(session),
             counters=session.counters(),
             settings={
                 "command": shlex.join(self.argv("command", levels)),

@@ -88,19 +88,23 @@ class Serving(Stepwise):
         """Its process, to be accounted for."""
         return self._process
 
-    def await_ready(self, ready: Ready, patience_ns: int, run: Callable[[str], object]) -> None:
+    def await_ready(
+        self, ready: Ready, patience_ns: int, run: Callable[[str, float], object]
+    ) -> None:
         """Wait until it can be asked.
 
         Args:
             ready: how that is told; with the names in braces put in.
             patience_ns: after which it is given up.
-            run: runs a shell line where the client is; raises TrialError where that fails.
+            run: runs a shell line where the client is, for so many seconds at most; raises
+                TrialError where that fails.
 
         Raises:
             TrialError: it ended, or was not ready in time.
         """
+        deadline = time.monotonic() + patience_ns / 1e9
         for _ in pauses(patience_ns / 1e9):
-            is_ready = self._is_ready(ready, run)
+            is_ready = self._is_ready(ready, run, deadline)
             self.look()
             if is_ready:
                 return
@@ -138,12 +142,12 @@ class Serving(Stepwise):
         """A client's events, as long as this server runs."""
         return Watched(client, self.look, self._look_each_s)
 
-    def _is_ready(self, ready: Ready, run: Callable[[str], object]) -> bool:
+    def _is_ready(self, ready: Ready, run: Callable[[str, float], object], deadline: float) -> bool:
         if ready.kind == "output":
             return re.search(ready.what, self._process.stderr(), re.MULTILINE) is not None
         if ready.kind == "command":
             try:
-                run(ready.what)
+                run(ready.what, max(0.0, deadline - time.monotonic()))
             except TrialError:
                 return False
             return True

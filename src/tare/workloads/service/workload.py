@@ -92,10 +92,10 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
             account = accounting.difference(account, server.process.account())
             consumed = server.consumed_ns() - consumed
             now("ending")
-        values = {**session.values(), **self.readings(session)}
+        # Where a child that nobody waited for has ended, its time is in the first count alone.
+        counted = {_CPU: float(consumed)} if consumed >= 0 else {}
         return Measurement(
-            # Absent where no tick of a clock fell into it.
-            values=values if consumed <= 0 else {**values, _CPU: float(consumed)},
+            values=self.values(session, **counted),
             counters=session.counters(),
             settings={
                 "server": str(server),
@@ -121,7 +121,7 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
             ready = replace(settings.ready, what=substituted(settings.ready.what, parameters))
             server.await_ready(ready, settings.patience, self._on_the_host)
             if settings.prepare:
-                self._on_the_host(substituted(settings.prepare, parameters))
+                self._on_the_host(substituted(settings.prepare, parameters), self._line_s)
             yield server
 
     def _ask(self, server: Serving, levels: ServiceLevels, runs: int) -> Session:
@@ -131,9 +131,14 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
         with self.client.start((PROGRAM, *options, "--", *argv), self.env(parameters)) as side:
             return self.read(server.watched(side), shlex.join(argv), parameters)
 
-    def _on_the_host(self, line: str) -> None:
+    @property
+    def _line_s(self) -> float:
+        """For how long a shell line of the user's may run."""
+        return self.settings.timeout / 1e9 + SLACK_S
+
+    def _on_the_host(self, line: str, timeout_s: float) -> None:
         """Run a shell line where the client is."""
-        self.client.run(("sh", "-c", line), self.settings.timeout / 1e9 + SLACK_S)
+        self.client.run(("sh", "-c", line), timeout_s)
 
     def _set_up(self, line: str) -> None:
         """Run a shell line where the server is, unless that has been done."""
@@ -142,7 +147,7 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
         try:
             # What it prints is of interest where it fails.
             words = ("sh", "-c", f"{{ {line}\n}} >&2")
-            self.inside.run(words, self.settings.timeout / 1e9 + SLACK_S)
+            self.inside.run(words, self._line_s)
         except TrialError as error:
             raise TrialError(f"`setup` failed: {error.what}", error.remedy) from error
         self.settled.add(line)
