@@ -17,6 +17,7 @@ import logging
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -308,12 +309,14 @@ class _Building:
 
     def _cover_further(self) -> None:
         """Show what is mounted below the root: written to a layer where that can be had."""
-        hidden = [*_KERNELS]
-        for mounted in mounts.listed():
+        every = mounts.listed()
+        # Other runs' mounts are busy for as long as ours show them.
+        hidden = [*_KERNELS, *Path(tempfile.gettempdir()).glob("tare-*")]
+        for mounted in every:
             point = mounted.point
             if point == Path("/") or any(point.is_relative_to(path) for path in hidden):
                 continue
-            if mounted.kind == "overlay":  # other containers' roots, and other runs' trees
+            if mounted.kind == "overlay":  # other containers' roots
                 hidden.append(point)
             elif mounted.kind not in _NO_FILES:
                 flags = 0 if mounted.executable else NO_PROGRAMS
