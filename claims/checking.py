@@ -173,7 +173,7 @@ def _wanted(bound: Bound) -> str:
     if bound.kept is not Kept.INCONCLUSIVE:
         return f"{bound.name} ({wanted})"
     if not bound.found.resolved:
-        return f"{bound.name} ({wanted}; {bound.found.n} blocks give no interval)"
+        return f"{bound.name} ({wanted}; no verdict follows from {bound.found.n} blocks)"
     more = bound.blocks_more
     blocks = "no number of blocks in reach" if more is None else f"some {more} blocks more"
     return f"{bound.name} ({wanted}; {blocks} would decide)"

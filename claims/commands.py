@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from claims.checking import Found, Workshop
+from claims.everywhere import absence, in_each, judged
 from claims.peers import beside_peers
-from tare import environments, process
+from tare import process
 from tare.environments import Inside, Site
 from tare.errors import TrialError
 from tare.placement import Placement
@@ -93,11 +94,9 @@ def _bench(
 def everywhere(workshop: Workshop) -> Found:
     """Whether each program runs in each environment, and puts out what it should."""
     data: dict[str, str] = {}
-    good = 0
-    for place in _PLACES:
-        if not environments.named(place).availability().available:
-            data[place] = "is not here"
-            continue
+
+    def look(place: str) -> int:
+        good = 0
         with site_for(place, workshop.programs, workshop.cache) as (level, site):
             anywhere = replace(site, placement=Placement())
             for name, program in PROGRAMS.items():
@@ -109,9 +108,14 @@ def everywhere(workshop: Workshop) -> Found:
                     good += 1
                 except TrialError as error:
                     data[f"{place}/{name}"] = error.what
-    wanted = len(_PLACES) * len(PROGRAMS)
-    line = f"{good} of {wanted} pairs of program and environment ran, and printed what they should"
-    return Found(line, {"everywhere": data}, counted=Kept.counted(good == wanted))
+        return good
+
+    found, absent = in_each(workshop, look, _PLACES)
+    wanted = len(found) * len(PROGRAMS)
+    line = f"{sum(found.values())} of {wanted} pairs of program and environment ran, and printed"
+    line += f" what they should{absence(absent)}"
+    kept = judged({place: good == len(PROGRAMS) for place, good in found.items()}, absent)
+    return Found(line, {"everywhere": data, "absent": absent}, counted=kept)
 
 
 def added(workshop: Workshop) -> Found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from claims.checking import Workshop
@@ -14,15 +14,22 @@ Seen = TypeVar("Seen")
 
 
 def in_each(
-    workshop: Workshop, look: Callable[[str], Seen]
+    workshop: Workshop, look: Callable[[str], Seen], among: Collection[str] = ()
 ) -> tuple[dict[str, Seen], dict[str, str]]:
     """What was seen in each environment, by its name; and why others are not here.
+
+    Args:
+        workshop: what the claim may use.
+        look: at one of them.
+        among: those that are spoken of; all where none is named.
 
     Raises:
         UnavailableError: nothing here can stand for a far machine.
     """
-    require_sshd(workshop.programs)
-    here = {name: kind.availability() for name, kind in environments.by_name().items()}
+    if not among:
+        require_sshd(workshop.programs)
+    kinds = environments.by_name()
+    here = {name: kinds[name].availability() for name in among or kinds}
     absent = {name: found.detail for name, found in here.items() if not found.available}
     return {name: look(name) for name in here if name not in absent}, absent
 

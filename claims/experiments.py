@@ -8,10 +8,11 @@ from pathlib import Path
 
 from claims.checking import Workshop
 from tare import analysis, experiment, machine, plan, preflight, repetition, runner
+from tare.analysis.questions import ratio_of
 from tare.analysis.sessions import Sessions
 from tare.errors import UnavailableError, UsageError
 from tare.record import Record
-from tare.stats import Ratio, paired_ratio
+from tare.stats import Ratio
 from tare.stats.bounds import LOOKS
 
 
@@ -24,9 +25,8 @@ class Measured:
     sessions: Sessions
 
     def ratio(self, cell: str, against: str, statistic: str, confidence: float) -> Ratio:
-        """One cell over another, block by block."""
-        a, b = self.sessions.columns(cell, against, statistic=statistic)
-        return paired_ratio(a, b, confidence)
+        """One cell over another, as a promise is judged."""
+        return ratio_of(self.sessions, cell, against, statistic, confidence).promised
 
 
 def run_shipped(workshop: Workshop, name: str) -> Measured:

@@ -6,12 +6,13 @@ import math
 
 from claims.checking import Found, Workshop
 from claims.experiments import run_text
+from claims.rows import bounded_rate
 from tare import analysis, experiment, plan
 from tare.analysis.gate import reaches
-from tare.stats import Interval, Method, Verdict
-from tare.stats.bounds import Bound, Kept
+from tare.stats import Verdict
+from tare.stats.bounds import Kept
 from tare.stats.gating import Gate, most_spread
-from tare.stats.proportion import Proportion, proportion, upper_bound
+from tare.stats.proportion import proportion, upper_bound
 from tare.stats.sequential import Looks
 from tare.stats.simulate_gate import WORLDS, World, gates
 
@@ -45,14 +46,16 @@ def simulated(workshop: Workshop) -> Found:
             f"{2 * _ERRORS} gates on versions that are equal, or apart by the margin, {name}"
         )
         equal = gates(world, gate, runs=_ERRORS)
-        errors.append(_bound(f"equal versions fail, {name}", equal.slower, None, _ALPHA + 0.01))
+        errors.append(
+            bounded_rate(f"equal versions fail, {name}", equal.slower, None, _ALPHA + 0.01)
+        )
         slower = gates(world, gate, effect=1 + _MARGIN, runs=_ERRORS)
         wrong = f"versions slower by the margin pass, {name}"
-        errors.append(_bound(wrong, slower.no_worse, None, _ALPHA + 0.01))
+        errors.append(bounded_rate(wrong, slower.no_worse, None, _ALPHA + 0.01))
         found = gates(world, _gate(_most(name)), effect=_EFFECT, runs=_FINDS)
-        finds.append(_bound(f"+10 % is found, {name}", found.slower, 0.80, 1.0))
+        finds.append(bounded_rate(f"+10 % is found, {name}", found.slower, 0.80, 1.0))
         if found.in_time.of >= _FINDS / 10:  # after the first blocks, most say nothing of modes
-            finds.append(_bound(f"in the time said, {name}", found.in_time, 0.80, 1.0))
+            finds.append(bounded_rate(f"in the time said, {name}", found.in_time, 0.80, 1.0))
     worst = max(100 * (bound.found.estimate or 0.0) for bound in errors)
     least = min(100 * (bound.found.estimate or 0.0) for bound in finds)
     line = f"simulated gates err at most {worst:.1f} times in 100 at a nominal {100 * _ALPHA:g}"
@@ -101,7 +104,7 @@ def real(workshop: Workshop) -> Found:
     )
     # So few equal pairs cannot bound a rate of 5 %: what they can do is to contradict it.
     believable = proportion(false, _REAL_EQUAL).low <= _ALPHA
-    bounds = (_bound("real, +10 % is found", found, 0.80, 1.0),)
+    bounds = (bounded_rate("real, +10 % is found", found, 0.80, 1.0),)
     return Found(line, data, bounds, Kept.counted(believable))
 
 
@@ -115,9 +118,3 @@ def _gated(workshop: Workshop, new: int, seed: int) -> tuple[analysis.Gating, bo
     assert gating is not None
     spread = gating.answers[0].found.spread
     return gating, spread is not None and math.expm1(spread) <= limit
-
-
-def _bound(name: str, found: Proportion, least: float | None, most: float) -> Bound:
-    """Of a rate, by the exact interval of its count."""
-    seen = Interval(found.share, found.low, found.high, found.confidence, Method.T, found.of)
-    return Bound(name, seen, least, most, ratio=False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from claims.checking import Found, Workshop
 from claims.experiments import run_shipped
 from tare import predict, transports
+from tare.predict import Refusal, Target
 from tare.record import Record
-from tare.stats.bounds import Kept
+from tare.stats.bounds import Kept, all_kept
 
 _GROUND, _CHECK = "predict.yaml", "prediction-check.yaml"
 _MEDIAN_ERROR = 0.35
@@ -27,13 +30,8 @@ def compared(start: Record, truth: Record) -> Found:
     Each environment is predicted by a model that has never seen it, in any placement.
     """
     made = predict.predict(start, predict.shipped(), used=False)
-    chosen = [
-        p
-        for p in made.predictions
-        if p.statistic == "p50"
-        and transports.is_dds(p.target.levels.get("transport"))
-        and p.target.environment not in _LEFT_OUT
-    ]
+    chosen = [p for p in made.predictions if p.statistic == "p50" and _judged(p.target)]
+    missing = [f"{r.environment}: {r.why}" for r in made.refusals if _judged(r)]
     checked = predict.check(chosen, truth)
     ours, simple = predict.scores(checked)
     holds = (
@@ -44,11 +42,17 @@ def compared(start: Record, truth: Record) -> Found:
         and ours.median_error < simple.median_error
         and ours.within_two >= simple.within_two
     )
+    # What was not predicted, or not measured, can break nothing and keeps nothing.
+    whole = not missing and len(checked) == len(chosen)
+    wide = median(c.prediction.high_ns / c.prediction.low_ns for c in checked)
     figure = (
         f"median error {ours.median_error:.0%}, within a factor of 2 {ours.within_two:.0%},"
         f" 90 % intervals cover {ours.covered or 0.0:.0%} of {ours.n} DDS medians; log-additive:"
-        f" {simple.median_error:.0%}, {simple.within_two:.0%}"
+        f" {simple.median_error:.0%}, {simple.within_two:.0%}; half of the intervals reach over a"
+        f" factor of {wide:.3g} or more"
     )
+    if not whole:
+        figure += f"; not predicted {len(missing)}, not measured {len(chosen) - len(checked)}"
     data = {
         "model": vars(ours),
         "log_additive": vars(simple),
@@ -63,4 +67,11 @@ def compared(start: Record, truth: Record) -> Found:
             for c in checked
         },
     }
-    return Found(figure, data, counted=Kept.counted(holds))
+    found = [Kept.counted(holds)] if whole else [Kept.counted(holds), Kept.INCONCLUSIVE]
+    return Found(figure, data, counted=all_kept(found))
+
+
+def _judged(response: Target | Refusal) -> bool:
+    return response.environment not in _LEFT_OUT and transports.is_dds(
+        response.levels.get("transport")
+    )

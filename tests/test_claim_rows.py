@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,15 +11,16 @@ from typing import Any
 import pytest
 
 import claims
-from claims import Claim, Result, Workshop, experiments, judge, migrations
+from claims import Claim, Result, Workshop, commands, experiments, judge, migrations
 from claims.experiments import Measured, run_shipped
 from claims.rows import Wanted
-from tare import analysis, experiment, plan, workloads
+from tare import analysis, environments, experiment, plan, workloads
 from tare.analysis.sessions import Sessions
-from tare.errors import UsageError
+from tare.environments import Site
+from tare.errors import TrialError, UsageError
 from tare.record import Record, Trial
 from tare.stats import paired_ratio
-from tare.stats.bounds import Kept
+from tare.stats.bounds import Bound, Kept
 
 HOME = Path(__file__).parents[1]
 NOWHERE = Path("/nowhere")
@@ -104,7 +107,42 @@ def test_what_was_never_measured_keeps_no_bound_and_is_no_figure(migrated: Works
     ):
         found = judged(row, migrated)
         assert found.verdict is Kept.INCONCLUSIVE
-        assert "0 blocks give no interval" in found.figure
+        assert "no verdict follows from 0 blocks" in found.figure
+
+
+def short(blocks: int, lost: int) -> list[float | None]:
+    """A column of which the last blocks are lost."""
+    return [0.1 + 0.01 * (block % 3) for block in range(blocks - lost)] + [None] * lost
+
+
+@pytest.mark.parametrize(
+    ("blocks", "lost", "confidence", "verdict"),
+    [
+        (5, 0, 0.95, Kept.INCONCLUSIVE),
+        (6, 0, 0.95, Kept.HOLDS),
+        (7, 0, 0.9875, Kept.INCONCLUSIVE),
+        (8, 0, 0.9875, Kept.HOLDS),
+        (8, 1, 0.95, Kept.HOLDS),
+        (8, 2, 0.95, Kept.INCONCLUSIVE),
+        (8, 6, 0.95, Kept.INCONCLUSIVE),
+    ],
+)
+@pytest.mark.parametrize("difference", [False, True])
+def test_no_verdict_follows_from_blocks_too_few_nor_where_many_lack_a_side(
+    blocks: int, lost: int, confidence: float, verdict: Kept, difference: bool
+):
+    found = paired_ratio(short(blocks, lost), [1.0] * blocks, confidence).promised
+    one = found.difference if difference else found.ratio
+    assert one.estimate is not None
+    assert Bound("x", one, most=0.4, ratio=not difference).kept is verdict
+
+
+def test_rows_are_judged_by_what_a_promise_is(migrated: Workshop, monkeypatch: pytest.MonkeyPatch):
+    sessions = migrated.measured["real.yaml"].sessions
+    monkeypatch.setattr(sessions, "columns", lambda *_, statistic: (short(8, 6), [1.0] * 8))
+    found = judged(Wanted("real.yaml", OURS, PLAIN, "wire", most=0.4), migrated)
+    assert found.verdict is Kept.INCONCLUSIVE
+    assert "no verdict follows from 2 blocks" in found.figure
 
 
 def test_how_large_a_loss_would_have_been_found_is_said_where_little_may_be_lost(
@@ -135,7 +173,8 @@ def arms(**values: list[dict[str, float]]) -> Workshop:
         arm: [SimpleNamespace(values=of, settings={"guests_cpu_share": SHARE}) for of in each]
         for arm, each in values.items()
     }
-    sessions = SimpleNamespace(measured=lambda cell: trials[cell])
+    measured = {arm: [one for one in of if one.values] for arm, of in trials.items()}
+    sessions = SimpleNamespace(measured=measured.__getitem__, trials_of=trials.__getitem__)
     return workshop(saturated=SimpleNamespace(sessions=sessions))
 
 
@@ -149,21 +188,24 @@ MS = 1e6
         ([100], [250, 330], Kept.HOLDS),
         ([100], [250, 360], Kept.FAILS),
         ([380, 400], [420], Kept.HOLDS),
-        ([100], [], Kept.FAILS),
+        ([100], [], Kept.INCONCLUSIVE),
+        ([100], [250, None], Kept.INCONCLUSIVE),
+        ([100], [360, None], Kept.FAILS),
     ],
 )
 def test_the_longest_standstill_counts_against_plains_or_the_limit(
-    plain: list[int], ours: list[int], verdict: Kept
+    plain: list[int], ours: list[int | None], verdict: Kept
 ):
+    """A trial that failed may have been the longest."""
     shop = arms(
         plain=[{"downtime": ms * MS} for ms in plain],
-        pageshare=[{"downtime": ms * MS} for ms in ours],
+        pageshare=[{} if ms is None else {"downtime": ms * MS} for ms in ours],
     )
     assert migrations.downtime("saturated.yaml", "spin", shop).counted is verdict
 
 
 def test_what_guests_left_of_their_host_is_said_beside_times():
-    beside = migrations.idle("saturated.yaml", "spin", arms(plain=[{}, {}]))
+    beside = migrations.idle("saturated.yaml", "spin", arms(plain=[{"wire": 1.0}] * 2))
     assert beside.line == "spin guests leave idle at the source 0.62"
     assert beside.data == {"spin guests leave idle at the source": [0.625, 0.625]}
     assert beside.counted is Kept.HOLDS
@@ -181,6 +223,57 @@ def test_processor_time_beyond_plain_is_of_a_gib_that_was_moved(moved: bool):
         assert bound.kept is Kept.FAILS
     else:
         assert bound.kept is Kept.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("absent", "fails", "verdict"),
+    [
+        ((), (), Kept.HOLDS),
+        (("uml",), (), Kept.INCONCLUSIVE),
+        ((), ("uml",), Kept.FAILS),
+        (("uml",), ("qemu",), Kept.FAILS),
+    ],
+)
+def test_commands_in_an_environment_that_is_not_here_decide_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    absent: tuple[str, ...],
+    fails: tuple[str, ...],
+    verdict: Kept,
+):
+    def kind(name: str) -> Any:
+        here = SimpleNamespace(available=name not in absent, detail="no")
+        return SimpleNamespace(availability=lambda: here)
+
+    @contextmanager
+    def bench(_program: Any, place: str, *_: Any, **__: Any) -> Iterator[Any]:
+        if place in fails:
+            raise TrialError("it printed nothing")
+        yield lambda: 1e6
+
+    monkeypatch.setattr(environments, "by_name", lambda: {p: kind(p) for p in commands._PLACES})
+    monkeypatch.setattr(environments, "named", kind)
+    site = Site(*[NOWHERE] * 3, *[None] * 3)  # type: ignore[arg-type]
+    monkeypatch.setattr(commands, "site_for", lambda place, *_: nullcontext((place, site)))
+    monkeypatch.setattr(commands, "_bench", bench)
+    found = commands.everywhere(workshop())
+    assert found.counted is verdict
+    assert all(f"not tried, {name}: no" in found.line for name in absent)
+
+
+@pytest.mark.parametrize("measured", [0, 1, 2])
+def test_an_ablation_that_was_not_measured_whole_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, measured: int
+):
+    counts = dict.fromkeys(migrations._COUNTED, 1)
+    given = iter([counts] * (2 * measured) + [dict.fromkeys(migrations._COUNTED, 0)] * 4)
+    monkeypatch.setattr(migrations, "_counted", lambda _: next(given))
+    took = SimpleNamespace(ratio=paired_ratio([1.0, 2.0], [1.0, 1.0]).ratio)
+    sessions = SimpleNamespace(measured=lambda _: [])
+    shop = workshop(
+        **{"migration-ablation": SimpleNamespace(sessions=sessions, ratio=lambda *_: took)}
+    )
+    verdict = Kept.HOLDS if measured == 2 else Kept.INCONCLUSIVE
+    assert migrations.ablation(shop).counted is verdict
 
 
 def test_what_senders_counted_is_summed():

@@ -1,6 +1,7 @@
 """Comparing two runs: found where it differs, quiet where it does not, refused where it cannot."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -298,6 +299,49 @@ def test_one_session_a_side_gives_no_interval_and_no_verdict():
     assert found.ratio.estimate == 2.0
     assert not found.ratio.resolved
     assert found.p == 1.0
+
+
+@pytest.mark.parametrize("n", [4, 7, 10])
+def test_what_does_not_vary_is_found_different_wherever_it_differs(n):
+    """Bytes and counts: their logarithms vary by rounding, or not at all."""
+    levels = np.random.default_rng(n).uniform(1.0, 1e9, 100)
+    for level in levels:
+        same = np.exp([np.mean(np.log(np.full(k, level))) for k in range(3, 3 + n)])
+        doubled = unpaired_ratio(2 * same, same)
+        assert doubled.p == 0.0
+        assert doubled.ratio.low == doubled.ratio.high == pytest.approx(2.0)
+        assert doubled.difference.low == pytest.approx(level)
+        equal = unpaired_ratio(same[::-1], same)
+        assert (equal.p, equal.ratio.low, equal.ratio.high) == (1.0, 1.0, 1.0)
+        assert would_be_found(same, same, 0.05) == pytest.approx(1.0)
+    few = unpaired_ratio(np.full(3, 2.0), np.full(n, 1.0))
+    assert (few.p, few.ratio.resolved) == (1.0, False)
+
+
+def test_a_count_that_doubled_fails_a_gate_and_one_that_did_not_passes(before):
+    class Counted(sides.TareRun):
+        def __init__(self, run, count):
+            vars(self).update(vars(run))
+            self.count = count
+
+        def level(self, _key):
+            return self.count
+
+    def found(count):
+        earlier, later = ([Counted(run, c) for run in before] for c in (3e6, count))
+        return compare.compare(earlier, later)
+
+    assert compare.fails(found(6e6), "slower")
+    assert set(verdicts(found(3e6)).values()) == {Verdict.EQUIVALENT}
+    assert found(3e6).unjudged == ()
+
+
+def test_a_cell_without_an_interval_is_not_judged(before):
+    found = compare.compare(before, before)
+    (cell, *others) = found.cells
+    ratio = replace(cell.ratio, ratio=replace(cell.ratio.ratio, low=None, high=None))
+    unresolved = replace(found, cells=(replace(cell, ratio=ratio), *others))
+    assert unresolved.unjudged == (cell.cell,)
 
 
 def test_welch_intervals_cover_as_often_as_they_say():

@@ -141,6 +141,34 @@ def test_what_nothing_recorded_makes_up_is_said_to_be_unexplained(tmp_path):
     assert "causes" not in tables.conclusion(replace(bare, countable=False))[0]
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_events_as_frequent_but_dearer_explain_by_each_sides_own_price(tmp_path, counted):
+    made = records.make(tmp_path / "r", records.Recipe(truth_us=slower, requests=500), TEXT)
+    with made.writing() as writer:
+        for trial in made.trials():
+            server = ThreadTime("server", "s", 2, 5_000, 0, 0, 0, faults=1000 + trial.block)
+            changed = {
+                "server": Account((server,)),
+                "machine": Meanwhile(1.0),
+                "duration_ns": 1_000_000_000,
+            }
+            writer.append(trial.model_copy(update=changed))
+        for cell in made.plan.cells:
+            inside = cell.levels["environment"] == "container"
+            if inside or counted:
+                cost = {"inside page fault": 100_000.0 if inside else 1_000.0}
+                writer.append(
+                    CauseSession(repeat=0, cell=cell.id, unit_costs_ns=cost, counts={}, mean_ns=1e4)
+                )
+    found = explain(made, "container/udp")
+    faults = [r for r in found.readings if r.name == "page faults of the measured threads"]
+    if counted:  # a tenth of the time against a thousandth of it: 0.105 of a logarithm of 0.182
+        assert 0.4 < faults[0].share.estimate < 0.8
+    else:
+        assert faults == []
+        assert "page faults of the measured threads" in found.alike
+
+
 def test_a_workload_without_requests_is_explained_by_what_was_read(tmp_path):
     text = """\
 title: What does a container cost in computing?

@@ -188,6 +188,21 @@ def test_the_distribution_of_each_level_is_that_of_its_samples(stepped):
     assert after.quantiles_ns[0.5] == pytest.approx(1.2 * before.quantiles_ns[0.5], rel=0.03)
 
 
+def test_a_distribution_ranks_lost_requests_as_the_longest(tmp_path):
+    record = histories.run(tmp_path, 0)
+    trials = [t for t in record.trials() if t.cell == "native"]
+    paths = [record.samples_path(t) for t in trials]
+    for path in paths:
+        records.write_samples(
+            path, np.random.default_rng(1).permutation(np.arange(1, 101)), lost=15
+        )
+    (series,) = query.cell_history(histories.refreshed(tmp_path)[0], "native", None, EVERY)
+    (found,) = samples.distributions(tmp_path, series, lambda _done, _of: None)
+    assert found.samples == 100 * len(paths)
+    assert 0.5 in found.quantiles_ns
+    assert 0.9 not in found.quantiles_ns
+
+
 def test_samples_that_are_damaged_are_left_out_of_a_distribution_and_told(tmp_path):
     record = histories.run(tmp_path, 0)
     victim = next(t for t in record.trials() if t.cell == "native")

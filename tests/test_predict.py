@@ -19,6 +19,7 @@ from tare.predict.ground import Target
 from tare.predict.model import KINDS, Ground, fit, log_additive, terms
 from tare.record import CauseSession
 from tare.stats.bounds import Kept
+from tare.stats.forecast import Score
 
 HERE = {"clock": 20.0, "wake-ups": 1200.0, "calls": 100.0, "code": 12.0, "client": 12.0}
 COUNTS = {"clock": 5.0, "wake-ups": 1.0, "calls": 3.0}
@@ -352,3 +353,28 @@ def test_the_claim_is_judged_on_every_dds_that_was_predicted(tmp_path):
     assert result.data["model"]["n"] == 1
     # Predicted as ten times native, measured as thirty.
     assert result.counted is Kept.FAILS
+
+
+@pytest.mark.parametrize(
+    ("vectors", "failed", "good", "verdict"),
+    [
+        (("native", "uml", "gvisor"), (), True, Kept.HOLDS),
+        (("native", "uml"), (), True, Kept.INCONCLUSIVE),
+        (("native", "uml", "gvisor"), (0, 1), True, Kept.INCONCLUSIVE),
+        (("native", "uml"), (0, 1), False, Kept.FAILS),
+    ],
+)
+def test_the_claim_holds_only_where_all_was_predicted_and_measured(
+    tmp_path, monkeypatch, vectors, failed, good, verdict
+):
+    text = EXPERIMENT.replace("uml", "[uml, gvisor]").replace(", [uml, gvisor]]", ", uml, gvisor]")
+    whole = text.replace("exclude:\n  - {environment: [uml, gvisor], transport: cyclonedds}\n", "")
+    failing = frozenset((block, "gvisor/cyclonedds") for block in failed)
+    recipe = records.Recipe(blocks=2, requests=200, truth_us=truth_us, failing=failing)
+    truth = records.make(tmp_path / "truth", recipe, whole)
+    scores = Score(2, 0.1 if good else 0.9, 1.0, 1.0), Score(2, 0.5, 0.5, None)
+    monkeypatch.setattr(predict, "scores", lambda _: scores)
+    result = prediction.compared(start(tmp_path / "r", environments=vectors, text=text), truth)
+    assert result.counted is verdict
+    assert "intervals reach over a factor of" in result.line
+    assert ("not predicted" in result.line) == (verdict is not Kept.HOLDS)

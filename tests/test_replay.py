@@ -144,6 +144,18 @@ def test_a_claim_is_inconclusive_while_one_of_its_cells_was_not_measured(
     assert (shares.verdict, shares.why[:13]) == (Standing.INCONCLUSIVE, "not measured:")
 
 
+def test_a_claim_is_inconclusive_where_most_blocks_lack_a_cell(tmp_path: Path) -> None:
+    lost = "qemu/fastdds"
+    failing = frozenset((block, lost) for block in range(6))
+    record = records.make(tmp_path / "r", records.Recipe(requests=200, failing=failing))
+    part = {"p": analysis.analyse(record)}
+    for asked in ({"statistic": "p50"}, {"over": "mean"}, {"figure": "rti-over-opensplice"}):
+        claim = {"where": "x", "says": "x", "part": "p", "cells": [lost], "least": 0.1, **asked}
+        found = replay.answer(Claim.model_validate(claim), part, {})
+        assert found.bounds
+        assert found.verdict is Standing.INCONCLUSIVE
+
+
 @pytest.mark.parametrize(
     "asked",
     [

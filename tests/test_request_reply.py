@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,6 +95,20 @@ def test_a_schedule_makes_a_session_as_long_as_it_says():
     assert WORKLOAD.seconds(slow, SESSION) >= 1000 / 10
     nowhere: Any = None
     assert EchoBench(nowhere, nowhere, SESSION).longest(slow) > 1000 / 10
+
+
+@pytest.mark.parametrize(
+    ("mode", "losses"), [("closed", 10), ("open 1000/s", 160), ("open 0.5/s", 10), ("open 5/s", 50)]
+)
+def test_no_stall_of_a_few_timeouts_ends_a_session_of_either_loop(mode: str, losses: int):
+    """In open loop one of little more than a timeout loses all that the window holds."""
+    hosts: Any = SimpleNamespace(client_address="10.0.0.1")
+    site: Any = SimpleNamespace(programs=Path("/build"), hosts=hosts)
+    inside: Any = SimpleNamespace(address="10.0.0.2")
+    argv = EchoBench(site, inside, SESSION)._ask(LEVELS.but(mode=mode), Path("/raw"))
+    given = dict(pairwise(argv))
+    assert given["--give-up-after"] == str(losses)
+    assert given["--outstanding"] == ("1" if mode == "closed" else "16")
 
 
 def test_a_session_with_corrupted_replies_or_none_is_no_measurement():

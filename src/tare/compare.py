@@ -61,7 +61,7 @@ class CellComparison:
     @property
     def judged(self) -> bool:
         """Whether the runs are enough to tell a difference from how much runs differ anyway."""
-        return min(self.runs) >= FEWEST_RUNS
+        return min(self.runs) >= FEWEST_RUNS and self.ratio.ratio.resolved
 
 
 @dataclass(frozen=True)

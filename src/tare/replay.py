@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tare import plan as plans
 from tare.analysis import Analysis
+from tare.analysis.questions import ratio_of
 from tare.errors import UsageError
 from tare.pairing import paired
 from tare.plan import Plan
@@ -164,13 +165,14 @@ def _figures(claim: Claim, analysis: Analysis) -> dict[str, Interval | None]:
 def _compared(claim: Claim, analysis: Analysis) -> dict[str, Interval | None]:
     statistic = claim.statistic or analysis.experiment.statistic
     against = "{0}" if claim.over and claim.against is None else claim.against
-    found: dict[str, Interval | None] = {}
+    sessions, found = analysis.sessions, dict[str, Interval | None]()
     for cells in claim.cells:
         for a, b in paired(_uncut(analysis.plan), cells, against):
-            ratio = paired_ratio(
-                analysis.sessions.column(a, statistic),
-                analysis.sessions.column(b, claim.over or statistic),
-            )
+            ratio = (
+                paired_ratio(sessions.column(a, statistic), sessions.column(b, claim.over))
+                if claim.over
+                else ratio_of(sessions, a, b, statistic)
+            ).promised
             one = ratio.difference if claim.difference else ratio.ratio
             found[a if a == b else f"{a} over {b}"] = None if one.estimate is None else one
     return found

@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,6 +111,22 @@ def test_late_and_missed_stand_in_columns_of_their_own(found):
     table = tables.deadlines(found, wording.names_of(found))
     assert table.columns[2:] == ("deadline", "p50", "p99", "late", "missed")
     assert not any(";" in cell for row in table.rows for cell in row)
+
+
+def test_a_percentile_that_a_session_cannot_resolve_is_drawn_against_no_deadline(tmp_path):
+    """Nor where another session of its block can: it would be of those that happened to."""
+    text = records.EXPERIMENT.replace("until: 3 %", "sessions: 2")
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2), text)
+    (trial, *_) = [t for t in record.trials() if (t.cell, t.block) == ("native/udp", 0)]
+    ramp = np.linspace(5_000, 9_000, 1000).astype(np.int64)  # worth a handful of samples
+    records.write_samples(record.samples_path(trial), ramp)
+    found = analysis.analyse(record)
+    assert found.view("native/udp").deadlines[0].p99_share.absent == 0
+    names = wording.names_of(found)
+    drawn = figures.draw(found, names)["deadlines"]
+    place = names.place(found.view("native/udp").cell).full
+    (row,) = [row for row in drawn.groups[0].rows if row.label == place]
+    assert {mark.style for mark in row.marks} == {"c0"}
 
 
 def test_what_differs_stands_in_columns_named_by_the_cells(found):

@@ -74,7 +74,7 @@ class CellView:
     """(block, repeat) of sessions whose halves differ: they were still warming up, or disturbed.
     Told over all sessions of the run (`over_the_run`)."""
     quantiles: Mapping[float, Spread]
-    """Share of replies -> the quantile in ns over sessions, as far as every session has it."""
+    """Share of requests -> the quantile in ns over sessions, as far as every session has it."""
     trend: BlockTrend
     """Of the declared statistic, over the order of blocks."""
     modes: Modes | None
@@ -116,7 +116,7 @@ def level(sessions: Sessions, cell: str, statistic: str) -> Estimate | None:
     return None if found.value is None else found
 
 
-def _plain(told: Sequence[float], confidence: float) -> Estimate:
+def plain(told: Sequence[float], confidence: float) -> Estimate:
     """The mean of what has no ratio, without an interval."""
     middle, ends = median(told), (min(told), max(told))
     return Estimate(fmean(told), None, None, confidence, middle, *ends, len(told), 0)
@@ -143,7 +143,7 @@ def view_cell(cell: Cell, sessions: Sessions) -> CellView:
         estimates={
             name: across(column)
             if sessions.has_ratio(cell.id, name)
-            else _plain(sessions.told(cell.id, name), across(column).confidence)
+            else plain(sessions.told(cell.id, name), across(column).confidence)
             for name, column in columns.items()
         },
         unresolved={

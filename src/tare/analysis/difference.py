@@ -118,6 +118,8 @@ class Difference:
         return self.effect_found and any(s is not None and s >= _ENOUGH for s in shares)
 
 
+_MATERIAL = 0.1
+"""Share of an effect from which on what is as frequent, but dearer, is listed: prices are noisy."""
 _ENOUGH = 0.5
 
 
@@ -180,10 +182,8 @@ def difference_between(cell: Cell, against: Cell, sessions: Sessions) -> Differe
         closes=closes(cell, sessions) and closes(against, sessions),
         operations=operations,
         uncounted=uncounted,
-        readings=tuple(
-            sorted((r for r in readings if r.change.excludes(0.0)), key=_worth, reverse=True)
-        ),
-        alike=tuple(r.name for r in readings if not r.change.excludes(0.0)),
+        readings=tuple(sorted((r for r in readings if _differs(r)), key=_worth, reverse=True)),
+        alike=tuple(r.name for r in readings if not _differs(r)),
         facts=_facts(cell, against, sessions),
         countable=countable,
     )
@@ -264,7 +264,7 @@ def _readings(
     sessions: Sessions,
     slowings: Sequence[float | None],
 ) -> list[ReadingChange]:
-    costs = _prices([session.unit_costs_ns for session in sessions.counted(cell.id)])
+    prices, others = _prices(cell, sessions), _prices(against, sessions)
     found = []
     for reading in READINGS:
         here, there = (sessions.means(c.id, reading.value) for c in (cell, against))
@@ -278,8 +278,8 @@ def _readings(
         worth = [
             one - other
             for a, b, _ in whole
-            if (one := reading.slowing(a, costs)) is not None
-            and (other := reading.slowing(b, costs)) is not None
+            if (one := reading.slowing(a, prices)) is not None
+            and (other := reading.slowing(b, others)) is not None
         ]
         found.append(
             ReadingChange(
@@ -295,8 +295,9 @@ def _readings(
     return found
 
 
-def _prices(costs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Unit costs of the cell in question, means over its counting sessions."""
+def _prices(cell: Cell, sessions: Sessions) -> dict[str, float]:
+    """Unit costs in a cell, means over its counting sessions."""
+    costs = [session.unit_costs_ns for session in sessions.counted(cell.id)]
     names = dict.fromkeys(name for one in costs for name in one)
     return {name: fmean(one[name] for one in costs if name in one) for name in names}
 
@@ -307,6 +308,15 @@ def _interval(values: Iterable[float | None]) -> Interval:
 
 def _share(part: Sequence[float], whole: Sequence[float]) -> Interval:
     return fieller(np.array(part), np.array(whole))
+
+
+def _differs(reading: ReadingChange) -> bool:
+    """In how much there was of it, or, where it was as much but dearer, in what that explains."""
+    share = reading.share
+    dearer = share is not None and (
+        share.within(_MATERIAL, math.inf) or share.within(-math.inf, -_MATERIAL)
+    )
+    return dearer or reading.change.excludes(0.0)
 
 
 def _worth(reading: ReadingChange) -> float:

@@ -11,7 +11,8 @@ import numpy as np
 from tare.analysis.sessions import Sessions, instrument_floor
 from tare.plan import Comparison, Plan
 from tare.stats.arrays import FloatArray
-from tare.stats.gating import POWER, Gate, Gated, blocks_that_tell, decide, most_spread
+from tare.stats.bounds import POWER
+from tare.stats.gating import Gate, Gated, blocks_that_tell, decide, most_spread
 from tare.stats.repetition import mean_log
 from tare.stats.sequential import needed
 from tare.stats.stopping import Action, Decision

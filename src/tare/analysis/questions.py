@@ -164,8 +164,15 @@ def half_widths(plan: Plan, sessions: Sessions, statistic: str) -> dict[str, flo
     return {c.id: _ratio(sessions, c, statistic).half_width_percent for c in plan.watched}
 
 
+def ratio_of(
+    sessions: Sessions, cell: str, against: str, statistic: str, confidence: float = 0.95
+) -> Ratio:
+    """One cell over another, block by block, from as many sessions of each."""
+    a, b = sessions.columns(cell, against, statistic=statistic)
+    return paired_ratio(a, b, confidence)
+
+
 def _ratio(
     sessions: Sessions, comparison: Comparison, statistic: str, confidence: float = 0.95
 ) -> Ratio:
-    a, b = sessions.columns(comparison.cell, comparison.against, statistic=statistic)
-    return paired_ratio(a, b, confidence)
+    return ratio_of(sessions, comparison.cell, comparison.against, statistic, confidence)

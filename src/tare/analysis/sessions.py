@@ -30,12 +30,12 @@ GRID = (
     *(round(0.1 + 0.05 * i, 2) for i in range(17)),
     *(0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999),
 )
-"""Shares of the replies at which a session's distribution is kept for drawing."""
+"""Shares of the requests at which a session's distribution is kept for drawing."""
 
 _NEEDED = {share: samples_needed(100.0 * share) for share in GRID}
 _COLUMNS = ("intended_ns", "sent_ns", "received_ns")
 _BATCH = 1 << 18  # rows
-_LOST = -1
+_LOST = np.iinfo(np.int64).max
 
 _Column = npt.NDArray[np.int64]
 
@@ -51,12 +51,10 @@ class Session:
     late: tuple[int, ...]
     """Replies later than each deadline, in the order of the deadlines given."""
     summary: Summary
-    """Of the replies, in the order of their intended sends."""
+    """In the order of their intended sends: of the replies, percentiles of the requests."""
     quantiles: tuple[float | None, ...]
-    """Response time at each share of `GRID`, an observed value; None where the replies, taken as
-    independent, are fewer than `tare.stats.samples_needed`."""
-    lag_max_ns: float
-    """The longest time by which a request left after its intended send; 0 in closed loop."""
+    """Response time of each share of requests in `GRID`, an observed value; None where they, taken
+    as independent, are fewer than `tare.stats.samples_needed`, or the rank is a lost one's."""
 
     @property
     def replies(self) -> int:
@@ -75,8 +73,8 @@ class Session:
                 p50, p90, p99, p99.9, p99.99 (ns).
 
         Returns:
-            None where the replies, taken as independent, are too few, or for a zero, which a
-            response time cannot be and a clock too coarse for it shows.
+            None where `quantiles` has none, or for a zero, which a response time cannot be and a
+            clock too coarse for it shows.
 
         Raises:
             KeyError: there is no such statistic.
@@ -251,6 +249,7 @@ class Sessions:
 def instrument_floor(ends: Iterable[tuple[Sessions, str]]) -> float | None:
     """The worst of the ends by the median of its calibrations; ns.
 
+    In open loop a request leaves as late as the client's timer wakes it, which counts as response.
     None where the declared statistic is no time that the calibrated instrument took: how little can
     be told of such is not known.
     """
@@ -259,9 +258,11 @@ def instrument_floor(ends: Iterable[tuple[Sessions, str]]) -> float | None:
         workload, statistic = sessions.plan.workload, sessions.plan.experiment.statistic
         timed = workload.response_times and workload.statistics[statistic].unit == "ns"
         trials = sessions.trials_of(cell) if timed else ()
-        known = [t.calibration.floor_ns for t in trials if t.calibration is not None]
+        known = [t.calibration for t in trials if t.calibration is not None]
         if known:
-            floors.append(median(known))
+            floors.append(median(one.floor_ns for one in known))
+            if sessions.plan.cell(cell).levels.get("mode", "closed") != "closed":
+                floors.append(median(one.client.timer_late_ns for one in known))
     return max(floors, default=None)
 
 
@@ -289,7 +290,7 @@ def _summarise(path: Path, _mtime_ns: int, _size: int, deadlines_ns: tuple[int, 
     # Time and size stand for the content, so that a trial measured again is read again.
     raw = _read(path)
     responses, lost = raw.in_time_order()
-    span, lag_max = raw.span_ns, raw.lag_max_ns
+    span = raw.span_ns
     requests = raw.intended.size
     del raw  # the largest session decides how much memory an analysis takes
     if span <= 0:
@@ -297,10 +298,9 @@ def _summarise(path: Path, _mtime_ns: int, _size: int, deadlines_ns: tuple[int, 
     return Session(
         requests=requests,
         lost=lost,
-        late=tuple(int(np.count_nonzero(responses > deadline)) for deadline in deadlines_ns),
-        quantiles=_quantiles(responses),
-        lag_max_ns=lag_max,
-        summary=summarise(responses, span),
+        late=tuple(int(np.count_nonzero(responses > d)) - lost for d in deadlines_ns),
+        quantiles=_quantiles(responses, lost),
+        summary=summarise(responses, span, lost=lost),
     )
 
 
@@ -310,20 +310,17 @@ class _Raw:
 
     intended: _Column
     response: _Column
-    """Received minus intended; -1 where lost."""
-    lag_max_ns: float
+    """Received minus intended; the longest of all where lost."""
     span_ns: int
     """From the first intended send to the last send or reply."""
 
     def in_time_order(self) -> tuple[_Column, int]:
-        """Return the response times by intended send, and how many requests have none."""
+        """Return the response times by intended send, and how many requests were lost."""
         response = self.response
         # Several clients write one after another; drift and jitter need the order of time.
         if (self.intended[1:] < self.intended[:-1]).any():
             response = response[np.argsort(self.intended, kind="stable")]
-        answered = response != _LOST
-        lost = int(response.size - np.count_nonzero(answered))
-        return (response[answered] if lost else response), lost
+        return response, int(np.count_nonzero(response == _LOST))
 
 
 def _read(path: Path) -> _Raw:
@@ -341,7 +338,7 @@ def _read(path: Path) -> _Raw:
 
 def _gather(file: pq.ParquetFile, path: Path) -> _Raw:
     size = file.metadata.num_rows
-    raw = _Raw(np.empty(size, np.int64), np.empty(size, np.int64), 0.0, 0)
+    raw = _Raw(np.empty(size, np.int64), np.empty(size, np.int64), 0)
     filled, last = 0, 0
     for batch in file.iter_batches(_BATCH, columns=list(_COLUMNS)):
         if batch.column("intended_ns").null_count or batch.column("sent_ns").null_count:
@@ -355,8 +352,7 @@ def _gather(file: pq.ParquetFile, path: Path) -> _Raw:
             raise _unreadable(path, "its clock runs backwards")
         rows = slice(filled, filled + len(batch))
         raw.intended[rows], raw.response[rows] = intended, np.where(answered, response, _LOST)
-        raw.lag_max_ns = max(raw.lag_max_ns, float(lag.max()))
-        last = max(last, int((intended + np.maximum(lag, raw.response[rows])).max()))
+        last = max(last, int((intended + np.maximum(lag, np.where(answered, response, 0))).max()))
         filled += len(batch)
     if filled != size:
         raise _unreadable(path, f"it promises {size} requests and holds {filled}")
@@ -364,12 +360,13 @@ def _gather(file: pq.ParquetFile, path: Path) -> _Raw:
     return raw
 
 
-def _quantiles(responses: _Column) -> tuple[float | None, ...]:
+def _quantiles(responses: _Column, lost: int) -> tuple[float | None, ...]:
     n = responses.size
     shares = [share for share, needed in _NEEDED.items() if n >= needed]
     ranks = [min(n - 1, int(np.ceil(share * n - 1e-9)) - 1) for share in shares]
     ordered = np.partition(responses, ranks) if ranks else responses
-    found = {share: float(ordered[rank]) for share, rank in zip(shares, ranks, strict=True)}
+    ranked = zip(shares, ranks, strict=True)
+    found = {share: float(ordered[rank]) for share, rank in ranked if rank < n - lost}
     return tuple(found.get(share) for share in GRID)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tare.accounting import Role, ThreadTime
+from tare.analysis.cells import plain
 from tare.analysis.sessions import Sessions
 from tare.cell import Cell
 from tare.record import Trial
@@ -28,6 +29,7 @@ WAITED = "waiting for other programs, at least"
 LINES = (*(f"{role} on CPU" for role in _ROLES), WAITED)
 """Names of an account's lines, in order."""
 
+_CONFIDENCE = 0.95
 _Column = list[float | None]
 """One value a block for each request, shape (blocks,); None where the block has none."""
 
@@ -63,7 +65,7 @@ def threads_of(cell: Cell, sessions: Sessions, confidence: float = 0.95) -> Cell
     lines, roles = lines_of(cell, sessions) if requests else {}, _roles(trials)
 
     def estimate(total: Callable[[Trial], float | None]) -> Estimate:
-        return across(_positive(sessions.means(cell.id, _each(total))))
+        return _level(sessions.means(cell.id, _each(total)))
 
     return CellThreads(
         cell=cell,
@@ -76,7 +78,7 @@ def threads_of(cell: Cell, sessions: Sessions, confidence: float = 0.95) -> Cell
         },
         guest_ns=estimate(_sum_of(("guest",), _cpu)) if "guest" in roles else None,
         cpu_ns=estimate(_sum_of(_ROLES, _cpu)),
-        memory_bytes=across(_positive(sessions.means(cell.id, _memory))),
+        memory_bytes=_level(sessions.means(cell.id, _memory)),
         wire_bytes=estimate(_wire),
     )
 
@@ -158,6 +160,7 @@ def _wire(trial: Trial) -> float | None:
     return float(account.sent_bytes + account.received_bytes)
 
 
-def _positive(values: Sequence[float | None]) -> _Column:
-    """A time below the accounting's resolution reads as 0; a logarithm needs more than that."""
-    return [value if value else None for value in values]
+def _level(values: _Column) -> Estimate:
+    """A time below the accounting's resolution reads as 0, of which there is no logarithm."""
+    known = [value for value in values if value is not None]
+    return across(values) if all(known) else plain(known, _CONFIDENCE)

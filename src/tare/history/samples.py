@@ -30,9 +30,9 @@ class Distribution:
     since: datetime
     sessions: int
     samples: int
-    """Replies."""
+    """Requests, lost ones among them."""
     quantiles_ns: Mapping[float, float]
-    """Share of the replies -> response time."""
+    """Share of the requests -> response time; absent where the rank is a lost one's."""
     left_out: tuple[str, ...]
     """Sessions that could not be read, with their reasons."""
 
@@ -53,7 +53,7 @@ def distributions(
     found = []
     with connected() as database:
         for first, last, _ in series.levels_between:
-            bins, sessions, left_out = Counter[int](), 0, list[str]()
+            bins, sessions, left_out = Counter[int | None](), 0, list[str]()
             for number in range(first, last + 1):
                 tell(number, len(series.points))
                 paths, why = _paths(folder / series.points[number].folder, series)
@@ -90,7 +90,9 @@ def _paths(folder: Path, series: CellHistory) -> tuple[list[str], list[str]]:
     return [str(path) for t in trials if (path := record.samples_path(t)) is not None], []
 
 
-def _count(database: duckdb.DuckDBPyConnection, paths: list[str], bins: Counter[int]) -> list[str]:
+def _count(
+    database: duckdb.DuckDBPyConnection, paths: list[str], bins: Counter[int | None]
+) -> list[str]:
     """Add up what files hold; those that cannot be read are told, and the others read alone."""
     import duckdb  # noqa: PLC0415
 
@@ -100,7 +102,7 @@ def _count(database: duckdb.DuckDBPyConnection, paths: list[str], bins: Counter[
         rows = database.execute(
             "SELECT floor(ln(received_ns - intended_ns) * $steps)::BIGINT, count(*)"
             " FROM read_parquet($paths, hive_partitioning = false)"
-            " WHERE received_ns > intended_ns GROUP BY 1",
+            " WHERE received_ns > intended_ns OR received_ns IS NULL GROUP BY 1",
             {"steps": _STEPS, "paths": [literal(path) for path in paths]},
         ).fetchall()
     except duckdb.Error as error:
@@ -111,10 +113,10 @@ def _count(database: duckdb.DuckDBPyConnection, paths: list[str], bins: Counter[
     return []
 
 
-def _quantiles(bins: Counter[int]) -> dict[float, float]:
+def _quantiles(bins: Counter[int | None]) -> dict[float, float]:
     total, seen, found = bins.total(), 0, {}
     waiting = [share for share in _SHARES if share * total >= 1 and (1 - share) * total >= 1]
-    for place in sorted(bins):
+    for place in sorted(place for place in bins if place is not None):  # None: lost
         seen += bins[place]
         while waiting and seen >= waiting[0] * total:
             found[waiting.pop(0)] = math.exp((place + 0.5) / _STEPS)

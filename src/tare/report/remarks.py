@@ -155,7 +155,7 @@ def observations(analysis: Analysis, names: Names) -> list[str]:
         if view.lost:
             found.append(
                 f"{name} lost {numbers.count(view.lost)} of {numbers.count(view.requests)}"
-                " requests; they have no response time and are missing from its percentiles."
+                " requests: its percentiles rank them as the longest, its mean is of replies alone."
             )
         if view.duplicated or view.reordered:
             found.append(

@@ -8,13 +8,16 @@ Samples within a session never enter, only the session's summary (Georges, Buyta
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tare.stats import signflip
 from tare.stats.arrays import BlockValues, FloatArray, complete_blocks
 from tare.stats.interval import Interval, Method, mean_interval
+
+_BLOCKS_A_DROPPED_ONE = 8
+"""A promise bears one block without one of its sides among so many: who fails may be the slow."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,23 @@ class Ratio:
     paired: bool = True
     """By block, so that the interval inverts the sign-flip test wherever the blocks allow it; False
     where the two cells share no block."""
+
+    @property
+    def allows_verdict(self) -> bool:
+        """Whether blocks are enough for a sign-flip interval, where Student's stands in."""
+        return not self.paired or signflip.smallest_p(self.ratio.n) <= 1.0 - self.ratio.confidence
+
+    @property
+    def promised(self) -> Ratio:
+        """What a promise is judged by: no interval where no verdict may follow from it.
+
+        Nor where more than one block of eight lacks one of the cells.
+        """
+        few = self.n_dropped * _BLOCKS_A_DROPPED_ONE <= self.n_used + self.n_dropped
+        if self.allows_verdict and few:
+            return self
+        ratio, difference = (replace(i, low=None, high=None) for i in (self.ratio, self.difference))
+        return replace(self, ratio=ratio, difference=difference)
 
     @property
     def percent(self) -> float | None:

@@ -35,7 +35,8 @@ class Summary:
     RFC 3550, section 6.4.1, smooths); None below two samples. Unlike the standard deviation it does
     not count slow drift and is not ruled by a few outliers."""
     percentiles: tuple[Percentile, ...]
-    """p50, p90, p99, p99.9 and p99.99 in ns, unresolved where the samples are too few."""
+    """p50, p90, p99, p99.9 and p99.99 of the requests in ns, lost ones ranking as the longest;
+    unresolved where they are too few, or the rank is a lost one's."""
     throughput_per_s: float | None
     """Replies a second over the duration given; None without a duration."""
     drift: SessionDrift | None
@@ -58,16 +59,17 @@ def summarise(
     samples_ns: npt.NDArray[np.integer | np.floating],
     duration_ns: float | None = None,
     confidence: float = 0.95,
+    lost: int = 0,
 ) -> Summary:
     """Summarise one session's response times.
 
     Linear but for one sort; needs about three times the memory of the samples.
 
     Args:
-        samples_ns: shape (n,), response times in ns, in the order of the requests, replies only: a
-            lost request has no response time and is counted elsewhere.
+        samples_ns: shape (n,), response times in ns, in the order of the requests.
         duration_ns: from the first measured send to the last receipt, for the throughput.
         confidence: least coverage of the percentiles' intervals.
+        lost: so many of the samples stand for lost requests: the largest of all.
 
     Raises:
         ValueError: samples that are not one-dimensional, not finite, or negative.
@@ -77,11 +79,13 @@ def summarise(
         raise ValueError(f"samples must be one-dimensional, but have shape {samples.shape}")
     if samples.size and not np.isfinite(samples).all():
         raise ValueError("a response time is not finite; leave lost requests out")
-    n = int(samples.size)
-    if n == 0:
-        unresolved = percentiles(samples, PERCENTS, confidence)
-        return Summary(0, None, None, None, None, None, unresolved, None, None)
     ordered = np.sort(samples)
+    found = percentiles(samples, PERCENTS, confidence, ordered, lost)
+    n = int(samples.size) - lost
+    if n == 0:
+        return Summary(0, None, None, None, None, None, found, None, None)
+    if lost:
+        samples, ordered = samples[samples <= ordered[n - 1]], ordered[:n]
     if ordered[0] < 0:
         raise ValueError(
             f"a response time is negative ({ordered[0]} ns): the two clocks it comes from disagree"
@@ -98,7 +102,7 @@ def summarise(
         mean_ns=float(samples.mean(dtype=np.float64)),
         max_ns=float(ordered[-1]),
         jitter_ns=_mean_absolute_step(samples) if n > 1 else None,
-        percentiles=percentiles(samples, PERCENTS, confidence, ordered),
+        percentiles=found,
         throughput_per_s=throughput,
         drift=session_drift(samples, ordered),
     )

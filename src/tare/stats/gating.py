@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tare.stats.arrays import FloatArray
+from tare.stats.bounds import POWER
 from tare.stats.sequential import Looks, blocks_to_find, bound, cautious, needed, rejected_at
 from tare.stats.verdict import Verdict
-
-POWER = 0.8
-"""How often what is said to be found is found."""
 
 
 @dataclass(frozen=True)

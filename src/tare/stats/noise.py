@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 
 from tare.stats import signflip
+from tare.stats.bounds import POWER
 from tare.stats.compare import Ratio
 from tare.stats.interval import check_confidence
 from tare.stats.proportion import Proportion, proportion, upper_bound
@@ -44,7 +45,7 @@ class NoiseFloor:
     """The nominal rate, for each comparison by itself."""
 
 
-def noise_floor(pairs: Sequence[Ratio], alpha: float = 0.05, power: float = 0.8) -> NoiseFloor:
+def noise_floor(pairs: Sequence[Ratio], alpha: float = 0.05, power: float = POWER) -> NoiseFloor:
     """Summarise the A/A pairs of one run.
 
     Args:

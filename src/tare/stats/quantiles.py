@@ -31,7 +31,7 @@ class Percentile:
     low: float | None
     """Lower end of its interval, an observed value; None where unresolved."""
     high: float | None
-    """Upper end of its interval, an observed value; None where unresolved."""
+    """Upper end of its interval, an observed value; None where unresolved, or beyond them all."""
     confidence: float
     """Least coverage of the interval, 0 to 1."""
     effective: float
@@ -69,6 +69,7 @@ def percentiles(
     percents: Sequence[float],
     confidence: float = 0.95,
     ordered: npt.NDArray[np.integer | np.floating] | None = None,
+    lost: int = 0,
 ) -> tuple[Percentile, ...]:
     """Estimate percentiles of one session.
 
@@ -77,25 +78,29 @@ def percentiles(
         percents: which percentiles, each between 0 and 100.
         confidence: least coverage of each interval.
         ordered: the same samples sorted, if the caller has them.
+        lost: so many of them, the largest, were not observed: it is known only that they are.
 
     Returns:
         One `Percentile` for each of `percents`; unresolved where the effective samples, which are
-        counted for each percentile by itself, are fewer than `samples_needed`.
+        counted for each percentile by itself, are fewer than `samples_needed`, or it would be one
+        that was not observed.
     """
     ordered = np.sort(samples) if ordered is None else ordered
-    return tuple(_percentile(samples, ordered, percent, confidence) for percent in percents)
+    return tuple(_percentile(samples, ordered, lost, percent, confidence) for percent in percents)
 
 
 def _percentile(
     samples: npt.NDArray[np.integer | np.floating],
     ordered: npt.NDArray[np.integer | np.floating],
+    lost: int,
     percent: float,
     confidence: float,
 ) -> Percentile:
     n, needed = ordered.size, samples_needed(percent, confidence)
-    if n < needed:
+    rank = min(n, math.ceil(n * percent / 100.0 - 1e-9))
+    if n < needed or rank > n - lost:
         return Percentile(percent, None, None, None, confidence, float(n))
-    value = ordered[min(n, math.ceil(n * percent / 100.0 - 1e-9)) - 1]
+    value = ordered[rank - 1]
     effective = effective_samples((samples <= value).astype(np.float32))
     if effective < needed:
         return Percentile(percent, None, None, None, confidence, effective)
@@ -107,7 +112,7 @@ def _percentile(
         percent,
         float(value),
         float(ordered[first - 1]),
-        float(ordered[last - 1]),
+        float(ordered[last - 1]) if last <= n - lost else None,
         confidence,
         effective,
     )

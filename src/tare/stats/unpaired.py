@@ -8,11 +8,14 @@ import numpy as np
 from scipy import special
 
 from tare.stats.arrays import FloatArray
+from tare.stats.bounds import POWER
 from tare.stats.compare import Ratio
 from tare.stats.interval import Interval, Method, mean_interval, sum_of_means
 
 _CONFIDENCE = 0.95
-_POWER = 0.8
+_ROUNDING = 1e-12  # of a value: less than this is no spread
+_FEWEST_STILL = 4
+"""Values a side that show that they do not vary."""
 
 
 def unpaired_ratio(
@@ -25,7 +28,9 @@ def unpaired_ratio(
     """Compare two independent sets of runs, or of sessions.
 
     Assumes values that are independent and whose logarithms are about normal; their spreads may
-    differ. Below two values a side, or without any spread, there is no interval and p is 1.
+    differ. Below two values a side there is no interval and p is 1. Where neither side varies, as
+    counts may not, four values a side or more give p 0, or 1 where both are the same, and an
+    interval without width; fewer give none.
 
     Args:
         a: the numerator's values, shape (values,), positive.
@@ -35,10 +40,17 @@ def unpaired_ratio(
             values than the other: of few and skewed values, Welch's are too many.
     """
     logs = np.log(a), np.log(b)
-    difference, p = _welch(*logs, confidence, cautious=cautious)
+    if _still(a) and _still(b):
+        same = _still(np.concatenate((a, b)))
+        ratio = _point(*logs, confidence, same=same)
+        difference = _point(a, b, confidence, same=same)
+        p = float(same or not ratio.resolved)
+    else:
+        ratio, p = _welch(*logs, confidence, cautious=cautious)
+        difference, _ = _welch(a, b, confidence, cautious=cautious)
     return Ratio(
-        ratio=difference.exponential,
-        difference=_welch(a, b, confidence, cautious=cautious)[0],
+        ratio=ratio.exponential,
+        difference=difference,
         a=mean_interval(logs[0], confidence, Method.T).exponential,
         b=mean_interval(logs[1], confidence, Method.T).exponential,
         p=p,
@@ -63,7 +75,7 @@ def would_be_found(a: FloatArray, b: FloatArray, alpha: float) -> float | None:
     if (spread := _spread(np.log(a), np.log(b), cautious=True)) is None:
         return None
     error, freedom = spread
-    reach = special.stdtrit(freedom, 1.0 - alpha / 2.0) + special.stdtrit(freedom, _POWER)
+    reach = special.stdtrit(freedom, 1.0 - alpha / 2.0) + special.stdtrit(freedom, POWER)
     return math.exp(float(reach) * error)
 
 
@@ -73,11 +85,22 @@ def _spread(a: FloatArray, b: FloatArray, *, cautious: bool) -> tuple[float, flo
     if n < 2:
         return None
     variance, freedom = sum_of_means((a, b))
-    if variance == 0.0:
-        return None
     if cautious and a.size != b.size:
         freedom = min(freedom, n - 1.0)
     return math.sqrt(variance), freedom
+
+
+def _still(values: FloatArray) -> bool:
+    """Whether values differ by no more than rounding."""
+    return not values.size or bool(np.ptp(values) <= _ROUNDING * np.abs(values).max())
+
+
+def _point(a: FloatArray, b: FloatArray, confidence: float, *, same: bool) -> Interval:
+    """Difference of means of values that do not vary."""
+    n = min(a.size, b.size)
+    estimate = float(0.0 if same else a.mean() - b.mean()) if n else None
+    end = estimate if n >= _FEWEST_STILL else None
+    return Interval(estimate, end, end, confidence, Method.T, n)
 
 
 def _welch(

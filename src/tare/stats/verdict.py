@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from tare.stats import signflip
 from tare.stats.compare import Ratio
 from tare.stats.family import holm
 
@@ -118,7 +117,7 @@ def _say(
     if ratio.estimate is None or base is None or not ratio.resolved:
         verdict = Verdict.INCONCLUSIVE if ratio.n else Verdict.NOT_MEASURED
         return verdict, f"{ratio.n} complete blocks give no interval", None
-    if comparison.paired and signflip.smallest_p(ratio.n) > 1.0 - ratio.confidence:
+    if not comparison.allows_verdict:
         # Student's interval leans on normality, which so few blocks cannot show.
         return Verdict.INCONCLUSIVE, f"{ratio.n} complete blocks are too few for a verdict", None
     if margin is not None and ratio.within(1.0 / (1.0 + margin), 1.0 + margin):

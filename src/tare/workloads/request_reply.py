@@ -6,6 +6,7 @@ fresh processes for every session. Round trips are whole, from the intended send
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,6 +27,11 @@ _MOST_CLIENTS = 1024
 _MOST_REQUESTS = 1 << 31
 _FASTEST = 1e6
 """Requests a second of a client in open loop: a send alone takes a microsecond."""
+
+_WINDOW = 16
+"""Requests of a client in open loop that wait for their replies at once."""
+_PATIENCE = 10
+"""Timeouts in a row without a reply, after which a server counts as dead."""
 
 _START_TIMEOUT_S = 30.0
 _AGENT_SLACK_S = 30.0
@@ -175,7 +181,11 @@ class EchoBench(Bench[EchoLevels, EchoSettings]):
             argv += ["--port", str(transports.PORT)]
         rate = levels.mode
         argv += ["--mode", "closed"] if rate is None else ["--mode", "open", "--rate", str(rate)]
+        # In open loop a single stall loses many in a row, and is what open loop is to show.
+        at_once = 1 if rate is None else min(_WINDOW, math.ceil(rate * settings.timeout / 1e9))
         argv += [
+            "--outstanding", str(1 if rate is None else _WINDOW),
+            "--give-up-after", str(_PATIENCE * at_once),
             "--payload", str(levels.payload),
             "--clients", str(levels.clients),
             "--requests", str(settings.requests),

@@ -57,7 +57,7 @@ def levels(analysis: Analysis, names: Names) -> Figure | None:
 
 
 def distributions(analysis: Analysis, names: Names) -> Figure | None:
-    """The share of replies slower than a time, with the range over sessions."""
+    """The share of requests slower than a time, with the range over sessions."""
     drawn: dict[str, list[tuple[Label, Line]]] = {}
     views = [v for v in analysis.cells if v.cell.replica == 1 and v.sessions and v.quantiles]
     styles = series(names.place(view.cell).series for view in views)
@@ -91,10 +91,10 @@ def distributions(analysis: Analysis, names: Names) -> Figure | None:
         "Each line is the median over sessions of the session's quantile; the band reaches from the"
         " lowest to the highest session. At 1 % lies p99. A tail is drawn as far as every session"
         " has the samples for it. Both axes are logarithmic; each panel has its own time axis.",
-        "Share of replies slower than a time, for every cell.",
+        "Share of requests slower than a time, for every cell.",
         panels=tuple(panels),
         legend=legend(styles),
-        axes=("response time", "share of replies that took longer"),
+        axes=("response time", "share of requests that took longer"),
     )
 
 
@@ -163,7 +163,7 @@ def deadlines(analysis: Analysis, names: Names) -> Figure | None:
             marks = [
                 mark
                 for name, part in (("p99", deadline.p99_share), ("p50", deadline.p50_share))
-                if part.value is not None and part.absent <= view.failed
+                if part.value is not None and not view.unresolved[name]
                 for mark in interval(styles[name], part.value, part.low, part.high, name)
             ]
             if marks:

@@ -176,5 +176,5 @@ def _waits(found: CellThreads) -> str:
     return "\n".join(
         f"{role} {time(wait, found.cpu_ns.value)}"
         for role, wait in found.waits.items()
-        if wait.n and role != "kernel"
+        if wait.value and role != "kernel"
     )

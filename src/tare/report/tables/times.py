@@ -86,8 +86,11 @@ def _deadline(view: CellView, found: DeadlineView) -> tuple[str, str, str, str]:
         missed += f" = {numbers.share(found.missed.share, found.missed.low, found.missed.high)}"
     else:
         missed += f" (below {numbers.share(found.missed.high).bare})"
-    p99 = UNRESOLVED if view.unresolved["p99"] else _share(found.p99_share)
-    return _share(found.p50_share), p99, late, missed
+    p50, p99 = (
+        UNRESOLVED if view.unresolved[name] else _share(part)
+        for name, part in (("p50", found.p50_share), ("p99", found.p99_share))
+    )
+    return p50, p99, late, missed
 
 
 def _sessions(view: CellView) -> str:

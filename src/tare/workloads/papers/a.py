@@ -23,7 +23,7 @@ def beside(found: Findings) -> tuple[Beside, ...]:
         for q in found.questions
         if _virtualised(q.cell) and q.against.levels.get("environment") == "native"
     ]
-    ratios = [(q.cell, q.others["mean"].ratio) for q in effects]
+    ratios = [(q.cell, q.others["mean"].promised.ratio) for q in effects]
     splits = [c for c in found.contrasts if _virtualised(c.cell)]
     rows = [
         Beside(
@@ -101,5 +101,5 @@ def _between_stacks(views: Iterable[ViewSeen], sessions: SessionsSeen) -> tuple[
         other = by_rest.get(("cyclonedds", rest))
         if transport == "fastdds" and other is not None:
             a, b = sessions.columns(cell.id, other.id, statistic="mean")
-            found.append((cell, paired_ratio(a, b).ratio))
+            found.append((cell, paired_ratio(a, b).promised.ratio))
     return each(found, lambda r: 100 * (r - 1))

@@ -70,7 +70,7 @@ def _ratios(questions: Iterable[QuestionSeen], kind: str) -> Iterator[tuple[Cell
         # The paper computed with one side at a time.
         of_guest = of_guest and levels.get("mode", "alone") == "alone"
         if of_guest and question.against.levels.get("environment") == "native":
-            yield question.cell, question.others["score"].ratio
+            yield question.cell, question.others["score"].promised.ratio
 
 
 def _disk(table: Table, views: Iterable[ViewSeen]) -> list[Beside]:

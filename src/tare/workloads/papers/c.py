@@ -53,4 +53,4 @@ def _against_asynchronous(question: QuestionSeen) -> bool:
 
 
 def _saved(questions: Iterable[QuestionSeen]) -> tuple[Ours, ...]:
-    return saved((q.cell, q.others["time"].ratio) for q in questions)
+    return saved((q.cell, q.others["time"].promised.ratio) for q in questions)

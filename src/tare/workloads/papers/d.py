@@ -49,7 +49,7 @@ def beside(found: Findings) -> tuple[Beside, ...]:
             paper.figure(figure),
             _WHAT[statistic],
             saved(
-                (q.cell, q.others[statistic].ratio)
+                (q.cell, q.others[statistic].promised.ratio)
                 for q in against_plain
                 if q.cell.levels.get("guest") == guest
             ),
