@@ -298,7 +298,7 @@ CachedFile::Outcome CachedFile::write_held(HeldGroup& held, std::uint64_t offset
   std::uint64_t direct_from = offset;  // [direct_from, at) is still to go to the file
   const auto write_run = [&](std::uint64_t until) {
     return until == direct_from ||
-           write_direct(direct_from, buffer + (direct_from - offset), until - direct_from);
+           write_past(group, direct_from, buffer + (direct_from - offset), until - direct_from);
   };
   for (std::uint64_t at = offset; at < end;) {
     const Piece piece(at, end);

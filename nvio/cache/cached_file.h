@@ -138,8 +138,10 @@ class CachedFile {
   bool try_read(std::uint64_t offset, void* buffer, std::size_t length);
   bool try_write(std::uint64_t offset, const void* buffer, std::size_t length);
 
-  // Writes back the dirty bytes of a group whose bucket's lock is held.
-  int write_back_group(std::uint32_t group);
+  // Writes back the dirty bytes of a group whose bucket's lock is held. Till they are durable, too,
+  // the blocks stay, and know what was written: the fsync may fail.
+  enum class Till : std::uint8_t { written, durable };
+  int write_back_group(std::uint32_t group, Till till = Till::written);
 
  private:
   enum class Outcome : std::uint8_t { done, need_room, not_served };
@@ -201,10 +203,13 @@ class CachedFile {
   ssize_t write_passive(std::uint64_t offset, const char* buffer, std::size_t length);
   void lay_over(std::uint32_t slot, std::uint64_t begin, std::uint64_t stop, char* bytes);
   bool write_direct(std::uint64_t offset, const char* buffer, std::size_t length);
+  // The same where blocks of a group (or kNone), whose bucket's lock is held, may have copies.
+  bool write_past(std::uint32_t group, std::uint64_t offset, const char* buffer,
+                  std::size_t length);
   void grow(std::uint64_t end);
   int sync_locked();
   int checkpoint_locked();
-  int write_back_all();
+  int write_back_all(Till till);
   // Of bytes that were truncated nothing is left in the cache.
   void forget_beyond(std::uint64_t size);
   int log_changes();
@@ -223,6 +228,9 @@ class CachedFile {
   // that another process is at are left for a second round.
   template <typename Visit>
   int each_group(bool share, Visit&& visit);
+  // Calls visit(slot) for each block of this file in the same way.
+  template <typename Visit>
+  void each_slot(Visit&& visit);
 
   Session& session_;
   Segment& segment_;

@@ -8,7 +8,9 @@
 
 #include "../posix/real.h"
 #include "cached_file.h"
+#include "piece.h"
 #include "raise_to.h"
+#include "slots.h"
 
 namespace nvio {
 
@@ -95,6 +97,21 @@ bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::siz
   // Not written again and again: all ranks read the line that it lies on.
   if (entry_.direct_writes.load() != kWritten) entry_.direct_writes.store(kWritten);
   return done;
+}
+
+// Of a write that fails the file may have some: clean copies are neither what it had nor what it
+// was to have.
+bool CachedFile::write_past(std::uint32_t group, std::uint64_t offset, const char* buffer,
+                            std::size_t length) {
+  if (write_direct(offset, buffer, length)) return true;
+  const std::uint64_t end = offset + length;
+  for (std::uint64_t at = offset; group != kNone && at < end;) {
+    const Piece piece(at, end);
+    const std::uint32_t slot = segment_.group(group).slot[piece.place];
+    if (slot != kNone) forget_clean(segment_, slot);
+    at = piece.next;
+  }
+  return false;
 }
 
 }  // namespace nvio

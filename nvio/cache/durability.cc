@@ -71,6 +71,9 @@ int CachedFile::durable_in_file() {
     return 0;
   }
   const int error = errno;
+  // The kernel takes what it could not write for written: only who writes it again gets it there.
+  each_slot([this](std::uint32_t slot) { mark_lacking(segment_, slot); });
+  entry_.untold.store(error);
   entry_.direct_writes.store(kWritten);
   return error;
 }
@@ -103,7 +106,9 @@ int CachedFile::start_log() {
 
 int CachedFile::sync() {
   const std::lock_guard guard(entry_.lock);
-  const int error = sync_locked();
+  int error = sync_locked();
+  const int untold = entry_.untold.exchange(0);
+  if (error == 0) error = untold;
   if (error == 0) entry_.synced.store(1);
   return error;
 }
@@ -166,15 +171,12 @@ int CachedFile::log_changes() {
     publish(position);
   }
   count(counters_.logged_bytes, bytes);
-  return each_group(false, [&](Bucket&, std::uint32_t group) {
-    for (const std::uint32_t slot : segment_.group(group).slot) {
-      if (slot == kNone) continue;
-      Slot& state = segment_.slot(slot);
-      state.logged_pages |= state.logging_pages;
-      state.logging_pages = 0;
-    }
-    return 0;
+  each_slot([this](std::uint32_t slot) {
+    Slot& state = segment_.slot(slot);
+    state.logged_pages |= state.logging_pages;
+    state.logging_pages = 0;
   });
+  return 0;
 }
 
 int CachedFile::checkpoint() {
@@ -184,21 +186,19 @@ int CachedFile::checkpoint() {
 
 int CachedFile::checkpoint_locked() {
   count(counters_.checkpoints);
-  const bool has_log = has_log_records() && open_log();
+  const bool has_log = has_log_records();
+  if (has_log && !open_log()) return EIO;  // its records would come over what the file has then
   if (has_log && entry_.log_in_doubt.load() == 0) {
     LogPosition position = entry_.log;
     LogWriter(*log_medium_, position).mark(LogState::flushing, identity());
   }
-  if (const int error = write_back_all()) return error;
+  if (const int error = write_back_all(Till::durable)) return error;
   if (const int error = durable_in_file()) return error;
-  if (!has_log) return 0;
-  if (const int error = start_log()) return error;
-  return each_group(false, [&](Bucket&, std::uint32_t group) {
-    for (const std::uint32_t slot : segment_.group(group).slot) {
-      if (slot != kNone) mark_unlogged(segment_, slot);
-    }
-    return 0;
-  });
+  if (has_log) {
+    if (const int error = start_log()) return error;
+  }
+  each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
+  return 0;
 }
 
 int CachedFile::truncate(std::uint64_t size) {
@@ -285,7 +285,7 @@ int CachedFile::finish() {
     if (durable || has_log_records()) {
       error = checkpoint_locked();
     } else {
-      error = write_back_all();
+      error = write_back_all(Till::written);
     }
     // The file system refused: what is left can still be rebuilt by `nvio recover`. It stays here,
     // too, so that the file holds it when it is opened again, and the close that writes it deletes

@@ -1,4 +1,4 @@
-// CachedFile::each_group, for the two files that walk over all groups of a file.
+// CachedFile::each_group and each_slot, for the two files that walk over all of a file.
 #pragma once
 
 #include <algorithm>
@@ -42,6 +42,16 @@ int CachedFile::each_group(bool share, Visit&& visit) {
     visit_locked(bucket, index);
   }
   return first_error;
+}
+
+template <typename Visit>
+void CachedFile::each_slot(Visit&& visit) {
+  each_group(false, [&](Bucket&, std::uint32_t group) {
+    for (const std::uint32_t slot : segment_.group(group).slot) {
+      if (slot != kNone) visit(slot);
+    }
+    return 0;
+  });
 }
 
 }  // namespace nvio

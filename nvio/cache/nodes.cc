@@ -34,7 +34,9 @@ bool CachedFile::wants_cache() const {
   return is_automatic() && (is_slow(entry_, Direction::read) || is_slow(entry_, Direction::write));
 }
 
+// A truncation of a plain file is told to no other node: what was confirmed before says nothing.
 void CachedFile::leave_plain() {
+  if (is_plain()) entry_.confirmed.store(0);
   std::uint32_t expected = kPassive;
   entry_.mode.compare_exchange_strong(expected, kDraining);
 }
@@ -62,6 +64,8 @@ void CachedFile::activate_drained(std::uint64_t size) {
     now = std::max(size, *in_file);
   } while (!entry_.size.compare_exchange_strong(before, now));
   raise_to(entry_.real_size, now);
+  // Some other node may have been plain until now.
+  entry_.confirmed.store(0);
   std::uint32_t expected = kDraining;
   entry_.mode.compare_exchange_strong(expected, kActive);
 }

@@ -129,7 +129,7 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
     std::unique_ptr<Segment> segment(new Segment);
     const int reserved = real().ftruncate(made, static_cast<off_t>(layout.end)) != 0
                              ? errno
-                             : posix_fallocate(made, 0, static_cast<off_t>(layout.files));
+                             : reserve_room(made, 0, layout.files);
     if (reserved != 0 || !segment->map(made, layout.end, true, why)) {
       errno = reserved;
       if (why.empty()) why = failed("cannot reserve room for " + fresh);
@@ -254,6 +254,15 @@ bool Segment::may_hold(const char* path, const struct stat& status) {
   return read && (word & bit.mask) != 0;
 }
 
+bool Segment::is_joinable(int fd) {
+  alignas(SegmentHeader) char bytes[sizeof(SegmentHeader)];
+  if (read_fully(fd, bytes, sizeof bytes, 0) != sizeof bytes) return false;
+  const auto& header = *reinterpret_cast<const SegmentHeader*>(bytes);
+  return std::memcmp(header.magic, kSegmentMagic, sizeof kSegmentMagic) == 0 &&
+         header.version == kSegmentVersion && header.orphaned.load() == 0 &&
+         boot_identifier() == std::string(header.boot_id, strnlen(header.boot_id, 40));
+}
+
 void Segment::note_inode(std::uint64_t inode) {
   const InodeBit bit(inode);
   header().inodes[bit.word].fetch_or(bit.mask);
@@ -275,7 +284,7 @@ std::uint32_t Segment::find_group(const Bucket& bucket, std::uint32_t file, std:
 bool Segment::reserve(std::uint64_t offset, std::uint64_t length) {
   const std::uint64_t begin = offset / kPageSize * kPageSize;
   const std::uint64_t end = page_aligned(offset + length);
-  return posix_fallocate(fd_, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) == 0;
+  return reserve_room(fd_, begin, end - begin) == 0;
 }
 
 std::uint32_t Segment::make_group(Bucket& bucket, std::uint32_t file, std::uint64_t index) {

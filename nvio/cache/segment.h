@@ -105,6 +105,8 @@ struct FileEntry {
   std::atomic<std::uint64_t> part;  // 1 + groups in each node's part (1: striped); 0: not known yet
   std::uint64_t stripe;             // bytes (stripe.h); 0: not known
   std::atomic<std::uint32_t> left;  // 1: no node caches any of the file any more
+  // errno of an fsync that failed. The kernel tells it once: the next sync or close passes it on.
+  std::atomic<std::int32_t> untold;
   PassiveWrite passive_writes[kPassiveWrites];
 
   std::string opened_path() const { return {path, strnlen(path, kMaxPath)}; }
@@ -136,9 +138,11 @@ struct Slot {
   Peekable<std::uint16_t> valid_pages;     // wholly valid
   Peekable<std::uint16_t> dirty_pages;     // holding a byte that the file lacks
   Peekable<std::uint16_t> unlogged_pages;  // changed since the redo log's last commit
-  Peekable<std::uint16_t> logging_pages;   // being written to the redo log by a sync under way
-  Peekable<std::uint16_t> logged_pages;    // having records in the redo log
-  Peekable<std::uint16_t> touched_pages;   // fetched, and asked for since
+  // Being written to the redo log by a sync under way, or, without a record in it, to the file by a
+  // checkpoint.
+  Peekable<std::uint16_t> logging_pages;
+  Peekable<std::uint16_t> logged_pages;   // having records in the redo log
+  Peekable<std::uint16_t> touched_pages;  // fetched, and asked for since
 };
 
 struct SegmentHeader {
@@ -217,6 +221,8 @@ class Segment {
   std::uint32_t find(const struct stat& status) const;
   // Of the segment at `path`, without mapping it: false if no entry was ever for this file.
   static bool may_hold(const char* path, const struct stat& status);
+  // Of what the descriptor reads, without mapping it: whether processes could join it.
+  static bool is_joinable(int fd);
   void note_inode(std::uint64_t inode);
   // Whether that is so of any file.
   bool holds_unwritten() const;

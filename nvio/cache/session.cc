@@ -263,6 +263,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     // Only where nodes share the file: to ask it costs a network file system a message.
     entry.stripe = nodes() > 1 ? stripe_of(fd, status, settings) : 0;
     entry.left.store(0);
+    entry.untold.store(0);
     segment_->note_inode(status.st_ino);
     entry.used.store(1, std::memory_order_release);
     return acquire_entry(i, fd, status);
@@ -304,6 +305,8 @@ int Session::release(CachedFile* file) {
         unwritten_.push_back(std::move(files_[index]));
       }
     }
+    const int untold = entry.untold.exchange(0);
+    if (error == 0 && entry.deleted.load() != kDiscarded) error = untold;
   }
   files_[index].reset();
   return error;
@@ -376,6 +379,7 @@ bool Session::make_room() {
   // Nothing clean is left: write back around the victims. A file with records in its log is
   // written back whole and made durable there, so that the records are not needed any more.
   const std::lock_guard guard(mutex_);
+  std::uint32_t refused = kNone;
   for (const std::uint32_t index : dirty) {
     Slot& slot = segment_->slot(index);
     const std::uint32_t group_index = slot.group.load(std::memory_order_relaxed);
@@ -385,7 +389,11 @@ bool Session::make_room() {
     CachedFile& file = *files_[seen.file];
     if (!file.can_write_back()) continue;
     if (has_records(slot)) {
-      if (file.checkpoint() != 0) continue;
+      if (seen.file == refused) continue;  // else all of it would be written for each victim
+      if (file.checkpoint() != 0) {
+        refused = seen.file;
+        continue;
+      }
     } else {
       Bucket& bucket = segment_->bucket_of(seen.file, seen.index);
       const std::lock_guard locked(bucket.lock);

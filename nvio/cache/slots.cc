@@ -69,6 +69,21 @@ void mark_clean(Segment& segment, std::uint32_t slot) {
   forget_written(segment, slot, recorded);
 }
 
+void mark_written(Segment& segment, std::uint32_t slot) {
+  Slot& state = segment.slot(slot);
+  state.logging_pages |= static_cast<std::uint16_t>(state.dirty_pages & ~state.logged_pages);
+  mark_clean(segment, slot);
+}
+
+void mark_lacking(Segment& segment, std::uint32_t slot) {
+  Slot& state = segment.slot(slot);
+  const auto known = static_cast<std::uint16_t>(state.logged_pages | state.logging_pages);
+  each_page_run(known, [&](std::uint64_t from, std::uint64_t to) {
+    segment.dirty(slot).each_run(
+        from, to, [&](std::size_t a, std::size_t b) { state.dirty_pages |= pages_touched(a, b); });
+  });
+}
+
 void mark_unlogged(Segment& segment, std::uint32_t slot) {
   Slot& state = segment.slot(slot);
   state.logged_pages = state.logging_pages = 0;

@@ -23,6 +23,10 @@ void mark_rewritten(Segment& segment, std::uint32_t slot, std::uint64_t begin, s
 // older record would be replayed over what is in the file now; which of their bytes the program
 // wrote stays known for that.
 void mark_clean(Segment& segment, std::uint32_t slot);
+// The same, by a checkpoint: what was written stays known till it is durable.
+void mark_written(Segment& segment, std::uint32_t slot);
+// After an fsync that failed: the file may lack all that is known of.
+void mark_lacking(Segment& segment, std::uint32_t slot);
 // After a checkpoint: the log holds no record any more.
 void mark_unlogged(Segment& segment, std::uint32_t slot);
 // Calls visit(first, last) for each run of bytes that the pages of a mask make up.

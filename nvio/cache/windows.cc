@@ -70,18 +70,16 @@ ssize_t CachedFile::write_window(std::uint64_t offset, const void* buffer, std::
   }
   const std::uint64_t end = offset + length;
   for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t group_index = at / kGroupSize;
-    const std::uint64_t limit = std::min(end, (group_index + 1) * kGroupSize);
-    Bucket& bucket = segment_.bucket_of(index_, group_index);
-    const std::lock_guard guard(bucket.lock);
-    if (!write_direct(at, source + (at - offset), limit - at)) {
+    const HeldGroup held(*this, at / kGroupSize);
+    const std::uint64_t limit = std::min(end, (held.index + 1) * kGroupSize);
+    if (!write_past(held.group, at, source + (at - offset), limit - at)) {
       return at > offset ? static_cast<ssize_t>(at - offset) : -1;
     }
     grow(limit);
-    const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
     while (at < limit) {
       const Piece piece(at, limit);
-      const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
+      const std::uint32_t slot =
+          held.group == kNone ? kNone : segment_.group(held.group).slot[piece.place];
       if (slot != kNone) {
         session_.memory().access(piece.stop - piece.begin);
         std::memcpy(segment_.block(slot) + piece.begin, source + (at - offset),

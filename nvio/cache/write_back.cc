@@ -69,7 +69,7 @@ int CachedFile::write_back_descriptor() {
 // there meanwhile. Runs are written while the group's lock is held, or an older byte could come
 // after a newer one; several at a time where there are many, since a file system far away takes
 // them so.
-int CachedFile::write_back_group(std::uint32_t group_index) {
+int CachedFile::write_back_group(std::uint32_t group_index, Till till) {
   constexpr std::size_t kMany = 8;
   const Group& group = segment_.group(group_index);
   const std::vector<Run> runs = dirty_runs(segment_, group);
@@ -88,7 +88,8 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
   entry_.direct_writes.store(kWritten);
   if (error != 0) return error;
   for (const std::uint32_t slot : group.slot) {
-    if (slot != kNone && segment_.slot(slot).dirty_pages != 0) mark_clean(segment_, slot);
+    if (slot == kNone || segment_.slot(slot).dirty_pages == 0) continue;
+    till == Till::durable ? mark_written(segment_, slot) : mark_clean(segment_, slot);
   }
   count(counters_.write_backs, runs.size());
   for (const Run& run : runs) {
@@ -98,13 +99,14 @@ int CachedFile::write_back_group(std::uint32_t group_index) {
   return 0;
 }
 
-int CachedFile::write_back_all() {
-  return each_group(true, [this](Bucket&, std::uint32_t group) { return write_back_group(group); });
+int CachedFile::write_back_all(Till till) {
+  return each_group(true,
+                    [&](Bucket&, std::uint32_t group) { return write_back_group(group, till); });
 }
 
 int CachedFile::write_back() {
   if (entry_.blocks.load() == 0 || write_fd_ < 0 || entry_.deleted.load() != kKept) return 0;
-  return write_back_all();
+  return write_back_all(Till::written);
 }
 
 void CachedFile::forget(Forget what) {

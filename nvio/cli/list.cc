@@ -2,18 +2,24 @@
 
 #include <fcntl.h>
 #include <pwd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "../cache/segment.h"
 #include "../posix/real.h"
@@ -26,21 +32,7 @@ namespace nvio {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct ListedFile {
-  std::string path;
-  std::uint64_t unwritten = 0;  // bytes that the file lacks, in the working memory
-};
-
-struct ListedStore {
-  std::string path, owner, job;
-  std::uint64_t age = 0;  // seconds
-  std::string state;      // running, dead, restarted, unreadable
-  std::vector<ListedFile> files;
-  std::uint64_t unwritten = 0;  // of all files
-  std::uint64_t logged = 0;     // bytes of completed syncs in its logs
-  std::string next;             // what to do
-};
+using nlohmann::json;
 
 std::string name_of(uid_t user) {
   const passwd* known = getpwuid(user);
@@ -57,73 +49,110 @@ std::uint64_t logged_bytes(const StoreFolder& folder) {
   return bytes;
 }
 
-// What lies in the folder; nothing if it is no store.
-std::optional<ListedStore> look_into(const std::string& path) {
-  const StoreFolder folder(path);
-  struct stat status {};
-  if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return std::nullopt;
-  ListedStore store;
-  store.path = path;
-  store.owner = name_of(status.st_uid);
-  const std::string name = fs::path(path).filename();
-  store.job = name.substr(name.find('-', name.find('-') + 1) + 1);  // nvio-UID-JOB
-  store.age = static_cast<std::uint64_t>(std::max<time_t>(std::time(nullptr) - status.st_mtime, 0));
-  if (geteuid() != 0 && geteuid() != status.st_uid) {
-    store.state = "unreadable";
-    store.next = "for " + store.owner + " or root to look at";
+// Adds what lies in the folder; null if it is no store.
+json looked_into(const StoreFolder& folder, json store) {
+  if (!folder.why_no_store().empty()) return nullptr;
+  std::string why;
+  if (!folder.become_owner(why)) {
+    store["next"] = why;
     return store;
   }
-  if (!folder.why_no_store().empty()) return std::nullopt;
-  store.state = folder.lock() != StoreFolder::Lock::none ? "running" : "dead";
-  std::string why;
+  const bool is_running = folder.lock() != StoreFolder::Lock::none;
+  store["state"] = is_running ? "running" : "dead";
   const auto segment =
       Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);
   const bool of_this_boot = segment != nullptr && boot_identifier() == segment->header().boot_id;
+  std::uint64_t unwritten = 0;
   for (std::uint32_t i = 0; of_this_boot && i < segment->used_files(); ++i) {
     const FileEntry& entry = segment->file(i);
     if (entry.used.load() == 0 || entry.deleted.load() != 0) continue;
-    store.files.push_back({entry.opened_path(), unwritten_of(*segment, i).bytes});
-    store.unwritten += store.files.back().unwritten;
+    const std::uint64_t bytes = unwritten_of(*segment, i).bytes;
+    store["files"].push_back({{"path", entry.opened_path()}, {"unwritten_bytes", bytes}});
+    unwritten += bytes;
   }
-  store.logged = logged_bytes(folder);
-  if (store.state == "running") {
-    store.next = "nothing: its job is running";
-    return store;
-  }
-  if (segment != nullptr && !of_this_boot) store.state = "restarted";
-  store.next = std::string("nvio recover ") + (of_this_boot ? "--latest " : "") + path;
+  store["unwritten_bytes"] = unwritten;
+  store["logged_bytes"] = logged_bytes(folder);
+  store["next"] = "nothing: its job is running";
+  if (is_running) return store;
+  if (segment != nullptr && !of_this_boot) store["state"] = "restarted";
+  store["next"] = std::string("nvio recover ") + (of_this_boot ? "--latest " : "") +
+                  store["path"].get<std::string>();
   return store;
 }
 
-std::string as_text(const ListedStore& store) {
-  std::string text = store.path + "\n  " + store.state + ", of " + store.owner + ", job " +
-                     store.job + ", " + std::to_string(store.age) + " s old";
-  if (store.state != "unreadable") {
-    text += ": " + std::to_string(store.files.size()) + " files, " +
-            std::to_string(store.unwritten) + " bytes not written to them, " +
-            std::to_string(store.logged) + " bytes in redo logs";
+// What act() returns in a process of its own, which it may end, or keep for a minute at most.
+template <typename Act>
+std::optional<json> apart(Act&& act) {
+  std::array<int, 2> told{};
+  if (pipe2(told.data(), O_CLOEXEC) != 0) return std::nullopt;
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr rlimit kAMinute{60, 60};
+    setrlimit(RLIMIT_CPU, &kAMinute);
+    try {
+      // Names of files are not always UTF-8: not as text.
+      const std::vector<std::uint8_t> bytes = json::to_cbor(act());
+      for (std::size_t done = 0; done < bytes.size();) {
+        const ssize_t n = write(told[1], bytes.data() + done, bytes.size() - done);
+        if (n <= 0) _exit(1);
+        done += static_cast<std::size_t>(n);
+      }
+    } catch (const std::exception&) {
+      _exit(1);
+    }
+    _exit(0);
   }
-  text += "\n";
-  for (const ListedFile& file : store.files) {
-    text += "  " + file.path + ": " + std::to_string(file.unwritten) + " bytes not written\n";
+  close(told[1]);
+  std::vector<std::uint8_t> bytes;
+  std::array<std::uint8_t, 4096> part{};
+  for (ssize_t n = 0; child > 0 && (n = read(told[0], part.data(), part.size())) > 0;) {
+    bytes.insert(bytes.end(), part.begin(), part.begin() + n);
   }
-  return text + "  next: " + store.next + "\n";
+  close(told[0]);
+  int status = -1;
+  if (child > 0) waitpid(child, &status, 0);
+  if (status != 0) return std::nullopt;
+  return json::from_cbor(bytes);
 }
 
-nlohmann::json as_json(const ListedStore& store) {
-  nlohmann::json files = nlohmann::json::array();
-  for (const ListedFile& file : store.files) {
-    files.push_back({{"path", file.path}, {"unwritten_bytes", file.unwritten}});
+// What lies in the folder; null if it is no store.
+json look_into(const std::string& path) {
+  const StoreFolder folder(path);
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return nullptr;
+  const std::string owner = name_of(status.st_uid);
+  const std::string name = fs::path(path).filename();
+  json store = {{"path", path},
+                {"owner", owner},
+                {"job", name.substr(name.find('-', name.find('-') + 1) + 1)},  // nvio-UID-JOB
+                {"age_seconds", std::max<time_t>(std::time(nullptr) - status.st_mtime, 0)},
+                {"state", "unreadable"},  // or running, dead, restarted
+                {"files", json::array()},
+                {"unwritten_bytes", 0},  // of all files: what they lack, in the working memory
+                {"logged_bytes", 0},     // of completed syncs in its logs
+                {"next", "for " + owner + " or root to look at"}};
+  if (geteuid() != 0 && geteuid() != status.st_uid) return store;
+  // Its owner may change it while it is read, and so end who reads it.
+  if (const auto found = apart([&] { return looked_into(folder, store); })) return *found;
+  store["next"] = "for " + owner + " to look at: what lies there ends who reads it";
+  return store;
+}
+
+std::string as_text(const json& store) {
+  const auto word = [&](const char* key) { return store[key].get<std::string>(); };
+  std::string text = word("path") + "\n  " + word("state") + ", of " + word("owner") + ", job " +
+                     word("job") + ", " + store["age_seconds"].dump() + " s old";
+  if (word("state") != "unreadable") {
+    text += ": " + std::to_string(store["files"].size()) + " files, " +
+            store["unwritten_bytes"].dump() + " bytes not written to them, " +
+            store["logged_bytes"].dump() + " bytes in redo logs";
   }
-  return {{"path", store.path},
-          {"owner", store.owner},
-          {"job", store.job},
-          {"age_seconds", store.age},
-          {"state", store.state},
-          {"files", files},
-          {"unwritten_bytes", store.unwritten},
-          {"logged_bytes", store.logged},
-          {"next", store.next}};
+  text += "\n";
+  for (const json& file : store["files"]) {
+    text += "  " + file["path"].get<std::string>() + ": " + file["unwritten_bytes"].dump() +
+            " bytes not written\n";
+  }
+  return text + "  next: " + word("next") + "\n";
 }
 
 }  // namespace
@@ -131,7 +160,7 @@ nlohmann::json as_json(const ListedStore& store) {
 int list_stores(const ListOptions& options) {
   std::vector<std::string> folders = options.folders;
   if (folders.empty()) folders.push_back(read_settings_of_process().store);
-  std::vector<ListedStore> stores;
+  std::vector<json> stores;
   std::string looked_at;
   for (const std::string& folder : folders) {
     std::error_code unreadable;
@@ -141,7 +170,8 @@ int list_stores(const ListOptions& options) {
           std::isdigit(static_cast<unsigned char>(name[5])) == 0) {
         continue;
       }
-      if (auto store = look_into(entry.path()); store) stores.push_back(std::move(*store));
+      if (json store = look_into(entry.path()); !store.is_null())
+        stores.push_back(std::move(store));
     }
     if (unreadable) {
       std::fprintf(stderr, "nvio list: cannot look into %s: %s\n", folder.c_str(),
@@ -151,15 +181,13 @@ int list_stores(const ListOptions& options) {
     looked_at += (looked_at.empty() ? "" : ", ") + folder;
   }
   std::sort(stores.begin(), stores.end(),
-            [](const ListedStore& a, const ListedStore& b) { return a.path < b.path; });
+            [](const json& a, const json& b) { return a["path"] < b["path"]; });
   if (options.json) {
-    nlohmann::json all = nlohmann::json::array();
-    for (const ListedStore& store : stores) all.push_back(as_json(store));
     constexpr int kIndent = 2;
-    std::puts(all.dump(kIndent, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::puts(json(stores).dump(kIndent, ' ', false, json::error_handler_t::replace).c_str());
     return 0;
   }
-  for (const ListedStore& store : stores) std::fputs(as_text(store).c_str(), stdout);
+  for (const json& store : stores) std::fputs(as_text(store).c_str(), stdout);
   if (stores.empty()) std::printf("there is no store in %s\n", looked_at.c_str());
   return 0;
 }

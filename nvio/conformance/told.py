@@ -3,9 +3,9 @@
 
     told.py --build DIR --mpi mpich|openmpi
 
-Statistics are one table for the job; names that mean nothing and a store that cannot be made are
-said once, however many ranks there are; a program that nvio cannot reach is named; a store that is
-left is listed, as running while its job runs.
+Statistics are one table for the job; names that mean nothing, a store that cannot be made and a
+rank that cannot join the others' are said once; a program that nvio cannot reach is named; a store
+that is left is listed, as running while its job runs.
 """
 
 from __future__ import annotations
@@ -103,6 +103,15 @@ def without_a_store(job: Job) -> None:
         raise RunError(output)
 
 
+def apart(job: Job) -> None:
+    """A rank that alone cannot join opens no file that the others cache."""
+    program = str(job.launch.build / f"apart-{job.launch.mpi}")
+    output = job.run(program=[program, str(job.folder / "file")], NVIO_CAPACITY="1G")
+    once(output, "other processes of the job cache its files, so this one opens none")
+    if "apart: 0 differences" not in output:
+        raise RunError(output)
+
+
 def unreached(job: Job) -> None:
     """A program that nothing can be preloaded into is named."""
     source = job.folder / "static.c"
@@ -129,7 +138,14 @@ def listed(job: Job) -> None:
     store.rmdir()
 
 
-CHECKS: list[Callable[[Job], None]] = [statistics, names, without_a_store, unreached, listed]
+CHECKS: list[Callable[[Job], None]] = [
+    statistics,
+    names,
+    without_a_store,
+    apart,
+    unreached,
+    listed,
+]
 
 
 def main() -> int:

@@ -2,12 +2,14 @@
 // nodes. Started by the job's own processes (nodes/start_manager.h), who give their environment;
 // tells on standard output whether it is ready, and ends when the last of them is gone.
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -46,6 +48,14 @@ void raise_limit_of_descriptors() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Started by a rank, it would share that one's processor, which its MPI may never leave idle. The
+// kernel allows those that the job has, where a cpuset says which.
+void take_all_processors() {
+  std::array<cpu_set_t, 8> all{};  // as many as the kernel knows
+  std::memset(all.data(), 0xFF, sizeof all);
+  sched_setaffinity(0, sizeof all, all.data());
 }
 
 int serve(const Settings& settings) {
@@ -118,6 +128,7 @@ int main_throwing(int argc, char** argv) {
   umask(077);
   keep_out_of_core_dumps();
   raise_limit_of_descriptors();
+  take_all_processors();
   // It must outlive the processes that it serves, whatever a batch system sends to all of them.
   for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2}) {
     std::signal(signal, SIG_IGN);

@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -89,6 +91,21 @@ int each_job_with(const Settings& settings, const struct stat& file, Act&& act) 
 }
 
 }  // namespace
+
+bool others_have_store(const Settings& settings) {
+  const std::string path = store_folder(settings, settings.node.value_or(0));
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
+      access((path + "/segment").c_str(), F_OK) != 0) {
+    return false;
+  }
+  const StoreFolder folder(path);
+  const int fd = folder.open("segment", O_RDONLY);
+  if (fd < 0) return true;  // for want of a descriptor: nobody can say, and others may
+  const bool joinable = Segment::is_joinable(fd);
+  real().close(fd);
+  return joinable && folder.lock() != StoreFolder::Lock::none;
+}
 
 int step_aside_elsewhere(const Settings& settings, const char* path) {
   struct stat status {};

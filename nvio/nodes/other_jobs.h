@@ -1,5 +1,5 @@
 // Jobs of this user on this node, for a process that takes part in none of them: a program that a
-// rank started, a child that it forked, a rank that has not called MPI-IO yet.
+// rank started, a child that it forked, a rank that has not called MPI-IO yet, or cannot join.
 #pragma once
 
 #include <sys/stat.h>
@@ -7,6 +7,9 @@
 #include "../settings/settings.h"
 
 namespace nvio {
+
+// Whether other processes of this process's own job have its store here, or may.
+bool others_have_store(const Settings& settings);
 
 // Before a file is used past the jobs that cache it: they write it back, and cache it no more. A
 // file that goes away anyway is left alone. Returns 0 or an errno value.

@@ -180,14 +180,16 @@ Job* Process::job() {
     job_ = Job::join(settings_, why);
     if (job_ == nullptr) {
       refused_ = true;
-      cut_off_ = is_shared(settings_);
-      say_of_node(
-          "no store",
-          why + "; " +
-              (cut_off_ ? "other nodes of the job may cache its files, so processes on this "
-                          "one open none (NVIO_DISABLE=1 for the whole job does without "
-                          "nvio)"
-                        : "the program's I/O goes on without the cache"));
+      const bool shared = is_shared(settings_);
+      cut_off_ = shared || others_have_store(settings_);
+      const std::string who = shared ? "other nodes of the job may cache its files, so processes "
+                                       "on this one open none"
+                                     : "other processes of the job cache its files, so this one "
+                                       "opens none";
+      say_of_node("no store",
+                  why + "; " +
+                      (cut_off_ ? who + " (NVIO_DISABLE=1 for the whole job does without nvio)"
+                                : "the program's I/O goes on without the cache"));
     }
     joined_.store(job_.get(), std::memory_order_release);
     if (job_ != nullptr && !settings_.quiet && !job_->session().remark().empty()) {

@@ -46,7 +46,8 @@ class Process {
   Job* job();
   // The job if it was joined; for calls that must not start one.
   Job* joined() const { return joined_.load(std::memory_order_acquire); }
-  // Whether joining failed in a job whose other nodes may cache: its files must not be touched.
+  // Whether joining failed in a job whose other processes cache, or whose other nodes may: its
+  // files must not be touched.
   bool cut_off() const { return cut_off_.load(); }
   // Whether other nodes may cache files for which this one has no room.
   bool is_left_out() const;

@@ -1,6 +1,7 @@
 #include "real.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,6 +71,30 @@ ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset) {
     }
   }
   return total;
+}
+
+int reserve_room(int fd, std::uint64_t offset, std::uint64_t length) {
+  constexpr std::uint64_t kLeast = 4 << 10;
+  for (std::uint64_t piece = length; length > 0;) {
+    piece = std::min(piece, length);
+    const int error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(piece));
+    if (error != 0 && error != EINTR) return error;
+    if (error == EINTR) {
+      // Nothing is kept of what was interrupted: a fast timer leaves time for little.
+      piece = std::max(piece / 2, kLeast);
+      continue;
+    }
+    offset += piece;
+    length -= piece;
+  }
+  return 0;
+}
+
+int reserve_up_to(int fd, std::uint64_t size) {
+  struct stat status {};
+  if (real().fstat(fd, &status) != 0) return errno;
+  const auto present = static_cast<std::uint64_t>(status.st_size);
+  return present >= size ? 0 : reserve_room(fd, present, size - present);
 }
 
 bool read_text(const std::string& path, std::string& text) {

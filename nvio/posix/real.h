@@ -3,6 +3,7 @@
 // is interposed, they are the C library's at once.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "../entry/contract.h"
@@ -18,6 +19,12 @@ ssize_t read_fully(int fd, void* buffer, std::size_t length, off_t offset);
 ssize_t write_fully(int fd, const void* buffer, std::size_t length, off_t offset);
 // `vectors` is used up.
 ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
+
+// Reserves a file's room: as posix_fallocate, but not to be kept from it by signals, as tmpfs is
+// before Linux 6.10. Returns an errno value.
+int reserve_room(int fd, std::uint64_t offset, std::uint64_t length);
+// The same of all beyond the file's present end: tmpfs would walk through what it has already.
+int reserve_up_to(int fd, std::uint64_t size);
 
 // The content of a small text file (of /proc, a configuration); false when it cannot be read. The
 // C++ library's streams would cost each process's first open more than all the rest of nvio.

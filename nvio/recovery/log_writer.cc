@@ -61,6 +61,7 @@ int LogWriter::mark(LogState state, const FileIdentity& file) {
 }
 
 int LogWriter::append(RecordType type, std::uint64_t offset, const void* data, std::size_t length) {
+  if (error_ != 0) return error_;
   Record record{};
   record.magic = kRecordMagic;
   record.type = type;
@@ -78,7 +79,8 @@ int LogWriter::append(RecordType type, std::uint64_t offset, const void* data, s
   pending_.insert(pending_.end(), payload, payload + length);
   pending_.resize(pending_.size() + (padded(length) - length));
   position_.tail += sizeof record + padded(length);
-  return pending_.size() >= kBatch ? write_out() : 0;
+  if (pending_.size() >= kBatch) error_ = write_out();
+  return error_;
 }
 
 int LogWriter::write_out() {
@@ -103,8 +105,8 @@ int LogWriter::extent(std::uint64_t offset, const void* data, std::size_t length
 
 int LogWriter::commit(std::uint64_t file_size) {
   if (const int error = append(RecordType::commit, file_size, nullptr, 0)) return error;
-  if (const int error = write_out()) return error;
-  return medium_.persist();
+  error_ = write_out();
+  return error_ != 0 ? error_ : medium_.persist();
 }
 
 }  // namespace nvio

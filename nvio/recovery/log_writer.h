@@ -1,6 +1,7 @@
 // Appends to a file's redo log. Pure but for the medium; the caller holds the file's lock, and
 // publishes the position only after a commit: what a process that died meanwhile had appended is
 // then written over, and its leftovers are told apart by the chain of checksums.
+// After an error it takes no more records, and returns that error.
 #pragma once
 
 #include <string>
@@ -54,6 +55,7 @@ class LogWriter {
   LogPosition& position_;
   std::vector<char> pending_;  // records not yet handed to the medium
   std::uint64_t pending_at_ = 0;
+  int error_ = 0;
 };
 
 }  // namespace nvio

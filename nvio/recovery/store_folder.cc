@@ -125,7 +125,13 @@ bool StoreFolder::has(const std::string& name) const {
 }
 
 int StoreFolder::open(const std::string& name, int flags) const {
-  return real().open(inside(name).c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
+  // Whose store it is may have laid down what would hold up who opens it.
+  const int fd = real().open(inside(name).c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  struct stat status {};
+  if (fd < 0 || (real().fstat(fd, &status) == 0 && S_ISREG(status.st_mode))) return fd;
+  real().close(fd);
+  errno = ENOTSUP;
+  return -1;
 }
 
 void StoreFolder::remove(const std::string& name) const { real().unlink(inside(name).c_str()); }

@@ -40,7 +40,7 @@ class StoreFolder {
   // Where something lies in the folder, for people.
   std::string path_of(const std::string& name) const;
   bool has(const std::string& name) const;
-  // A descriptor, or -1 with errno. Links are not followed.
+  // A descriptor of a regular file, or -1 with errno. Links are not followed.
   int open(const std::string& name, int flags) const;
   void remove(const std::string& name) const;
   // What was removed so far does not come back when the machine restarts.

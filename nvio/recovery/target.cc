@@ -101,7 +101,11 @@ bool Target::make_as_long_as(std::uint64_t size) {
   struct stat status {};
   if (real().fstat(fd_, &status) != 0) return false;
   if (static_cast<std::uint64_t>(status.st_size) >= size) return true;
-  if (fallocate(fd_, 0, static_cast<off_t>(size - 1), 1) == 0) return true;
+  int made = 0;
+  do {
+    made = fallocate(fd_, 0, static_cast<off_t>(size - 1), 1);
+  } while (made != 0 && errno == EINTR);
+  if (made == 0) return true;
   if (errno != EOPNOTSUPP) return false;
   if (!line_.instead.empty()) return real().ftruncate(fd_, static_cast<off_t>(size)) == 0;
   if (line_.problem.empty()) {

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <iterator>
 
 #include "../posix/real.h"
 
@@ -15,18 +17,37 @@ const char* environment(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-std::string start_time_of(pid_t process) {
+constexpr const char* kRankVariables[] = {"PMI_RANK", "OMPI_COMM_WORLD_RANK"};
+
+// What the kernel tells of a process: its `field` as counted in proc(5), from 3 on (the second is a
+// name in brackets).
+std::string stat_of(pid_t process, int field) {
   std::string text;
   if (!read_text("/proc/" + std::to_string(process) + "/stat", text)) return "0";
   std::size_t at = text.rfind(')');
-  if (at == std::string::npos) return "0";
-  constexpr int kStartTime = 20;  // the 22nd field; the name was the second
-  for (int i = 0; i < kStartTime && at != std::string::npos; ++i) at = text.find(' ', at + 1);
+  for (int i = 2; i < field && at != std::string::npos; ++i) at = text.find(' ', at + 1);
   if (at == std::string::npos) return "0";
   return text.substr(at + 1, text.find(' ', at + 1) - at - 1);
 }
 
+std::string start_time_of(pid_t process) { return stat_of(process, 22); }
+
+// Whether it was started as a rank, or by one.
+bool is_of_a_rank(pid_t process) {
+  std::string variables;
+  if (!read_text("/proc/" + std::to_string(process) + "/environ", variables)) return false;
+  variables.insert(0, 1, '\0');
+  return std::any_of(std::begin(kRankVariables), std::end(kRankVariables), [&](const char* name) {
+    return variables.find(std::string(1, '\0') + name + "=") != std::string::npos;
+  });
+}
+
 }  // namespace
+
+pid_t launching_process(pid_t parent) {
+  while (parent > 1 && is_of_a_rank(parent)) parent = std::atoi(stat_of(parent, 4).c_str());
+  return parent;
+}
 
 std::string session_name(const Settings& settings) {
   if (!settings.session.empty()) return settings.session;
@@ -36,8 +57,9 @@ std::string session_name(const Settings& settings) {
     name = std::string("slurm-") + job + "." + (step != nullptr ? step : "0");
   } else if (const char* space = environment("PMIX_NAMESPACE"); space != nullptr) {
     name = std::string("pmix-") + space;
-  } else if (environment("PMI_RANK") != nullptr || environment("OMPI_COMM_WORLD_RANK") != nullptr) {
-    name = "launcher-" + std::to_string(getppid()) + "-" + start_time_of(getppid());
+  } else if (std::any_of(std::begin(kRankVariables), std::end(kRankVariables), environment)) {
+    const pid_t launcher = launching_process(getppid());
+    name = "launcher-" + std::to_string(launcher) + "-" + start_time_of(launcher);
   } else {
     name = "alone-" + std::to_string(getpid()) + "-" + start_time_of(getpid());
   }

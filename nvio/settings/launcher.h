@@ -1,6 +1,8 @@
 // The job as its launcher tells it to every process.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -17,6 +19,10 @@ std::string store_folder(const Settings& settings, std::uint32_t node);
 // The name of the job as its launcher gives it to every process: NVIO_SESSION, Slurm's job and
 // step, Open MPI's name space, else the launching process itself (MPICH's proxy).
 std::string session_name(const Settings& settings);
+
+// Of a rank's parent and that one's ancestors the first that is not itself a rank's: a rank may be
+// started through a script, of which each has one of its own.
+pid_t launching_process(pid_t parent);
 
 // Whether all ranks of the job run on this node, by what its launcher says; if not, why nvio takes
 // no part. Ranks of several nodes would each cache the same file, and not see each other's writes.

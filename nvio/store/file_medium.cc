@@ -18,9 +18,7 @@ class FileMedium : public Medium {
   FileMedium& operator=(const FileMedium&) = delete;
   ~FileMedium() override { real().close(fd_); }
 
-  int reserve(std::uint64_t size) override {
-    return posix_fallocate(fd_, 0, static_cast<off_t>(size));
-  }
+  int reserve(std::uint64_t size) override { return reserve_up_to(fd_, size); }
 
   int write(std::uint64_t offset, const void* data, std::size_t length) override {
     return write_fully(fd_, data, length, static_cast<off_t>(offset)) < 0 ? errno : 0;

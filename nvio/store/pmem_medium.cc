@@ -103,8 +103,7 @@ class PmemMedium : public Medium {
   }
 
   int reserve(std::uint64_t size) override {
-    const int error = posix_fallocate(fd_, 0, static_cast<off_t>(size));
-    if (error != 0) return error;
+    if (const int error = reserve_up_to(fd_, size)) return error;
     // Which blocks it has is the file system's to keep: no flush of the processor's caches does.
     if (real().fsync(fd_) != 0) return errno;
     return map().empty() ? 0 : ENOTSUP;

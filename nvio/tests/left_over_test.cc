@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "../nodes/other_jobs.h"
 #include "../recovery/recover.h"
 #include "cached_file_fixture.h"
 
@@ -171,6 +172,24 @@ TEST_F(LeftOverTest, AReaderThatClosesLastLosesNothingThatTheWriterCouldNotWrite
   EXPECT_EQ(at_place(), "of the writer");
 }
 
+TEST_F(LeftOverTest, WhoCannotJoinKnowsWhetherOthersDid) {
+  EXPECT_FALSE(others_have_store(settings_));
+  auto session = join();
+  EXPECT_TRUE(others_have_store(settings_));
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  setrlimit(RLIMIT_NOFILE, &none);
+  const bool without_descriptors = others_have_store(settings_);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(without_descriptors);
+  session.reset();
+  EXPECT_FALSE(others_have_store(settings_));
+  be_killed_after(open_file(), [](CachedFile&) {});
+  EXPECT_FALSE(others_have_store(settings_)) << "of a dead run";
+}
+
 TEST_F(LeftOverTest, ANewRunBeginsWithWhatAKilledOneWroteInItsFiles) {
   const int fd = open_file();
   be_killed_after(fd, [](CachedFile& file) { put(file, "of the killed run"); });
@@ -216,6 +235,7 @@ TEST_F(LeftOverTest, WhatCannotBeWrittenToItsFileIsRefusedToAllWhoCome) {
   why.clear();
   EXPECT_EQ(Session::join(settings_, why), nullptr);
   EXPECT_NE(why.find("nvio recover"), std::string::npos) << why;
+  EXPECT_FALSE(others_have_store(settings_)) << "all go on without it";
   ::close(alive);
   EXPECT_TRUE(fs::exists(folder() + "/segment"));
   EXPECT_EQ(file_content(), "somebody else's");

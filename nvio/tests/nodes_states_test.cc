@@ -24,7 +24,7 @@ class NodesStatesTest : public ::testing::Test, protected TemporaryStore {
     settings_.capacity = 16 * kMiB;
     settings_.nodes = 3;
     settings_.quiet = true;
-    std::ofstream made(path_);
+    std::ofstream(path_, std::ios::binary) << model_;
     nodes_.emplace(settings_, path_, 1);
     processes_.emplace(settings_, path_);
   }
@@ -106,6 +106,59 @@ TEST_F(NodesStatesTest, SteppingAsideDoesNotWaitForAPlainWriteThatLasts) {
   EXPECT_EQ(processes_->on(0).step_aside(), 0);
   for (std::uint32_t node = 0; node < 3; ++node) EXPECT_TRUE(processes_->on(node).is_left());
   held.end();
+}
+
+class NodesFullFileTest : public NodesStatesTest {
+ protected:
+  NodesFullFileTest() { model_ = std::string(9 * kMiB, 'o'); }
+
+  void SetUp() override {
+    NodesStatesTest::SetUp();
+    home_ = home_of(processes_->on(0).entry().inode, 3);
+    next_ = (home_ + 1) % 3;
+  }
+
+  // Begins to cache; then a node that does not know the size makes the file longer, MiB by MiB.
+  void make_longer() {
+    char byte = 0;
+    for (int i = 0; i < 1000 && mode(next_) != kActive; ++i) {
+      EXPECT_GE(processes_->on(home_).read(0, &byte, 1), 0);
+    }
+    for (std::uint64_t at = kMiB; at < 7 * kMiB; at += kMiB) {
+      model_.resize(at);
+      model_ += 'w';
+      EXPECT_EQ(processes_->on(next_).write(at, "w", 1), 1);
+      for (std::uint32_t node = 0; node < 3; ++node) {
+        EXPECT_EQ(processes_->on(node).size(), at + 1) << node;
+        EXPECT_EQ(processes_->on(node).read(at, &byte, 1), 1) << node;
+        EXPECT_EQ(processes_->on(node).read(at + 1, &byte, 1), 0) << node;
+      }
+    }
+  }
+
+  std::uint32_t home_ = 0, next_ = 0;
+};
+
+// As an MPI does it: by one rank, before calls have proved slow.
+TEST_F(NodesFullFileTest, AFileCutByOneRankBeforeItIsCachedIsAsLongAsWhatIsWrittenAfterwards) {
+  ASSERT_EQ(processes_->on(home_).truncate(0), 0);
+  model_.clear();
+  seem_slow();
+  make_longer();
+}
+
+TEST_F(NodesFullFileTest, SoIsOneCutWhileSomeNodesAreOnTheWayIntoTheCache) {
+  HeldWrite held([&] { processes_->on(next_).write(0, "held", 4); });
+  seem_slow();
+  EXPECT_EQ(processes_->on(home_).write(0, "way", 3), 3);
+  EXPECT_EQ(processes_->on(next_).write((6 + next_) * kMiB, "w", 1), 1);  // a MiB of its own
+  const std::uint32_t last = (home_ + 2) % 3;
+  ASSERT_EQ(mode(next_), kDraining);
+  ASSERT_EQ(mode(last), kPassive);
+  ASSERT_EQ(processes_->on(last).truncate(0), 0);
+  held.end();
+  model_ = "held";
+  make_longer();
 }
 
 // As if whoever led it had been killed when only the home node had stepped aside.

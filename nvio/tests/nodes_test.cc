@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -311,6 +312,30 @@ TEST_F(NodesTest, AnotherUserOfTheNodeIsNotServed) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(NodesTest, AManagerIsNotBoundToTheProcessorsOfTheRankThatStartedIt) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "there is one processor";
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (unsigned cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  const std::string data(4 << 20, 'x');
+  ASSERT_EQ(files[0]->write(0, data.data(), data.size()), 4 << 20);
+  EXPECT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+  std::ifstream lock(store_folder(settings_, 1) + "/manager.lock");
+  pid_t manager = 0;
+  ASSERT_TRUE(lock >> manager);
+  cpu_set_t its;
+  ASSERT_EQ(sched_getaffinity(manager, sizeof its, &its), 0);
+  EXPECT_TRUE(CPU_EQUAL(&its, &all));
+  EXPECT_EQ(release(files), 0);
 }
 
 TEST_F(NodesTest, WhoDoesNotKnowTheSecretIsNotServed) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -148,6 +149,34 @@ TEST(RedoLog, DoesNotContinueIntoADeadProcessesRecords) {
   EXPECT_EQ(log.syncs, 1U);
   EXPECT_EQ(log.bytes, 8U);
   EXPECT_EQ(log.unfinished, 0U);
+}
+
+// Room that comes too late does not make up for records that found none.
+class FullMedium : public SimulatedMedium {
+ public:
+  using SimulatedMedium::SimulatedMedium;
+  int reserve(std::uint64_t size) override {
+    if (size <= kFirstRecord || has_room) return SimulatedMedium::reserve(size);
+    ++refused;
+    return ENOSPC;
+  }
+  bool has_room = false;
+  int refused = 0;
+};
+
+TEST(RedoLog, GathersNothingMoreOnceItFoundNoRoom) {
+  FullMedium medium(16 << 20);
+  LogPosition position;
+  LogWriter writer(medium, position);
+  ASSERT_EQ(writer.start({1, 2, "/f", false}), 0);
+  const std::vector<char> bytes(1 << 20);
+  EXPECT_EQ(writer.extent(0, bytes.data(), bytes.size()), ENOSPC);
+  const int refused = medium.refused;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(writer.extent(0, bytes.data(), bytes.size()), ENOSPC);
+  EXPECT_EQ(medium.refused, refused);
+  medium.has_room = true;
+  EXPECT_EQ(writer.commit(1), ENOSPC) << "its records are missing";
+  EXPECT_EQ(read_log(medium.content()).syncs, 0U);
 }
 
 // Random histories of writes, syncs and checkpoints; the machine stops after a random line, a

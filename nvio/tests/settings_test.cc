@@ -1,8 +1,15 @@
 #include "../settings/settings.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstdlib>
 #include <map>
+
+#include "../settings/launcher.h"
 
 namespace nvio {
 namespace {
@@ -70,6 +77,27 @@ TEST(Settings, ASilenceIsNoShorterThanTheKernelCanTell) {
   EXPECT_EQ(read_settings(from({}), "").silence, 60U);
   EXPECT_EQ(read_settings(from({{"NVIO_SILENCE", "12"}}), "").silence, 12U);
   EXPECT_NE(about_value("silence", "11"), "");
+}
+
+TEST(Settings, ARankStartedThroughScriptsIsOfTheJobOfItsLauncher) {
+  EXPECT_EQ(launching_process(getpid()), getpid());
+  const char* scripts = "PMI_RANK=1 sh -c 'sh -c \"echo \\$\\$; read end; :\"; :'; :";
+  std::array<int, 2> input{};
+  std::array<int, 2> output{};
+  ASSERT_EQ(pipe2(input.data(), O_CLOEXEC) | pipe2(output.data(), O_CLOEXEC), 0);
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    dup2(input[0], STDIN_FILENO);
+    dup2(output[1], STDOUT_FILENO);
+    execl("/bin/sh", "sh", "-c", scripts, nullptr);
+    _exit(127);
+  }
+  std::array<char, 16> rank{};
+  EXPECT_GT(::read(output[0], rank.data(), rank.size() - 1), 0);
+  EXPECT_NE(std::atoi(rank.data()), launcher);
+  EXPECT_EQ(launching_process(std::atoi(rank.data())), launcher);
+  for (const int fd : {input[0], input[1], output[0], output[1]}) ::close(fd);
+  waitpid(launcher, nullptr, 0);
 }
 
 TEST(Settings, RefusesASessionNameThatLeavesItsFolder) {

@@ -162,6 +162,34 @@ TEST_F(StatesTest, WhoeverComesNextGoesBackWhereAProcessWasKilledOnTheWayOut) {
   EXPECT_EQ(file_->step_aside(), 0);
 }
 
+// A disk that is full, or a quota that is used up, in the middle of a write.
+TEST_F(StatesTest, OfAWriteThatFailsHalfwayTheCacheShowsWhatTheFileHas) {
+  seem_slow(*file_);
+  cached_of_written('a');
+  ASSERT_EQ(file_->write_back(), 0);
+  const RealPosix* plain = &real();
+  for (const bool window : {false, true}) {
+    const std::uint64_t at = (window ? 25 : 1) * kPiece;  // cached are those behind squares
+    const std::string data(2 * kPiece, 'n');
+    RealPosix wrapped = *plain;
+    wrapped.pwrite = [](int fd, const void* bytes, std::size_t length, off_t offset) -> ssize_t {
+      if (offset % static_cast<off_t>(kPiece) == 0) return ::pwrite(fd, bytes, length / 4, offset);
+      errno = ENOSPC;
+      return -1;
+    };
+    set_real(&wrapped);
+    EXPECT_EQ(window ? file_->write_window(at, data.data(), data.size())
+                     : file_->write(at, data.data(), data.size(), true),
+              -1);
+    EXPECT_EQ(errno, ENOSPC);
+    set_real(plain);
+    model_.replace(at, data.size() / 4, data.size() / 4, 'n');
+    std::string got(data.size(), ' ');
+    EXPECT_EQ(file_->read(at, got.data(), got.size()), static_cast<ssize_t>(got.size()));
+    EXPECT_TRUE(got == model_.substr(at, got.size())) << window;
+  }
+}
+
 TEST_F(StatesTest, AFileThatCannotLeaveGoesOnBeingCached) {
   seem_slow(*file_);
   cached_of_written('a');

@@ -1,0 +1,261 @@
+// File systems that tell of an error only at the fsync, and stores that have no room for a log.
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+
+#include "../cache/slots.h"
+#include "../posix/real.h"
+#include "../recovery/recover.h"
+#include "cached_file_fixture.h"
+
+namespace nvio {
+namespace {
+
+ino_t victim = 0;      // the file whose file system refuses
+bool loses = false;    // takes what is written to it, and will not have it
+int failures = 0;      // fsyncs that are still to fail, as the kernel tells of an error once
+bool no_logs = false;  // none can be opened
+
+bool is_victim(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && status.st_ino == victim;
+}
+
+int open_unless_log(const char* path, int flags, ...) {  // NOLINT(cert-dcl50-cpp): as open is
+  if (!no_logs || !std::string(path).ends_with(".redo")) return ::open(path, flags, 0600);
+  errno = EMFILE;
+  return -1;
+}
+
+class DurabilityTest : public CachedFileTest {
+ protected:
+  void SetUp() override {
+    CachedFileTest::SetUp();
+    wrapped_ = real();
+    wrapped_.pwrite = [](int fd, const void* bytes, std::size_t length, off_t offset) {
+      if (loses && is_victim(fd)) return static_cast<ssize_t>(length);
+      return ::pwrite(fd, bytes, length, offset);
+    };
+    wrapped_.pwritev = [](int fd, const iovec* vectors, int count, off_t offset) {
+      if (!loses || !is_victim(fd)) return ::pwritev(fd, vectors, count, offset);
+      ssize_t length = 0;
+      for (int i = 0; i < count; ++i) length += static_cast<ssize_t>(vectors[i].iov_len);
+      return length;
+    };
+    wrapped_.fsync = [](int fd) {
+      if (failures == 0 || !is_victim(fd)) return ::fsync(fd);
+      loses = --failures != 0;
+      errno = EDQUOT;
+      return -1;
+    };
+    wrapped_.open = open_unless_log;
+    before_ = &real();
+    set_real(&wrapped_);
+  }
+  void TearDown() override {
+    loses = no_logs = false;
+    failures = 0;
+    set_real(before_);
+    CachedFileTest::TearDown();
+  }
+
+  CachedFile* open_in(Session& session) {
+    const int fd = open_file();
+    struct stat status {};
+    fstat(fd, &status);
+    victim = status.st_ino;
+    CachedFile* file = session.acquire(fd, path_, settings_.file);
+    EXPECT_NE(file, nullptr);
+    ::close(fd);
+    return file;
+  }
+
+  static void fail_fsyncs(int count = 1) {
+    loses = true;
+    failures = count;
+  }
+
+  RealPosix wrapped_{};
+  const RealPosix* before_ = nullptr;
+};
+
+TEST_F(DurabilityTest, WhatAnFsyncRefusedWhileRoomWasMadeIsWrittenAgainAndTold) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, "synced", 6);
+  ASSERT_EQ(file->sync(), 0);
+  fail_fsyncs();
+  EXPECT_FALSE(session->make_room());
+  EXPECT_EQ(file_content(), "");
+  EXPECT_TRUE(session->make_room());
+  EXPECT_EQ(file_content(), "synced");
+  EXPECT_EQ(file->sync(), EDQUOT) << "what went past the cache may be lost";
+  EXPECT_EQ(file->sync(), 0);
+  EXPECT_EQ(session->release(file), 0);
+}
+
+TEST_F(DurabilityTest, WhatNobodyWasToldOfByASyncIsToldByTheClose) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, "synced", 6);
+  ASSERT_EQ(file->sync(), 0);
+  fail_fsyncs();
+  session->make_room();
+  EXPECT_EQ(session->release(file), EDQUOT);
+  EXPECT_EQ(file_content(), "synced");
+  file = open_in(*session);
+  EXPECT_EQ(session->release(file), 0) << "once is enough";
+}
+
+// Written back for a POSIX close; the fsync that tells of it is a sync's.
+TEST_F(DurabilityTest, WhatASyncCouldNotMakeDurableStaysInTheStore) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, "synced", 6);
+  ASSERT_EQ(file->sync(), 0);
+  fail_fsyncs();
+  file->write_back();
+  EXPECT_EQ(file->sync(), EDQUOT);
+  EXPECT_EQ(session->release(file), 0);
+  EXPECT_EQ(file_content(), "synced");
+}
+
+TEST_F(DurabilityTest, WhatADurableCloseCouldNotWriteIsWrittenByTheNext) {
+  settings_.file.close = Close::durable;
+  for (const bool synced : {false, true}) {
+    auto session = join();
+    CachedFile* file = open_in(*session);
+    file->write(0, "written", 7);
+    if (synced) ASSERT_EQ(file->sync(), 0);
+    fail_fsyncs();
+    EXPECT_EQ(session->release(file), EDQUOT);
+    EXPECT_TRUE(fs::exists(folder() + "/1.redo")) << "what a crash now would leave for recovery";
+    file = open_in(*session);
+    std::array<char, 7> got{};
+    EXPECT_EQ(file->read(0, got.data(), got.size()), 7);
+    EXPECT_EQ(std::string(got.data(), got.size()), "written");
+    EXPECT_EQ(session->release(file), 0);
+    EXPECT_EQ(file_content(), "written");
+    session.reset();
+    EXPECT_FALSE(fs::exists(folder()));
+    fs::remove(path_);
+  }
+}
+
+TEST_F(DurabilityTest, ASyncToTheFileThatFailedIsDoneByTheNext) {
+  settings_.file.sync = SyncTo::file;
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, "synced", 6);
+  fail_fsyncs();
+  EXPECT_EQ(file->sync(), EDQUOT);
+  EXPECT_EQ(file->sync(), 0);
+  EXPECT_EQ(file_content(), "synced");
+  EXPECT_EQ(session->release(file), 0);
+}
+
+TEST_F(DurabilityTest, KilledAfterAnFsyncFailedAJobLosesNothingThatWasSynced) {
+  for (const bool latest : {false, true}) {
+    ::close(open_file());
+    const int fd = open_file();
+    struct stat status {};
+    fstat(fd, &status);
+    victim = status.st_ino;
+    be_killed_after(fd, [](CachedFile& file, Session& session) {
+      file.write(0, "synced", 6);
+      file.sync();
+      file.write(100000, "not", 3);
+      fail_fsyncs(2);
+      session.make_room();
+      session.make_room();
+    });
+    ::close(fd);
+    RecoverOptions options;
+    options.latest = latest;
+    const RecoverReport report = recover(folder(), options);
+    EXPECT_TRUE(report.good()) << describe(report, false);
+    EXPECT_EQ(file_content().substr(0, 6), "synced");
+    if (latest) EXPECT_EQ(file_content().substr(100000), "not");
+    fs::remove(path_);
+  }
+}
+
+// While it lives no file can be longer: there is room for a log's superblocks and no page.
+class NoRoomForLogs {
+ public:
+  NoRoomForLogs() {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit small = before_;
+    small.rlim_cur = kFirstRecord + 1000;
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~NoRoomForLogs() { setrlimit(RLIMIT_FSIZE, &before_); }
+  NoRoomForLogs(const NoRoomForLogs&) = delete;
+  NoRoomForLogs& operator=(const NoRoomForLogs&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(DurabilityTest, BlocksLeaveAStoreThatHadNoRoomForTheFirstLog) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, std::string(kPageSize, 's').data(), kPageSize);
+  {
+    const NoRoomForLogs full;
+    EXPECT_EQ(file->sync(), 0) << "by way of the file";
+  }
+  EXPECT_EQ(file_content(), std::string(kPageSize, 's'));
+  const std::uint64_t checkpoints = session->counters().checkpoints;
+  EXPECT_TRUE(session->make_room());
+  EXPECT_EQ(session->counters().checkpoints, checkpoints) << "all is clean";
+  file->write(0, "again", 5);
+  EXPECT_EQ(file->step_aside(), 0);
+  EXPECT_EQ(session->release(file), 0);
+}
+
+TEST_F(DurabilityTest, WhoeverIsKilledInTheFirstSyncLeavesNoBlockForGood) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& own) {
+    own.write(0, std::string(kPageSize, 's').data(), kPageSize);
+    static RealPosix wrapped = real();
+    wrapped.pwrite = [](int to, const void* bytes, std::size_t length, off_t offset) {
+      if (offset >= static_cast<off_t>(kFirstRecord)) kill(getpid(), SIGKILL);
+      return ::pwrite(to, bytes, length, offset);
+    };
+    set_real(&wrapped);
+    own.sync();
+  });
+  ::close(fd);
+  EXPECT_EQ(file->step_aside(), 0);
+  EXPECT_EQ(file_content(), std::string(kPageSize, 's'));
+}
+
+TEST_F(DurabilityTest, ALogThatCannotBeOpenedIsNotTakenForVoid) {
+  const int fd = open_file();
+  struct stat status {};
+  fstat(fd, &status);
+  victim = status.st_ino;
+  auto first = join();
+  CachedFile* file = open_in(*first);
+  file->write(0, "synced", 6);
+  ASSERT_EQ(file->sync(), 0);
+  auto second = join();
+  CachedFile* same = open_in(*second);
+  no_logs = true;
+  EXPECT_EQ(same->truncate(0), EIO) << "its records would come over what is written later";
+  EXPECT_EQ(same->checkpoint(), EIO);
+  no_logs = false;
+  EXPECT_EQ(same->truncate(0), 0);
+  EXPECT_EQ(second->release(same), 0);
+  EXPECT_EQ(first->release(file), 0);
+  ::close(fd);
+}
+
+}  // namespace
+}  // namespace nvio
