@@ -30,8 +30,8 @@ def beside(file: Path) -> tuple[Beside, ...]:
         SimpleNamespace(cell=cell, estimates=dict.fromkeys(workload.statistics, found))
         for cell in laid_out.cells
     ]
-    half = measured(0.5, 0.4, 0.6)
-    ratio = SimpleNamespace(ratio=half, promised=half)
+    ratio = SimpleNamespace(ratio=measured(0.5, 0.4, 0.6))
+    ratio.promised = ratio
     questions = [
         SimpleNamespace(cell=cells[c.cell], against=cells[c.against], others={"score": ratio})
         for c in laid_out.comparisons
