@@ -1,5 +1,6 @@
 """Comparing two runs: found where it differs, quiet where it does not, refused where it cannot."""
 
+import copy
 import json
 from dataclasses import replace
 
@@ -75,22 +76,26 @@ def test_one_run_a_side_gives_no_verdict_however_far_apart_they_are(earlier, tmp
     assert f"until it has {compare.FEWEST_RUNS} or more" in said
 
 
+def altered(run, **told):
+    """A run that tells something else, by the methods given."""
+    found = copy.copy(run)
+    vars(found).update(told)
+    return found
+
+
 def test_what_is_called_slower_is_what_is_worse(before):
     """Also of plain numbers and bytes, whose verdicts are called more and less."""
 
-    class Told(sides.TareRun):
-        def __init__(self, run, better):
-            vars(self).update(vars(run))
-            self.better = better
-
-        def statistic(self, _key):
-            return Statistic("hits of a cache", "1", self.better)
-
     def said(better, factor):
-        after = [Told(run, better) for run in before]
-        for run in after:
-            run.level = lambda key, run=run: factor * sides.TareRun.level(run, key)
-        found = compare.compare([Told(run, better) for run in before], after)
+        def told(run, factor):
+            return altered(
+                run,
+                statistic=lambda _key: Statistic("hits of a cache", "1", better),
+                level=lambda key: factor * run.level(key),
+            )
+
+        earlier, later = ([told(run, by) for run in before] for by in (1.0, factor))
+        found = compare.compare(earlier, later)
         return [on for on in ("slower", "faster", "different") if compare.fails(found, on)]
 
     assert said("higher", 0.5) == said("lower", 2.0) == ["slower", "different"]
@@ -319,16 +324,10 @@ def test_what_does_not_vary_is_found_different_wherever_it_differs(n):
 
 
 def test_a_count_that_doubled_fails_a_gate_and_one_that_did_not_passes(before):
-    class Counted(sides.TareRun):
-        def __init__(self, run, count):
-            vars(self).update(vars(run))
-            self.count = count
-
-        def level(self, _key):
-            return self.count
-
     def found(count):
-        earlier, later = ([Counted(run, c) for run in before] for c in (3e6, count))
+        earlier, later = (
+            [altered(run, level=lambda _key, c=c: c) for run in before] for c in (3e6, count)
+        )
         return compare.compare(earlier, later)
 
     assert compare.fails(found(6e6), "slower")

@@ -1,5 +1,4 @@
 // File systems that tell of an error only at the fsync, and stores that have no room for a log.
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -9,6 +8,7 @@
 #include "../posix/real.h"
 #include "../recovery/recover.h"
 #include "cached_file_fixture.h"
+#include "full_file_system.h"
 
 namespace nvio {
 namespace {
@@ -61,14 +61,27 @@ class DurabilityTest : public CachedFileTest {
     CachedFileTest::TearDown();
   }
 
-  CachedFile* open_in(Session& session) {
+  // Opens the file, whose file system may refuse from now on.
+  int open_victim() {
     const int fd = open_file();
     struct stat status {};
     fstat(fd, &status);
     victim = status.st_ino;
+    return fd;
+  }
+
+  CachedFile* open_in(Session& session) {
+    const int fd = open_victim();
     CachedFile* file = session.acquire(fd, path_, settings_.file);
     EXPECT_NE(file, nullptr);
     ::close(fd);
+    return file;
+  }
+
+  CachedFile* synced_in(Session& session) {
+    CachedFile* file = open_in(session);
+    file->write(0, "synced", 6);
+    EXPECT_EQ(file->sync(), 0);
     return file;
   }
 
@@ -83,9 +96,7 @@ class DurabilityTest : public CachedFileTest {
 
 TEST_F(DurabilityTest, WhatAnFsyncRefusedWhileRoomWasMadeIsWrittenAgainAndTold) {
   const auto session = join();
-  CachedFile* file = open_in(*session);
-  file->write(0, "synced", 6);
-  ASSERT_EQ(file->sync(), 0);
+  CachedFile* file = synced_in(*session);
   fail_fsyncs();
   EXPECT_FALSE(session->make_room());
   EXPECT_EQ(file_content(), "");
@@ -98,9 +109,7 @@ TEST_F(DurabilityTest, WhatAnFsyncRefusedWhileRoomWasMadeIsWrittenAgainAndTold) 
 
 TEST_F(DurabilityTest, WhatNobodyWasToldOfByASyncIsToldByTheClose) {
   const auto session = join();
-  CachedFile* file = open_in(*session);
-  file->write(0, "synced", 6);
-  ASSERT_EQ(file->sync(), 0);
+  CachedFile* file = synced_in(*session);
   fail_fsyncs();
   session->make_room();
   EXPECT_EQ(session->release(file), EDQUOT);
@@ -112,9 +121,7 @@ TEST_F(DurabilityTest, WhatNobodyWasToldOfByASyncIsToldByTheClose) {
 // Written back for a POSIX close; the fsync that tells of it is a sync's.
 TEST_F(DurabilityTest, WhatASyncCouldNotMakeDurableStaysInTheStore) {
   const auto session = join();
-  CachedFile* file = open_in(*session);
-  file->write(0, "synced", 6);
-  ASSERT_EQ(file->sync(), 0);
+  CachedFile* file = synced_in(*session);
   fail_fsyncs();
   file->write_back();
   EXPECT_EQ(file->sync(), EDQUOT);
@@ -158,11 +165,7 @@ TEST_F(DurabilityTest, ASyncToTheFileThatFailedIsDoneByTheNext) {
 
 TEST_F(DurabilityTest, KilledAfterAnFsyncFailedAJobLosesNothingThatWasSynced) {
   for (const bool latest : {false, true}) {
-    ::close(open_file());
-    const int fd = open_file();
-    struct stat status {};
-    fstat(fd, &status);
-    victim = status.st_ino;
+    const int fd = open_victim();
     be_killed_after(fd, [](CachedFile& file, Session& session) {
       file.write(0, "synced", 6);
       file.sync();
@@ -182,30 +185,12 @@ TEST_F(DurabilityTest, KilledAfterAnFsyncFailedAJobLosesNothingThatWasSynced) {
   }
 }
 
-// While it lives no file can be longer: there is room for a log's superblocks and no page.
-class NoRoomForLogs {
- public:
-  NoRoomForLogs() {
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit small = before_;
-    small.rlim_cur = kFirstRecord + 1000;
-    setrlimit(RLIMIT_FSIZE, &small);
-  }
-  ~NoRoomForLogs() { setrlimit(RLIMIT_FSIZE, &before_); }
-  NoRoomForLogs(const NoRoomForLogs&) = delete;
-  NoRoomForLogs& operator=(const NoRoomForLogs&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST_F(DurabilityTest, BlocksLeaveAStoreThatHadNoRoomForTheFirstLog) {
   const auto session = join();
   CachedFile* file = open_in(*session);
   file->write(0, std::string(kPageSize, 's').data(), kPageSize);
   {
-    const NoRoomForLogs full;
+    const FullFileSystem full(kFirstRecord + 1000);  // of superblocks and no page
     EXPECT_EQ(file->sync(), 0) << "by way of the file";
   }
   EXPECT_EQ(file_content(), std::string(kPageSize, 's'));
@@ -237,14 +222,8 @@ TEST_F(DurabilityTest, WhoeverIsKilledInTheFirstSyncLeavesNoBlockForGood) {
 }
 
 TEST_F(DurabilityTest, ALogThatCannotBeOpenedIsNotTakenForVoid) {
-  const int fd = open_file();
-  struct stat status {};
-  fstat(fd, &status);
-  victim = status.st_ino;
   auto first = join();
-  CachedFile* file = open_in(*first);
-  file->write(0, "synced", 6);
-  ASSERT_EQ(file->sync(), 0);
+  CachedFile* file = synced_in(*first);
   auto second = join();
   CachedFile* same = open_in(*second);
   no_logs = true;
@@ -254,7 +233,6 @@ TEST_F(DurabilityTest, ALogThatCannotBeOpenedIsNotTakenForVoid) {
   EXPECT_EQ(same->truncate(0), 0);
   EXPECT_EQ(second->release(same), 0);
   EXPECT_EQ(first->release(file), 0);
-  ::close(fd);
 }
 
 }  // namespace

@@ -10,31 +10,13 @@
 #include "../nodes/other_jobs.h"
 #include "../recovery/recover.h"
 #include "cached_file_fixture.h"
+#include "full_file_system.h"
 
 namespace nvio {
 namespace {
 
 constexpr std::size_t kLength = 1000;
 constexpr std::uint64_t kPlace = 1 << 20;
-
-// While it lives no file can be written beyond so many bytes, as if its file system were full; the
-// store's log is shorter.
-class FullFileSystem {
- public:
-  explicit FullFileSystem(rlim_t bytes = kPlace) {
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit small = before_;
-    small.rlim_cur = bytes;
-    setrlimit(RLIMIT_FSIZE, &small);
-  }
-  ~FullFileSystem() { setrlimit(RLIMIT_FSIZE, &before_); }
-  FullFileSystem(const FullFileSystem&) = delete;
-  FullFileSystem& operator=(const FullFileSystem&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 class LeftOverTest : public CachedFileTest {
  protected:
@@ -76,7 +58,7 @@ TEST_F(LeftOverTest, AFileOpenedAgainHoldsWhatItsCloseCouldNotWrite) {
   const std::string before(kLength, 'b');
   put(*file, before);
   {
-    const FullFileSystem full;
+    const FullFileSystem full(kPlace);
     EXPECT_EQ(session->release(file), EFBIG);
   }
   EXPECT_TRUE(fs::exists(folder() + "/1.redo")) << "what a crash now would leave for recovery";
@@ -100,7 +82,7 @@ TEST_F(LeftOverTest, WhatNoCloseCouldWriteIsWrittenByTheFirstThatCan) {
   CachedFile* file = open_in(*first);
   put(*file, std::string(kLength, 'u'));
   {
-    const FullFileSystem full;
+    const FullFileSystem full(kPlace);
     EXPECT_EQ(first->release(file), EFBIG);
     EXPECT_EQ(second->release(open_in(*second)), EFBIG);
   }
@@ -118,7 +100,7 @@ TEST_F(LeftOverTest, WhatCouldNotBeWrittenGoesWithItsFile) {
     put(*file, "of a file that goes");
     if (before_the_close) fs::remove(path_);
     {
-      const FullFileSystem full;
+      const FullFileSystem full(kPlace);
       EXPECT_EQ(session->release(file), EFBIG);
     }
     fs::remove(path_);
@@ -160,7 +142,7 @@ TEST_F(LeftOverTest, AReaderThatClosesLastLosesNothingThatTheWriterCouldNotWrite
   put(*written, "of the writer");
   CachedFile* read = open_in(*reader, O_RDONLY);
   {
-    const FullFileSystem full;
+    const FullFileSystem full(kPlace);
     EXPECT_EQ(written->write_back(), EFBIG) << "what a close does first";
     EXPECT_EQ(writer->release(written), 0);
     EXPECT_EQ(reader->release(read), EFBIG);

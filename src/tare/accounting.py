@@ -91,7 +91,7 @@ def snapshot(
         raise TrialError(f"process {pid} ended before its consumption could be read")
     threads = [
         thread
-        for member in (pid, *_descendants(pid, proc))
+        for member in (pid, *descendants(pid, proc))
         for thread in _threads(f"{proc}/{member}", role_of)
     ]
     peak = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
@@ -277,7 +277,7 @@ def _parent(stat: str) -> int:
     return int(stat[stat.rindex(")") + 2 :].split()[1])
 
 
-def _descendants(pid: int, proc: Path) -> list[int]:
+def descendants(pid: int, proc: Path = Path("/proc")) -> list[int]:
     """Every process below one, by generation. Source: proc(5), /proc/PID/task/TID/children."""
     found: list[int] = []
     generation = [pid]

@@ -18,13 +18,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tare.accounting import descendants
 from tare.command import PATH, Command
 from tare.errors import TrialError
 from tare.events import Events
@@ -245,7 +246,7 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
         return
     # Before it ends, since then they become another's; and with them who is its child only because
     # it looks after orphans, as probe/execute does, whatever session that is in.
-    family = [*_descendants(popen.pid)]
+    family = descendants(popen.pid)
     # The leader is not reaped yet, so its pid, and with it the group, is still ours.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(popen.pid, signal.SIGKILL)
@@ -253,15 +254,6 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     popen.wait()
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    """Source: proc(5), /proc/PID/task/TID/children."""
-    with suppress(OSError):  # it has ended
-        for path in Path(f"/proc/{pid}/task").glob("*/children"):
-            for child in map(int, path.read_text().split()):
-                yield child
-                yield from _descendants(child)
 
 
 def _session_of(leader: int) -> list[int]:

@@ -1,8 +1,9 @@
 //! Buffers of segments that have been passed on, for those that come: memory that is taken anew for
 //! each segment has to be cleared and mapped by the kernel, which costs as much as hashing it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use crate::threads::locked;
 use pageshare_index::PAGE_SIZE;
 use pageshare_wire::window::LARGEST;
 
@@ -46,6 +47,6 @@ impl Buffers {
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
 use crate::socket::Socket;
+use crate::threads::locked;
 
 /// Holds the first error of a channel, and the sockets to shut when it comes.
 pub struct Fuse {
@@ -22,7 +23,7 @@ impl Fuse {
 
     /// Adds a socket; shuts it at once if the fuse has blown already.
     pub fn protect(&self, socket: Arc<Socket>) {
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = locked(&self.sockets);
         if self.has_blown() {
             socket.shutdown(Shutdown::Both);
         }
@@ -32,8 +33,8 @@ impl Fuse {
     /// Ends the channel with this error, unless it has ended with another already. What the peer said
     /// takes the place of the mere fact that the connection was lost, whichever was noticed first.
     pub fn blow(&self, error: Error) {
-        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut blown = self.blown.lock().unwrap_or_else(PoisonError::into_inner);
+        let sockets = locked(&self.sockets);
+        let mut blown = locked(&self.blown);
         let is_lost = matches!(*blown, Some(Error::Lost { .. }));
         if blown.is_none() || is_lost && matches!(error, Error::Wire(_)) {
             *blown = Some(error);
@@ -47,7 +48,7 @@ impl Fuse {
     /// Whether the channel has failed.
     #[must_use]
     pub fn has_blown(&self) -> bool {
-        self.blown.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        locked(&self.blown).is_some()
     }
 
     /// The error, if there was one.

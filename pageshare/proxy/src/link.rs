@@ -6,13 +6,14 @@ use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use pageshare_wire::record::{HEADER_BYTES, Header, Kind};
 
 use crate::error::Error;
 use crate::socket::{Socket, Until};
+use crate::threads::locked;
 
 pub use tls::{ClientTls, ServerTls, TlsFiles};
 
@@ -203,7 +204,7 @@ impl LinkWriter {
     /// # Errors
     /// If the connection breaks.
     pub fn write(&self, parts: &[&[u8]]) -> Result<Sent, Error> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = locked(&self.inner);
         if self.reason.get().is_some() {
             return Err(Error::lost(PEER, "sending")(io::ErrorKind::ConnectionAborted.into()));
         }
@@ -239,7 +240,7 @@ impl LinkWriter {
 
     /// Closes the connection in order: the peer can tell it from one that was cut.
     pub fn finish(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = locked(&self.inner);
         if let WriteHalf::Tls(writer) = &mut *inner {
             // A peer that is gone needs no goodbye.
             let _ = writer.say_goodbye();

@@ -13,7 +13,7 @@ mod versions;
 mod workers;
 
 use std::net::Shutdown;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use pageshare_wire::adaptive::Policy;
@@ -32,7 +32,7 @@ use crate::metrics::Metrics;
 use crate::record::Record;
 use crate::scope::Scope;
 use crate::socket::{Listener, Socket};
-use crate::threads;
+use crate::threads::{self, locked};
 use migration::Migration;
 use workers::Workers;
 
@@ -313,8 +313,4 @@ impl Opening {
             _ => Self::Other,
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

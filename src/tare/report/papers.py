@@ -66,8 +66,7 @@ def _claims(
     for row in replayed.rows(paper, answers, parts):
         claim = row["claim"]
         asked = f"{row['bound']} ({claim.ours})" if claim.ours else row["bound"]
-        here = "; ".join(filter(None, (row["shortly"], row["why"])))
-        cells = (row["id"], claim.where, claim.says, asked, here)
+        cells = (row["id"], claim.where, claim.says, asked, row["here"])
         rows.append([f"**{row['verdict']}**", *map(escaped, cells)])
     yield from table(("verdict", "", "where", "the paper says", "asked", "here"), rows, left=6)
 

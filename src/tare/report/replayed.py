@@ -62,9 +62,8 @@ def summary(suite: SuiteResult, parts: Mapping[str, Analysis]) -> RenderableType
         for column in ("verdict", "where", "the paper says", "here"):
             table.add_column(column)
         for one in answers:
-            here = "; ".join(filter(None, (_shortly(one, parts), one.why)))
             verdict = Text(one.verdict, _STYLES[one.verdict])
-            table.add_row(verdict, one.claim.where, one.claim.says, here)
+            table.add_row(verdict, one.claim.where, one.claim.says, _here(one, parts))
         lines += [table, ""]
     return Group(*lines, headline(found))
 
@@ -131,10 +130,16 @@ def _row(paper: Paper, number: int, one: Judged, parts: Mapping[str, Analysis]) 
         "style": one.verdict.replace(" ", "-"),
         "bound": _bound(one.claim, parts),
         "shortly": _shortly(one, parts),
+        "here": _here(one, parts),
         "figures": shown if len(shown) > 1 else [],
         "why": one.why,
         "part": one.claim.part if one.bounds else "",
     }
+
+
+def _here(one: Judged, parts: Mapping[str, Analysis]) -> str:
+    """What was found, and what of it was not asked or measured."""
+    return "; ".join(filter(None, (_shortly(one, parts), one.why)))
 
 
 def _shortly(one: Judged, parts: Mapping[str, Analysis]) -> str:

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rustls::pki_types::pem::PemObject;
@@ -18,6 +18,7 @@ use tracing::warn;
 use super::{HANDSHAKE, Link, PEER, ReadHalf, WriteHalf, silent};
 use crate::error::Error;
 use crate::socket::{Socket, Until};
+use crate::threads::locked;
 
 /// Where this host's certificates lie.
 #[derive(Debug, Clone)]
@@ -255,10 +256,6 @@ fn link(until: Until, mut connection: Connection) -> Link {
     };
     let reader = TlsReader { session, until, sealed: vec![0; 64 << 10], fresh: 0..0 };
     Link::of(ReadHalf::Tls(reader), WriteHalf::Tls(writer), socket, false)
-}
-
-fn locked(session: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
-    session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes sealed bytes off the socket and opens them.

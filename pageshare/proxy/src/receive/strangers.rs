@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::{Arrival, gives_way};
 use crate::socket::{Party, Socket};
+use crate::threads::locked;
 
 /// Connections of whom nobody knows, in the order in which they came.
 pub(super) struct Strangers {
@@ -42,7 +43,7 @@ impl Strangers {
     }
 
     fn there(&self) -> MutexGuard<'_, Vec<(Arc<Socket>, Party)>> {
-        self.there.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.there)
     }
 }
 

@@ -12,6 +12,7 @@ use pageshare_wire::window::Window;
 
 use super::ingest::Waiting;
 use crate::buffers::SEGMENT_BYTES;
+use crate::threads::locked;
 
 pub(super) struct Machine {
     state: Mutex<State>,
@@ -32,7 +33,7 @@ impl Machine {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Waits until a segment has room in the window. Returns whether it has, or never will.

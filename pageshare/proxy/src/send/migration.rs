@@ -1,7 +1,7 @@
 //! What the channels of one migration share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Instant;
 
 use pageshare_index::PageHash;
@@ -25,6 +25,7 @@ use crate::link::Sent;
 use crate::record::{Account, Record};
 use crate::socket::Party;
 use crate::sources::is_qemu;
+use crate::threads::locked;
 
 /// One migration, from its first channel's opening to its last one's end.
 pub(super) struct Migration {
@@ -185,8 +186,4 @@ impl Migration {
         self.keeping.end(self.account.has_arrived().then(|| locked(&self.blocks).clone()));
         self.sender.metrics.end(&self.account)
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! Threads that encode segments: they gather literals and compress them.
 
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 use pageshare_index::{PAGE_SIZE, PageHash};
 use pageshare_wire::ask::Answer;
@@ -10,7 +10,7 @@ use pageshare_wire::{Compressor, PageSet, delta};
 use crate::error::Error;
 use crate::kept::{Earlier, Version};
 use crate::processor::thread_time;
-use crate::threads;
+use crate::threads::{self, locked};
 
 /// An earlier version of a page.
 pub(super) struct Base {
@@ -89,7 +89,7 @@ impl Workers {
             threads::start(move || {
                 compressor.make_ready();
                 loop {
-                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let job = locked(&queue).recv();
                     let Ok(job) = job else { return };
                     let compressor = job.compress.then_some(&mut compressor);
                     finish(job, compressor);

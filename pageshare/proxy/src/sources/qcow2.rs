@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use imago::file::File as Storage;
 use imago::qcow2::Qcow2;
@@ -16,6 +16,7 @@ use imago::{FormatAccess, Mapping};
 use pageshare_index::PAGE_SIZE;
 
 use super::process::Run;
+use crate::threads::locked;
 
 const MAGIC: [u8; 4] = *b"QFI\xfb";
 const CLUSTER_BITS_AT: u64 = 20;
@@ -130,7 +131,7 @@ impl Compressed {
     }
 
     fn stretch_at(&self, begin: u64) -> io::Result<Arc<[u8]>> {
-        let kept = || self.expanded.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || locked(&self.expanded);
         if let Some((_, found)) = kept().iter().find(|(at, _)| *at == begin) {
             return Ok(Arc::clone(found));
         }
