@@ -138,8 +138,14 @@ def test_what_the_user_may_not_read_is_not_unpacked(tmp_path: Path) -> None:
 
 def test_what_is_no_image_is_said_to_be_none(tmp_path: Path) -> None:
     for written in (str(tmp_path / "gone"), f"oci:{tmp_path}/gone:1", "/etc/passwd"):
-        with pytest.raises(UsageError, match=r"no /|no image"):
+        with pytest.raises(UsageError, match=r"no /|no image") as refused:
             unpacked(written, tmp_path / "cache")
+        assert "\n" not in str(refused.value)
+    image = Path(docker_archive(tmp_path / "whole", layer(("a", "file", b"x"))))
+    (tmp_path / "file").touch()
+    with pytest.raises(TrialError, match="cannot unpack") as failed:
+        unpacked(str(image), tmp_path / "file")
+    assert failed.value.remedy != "make room"
     image = oci_layout(tmp_path / "image", layer(("a", "file", b"x")))
     with pytest.raises(UsageError, match="0 images of the tag 2"):
         unpacked(image.removesuffix("1") + "2", tmp_path / "cache")

@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -24,6 +25,7 @@ from tare import environments, mounts
 from tare.command import start_time
 from tare.environments import Inside, Site, for_plot
 from tare.errors import TrialError
+from tare.failures import ProcessError
 from tare.guests import virtiofs
 from tare.leftovers import clean
 from tare.testing import traces
@@ -344,6 +346,45 @@ def test_what_cannot_be_copied_is_named(reachable: Site, folder: Path) -> None:
         tree = Tree(Path("/"), str(folder), ME, "copied", programs=programs, inputs=paths)
         with pytest.raises(TrialError, match=said), entered("native", reachable, tree):
             pass
+
+
+@contextmanager
+def changing(change: Callable[[], object]) -> Iterator[None]:
+    """Somebody else's work, again and again."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            change()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_folder_may_change_while_it_is_copied_and_a_file_may_not(
+    reachable: Site, folder: Path
+) -> None:
+    (folder / "log").write_bytes(b"line\n" * (8 << 20))
+    tree = Tree(Path("/"), str(folder), ME, "copied", programs=("sh", "ls"))
+    for number in range(5000):  # tar is longer about it
+        (folder.parent / str(number)).touch()
+    with changing(lambda: folder.parent.chmod(0o755)):
+        for _ in range(3):
+            with entered("native", reachable, tree) as inside:
+                assert shell(inside, "ls") == ""
+    os.chown(folder / "log", ME.uid, ME.gid)
+    grown = replace(tree, inputs=(str(folder / "log"),))
+    with (
+        changing(lambda: os.utime(folder / "log")),
+        pytest.raises(ProcessError, match="log: file changed as we read it"),
+        entered("native", reachable, grown),
+    ):
+        pass
 
 
 LIFE = """

@@ -15,6 +15,7 @@ Image Specification v1.2.0".
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import json
@@ -79,12 +80,16 @@ def root_of(tree: Tree, cache: Path) -> Path:
                 config, layers = _of_archive(store, written)
             return _unpacked(written, config, layers, store, cache / "roots")
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UsageError(f"{written} is no image that can be read: {error}", _FORMS) from error
+        # tarfile tells on further lines what each decompressor said.
+        why = str(error).partition(":\n")[0]
+        raise UsageError(f"{written} is no image that can be read: {why}", _FORMS) from error
     except _NO_DESCRIPTION as error:
         why = f"{written} is no image: its description is not what one has ({error!r})"
         raise UsageError(why, _FORMS) from error
     except OSError as error:
-        raise TrialError(f"cannot unpack {written} below {cache}: {error}", "make room") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "make room" if full else "see to that, and run it again"
+        raise TrialError(f"cannot unpack {written} below {cache}: {error}", remedy) from error
 
 
 _NO_DESCRIPTION = (
