@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tare.errors import UsageError
 from tare.history import query, samples
 from tare.history.query import Filter
 from tare.record import Record
+from tare.report import history, history_page
 from tare.stats import across
 
 RECORDED = Path(__file__).parents[1] / "testdata/results"
@@ -89,6 +91,18 @@ def test_a_change_is_found_with_its_ratio_and_what_it_came_with(stepped):
     assert (row.changed.cell, row.changed.folder) == ("container", "run-12")
     (still,) = query.cell_history(stepped, "native", None, EVERY)
     assert not still.steps
+
+
+def test_a_change_to_more_is_drawn_as_neither_good_nor_bad(stepped):
+    """Bytes may be too many, and what a compressor saves too little: it is not on record."""
+    (series,) = query.cell_history(stepped, "container", None, EVERY)
+    more = replace(series, steps=tuple(replace(step, word="more") for step in series.steps))
+    page = history_page.render("results", [more])
+    assert "a change: more" in page
+    assert 'class="ink"' in page
+    assert 'class="more"' not in page
+    colours = {span.style for line in history._levels(more).columns[4].cells for span in line.spans}
+    assert not colours & {"red", "green"}
 
 
 def test_runs_are_in_the_order_of_time_not_of_their_names(tmp_path):
