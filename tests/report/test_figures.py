@@ -128,6 +128,16 @@ blocks: {min: 8, max: 8}
     return analysis.analyse(records.make(tmp_path_factory.mktemp("payloads") / "r", recipe, text))
 
 
+@pytest.mark.parametrize(("statistic", "drawn"), [("p50", True), ("mean", False)])
+def test_intervals_within_sessions_are_told_where_they_are_drawn(tmp_path, statistic, drawn):
+    """Of a mean there is none."""
+    text = records.EXPERIMENT + f"statistic: {statistic}\n"
+    one = analysis.analyse(records.make(tmp_path / "r", records.Recipe(requests=400), text))
+    picture = figures.draw(one, wording.names_of(one))["by_block"]
+    assert any(line.bars for panel in picture.panels for line in panel.lines) == drawn
+    assert ("its own 95 % interval" in picture.caption) == drawn
+
+
 def test_a_deadline_that_is_missed_by_little_is_not_said_to_be_just_kept(of_payloads):
     table = tables.deadlines(of_payloads, wording.names_of(of_payloads))
     shown = {row[1]: row[3] for row in table.rows}

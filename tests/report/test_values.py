@@ -6,7 +6,7 @@ import pytest
 
 from tare import analysis, experiment, plan, report
 from tare.record import Record, Trial
-from tare.report import figures, terminal, wording
+from tare.report import figures, remarks, tables, terminal, wording
 
 TEXT = """\
 title: Of a number that a command prints
@@ -69,3 +69,27 @@ def test_what_is_better_has_the_colour_of_what_is_faster(tmp_path, better, good,
     drawn = figures.draw(found, wording.names_of(found))["answers"]
     assert {style for style, _ in drawn.legend} == {good, bad}
     assert (terminal._STYLES[good], terminal._STYLES[bad]) == ("green", "red")
+
+
+def test_zero_is_not_said_to_have_failed(tmp_path):
+    found = analysed(tmp_path / "r", {"native": (0.0, 3.0), "container": (4.0,), "gvisor": (0.0,)})
+    names = wording.names_of(found)
+    assert remarks.outcome(found).endswith("nothing can be compared: zero has no ratio.")
+    assert str(wording.sentence(found.questions[0], names, 0.03, found.statistic)).endswith(
+        "no block has both, above zero."
+    )
+    assert "two blocks that can be compared" in remarks.noise(found)[0]
+    # Each cell that is not in a picture, and each mean that is no geometric one, is told.
+    drawn = figures.draw(found, names)
+    for name in ("levels", "by_block"):
+        assert drawn[name].caption.endswith("Log scale, which has no place for cells with zeros.")
+    (table,) = tables.values(found, names)
+    assert table.rows[0][-1] == "1.50"
+    assert table.note.endswith("where a session has zero: the mean.")
+
+
+def test_where_nothing_is_zero_nothing_is_said_of_it(tmp_path):
+    found = analysed(tmp_path / "r", MORE_AND_LESS)
+    drawn = figures.draw(found, wording.names_of(found))
+    assert drawn["levels"].caption.endswith("Log scale.")
+    assert "zero" not in "".join(one.note for one in tables.values(found, wording.names_of(found)))

@@ -275,7 +275,7 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
             style,
             f"{subject}{here} is not compared with that {there}:",
             "no block",
-            "has both.",
+            "has both, above zero.",
             why,
         )
     open_questions = {
