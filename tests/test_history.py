@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,21 @@ def test_a_change_to_more_is_drawn_as_neither_good_nor_bad(stepped):
     assert 'class="more"' not in page
     colours = {span.style for line in history._levels(more).columns[4].cells for span in line.spans}
     assert not colours & {"red", "green"}
+
+
+def test_runs_of_one_half_hour_are_drawn_apart_and_the_scale_is_told(stepped):
+    (series,) = query.cell_history(stepped, "container", None, EVERY)
+    began = datetime(2026, 1, 5, 10)
+    points = tuple(
+        replace(point, started=began + number * timedelta(minutes=1))
+        for number, point in enumerate(series.points)
+    )
+    figure = history_page._figure(replace(series, points=points), 0)
+    (panel,) = figure.panels
+    (runs,) = [line for line in panel.lines if line.kind == "points"]
+    places = [panel.x.at(x) for x, _ in runs.points]
+    assert all(b - a > 4 for a, b in pairwise(places))
+    assert figure.caption.endswith("Log scale.")
 
 
 def test_runs_are_in_the_order_of_time_not_of_their_names(tmp_path):

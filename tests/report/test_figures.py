@@ -87,6 +87,14 @@ def test_an_interval_without_end_does_not_press_the_others_together(tmp_path):
         assert group.axis.at(1 + 0.03) - group.axis.at(1.0) > 0.1
 
 
+def test_every_logarithmic_axis_is_told(drawn):
+    for figure in filter(None, drawn.values()):
+        axes = [group.axis for group in figure.groups]
+        axes += [axis for panel in figure.panels for axis in (panel.x, panel.y)]
+        if any(axis._log for axis in axes):
+            assert re.search(r"\blog(arithmic)?\b", figure.caption, re.IGNORECASE), figure.id
+
+
 def test_a_staircase_ends_at_its_total(drawn):
     for group in drawn["contrasts"].groups:
         *parts, total = group.rows

@@ -35,8 +35,8 @@ def pairs(analysis: Analysis, names: Names) -> Figure | None:
     return Figure(
         "pairs",
         "The same cell twice",
-        "How far the two arms stray from 1 is what this machine's noise alone does; the band is the"
-        f" margin of ±{100 * margin:g} %.",
+        "How far the two arms stray from 1 is what this machine's noise alone does, log scale; the"
+        f" band is the margin of ±{100 * margin:g} %.",
         groups=strips([("", rows)], plain, band=_band(margin)),
         rule=1.0,
     )
