@@ -1,6 +1,7 @@
 """Exports hold every trial, and absence as absence."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import records
 from tare import experiment as experiments
-from tare import export, units, workloads
+from tare import export, report, units, workloads
 from tare import plan as plans
 from tare.errors import TareError, UsageError
 from tare.history import summary
@@ -159,3 +160,34 @@ def test_a_position_is_the_place_within_a_setting_up(tmp_path):
     for row in export.rows(record):
         visits = [v for v in record.plan.blocks[row["block"]] if row["cell"] in v.cells]
         assert [v.cells.index(row["cell"]) for v in visits] == [row["position"]]
+
+
+@pytest.mark.parametrize(
+    ("write", "begins"),
+    [
+        (lambda record, to: export.export(record, "csv", to), b"run,"),
+        (lambda _, to: report.write("a page", to), b"a page"),
+    ],
+)
+def test_what_is_no_ordinary_file_is_written_to_and_stays_what_it_is(
+    record, tmp_path, write, begins
+):
+    """As root's /dev/null: a file in its place would break the machine."""
+    pipe, link, there = tmp_path / "pipe", tmp_path / "link", tmp_path / "there"
+    os.mkfifo(pipe)
+    link.symlink_to(there)
+    there.touch()
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write(record, pipe)
+        assert os.read(reader, 1 << 20).startswith(begins)
+    finally:
+        os.close(reader)
+    write(record, link)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert there.read_bytes().startswith(begins)
+    for folder in (Path(), Path("/"), tmp_path):
+        with pytest.raises(TareError, match="cannot write"):
+            write(record, folder)
+    assert sorted(tmp_path.iterdir()) == [link, pipe, there]

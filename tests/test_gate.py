@@ -64,6 +64,15 @@ def test_what_is_too_noisy_stays_undecided_and_says_what_would_be_found(tmp_path
     assert re.search(r"undecided; ratio .*all blocks find \+\d+ % 80 times in 100; more", said)
 
 
+def test_shares_are_written_as_they_are(tmp_path):
+    found = answered(made(tmp_path / "quiet", f"{TEXT}margin: 12.5 %\n"))
+    assert gate.verdict(found).startswith("no worse: 12.5 % slower is ruled out")
+    noisy = answered(made(tmp_path / "noisy", spread=1.5))
+    said = "\n".join([*gate.after(noisy), gate.markdown(noisy)])
+    assert re.search(r"all blocks find \+\d{3,} % 80 times", said)
+    assert "e+" not in said
+
+
 @pytest.mark.parametrize(("factor", "verdict"), [(1.3, "slower"), (1.0, "no worse")])
 def test_what_is_below_the_instruments_floor_neither_fails_nor_passes(tmp_path, factor, verdict):
     record = made(tmp_path, truth_us=lambda _: 0.1, scale={"65B": factor})

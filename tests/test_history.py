@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from tare.errors import UsageError
 from tare.history import query, samples
 from tare.history.query import Filter
 from tare.record import Record
+from tare.report import history, history_page
 from tare.stats import across
 
 RECORDED = Path(__file__).parents[1] / "testdata/results"
@@ -89,6 +92,33 @@ def test_a_change_is_found_with_its_ratio_and_what_it_came_with(stepped):
     assert (row.changed.cell, row.changed.folder) == ("container", "run-12")
     (still,) = query.cell_history(stepped, "native", None, EVERY)
     assert not still.steps
+
+
+def test_a_change_to_more_is_drawn_as_neither_good_nor_bad(stepped):
+    """Bytes may be too many, and what a compressor saves too little: it is not on record."""
+    (series,) = query.cell_history(stepped, "container", None, EVERY)
+    more = replace(series, steps=tuple(replace(step, word="more") for step in series.steps))
+    page = history_page.render("results", [more])
+    assert "a change: more" in page
+    assert 'class="ink"' in page
+    assert 'class="more"' not in page
+    colours = {span.style for line in history._levels(more).columns[4].cells for span in line.spans}
+    assert not colours & {"red", "green"}
+
+
+def test_runs_of_one_half_hour_are_drawn_apart_and_the_scale_is_told(stepped):
+    (series,) = query.cell_history(stepped, "container", None, EVERY)
+    began = datetime(2026, 1, 5, 10)
+    points = tuple(
+        replace(point, started=began + number * timedelta(minutes=1))
+        for number, point in enumerate(series.points)
+    )
+    figure = history_page._figure(replace(series, points=points), 0)
+    (panel,) = figure.panels
+    (runs,) = [line for line in panel.lines if line.kind == "points"]
+    places = [panel.x.at(x) for x, _ in runs.points]
+    assert all(b - a > 4 for a, b in pairwise(places))
+    assert figure.caption.endswith("Log scale.")
 
 
 def test_runs_are_in_the_order_of_time_not_of_their_names(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tare import foreign, units
+from tare import foreign, lines, units
 from tare.accounting import Account
 from tare.analysis.cells import PERCENTILES
 from tare.analysis.sessions import Session, Sessions
@@ -39,7 +39,7 @@ def export(record: Record, format_: str, out: Path | None, statistic: str | None
     Args:
         record: the result.
         format_: one of `formats`.
-        out: the file to write, whole or not at all; standard output where None.
+        out: the file to write, as `lines.put`; standard output where None.
         statistic: the one to tell, of a format that is no table. Where None it is all, or the
             declared one, by the format.
 
@@ -53,9 +53,7 @@ def export(record: Record, format_: str, out: Path | None, statistic: str | None
     text = _written(record, format_, statistic)
     try:
         if out is not None:
-            part = out.with_name(out.name + ".part")
-            part.write_bytes(text)
-            part.replace(out)
+            lines.put(out, text)
         else:
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
@@ -253,8 +251,8 @@ def _csv(found: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _json(found: Sequence[Mapping[str, Any]]) -> bytes:
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in found)
-    return f"[\n{lines}\n]\n".encode()
+    written = ",\n".join(json.dumps(row, ensure_ascii=False) for row in found)
+    return f"[\n{written}\n]\n".encode()
 
 
 def _parquet(found: Sequence[Mapping[str, Any]]) -> bytes:

@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -111,6 +112,28 @@ def replace(path: Path, text: str) -> None:
     sync(part)
     part.rename(path)
     sync(path.parent)
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file that a user named, whole or not at all.
+
+    A device, a pipe or a link stays what it is, and is written to: of root's /dev/null a file
+    would be made instead.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if path.exists() and (path.is_symlink() or not path.is_file()):
+        path.write_bytes(content)
+        return
+    part = path.parent / f"{path.name}.part"
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
 
 
 def make(folder: Path, fill: Callable[[Path, Path], object], *, numbered: bool = False) -> Path:

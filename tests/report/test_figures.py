@@ -1,6 +1,7 @@
 """Figures are data: axes are marked whatever they span, and strips say what the analysis says."""
 
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -86,6 +87,14 @@ def test_an_interval_without_end_does_not_press_the_others_together(tmp_path):
         assert group.axis.at(1 + 0.03) - group.axis.at(1.0) > 0.1
 
 
+def test_every_logarithmic_axis_is_told(drawn):
+    for figure in filter(None, drawn.values()):
+        axes = [group.axis for group in figure.groups]
+        axes += [axis for panel in figure.panels for axis in (panel.x, panel.y)]
+        if any(axis._log for axis in axes):
+            assert re.search(r"\blog(arithmic)?\b", figure.caption, re.IGNORECASE), figure.id
+
+
 def test_a_staircase_ends_at_its_total(drawn):
     for group in drawn["contrasts"].groups:
         *parts, total = group.rows
@@ -111,6 +120,48 @@ def test_late_and_missed_stand_in_columns_of_their_own(found):
     table = tables.deadlines(found, wording.names_of(found))
     assert table.columns[2:] == ("deadline", "p50", "p99", "late", "missed")
     assert not any(";" in cell for row in table.rows for cell in row)
+
+
+@pytest.fixture(scope="module")
+def of_payloads(tmp_path_factory):
+    """No transport varies; with 512 B the median of the truth is 103.6 % of the deadline."""
+    text = """\
+title: Of payloads
+factors: {environment: [native, container], payload: [64 B, 512 B]}
+baseline: {environment: native}
+deadlines: [7 us]
+blocks: {min: 8, max: 8}
+"""
+    recipe = records.Recipe(spread=0.0001)
+    return analysis.analyse(records.make(tmp_path_factory.mktemp("payloads") / "r", recipe, text))
+
+
+@pytest.mark.parametrize(("statistic", "drawn"), [("p50", True), ("mean", False)])
+def test_intervals_within_sessions_are_told_where_they_are_drawn(tmp_path, statistic, drawn):
+    """Of a mean there is none."""
+    text = records.EXPERIMENT + f"statistic: {statistic}\n"
+    one = analysis.analyse(records.make(tmp_path / "r", records.Recipe(requests=400), text))
+    picture = figures.draw(one, wording.names_of(one))["by_block"]
+    assert any(line.bars for panel in picture.panels for line in panel.lines) == drawn
+    assert ("its own 95 % interval" in picture.caption) == drawn
+
+
+def test_a_deadline_that_is_missed_by_little_is_not_said_to_be_just_kept(of_payloads):
+    table = tables.deadlines(of_payloads, wording.names_of(of_payloads))
+    shown = {row[1]: row[3] for row in table.rows}
+    assert shown["512 B"].startswith("103.")
+    for value in shown.values():
+        number, low, high = map(float, re.findall(r"[0-9.]+", value))
+        assert low < number < high
+
+
+def test_a_column_has_the_name_of_what_stands_in_it(of_payloads):
+    names = wording.names_of(of_payloads)
+    shown = [make(of_payloads, names) for make in (tables.levels, tables.tails, tables.threads)]
+    shown += [tables.deadlines(of_payloads, names), tables.resources(of_payloads, names)]
+    for table in shown:
+        assert table.rows[0][1] == "64 B"
+        assert table.columns[:2] == ("environment", "payload"), table.caption
 
 
 def test_a_percentile_that_a_session_cannot_resolve_is_drawn_against_no_deadline(tmp_path):

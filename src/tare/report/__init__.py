@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
+from tare import lines
 from tare.errors import TareError
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ def markdown(analysis: Analysis) -> str:
     """The values of every cell, as a table in Markdown; empty where the workload shows none."""
     from tare.report import tables, wording  # noqa: PLC0415
     from tare.report.markup import escaped  # noqa: PLC0415
-    from tare.report.markup import table as lines  # noqa: PLC0415
+    from tare.report.markup import table as rows_of  # noqa: PLC0415
 
     table = tables.shown(analysis, wording.names_of(analysis))
     if table is None:
         return ""
     columns, *rows = ([*map(escaped, row)] for row in (table.columns, *table.rows))
-    return "".join(f"{line}\n" for line in lines(columns, rows, left=1))
+    return "".join(f"{line}\n" for line in rows_of(columns, rows, left=1))
 
 
 def render(analysis: Analysis) -> str:
@@ -86,18 +86,14 @@ def verdicts(analysis: Analysis) -> dict[str, Any]:
 
 
 def write(page: str, path: Path) -> None:
-    """Write a page into a file, whole or not at all.
+    """Write a page into a file, as `lines.put`.
 
     Raises:
         TareError: it cannot be written.
     """
-    part = path.with_suffix(path.suffix + ".part")
     try:
-        part.write_text(page, encoding="utf-8")
-        part.replace(path)
+        lines.put(path, page.encode())
     except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
         raise TareError(f"cannot write the report {path}: {error.strerror}") from error
 
 

@@ -22,7 +22,7 @@ def before(plan: Plan) -> list[str]:
     if gate is None or asked is None:
         return []
     lines = [
-        f"gate: exit code {Exit.FAILED:d} slower, {Exit.OK:d} no worse ({_percent(gate.margin)}"
+        f"gate: exit code {Exit.FAILED:d} slower, {Exit.OK:d} no worse ({_declared(gate.margin)}"
         f" slower is ruled out), {Exit.INCONCLUSIVE:d} undecided after {gate.looks.most} blocks;"
         f" equal versions fail at most {100 * asked.significance_share:g} times in 100"
     ]
@@ -30,7 +30,7 @@ def before(plan: Plan) -> list[str]:
         told = [
             f"{what} if the ratio spreads by at most {_percent(spread)} from block to block"
             for what, spread in (
-                (f"+{_percent(asked.finds_share)} is found {_POWER}", reach.finds),
+                (f"+{_declared(asked.finds_share)} is found {_POWER}", reach.finds),
                 ("an equal version passes as often", reach.passes),
             )
             if spread is not None
@@ -54,7 +54,7 @@ def verdict(analysis: Analysis) -> str:
     assert gating is not None
     said = {
         Verdict.SLOWER: "slower",
-        Verdict.NO_WORSE: f"no worse: {_percent(gating.gate.margin)} slower is ruled out",
+        Verdict.NO_WORSE: f"no worse: {_declared(gating.gate.margin)} slower is ruled out",
     }.get(gating.verdict, "undecided")
     return f"{said}, after {blocks} of at most {gating.gate.looks.most} blocks"
 
@@ -76,7 +76,7 @@ def _line(analysis: Analysis, one: Answer) -> str:
     elif one.found_by is not None:
         a_block = analysis.plan.block_seconds()
         within = f"{one.found_by} blocks ({minutes(one.found_by * a_block)})"
-        parts.append(f"+{_percent(asked.finds_share)} would be found {_POWER} within {within}")
+        parts.append(f"+{_declared(asked.finds_share)} would be found {_POWER} within {within}")
     return "; ".join(parts)
 
 
@@ -146,4 +146,10 @@ def _cells(one: Answer) -> tuple[str, ...]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
+    """To two digits; 150 %, and not 1.5e+02."""
+    return f"{float(f'{100 * share:.2g}'):g} %"
+
+
+def _declared(share: float) -> str:
+    """As it was declared: of 12.5 % nobody ruled out 12."""
+    return f"{100 * share:g} %"

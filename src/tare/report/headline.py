@@ -41,10 +41,14 @@ def headline(analysis: Analysis, names: Names) -> str:
             f"{where[0].upper()}{where[1:]}: {_sentence(found, names)}."
             for where, found in groups.items()
         )
-    least = analysis.plan.min_blocks
-    if analysis.complete_blocks >= least:
-        return said
-    return f"Provisional, {analysis.complete_blocks} of at least {least} blocks. {said}"
+    so_far = _provisional(analysis)
+    return f"{so_far.capitalize()}. {said}" if so_far else said
+
+
+def _provisional(analysis: Analysis) -> str:
+    """What an answer of too few blocks is; empty where there are enough."""
+    done, least = analysis.complete_blocks, analysis.plan.min_blocks
+    return "" if done >= least else f"provisional, {done} of at least {least} blocks"
 
 
 def _value(analysis: Analysis, view: CellView, names: Names) -> str:
@@ -64,7 +68,8 @@ def over_parts(parts: Mapping[str, Analysis]) -> str:
     for name, analysis in parts.items():
         judged = [q for q in analysis.questions if q.judgement is not None]
         found = _sentence(judged, names_of(analysis)) if judged else "nothing is judged"
-        said.append(f"{name[0].upper()}{name[1:]}: {found}.")
+        so_far = _provisional(analysis)
+        said.append(f"{name[0].upper()}{name[1:]}{so_far and f' ({so_far})'}: {found}.")
     return " ".join(said)
 
 

@@ -26,7 +26,8 @@ _LAST = 20
 """Runs that are listed; the rest is in the picture, and in --csv."""
 _NAMED = 4
 """Differences of the machine that are named at a change."""
-_STYLES = {"slower": "red", "more": "red", "faster": "green", "less": "green"}
+STYLES = {"slower": "red", "faster": "green"}
+"""Of a change. Whether more is better, the history does not hold: more and less have no colour."""
 
 
 def overview(found: Sequence[Overall]) -> RenderableType:
@@ -38,7 +39,7 @@ def overview(found: Sequence[Overall]) -> RenderableType:
         changed = Text("none found" if one.runs >= FEWEST_RUNS else "too few runs to tell")
         if one.changed is not None:
             cell, ratio = one.changed.cell, _ratio(one.changed.ratio.ratio)
-            changed = Text(f"{one.changed.word} ", _STYLES[one.changed.word])
+            changed = Text(f"{one.changed.word} ", STYLES.get(one.changed.word, ""))
             changed.append(f"{cell} {ratio} since {_day(one.changed.since)}", "")
         table.add_row(
             Text(title), str(one.runs), _day(one.first), _day(one.last), str(one.commits), changed
@@ -172,7 +173,7 @@ def _levels(series: CellHistory) -> Table:
         first, last, interval = level
         changed = Text("")
         if step is not None:
-            changed = Text(f"{step.word} ", _STYLES[step.word])
+            changed = Text(f"{step.word} ", STYLES.get(step.word, ""))
             changed.append(f"{_ratio(step.ratio.ratio)}, p {step.p:.2g}", "")
         table.add_row(
             str(number),

@@ -66,7 +66,7 @@ def _figure(series: CellHistory, number: int) -> Figure:
     days = [x for x, *_ in drawn]
     ends = min(heights), max(heights)
     changes = [
-        Line(step.word, tuple((_day(series, step.at), end) for end in ends))
+        Line(_style(step.word), tuple((_day(series, step.at), end) for end in ends))
         for step in series.steps
     ]
     runs = Line(
@@ -75,7 +75,8 @@ def _figure(series: CellHistory, number: int) -> Figure:
         bars=tuple((x, low, high) for x, _, low, high in drawn),
         kind="points",
     )
-    words = {step.word: f"a change: {step.word}" for step in series.steps}
+    words = dict.fromkeys(step.word for step in series.steps)
+    said = [(_style(word), f"a change: {word}") for word in words]
     each = "Each point is a run"
     if len(drawn) < len(series.points):
         each = f"Each point is {numbers.count(math.ceil(len(series.points) / _MOST_POINTS))} runs"
@@ -83,12 +84,17 @@ def _figure(series: CellHistory, number: int) -> Figure:
         f"history-{number}",
         f"{series.cell}, {statistic_name(series.statistic)}",
         f"{each}, its line the 95 % interval over blocks (of several runs, from the lowest end to"
-        " the highest). Between changes, the mean over runs.",
+        " the highest). Between changes, the mean over runs. Log"
+        " scale.",
         "The value of every run over time, with the changes of its level.",
         panels=(Panel("", Axis(days, _date, log=False), y, (*changes, runs, *levels)),),
-        legend=(("c0", "runs"), ("c2", "level"), *words.items()),
+        legend=(("c0", "runs"), ("c2", "level"), *said),
         axes=("time, UTC", series.statistic),
     )
+
+
+def _style(word: str) -> str:
+    return word if word in history.STYLES else "ink"
 
 
 def _thinned(points: Sequence[Point]) -> list[Sequence[Point]]:

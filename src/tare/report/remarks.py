@@ -36,7 +36,8 @@ def outcome(analysis: Analysis) -> str:
     if not family:
         return f"{reached}; no comparison is judged."
     if all(question.ratio.ratio.estimate is None for question in family):
-        return f"{reached}; nothing can be compared: too few of their trials succeeded."
+        why = "too few of their trials succeeded" if analysis.failures else "zero has no ratio"
+        return f"{reached}; nothing can be compared: {why}."
     if not wide:
         return f"{reached}; every interval's half-width is within the target of {target:g} %."
     if len(wide) == len(family):
@@ -75,7 +76,8 @@ def noise(analysis: Analysis) -> list[str]:
     floor = analysis.noise
     if not floor.pairs:
         return [
-            "No A/A pair has two complete blocks yet, so the noise floor of this run is unknown."
+            "No A/A pair has two blocks that can be compared, so the noise floor of this run is"
+            " unknown."
         ]
     spread = numbers.percent(floor.sd_percent).bare
     return [

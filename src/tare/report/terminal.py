@@ -23,11 +23,13 @@ _STYLES = {
     "faster": "green",
     "more": "red",
     "less": "green",
+    "more-is-better": "green",
+    "less-is-worse": "red",
     "equivalent": "cyan",
-    "no worse": "green",
+    "no-worse": "green",
     "inconclusive": "yellow",
-    "below instrument": "yellow",
-    "not measured": "yellow",
+    "below-instrument": "yellow",
+    "not-measured": "yellow",
 }
 
 
@@ -97,7 +99,8 @@ class _Verdicts:
             )
         for question in questions:
             verdict, unit = wording.verdict_of(question), analysis.statistic.unit
-            ratio, style = question.ratio.ratio, _STYLES.get(verdict, "dim")
+            style = _STYLES.get(wording.style_of(question, analysis.statistic), "dim")
+            ratio = question.ratio.ratio
             cells: dict[str, RenderableType] = {
                 "verdict": Text(verdict, style),
                 "what": Text(self.names.place(question.cell).full),

@@ -214,6 +214,8 @@ class Sentence:
     """A verdict in words; the parts are set apart so that a page can stress the number."""
 
     verdict: Verdict | None
+    style: str
+    """See `style_of`."""
     before: str
     number: str
     after: str
@@ -260,6 +262,7 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     """
     words = _WORDS[statistic.unit]
     verdict = question.judgement.verdict if question.judgement else None
+    style = style_of(question, statistic)
     subject = names.subject(question.cell)
     here, there = names.here(question.cell), names.main(question.against)[1]
     number = ratio_text(question.ratio.ratio)
@@ -269,9 +272,10 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     if question.ratio.ratio.estimate is None:
         return Sentence(
             verdict,
+            style,
             f"{subject}{here} is not compared with that {there}:",
             "no block",
-            "has both.",
+            "has both, above zero.",
             why,
         )
     open_questions = {
@@ -287,11 +291,12 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
     if verdict in open_questions:
         if question.blocks_more is not None:
             why += f"; about {question.blocks_more} more blocks would tell"
-        return Sentence(verdict, open_questions[verdict], f"{number},", f"{values}.", why)
+        return Sentence(verdict, style, open_questions[verdict], f"{number},", f"{values}.", why)
     less = question.ratio.ratio.estimate < 1.0
     only = " only" if verdict is not None and less else ""
     return Sentence(
         verdict,
+        style,
         f"{subject} {words.verb}{only}",
         number,
         f"{words.equal}{here} as {there}: {values}.",
@@ -302,6 +307,20 @@ def sentence(question: Question, names: Names, margin: float, statistic: Statist
 def verdict_of(question: Question) -> str:
     """The verdict's word; descriptive where nothing is judged."""
     return str(question.judgement.verdict) if question.judgement else "descriptive"
+
+
+def style_of(question: Question, statistic: Statistic) -> str:
+    """The verdict's class, whose colour says which of both is better; in words, so does its name.
+
+    Slower is always the worse. More is not, where more is better.
+    """
+    verdict = verdict_of(question)
+    if statistic.better == "higher" and verdict in _IS:
+        verdict += _IS[verdict]
+    return verdict.replace(" ", "-")
+
+
+_IS: Mapping[str, str] = {Verdict.MORE: " is better", Verdict.LESS: " is worse"}
 
 
 def ends(ratio: Ratio, unit: Unit) -> tuple[Value, Value, Value]:

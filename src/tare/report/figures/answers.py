@@ -9,7 +9,7 @@ from tare.analysis import Analysis, Question
 from tare.report import numbers
 from tare.report.figures.axis import plain
 from tare.report.figures.figure import Figure, Group, Strip, interval, of, strips
-from tare.report.wording import Names, absolute, equal, ratio_text, verdict_of
+from tare.report.wording import Names, absolute, equal, ratio_text, style_of, verdict_of
 
 
 def answers(analysis: Analysis, names: Names) -> Figure | None:
@@ -35,8 +35,8 @@ def pairs(analysis: Analysis, names: Names) -> Figure | None:
     return Figure(
         "pairs",
         "The same cell twice",
-        "How far the two arms stray from 1 is what this machine's noise alone does; the band is the"
-        f" margin of ±{100 * margin:g} %.",
+        "How far the two arms stray from 1 is what this machine's noise alone does, log scale; the"
+        f" band is the margin of ±{100 * margin:g} %.",
         groups=strips([("", rows)], plain, band=_band(margin)),
         rule=1.0,
     )
@@ -46,7 +46,7 @@ def grouped(analysis: Analysis, names: Names, questions: Iterable[Question]) -> 
     """The strips of a picture, by what the baseline's factor says of them."""
     found: dict[str, list[Strip]] = {}
     for question in questions:
-        place, style = names.place(question.cell), verdict_of(question).replace(" ", "-")
+        place, style = names.place(question.cell), style_of(question, analysis.statistic)
         tip = absolute(question, analysis.statistic.unit)
         row = Strip(place.rest, of(style, question.ratio.ratio, tip), _number(question))
         found.setdefault(place.environment, []).append(row)
@@ -77,8 +77,8 @@ def _band(margin: float) -> tuple[float, float]:
 
 
 _ORDER = (
-    *("slower", "more", "faster", "less", "equivalent", "no-worse", "inconclusive"),
-    *("below-instrument", "descriptive"),
+    *("slower", "more", "less-is-worse", "faster", "less", "more-is-better"),
+    *("equivalent", "no-worse", "inconclusive", "below-instrument", "descriptive"),
 )
 
 

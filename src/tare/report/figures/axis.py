@@ -42,7 +42,8 @@ class Axis:
         self._log = log
         seen = [v for v in values if v is not None and math.isfinite(v) and (v > 0 or not log)]
         least, most = min(seen, default=1.0), max(seen, default=1.0)
-        if math.isclose(least, most, rel_tol=1e-6):  # equal, but for rounding
+        # Equal, but for rounding; of days since 1970 a millionth is half an hour.
+        if math.isclose(least, most, rel_tol=1e-6 if log else 1e-9):
             least, most = (least / 1.1, most * 1.1) if log else (least - 0.5, most + 0.5)
         low, high = self._scaled(least), self._scaled(most)
         spare = (high - low) * _PAD / (100.0 - 2.0 * _PAD)

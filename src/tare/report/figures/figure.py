@@ -17,8 +17,10 @@ from tare.stats import Interval
 _SHAPES = {
     "slower": "right",
     "more": "right",
+    "more-is-better": "right",
     "faster": "left",
     "less": "left",
+    "less-is-worse": "left",
     "equivalent": "circle",
     "no-worse": "circle",
     "inconclusive": "cross",

@@ -76,7 +76,7 @@ def many_processes(analysis: Analysis, _names: Names) -> Figure | None:
         f" {model.served_per_s:.3g} calls a second, a call under nvio across nodes takes"
         f" {1e6 * model.call_s:.3g} us, writing back {model.write_back_s:.3g} s. Plain calls all"
         " meet at one file system; under nvio there are as many managers as processes. What the"
-        " model leaves out is said in docs/mpi-io.md.",
+        " model leaves out is said in docs/mpi-io.md. Both axes are logarithmic.",
         "Modelled time of one product over the number of processes, plain and under nvio.",
         panels=(
             Panel(

@@ -50,8 +50,8 @@ def levels(analysis: Analysis, names: Names) -> Figure | None:
         "levels",
         f"{statistic} of every cell",
         "Points are geometric means over sessions, lines their 95 % intervals (Student's t on"
-        " logarithms), thin ticks the sessions themselves: two clusters of ticks are two modes. Log"
-        " scale.",
+        " logarithms), thin ticks the sessions themselves: two clusters of ticks are two modes."
+        f" {_log_scale(analysis)}",
         groups=strips(list(groups.items()), written(unit), common=True),
     )
 
@@ -131,17 +131,24 @@ def by_block(analysis: Analysis, names: Names) -> Figure | None:
         written(unit),
         upright=True,
     )
-    own = " with its own 95 % interval (order statistics)" if analysis.response_times else ""
+    bars = any(line.bars for line in lines)
+    own = " with its own 95 % interval (order statistics)" if bars else ""
     return Figure(
         "sessions",
         "Every session, in the order of the blocks",
         f"Each point is one session{own}. A step or a slope that all cells share is the"
-        " machine's; pairing within blocks takes it out of the ratios. Log scale.",
+        f" machine's; pairing within blocks takes it out of the ratios. {_log_scale(analysis)}",
         f"{statistic} of each session over blocks, for every cell.",
         panels=tuple(Panel(heading, x, y, tuple(found)) for heading, found in drawn.items()),
         legend=legend(styles),
         axes=("block", f"{statistic} of the session"),
     )
+
+
+def _log_scale(analysis: Analysis) -> str:
+    """Name the axis, and what it has no place for."""
+    whole = all(view.declared for view in analysis.cells if view.measured)
+    return "Log scale" + ("." if whole else ", which has no place for cells with zeros.")
 
 
 def _within(session: Session | None, statistic: str) -> tuple[float, float] | None:

@@ -30,7 +30,7 @@ def contrasts(analysis: Analysis, names: Names) -> Table | None:
     )
     return Table(
         "Budget of the mean response by contrast [95 % interval], and each part's share",
-        (names.heading, "transport", *named, "total", "blocks"),
+        (names.heading, names.lead, *named, "total", "blocks"),
         tuple(rows),
         note="The parts add up in every block by construction, so their sum proves nothing; each"
         " interval is of one part by itself, and none is adjusted for how many there are: an"
@@ -63,7 +63,7 @@ def threads(analysis: Analysis, names: Names) -> Table | None:
     return Table(
         "Time of every thread involved, for each request, against the mean response"
         " [95 % interval]",
-        (names.heading, "transport", *lines, "sum", "mean response", "sum / response"),
+        (names.heading, names.lead, *lines, "sum", "mean response", "sum / response"),
         tuple(rows),
         note="From the scheduler's own accounts (schedstat), read before and after the measured"
         " part. Above 100 % threads ran at the same time, or for something else. In open loop, with"
@@ -108,7 +108,7 @@ def operations(analysis: Analysis, names: Names) -> Table | None:
         "Operations of a request: unit cost, count, and what they explain [95 % interval]",
         (
             names.heading,
-            "transport",
+            names.lead,
             "operation",
             "costs each",
             "a request",

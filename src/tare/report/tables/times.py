@@ -29,7 +29,7 @@ def levels(analysis: Analysis, names: Names) -> Table | None:
     )
     return Table(
         "Response times: geometric mean over sessions [95 % interval]",
-        (names.heading, "transport", "sessions", *_MIDDLE, "thousand replies a second"),
+        (names.heading, names.lead, "sessions", *_MIDDLE, "thousand replies a second"),
         rows,
         note="min is the shortest response of a session, jitter the mean absolute difference of"
         " successive responses (RFC 3550, section 6.4.1).",
@@ -51,7 +51,7 @@ def tails(analysis: Analysis, names: Names) -> Table | None:
     )
     return Table(
         "Their tails: geometric mean over sessions [95 % interval]",
-        (names.heading, "transport", *_TAIL, "longest of all", "lost"),
+        (names.heading, names.lead, *_TAIL, "longest of all", "lost"),
         rows,
         note="A percentile that a session's effective samples cannot tell from its maximum is"
         " unresolved: p99 needs 299 of them, p99.9 needs 2995, p99.99 needs 29956.",
@@ -71,7 +71,7 @@ def deadlines(analysis: Analysis, names: Names) -> Table | None:
         return None
     return Table(
         "Share that p50 and p99 take of each deadline [95 % interval], and what missed it",
-        (names.heading, "transport", "deadline", "p50", "p99", "late", "missed"),
+        (names.heading, names.lead, "deadline", "p50", "p99", "late", "missed"),
         rows,
         heads=3,
         note="Late: replies after the deadline. Missed: requests answered late or not at all, with"
@@ -111,10 +111,10 @@ def _level(view: CellView, statistic: str) -> str:
 def _share(estimate: Estimate) -> str:
     ends = (estimate.value, estimate.low, estimate.high)
     value, low, high = (None if end is None else 100.0 * end for end in ends)
-    return str(numbers.fixed(value, low, high, "%", most=2))
+    return str(numbers.percent(value, low, high))
 
 
 def _rate(estimate: Estimate) -> str:
     ends = (estimate.value, estimate.low, estimate.high)
     value, low, high = (None if end is None else end / 1e3 for end in ends)
-    return str(numbers.fixed(value, low, high, most=3))
+    return str(numbers.fixed(value, low, high))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tare.analysis import Analysis, CellView
@@ -33,10 +34,18 @@ def values(analysis: Analysis, names: Names) -> list[Table]:
                 )
                 for view in analysis.cells
             ),
-            note="; ".join(f"{name}: {analysis.statistics[name].help}" for name in shown) + ".",
+            note=_note(analysis, shown),
         )
         for shown in (measured[i : i + _AT_ONCE] for i in range(0, len(measured), _AT_ONCE))
     ]
+
+
+def _note(analysis: Analysis, shown: Sequence[str]) -> str:
+    said = "; ".join(f"{name}: {analysis.statistics[name].help}" for name in shown) + "."
+    found = [view.estimates[name] for view in analysis.cells for name in shown]
+    if any(one.value is not None and (one.min or 0.0) <= 0.0 for one in found):
+        said += " Without an interval, where a session has zero: the mean."
+    return said
 
 
 def shown(analysis: Analysis, names: Names) -> Table | None:
