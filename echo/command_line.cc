@@ -14,6 +14,10 @@ constexpr const char* kFooter =
     "3 no server answered in time; 4 the server stopped answering (samples are written);\n"
     "130 interrupted (samples are written).";
 
+constexpr uint64_t kMostRequests = uint64_t{1} << 31;  // of a phase of one client
+constexpr double kLeastRate = 1e-3;                    // requests per second
+constexpr double kMostRate = 1e9;
+
 // Adds an option, or remembers that this transport must refuse it.
 class OptionTable {
  public:
@@ -90,10 +94,13 @@ void complete(const Traits& traits, AskOptions& ask) {
   }
   check_peers(traits, ask.endpoint);
   const bool open = ask.mode == Mode::kOpen;
-  if (open && ask.rate <= 0) {
+  if (open && ask.rate == 0) {
     throw UsageError("--mode open needs --rate, the requests per second of each client");
   }
-  if (!open && ask.rate > 0) {
+  if (open && !(ask.rate >= kLeastRate && ask.rate <= kMostRate)) {
+    throw UsageError("--rate is to be from 0.001 to 1000000000 requests per second");
+  }
+  if (!open && ask.rate != 0) {
     throw UsageError("--rate means nothing in a closed loop, whose replies set the rate");
   }
   if (ask.requests == 0 && ask.duration_ns == 0) {
@@ -101,7 +108,12 @@ void complete(const Traits& traits, AskOptions& ask) {
   }
   if (ask.requests == 0) {
     const double seconds = static_cast<double>(ask.duration_ns) * 1e-9;
-    ask.requests = open ? static_cast<uint64_t>(std::ceil(ask.rate * seconds)) : kDefaultRequests;
+    const double due = open ? std::ceil(ask.rate * seconds) : double{kDefaultRequests};
+    if (due > double{kMostRequests}) {
+      throw UsageError("--rate and --duration-ns make more requests of each client than " +
+                       std::to_string(kMostRequests) + "; measure for a shorter time");
+    }
+    ask.requests = static_cast<uint64_t>(due);
   }
   if (ask.outstanding == 0) ask.outstanding = open ? 16 : 1;
   constexpr int64_t kShortestSlice = 1'000'000;
@@ -157,8 +169,7 @@ Options parse_command_line(const Traits& traits, int argc, const char* const* ar
            "closed: the next request follows the reply (service time);\n"
            "open: requests follow a schedule (response time)")
       ->transform(CLI::CheckedTransformer(modes));
-  ask_table.add(true, "--rate", ask.rate, "HZ", "open: requests per second of each client")
-      ->check(CLI::NonNegativeNumber);
+  ask_table.add(true, "--rate", ask.rate, "HZ", "open: requests per second of each client");
   ask_table
       .add(true, "--pace", ask.pace, "sleep|spin (default sleep)",
            "open: sleep until each send is due, or spin (punctual,\n"
@@ -168,7 +179,7 @@ Options parse_command_line(const Traits& traits, int argc, const char* const* ar
       .add(true, "--clients", ask.clients, "N (default 1)", "independent requesters, a thread each")
       ->check(CLI::Range(uint32_t{1}, kMaxClients));
   ask_table.add(true, "--requests", ask.requests, "N", "requests of each client to measure")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 31));
+      ->check(CLI::Range(uint64_t{1}, kMostRequests));
   ask_table
       .add(true, "--duration-ns", ask.duration_ns, "N",
            "stop sending after this time; alone, it ends at\n"
@@ -177,7 +188,7 @@ Options parse_command_line(const Traits& traits, int argc, const char* const* ar
   ask_table
       .add(true, "--warmup", ask.warmup, "N (default 0)",
            "requests of each client before measuring")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 31));
+      ->check(CLI::Range(uint64_t{0}, kMostRequests));
   ask_table
       .add(true, "--timeout-ns", ask.timeout_ns, "N (default 1 s)",
            "an unanswered request is lost after this")

@@ -108,6 +108,17 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
                                              {"--unknown"}}) {
     EXPECT_NE(error_of(kSocket, ask_with(more)), "") << more.front();
   }
+  for (const char* rate : {"nan", "inf", "1e300", "1e-300"}) {
+    EXPECT_NE(
+        error_of(kSocket, ask_with({"--mode", "open", "--rate", rate})).find("--rate is to be"),
+        std::string::npos)
+        << rate;
+  }
+  // The room that is reserved follows from both.
+  EXPECT_NE(error_of(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "1", "--out", "f",
+                               "--mode", "open", "--rate", "1e9", "--duration-ns", "1000000000000"})
+                .find("measure for a shorter time"),
+            std::string::npos);
   EXPECT_NE(error_of(kSocket, {"ask", "--peer", "a", "--port", "7", "--payload", "65484",
                                "--requests", "1", "--out", "f"}),
             "");

@@ -7,6 +7,7 @@
 
 #include "byte_client.h"
 #include "clock.h"
+#include "signals.h"
 #include "socket.h"
 #include "transport.h"
 
@@ -44,10 +45,7 @@ class DatagramServer final : public Server {
         continue;
       }
       spin_for(work_ns_);
-      if (sendto(socket_.get(), datagram.data(), datagram.size(), 0, from.get(), from.length) >=
-          0) {
-        ++counters.replies;
-      }
+      if (send_datagram(socket_.get(), datagram, stop, &from)) ++counters.replies;
     }
   }
 
@@ -81,7 +79,7 @@ class DatagramClient final : public ByteClient {
 
  private:
   bool transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
-    return ::send(socket_.get(), request.data(), request.size(), 0) >= 0;
+    return send_datagram(socket_.get(), request, g_stop);
   }
 
   Fd socket_;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -364,6 +365,32 @@ TEST(EchoAcrossVendors, CycloneAsksAndFastDdsAnswers) {
   EXPECT_EQ(ask.wait(), 0) << ask.errors();
   EXPECT_EQ(done.at("counters").at("received"), 50);
   fs::remove(out);
+}
+
+TEST(EchoTcp, ServerWhoseClientTakesNothingEndsWhenToldTo) {
+  const std::string port = free_port(SOCK_STREAM);
+  Process serve({program("tcp"), "serve", "--bind", "127.0.0.1", "--port", port});
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(std::stoi(port)));
+  ASSERT_EQ(connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  // A header (docs/formats): magic, requester, sequence, bytes of payload, checksum.
+  std::string request(24 + 60000, '\0');
+  const uint32_t words[] = {0x45524154, 1, 0, 60000};
+  std::memcpy(request.data(), words, sizeof words);
+  // Until neither side's sockets have room left: the server waits in its send.
+  const timeval patience = {.tv_sec = 0, .tv_usec = 300'000};
+  setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  while (send(client, request.data(), request.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(request.size())) {
+  }
+  serve.signal(SIGTERM);
+  EXPECT_EQ(serve.next_event().at("event"), "stopped");
+  EXPECT_EQ(serve.wait(), 0);
+  close(client);
 }
 
 TEST(EchoNull, AnswersItselfAndHasNoServer) {

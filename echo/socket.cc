@@ -74,6 +74,16 @@ Ticker::~Ticker() {
   if (started_) timer_delete(timer_);
 }
 
+bool send_datagram(int fd, std::span<const std::byte> bytes, const std::atomic<bool>& stop,
+                   const SocketAddress* to) {
+  const sockaddr* const address = to == nullptr ? nullptr : to->get();
+  const socklen_t length = to == nullptr ? 0 : to->length;
+  while (sendto(fd, bytes.data(), bytes.size(), 0, address, length) < 0) {
+    if (errno != EINTR || stop.load(std::memory_order_relaxed)) return false;
+  }
+  return true;
+}
+
 ssize_t Receiver::receive(int fd, std::span<std::byte> buffer, int64_t timeout_ns) {
   ticker_.start(slice_ns_);
   int flags = 0;

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -68,6 +69,11 @@ class Ticker {
   timer_t timer_ = {};
   bool started_ = false;
 };
+
+/// Sends one datagram, to `to` or where the socket is connected. False: the system refused it, or
+/// `stop` was set while it waited for room in the socket. A Ticker's interruption refuses nothing.
+bool send_datagram(int fd, std::span<const std::byte> bytes, const std::atomic<bool>& stop,
+                   const SocketAddress* to = nullptr);
 
 /// A connected socket of a client, whose one thread receives.
 class Receiver {

@@ -141,6 +141,20 @@ struct Ended {
   int code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
 };
 
+volatile std::sig_atomic_t g_told_to_end = 0;
+
+// What the terminal sends reaches no command, which is in a process group of its own: it is ended,
+// and whatever it started, before this program ends.
+void end_when_told() {
+  struct sigaction action = {};
+  action.sa_handler = [](int signal) { g_told_to_end = signal; };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);  // nohup execute ...
+  }
+}
+
 // Wakes whoever waits for a child, to look at the time and at what was written.
 class Ticks {
  public:
@@ -194,6 +208,7 @@ Ended run_once(const Words& words, int input, Output& output, Output& errors, in
     if (errno != EINTR) throw failed("cannot wait for " + words[0], errno);
     output.bound();
     errors.bound();
+    if (g_told_to_end != 0) kill(-child, SIGKILL);
     if (timeout_ns > 0 && !ended.timed_out && now_ns() - start > timeout_ns) {
       ended.timed_out = true;
       kill(-child, SIGKILL);
@@ -203,6 +218,9 @@ Ended run_once(const Words& words, int input, Output& output, Output& errors, in
   ended.transferred = transferred(child);
   while (wait4(child, &ended.status, 0, &ended.usage) != child) {
     if (errno != EINTR) throw failed("cannot wait for " + words[0], errno);
+  }
+  if (g_told_to_end != 0) {
+    throw std::runtime_error("told to end by signal " + std::to_string(g_told_to_end));
   }
   return ended;
 }
@@ -363,6 +381,7 @@ int execute(int argc, char** argv) {
     fprintf(stderr, "execute: %s\n", error.what());
     return 2;
   }
+  end_when_told();
   try {
     const int meeting = connect_meeting(options);
     run(options);

@@ -154,6 +154,21 @@ TEST_F(Execution, LeavesNothingRunning) {
   }
 }
 
+TEST_F(Execution, ToldToEndEndsWhatItRuns) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto before = signal(number, SIG_DFL);  // what is ignored here stays ignored there
+    const Outcome outcome = execute("-- sh -c 'echo $$ >" + path("pid") + "; kill -" +
+                                    std::to_string(number) + " $PPID; exec sleep 300'");
+    signal(number, before);
+    EXPECT_EQ(outcome.code, 1) << number;
+    ASSERT_EQ(outcome.lines.size(), 1u) << outcome.all;
+    EXPECT_EQ(outcome.lines[0].at("event"), "failed");
+    const pid_t left = std::stoi(content("pid"));
+    EXPECT_NE(kill(left, 0), 0) << left;
+    EXPECT_EQ(errno, ESRCH);
+  }
+}
+
 TEST_F(Execution, TellsTheEndsOfALongOutputAndHoldsLittleOfIt) {
   const json line =
       execute("--tell 20 -- sh -c 'echo first; head -c 200000000 /dev/zero; echo last'").only();

@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -150,10 +154,81 @@ TEST(RequestCode, IsAskedOfAnEchoOnEitherSide) {
   EXPECT_EQ(WEXITSTATUS(pclose(echo)), 0);
 }
 
+// Runs the probe against a counterpart that answers the question `late` only when it is asked
+// again: what comes then must not be taken for the answer to a later one. `answer_to` gets a
+// question and how many there were. Returns all questions, in their order.
+template <typename Answer>
+std::vector<std::string> asked(int port, const std::string& arguments, std::size_t late,
+                               Answer&& answer_to, Outcome& outcome) {
+  const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  std::atomic<bool> over = false;
+  std::thread asker([&] {
+    outcome = run_probe(arguments);
+    over = true;
+    sendto(fd, "", 0, 0, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  });
+  std::vector<std::string> questions;
+  std::string held;
+  while (!over) {
+    std::array<char, 64> question;
+    sockaddr_in from = {};
+    socklen_t length = sizeof from;
+    const ssize_t size = recvfrom(fd, question.data(), question.size(), 0,
+                                  reinterpret_cast<sockaddr*>(&from), &length);
+    if (size <= 0) continue;
+    questions.emplace_back(question.data(), static_cast<std::size_t>(size));
+    const std::string answer = answer_to(questions.back(), questions.size());
+    if (questions.size() == late) {
+      held = answer;
+      continue;
+    }
+    for (const std::string& one : {std::exchange(held, {}), answer}) {
+      if (one.empty()) continue;
+      sendto(fd, one.data(), one.size(), 0, reinterpret_cast<sockaddr*>(&from), length);
+    }
+  }
+  asker.join();
+  close(fd);
+  return questions;
+}
+
+TEST(RequestCode, TakesNoLateAnswerForThatToALaterRequest) {
+  const std::string port = free_port_pair();
+  const auto echo = [](const std::string& question, std::size_t) { return question; };
+  Outcome outcome;
+  const auto questions = asked(
+      std::stoi(port), "request-code --peer 127.0.0.1 --batches 2 --operations 20 --port " + port,
+      30, echo, outcome);
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  // Three batches with the code, and after each as many requests without it; one was repeated.
+  ASSERT_EQ(questions.size(), 121u);
+  EXPECT_EQ(questions[29], questions[30]);
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    EXPECT_EQ(questions[i][0], (i > 29 ? i - 1 : i) / 20 % 2 == 0 ? 'c' : 'p') << i;
+  }
+}
+
 TEST(RequestCode, SaysThatNoEchoAnswers) {
   const Outcome outcome = run_probe("request-code --peer 127.0.0.1 --port " + free_port_pair());
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.out.find("code-echo"), std::string::npos);
+}
+
+TEST(UdpSend, TakesNoLateAnswerOfTheSinkForThatToALaterQuestion) {
+  const std::string port = free_port_pair();
+  const auto ten_more = [](const std::string& question, std::size_t number) {
+    return question + std::string(7, '\0') + static_cast<char>(10 * number);
+  };
+  Outcome outcome;
+  asked(std::stoi(port) + 1, "udp-send --peer 127.0.0.1 --batches 2 --operations 20 --port " + port,
+        2, ten_more, outcome);
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  // Of five questions, one of them repeated.
+  EXPECT_EQ(json::parse(outcome.out).at("delivered"), 40);
 }
 
 TEST(UdpSend, SaysThatNoSinkAnswers) {

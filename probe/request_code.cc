@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
 #include <stdexcept>
 
 #include "cold_functions.h"
@@ -56,10 +57,15 @@ class Asker {
 
  private:
   void request(std::array<char, 64>& datagram) {
+    ++number_;
+    std::memcpy(&datagram[1], &number_, sizeof number_);
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      if (send(fd_, datagram.data(), datagram.size(), 0) > 0 &&
-          recv(fd_, datagram.data(), datagram.size(), 0) > 0) {
-        return;
+      if (send(fd_, datagram.data(), datagram.size(), 0) < 0) continue;
+      // An answer that comes after its request was given up is not the next one's: taken for it,
+      // every request from then on would be over before it was answered.
+      std::array<char, 64> answer = {};
+      while (recv(fd_, answer.data(), answer.size(), 0) > 0) {
+        if (answer == datagram) return;
       }
     }
     throw std::runtime_error("no code-echo answers at " + options_.peer + " port " +
@@ -69,6 +75,7 @@ class Asker {
 
   const Options& options_;
   const int fd_;
+  uint64_t number_ = 0;  // of the request, behind its first byte
   uint64_t value_ = 1;
   ColdData data_ = {};
 };

@@ -40,14 +40,13 @@ void run(const Options& options) {
   while (service.wait_for(control)) {
     sockaddr_in asker = {};
     socklen_t length = sizeof asker;
-    char request = 0;
-    if (recvfrom(control, &request, sizeof request, MSG_DONTWAIT,
+    Drained answer;
+    if (recvfrom(control, &answer.asked, sizeof answer.asked, MSG_DONTWAIT,
                  reinterpret_cast<sockaddr*>(&asker), &length) < 0) {
       continue;
     }
-    const uint64_t drained = drain(data);
-    total += drained;
-    const uint64_t answer = htobe64(drained);
+    total += drain(data);
+    answer.datagrams = htobe64(total);
     sendto(control, &answer, sizeof answer, 0, reinterpret_cast<sockaddr*>(&asker), length);
   }
   print_line({{"event", "stopped"}, {"datagrams", total}});

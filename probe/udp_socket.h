@@ -15,8 +15,12 @@ sockaddr_in ipv4_address(const std::string& ip, uint16_t port);
 /// 0: never.
 int open_udp(const std::string& ip, uint16_t port, int timeout_ms = 0);
 
-/// Where udp-sink is asked to drain its data socket: one above the data port. It answers with
-/// the number of datagrams drained, a u64 as the asker's and sink's machine have it, big-endian.
+/// Where udp-sink is asked to drain its data socket: one above the data port. A question is any
+/// eight bytes, and this the answer to it.
 inline uint16_t drain_port(uint16_t data_port) { return static_cast<uint16_t>(data_port + 1); }
+struct Drained {
+  uint64_t asked = 0;      // the question's bytes
+  uint64_t datagrams = 0;  // drained since the sink began, big-endian
+};
 
 }  // namespace tare::probe

@@ -153,6 +153,12 @@ TEST_F(Cli, ErrorsAreOneSentence) {
   EXPECT_EQ(bad.text, "walks: " + in("bad.txt") +
                           ", line 2: expected two vertices and perhaps a weight, found 1 fields in "
                           "\"3\"\n");
+  for (const char* const graph : {"/dev/stdin", "/dev/zero", "/tmp"}) {
+    const Outcome once = walks("convert " + std::string(graph) + " -o " + in("x.wm"),
+                               "seq 1001 3100 | paste - - | ");
+    EXPECT_EQ(once.code, 1) << once.text;
+    EXPECT_NE(once.text.find("is no regular file"), std::string::npos) << once.text;
+  }
   const Outcome vertex = walks("between " + kData + "/paper.txt --from 5 --to 1");
   EXPECT_EQ(vertex.text, "walks: there is no vertex 5; this graph's are 1 to 4\n");
   std::ofstream(in("huge.txt")) << "1 1000000000\n";
@@ -174,6 +180,39 @@ TEST_F(Cli, TheGraphIsNotWrittenOver) {
     EXPECT_NE(lost.text.find("is the graph itself"), std::string::npos) << lost.text;
   }
   EXPECT_NE(walks("info " + in("g.wm")).text.find("walks of length 1"), std::string::npos);
+  // Nor by what lies beside the output while it is made.
+  for (const char* const beside : {".partial", ".scratch0", ".import"}) {
+    std::filesystem::copy_file(kData + "/paper.txt", in("x.wm") + beside);
+    const Outcome lost = walks("power " + in("x.wm") + beside + " -p 4 -o " + in("x.wm"));
+    EXPECT_EQ(lost.code, 1) << beside;
+    EXPECT_NE(lost.text.find("is the graph itself"), std::string::npos) << lost.text;
+    EXPECT_TRUE(std::filesystem::exists(in("x.wm") + beside));
+  }
+}
+
+// A sum of cells of which some stand for more is no exact number, and does not pass for one.
+TEST_F(Cli, WhatIsMadeOfCutCellsIsAtLeastThat) {
+  walks("generate " + in("g.wm") + " --vertices 40 --probability 1");
+  walks("power " + in("g.wm") + " -p 3 --saturate -o " + in("g3.wm"));
+  const std::string ends = " --from 1 --to 2";
+  EXPECT_EQ(walks("between " + in("g3.wm") + ends).text,
+            "at least 255 walks of length 3 from 1 to 2\n");
+  const Outcome twice = walks("between " + in("g3.wm") + " -p 2" + ends);
+  EXPECT_EQ(twice.text.find("at least 2601000 walks of length 6"), 0U) << twice.text;
+  for (const char* const wider : {"power -p 2 --cell 4 --saturate ", "convert --cell 4 "}) {
+    const Outcome refused = walks(wider + in("g3.wm") + " -o " + in("x.wm"));
+    EXPECT_EQ(refused.code, 1) << wider;
+    EXPECT_NE(refused.text.find("is saturated"), std::string::npos) << refused.text;
+  }
+  EXPECT_EQ(walks("power -p 2 --saturate " + in("g3.wm") + " --verify -o " + in("g6.wm")).code, 0);
+
+  std::ofstream(in("w.txt")) << "1 2 300\n2 3 300\n3 1 300\n";
+  walks("convert " + in("w.txt") + " --cell 2 -o " + in("w2.wm"));
+  walks("convert " + in("w2.wm") + " --cell 1 --saturate -o " + in("w1.wm"));
+  EXPECT_EQ(walks("triangles " + in("w2.wm")).code, 0);
+  const Outcome cut = walks("triangles " + in("w1.wm"));
+  EXPECT_EQ(cut.code, 1) << cut.text;
+  EXPECT_NE(cut.text.find("is saturated"), std::string::npos) << cut.text;
 }
 
 TEST_F(Cli, TermSignalLeavesNoFileButTheInput) {

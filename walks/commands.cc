@@ -56,6 +56,15 @@ std::int64_t row_of(std::uint64_t vertex, const Header& header) {
   return static_cast<std::int64_t>(vertex - header.first_vertex);
 }
 
+// A cut cell is known by being as large as its width allows. In a wider one it would pass for
+// exact.
+void refuse_wider(const std::string& path, const Header& input, std::uint32_t cell) {
+  if (!input.saturated || cell <= input.cell) return;
+  refuse(path + " is saturated: cells of it that are " + std::to_string(largest(input.cell)) +
+         " may stand for more, which wider cells would not show; keep --cell " +
+         std::to_string(input.cell) + ", or make it anew with wider cells");
+}
+
 void room_for(Team& team, const std::string& path, std::uint64_t n, std::uint32_t cell) {
   team.guard(Phase::open, [&] { require_room(path, n, cell); });
   team.agree();
@@ -137,6 +146,7 @@ Answer run_convert(Team& team, const Options& options) {
     Header header = graph.file().header();
     header.cell = options.cell.value_or(header.cell);
     header.tile = options.tile.value_or(header.tile);
+    refuse_wider(options.graph, graph.file().header(), header.cell);
     room_for(team, options.output, header.n, header.cell);
     team.begin("copying " + options.graph);
     MatrixFile matrix = MatrixFile::create(team, partial.path(), header, false);
@@ -185,6 +195,7 @@ Answer run_power(Team& team, const Options& options) {
   request.saturate = options.saturate;
   request.schedule = options.schedule;
   request.discard = options.discard;
+  refuse_wider(options.graph, input, request.cell);
   room_for(team, options.output, input.n, request.cell);
   const auto products = raise(team, graph.file(), request, options.access, options.output);
   Answer answer;
@@ -266,6 +277,10 @@ Answer run_triangles(Team& team, const Options& options) {
   if (graph.file().header().kind != Kind::kWalks || graph.file().header().power != 1) {
     refuse(options.graph + " is not a graph but a power or lengths of one");
   }
+  if (graph.file().header().saturated) {
+    refuse(options.graph +
+           " is saturated: some of its weights stand for more, and no count is exact");
+  }
   const bool undirected = options.import.text.undirected;
   const Triangles triangles = count_triangles(team, graph.file(), undirected, options.access);
   Answer answer;
@@ -300,7 +315,8 @@ Answer run_between(Team& team, const Options& options) {
                   (walks == 0 ? std::string("none") : std::to_string(walks)) + "\n";
     return answer;
   }
-  const bool cut = input.saturated && walks == largest(input.cell);
+  // What was summed of cells that are cut may be more, whatever it came to.
+  const bool cut = input.saturated && (options.exponent > 1 || walks == largest(input.cell));
   answer.record["length"] = input.power * options.exponent;
   answer.record["walks"] = walks;
   answer.record["at_least"] = cut;
@@ -332,10 +348,15 @@ Answer run_bench(Team& team, const Options& options) {
 }  // namespace
 
 Answer run(Team& team, const Options& options) {
-  std::error_code none_of_that_name;
-  if (!options.discard &&
-      std::filesystem::equivalent(options.graph, options.output, none_of_that_name)) {
-    refuse("the output " + options.output +
+  // Beside the output lie, meanwhile, files of these names, which take the place of any other.
+  for (const char* const beside : {"", ".partial", ".scratch0", ".scratch1", ".import"}) {
+    std::error_code none_of_that_name;
+    const std::string written = options.output + beside;
+    if (options.output.empty() || (options.discard && written == options.output) ||
+        !std::filesystem::equivalent(options.graph, written, none_of_that_name)) {
+      continue;
+    }
+    refuse("the output " + written +
            " is the graph itself, which would be lost; choose another name");
   }
   switch (options.command) {

@@ -8,8 +8,10 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <system_error>
 #include <vector>
 
 #include "cells.h"
@@ -88,13 +90,20 @@ bool is_matrix(Team& team, const std::string& path) {
   int answer = 0;
   team.guard(Phase::open, [&] {
     if (!team.leads()) return;
+    // What comes out of a pipe is gone once it is read: the graph would lack its first edges, or
+    // all.
+    std::error_code missing;
+    const auto status = std::filesystem::status(path, missing);
+    if (exists(status) && !is_regular_file(status)) {
+      throw std::runtime_error(path +
+                               " is no regular file, and a graph is read more than once: "
+                               "write it into one first");
+    }
     std::ifstream file = open_text(path);
     std::array<char, 8> start{};
     file.read(start.data(), start.size());
     if (file.gcount() == 0) {
-      throw std::runtime_error(path + (std::ifstream(path).peek() == EOF && !file.bad()
-                                           ? " is empty or not a file"
-                                           : " cannot be read"));
+      throw std::runtime_error(path + (file.bad() ? " cannot be read" : " is empty"));
     }
     answer = looks_like_matrix(std::as_bytes(std::span(start))) ? 1 : 0;
   });

@@ -15,6 +15,7 @@
 
 #include "byte_client.h"
 #include "clock.h"
+#include "signals.h"
 #include "socket.h"
 #include "transport.h"
 
@@ -138,7 +139,7 @@ class IcmpClient final : public ByteClient {
     std::memcpy(request.data(), &header, sizeof header);
     header.checksum = internet_checksum(request);
     std::memcpy(request.data(), &header, sizeof header);
-    return ::send(socket_.get(), request.data(), request.size(), 0) >= 0;
+    return send_datagram(socket_.get(), request, g_stop);
   }
 
   // Every raw socket gets a copy of every ICMP packet; the kernel drops those that are not

@@ -13,6 +13,7 @@
 #include "assembler.h"
 #include "byte_client.h"
 #include "clock.h"
+#include "signals.h"
 #include "socket.h"
 #include "transport.h"
 
@@ -26,10 +27,11 @@ void send_at_once(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-bool send_all(int fd, std::span<const std::byte> bytes) {
+// False, too, where `stop` was set while the peer took nothing.
+bool send_all(int fd, std::span<const std::byte> bytes, const std::atomic<bool>& stop) {
   while (!bytes.empty()) {
     const ssize_t length = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EINTR && !stop.load(std::memory_order_relaxed)) continue;
     if (length < 0) return false;
     bytes = bytes.subspan(static_cast<std::size_t>(length));
   }
@@ -77,7 +79,7 @@ class TcpServer final : public Server {
                                           [&](std::span<const std::byte> request) {
                                             ++counters.requests;
                                             spin_for(work_ns_);
-                                            if (send_all(connection.get(), request))
+                                            if (send_all(connection.get(), request, stop))
                                               ++counters.replies;
                                           });
       if (!readable) {
@@ -126,7 +128,7 @@ class TcpClient final : public ByteClient {
 
  private:
   bool transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
-    return (connection_ || connect()) && send_all(connection_.get(), request);
+    return (connection_ || connect()) && send_all(connection_.get(), request, g_stop);
   }
 
   bool connect() {

@@ -1,6 +1,7 @@
 // The real UDP client, over loopback, against the real server and against one that misbehaves.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <functional>
 #include <thread>
 
@@ -156,6 +157,60 @@ TEST(Udp, AllocatesNothingWhileItMeasures) {
   serving.join();
   EXPECT_EQ(server->counters.bad, 0u);
   EXPECT_EQ(server->counters.replies, server->counters.requests);
+}
+
+// A pair of sockets of which one takes no more.
+struct FullSocket {
+  FullSocket() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
+    near = Fd(ends[0]);
+    far = Fd(ends[1]);
+    while (send(near.get(), "x", 1, MSG_DONTWAIT) == 1) {
+    }
+  }
+  void take() const {
+    char one = 0;
+    EXPECT_EQ(recv(far.get(), &one, 1, 0), 1);
+  }
+  Fd near;
+  Fd far;
+};
+
+std::atomic<int> g_ticks = 0;
+
+// Sends on a thread with a Ticker whose signals are counted.
+bool send_while_ticking(const Fd& socket, const std::atomic<bool>& stop) {
+  Ticker ticker;
+  ticker.start(1'000'000);
+  g_ticks = 0;
+  struct sigaction counting = {};
+  counting.sa_handler = [](int) { ++g_ticks; };
+  sigaction(SIGALRM, &counting, nullptr);
+  const bool sent = send_datagram(socket.get(), std::as_bytes(std::span("y", 1)), stop);
+  counting.sa_handler = [](int) {};
+  sigaction(SIGALRM, &counting, nullptr);
+  return sent;
+}
+
+TEST(Datagram, ThatWaitsForRoomIsNotRefusedByTheTicker) {
+  const FullSocket socket;
+  const std::atomic<bool> stop = false;
+  std::atomic<bool> over = false;
+  std::thread sending([&] {
+    EXPECT_TRUE(send_while_ticking(socket.near, stop));
+    over = true;
+  });
+  while (g_ticks < 3 && !over) std::this_thread::yield();
+  EXPECT_FALSE(over);
+  socket.take();
+  sending.join();
+}
+
+TEST(Datagram, ThatFindsNoRoomIsGivenUpWhenStopped) {
+  const FullSocket socket;
+  const std::atomic<bool> stop = true;
+  EXPECT_FALSE(send_while_ticking(socket.near, stop));
 }
 
 TEST(Udp, ServerCountsWhatIsNoRequestAndAnswersNothing) {

@@ -24,6 +24,19 @@ void show(double share, const std::string& what) {
                kWidth - full, "", share * 100, what.c_str(), share == 1 ? "\n" : "");
 }
 
+// What is ignored on purpose stays so: nohup nvio calibrate ...
+void on_stop_signals(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
+}
+
 JobTrace read_any(const std::string& path) {
   std::error_code unreadable;
   return std::filesystem::is_directory(path, unreadable) ? read_job(path) : read_darshan(path);
@@ -32,11 +45,7 @@ JobTrace read_any(const std::string& path) {
 }  // namespace
 
 int calibrate_command(const CalibrateOptions& options, const std::string& output) {
-  struct sigaction action {};
-  action.sa_handler = [](int) { stop_calibration(); };
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  on_stop_signals([](int) { stop_calibration(); });
   Calibration calibration;
   std::string problem;
   const bool visible = isatty(STDERR_FILENO) != 0;
@@ -61,6 +70,7 @@ int calibrate_command(const CalibrateOptions& options, const std::string& output
 }
 
 int predict_command(const PredictOptions& options) {
+  on_stop_signals([](int) { stop_replay(); });
   std::ifstream file(options.calibration);
   if (!file) {
     std::fprintf(stderr,

@@ -10,9 +10,12 @@ a prediction must be in order, and there must be none where a trace is torn or m
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,21 +46,67 @@ class Case:
         nvio = [str(self.launch.build / "nvio"), "record", "--output", str(self.folder / trace)]
         return run([*nvio, "--", *command], self.launch.environment(None), TIMEOUT_S)
 
-    def predict(self, trace: str) -> subprocess.CompletedProcess[str]:
-        """What `nvio predict` says."""
-        command = [
+    def prediction(self, trace: str, calibration: str = "calibration.json") -> list[str]:
+        """The command line of `nvio predict`."""
+        return [
             str(self.launch.build / "nvio"), "predict", str(self.folder / trace), "--json",
-            "--calibration", str(self.folder / "calibration.json"), "--store", str(self.folder),
+            "--calibration", str(self.folder / calibration), "--store", str(self.folder),
             "--capacity", "16M",
         ]  # fmt: skip
-        environment = self.launch.environment(None)
+
+    def predict(self, trace: str) -> subprocess.CompletedProcess[str]:
+        """What `nvio predict` says."""
+        command, environment = self.prediction(trace), self.launch.environment(None)
         return subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
+
+    def calibration(self, output: str) -> list[str]:
+        """The command line of `nvio calibrate`, with its store in the folder too."""
+        nvio = str(self.launch.build / "nvio")
+        where = ["--store", str(self.folder), "--output", str(self.folder / output)]
+        return [nvio, "calibrate", str(self.folder), "--ranks", "1", *where]
+
+    def left(self) -> list[str]:
+        """What `nvio` made in the folder that is still there."""
+        return [path.name for path in self.folder.iterdir() if path.name.startswith((".", "nvio-"))]
 
 
 def expect(condition: bool, what: str) -> None:
     """Raise RunError unless it is so."""
     if not condition:
         raise RunError(what)
+
+
+def start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    """A process whose signals are not ignored, whatever is here."""
+    command = ["env", "--default-signal=INT,TERM,HUP", *command]
+    return subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE)
+
+
+def stop_predicting(case: Case, number: int) -> None:
+    """A replay that is stopped leaves no store, which would name the job's own files."""
+    pipe = case.folder / "pipe"
+    os.mkfifo(pipe)
+    nvio = start(case.prediction("writes", pipe.name), case.launch.environment(None))
+    # Once it reads its calibration it has all before it.
+    with pipe.open("w") as calibration:
+        nvio.send_signal(number)
+        calibration.write((case.folder / "calibration.json").read_text())
+    _, said = nvio.communicate(timeout=TIMEOUT_S)
+    pipe.unlink()
+    expect(nvio.returncode == 1 and "stopped" in said, f"predict, signal {number}: {said}")
+    expect(not case.left(), f"predict, signal {number}, left behind: {case.left()}")
+
+
+def stop_calibrating(case: Case, number: int) -> None:
+    """A calibration that is stopped leaves no file."""
+    nvio = start(case.calibration("unfinished.json"), case.launch.environment(None))
+    limit = time.monotonic() + TIMEOUT_S
+    while not case.left() and nvio.poll() is None and time.monotonic() < limit:
+        time.sleep(0.01)
+    nvio.send_signal(number)
+    _, said = nvio.communicate(timeout=TIMEOUT_S)
+    expect(nvio.returncode == 1 and "stopped" in said, f"calibrate, signal {number}: {said}")
+    expect(not case.left(), f"calibrate, signal {number}, left behind: {case.left()}")
 
 
 def check(case: Case) -> None:
@@ -68,9 +117,7 @@ def check(case: Case) -> None:
     same = (case.folder / "plain").read_bytes() == (case.folder / "recorded").read_bytes()
     expect(same, "a recorded program wrote other bytes than a plain one")
     case.record("reads", case.grid("plain", "read", "random"))
-    calibrate = [str(case.launch.build / "nvio"), "calibrate", str(case.folder), "--ranks", "1"]
-    store = ["--store", str(case.folder), "--output", str(case.folder / "calibration.json")]
-    run([*calibrate, *store], case.launch.environment(None), TIMEOUT_S)
+    run(case.calibration("calibration.json"), case.launch.environment(None), TIMEOUT_S)
 
     for trace, reads, writes in (("writes", 0, PIECES), ("reads", PIECES, 0)):
         ranks = sorted((case.folder / trace).glob("*.trace"))
@@ -82,8 +129,10 @@ def check(case: Case) -> None:
         times = found["cached_seconds"]
         expect(0 < times["low"] <= times["median"] <= times["high"], f"times: {said.stdout}")
         expect(found["recorded_io_seconds"] < found["recorded_seconds"], said.stdout)
-    left = [path.name for path in case.folder.iterdir() if path.name.startswith((".", "nvio-"))]
-    expect(not left, f"left behind: {left}")
+    expect(not case.left(), f"left behind: {case.left()}")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        stop_predicting(case, number)
+        stop_calibrating(case, number)
 
     torn, missing = sorted((case.folder / "writes").glob("*.trace"))
     whole = torn.read_bytes()

@@ -21,8 +21,11 @@ std::string written(double value) {
 Ticks ticks(double low, double high, double step, double of_unit, const char* unit) {
   Ticks found;
   found.unit = unit;
-  for (double i = std::ceil(low / step); i * step <= high; ++i) {
-    found.at.emplace_back(i * step, written(i * step / of_unit));
+  // Counted from the first: numbers as large as offsets may be have no next one an integer away.
+  const double first = std::ceil(low / step);
+  for (double i = 0; (first + i) * step <= high; ++i) {
+    const double value = (first + i) * step;
+    found.at.emplace_back(value, written(value / of_unit));
   }
   return found;
 }

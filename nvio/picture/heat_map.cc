@@ -187,6 +187,9 @@ class Picture {
         left_out_bytes_ += file.bytes();
         continue;
       }
+      // Offsets may be so large that one and the next are the same number here.
+      file.high =
+          std::max(file.high, std::nextafter(file.low, 2 * static_cast<double>(kMostOffset)));
       // From the file's begin, if little is lost by it.
       if (file.low < file.high / 8) file.low = 0;
       places_[i] = files_.size();

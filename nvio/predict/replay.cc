@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -16,6 +17,8 @@
 
 namespace nvio {
 namespace {
+
+volatile std::sig_atomic_t g_stopped = 0;
 
 constexpr double kNanoseconds = 1e9;
 constexpr std::uint64_t kMostPiece = 16 << 20;  // of a replayed transfer: what is copied at once
@@ -135,6 +138,10 @@ Replayed Replay::run() {
     return result;
   }
   for (;;) {
+    if (g_stopped != 0) {
+      result.problem = "stopped; nothing was left behind";
+      break;
+    }
     std::size_t first = ranks_.size();
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       const Rank& rank = ranks_[i];
@@ -410,6 +417,8 @@ void Replay::leave_collective(const Meeting& meeting, double lasted) {
 }
 
 }  // namespace
+
+void stop_replay() { g_stopped = 1; }
 
 Replayed replay(const JobTrace& job, const Costs& costs, const Settings& settings) {
   Settings own = settings;

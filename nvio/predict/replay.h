@@ -28,7 +28,10 @@ struct Replayed {
 };
 
 // `settings` as the job would have them; its store holds what the run's store would hold, and is
-// gone afterwards.
+// gone afterwards, also where `stop_replay`, from a signal handler, ends this one and all later
+// ones: a store that stays names the job's own files, and would pass for one that has bytes for
+// them.
+void stop_replay();
 Replayed replay(const JobTrace& job, const Costs& costs, const Settings& settings);
 
 // The recorded run's own: from the first call to the end of the last one.

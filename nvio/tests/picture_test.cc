@@ -62,6 +62,16 @@ TEST(PictureTest, NamesAreTextAndNotMarkup) {
   EXPECT_FALSE(holds(drawn, "<b>"));
 }
 
+TEST(PictureTest, OffsetsAsLargeAsATraceMayTellOfAreDrawn) {
+  JobTrace job;
+  job.files = {{"/scratch/data", "ext4", 0}};
+  job.ranks = {{a_call(TraceKind::write, 0, kMostOffset, 1, 0, kSecond)}};
+  const std::string drawn = heat_map(job, "app");
+  EXPECT_TRUE(holds(drawn, "writes: 1 calls, 1 B"));
+  EXPECT_FALSE(holds(drawn, "nan"));
+  EXPECT_LT(drawn.size(), 20'000U);
+}
+
 TEST(PictureTest, AJobThatMovedNothingSaysSo) {
   EXPECT_TRUE(holds(heat_map(JobTrace{}, "app"), "No byte was moved"));
 }
