@@ -53,6 +53,23 @@ def test_a_broken_experiment_is_a_usage_error_with_file_and_line(tmp_path):
     assert "Traceback" not in found.stderr
 
 
+def test_a_defect_is_no_verdict():
+    broken = "from tare import cli; cli.document.refuse_bytes = None; cli.main()"
+    found = subprocess.run(
+        [sys.executable, "-c", broken], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == Exit.DEFECT
+    assert "Traceback" in found.stderr
+    assert "please report" in found.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "show", "new", "list", "report", "compare", "predict"])
+def test_a_name_too_long_for_a_file_is_an_error_in_words(command):
+    found = tare(command, "n" * 300, *(["n" * 300] if command == "compare" else []))
+    assert found.returncode == Exit.USAGE
+    assert "Traceback" not in found.stderr
+
+
 def test_no_error_has_the_exit_code_of_a_verdict():
     kinds = [TareError]
     for kind in kinds:

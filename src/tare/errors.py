@@ -21,6 +21,8 @@ class Exit(IntEnum):
     """The run ended, but some of its trials failed; the report shows which."""
     INCONCLUSIVE = 5
     """It ran, and what was measured is inconclusive: more data needed; the message says what."""
+    DEFECT = 70
+    """Something that no code here foresaw. Not Python's own 1, which is a verdict."""
     INTERRUPTED = 130
     """Ctrl-C: everything was cleaned up, and the run can be resumed."""
 

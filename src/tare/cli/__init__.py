@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
 import sys
+import traceback
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +31,7 @@ from tare.cli import (
     slurm,
 )
 from tare.cli.arguments import EPILOG, FLAG
-from tare.errors import TareError, UnavailableError
+from tare.errors import Exit, TareError, UnavailableError, UsageError
 
 _ADDRESS_SPACE = 1 << 30
 """What the libraries map, with room for their threads."""
@@ -128,6 +130,16 @@ def main() -> None:
     except TareError as error:
         printing.show_error(error)
         sys.exit(error.exit_code)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            printing.show_error(UsageError(f"{error.filename!r} is too long for a name"))
+            sys.exit(Exit.USAGE)
+        traceback.print_exc()
+        printing.say(
+            "[bold red]tare:[/]",
+            "this is a defect of tare's; please report it with the lines above",
+        )
+        sys.exit(Exit.DEFECT)
     finally:
         # All is cleaned up: a second Ctrl-C could only tear the interpreter's own end apart.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -13,8 +13,8 @@ EPILOG = (
     "Exit codes: 0 done. 1 it ran, and what was asked does not hold (a claim, --fail-on). 2 the"
     " command line or an input file is wrong; nothing was started. 3 this machine lacks something;"
     " the message says what. 4 the run ended, but some trials failed. 5 inconclusive: more data"
-    " needed (a claim, --fail-on); the message says how much. 130 interrupted;"
-    " everything was cleaned up, and the run can be resumed."
+    " needed (a claim, --fail-on); the message says how much. 70 a defect of tare's."
+    " 130 interrupted; everything was cleaned up, and the run can be resumed."
 )
 
 FLAG = ""
