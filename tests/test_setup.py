@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,36 @@ from needs import needs_root
 SETUP = Path(__file__).parents[1] / "setup"
 
 
-def asked_for(installed: set[str], folder: Path, *lists: str, rust: str = "1.99.0") -> list[str]:
-    """Run setup/packages where some packages are installed; return what apt-get is to satisfy."""
+# Of a service that is not there it can disable nothing, and fails.
+SYSTEMCTL = """
+case $1 in
+  list-unit-files) sed 's/$/ enabled enabled/' {here} ;;
+  *) shift 2; for unit; do grep -qx "$unit" {here} && echo "$unit" >>{off} || exit 1; done ;;
+esac
+"""
+
+
+def asked_for(
+    installed: set[str],
+    folder: Path,
+    *lists: str,
+    rust: str = "1.99.0",
+    services: Sequence[str] = (),
+    coming: Sequence[str] = (),
+) -> list[str]:
+    """Run setup/packages where some packages are installed; return what apt-get is to satisfy.
+
+    Services that are here, and those that come with what it installs, lie in folder/services; those
+    that were switched off in folder/off.
+    """
+    (folder / "services").write_text("".join(f"{name}\n" for name in services))
     listing = "".join(f"ii  {name}\\n" for name in sorted(installed))
+    came = "".join(f"{name}\n" for name in coming)
     stand_ins = {
         "dpkg-query": f"printf '{listing}'",
-        "apt-get": f'printf "%s\\n" "$@" >>{folder}/asked',
+        "apt-get": f'printf "%s\\n" "$@" >>{folder}/asked; printf %s "{came}" >>{folder}/services',
         "rustc": f"echo rustc {rust}",
-        "systemctl": "",
+        "systemctl": SYSTEMCTL.format(here=folder / "services", off=folder / "off"),
     }
     for name, line in stand_ins.items():
         (folder / name).write_text(f"#!/bin/sh\n{line}\n")
@@ -61,6 +84,16 @@ def test_only_the_lists_that_are_named_are_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("part", "asked"), [("pageshare", True), ("echo", False)])
 def test_rust_is_asked_for_by_what_is_written_in_it(part: str, asked: bool, tmp_path: Path) -> None:
     assert ("cargo-web" in asked_for(set(), tmp_path, part, rust="1.63.0")) == asked
+
+
+@needs_root
+def test_a_service_that_was_here_runs_on_and_one_that_came_is_switched_off(tmp_path: Path) -> None:
+    # By packages that no list names: their vendors', or of one version.
+    here = ["nginx.service", "postgresql.service"]
+    came = ["rpcbind.service", "rpcbind.socket"]
+    installed = {"nginx", "postgresql-16"}
+    assert asked_for(installed, tmp_path, "echo", services=here, coming=came) != []
+    assert set((tmp_path / "off").read_text().split()) == set(came)
 
 
 def test_no_list_names_a_compiler_of_one_release() -> None:
