@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,6 +95,25 @@ def test_a_service_that_was_here_runs_on_and_one_that_came_is_switched_off(tmp_p
     installed = {"nginx", "postgresql-16"}
     assert asked_for(installed, tmp_path, "echo", services=here, coming=came) != []
     assert set((tmp_path / "off").read_text().split()) == set(came)
+
+
+@needs_root
+def test_a_kept_machine_that_cannot_be_entered_ends_no_process_of_others(tmp_path: Path) -> None:
+    # The kernel gives the number of mounts that are gone to those that are made next.
+    (tmp_path / "root/root/tare").mkdir(parents=True)
+    (tmp_path / "git").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "git").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    fresh = [SETUP / "fresh", "--keep", tmp_path, "trixie", "true"]
+    other = ["unshare", "--mount", "sh", "-c", "echo; exec sleep 1000"]
+    with subprocess.Popen(other, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == b"\n"
+        mounts = Path(f"/proc/{stranger.pid}/ns/mnt").readlink()
+        (tmp_path / "mounts").write_text(f"{mounts}\n")
+        assert subprocess.run(fresh, env=environment, check=False, timeout=60).returncode == 1
+        stranger.terminate()
+    assert stranger.returncode == -signal.SIGTERM
 
 
 def test_no_list_names_a_compiler_of_one_release() -> None:
