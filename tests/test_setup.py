@@ -1,10 +1,12 @@
 """What set-up asks Debian for: the real script, beside stand-ins for what would install."""
 
 import os
+import platform
 import re
 import signal
 import subprocess
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,50 @@ def test_a_kept_machine_that_cannot_be_entered_ends_no_process_of_others(tmp_pat
         assert subprocess.run(fresh, env=environment, check=False, timeout=60).returncode == 1
         stranger.terminate()
     assert stranger.returncode == -signal.SIGTERM
+
+
+def repository(folder: Path, origin: str, suite: str) -> str:
+    """Make one with a package in name only; return the line of a sources.list that names it."""
+    release = folder / "dists" / suite
+    packages = release / "main/binary-amd64/Packages"
+    packages.parent.mkdir(parents=True)
+    listing = b"Package: hello\nVersion: 1\nArchitecture: amd64\nFilename: hello.deb\nSize: 1\n"
+    packages.write_bytes(listing)
+    (release / "Release").write_text(
+        f"Origin: {origin}\nCodename: {suite}\nSuite: {suite}\nArchitectures: amd64\n"
+        "Date: Sat, 01 Jan 2022 00:00:00 UTC\n"
+        "Components: main\nSHA256:\n"
+        f" {sha256(listing).hexdigest()} {len(listing)} main/binary-amd64/Packages\n"
+    )
+    return f"deb [trusted=yes arch=amd64] file:{folder} {suite} main\n"
+
+
+def test_what_is_unpacked_comes_from_debian_whoever_else_has_a_suite_of_that_name(
+    tmp_path: Path,
+) -> None:
+    codename = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    origins = {"first": "Other", "debian": "Debian", "last": "Other"}
+    lines = [repository(tmp_path / name, of, codename) for name, of in origins.items()]
+    (tmp_path / "sources.list").write_text("".join(lines))
+    (tmp_path / "lists/partial").mkdir(parents=True)
+    settings = {
+        "Dir::Etc::sourcelist": tmp_path / "sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::State::lists": tmp_path / "lists",
+        "Dir::Cache": tmp_path / "cache",
+        "APT::Sandbox::User": "root",
+    }
+    (tmp_path / "cache/archives/partial").mkdir(parents=True)
+    text = "".join(f'{name} "{value}";\n' for name, value in settings.items())
+    (tmp_path / "apt.conf").write_text(text)
+    environment = {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf"), "LC_ALL": "C"}
+    subprocess.run(["apt-get", "update"], env=environment, check=True, timeout=60)
+    unpack = [SETUP / "unpack", "another-suite", tmp_path / "unpacked", "hello"]
+    done = subprocess.run(
+        unpack, env=environment, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 4
+    assert f"setup: file:{tmp_path}/debian/ has no another-suite" in done.stderr
 
 
 def test_no_list_names_a_compiler_of_one_release() -> None:
