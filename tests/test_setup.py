@@ -1,8 +1,12 @@
 """What set-up asks Debian for: the real script, beside stand-ins for what would install."""
 
 import os
+import platform
 import re
+import signal
 import subprocess
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -12,14 +16,36 @@ from needs import needs_root
 SETUP = Path(__file__).parents[1] / "setup"
 
 
-def asked_for(installed: set[str], folder: Path, *lists: str, rust: str = "1.99.0") -> list[str]:
-    """Run setup/packages where some packages are installed; return what apt-get is to satisfy."""
+# Of a service that is not there it can disable nothing, and fails.
+SYSTEMCTL = """
+case $1 in
+  list-unit-files) sed 's/$/ enabled enabled/' {here} ;;
+  *) shift 2; for unit; do grep -qx "$unit" {here} && echo "$unit" >>{off} || exit 1; done ;;
+esac
+"""
+
+
+def asked_for(
+    installed: set[str],
+    folder: Path,
+    *lists: str,
+    rust: str = "1.99.0",
+    services: Sequence[str] = (),
+    coming: Sequence[str] = (),
+) -> list[str]:
+    """Run setup/packages where some packages are installed; return what apt-get is to satisfy.
+
+    Services that are here, and those that come with what it installs, lie in folder/services; those
+    that were switched off in folder/off.
+    """
+    (folder / "services").write_text("".join(f"{name}\n" for name in services))
     listing = "".join(f"ii  {name}\\n" for name in sorted(installed))
+    came = "".join(f"{name}\n" for name in coming)
     stand_ins = {
         "dpkg-query": f"printf '{listing}'",
-        "apt-get": f'printf "%s\\n" "$@" >>{folder}/asked',
+        "apt-get": f'printf "%s\\n" "$@" >>{folder}/asked; printf %s "{came}" >>{folder}/services',
         "rustc": f"echo rustc {rust}",
-        "systemctl": "",
+        "systemctl": SYSTEMCTL.format(here=folder / "services", off=folder / "off"),
     }
     for name, line in stand_ins.items():
         (folder / name).write_text(f"#!/bin/sh\n{line}\n")
@@ -61,6 +87,79 @@ def test_only_the_lists_that_are_named_are_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("part", "asked"), [("pageshare", True), ("echo", False)])
 def test_rust_is_asked_for_by_what_is_written_in_it(part: str, asked: bool, tmp_path: Path) -> None:
     assert ("cargo-web" in asked_for(set(), tmp_path, part, rust="1.63.0")) == asked
+
+
+@needs_root
+def test_a_service_that_was_here_runs_on_and_one_that_came_is_switched_off(tmp_path: Path) -> None:
+    # By packages that no list names: their vendors', or of one version.
+    here = ["nginx.service", "postgresql.service"]
+    came = ["rpcbind.service", "rpcbind.socket"]
+    installed = {"nginx", "postgresql-16"}
+    assert asked_for(installed, tmp_path, "echo", services=here, coming=came) != []
+    assert set((tmp_path / "off").read_text().split()) == set(came)
+
+
+@needs_root
+def test_a_kept_machine_that_cannot_be_entered_ends_no_process_of_others(tmp_path: Path) -> None:
+    # The kernel gives the number of mounts that are gone to those that are made next.
+    (tmp_path / "root/root/tare").mkdir(parents=True)
+    (tmp_path / "git").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "git").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    fresh = [SETUP / "fresh", "--keep", tmp_path, "trixie", "true"]
+    other = ["unshare", "--mount", "sh", "-c", "echo; exec sleep 1000"]
+    with subprocess.Popen(other, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == b"\n"
+        mounts = Path(f"/proc/{stranger.pid}/ns/mnt").readlink()
+        (tmp_path / "mounts").write_text(f"{mounts}\n")
+        assert subprocess.run(fresh, env=environment, check=False, timeout=60).returncode == 1
+        stranger.terminate()
+    assert stranger.returncode == -signal.SIGTERM
+
+
+def repository(folder: Path, origin: str, suite: str) -> str:
+    """Make one with a package in name only; return the line of a sources.list that names it."""
+    release = folder / "dists" / suite
+    packages = release / "main/binary-amd64/Packages"
+    packages.parent.mkdir(parents=True)
+    listing = b"Package: hello\nVersion: 1\nArchitecture: amd64\nFilename: hello.deb\nSize: 1\n"
+    packages.write_bytes(listing)
+    (release / "Release").write_text(
+        f"Origin: {origin}\nCodename: {suite}\nSuite: {suite}\nArchitectures: amd64\n"
+        "Date: Sat, 01 Jan 2022 00:00:00 UTC\n"
+        "Components: main\nSHA256:\n"
+        f" {sha256(listing).hexdigest()} {len(listing)} main/binary-amd64/Packages\n"
+    )
+    return f"deb [trusted=yes arch=amd64] file:{folder} {suite} main\n"
+
+
+def test_what_is_unpacked_comes_from_debian_whoever_else_has_a_suite_of_that_name(
+    tmp_path: Path,
+) -> None:
+    codename = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    origins = {"first": "Other", "debian": "Debian", "last": "Other"}
+    lines = [repository(tmp_path / name, of, codename) for name, of in origins.items()]
+    (tmp_path / "sources.list").write_text("".join(lines))
+    (tmp_path / "lists/partial").mkdir(parents=True)
+    settings = {
+        "Dir::Etc::sourcelist": tmp_path / "sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::State::lists": tmp_path / "lists",
+        "Dir::Cache": tmp_path / "cache",
+        "APT::Sandbox::User": "root",
+    }
+    (tmp_path / "cache/archives/partial").mkdir(parents=True)
+    text = "".join(f'{name} "{value}";\n' for name, value in settings.items())
+    (tmp_path / "apt.conf").write_text(text)
+    environment = {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf"), "LC_ALL": "C"}
+    subprocess.run(["apt-get", "update"], env=environment, check=True, timeout=60)
+    unpack = [SETUP / "unpack", "another-suite", tmp_path / "unpacked", "hello"]
+    done = subprocess.run(
+        unpack, env=environment, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 4
+    assert f"setup: file:{tmp_path}/debian/ has no another-suite" in done.stderr
 
 
 def test_no_list_names_a_compiler_of_one_release() -> None:

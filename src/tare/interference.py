@@ -148,6 +148,11 @@ class Interference:
             "--time", str(_LIMIT_S),
         )  # fmt: skip
 
+        # Towards another machine it has the name that this one gave it.
+        find = ("ip", "-oneline", "-4", "address", "show", "to", hosts.client_address)
+        found = process.run(Command(find, netns=hosts.client_ns), _LOOK_TIMEOUT_S).stdout
+        interface = found.split()[1]
+
         server = _on_host(Command(serve, netns=hosts.server_ns), site) if here else None
         with (
             server or inside.start(serve),
@@ -160,7 +165,7 @@ class Interference:
                     raise TrialError("its client ended")
                 look = Command(("cat", "/proc/net/dev"), netns=hosts.client_ns)
                 counters = process.run(look, _LOOK_TIMEOUT_S).stdout
-                return accounting.interface_bytes(counters, hosts.client_interface)[0] or 0
+                return accounting.interface_bytes(counters, interface)[0] or 0
 
             with self._loading(sent_bytes, _SEEN_BYTES):
                 yield

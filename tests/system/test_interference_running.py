@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from reach import await_that
 
 from needs import PROGRAMS, needs_root
 from tare import accounting, process
@@ -17,11 +18,13 @@ from tare.environments import Environment, Inside, Site
 from tare.environments.container import Container
 from tare.environments.native import Native
 from tare.environments.qemu import Qemu
+from tare.environments.ssh import Ssh
 from tare.errors import TrialError
 from tare.hosts import Hosts
 from tare.interference import Interference
 from tare.leftovers import Registry
 from tare.testing import traces
+from tare.testing.far_machine import at_home
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -65,6 +68,20 @@ def test_it_loads_in_a_guest(guest_site: Site, guest: Inside, what: str) -> None
         assert any(tool in tools for tool in ("stress-ng", "iperf3", "fio"))
     tools = guest.run(("ps",), 30)
     assert not any(tool in tools for tool in ("stress-ng", "iperf3", "fio"))
+
+
+def test_it_loads_the_way_to_another_machine_whatever_the_interface_is_called(
+    tidy_site: Site, tmp_path: Path
+) -> None:
+    (tmp_path / "far").mkdir()
+    with at_home(tmp_path / "far", PROGRAMS, tidy_site.hosts) as far:
+        here = ("ip", "-netns", tidy_site.hosts.client_ns, "link", "set")
+        for words in (("eth0", "down"), ("eth0", "name", "lan0"), ("lan0", "up")):
+            process.run(Command((*here, *words)), 30)
+        loads = Interference.parse("inside network 20 Mbit/s")
+        with Ssh(far.destination).enter(tidy_site) as inside, loads.running(tidy_site, inside):
+            pass
+        assert await_that(lambda: far.left() == [])
 
 
 def test_none_starts_nothing(tidy_site: Site) -> None:

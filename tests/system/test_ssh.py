@@ -135,6 +135,40 @@ def test_a_login_shell_that_is_of_no_use_is_found_out_before(
     assert far.left() == []
 
 
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish"])
+def test_every_shell_that_is_of_use_passes_words_on_as_they_are(
+    far: FarMachine, shell: str
+) -> None:
+    authorized = far.temporary.parent / "authorized"
+    run = f'exec {shell} -c \\"$SSH_ORIGINAL_COMMAND\\"'
+    authorized.write_text(f'command="{run}" {authorized.read_text()}')
+    words = ["\\\\", "\\", "\\'", "it's", "two\nlines", "$HOME", "~", "*", "{a,b}", "!", ""]
+    with Connection(far.destination) as connection:
+        for word in words:
+            assert connection.run(["printf", "%s", word], 20).stdout == word.encode()
+
+
+def test_a_terminal_that_the_configuration_asks_for_is_not_had(far: FarMachine) -> None:
+    (far.home / ".ssh" / "config").write_text("RequestTTY force\n")
+    assert Ssh(far.destination).unreachable() is None
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("ServerAliveInterval often", "line 1: Invalid ServerAliveInterval integer value: often"),
+        ("IdentityFile ~/.ssh/other", ".ssh/other"),
+    ],
+)
+def test_what_of_the_configuration_is_in_the_way_is_named(
+    far: FarMachine, line: str, why: str
+) -> None:
+    (far.home / ".ssh" / "config").write_text(f"{line}\n")
+    said = str(Ssh(replace(far.destination, netns=None)).unreachable())
+    assert why in said
+    assert "lost" not in said
+
+
 def test_a_machine_that_starts_no_program_of_ours_is_found_out_before(far: FarMachine) -> None:
     assert Ssh(far.destination).unreachable() is None
     with mounted(far.temporary, "64k,noexec"):

@@ -143,7 +143,7 @@ class Connection(AbstractContextManager["Connection"]):
 
         async def run() -> Finished:
             given: dict[str, Any] = {"input": stdin} if stdin else {"stdin": asyncssh.DEVNULL}
-            done = await self._ssh.run(shlex.join(argv), encoding=None, check=False, **given)
+            done = await self._ssh.run(_line(argv), encoding=None, check=False, **given)
             code = -1 if done.exit_status is None else done.exit_status
             return Finished(code, _bytes(done.stdout), _bytes(done.stderr).decode(errors="replace"))
 
@@ -153,7 +153,7 @@ class Connection(AbstractContextManager["Connection"]):
         """Start a program and return a line to it; `name` is what to call it in messages."""
 
         async def start() -> Any:
-            return await self._ssh.create_process(shlex.join(argv), encoding=None)
+            return await self._ssh.create_process(_line(argv), encoding=None)
 
         doing = f"starting {name or argv[0]} on"
         return Far(self, self._wait(start(), _CONNECT_TIMEOUT_S, doing))
@@ -170,7 +170,7 @@ class Connection(AbstractContextManager["Connection"]):
         near.setblocking(False)
 
         async def plug() -> None:
-            process = await self._ssh.create_process(shlex.join(argv), encoding=None)
+            process = await self._ssh.create_process(_line(argv), encoding=None)
             reader, writer = await asyncio.open_connection(sock=near)
             # Held on to, since the loop itself would let them be collected.
             self._pumps += [
@@ -190,6 +190,7 @@ class Connection(AbstractContextManager["Connection"]):
             "login_timeout": _CONNECT_TIMEOUT_S,
             "keepalive_interval": _SILENCE_S,
             "keepalive_count_max": 2,
+            "request_pty": False,  # what goes over the line are bytes, whatever RequestTTY says
         }
         if destination.user is not None:
             options["username"] = destination.user
@@ -294,6 +295,11 @@ class Far:
         return self._connection._wait(work(self._process), timeout_s, doing)
 
 
+def _line(argv: Sequence[str]) -> str:
+    """Words for the login shell; fish reads a backslash in quotes, so it stands outside of them."""
+    return shlex.join(argv).replace("\\", "'\\\\'")
+
+
 async def _pump(source: Any, target: Any) -> None:
     """Pass on what comes until there is no more, and close behind it."""
     with suppress(OSError, asyncssh.Error):
@@ -334,13 +340,16 @@ def _worded(error: Exception, doing: str, destination: Destination, timeout_s: f
             f"{what} failed: it lets none of our keys in ({error})",
             f"let `{login}` succeed without a password: ssh-copy-id, or ssh-add into your agent",
         )
+    if isinstance(error, ValueError):  # of the user's configuration, or of a key
+        return TrialError(f"{what} failed: {error}")
     if isinstance(error, TimeoutError | asyncssh.TimeoutError):
         return TrialError(f"{what} took over {timeout_s:g} s: it does not answer")
     if isinstance(error, OSError) and not isinstance(error, ConnectionResetError | BrokenPipeError):
         # asyncio puts words of its own where the system's would be.
         number = error.errno or 0
         why = os.strerror(number) if number > 0 else error.strerror or error
-        return TrialError(f"{what} failed: {why}", f"see whether `{login}` gets there")
+        of = f" ({error.filename})" if error.filename else ""
+        return TrialError(f"{what} failed: {why}{of}", f"see whether `{login}` gets there")
     return TrialError(f"{what} failed: the connection is lost ({error or type(error).__name__})")
 
 
