@@ -100,6 +100,7 @@ NAVIGATION = {
             "docs/formats/walks-matrix",
         ]
     },
+    "src/tare/published/README": {"": ["docs/papers/dds-virtualised"]},
     "docs/design/README": {
         "": [
             f"docs/design/{name}"

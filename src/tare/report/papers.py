@@ -44,6 +44,7 @@ def _page(
     yield f"{replayed.headline([(paper, tuple(answers))])}\n"
     if drawn:
         yield f"![Intervals over the bounds that they have to keep]({paper.name}.svg)\n"
+        yield "Shaded: where an interval has to lie. The axis is logarithmic.\n"
     yield "## What it says, and what came out\n"
     yield from _claims(paper, answers, parts)
     yield from _beside(asked.values())
