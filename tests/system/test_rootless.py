@@ -82,7 +82,7 @@ def test_a_user_measures_a_command_on_the_users_own_files(folder: Path) -> None:
     (folder / "corpus").write_bytes(os.urandom(100_000))
     os.chown(folder / "corpus", USER, USER)
     (folder / "corpus").chmod(0o600)
-    words = ("--in", "native,container", "--blocks", "2", "--seed", "1", "--json")
+    words = ("--in", "native,container", "--blocks", "6", "--seed", "1", "--json")
     said = json.loads(done(folder, "measure", *words, "--", "gzip", "-k", "-f", "corpus"))
     assert not (folder / "corpus.gz").exists()
     assert json.loads(done(folder, "show", said["result"], "--json"))["failed"] == []
@@ -99,7 +99,7 @@ def test_a_user_measures_a_command_in_an_image_with_files_of_others(folder: Path
     shadow = ("etc/shadow", "file", b"of a group that a namespace of one user does not know")
     image = layer(("bin/sh", "file", Path("/bin/busybox").read_bytes()), shadow)
     os.chown(docker_archive(folder / "image.tar", image), USER, USER)
-    words = ("--in", "native,container", "--image", "image.tar", "--blocks", "2", "--json")
+    words = ("--in", "native,container", "--image", "image.tar", "--blocks", "6", "--json")
     said = json.loads(done(folder, "measure", *words, "--", "/bin/sh", "-c", ":"))
     assert json.loads(done(folder, "show", said["result"], "--json"))["failed"] == []
 
