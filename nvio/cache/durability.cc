@@ -209,14 +209,17 @@ int CachedFile::truncate(std::uint64_t size) {
   if (has_log_records()) {
     if (const int error = checkpoint_locked()) return error;
   }
+  // The file system may refuse: till then all that was written stays.
+  const auto cut = [&] { return real().ftruncate(write_fd_, static_cast<off_t>(size)) == 0; };
+  if (!cut()) return errno;
+  // Also what was fetched meanwhile, of what the file still had there.
   forget_beyond(size);
-  if (real().ftruncate(write_fd_, static_cast<off_t>(size)) != 0) return errno;
+  // Whoever made room in between may have written back what was beyond.
+  if (size_in_file().value_or(size) > size && !cut()) return errno;
   entry_.size.store(size);
   entry_.real_size.store(size);
   entry_.confirmed.store(size);
   entry_.direct_writes.store(kWritten);
-  // Whoever fetched in between read what the file still had there.
-  forget_beyond(size);
   return 0;
 }
 

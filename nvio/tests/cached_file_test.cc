@@ -402,6 +402,53 @@ TEST_F(CachedFileTest, ServesNoOldBytesThatAreFetchedWhileTheFileIsCut) {
   ::close(fd);
 }
 
+TEST_F(CachedFileTest, AFileThatCannotBeCutKeepsWhatWasWritten) {
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  const std::string written(100000, 'w');
+  EXPECT_EQ(file->write(0, written.data(), written.size()), 100000);
+  const RealPosix& plain = real();
+  RealPosix wrapped = plain;
+  wrapped.ftruncate = [](int, off_t) {
+    errno = EPERM;
+    return -1;
+  };
+  set_real(&wrapped);
+  EXPECT_EQ(file->truncate(10), EPERM);
+  set_real(&plain);
+  std::string back(written.size(), '\0');
+  EXPECT_EQ(file->read(0, back.data(), back.size()), 100000);
+  EXPECT_TRUE(back == written);
+  EXPECT_EQ(session->release(file), 0);
+  ::close(fd);
+  EXPECT_TRUE(file_content() == written);
+}
+
+// Another rank makes room just after the file was cut.
+TEST_F(CachedFileTest, WhatIsWrittenBackWhileAFileIsCutMakesItNoLongerAgain) {
+  const int fd = open_file();
+  auto session = join();
+  static CachedFile* file = nullptr;
+  file = session->acquire(fd, path_, settings_.file);
+  const std::string written(100000, 'w');
+  EXPECT_EQ(file->write(0, written.data(), written.size()), 100000);
+  const RealPosix& plain = real();
+  RealPosix wrapped = plain;
+  wrapped.ftruncate = [](int cut, off_t size) {
+    const int result = ::ftruncate(cut, size);
+    EXPECT_EQ(file->write_back(), 0);
+    return result;
+  };
+  set_real(&wrapped);
+  EXPECT_EQ(file->truncate(10), 0);
+  set_real(&plain);
+  EXPECT_EQ(file->size(), 10U);
+  EXPECT_EQ(session->release(file), 0);
+  ::close(fd);
+  EXPECT_EQ(file_content(), std::string(10, 'w'));
+}
+
 TEST_F(CachedFileTest, SharesOneFileBetweenProcesses) {
   const int fd = open_file();
   auto session = join();
