@@ -103,7 +103,9 @@ class Node:
         """Call a hook as virt-handler does; raises grpc.RpcError where that fails."""
         with grpc.insecure_channel(f"unix:{self.root / 'hooks.sock'}") as channel:
             execute = channel.unary_unary(METHOD)
-            said: bytes = execute(request(point, vmi, self.name), timeout=60)
+            # Its socket is there a moment before it listens.
+            asked = request(point, vmi, self.name)
+            said: bytes = execute(asked, timeout=60, wait_for_ready=True)
         return said
 
     def pod(self, uid: str) -> Path:

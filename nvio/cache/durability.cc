@@ -215,7 +215,10 @@ int CachedFile::truncate(std::uint64_t size) {
   // Also what was fetched meanwhile, of what the file still had there.
   forget_beyond(size);
   // Whoever made room in between may have written back what was beyond.
-  if (size_in_file().value_or(size) > size && !cut()) return errno;
+  if (size_in_file().value_or(size) > size) {
+    if (!cut()) return errno;
+    forget_beyond(size);
+  }
   entry_.size.store(size);
   entry_.real_size.store(size);
   entry_.confirmed.store(size);

@@ -241,7 +241,8 @@ def test_who_types_sudo_has_it_measured_everywhere(
     path = f"{folder}:{os.environ['PATH']}"
     sudo = {"SUDO_UID": str(ME.uid), "SUDO_GID": str(ME.gid), "PATH": path}
     argv = (
-        "measure", *words, *inputs, "--blocks", "6" if "," in words[1] else "2", "-r", "1", "-w", "0", "--takes", "20 ms",
+        "measure", *words, *inputs, "--blocks", "6" if "," in words[1] else "2",
+        "-r", "1", "-w", "0", "--takes", "20 ms",
         "--out", str(tmp_path / "result"), "--", "mytool",
     )  # fmt: skip
     done = subprocess.run(
