@@ -30,6 +30,7 @@ from tare.guests import virtiofs
 from tare.leftovers import clean
 from tare.testing import traces
 from tare.tree import Tree, User
+from tare.trees import copied
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -387,6 +388,18 @@ def test_a_folder_may_change_while_it_is_copied_and_a_file_may_not(
         pass
 
 
+def test_what_packs_too_long_and_says_nothing_has_packed_nothing(
+    reachable: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copied, "_TIMEOUT_S", 0.0)
+    tree = Tree(Path("/"), str(folder), ME, "copied")
+    with (
+        pytest.raises(ProcessError, match=r"setpriv .* did not end within 0 s"),
+        entered("native", reachable, tree),
+    ):
+        pass
+
+
 LIFE = """
 import sys
 from pathlib import Path
@@ -395,6 +408,7 @@ from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.placement import Placement
 from tare.tree import Tree, User
+from tare.trees import copied
 
 environment, *folders = sys.argv[1:]
 root, programs, cache = map(Path, folders)

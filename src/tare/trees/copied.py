@@ -35,6 +35,8 @@ _LOCALE = "/usr/lib/locale/C.utf8"
 """That of every program's environment (`command.py`); some refuse to start without it."""
 
 _TIMEOUT_S = 600.0
+_CHANGED = 1
+"""tar's exit code where something was another than it had been told, and nothing else."""
 _LONGEST_LINE = 256
 """Of a script's first: as the kernel reads it."""
 
@@ -86,8 +88,8 @@ def copy(tree: Tree, root: Path, own: Path, tool: Tool, scratch: Path) -> None:
         with packing as running:
             try:
                 running.output(_TIMEOUT_S)
-            except ProcessError:
-                if not _only_folders_changed(running.stderr()):
+            except ProcessError as error:
+                if error.code != _CHANGED or not _only_folders_changed(running.stderr()):
                     raise
     # From where links of an image's lead to nothing that can be written to, nor has it a say.
     point = own / "tree"
