@@ -26,14 +26,8 @@ void show(double share, const std::string& what) {
 
 // What is ignored on purpose stays so: nohup nvio calibrate ...
 void on_stop_signals(void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {};
-    sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+    if (std::signal(signal, handler) == SIG_IGN) std::signal(signal, SIG_IGN);
   }
 }
 

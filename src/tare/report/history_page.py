@@ -84,8 +84,7 @@ def _figure(series: CellHistory, number: int) -> Figure:
         f"history-{number}",
         f"{series.cell}, {statistic_name(series.statistic)}",
         f"{each}, its line the 95 % interval over blocks (of several runs, from the lowest end to"
-        " the highest). Between changes, the mean over runs. Log"
-        " scale.",
+        " the highest). Between changes, the mean over runs. Log scale.",
         "The value of every run over time, with the changes of its level.",
         panels=(Panel("", Axis(days, _date, log=False), y, (*changes, runs, *levels)),),
         legend=(("c0", "runs"), ("c2", "level"), *said),
