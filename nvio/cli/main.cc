@@ -13,6 +13,9 @@
 #include "record.h"
 #include "run.h"
 
+// Where libnvio.so is preloaded into this program, too: there is nothing for it to do here.
+extern "C" __attribute__((visibility("default"))) void nvio_itself() {}
+
 namespace {
 
 using nvio::RecoverOptions;

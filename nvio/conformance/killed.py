@@ -171,9 +171,10 @@ def kill_one(
         # Open MPI may wait for a rank that it killed; a lost manager must end the program itself.
         if managers:
             raise RunError("the program goes on without the manager") from None
-    for pid in ranks:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    finally:
+        for pid in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def terminate_all_ranks(launch: Launch, job: subprocess.Popen[bytes], program: str) -> None:
@@ -263,7 +264,7 @@ def one_kill(
         if sessions:
             raise RunError(f"the {ending} job left its store {sessions[0]}")
         meeting = settings.get("NVIO_RENDEZVOUS")
-        if meeting and (met := list(Path(meeting).glob("nvio-*-run-*"))):
+        if meeting and (met := list(Path(meeting).glob(f"nvio-*-run-{job.pid}-*"))):
             raise RunError(f"the {ending} job left {met[0]}, where its nodes met")
     else:
         if len(sessions) != nodes:

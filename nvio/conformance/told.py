@@ -138,6 +138,19 @@ def listed(job: Job) -> None:
     store.rmdir()
 
 
+def itself(job: Job) -> None:
+    """`nvio` is no program of a job, though nvio be preloaded into it as into all of a shell."""
+    store = job.folder / f"nvio-{os.geteuid()}-gone"
+    store.mkdir(mode=0o700)
+    preloaded = job.launch.environment({"NVIO_STORE": str(job.folder)})
+    if "/libnvio-" not in run(["cat", "/proc/self/maps"], preloaded, TIMEOUT_S):
+        raise RunError("cat does not look at what it opens")
+    command = [job.nvio, "run", "--", "sh", "-c", "cat /proc/$PPID/maps"]
+    if "/libnvio-" in run(command, preloaded, TIMEOUT_S):
+        raise RunError("nvio run takes itself for a program of its job")
+    store.rmdir()
+
+
 CHECKS: list[Callable[[Job], None]] = [
     statistics,
     names,
@@ -145,6 +158,7 @@ CHECKS: list[Callable[[Job], None]] = [
     apart,
     unreached,
     listed,
+    itself,
 ]
 
 

@@ -106,5 +106,7 @@ constexpr const char* kAttachSymbol = "nvio_attach";
 // correct_size are there. Null when it is of another version.
 using WatchFunction = const PosixHooks* (*)(const FromLoader*);
 constexpr const char* kWatchSymbol = "nvio_watch";
+// What the command `nvio` has, and no other program.
+constexpr const char* kItselfSymbol = "nvio_itself";
 
 }  // namespace nvio

@@ -257,6 +257,9 @@ void watch() {
   }
 }
 
+// nvio's own commands settle what jobs leave: one that joined such a job would wait for itself.
+bool is_nvio_itself() { return dlsym(RTLD_DEFAULT, kItselfSymbol) != nullptr; }
+
 // Whether the folder of stores holds one of this user's. Its time tells when to look again.
 bool may_be_cached() {
   if (getenv("NVIO_CONFIG") != nullptr) return true;  // may name another folder
@@ -287,7 +290,8 @@ bool begin_watching() {
   const int saved = errno;
   ++g_inside;
   // One of the threads that come together: who waited might hold what opening a library needs.
-  if (may_be_cached() && !__atomic_exchange_n(&begun, true, __ATOMIC_RELAXED)) watch();
+  if (may_be_cached() && !__atomic_exchange_n(&begun, true, __ATOMIC_RELAXED) && !is_nvio_itself())
+    watch();
   --g_inside;
   errno = saved;
   return __atomic_load_n(&g_hooks, __ATOMIC_ACQUIRE) != nullptr;
