@@ -1,4 +1,4 @@
-"""D2, D4 and D9: what of a migration is no ratio of two arms."""
+"""D1, D2, D4 and D9: what of a migration is no ratio of two arms."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from claims.checking import Found, Workshop, shown
 from claims.experiments import Measured, run_shipped
 from claims.rows import bounded, told
 from tare.record import Trial
+from tare.stats import paired_ratio
 from tare.stats.bounds import Kept, all_kept
+from tare.workloads.migration.load import drawn_bytes
 
+_OVER_FLOOR = 1.10
 _ABLATION = "migration-ablation.yaml"
 _SLACK_NS = 50e6
 """What a downtime may exceed the larger of plain's and the limit by."""
@@ -31,6 +34,19 @@ def _values(measured: Measured, cell: str, statistic: str) -> list[float]:
 def _cell(guest: str, arm: str) -> str:
     """The saturated testbed has but one guest, which its cells do not name."""
     return arm if guest == "spin" else f"{guest}/{arm}"
+
+
+def beside_floor(experiment: str, workshop: Workshop) -> Found:
+    """D1: memcached's bytes over what nobody else can have of them and what a web guest takes."""
+    measured = run_shipped(workshop, experiment)
+    cells = ("memcached/pageshare", "web/pageshare")
+    sent, rest = measured.sessions.columns(*cells, statistic="wire")
+    drawn = drawn_bytes()
+    floors = [None if took is None else drawn + took for took in rest]
+    ratio = paired_ratio(sent, floors, workshop.confidence).promised
+    name = f"{cells[0]} over {drawn / 1e6:.1f} MB drawn at random + {cells[1]}, wire"
+    bounds = bounded({name: ratio.ratio}, most=_OVER_FLOOR)
+    return Found(told(bounds), {name: {"values": [ratio.a.estimate, ratio.b.estimate]}}, bounds)
 
 
 def downtime(experiment: str, guest: str, workshop: Workshop) -> Found:

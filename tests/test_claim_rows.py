@@ -178,6 +178,20 @@ def arms(**values: list[dict[str, float]]) -> Workshop:
     return workshop(saturated=SimpleNamespace(sessions=sessions))
 
 
+def test_memcacheds_floor_is_what_was_drawn_and_the_web_guests_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(migrations, "drawn_bytes", lambda: 30e6)
+    columns = {"memcached/pageshare": [48e6, 49e6, 47e6, 48e6] * 2, "web/pageshare": [10e6] * 8}
+    sessions = SimpleNamespace(columns=lambda *cells, statistic: [columns[cell] for cell in cells])
+    shop = workshop(testbed=SimpleNamespace(sessions=sessions))
+    found = migrations.beside_floor("testbed.yaml", shop)
+    (bound,) = found.bounds
+    assert bound.found.estimate == pytest.approx(1.2, rel=0.001)
+    assert bound.kept is Kept.FAILS
+    assert "30.0 MB drawn at random" in found.line
+
+
 SHARE = {"migrates": 0.25, "stays": 0.125, "peer": 0.9}
 MS = 1e6
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import lzma
 import random
 import subprocess
 import sys
@@ -227,6 +228,13 @@ def test_an_item_of_memcached_is_of_the_size_it_says():
     head, value, rest = item.split(b"\r\n")
     assert head == b"set session:5 0 0 1024"
     assert (len(value), rest) == (1024, b"")
+
+
+def test_no_code_is_shorter_than_what_is_drawn_for_items_and_a_good_one_hardly_longer():
+    guest = load.LoadedGuest("stays", "127.0.0.1", random.Random(1))
+    items = b"".join(load._item(guest, key, 0, reply=False) for key in range(2000))
+    drawn = load.drawn_bytes() / load._ITEMS * 2000
+    assert drawn < len(lzma.compress(items)) < 1.3 * drawn
 
 
 def test_the_load_counts_a_guest_that_is_not_there_as_failed():

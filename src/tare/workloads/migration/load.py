@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import random
 import sys
 import time
@@ -21,6 +22,9 @@ _PAGES = 64
 """Files of the guests' site: debian-build.sh."""
 _ITEMS = 100_000
 _VALUE_BYTES = 1024
+_TOKEN_BITS = 2048
+_BASKET, _ARTICLES = 8, 10**6
+"""Articles in an item, and those that there are."""
 _READS = 0.9
 """Share of reads among requests to memcached: memaslap's default."""
 _BATCH = 200
@@ -78,15 +82,20 @@ async def _memcached(guest: LoadedGuest, number: int) -> bool:
 
 def _item(guest: LoadedGuest, key: int, version: int, *, reply: bool) -> bytes:
     """A session as a web application keeps it: words that all have, and what only this one has."""
-    token = guest.random.getrandbits(2 * _VALUE_BYTES)
+    token = guest.random.getrandbits(_TOKEN_BITS)
     text = f'{{"guest":"{guest.name}","user":{key},"version":{version},"token":"{token:0512x}",'
     basket = ",".join(
-        f'{{"article":{guest.random.randrange(10**6)},"count":1,"currency":"EUR"}}'
-        for _ in range(8)
+        f'{{"article":{guest.random.randrange(_ARTICLES)},"count":1,"currency":"EUR"}}'
+        for _ in range(_BASKET)
     )
     value = f'{text}"basket":[{basket}],"locale":"en"}}'.ljust(_VALUE_BYTES)[:_VALUE_BYTES]
     end = "" if reply else " noreply"
     return f"set session:{key} 0 0 {_VALUE_BYTES}{end}\r\n{value}\r\n".encode()
+
+
+def drawn_bytes() -> float:
+    """What is drawn at random for the items of a guest: no code for them is shorter on average."""
+    return _ITEMS * (_TOKEN_BITS + _BASKET * math.log2(_ARTICLES)) / 8
 
 
 async def _fill(guest: LoadedGuest) -> None:
