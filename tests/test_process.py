@@ -4,13 +4,14 @@ import shlex
 import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.command import Command, Secret, start_time
+from tare.command import Command, Secret, python_module, start_time
 from tare.process import ProcessError, run, start, wait_pid
 
 
@@ -310,3 +311,15 @@ def test_dying_of_another_signal_is_one() -> None:
         assert running.ended_within(20)
         with pytest.raises(ProcessError, match="Killed"):
             running.stop(20)
+
+
+def test_a_module_of_tares_runs_where_python_does_not_find_it_by_itself(tmp_path: Path):
+    """As in Debian's package; here a Python that does not read what refers to this checkout."""
+    (tmp_path / "random.py").write_text("raise SystemExit('of the user')\n")
+    python, *words = python_module("tare.workloads.migration.load")
+    others = {"PYTHONPATH": sysconfig.get_path("purelib")}
+    argv = [python, "-S", *words, "--help"]
+    done = subprocess.run(
+        argv, env=others, cwd=tmp_path, text=True, capture_output=True, check=False
+    )
+    assert "memcached" in done.stdout, done.stderr

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +23,18 @@ _NO_PROGRAM = 0x00200000 | 0x00000004
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for, whatever the caller's own PATH says."""
+
+
+def python_module(name: str) -> tuple[str, ...]:
+    """The command line that runs a module of Tare, wherever Tare lies.
+
+    `python -m` would look into the working directory first, which is the user's, and not where
+    Debian's package keeps Tare.
+    """
+    room = str(Path(__file__).parents[1])
+    found = f"sys.path.insert(0, {room!r})"
+    run = f"runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
+    return (sys.executable, "-P", "-c", f"import runpy, sys; {found}; {run}")
 
 
 def missing_packages(packages: Mapping[str, str]) -> str:

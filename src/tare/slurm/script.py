@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from tare.command import python_module
 
 SCRIPT = "job.sh"
 _AT_LEAST_S = 600
@@ -52,7 +53,7 @@ class Asked:
             *([f"--partition={self.partition}"] if self.partition else []),
             *self.options,
         ]
-        run = [sys.executable, "-m", "tare", "slurm", "--run", str(folder), "--block"]
+        run = [*python_module("tare"), "slurm", "--run", str(folder), "--block"]
         asked = "\n".join(f"#SBATCH {shlex.quote(option)}" for option in options)
         return (
             f"#!/bin/sh\n{asked}\n"

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tare import netns, process
-from tare.command import Command, missing_packages
+from tare.command import Command, missing_packages, python_module
 from tare.environments import Availability, Site
 from tare.environments.on_host import InsideHost
 from tare.errors import TareError, TrialError, UnavailableError
@@ -323,7 +322,7 @@ class Bed:
             f"{name}={tap.address}" for name, at in pressed.items() if (tap := self._taps[at])
         ]
         argv = (
-            sys.executable, "-m", "tare.workloads.migration.load", kind,
+            *python_module("tare.workloads.migration.load"), kind,
             "--rate", f"{self.plot.rate:g}", "--seed", str(self._seed),
             *addresses,
         )  # fmt: skip
