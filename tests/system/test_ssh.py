@@ -148,6 +148,15 @@ def test_every_shell_that_is_of_use_passes_words_on_as_they_are(
             assert connection.run(["printf", "%s", word], 20).stdout == word.encode()
 
 
+def test_what_takes_too_long_there_is_ended_and_makes_room_for_others(far: FarMachine) -> None:
+    with Connection(far.destination) as connection:
+        for _ in range(9):
+            with pytest.raises(TrialError, match=r"took over 0\.2 s"):
+                connection.run(["sleep", "1000"], 0.2)
+        assert reach.await_that(lambda: far.left() == [])
+        assert connection.run(["echo", "here"], 20).stdout == b"here\n"
+
+
 def test_a_terminal_that_the_configuration_asks_for_is_not_had(far: FarMachine) -> None:
     (far.home / ".ssh" / "config").write_text("RequestTTY force\n")
     assert Ssh(far.destination).unreachable() is None

@@ -7,6 +7,7 @@ for or to keep. The far machine must be in known_hosts. OpenSSH's own configurat
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import shlex
@@ -133,7 +134,7 @@ class Connection(AbstractContextManager["Connection"]):
 
         Args:
             argv: what to run.
-            timeout_s: after this it is given up; it goes with the folder it belongs to.
+            timeout_s: after this it is killed; what it started goes with its folder.
             stdin: what it finds on its standard input.
             name: what to call it in messages, by default its own.
 
@@ -143,7 +144,10 @@ class Connection(AbstractContextManager["Connection"]):
 
         async def run() -> Finished:
             given: dict[str, Any] = {"input": stdin} if stdin else {"stdin": asyncssh.DEVNULL}
-            done = await self._ssh.run(_line(argv), encoding=None, check=False, **given)
+            # There, since a server that root logs in to passes no signals on. It lets few programs
+            # run at once: MaxSessions of its sshd_config, ten by default.
+            bounded = ("timeout", "-s", "KILL", str(math.ceil(timeout_s) + 1), *argv)
+            done = await self._ssh.run(_line(bounded), encoding=None, check=False, **given)
             code = -1 if done.exit_status is None else done.exit_status
             return Finished(code, _bytes(done.stdout), _bytes(done.stderr).decode(errors="replace"))
 
