@@ -143,6 +143,19 @@ TEST_F(Cli, MatrixMarketGoesThereAndBack) {
             std::string(std::istreambuf_iterator<char>(b), {}));
 }
 
+TEST_F(Cli, MatrixMarketSaysWhichOfItsEntriesAreAtLeastThat) {
+  walks("generate " + in("g.wm") + " --vertices 20 --probability 0.9");
+  walks("power " + in("g.wm") + " -p 4 --cell 1 --saturate -o " + in("p.wm"));
+  const Outcome told = walks("convert " + in("p.wm") + " --to-market -o " + in("p.mtx"));
+  EXPECT_EQ(told.text, "wrote " + in("p.mtx") + "\n255 in it stands for that or more\n");
+  std::ifstream text(in("p.mtx"));
+  std::string line;
+  std::getline(text, line);
+  std::getline(text, line);
+  EXPECT_EQ(line, "% saturated: 255 stands for that or more");
+  EXPECT_EQ(walks("convert " + in("p.mtx") + " -o " + in("back.wm")).code, 0);
+}
+
 TEST_F(Cli, ErrorsAreOneSentence) {
   const Outcome missing = walks("power " + in("none.wm") + " -o " + in("x.wm"));
   EXPECT_EQ(missing.code, 1);

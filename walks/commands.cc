@@ -141,7 +141,12 @@ Answer run_convert(Team& team, const Options& options) {
   Answer answer;
   if (options.to_market) {
     export_text(team, graph.file(), partial.path(), options.access);
-    answer.record["output"] = {{"path", options.output}, {"format", "matrix-market"}};
+    const Header& header = graph.file().header();
+    answer.record["output"] = {
+        {"path", options.output}, {"format", "matrix-market"}, {"saturated", header.saturated}};
+    if (header.saturated) {
+      answer.text = std::to_string(largest(header.cell)) + " in it stands for that or more\n";
+    }
   } else {
     Header header = graph.file().header();
     header.cell = options.cell.value_or(header.cell);
@@ -158,7 +163,7 @@ Answer run_convert(Team& team, const Options& options) {
   }
   team.guard(Phase::close, [&] { partial.keep_as(options.output); });
   team.agree();
-  answer.text = "wrote " + options.output + "\n";
+  answer.text = "wrote " + options.output + "\n" + answer.text;
   return answer;
 }
 

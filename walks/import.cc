@@ -231,10 +231,12 @@ void export_text(Team& team, MatrixFile& matrix, const std::string& path, const 
     std::uint64_t entries = 0;
     for (const bool counting : {true, false}) {
       if (!counting) {
-        std::fprintf(text.get(),
-                     "%%%%MatrixMarket matrix coordinate integer general\n%" PRId64 " %" PRId64
-                     " %" PRIu64 "\n",
-                     n, n, entries);
+        std::fprintf(text.get(), "%%%%MatrixMarket matrix coordinate integer general\n");
+        if (matrix.header().saturated) {
+          std::fprintf(text.get(), "%% saturated: %" PRIu64 " stands for that or more\n",
+                       largest(cell));
+        }
+        std::fprintf(text.get(), "%" PRId64 " %" PRId64 " %" PRIu64 "\n", n, n, entries);
       }
       for (std::int64_t row = 0; row < n; row += rows) {
         const Region region{row, std::min(n, row + rows), 0, n};
