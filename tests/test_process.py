@@ -313,6 +313,14 @@ def test_dying_of_another_signal_is_one() -> None:
             running.stop(20)
 
 
+def test_who_is_killed_with_it_is_gone_then_though_that_takes_a_while() -> None:
+    grow = "import os, json; room = b'.' * (1 << 28); print(json.dumps({'pid': os.getpid()}))"
+    child = (sys.executable, "-uc", f"{grow}; os.read(os.pipe()[0], 1)")
+    with start(Command(("sh", "-c", '"$@" & wait', "sh", *child))) as running:
+        pid = running.event(60)["pid"]
+    assert wait_pid(pid, 0)
+
+
 def test_a_module_of_tares_runs_where_python_does_not_find_it_by_itself(tmp_path: Path):
     """As in Debian's package; here a Python that does not read what refers to this checkout."""
     (tmp_path / "random.py").write_text("raise SystemExit('of the user')\n")

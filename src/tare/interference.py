@@ -123,11 +123,10 @@ class Interference:
         with _on_host(Command(argv), site) if here else inside.start(argv) as tool:
 
             def consumed_ns() -> int:
-                try:
-                    threads = tool.account().threads
-                except TrialError:
-                    tool.stop()  # says why it ended, if it failed
-                    raise
+                if not tool.alive():
+                    tool.stop()  # says why, if it failed
+                    raise TrialError("it ended")
+                threads = tool.account().threads
                 if any(thread.role == "guest" for thread in threads):
                     # A guest's account is of the first process alone, and the workers are others.
                     return _busy_ns(inside.run(("cat", "/proc/stat"), _LOOK_TIMEOUT_S))

@@ -35,6 +35,7 @@ __all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait
 
 _LOG = logging.getLogger(__name__)
 _MOST_KEPT = 1 << 20
+_GOING_S = 5.0
 
 # The kernel sends the parent-death signal when the *thread* that spawned the child ends, so that
 # a child of some short-lived worker would die with it. One thread spawns them all.
@@ -250,10 +251,16 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
     # The leader is not reaped yet, so its pid, and with it the group, is still ours.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(popen.pid, signal.SIGKILL)
-    for pid in (*family, *_session_of(popen.pid)):
+    going = []
+    for pid in {*family, *_session_of(popen.pid)}:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+            going.append(pid)
     popen.wait()
+    # Till they are gone, what they have open is in use.
+    deadline = time.monotonic() + _GOING_S
+    for pid in going:
+        wait_pid(pid, deadline - time.monotonic())
 
 
 def _session_of(leader: int) -> list[int]:

@@ -122,8 +122,7 @@ def test_a_tool_that_cannot_start_says_why(
     tidy_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tare.interference._FILE_SIZE", "nonsense")
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
-    before = set(children.read_text().split())
+    before = set(accounting.descendants(os.getpid()))
     with (
         Native().enter(tidy_site) as inside,
         pytest.raises(TrialError, match=r"(?s)'host disk 1'.*nonsense"),
@@ -131,8 +130,8 @@ def test_a_tool_that_cannot_start_says_why(
     ):
         # It refuses after it was started: on a busy machine that may be after it was seen to work.
         # One that is ending has no environment any more, but still its parent.
-        started = set(children.read_text().split()) - before
-        assert all(process.wait_pid(int(pid), 20) for pid in started)
+        started = set(accounting.descendants(os.getpid())) - before
+        assert all(process.wait_pid(pid, 20) for pid in started)
 
 
 def test_an_error_of_the_trial_is_not_hidden(tidy_site: Site) -> None:
