@@ -100,7 +100,7 @@ NAVIGATION = {
             "docs/formats/walks-matrix",
         ]
     },
-    "src/tare/published/README": {"": ["docs/papers/dds-virtualised"]},
+    "src/tare/published/README": {"": ["docs/papers/dds-virtualised", "docs/papers/nvram-cache"]},
     "docs/design/README": {
         "": [
             f"docs/design/{name}"
