@@ -23,7 +23,7 @@ from typing import Literal, get_args
 
 from tare import accounting, packages, process, units
 from tare.command import Command
-from tare.environments import Inside, Site
+from tare.environments import Inside, ServerProcess, Site
 from tare.environments.on_host import Server
 from tare.errors import TrialError, UsageError
 from tare.host import Host
@@ -123,16 +123,13 @@ class Interference:
         with _on_host(Command(argv), site) if here else inside.start(argv) as tool:
 
             def consumed_ns() -> int:
-                if not tool.alive():
-                    tool.stop()  # says why, if it failed
-                    raise TrialError("it ended")
                 threads = tool.account().threads
                 if any(thread.role == "guest" for thread in threads):
                     # A guest's account is of the first process alone, and the workers are others.
                     return _busy_ns(inside.run(("cat", "/proc/stat"), _LOOK_TIMEOUT_S))
                 return sum(thread.cpu_ns for thread in threads if thread.role == "server")
 
-            with self._loading(consumed_ns, _SEEN_NS):
+            with self._loading(tool, consumed_ns, _SEEN_NS):
                 yield
 
     @contextmanager
@@ -159,23 +156,31 @@ class Interference:
         ):
 
             def sent_bytes() -> int:
-                if not client.alive():
-                    client.finish(0)  # says why, if it failed
-                    raise TrialError("its client ended")
                 look = Command(("cat", "/proc/net/dev"), netns=hosts.client_ns)
                 counters = process.run(look, _LOOK_TIMEOUT_S).stdout
                 return accounting.interface_bytes(counters, interface)[0] or 0
 
-            with self._loading(sent_bytes, _SEEN_BYTES):
+            with self._loading(client, sent_bytes, _SEEN_BYTES):
                 yield
 
     @contextmanager
-    def _loading(self, count: Callable[[], int], enough: int) -> Iterator[None]:
+    def _loading(
+        self, loader: ServerProcess | process.Running, count: Callable[[], int], enough: int
+    ) -> Iterator[None]:
         """Wait until a count has grown enough, let the caller measure, and see that it grew on."""
+
+        def counted() -> int:
+            try:
+                return count()
+            finally:
+                if not loader.alive():
+                    loader.stop()  # says why, if it failed
+                    raise TrialError("it ended")
+
         try:
-            before = now = count()
+            before = now = counted()
             for _ in pauses(_START_TIMEOUT_S):
-                if (now := count()) >= before + enough:
+                if (now := counted()) >= before + enough:
                     break
             else:
                 raise TrialError(f"it did not load within {_START_TIMEOUT_S:g} s")
@@ -184,7 +189,7 @@ class Interference:
         yield
         try:
             # A short trial may end between two turns of a light load, or while its tool gives up.
-            went_on = any(count() > now for _ in pauses(_NEXT_TURN_S))
+            went_on = any(counted() > now for _ in pauses(_NEXT_TURN_S))
         except TrialError as error:
             raise TrialError(
                 f"the interference '{self}' ended before the trial: {error}"

@@ -409,7 +409,6 @@ from tare.hosts import Hosts
 from tare.leftovers import Registry
 from tare.placement import Placement
 from tare.tree import Tree, User
-from tare.trees import copied
 
 environment, *folders = sys.argv[1:]
 root, programs, cache = map(Path, folders)
