@@ -19,7 +19,8 @@ _COMMANDS = ("probe/execute.cc", "src/tare/workloads/command", "src/tare/trees")
 _NVIO = tuple(
     f"nvio/{room}"
     for room in (
-        "cache", "entry", "manager", "nodes", "posix", "recovery", "settings", "store", "transport",
+        "cache", "entry", "interpose", "log", "manager", "medium", "mpi", "nodes", "process",
+        "recovery", "settings", "store", "system", "transport",
     )
 )  # fmt: skip
 _PREDICTED = ("nvio/predict", "nvio/record")

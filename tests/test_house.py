@@ -63,6 +63,17 @@ def test_rooms_import_each_other_in_one_direction():
     TopologicalSorter(rooms).prepare()  # raises CycleError, which names the circle
 
 
+def test_rooms_of_nvio_know_only_those_below():
+    nvio = HOME / "nvio"
+    lines = (nvio / "README.md").read_text().split("```")[-2].split("\n")
+    height = {room: -at for at, line in enumerate(lines) for room in line.split(", ") if room}
+    for path in (path for room in height for path in (nvio / room).iterdir()):
+        for included in re.findall(r'^#include "\.\./(\w+)/', path.read_text(), re.MULTILINE):
+            assert height[included] < height[path.parent.name], f"{path} includes from {included}/"
+    apart = {"bench", "conformance", "programs", "tests"}
+    assert set(height) == {path.parent.name for path in nvio.glob("*/*.cc")} - apart
+
+
 def test_statistics_know_no_files_and_nothing_else_of_tare():
     for path in (HOME / "src/tare/stats").glob("*.py"):
         foreign = {i for i in imports(path) if i.startswith("tare") and "tare.stats" not in i}

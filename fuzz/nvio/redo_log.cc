@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "recovery/crc32c.h"
-#include "recovery/log_reader.h"
+#include "system/crc32c.h"
+#include "log/reader.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // A store's working memory with any of its tables overwritten by anything: inspecting it and
 // recovering from it (dry run) must neither crash nor loop.
-#include "cache/segment.h"
+#include "store/segment.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "../settings/settings.h"
-#include "clock.h"
-#include "segment.h"
+#include "../store/segment.h"
+#include "../system/clock.h"
 
 namespace nvio {
 

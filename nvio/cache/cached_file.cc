@@ -10,10 +10,10 @@
 #include <cstring>
 #include <string>
 
-#include "../posix/real.h"
+#include "../store/slots.h"
+#include "../system/real.h"
 #include "piece.h"
 #include "raise_to.h"
-#include "slots.h"
 
 namespace nvio {
 namespace {

@@ -11,10 +11,10 @@
 #include <optional>
 #include <span>
 
+#include "../store/segment.h"
 #include "admission.h"
 #include "counters.h"
 #include "file_run.h"
-#include "segment.h"
 #include "session.h"
 
 namespace nvio {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "../posix/real.h"
-#include "segment.h"
+#include "../store/segment.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <mutex>
 
-#include "../posix/real.h"
+#include "../store/slots.h"
+#include "../system/real.h"
 #include "cached_file.h"
 #include "piece.h"
 #include "raise_to.h"
-#include "slots.h"
 
 namespace nvio {
 

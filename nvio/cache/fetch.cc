@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "../posix/real.h"
+#include "../store/slots.h"
+#include "../system/real.h"
 #include "cached_file.h"
-#include "slots.h"
 
 namespace nvio {
 

@@ -8,10 +8,10 @@
 #include <iterator>
 #include <mutex>
 
-#include "../posix/real.h"
+#include "../store/slots.h"
+#include "../system/real.h"
 #include "cached_file.h"
 #include "raise_to.h"
-#include "slots.h"
 
 namespace nvio {
 

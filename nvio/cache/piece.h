@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "segment.h"
+#include "../store/segment.h"
 
 namespace nvio {
 

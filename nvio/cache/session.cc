@@ -9,14 +9,14 @@
 #include <cstring>
 #include <utility>
 
-#include "../posix/real.h"
-#include "../recovery/store_folder.h"
+#include "../recovery/left_over.h"
 #include "../settings/launcher.h"
+#include "../store/slots.h"
+#include "../store/store_folder.h"
+#include "../system/real.h"
 #include "cached_file.h"
 #include "capacity.h"
-#include "left_over.h"
 #include "raise_to.h"
-#include "slots.h"
 #include "stripe.h"
 
 namespace nvio {

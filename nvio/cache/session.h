@@ -4,7 +4,7 @@
 //   STORE/nvio-UID-SESSION/        mode 0700, owned by the job's user
 //     alive                        every process holds a shared lock on it as long as it lives
 //     segment                      segment.h
-//     N.redo                       recovery/log_format.h, one a file that was synced
+//     N.redo                       log/format.h, one a file that was synced
 #pragma once
 
 #include <sys/stat.h>
@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "../medium/medium.h"
+#include "../medium/slow_memory.h"
 #include "../settings/settings.h"
-#include "../store/medium.h"
-#include "../store/slow_memory.h"
+#include "../store/segment.h"
 #include "admission.h"
 #include "counters.h"
-#include "segment.h"
 #include "writers.h"
 
 namespace nvio {

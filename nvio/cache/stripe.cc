@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "segment.h"
+#include "../store/segment.h"
 
 namespace nvio {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "../posix/real.h"
+#include "../store/slots.h"
+#include "../system/real.h"
 #include "each_group.h"
 #include "raise_to.h"
-#include "slots.h"
 
 namespace nvio {
 namespace {

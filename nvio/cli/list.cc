@@ -21,12 +21,12 @@
 #include <utility>
 #include <vector>
 
-#include "../cache/segment.h"
-#include "../posix/real.h"
 #include "../recovery/recover.h"
-#include "../recovery/store_folder.h"
 #include "../recovery/unwritten.h"
 #include "../settings/settings.h"
+#include "../store/segment.h"
+#include "../store/store_folder.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

@@ -13,11 +13,11 @@
 #include <thread>
 
 #include "../nodes/rendezvous.h"
-#include "../posix/real.h"
 #include "../recovery/recover.h"
 #include "../settings/first_to_say.h"
 #include "../settings/launcher.h"
 #include "../settings/settings.h"
+#include "../system/real.h"
 #include "launch.h"
 #include "stats.h"
 

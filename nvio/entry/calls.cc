@@ -3,12 +3,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include "../posix/hooks.h"
-#include "../posix/real.h"
+#include "../mpi/ask_mpi.h"
+#include "../mpi/functions.h"
+#include "../process/hooks.h"
 #include "../record/calls.h"
 #include "../settings/launcher.h"
-#include "ask_mpi.h"
-#include "mpi_functions.h"
+#include "../system/real.h"
 #include "report.h"
 
 namespace nvio {

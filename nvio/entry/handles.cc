@@ -6,8 +6,8 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "mpi_functions.h"
-#include "type_map.h"
+#include "../mpi/functions.h"
+#include "../mpi/type_map.h"
 
 namespace nvio {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "../nodes/job_file.h"
-#include "../posix/hooks.h"
+#include "../process/hooks.h"
 #include "view.h"
 
 namespace nvio {

@@ -2,12 +2,12 @@
 #include <atomic>
 #include <cerrno>
 
+#include "../mpi/functions.h"
 #include "../nodes/other_jobs.h"
-#include "../posix/hooks.h"
-#include "../posix/real.h"
+#include "../process/hooks.h"
 #include "../record/recorder.h"
+#include "../system/real.h"
 #include "calls.h"
-#include "mpi_functions.h"
 #include "report.h"
 
 namespace nvio {

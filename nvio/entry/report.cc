@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

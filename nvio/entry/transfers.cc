@@ -7,10 +7,10 @@
 #include <new>
 #include <vector>
 
-#include "../posix/hooks.h"
+#include "../mpi/functions.h"
+#include "../mpi/type_map.h"
+#include "../process/hooks.h"
 #include "handles.h"
-#include "mpi_functions.h"
-#include "type_map.h"
 #include "view.h"
 
 namespace nvio {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "../cache/file_run.h"
-#include "type_map.h"
+#include "../mpi/type_map.h"
 
 namespace nvio {
 

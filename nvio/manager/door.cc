@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "../nodes/wire.h"
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

@@ -18,7 +18,7 @@
 #include <exception>
 
 #include "../nodes/rendezvous.h"
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "manager.h"
 
 namespace {

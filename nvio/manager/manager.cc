@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "../nodes/wire.h"
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "door.h"
 #include "service.h"
 #include "workers.h"

@@ -9,7 +9,7 @@
 #include "../cache/cached_file.h"
 #include "../nodes/file_state.h"
 #include "../nodes/placement.h"
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 

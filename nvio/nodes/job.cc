@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "../cache/cached_file.h"
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "placement.h"
 
 namespace nvio {

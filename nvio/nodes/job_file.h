@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "../cache/cached_file.h"
-#include "../cache/clock.h"
+#include "../system/clock.h"
 #include "placement.h"
 #include "wire.h"
 #include "write_queue.h"

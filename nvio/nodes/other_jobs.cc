@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "../cache/segment.h"
-#include "../posix/real.h"
-#include "../recovery/store_folder.h"
 #include "../settings/launcher.h"
 #include "../settings/settled_time.h"
+#include "../store/segment.h"
+#include "../store/store_folder.h"
+#include "../system/real.h"
 #include "job.h"
 
 namespace nvio {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <optional>
 
-#include "../cache/segment.h"
 #include "../settings/launcher.h"
+#include "../store/segment.h"
 
 namespace nvio {
 namespace {

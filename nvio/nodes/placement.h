@@ -16,7 +16,7 @@ struct JobPlace {
 };
 
 // Fills in `nodes` and `node` of the settings: what the user (NVIO_NODES, NVIO_NODE) or the MPI
-// (entry/ask_mpi.h) has said, or the launcher (Slurm; Hydra and Open MPI's mpirun for one node).
+// (mpi/ask_mpi.h) has said, or the launcher (Slurm; Hydra and Open MPI's mpirun for one node).
 // With NVIO_NODES alone the ranks are grouped, as if the machine were several. False, with a
 // sentence, when nvio must take no part: ranks whose caches do not see each other would read old
 // bytes.

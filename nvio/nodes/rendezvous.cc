@@ -11,8 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "../posix/real.h"
 #include "../settings/launcher.h"
+#include "../system/real.h"
 #include "../transport/wiped.h"
 
 namespace nvio {

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <vector>
 
-#include "../posix/real.h"
 #include "../settings/launcher.h"
+#include "../system/real.h"
 #include "../transport/transport.h"
 
 namespace nvio {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "../cache/cached_file.h"
-#include "../posix/real.h"
 #include "../record/mount_source.h"
+#include "../system/real.h"
 #include "workers.h"
 
 namespace nvio {

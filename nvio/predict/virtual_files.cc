@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

@@ -7,9 +7,9 @@
 #include <map>
 #include <mutex>
 
-#include "../cache/clock.h"
-#include "../entry/contract.h"
 #include "../record/trace_format.h"
+#include "../system/clock.h"
+#include "../system/real_posix.h"
 #include "calibration.h"
 
 namespace nvio {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "../entry/mpi_functions.h"
+#include "../mpi/functions.h"
 
 namespace nvio {
 namespace {

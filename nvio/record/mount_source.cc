@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "mount_source.h"
 
 namespace nvio {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../entry/contract.h"
+#include "../interpose/contract.h"
 #include "trace_writer.h"
 
 namespace nvio {

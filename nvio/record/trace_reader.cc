@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "../recovery/crc32c.h"
+#include "../system/crc32c.h"
 
 namespace nvio {
 namespace {

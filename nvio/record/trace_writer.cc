@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../posix/real.h"
-#include "../recovery/crc32c.h"
+#include "../system/crc32c.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

@@ -10,9 +10,9 @@
 #include <optional>
 #include <span>
 
-#include "../cache/slots.h"
-#include "../posix/real.h"
-#include "store_folder.h"
+#include "../store/slots.h"
+#include "../store/store_folder.h"
+#include "../system/real.h"
 #include "target.h"
 #include "unwritten.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "log_reader.h"
+#include "../log/reader.h"
 
 namespace nvio {
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 

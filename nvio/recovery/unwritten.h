@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "../cache/segment.h"
+#include "../store/segment.h"
 
 namespace nvio {
 

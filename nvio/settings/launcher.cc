@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

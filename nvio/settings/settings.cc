@@ -10,7 +10,7 @@
 #include <map>
 #include <utility>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "nearest.h"
 
 namespace nvio {

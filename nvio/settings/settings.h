@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../store/slow_memory.h"
+#include "../medium/slow_memory.h"
 
 namespace nvio {
 

@@ -1,4 +1,4 @@
-#include "../cache/bits.h"
+#include "../store/bits.h"
 
 #include <gtest/gtest.h>
 

@@ -16,8 +16,8 @@
 #include <fstream>
 #include <random>
 
-#include "../posix/real.h"
 #include "../recovery/recover.h"
+#include "../system/real.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "../posix/real.h"
 #include "../recovery/recover.h"
+#include "../system/real.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {

@@ -4,9 +4,9 @@
 #include <array>
 #include <cerrno>
 
-#include "../cache/slots.h"
-#include "../posix/real.h"
 #include "../recovery/recover.h"
+#include "../store/slots.h"
+#include "../system/real.h"
 #include "cached_file_fixture.h"
 #include "full_file_system.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 

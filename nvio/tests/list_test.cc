@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "../posix/real.h"
 #include "../recovery/recover.h"
+#include "../system/real.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {

@@ -12,9 +12,9 @@
 #include <fstream>
 #include <optional>
 
-#include "../cache/segment.h"
 #include "../nodes/placement.h"
 #include "../recovery/recover.h"
+#include "../store/segment.h"
 #include "simulated_nodes.h"
 #include "temporary_store.h"
 

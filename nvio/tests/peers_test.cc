@@ -12,8 +12,8 @@
 
 #include "../nodes/node_client.h"
 #include "../nodes/rendezvous.h"
-#include "../posix/real.h"
 #include "../settings/launcher.h"
+#include "../system/real.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {

@@ -7,10 +7,10 @@
 #include <functional>
 #include <utility>
 
-#include "../posix/real.h"
-#include "../recovery/log_writer.h"
+#include "../log/writer.h"
+#include "../medium/medium.h"
 #include "../recovery/recover.h"
-#include "../store/medium.h"
+#include "../system/real.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {

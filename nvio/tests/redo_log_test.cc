@@ -8,9 +8,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "../recovery/crc32c.h"
-#include "../recovery/log_reader.h"
-#include "../store/simulated_medium.h"
+#include "../log/reader.h"
+#include "../medium/simulated_medium.h"
+#include "../system/crc32c.h"
 
 namespace nvio {
 namespace {

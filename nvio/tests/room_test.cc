@@ -9,8 +9,8 @@
 #include <csignal>
 #include <string>
 
-#include "../cache/segment.h"
-#include "../store/medium.h"
+#include "../medium/medium.h"
+#include "../store/segment.h"
 #include "temporary_store.h"
 
 namespace nvio {

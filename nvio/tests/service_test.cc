@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "temporary_store.h"
 
 namespace nvio {

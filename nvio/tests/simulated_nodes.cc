@@ -18,8 +18,8 @@
 
 #include "../manager/manager.h"
 #include "../nodes/rendezvous.h"
-#include "../posix/real.h"
 #include "../settings/launcher.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {
@@ -151,7 +151,7 @@ std::unique_ptr<Medium> SimulatedNodes::open_log(const std::string& path) {
   return std::make_unique<Log>(*this, medium);
 }
 
-// In place of store/file_medium.cc.
+// In place of medium/file_medium.cc.
 std::unique_ptr<Medium> open_file_medium(const std::string& path, std::string& /*why*/) {
   return SimulatedNodes::self().open_log(path);
 }

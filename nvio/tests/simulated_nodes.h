@@ -2,8 +2,8 @@
 // thread here), its redo logs on simulated media, and a kernel cache of its own over the file that
 // they share. Between any two stores a test may look at what each node would leave behind.
 //
-// What stands in for the machine: the media (store/simulated_medium.h) take the place of
-// store/file_medium.cc at link time, and the C library's functions are wrapped by set_real(). So
+// What stands in for the machine: the media (medium/simulated_medium.h) take the place of
+// medium/file_medium.cc at link time, and the C library's functions are wrapped by set_real(). So
 // there may be one SimulatedNodes at a time, made before the nodes' jobs.
 #pragma once
 
@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
-#include "../entry/contract.h"
+#include "../interpose/contract.h"
+#include "../medium/simulated_medium.h"
 #include "../nodes/job.h"
 #include "../settings/settings.h"
-#include "../store/simulated_medium.h"
 
 namespace nvio {
 

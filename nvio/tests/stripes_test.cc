@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "../cache/segment.h"
 #include "../cache/stripe.h"
+#include "../store/segment.h"
 #include "simulated_nodes.h"
 #include "temporary_store.h"
 

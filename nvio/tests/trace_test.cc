@@ -11,7 +11,7 @@
 
 #include "../record/trace_reader.h"
 #include "../record/trace_writer.h"
-#include "../recovery/crc32c.h"
+#include "../system/crc32c.h"
 
 namespace nvio {
 namespace {

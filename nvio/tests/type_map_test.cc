@@ -1,12 +1,12 @@
 // Types of the MPI at hand, decoded; where each byte lies is asked of MPI_Pack.
-#include "../entry/type_map.h"
+#include "../mpi/type_map.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "../conformance/random_types.h"
-#include "../entry/mpi_functions.h"
 #include "../entry/view.h"
+#include "../mpi/functions.h"
 
 namespace nvio {
 namespace {

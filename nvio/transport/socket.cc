@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "transport.h"
 
 namespace nvio {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "../entry/contract.h"
+#include "../interpose/contract.h"
 #include "../nodes/job.h"
 #include "../nodes/placement.h"
 #include "openings.h"

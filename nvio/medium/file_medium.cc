@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "medium.h"
 
 namespace nvio {

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "../../entry/loader.h"
+#include "loader.h"
 
 #define NVIO_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "log_format.h"
-#include "log_writer.h"
+#include "format.h"
+#include "writer.h"
 
 namespace nvio {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "mpi_functions.h"
+#include "functions.h"
 
 namespace nvio {
 namespace {

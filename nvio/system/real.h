@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "../entry/contract.h"
+#include "real_posix.h"
 
 namespace nvio {
 

@@ -3,7 +3,7 @@
 // Layout: header | files | buckets | groups | slots | bitmaps | blocks. A group is 1 MiB of one
 // file, found through a hash bucket whose lock guards the group and all its slots; a slot holds
 // one 64 KiB block. Nothing here is needed to rebuild what was synced (that is the redo log's
-// task, recovery/): after a crash of processes, but not of the machine, it still tells what was
+// task, log/): after a crash of processes, but not of the machine, it still tells what was
 // written since.
 //
 // The file starts as zeros, and each entry is made ready when it is first used: a job that opens
@@ -18,7 +18,7 @@
 #include <memory>
 #include <string>
 
-#include "../recovery/log_writer.h"
+#include "../log/writer.h"
 #include "bits.h"
 #include "miss_counts.h"
 #include "peekable.h"
@@ -91,7 +91,7 @@ struct FileEntry {
   std::atomic<float> fetch_seconds;     // of a MiB; 0: none was fetched yet
   std::atomic<std::uint32_t> fetching;  // fetches under way
   MissCounts misses;
-  // Redo log (recovery/): where the next record goes, and in which epoch. In doubt (1) while that
+  // Redo log (log/): where the next record goes, and in which epoch. In doubt (1) while that
   // is changed, here or in the log: of a process that was killed meanwhile it stays so, and the
   // next one makes the file durable and begins the log anew.
   LogPosition log;

@@ -1,10 +1,10 @@
-#include "log_writer.h"
+#include "writer.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "crc32c.h"
+#include "../system/crc32c.h"
 
 namespace nvio {
 namespace {

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

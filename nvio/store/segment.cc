@@ -11,7 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "mpi_functions.h"
+#include "functions.h"
 
 namespace nvio {
 namespace {

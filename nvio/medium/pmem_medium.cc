@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "../posix/real.h"
+#include "../system/real.h"
 #include "medium.h"
 
 #ifdef NVIO_HAVE_PMEM2

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "../store/medium.h"
-#include "log_format.h"
+#include "../medium/medium.h"
+#include "format.h"
 
 namespace nvio {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "../posix/real.h"
-#include "../recovery/recover.h"
-#include "../recovery/store_folder.h"
-#include "segment.h"
+#include "../store/segment.h"
+#include "../store/store_folder.h"
+#include "../system/real.h"
+#include "recover.h"
 
 namespace nvio {
 namespace {

@@ -1,4 +1,4 @@
-#include "mpi_functions.h"
+#include "functions.h"
 
 #include <dlfcn.h>
 

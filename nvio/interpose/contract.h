@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../system/real_posix.h"
+
 namespace nvio {
 
 constexpr std::uint32_t kContractVersion = 5;
@@ -21,24 +23,6 @@ constexpr int kMaxDescriptors = 65536;
 // What the loader's table says of a descriptor.
 constexpr std::uint8_t kServed = 1;  // by the hooks
 constexpr std::uint8_t kStream = 2;  // the C library's streams use it, by calls that pass no hook
-
-// The C library's own functions, past our interposition. The cache does all its I/O by these, so
-// that it can never call itself.
-struct RealPosix {
-  ssize_t (*pread)(int, void*, std::size_t, off_t);
-  ssize_t (*pwrite)(int, const void*, std::size_t, off_t);
-  ssize_t (*preadv)(int, const iovec*, int, off_t);
-  ssize_t (*pwritev)(int, const iovec*, int, off_t);
-  int (*ftruncate)(int, off_t);
-  int (*fsync)(int);
-  int (*fdatasync)(int);
-  int (*open)(const char*, int, ...);
-  int (*close)(int);
-  int (*dup)(int);
-  int (*unlink)(const char*);
-  int (*fstat)(int, struct stat*);
-  int (*stat)(const char*, struct stat*);
-};
 
 // What the cache serves on descriptors it tracks. All are called without any lock held, set errno
 // like the call they stand for, and are safe from several threads.

@@ -13,7 +13,7 @@
 #include "../nodes/other_jobs.h"
 #include "../nodes/placement.h"
 #include "../settings/first_to_say.h"
-#include "real.h"
+#include "../system/real.h"
 #include "termination.h"
 #include "zeroed.h"
 

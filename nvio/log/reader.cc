@@ -1,10 +1,10 @@
-#include "log_reader.h"
+#include "reader.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
-#include "crc32c.h"
+#include "../system/crc32c.h"
 
 namespace nvio {
 namespace {
