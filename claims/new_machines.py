@@ -1,0 +1,59 @@
+"""E1: a new machine of each Debian release, by the README's two commands and by packages."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+
+from claims.checking import Found, Workshop
+from tare import process
+from tare.command import Command
+from tare.failures import ProcessError
+from tare.stats.bounds import Kept
+
+RELEASES = ("bookworm", "trixie")
+_LACKS = 3
+"""What the scripts end with where no such machine can be made here."""
+_COMMANDS = 'make run && make test; echo "ended with $?"'
+_TIMEOUT_S = 4 * 3600.0
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+_COUNTED = re.compile(r"\b(\d+) (passed|failed|skipped|errors?)\b|\bout of (\d+)$", re.MULTILINE)
+
+
+def installed(workshop: Workshop, release: str) -> Found:
+    """Clone to first report to green tests; then packages that are installed, used and removed."""
+    workshop.say(f"make run && make test on a new machine of Debian's {release}: about an hour")
+    tests, green = counted(_said(workshop, "fresh", release, _COMMANDS))
+    workshop.say(f"the packages on new machines of {release}")
+    try:
+        _said(workshop, "try-packages", release)
+        packages = "install, work and go"
+    except ProcessError as error:
+        if error.code in (None, _LACKS):
+            raise
+        packages, green = f"do not work ({error.what})", False
+    said = ", ".join(f"{number} {what}" for what, number in tests.items()) or "none ran"
+    return Found(
+        f"{release}: tests {said}; packages {packages}",
+        {release: dict(tests)},
+        counted=Kept.counted(green),
+    )
+
+
+def counted(said: str) -> tuple[Counter[str], bool]:
+    """Sum what pytest, CTest and cargo say of themselves; and whether all of it is green.
+
+    Args:
+        said: by the two commands, with their exit code last.
+    """
+    tests: Counter[str] = Counter()
+    for number, what, of in _COUNTED.findall(said):
+        tests[what or "passed"] += int(number or of)
+    return +tests, tests["passed"] > 0 and said.rstrip().endswith("ended with 0")
+
+
+def _said(workshop: Workshop, script: str, *words: str) -> str:
+    env = {name: os.environ[name] for name in _PROXIES if name in os.environ}
+    argv = (str(workshop.home / "setup" / script), *words)
+    return process.run(Command(argv, env=env, cwd=workshop.home), _TIMEOUT_S).stdout
