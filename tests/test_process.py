@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.command import Command, Secret, python_module, start_time
-from tare.process import ProcessError, run, start, wait_pid
+from tare.process import Output, ProcessError, run, start, wait_pid
 
 
 def python(code: str, *args: str, **given: object) -> Command:
@@ -331,3 +331,14 @@ def test_a_module_of_tares_runs_where_python_does_not_find_it_by_itself(tmp_path
         argv, env=others, cwd=tmp_path, text=True, capture_output=True, check=False
     )
     assert "memcached" in done.stdout, done.stderr
+
+
+def test_a_child_that_holds_the_pipes_open_keeps_nobody_waiting() -> None:
+    shell = Command(("sh", "-c", "sleep 60 & echo said; echo more >&2"))
+    assert run(shell, 20) == Output("said\n", "more\n")
+
+
+def test_what_is_long_is_read_and_given_whole() -> None:
+    whole = "x" * 1_000_000
+    shell = Command(("sh", "-c", "sleep 1; cat; sleep 1"))
+    assert run(shell, 30, stdin=whole).stdout == whole

@@ -36,6 +36,8 @@ __all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait
 _LOG = logging.getLogger(__name__)
 _MOST_KEPT = 1 << 20
 _GOING_S = 5.0
+_LOOK_S = 0.2
+"""Between looks whether a process has ended whose pipes are still open."""
 
 # The kernel sends the parent-death signal when the *thread* that spawned the child ends, so that
 # a child of some short-lived worker would die with it. One thread spawns them all.
@@ -354,11 +356,14 @@ def run(
         ProcessError: worded by kind, with the last lines of its standard error.
     """
     _check_found(command)
-    popen = _spawn(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open(os.memfd_create("stdin"), "w+b") as given:  # noqa: PTH123 - it has no path
+        given.write((stdin or "").encode())
+        given.seek(0)
+        popen = _spawn(command, stdin=given, stderr=subprocess.PIPE)
     _LOG.info("run pid %d: %s", popen.pid, command)
     with popen:
         try:
-            out, err = popen.communicate(None if stdin is None else stdin.encode(), timeout_s)
+            out, err = _communicate(popen, timeout_s)
         except subprocess.TimeoutExpired as error:
             raise late(command.name, timeout_s, last_words(error.stderr or b"")) from None
         finally:
@@ -368,10 +373,25 @@ def run(
     return Output(out.decode(errors="replace"), err.decode(errors="replace"))
 
 
+def _communicate(popen: subprocess.Popen[bytes], timeout_s: float) -> tuple[bytes, bytes]:
+    """What it wrote by its own end: a child that holds its pipes open may not keep us waiting."""
+    deadline, ended = time.monotonic() + timeout_s, False
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return popen.communicate(timeout=max(0.0, min(left, _LOOK_S)))
+        except subprocess.TimeoutExpired as so_far:
+            if ended:
+                return so_far.stdout or b"", so_far.stderr or b""
+            ended = wait_pid(popen.pid, 0)
+            if left <= 0 and not ended:
+                raise
+
+
 def _spawn(
     command: Command,
     *,
-    stdin: int,
+    stdin: int | IO[bytes],
     stderr: int | IO[bytes],
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
