@@ -98,11 +98,12 @@ def make(
     recipe: Recipe | None = None,
     text: str = EXPERIMENT,
     fingerprint: Mapping[str, object] = FINGERPRINT,
+    cut: Callable[[plans.Plan], plans.Plan] = lambda whole: whole,
 ) -> Record:
-    """Make a whole record of an experiment file's text."""
+    """Make a whole record of an experiment file's text, or of what was left of its plan."""
     recipe = recipe or Recipe()
     experiment = experiments.parse(text, "experiment.yaml")
-    plan = repetition.planned(plans.make(experiment, recipe.seed))
+    plan = repetition.planned(cut(plans.make(experiment, recipe.seed)))
     record = Record.create(folder, text, plan, fingerprint)
     rng = np.random.default_rng(recipe.seed)
     with record.writing() as writer:

@@ -9,8 +9,9 @@ import pytest
 import rich
 
 import records
-from tare import compare, compared, sides
+from tare import compare, compared, experiment, plan, sides
 from tare.errors import UsageError
+from tare.record import Record, Trial
 from tare.stats import Verdict, holm, proportion
 from tare.stats.unpaired import unpaired_ratio, would_be_found
 from tare.workloads import Statistic
@@ -420,3 +421,31 @@ def test_a_pull_request_is_told_why_there_is_no_verdict(earlier, tmp_path):
     said = compared.markdown([found])
     assert "**No verdict**: 1 run against 1." in said
     assert "| none | udp |" in said
+
+
+def commanded(folder, line):
+    text = (
+        "{title: t, workload: command, baseline: {}, factors: {command: gzip},"
+        f" commands: {{gzip: {line}}}, blocks: {{min: 2, max: 2}}}}"
+    )
+    record = Record.create(
+        folder, text, plan.make(experiment.parse(text, "t")), records.FINGERPRINT
+    )
+    with record.writing() as writer:
+        for block in range(2):
+            writer.append(
+                Trial(
+                    block=block, position=0, cell="gzip", session=f"{block}", seconds=1.0,
+                    started=f"2026-01-01T00:{block:02d}:00.000+00:00", status="ok",
+                    values={"wall": 1e6 + block},
+                )
+            )  # fmt: skip
+    return sides.TareRun(record)
+
+
+def test_another_command_line_of_the_same_name_is_told(tmp_path):
+    one, other = commanded(tmp_path / "9", "gzip -9 -c f"), commanded(tmp_path / "1", "gzip -1 f")
+    found = compare.compare([one], [other])
+    assert found.settings == {"commands.gzip": ("gzip -9 -c f", "gzip -1 f")}
+    within = compare.compare([one, other], [one]).within
+    assert within["earlier"] == ("session.commands.gzip",)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import records
-from tare import analysis, experiment, export, plan, report
+from tare import analysis, cuts, experiment, export, plan, report
 from tare.cli import gate as options
 from tare.errors import Exit, UsageError
 from tare.record import Record, Trial
@@ -128,6 +128,28 @@ def test_what_failed_cannot_pass(tmp_path):
     assert found.gating.verdict is Verdict.NO_WORSE
     assert gate.code(found) is Exit.TRIALS_FAILED
     assert "1 of 40 trials failed" in gate.markdown(found)
+
+
+def test_what_could_not_be_compared_cannot_pass(tmp_path):
+    def here(whole):
+        lacking = frozenset(c.id for c in whole.cells if c.levels["transport"] == "cyclonedds")
+        return cuts.without(whole, [cuts.Absent("cyclonedds", "it is not built", lacking)])
+
+    found = answered(records.make(tmp_path / "r", QUIET, SEVERAL, cut=here))
+    assert found.gating.verdict is Verdict.NO_WORSE
+    assert gate.code(found) is Exit.INCONCLUSIVE
+    assert gate.after(found)[0].startswith("gate: undecided: a part could not be compared here")
+    said = gate.markdown(found)
+    assert "Not compared: cyclonedds/65B over cyclonedds/64B." in said
+    assert "without cyclonedds: it is not built" in said
+
+
+def test_a_gate_that_lost_what_it_needs_is_refused_before_it_runs():
+    whole = plan.make(experiment.parse(BUILDS, "t"))
+    lost = frozenset(cell.id for cell in whole.cells if int(cell.levels["clients"]) > 4)
+    absent = [cuts.Absent("four builds", "they are not there", lost)]
+    with pytest.raises(UsageError, match="can never show that anything is slower"):
+        cuts.without(whole, absent)
 
 
 def test_a_run_goes_on_until_it_is_clear_and_no_longer(tmp_path):

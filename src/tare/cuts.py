@@ -25,7 +25,7 @@ def fit(plan: Plan, budget_s: float) -> Plan:
         budget_s: seconds.
 
     Raises:
-        UsageError: even the smallest sensible plan takes longer.
+        UsageError: even the smallest sensible plan takes longer, or could decide nothing.
     """
     cuts: list[str] = []
     most = len(plan.blocks)
@@ -60,6 +60,7 @@ def fit(plan: Plan, budget_s: float) -> Plan:
             f" cells, the fewest that give a verdict, take about {plan.seconds():.0f} s",
             "give it more time, or fewer levels",
         )
+    _refuse_blind_gate(plan)
     return _limited(plan.model_copy(update={"cuts": (*plan.cuts, *cuts)}), budget_s)
 
 
@@ -78,6 +79,7 @@ def without(plan: Plan, absent: Sequence[Absent]) -> Plan:
 
     Raises:
         UnavailableError: nothing is left that could be compared.
+        UsageError: what is left could decide nothing.
     """
     if not absent:
         return plan
@@ -106,7 +108,14 @@ def without(plan: Plan, absent: Sequence[Absent]) -> Plan:
             "cuts": (*plan.cuts, *sentences),
         }
     )
+    _refuse_blind_gate(left)
     return repetition.planned(left)
+
+
+def _refuse_blind_gate(plan: Plan) -> None:
+    """Of what is left a gate may never be able to tell anything, though it could of the whole."""
+    if plan.gate is not None:
+        answerable.refuse_blind_gate(plan.experiment, plan.gate, plan.gated, len(plan.blocks))
 
 
 def without_causes(plan: Plan, why: str) -> Plan:

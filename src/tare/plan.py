@@ -17,7 +17,7 @@ import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -100,6 +100,13 @@ class Plan(BaseModel):
             )
         return workloads.made(dict(self.experiment))
 
+    @property
+    def of_workload(self) -> dict[str, Any]:
+        """What only this workload has at the top of a file, such as the commands that it runs."""
+        known = type(self.experiment).model_fields
+        fields = (field for field in self.workload.fields if field in known)
+        return {field: getattr(self.experiment, field) for field in fields}
+
     def cell(self, cell_id: str) -> Cell:
         """Look a cell up by its id."""
         return next(cell for cell in self.cells if cell.id == cell_id)
@@ -129,6 +136,13 @@ class Plan(BaseModel):
             else f"{group[0].id}, over {len(group)} levels of {over}": tuple(group)
             for group in found.values()
         }
+
+    @property
+    def not_judged(self) -> tuple[str, ...]:
+        """What the family had as it was declared, and lost since its cells cannot be had here."""
+        whole = _effects(self.experiment, _cells(self.experiment, self.workload))
+        left = {comparison.id for comparison in self.comparisons}
+        return tuple(c.id for c in whole if c.family and c.id not in left)
 
     @property
     def gate(self) -> Gate | None:

@@ -69,7 +69,7 @@ class TareRun(Run):
         self.summary = plan.experiment.statistic
         self.margin = plan.experiment.margin_share
         self.conditions = record.fingerprint.whole
-        self.settings = dict(plan.session)
+        self.settings = {**dict(plan.session), **plan.of_workload}
         if plan.experiment.polite is not None:
             self.settings["polite"] = plan.experiment.polite.model_dump()
         if plan.experiment.at_once:

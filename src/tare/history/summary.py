@@ -113,9 +113,7 @@ def _read(record: Record) -> tuple[_Row, list[_Row]]:
         "unreadable": len(damage),
         "settings": list(plan.session.items()),
     }
-    # What else a workload has at the top of a file stands among its settings.
-    fields = [field for field in workload.fields if field in type(plan.experiment).model_fields]
-    own = {field: getattr(plan.experiment, field) for field in fields}
+    own = plan.of_workload
     alike = [run["title"], workload.name, own, run["machine"], _chosen(plan.session)]
     found = list(_values(record, readable, alike))
     return run, found

@@ -45,7 +45,8 @@ def after(analysis: Analysis) -> list[str]:
     gating = analysis.gating
     if gating is None:
         return []
-    return [f"gate: {verdict(analysis)}", *(_line(analysis, one) for one in gating.answers)]
+    lines = [f"gate: {verdict(analysis)}", *(_line(analysis, one) for one in gating.answers)]
+    return [*lines, *(f"{name}: not compared" for name in analysis.plan.not_judged)]
 
 
 def verdict(analysis: Analysis) -> str:
@@ -56,6 +57,8 @@ def verdict(analysis: Analysis) -> str:
         Verdict.SLOWER: "slower",
         Verdict.NO_WORSE: f"no worse: {_declared(gating.gate.margin)} slower is ruled out",
     }.get(gating.verdict, "undecided")
+    if gating.verdict is Verdict.NO_WORSE and analysis.plan.not_judged:
+        said = f"undecided: a part could not be compared here, the rest is {said}"
     return f"{said}, after {blocks} of at most {gating.gate.looks.most} blocks"
 
 
@@ -91,14 +94,15 @@ def _word(verdict: Verdict) -> str:
 
 
 def code(analysis: Analysis) -> Exit:
-    """The exit code of a gate. What failed could not be compared, so that it cannot pass."""
+    """The exit code of a gate. What could not be compared cannot pass."""
     gating = analysis.gating
     assert gating is not None
     if gating.verdict is Verdict.SLOWER:
         return Exit.FAILED
     if analysis.failures:
         return Exit.TRIALS_FAILED
-    return Exit.OK if gating.verdict is Verdict.NO_WORSE else Exit.INCONCLUSIVE
+    passes = gating.verdict is Verdict.NO_WORSE and not analysis.plan.not_judged
+    return Exit.OK if passes else Exit.INCONCLUSIVE
 
 
 def markdown(analysis: Analysis) -> str:
@@ -120,6 +124,10 @@ def _markdown(analysis: Analysis, answers: tuple[Answer, ...]) -> Iterator[str]:
     if analysis.failures:
         yield ""
         yield f"{len(analysis.failures)} of {len(analysis.trials)} trials failed."
+    if missing := analysis.plan.not_judged:
+        yield ""
+        yield f"Not compared: {', '.join(map(escaped, missing))}."
+        yield from (f"- {escaped(cut)}" for cut in analysis.plan.cuts)
     yield ""
     yield (
         f"Old and new interleaved in one run. Equal versions are called slower at most"
