@@ -32,6 +32,13 @@ def drawn(record: Record, width: int) -> str:
     return console.export_text()
 
 
+def test_blocks_are_counted_whatever_sessions_each_has(tmp_path):
+    text = records.EXPERIMENT.replace("until: 3 %", "until: 3 %, sessions: 3")
+    records.make(tmp_path / "r", records.Recipe(blocks=4, requests=20), text)
+    (listed,) = catalogue.results(tmp_path)
+    assert "in 4 blocks" in listed.state
+
+
 def test_the_verdict_is_said_in_a_sentence_with_a_row_and_a_picture(tmp_path):
     record = records.make(tmp_path / "r", records.Recipe(scale={"container": 1.3}), TEXT)
     found = tare("show", str(record.folder))

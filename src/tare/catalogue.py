@@ -51,7 +51,7 @@ def results(folder: Path) -> Iterator[Listed]:
             yield Listed("result", path, "", error.what.splitlines()[0])
             continue
         ok = sum(t.status == "ok" for t in trials)
-        state = f"{ok} trials in {len(trials) // max(1, len(plan.cells))} blocks"
+        state = f"{ok} trials in {len({t.block for t in trials})} blocks"
         failed = len(trials) - ok
         yield Listed(
             "result", path, plan.experiment.title, f"{state}, {failed} failed" if failed else state

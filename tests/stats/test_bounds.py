@@ -92,6 +92,16 @@ def test_the_blocks_that_are_asked_for_decide_as_often_as_stated() -> None:
     assert 0.72 <= decided(1.0, 0.1, 10 + bound.blocks_more, kept=Kept.HOLDS) <= 0.88
 
 
+def test_at_another_confidence_the_interval_is_as_wide_as_student_has_it() -> None:
+    bound = Bound("one of six", interval(1.01, 1.05), most=1.0)
+    assert bound.kept is Kept.FAILS
+    assert bound.at(0.95) is bound
+    strict = bound.at(1 - 0.05 / 6)
+    assert strict.kept is Kept.INCONCLUSIVE
+    assert strict.blocks_more is not None
+    assert strict.blocks_more > 1
+
+
 def test_no_number_of_blocks_is_named_where_none_would_decide() -> None:
     assert Bound("on the bound", interval(0.9, 1.225), most=1.05).blocks_more is None
     assert Bound("missing", interval(None, None), most=1.05).blocks_more is None

@@ -89,7 +89,7 @@ def _blocks_more(
     if judgement is None or judgement.verdict is not Verdict.INCONCLUSIVE:
         return None
     # Each way to an end, with the number of comparisons that its test is adjusted over.
-    ways = [(Bound("different", found, most=1.0), family)]
+    ways = [(Bound("different", found, most=1.0).at(1.0 - ALPHA / family), family)]
     if margin is not None and found.estimate is not None:
         equivalent = Bound("equivalent", found, 1.0 / (1.0 + margin), 1.0 + margin)
         if abs(math.log(found.estimate)) < math.log1p(margin):

@@ -20,7 +20,8 @@ def outcome(analysis: Analysis) -> str:
     blocks, target = analysis.complete_blocks, analysis.experiment.blocks.until_percent
     most = len(analysis.plan.blocks)
     family = [q for q in analysis.questions if q.comparison.family]
-    wide = [q for q in family if (q.ratio.half_width_percent or float("inf")) > target]
+    widths = [question.ratio.half_width_percent for question in family]
+    wide = [width for width in widths if width is None or width > target]
     if blocks < analysis.plan.min_blocks:
         return (
             f"{blocks} of at least {analysis.plan.min_blocks} planned blocks are on record: the"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -97,6 +97,15 @@ class Bound:
             return None
         reach = float(self._reach(np.array([self.found.n - 1.0]))[0]) * self._error
         return self.most * math.exp(reach) if self.ratio else self.most + reach
+
+    def at(self, confidence: float) -> Bound:
+        """The same ratio, with its interval as wide as another confidence takes, by Student's t."""
+        error, estimate = self._error, self.found.estimate
+        if error is None or estimate is None or confidence == self.found.confidence:
+            return self
+        reach = error * float(special.stdtrit(self.found.n - 1, (1.0 + confidence) / 2.0))
+        low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
+        return replace(self, found=replace(self.found, low=low, high=high, confidence=confidence))
 
     def _scale(self, value: float) -> float:
         return math.log(value) if self.ratio else value
