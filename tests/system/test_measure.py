@@ -123,3 +123,8 @@ def test_a_slip_is_told_before_anything_is_measured(tmp_path: Path) -> None:
         assert found.returncode == Exit.TRIALS_FAILED
         assert "exit code 2; its last words: ls: unrecognized option" in found.stderr
         assert not (tmp_path / "result").exists()
+
+
+def test_a_budget_is_held_against_what_the_command_takes(tmp_path: Path) -> None:
+    done = tare(tmp_path, "measure", "-r", "200", "--budget", "2m", "--", "true")
+    assert done.returncode == 0, done.stderr

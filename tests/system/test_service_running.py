@@ -157,3 +157,20 @@ def test_what_fails_says_why(changed: dict[str, Any], said: str, tidy_site: Site
     }  # fmt: skip
     with pytest.raises(TrialError, match=said):
         measured(tidy_site, asked)
+
+
+@pytest.mark.parametrize("place", ["native", "container"])
+def test_every_line_of_a_service_has_its_variables(place: str, tidy_site: Site) -> None:
+    has_it = 'test "$WORD" = said'
+    asked = {
+        "setup": f"{has_it} && echo made >/tmp/word",
+        "server": ["sh", "-c", "cat /tmp/word && exec redis-server --port {port} --save ''"
+                   " --protected-mode no"],
+        "ready": {"command": has_it},
+        "prepare": has_it,
+        "client": ["sh", "-c", has_it],
+        "session": {"env": "WORD=said"},
+    }  # fmt: skip
+    if shutil.which("redis-server") is None:
+        pytest.skip("no redis-server")
+    assert measured(tidy_site, asked, place).values

@@ -266,7 +266,9 @@ def _measure(
     from tare.record import Record  # noqa: PLC0415
 
     document = found.document()
-    text, plan = _planned(document, budget, must_run=not dry_run)
+    # How long a command takes is not known before it was tried, and what a budget allows neither.
+    known = dry_run or "takes" in document["session"]
+    text, plan = _planned(document, budget if known else None, must_run=not dry_run)
     if dry_run:
         if as_json:
             printing.show_json(plan_json(plan))

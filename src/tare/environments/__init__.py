@@ -150,7 +150,9 @@ class Inside(Protocol):
         """Start a fresh process; argv[0] is a path below `Site.programs`, e.g. "echo/echo-udp"."""
         ...
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+    def run(
+        self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
+    ) -> str:
         """Run a program to its end inside and return its standard output.
 
         Raises:

@@ -150,9 +150,11 @@ class _InsideContainer:
             stack.pop_all()
         return Server(self.host, running, pid)
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+    def run(
+        self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
+    ) -> str:
         with ExitStack() as stack:
-            return self._added(stack, argv, None)[0].output(timeout_s)
+            return self._added(stack, argv, env)[0].output(timeout_s)
 
     def _added(
         self, stack: ExitStack, argv: Sequence[str], env: Mapping[str, str] | None

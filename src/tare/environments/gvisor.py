@@ -183,8 +183,10 @@ class _InsideGvisor:
             stack.pop_all()
         return _GvisorServer(self._sandbox, running, inner, self.interface)
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
-        written, _ = self._describe(argv, None)
+    def run(
+        self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
+    ) -> str:
+        written, _ = self._describe(argv, env)
         command = self._sandbox.command("exec", "--process", str(written), self._sandbox.name)
         return process.run(command, timeout_s).stdout
 

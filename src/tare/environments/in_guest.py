@@ -79,11 +79,13 @@ class InsideGuest:
             program = Program(self._guest.agent, words, {**known, **(env or {})}, name)
             return GuestServer(self._guest, program, self._on_host, self._kernel)
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+    def run(
+        self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
+    ) -> str:
         """Run a program to its end in it."""
         with self._guest.explained(f"while {argv[0]} ran in it"):
             words, known = self._words(argv)
-            ended = self._guest.agent.run(words, timeout_s, known)
+            ended = self._guest.agent.run(words, timeout_s, {**known, **(env or {})})
             if ended.code != 0:
                 last = last_words(ended.stderr)
                 raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest{last}")

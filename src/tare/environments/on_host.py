@@ -72,9 +72,11 @@ class InsideHost:
         process = self.host.start(self._placed(argv, env), name=name)
         return Server(self.host, process, process.pid)
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
+    def run(
+        self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
+    ) -> str:
         """Run a program to its end."""
-        return self.host.run(self._placed(argv, None), timeout_s)
+        return self.host.run(self._placed(argv, env), timeout_s)
 
     def _placed(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:
         command = self.host.placed(argv, env, self._within)

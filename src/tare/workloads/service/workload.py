@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tare import accounting
@@ -55,8 +56,8 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
     """An environment with a server, and its client's host."""
 
     client: AtTheClient
-    settled: set[str] = field(default_factory=set)
-    """Lines of `setup` that have been run here."""
+    settled: set[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=set)
+    """Lines of `setup` that have been run here, with their variables."""
 
     @property
     def own(self) -> ServiceSettings:
@@ -114,14 +115,15 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
             TrialError: it ended, or was not ready in time.
         """
         settings, parameters = self.own, self.parameters(levels)
-        self._set_up(substituted(settings.setup, parameters))
         words, env = self.argv("server", levels), self.env(parameters)
+        self._set_up(substituted(settings.setup, parameters), env)
+        on_the_host = partial(self._on_the_host, env)
         client_ns = self.site.hosts.client_ns
         with Serving(self.inside, words, env, port=settings.port, client_ns=client_ns) as server:
             ready = replace(settings.ready, what=substituted(settings.ready.what, parameters))
-            server.await_ready(ready, settings.patience, self._on_the_host)
+            server.await_ready(ready, settings.patience, on_the_host)
             if settings.prepare:
-                self._on_the_host(substituted(settings.prepare, parameters), self._line_s)
+                on_the_host(substituted(settings.prepare, parameters), self._line_s)
             yield server
 
     def _ask(self, server: Serving, levels: ServiceLevels, runs: int) -> Session:
@@ -136,21 +138,22 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
         """For how long a shell line of the user's may run."""
         return self.settings.timeout / 1e9 + SLACK_S
 
-    def _on_the_host(self, line: str, timeout_s: float) -> None:
+    def _on_the_host(self, env: Mapping[str, str], line: str, timeout_s: float) -> None:
         """Run a shell line where the client is."""
-        self.client.run(("sh", "-c", line), timeout_s)
+        self.client.run(("sh", "-c", line), timeout_s, env)
 
-    def _set_up(self, line: str) -> None:
+    def _set_up(self, line: str, env: Mapping[str, str]) -> None:
         """Run a shell line where the server is, unless that has been done."""
-        if not line or line in self.settled:
+        done = (line, tuple(env.items()))
+        if not line or done in self.settled:
             return
         try:
             # What it prints is of interest where it fails.
             words = ("sh", "-c", f"{{ {line}\n}} >&2")
-            self.inside.run(words, self._line_s)
+            self.inside.run(words, self._line_s, env)
         except TrialError as error:
             raise TrialError(f"`setup` failed: {error.what}", error.remedy) from error
-        self.settled.add(line)
+        self.settled.add(done)
 
 
 class Service(Executing[ServiceLevels]):
