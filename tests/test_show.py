@@ -152,3 +152,13 @@ def test_what_was_not_measured_is_a_line_without_a_mark():
     assert "\N{BLACK CIRCLE}" not in Whisker(Ruler.over([absent], 0.03), absent).drawn(20).plain
     bare = interval(None, 2.0, None)
     assert "\N{BLACK CIRCLE}" in Whisker(Ruler.over([bare], 0.03), bare).drawn(20).plain
+
+
+def test_a_whisker_that_goes_on_beyond_its_axis_ends_in_an_arrow():
+    wild, tame = (
+        Interval(1.0, low, high, 0.95, Method.T, 2) for low, high in ((1e-9, 1e9), (0.9, 1.1))
+    )
+    ruler = Ruler.over([wild, tame], 0.03)
+    assert ruler.high / ruler.low < 1000
+    assert Whisker(ruler, wild).drawn(21).plain == "←─────────●─────────→"
+    assert "→" not in Whisker(ruler, tame).drawn(21).plain

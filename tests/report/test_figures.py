@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import records
-from tare import analysis
+from tare import analysis, report
 from tare.report import figures, tables, wording
 from tare.report.figures.axis import Axis, plain, written
 
@@ -85,6 +85,13 @@ def test_an_interval_without_end_does_not_press_the_others_together(tmp_path):
     assert widest > 1e4
     for group in picture.groups:
         assert group.axis.at(1 + 0.03) - group.axis.at(1.0) > 0.1
+
+
+def test_an_interval_that_goes_on_beyond_the_axis_says_so(tmp_path):
+    wild = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=50, spread=0.8))
+    assert "It goes on." in report.render(analysis.analyse(wild))
+    whole = records.make(tmp_path / "whole", records.Recipe(requests=50))
+    assert "It goes on." not in report.render(analysis.analyse(whole))
 
 
 def test_every_logarithmic_axis_is_told(drawn):

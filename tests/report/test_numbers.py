@@ -114,3 +114,8 @@ def test_a_difference_about_zero_has_the_unit_of_its_interval():
 )
 def test_a_mark_of_an_axis_is_as_short_as_it_can_be(unit, value, said):
     assert numbers.mark(unit, value).replace("\N{NO-BREAK SPACE}", " ") == said
+
+
+def test_a_ratio_that_may_be_nearly_anything_is_written_short():
+    assert numbers.ratio(1.0, 7e-34, 2.9e33).interval == f"[<0.001,{numbers.SPACE}>1000]"
+    assert numbers.ratio(1.2e-4, 0.9e-4, 1.5e-4).low == "0.000090"

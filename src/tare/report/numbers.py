@@ -7,7 +7,7 @@ Rounding is the Particle Data Group's: to two digits of the half-width where its
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tare.workloads import Unit
 
@@ -20,6 +20,7 @@ of what stands side by side has one unit."""
 _SECONDS = (1e9, "s")
 _MOST_DIGITS = 4
 _BARE_DIGITS = 3
+_THOUSAND = 1000.0
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,12 @@ def time(
 
 
 def ratio(estimate: float | None, low: float | None = None, high: float | None = None) -> Value:
-    """Round a ratio."""
-    return fixed(estimate, low, high, "\N{MULTIPLICATION SIGN}")
+    """Round a ratio. Of one that may be nearly anything, no end is beyond a thousand either way."""
+    found = fixed(estimate, low, high, "\N{MULTIPLICATION SIGN}")
+    if low is None or high is None or high < low * _THOUSAND**2:
+        return found
+    least = f"<{1 / _THOUSAND:g}" if low < 1 / _THOUSAND else found.low
+    return replace(found, low=least, high=f">{_THOUSAND:g}" if high > _THOUSAND else found.high)
 
 
 def share(estimate: float | None, low: float | None = None, high: float | None = None) -> Value:

@@ -11,14 +11,22 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from tare.report import numbers
+from tare.report.figures.figure import REACH
 from tare.stats import Interval
 
 _LEAST, _MOST = 12, 40  # columns
+_BEGIN, _END = (
+    "\N{BOX DRAWINGS LIGHT VERTICAL AND RIGHT}",
+    "\N{BOX DRAWINGS LIGHT VERTICAL AND LEFT}",
+)
 
 
 @dataclass(frozen=True)
 class Ruler:
-    """From the lowest to the highest end of all intervals, with 1 and the margin on it."""
+    """From the lowest to the highest end of all intervals, with 1 and the margin on it.
+
+    No further than `REACH` times beyond the outermost estimates: what goes on ends in an arrow.
+    """
 
     low: float
     high: float
@@ -27,13 +35,17 @@ class Ruler:
     @classmethod
     def over(cls, ratios: Iterable[Interval], margin: float) -> Ruler:
         """Make the axis that all of some ratios lie on."""
-        ends = [1.0 / (1.0 + margin), 1.0 + margin]
-        ends += (v for r in ratios for v in (r.estimate, r.low, r.high) if v is not None)
-        return cls(min(ends), max(ends), margin)
+        every = list(ratios)
+        inner = [1.0 / (1.0 + margin), 1.0 + margin]
+        inner += (r.estimate for r in every if r.estimate is not None)
+        least, most = min(inner) / REACH, max(inner) * REACH
+        ends = [min(max(v, least), most) for r in every for v in (r.low, r.high) if v is not None]
+        return cls(min([*inner, *ends]), max([*inner, *ends]), margin)
 
     def column(self, ratio: float, width: int) -> int:
         """Where a ratio stands among so many columns."""
-        share = math.log(ratio / self.low) / math.log(self.high / self.low)
+        within = min(max(ratio, self.low), self.high)
+        share = math.log(within / self.low) / math.log(self.high / self.low)
         return round(share * (width - 1))
 
 
@@ -73,8 +85,9 @@ class Whisker(_OnAxis):
             marked = list(self._span(self.ratio.low, self.ratio.high, width))
             for column in marked:
                 line[column] = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
-            line[marked[0]] = "\N{BOX DRAWINGS LIGHT VERTICAL AND RIGHT}"
-            line[marked[-1]] = "\N{BOX DRAWINGS LIGHT VERTICAL AND LEFT}"
+            goes_on = self.ratio.low < self.axis.low, self.ratio.high > self.axis.high
+            line[marked[0]] = "\N{LEFTWARDS ARROW}" if goes_on[0] else _BEGIN
+            line[marked[-1]] = "\N{RIGHTWARDS ARROW}" if goes_on[1] else _END
         marked.append(self.axis.column(self.ratio.estimate, width))
         line[marked[-1]] = "\N{BLACK CIRCLE}"
         shown = Text("".join(line), "dim")

@@ -31,7 +31,7 @@ _SHAPES = {
 _SERIES = ("circle", "square", "up", "diamond", "cross", "down", "right")
 _ALIKE = 3.0
 """Groups whose values together span less than this factor share an axis."""
-_REACH = 30.0
+REACH = 30.0
 """An interval is drawn so many times beyond the outermost estimates at most; its text has it."""
 
 
@@ -262,6 +262,6 @@ def _values(rows: Sequence[Strip], seen: Sequence[float], *, log: bool) -> list[
         return [1.0]
     ends = [end for mark in marks if mark.kind == "line" for end in (mark.start, mark.end or 0.0)]
     if log:
-        return inner + [min(max(end, min(inner) / _REACH), max(inner) * _REACH) for end in ends]
-    reach = _REACH * max(abs(value) for value in inner)
+        return inner + [min(max(end, min(inner) / REACH), max(inner) * REACH) for end in ends]
+    reach = REACH * max(abs(value) for value in inner)
     return inner + [min(max(end, -reach), reach) for end in ends]
