@@ -21,6 +21,7 @@ from tare.pairing import paired
 from tare.published import Claim, papers
 from tare.record import Record
 from tare.replay import Standing
+from tare.report.markup import prose
 from tare.stats.bounds import Kept
 from tare.suite import Suite, SuiteResult
 
@@ -242,3 +243,9 @@ def test_an_unknown_paper_is_refused() -> None:
     with pytest.raises(UsageError, match="there is no paper E"):
         replay.named(["E"])
     assert [paper.paper for paper in replay.named(["d", "dds-virtualised", "D"])] == ["D", "A"]
+
+
+def test_code_stays_code_in_a_page_and_nothing_else_is_markup() -> None:
+    assert (
+        prose("a_b `tare run x_y` *c* `d|e` f`") == "a\\_b `tare run x_y` \\*c\\* \\`d\\|e\\` f\\`"
+    )

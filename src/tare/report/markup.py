@@ -8,7 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 def escaped(text: str) -> str:
     """Text of a result in Markdown: no cell's end, no markup, and nobody is notified."""
-    text = re.sub(r"([\\`*_\[\]|~])", r"\\\1", " ".join(text.split()))
+    return _literal(" ".join(text.split()))
+
+
+def prose(text: str) -> str:
+    """Text of ours in Markdown, as `escaped`, but what it has between backticks is code."""
+    parts = re.split(r"(`[^`|]+`)", " ".join(text.split()))
+    return "".join(part if at % 2 else _literal(part) for at, part in enumerate(parts))
+
+
+def _literal(text: str) -> str:
+    text = re.sub(r"([\\`*_\[\]|~])", r"\\\1", text)
     for mark, name in (("&", "&amp;"), ("#", "&#35;"), ("<", "&lt;"), ("@", "&#64;")):
         text = text.replace(mark, name)
     return text

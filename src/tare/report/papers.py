@@ -10,7 +10,7 @@ from tare.published import Paper
 from tare.replay import Judged
 from tare.report import page, replayed, tables, wording
 from tare.report.figures.claims import WIDTH, claims
-from tare.report.markup import escaped, table
+from tare.report.markup import prose, table
 from tare.suite import SuiteResult
 
 
@@ -40,7 +40,7 @@ def _page(
 ) -> Iterator[str]:
     asked = {name: parts[name] for name in paper.parts if name in parts}
     yield f"# Paper {paper.paper}, replayed\n"
-    yield f"{escaped(paper.authors)}: *{escaped(paper.title)}*.\n"
+    yield f"{prose(paper.authors)}: *{prose(paper.title)}*.\n"
     yield f"{replayed.headline([(paper, tuple(answers))])}\n"
     if drawn:
         yield f"![Intervals over the bounds that they have to keep]({paper.name}.svg)\n"
@@ -52,10 +52,10 @@ def _page(
     for name, path in paper.parts.items():
         yield f"- `experiments/{path}.yaml`: {_how(asked.get(name))}"
     yield "\n## What differs\n\nThe paper's apparatus:\n"
-    yield from (f"- {escaped(f'{what}: {said}')}" for what, said in paper.apparatus.items())
+    yield from (f"- {prose(f'{what}: {said}')}" for what, said in paper.apparatus.items())
     yield "\nHere:\n"
     for name, one in asked.items():
-        yield f"- `{name}`: {escaped(f'{page.when(one)}. {page.conditions(one)}')}"
+        yield f"- `{name}`: {prose(f'{page.when(one)}. {page.conditions(one)}')}"
     yield f"\n`tare replay {paper.name}` asks all this again."
     yield "`tare report RESULT --pages FOLDER` writes this page."
 
@@ -68,7 +68,7 @@ def _claims(
         claim = row["claim"]
         asked = f"{row['bound']} ({claim.ours})" if claim.ours else row["bound"]
         cells = (row["id"], claim.where, claim.says, asked, row["here"])
-        rows.append([f"**{row['verdict']}**", *map(escaped, cells)])
+        rows.append([f"**{row['verdict']}**", *map(prose, cells)])
     yield from table(("verdict", "", "where", "the paper says", "asked", "here"), rows, left=6)
 
 
@@ -77,9 +77,9 @@ def _beside(asked: Iterable[Analysis]) -> Iterator[str]:
     shown = [one for one in found if one is not None]
     if shown:
         yield "\n## Its figures, and ours\n"
-        rows = [["<br>".join(map(escaped, cell.split("\n"))) for cell in row]
+        rows = [["<br>".join(map(prose, cell.split("\n"))) for cell in row]
                 for one in shown for row in one.rows]  # fmt: skip
-        columns = [*map(escaped, shown[0].columns)]
+        columns = [*map(prose, shown[0].columns)]
         yield from table(columns, rows, left=len(columns))
 
 
@@ -88,4 +88,4 @@ def _how(analysis: Analysis | None) -> str:
         return "not run."
     said = analysis.experiment.description or analysis.experiment.title
     cuts = "".join(f" Cut: {cut}." for cut in analysis.plan.cuts)
-    return f"{escaped(said)} {analysis.complete_blocks} whole blocks.{escaped(cuts)}"
+    return f"{prose(said)} {analysis.complete_blocks} whole blocks.{prose(cuts)}"
