@@ -246,6 +246,5 @@ def test_an_unknown_paper_is_refused() -> None:
 
 
 def test_code_stays_code_in_a_page_and_nothing_else_is_markup() -> None:
-    assert (
-        prose("a_b `tare run x_y` *c* `d|e` f`") == "a\\_b `tare run x_y` \\*c\\* \\`d\\|e\\` f\\`"
-    )
+    said = prose("a_b `tare run x_y` *c* `d|e`")
+    assert said == r"a\_b `tare run x_y` \*c\* \`d\|e\`"
