@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tare.environments.in_guest import InsideGuest
 from tare.workloads import Measurement, Statistic
+from tare.workloads.command.document import substituted
 from tare.workloads.command.executing import AUTO_S, SLACK_S, Executing, ExecutingBench, tree
 from tare.workloads.command.executions import PROGRAM, STATISTICS, Session
 from tare.workloads.command.rows import CommandLevels, CommandSettings
@@ -17,6 +19,7 @@ from tare.workloads.meeting import Meeting
 
 if TYPE_CHECKING:
     from tare.environments import Site
+    from tare.tree import Tree
     from tare.workloads.findings import Findings
 
 
@@ -106,13 +109,24 @@ class Command(Executing[CommandLevels]):
         self, plot: CommandLevels, site: Site, settings: CommandSettings
     ) -> Iterator[CommandBench]:
         """Enter the environment that a plot names."""
-        shell = shlex.split(settings.shell)[:1]
-        called = shell or [shlex.split(line)[0] for line in self.lines["command"].values()]
-        called += ["/bin/sh"] if settings.prepare or settings.cleanup else []
-        called += ["/bin/sh", "sha256sum"] if settings.expect_file else []
-        site = replace(site, tree=tree(settings, called, files=plot.files))
+        site = replace(site, tree=self.seen(plot, settings))
         with self.environment(plot).enter(site) as inside:
             yield CommandBench(site, inside, settings, self)
+
+    def seen(self, plot: CommandLevels, settings: CommandSettings) -> Tree:
+        """The files that executions see."""
+        called = self.called("command", settings)
+        called += ["/bin/sh"] if settings.prepare or settings.cleanup else []
+        called += ["/bin/sh", "sha256sum"] if settings.expect_file else []
+        return tree(settings, called, self._stdin(settings), files=plot.files)
+
+    def _stdin(self, settings: CommandSettings) -> list[str]:
+        """The files of this machine that executions read, whatever stands for the parameters."""
+        named = {substituted(settings.stdin, chosen) for chosen in self.combinations()}
+        cwd = Path(settings.cwd)
+        # Of an image, what lies elsewhere is its own.
+        own = [name for name in named if settings.image == "/" or (cwd / name).is_relative_to(cwd)]
+        return [name for name in own if name and (cwd / name).exists()]
 
     def remarks(self, found: Findings) -> tuple[str, ...]:
         """Where starting is what was measured: the reader may have meant the command."""
