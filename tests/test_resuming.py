@@ -2,7 +2,9 @@
 
 import pytest
 
-from tare.cli.plan import refuse_if_changed
+from tare import experiment
+from tare import plan as planning
+from tare.cli.plan import refuse_if_changed, refuse_other_variables
 from tare.errors import UsageError
 from tare.experiment import Experiment
 from tare.plan import Plan
@@ -71,3 +73,54 @@ def test_what_an_older_record_does_not_tell_is_not_said_to_have_changed(record):
     said = refusal(record, programs={"nvio/nvio": "00", "walks/walks-mpich": "22"})
     assert "its record does not tell programs.walks/walks-mpich;" in said
     assert "changed" not in said
+
+
+COMMAND = """\
+title: t
+workload: command
+factors: {command: "true"}
+baseline: {}
+blocks: {min: 2}
+session: {cwd: /, env: "MODE=fast API_TOKEN"}
+"""
+
+
+def begun_with(folder, monkeypatch, token):
+    monkeypatch.setenv("API_TOKEN", token)
+    asked = experiment.parse(COMMAND, "x.yaml")
+    return Record.create(folder, COMMAND, planning.make(asked, 1), BEGAN)
+
+
+def test_a_run_goes_on_with_the_secrets_that_it_began_with_and_no_others(tmp_path, monkeypatch):
+    record = begun_with(tmp_path / "r", monkeypatch, "of the beginning")
+    refuse_other_variables(record)
+    monkeypatch.setenv("API_TOKEN", "another")
+    with pytest.raises(UsageError, match=r"resumed: the variable API_TOKEN is not what it was"):
+        refuse_other_variables(record)
+    monkeypatch.delenv("API_TOKEN")
+    with pytest.raises(UsageError, match=r"API_TOKEN, which is to be passed on, is not set"):
+        refuse_other_variables(record)
+
+
+def test_of_a_secret_a_result_keeps_a_digest_that_is_like_no_other_results(tmp_path, monkeypatch):
+    token = "a value that is looked for"
+    one, other = (begun_with(tmp_path / name, monkeypatch, token) for name in "ab")
+    assert one.digests.scrypt.keys() == {"API_TOKEN"}
+    assert {*one.digests.scrypt.values()}.isdisjoint(other.digests.scrypt.values())
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and token in p.read_text()]
+
+
+def test_an_older_result_goes_on_with_any_secret_and_not_without(tmp_path, monkeypatch):
+    record = begun_with(tmp_path / "r", monkeypatch, "of the beginning")
+    (record.folder / "variables.json").unlink()
+    monkeypatch.setenv("API_TOKEN", "another")
+    refuse_other_variables(record)
+    monkeypatch.delenv("API_TOKEN")
+    with pytest.raises(UsageError, match="is not set"):
+        refuse_other_variables(record)
+
+
+def test_what_a_kill_leaves_of_a_result_with_secrets_is_made_again(tmp_path, monkeypatch):
+    record = begun_with(tmp_path / "r", monkeypatch, "a")
+    (record.folder / "plan.json").unlink()
+    refuse_other_variables(begun_with(record.folder, monkeypatch, "b"))

@@ -22,6 +22,7 @@ from tare.cli.plan import (
     print_plan,
     ready,
     refuse_if_changed,
+    refuse_other_variables,
     span,
 )
 from tare.cli.profile import show as show_profile
@@ -185,6 +186,8 @@ def _go_on(folder: Path, *, as_json: bool, profile: bool, markdown: Path | None)
     from tare.record import Resumption  # noqa: PLC0415
 
     records = _records(folder)
+    for record in records.values():
+        refuse_other_variables(record)
     programs = ready()
     fingerprint = machine.fingerprint(programs)
     for record in records.values():

@@ -225,6 +225,14 @@ class Workload(Protocol[L, S]):
         """
         return None
 
+    def secrets(self, settings: S) -> Mapping[str, str | None]:
+        """Variables whose values of the moment programs are given, and no file may hold.
+
+        Returns:
+            Name -> value; None where it is not set. A run goes on while they are what they were.
+        """
+        return {}
+
     def room(self, levels: L, settings: S) -> Room:
         """Tell how much disk a trial takes: next to none where it is some numbers."""
         return Room()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -157,6 +158,10 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
             )
             or levels.interference.lacking()
         )
+
+    def secrets(self, settings: CommandSettings) -> Mapping[str, str | None]:
+        """What is passed on by its name alone."""
+        return {n: os.environ.get(n) for n, value in settings.env.items() if value is None}
 
     def seconds(self, levels: R, settings: CommandSettings) -> float:
         """Expected duration of a trial, by what an execution is said to take."""
