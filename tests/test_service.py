@@ -102,5 +102,5 @@ def test_what_is_copied_are_the_servers_of_every_level(tmp_path: Path) -> None:
     server = {"new": "./new", "old": "./old-{threads} {size}"}
     laid_out = plan.make(parsed(server=server, session={"cwd": str(tmp_path)}), 1)
     assert isinstance(laid_out.workload, Service)
-    found = laid_out.workload.called("server", laid_out.session)
+    found = laid_out.workload.programs_of("server", laid_out.session)
     assert found == [f"{tmp_path}/{name}" for name in ("new", "old-1", "old-2")]

@@ -17,6 +17,7 @@ import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -99,6 +100,13 @@ class Plan(BaseModel):
                 "read the result with the version that measured it",
             )
         return workloads.made(dict(self.experiment))
+
+    @property
+    def called(self) -> list[Path]:
+        """The user's own programs that its cells run; see `Workload.called`."""
+        workload = self.workload
+        each = (workload.called(cell.levels, self.session) for cell in self.cells)
+        return sorted(set(itertools.chain.from_iterable(each)))
 
     def cell(self, cell_id: str) -> Cell:
         """Look a cell up by its id."""

@@ -104,7 +104,17 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         for levels in itertools.product(*self.parameters.values()):
             yield dict(zip(self.parameters, levels, strict=True))
 
-    def called(self, factor: str, settings: CommandSettings) -> list[str]:
+    def called(self, levels: R, settings: CommandSettings) -> Iterator[Path]:
+        """The first word of each line, and what others start, as taskset does: by its path."""
+        parameters = self.parameters_of(levels)
+        for factor in self.lines:
+            first, *more = self.words(factor, levels, settings, parameters)
+            for name in (first, *(word for word in more if "/" in word)):
+                path = requirements.program(settings, name, parameters)
+                if path and requirements.is_here(settings, path):
+                    yield path
+
+    def programs_of(self, factor: str, settings: CommandSettings) -> list[str]:
         """Paths of the programs that a factor's lines run, whatever stands for the parameters.
 
         What is not there, no cell needs, or `prepare` makes it.

@@ -82,6 +82,11 @@ def program(settings: CommandSettings, name: str, parameters: Mapping[str, str])
     return Path(settings.cwd, found) if found else None
 
 
+def is_here(settings: CommandSettings, path: Path) -> bool:
+    """Whether a path is seen as it is on this machine: of an image, in the folder alone."""
+    return settings.image == "/" or (settings.cwd != "/" and path.is_relative_to(settings.cwd))
+
+
 def rights(name: str) -> User | str:
     """Whose rights a server has, or why it cannot have them, and what to do.
 

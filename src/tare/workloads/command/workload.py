@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tare.environments.in_guest import InsideGuest
 from tare.workloads import Measurement, Statistic
+from tare.workloads.command import requirements
 from tare.workloads.command.document import substituted
 from tare.workloads.command.executing import AUTO_S, SLACK_S, Executing, ExecutingBench, tree
 from tare.workloads.command.executions import PROGRAM, STATISTICS, Session
@@ -115,18 +116,16 @@ class Command(Executing[CommandLevels]):
 
     def seen(self, plot: CommandLevels, settings: CommandSettings) -> Tree:
         """The files that executions see."""
-        called = self.called("command", settings)
+        called = self.programs_of("command", settings)
         called += ["/bin/sh"] if settings.prepare or settings.cleanup else []
         called += ["/bin/sh", "sha256sum"] if settings.expect_file else []
         return tree(settings, called, self._stdin(settings), files=plot.files)
 
     def _stdin(self, settings: CommandSettings) -> list[str]:
         """The files of this machine that executions read, whatever stands for the parameters."""
-        named = {substituted(settings.stdin, chosen) for chosen in self.combinations()}
-        cwd = Path(settings.cwd)
-        # Of an image, what lies elsewhere is its own.
-        own = [name for name in named if settings.image == "/" or (cwd / name).is_relative_to(cwd)]
-        return [name for name in own if name and (cwd / name).exists()]
+        named = {substituted(settings.stdin, chosen) for chosen in self.combinations()} - {""}
+        paths = (Path(settings.cwd, name) for name in named)
+        return [str(p) for p in paths if requirements.is_here(settings, p) and p.exists()]
 
     def remarks(self, found: Findings) -> tuple[str, ...]:
         """Where starting is what was measured: the reader may have meant the command."""

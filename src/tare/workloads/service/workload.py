@@ -197,7 +197,7 @@ class Service(Executing[ServiceLevels]):
         self, plot: ServiceLevels, site: Site, settings: CommandSettings
     ) -> Iterator[ServiceBench]:
         """Enter the environment that a plot names, and the client's host."""
-        called = ["/bin/sh", *self.called("server", settings)]
+        called = ["/bin/sh", *self.programs_of("server", settings)]
         served = tree(settings, called, files=plot.files, keep=False)
         user = requirements.rights(settings["as"])
         if isinstance(user, str):
