@@ -70,7 +70,11 @@ def write_bundle(
     config = configuration(
         name,
         found,
-        init=process(waiting.full_argv(tool), host.environment(waiting)),
+        init={
+            **process(waiting.full_argv(tool), host.environment(waiting)),
+            # gVisor gives these to whatever is added.
+            "rlimits": _limits(merged),
+        },
         read_only=read_only,
         writable=writable,
         netns=netns,
@@ -193,17 +197,15 @@ def process(
         "env": [f"{key}={value}" for key, value in env.items()],
         "cwd": "/",
         "capabilities": dict.fromkeys(kinds, capable),
-        "rlimits": _limits() if merged else _few_descriptors(),
+        "rlimits": _limits(merged),
         "noNewPrivileges": True,
     }
 
 
-def _limits() -> list[dict[str, Any]]:
-    """Those of this process."""
-    return [_limit(name, *resource.getrlimit(getattr(resource, name))) for name in _LIMITS]
-
-
-def _few_descriptors() -> list[dict[str, Any]]:
+def _limits(merged: Merged | None) -> list[dict[str, Any]]:
+    """Those of this process for a user's; ours may have few descriptors open."""
+    if merged:
+        return [_limit(name, *resource.getrlimit(getattr(resource, name))) for name in _LIMITS]
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     # Raising ours takes CAP_SYS_RESOURCE.
     few = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(_DESCRIPTORS, most)
