@@ -15,9 +15,12 @@ from tare import experiment, plan
 from tare.errors import TrialError, UsageError
 from tare.schema import json_schema
 from tare.units import scale
+from tare.workloads.command import Command
 from tare.workloads.command.document import substituted, words
 from tare.workloads.command.executions import Printed, read
 from tare.workloads.command.reading import Reading
+from tare.workloads.command.requirements import lacking
+from tare.workloads.command.rows import CommandSettings
 
 FILE = """\
 title: Is the new one faster?
@@ -243,3 +246,50 @@ def test_its_folder_is_where_it_was_asked_for(
     monkeypatch.chdir(tmp_path)
     asked = parsed(FILE.replace("cwd: /, ", "").replace(", env: 'MODE={mode}'", ""))
     assert asked.session["cwd"] == str(tmp_path)
+
+
+def test_what_is_copied_are_the_programs_and_inputs_of_every_level(tmp_path: Path) -> None:
+    """A level that prepare makes the files of, or no cell has, asks for none."""
+    for name in ("1/app", "2/app", "data-1", "data-3", "more"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch(mode=0o755)
+    line = "{title: t, workload: command, baseline: {}, factors: {environment: qemu, files: copied,"
+    asked = parsed(
+        f"{line} command: './{{build}}/app {{n}}', build: [1, 2, 4], n: [1, 3, 5]}},"
+        f" session: {{cwd: {tmp_path}, stdin: 'data-{{n}}', inputs: more, env: 'MODE={{n}}'}}}}"
+    )
+    laid_out = plan.make(asked, 1)
+    workload = laid_out.workload
+    assert isinstance(workload, Command)
+    tree = workload.seen(laid_out.blocks[0][0].plot, laid_out.session)
+    assert tree.files == "copied"
+    assert tree.programs == tuple(f"{tmp_path}/{build}/app" for build in (1, 2))
+    assert {*tree.inputs} == {f"{tmp_path}/{name}" for name in ("more", "data-1", "data-3")}
+
+
+def test_of_an_image_only_what_lies_in_the_folder_is_this_machines(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    for stdin, copied in (("data", [f"{tmp_path}/data"]), ("/etc/passwd", [])):
+        asked = parsed(
+            "{title: t, workload: command, baseline: {}, factors: {environment: qemu,"
+            f" command: cat}}, session: {{cwd: {tmp_path}, image: /an/image, stdin: {stdin}}}}}"
+        )
+        laid_out = plan.make(asked, 1)
+        assert isinstance(laid_out.workload, Command)
+        tree = laid_out.workload.seen(laid_out.blocks[0][0].plot, laid_out.session)
+        assert [*tree.inputs] == copied
+
+
+def test_a_program_is_looked_for_on_the_path_of_its_cell(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "app").touch(mode=0o755)
+    asked = parsed(
+        "{title: t, workload: command, baseline: {}, factors: {command: app, build: [1, 2]},"
+        f" session: {{cwd: {tmp_path}, env: 'PATH={tmp_path}/{{build}}'}}}}"
+    )
+    settings = plan.make(asked, 1).session
+    assert isinstance(settings, CommandSettings)
+    for build, said in (("1", None), ("2", "there is no program app on PATH")):
+        found = lacking(settings, ["app"], {"build": build}, copied=False)
+        assert found == said or (said and found and said in found)

@@ -150,6 +150,56 @@ def test_a_namespace_on_no_list_goes_once_its_owner_is_dead(alive: bool) -> None
             undo(leftovers.Entry("netns", name))
 
 
+MARKLESS = """
+from tare import netns
+from tare.pauses import pauses
+registry.add("netns", name)
+netns.make(name)
+words = ["ip", "netns", "exec", name, "env", "-i", "setsid", "sleep", "600"]
+pid = subprocess.Popen(words, stdout=subprocess.DEVNULL).pid
+comm = Path(f"/proc/{pid}/comm")
+assert any(comm.read_text() == "sleep\\n" for _ in pauses(20))
+Path(pidfile).write_text(str(pid))
+"""
+"""Makes a namespace, and in it a process with no mark: as a daemon does that sets its title."""
+
+
+@needs_root
+def test_who_is_in_a_dead_runs_namespace_is_killed_whatever_its_environment(tmp_path: Path) -> None:
+    name, pidfile = f"tare-test-{os.getpid()}", tmp_path / "pid"
+    dead_run(tmp_path / "root", MARKLESS, name=name, pidfile=str(pidfile))
+    pid = int(pidfile.read_text())
+    try:
+        assert Path(f"/proc/{pid}/environ").read_bytes() == b""
+        assert clean(tmp_path / "root") == [f"netns {name}"]
+        assert state_of(pid) in (None, "Z")
+        assert not Path("/run/netns", name).exists()
+    finally:
+        undo(leftovers.Entry("netns", name))
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+BESIDE = """
+import os, subprocess, sys
+from tare.undo import Entry, undo
+subprocess.run(["ip", "netns", "attach", sys.argv[1], str(os.getpid())], check=True)
+with subprocess.Popen(["sleep", "600"]) as beside:
+    print(undo(Entry("netns", sys.argv[1])), beside.poll())
+    beside.kill()
+"""
+
+
+@needs_root
+def test_nobody_is_killed_who_is_where_this_process_is() -> None:
+    name = f"tare-test-{os.getpid()}"
+    # In a namespace of its own, lest all of this machine is beside it.
+    words = ("unshare", "--net", sys.executable, "-c", BESIDE, name)
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert said == "True None\n"
+    assert not Path("/run/netns", name).exists()
+
+
 def test_a_process_on_its_way_to_its_program_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

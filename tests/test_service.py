@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,6 +13,7 @@ from tare import experiment, plan
 from tare.errors import TrialError, UsageError
 from tare.schema import json_schema
 from tare.workloads.service.serving import consumed_in
+from tare.workloads.service.workload import Service
 
 FILE: dict[str, Any] = {
     "title": "t",
@@ -92,3 +94,13 @@ def test_processor_time_is_that_of_all_descendants_also_of_those_that_ended() ->
     assert consumed_in(stats, 10) == 48 * 10_000_000
     with pytest.raises(TrialError, match="process 99 ended"):
         consumed_in(stats, 99)
+
+
+def test_what_is_copied_are_the_servers_of_every_level(tmp_path: Path) -> None:
+    for name in ("new", "old-1", "old-2"):
+        (tmp_path / name).touch(mode=0o755)
+    server = {"new": "./new", "old": "./old-{threads} {size}"}
+    laid_out = plan.make(parsed(server=server, session={"cwd": str(tmp_path)}), 1)
+    assert isinstance(laid_out.workload, Service)
+    found = laid_out.workload.programs_of("server", laid_out.session)
+    assert found == [f"{tmp_path}/{name}" for name in ("new", "old-1", "old-2")]

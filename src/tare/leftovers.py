@@ -29,7 +29,7 @@ from tare import interrupts
 from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, spaces, start_time
 from tare.errors import TareError, UnavailableError
 from tare.pauses import pauses
-from tare.undo import Entry, Kind, kill, undo
+from tare.undo import Entry, Kind, kill_all, processes, undo
 
 __all__ = ["Entry", "Kind", "Registry", "clean", "clean_unlisted", "kill_marked", "marked"]
 
@@ -123,7 +123,7 @@ class Registry(AbstractContextManager["Registry"]):
             # Who interrupts it wants things clean.
             with interrupts.put_off():
                 ours = _bears(OWNER_VARIABLE, owner_mark())
-                _kill_all(lambda pid: pid not in self._earlier and ours(pid))
+                kill_all(lambda pid: pid not in self._earlier and ours(pid))
                 _undo_all(self._entries)
                 self._entries.clear()
                 with _only_one(self.directory.parent):
@@ -241,7 +241,7 @@ def clean_unlisted() -> list[str]:
     """
     from tare import netns  # noqa: PLC0415 - whoever leaves nothing behind needs no netlink
 
-    done = _told(_kill_all(_is_orphan))
+    done = _told(kill_all(_is_orphan))
     entries = []
     for path in sorted(Path("/run/netns").glob("tare-*")):
         with suppress(TareError):  # it may have gone
@@ -263,33 +263,17 @@ def _is_dead(pid: bytes | str, start: bytes | str) -> bool:
 
 def kill_marked(variable: str, mark: str) -> list[int]:
     """Kill every process that was given this variable with this value; return the pids."""
-    return _kill_all(_bears(variable, mark))
+    return kill_all(_bears(variable, mark))
 
 
 def marked(variable: str, mark: str) -> list[int]:
     """Every process that was given this variable with this value."""
-    return _processes(_bears(variable, mark))
+    return processes(_bears(variable, mark))
 
 
 def _bears(variable: str, mark: str) -> Callable[[int], bool]:
     wanted = f"{variable}={mark}".encode()
     return lambda pid: wanted in _environment(pid).split(b"\0")
-
-
-def _processes(are_meant: Callable[[int], bool]) -> list[int]:
-    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return [pid for pid in pids if are_meant(pid)]
-
-
-def _kill_all(are_meant: Callable[[int], bool]) -> list[int]:
-    killed: list[int] = []
-    # Again until none is found: one of them may have forked while we looked.
-    for _ in range(100):
-        found = kill(_processes(are_meant), are_meant)
-        if not found:
-            break
-        killed += found
-    return killed
 
 
 def _told(killed: list[int]) -> list[str]:

@@ -112,6 +112,17 @@ def fingerprint(programs: Path) -> dict[str, Any]:
     }
 
 
+def with_programs(found: Mapping[str, Any], called: Iterable[Path]) -> dict[str, Any]:
+    """A fingerprint with the hashes of a user's programs, too.
+
+    Args:
+        found: as `fingerprint` made it.
+        called: absolute, as no name of Tare's own programs is; what cannot be read is left out.
+    """
+    hashes = {str(path): _hash(path) for path in called if os.access(path, os.R_OK)}
+    return {**found, "programs": {**found["programs"], **hashes}}
+
+
 def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Name what differs between two fingerprints: `{"kernel.release": (this, that), ...}`.
 
@@ -134,9 +145,10 @@ def changed(began: Mapping[str, Any], now: Mapping[str, Any], programs: Iterable
     Args:
         began: a fingerprint.
         now: another.
-        programs: patterns of the programs that the workload runs (`Workload.programs`).
+        programs: patterns of the programs that the workload runs (`Workload.programs`); what is
+            absolute is the user's own, and run.
     """
-    run = [f"programs.{pattern}" for pattern in (*_INSTRUMENT, *programs)]
+    run = [f"programs.{pattern}" for pattern in (*_INSTRUMENT, "/*", *programs)]
     return [
         key
         for key in unlike(began, now)

@@ -17,6 +17,7 @@ import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -106,6 +107,13 @@ class Plan(BaseModel):
         known = type(self.experiment).model_fields
         fields = (field for field in self.workload.fields if field in known)
         return {field: getattr(self.experiment, field) for field in fields}
+
+    @property
+    def called(self) -> list[Path]:
+        """The user's own programs that its cells run; see `Workload.called`."""
+        workload = self.workload
+        each = (workload.called(cell.levels, self.session) for cell in self.cells)
+        return sorted(set(itertools.chain.from_iterable(each)))
 
     def cell(self, cell_id: str) -> Cell:
         """Look a cell up by its id."""

@@ -33,8 +33,10 @@ from tare.machine import Fingerprint
 from tare.meanwhile import Meanwhile
 from tare.plan import Plan
 from tare.told import Told
+from tare.variables import Digests
 
 _LOCK = "lock"
+_DIGESTS = "variables.json"
 _RESTORE = "restore the file: without it nobody knows what was measured on what"
 
 
@@ -228,6 +230,9 @@ class Record:
             lines.replace(
                 folder / "environment.json", json.dumps(fingerprint, indent=1, default=str)
             )
+            values = plan.workload.secrets(plan.session)
+            if told := {name: value for name, value in values.items() if value is not None}:
+                lines.replace(folder / _DIGESTS, Digests.of(told).model_dump_json(indent=1))
             # Last: its presence is what makes the folder a result.
             lines.replace(folder / "plan.json", plan.model_dump_json(indent=1))
         finally:
@@ -275,6 +280,17 @@ class Record:
         except ValidationError as error:
             said = f"{path} is no fingerprint of a machine: {error.errors()[0]['msg']}"
             raise UsageError(said, _RESTORE) from error
+
+    @property
+    def digests(self) -> Digests | None:
+        """Of the variables that the run was given by their names; None of none, or as untold."""
+        path = self.folder / _DIGESTS
+        try:
+            return Digests.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None  # earlier versions kept none
+        except (OSError, ValidationError) as error:
+            raise UsageError(f"{path} cannot be read: {_why(error)}", _RESTORE) from error
 
     def samples_path(self, trial: Trial) -> Path | None:
         """Where the raw samples of a trial lie; None for a failed one."""
@@ -442,6 +458,7 @@ def _is_free(folder: Path) -> bool:
 def _is_half_made(folder: Path) -> bool:
     """Whether a folder is what a kill left of one in the making: it holds nothing of a run yet."""
     found = {path.name.partition(".")[0] for path in folder.glob("*")}
-    return found <= {"samples", "experiment", "environment", "plan"} and not (
+    begun = {"samples", "experiment", "environment", "variables", "plan"}
+    return found <= begun and not (
         (folder / "plan.json").exists() or any((folder / "samples").glob("*"))
     )

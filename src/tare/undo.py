@@ -81,9 +81,25 @@ def _undo_netns(entry: Entry) -> bool:
     path = Path("/run/netns") / entry.name
     if not path.exists():
         return False
+    _kill_dwellers(path)
     _unmount(path)
     path.unlink(missing_ok=True)
     return True
+
+
+def _kill_dwellers(namespace: Path) -> None:
+    """Kill who is in a namespace of ours: a daemon may have overwritten the mark that it had."""
+    of_it, ours = namespace.stat(), Path("/proc/self/ns/net").stat()
+    if os.path.samestat(of_it, ours):
+        return  # nothing that a run makes, but then all of this machine's would be in it
+
+    def dwells(pid: int) -> bool:
+        try:
+            return os.path.samestat(Path(f"/proc/{pid}/ns/net").stat(), of_it)
+        except OSError:  # it has ended, or is another user's
+            return False
+
+    kill_all(dwells)
 
 
 def _undo_link(entry: Entry) -> bool:
@@ -244,6 +260,24 @@ def kill(pids: list[int], is_ours: Callable[[int], bool]) -> list[int]:
         deadline = time.monotonic() + _KILL_PATIENCE_S
         for pidfd in pinned:
             process.wait_pidfd(pidfd, deadline - time.monotonic())
+    return killed
+
+
+def processes(are_meant: Callable[[int], bool]) -> list[int]:
+    """Every process that is meant, by pid."""
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in pids if are_meant(pid)]
+
+
+def kill_all(are_meant: Callable[[int], bool]) -> list[int]:
+    """Kill every process that is meant, this one apart; return the pids."""
+    killed: list[int] = []
+    # Again until none is found: one of them may have forked while we looked.
+    for _ in range(100):
+        found = kill(processes(are_meant), are_meant)
+        if not found:
+            break
+        killed += found
     return killed
 
 

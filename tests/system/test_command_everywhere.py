@@ -18,12 +18,14 @@ from tare.environments import Site
 
 pytestmark = [pytest.mark.system, needs_root]
 
+NAMES = environments.names()
+
 
 @pytest.mark.parametrize(
     ("name", "files"),
     [
         (name, files)
-        for name in environments.names()
+        for name in NAMES
         for files in (("shared", "copied") if environments.row(name).own_kernel else ("shared",))
     ],
 )
@@ -70,3 +72,32 @@ def test_another_machine_has_not_the_files() -> None:
     why = planned.workload.lacking(planned.cells[0].levels, planned.session, PROGRAMS)
     assert why is not None
     assert "are not on another one" in why
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if environments.row(n).own_kernel])
+def test_what_a_guest_is_given_copied_is_the_input_and_program_of_every_level(
+    name: str, tidy_site: Site, tmp_path: Path
+) -> None:
+    here = environments.named(name).availability()
+    if not here.available:
+        pytest.skip(here.detail)
+    for build in "12":
+        (tmp_path / build).mkdir()
+        (tmp_path / build / "app").write_text(f"#!/bin/sh\nread -r found; echo {build} $found\n")
+        (tmp_path / build / "app").chmod(0o755)
+        (tmp_path / f"data-{build}").write_text(f"of {build}\n")
+    document = {
+        "title": "t",
+        "workload": "command",
+        "factors": {
+            "environment": name, "files": "copied", "command": {"it": "./{build}/app"},
+            "build": ["2", "1"],
+        },
+        "baseline": {},
+        "session": {
+            "cwd": str(tmp_path), "runs": 1, "warmup": 0, "stdin": "data-{build}",
+            "expect_output": "^2 of 2$",
+        },
+    }  # fmt: skip
+    site = replace(tidy_site, cache=platformdirs.user_cache_path("tare"))
+    assert one_trial(document, site).counters["executions"] == 1

@@ -120,6 +120,28 @@ def test_a_run_is_not_resumed_with_other_programs(small, tmp_path):
     assert "programs.echo/echo-udp changed" in found.stderr
 
 
+def test_a_run_is_not_resumed_with_another_build_or_another_secret(tmp_path):
+    app, out = tmp_path / "app", tmp_path / "result"
+    app.write_text("#!/bin/sh\n")
+    app.chmod(0o755)
+    argv = ("measure", "--env", "API_TOKEN", "--blocks", "2", "-r", "1", "--out", str(out), "./app")
+    assert tare(*argv, cwd=tmp_path, API_TOKEN="one").returncode == 0
+    assert str(app) in Record(out).fingerprint.whole["programs"]
+
+    def resumed(**env):
+        return tare("run", "--resume", str(out), cwd=tmp_path, **env)
+
+    assert resumed(API_TOKEN="one").returncode == 0
+    for env, said in (({"API_TOKEN": "two"}, "is not what it was"), ({}, "is not set")):
+        found = resumed(**env)
+        assert found.returncode == Exit.USAGE
+        assert said in " ".join(found.stderr.split())
+    app.write_text("#!/bin/sh\n: another\n")
+    found = resumed(API_TOKEN="one")
+    assert found.returncode == Exit.USAGE
+    assert f"since it began, programs.{app} changed" in " ".join(found.stderr.split())
+
+
 def test_two_runs_at_once_do_not_meet(small, tmp_path):
     both = [
         subprocess.Popen(

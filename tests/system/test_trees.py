@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -138,6 +139,30 @@ def test_it_sees_no_more_than_that_user_may(inside: Inside) -> None:
     connect = "import socket; socket.socket(socket.AF_UNIX).connect('service')"
     with pytest.raises(TrialError, match=r"refused|No such file"):
         inside.run(("/usr/bin/python3", "-c", connect), PATIENCE_S)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_it_may_open_as_many_files_as_natively(
+    environment: str, reachable: Site, folder: Path
+) -> None:
+    before = {
+        which: resource.getrlimit(which)
+        for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_STACK)
+    }
+    hard = before[resource.RLIMIT_NOFILE][1]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2000, hard))
+        resource.setrlimit(resource.RLIMIT_STACK, (16 << 20, before[resource.RLIMIT_STACK][1]))
+        with entered(environment, reachable, Tree(Path("/"), str(folder), ME)) as inside:
+            files = shell(inside, "ulimit -Sn; ulimit -Hn").split()
+            stack = shell(inside, "ulimit -Ss").strip()
+            opening = "held = [open('/dev/null') for _ in range(1500)]; print(len(held))"
+            assert inside.run(("python3", "-c", opening), PATIENCE_S) == "1500\n"
+    finally:
+        for which, limits in before.items():
+            resource.setrlimit(which, limits)
+    assert files == ["2000", str(hard)]
+    assert stack == "16384" or environment in ("qemu", "uml"), "the rest is a guest's kernel's"
 
 
 def test_what_it_writes_is_there_for_the_next_and_never_on_the_host(

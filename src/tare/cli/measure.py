@@ -287,7 +287,7 @@ def _measure(
     name = next(iter(document["factors"]["command"]))
     folder = out or paths.result(f"measure-{name}")
     preflight.refuse_without_room(plan, folder)
-    found_here = machine.fingerprint(programs)
+    found_here = machine.with_programs(machine.fingerprint(programs), plan.called)
     record = Record.create(folder, text, plan, found_here, numbered=out is None)
     least = printing.minutes(plan.seconds())
     printing.say("", f"{len(plan.cells)} cells, {plan.min_blocks} blocks or more: {least} or more")

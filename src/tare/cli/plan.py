@@ -78,6 +78,24 @@ def refuse_if_changed(record: Record, fingerprint: Mapping[str, Any]) -> None:
         )
 
 
+def refuse_other_variables(record: Record) -> None:
+    """Refuse to go on where a variable that is passed on by its name is not what it was.
+
+    Raises:
+        UsageError: it is not set, or has another value.
+    """
+    found = record.plan.workload.secrets(record.plan.session)
+    values = {name: value for name, value in found.items() if value is not None}
+    said = [f"{name}, which is to be passed on, is not set" for name in found if name not in values]
+    if record.digests is not None:
+        said += [f"{name} is not what it was" for name in record.digests.changed(values)]
+    if said:
+        raise UsageError(
+            f"{record.folder} cannot be resumed: the variable {'; the variable '.join(said)}",
+            "export what it was when the run began, or start a new run",
+        )
+
+
 def ready() -> Path:
     """Make sure that measuring can begin; return the build directory."""
     from tare import leftovers  # noqa: PLC0415

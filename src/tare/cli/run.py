@@ -22,6 +22,7 @@ from tare.cli.plan import (
     print_plan,
     ready,
     refuse_if_changed,
+    refuse_other_variables,
     span,
 )
 from tare.cli.profile import show as show_profile
@@ -172,7 +173,8 @@ def begin(
     def fill(folder: Path, _: Path) -> None:
         for name, part in plans.items():
             text = note(part.file.read_text(encoding="utf-8"))
-            Record.write(folder / name, text, part.plan, fingerprint)
+            found = machine.with_programs(fingerprint, part.plan.called)
+            Record.write(folder / name, text, part.plan, found)
         if suite is not None:
             suites.SuiteResult.create(folder, suite, plans, absent)
 
@@ -185,13 +187,18 @@ def _go_on(folder: Path, *, as_json: bool, profile: bool, markdown: Path | None)
     from tare.record import Resumption  # noqa: PLC0415
 
     records = _records(folder)
+    for record in records.values():
+        refuse_other_variables(record)
     programs = ready()
-    fingerprint = machine.fingerprint(programs)
-    for record in records.values():
-        refuse_if_changed(record, fingerprint)
+    common = machine.fingerprint(programs)
+    fingerprints = {
+        name: machine.with_programs(common, record.plan.called) for name, record in records.items()
+    }
+    for name, record in records.items():
+        refuse_if_changed(record, fingerprints[name])
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    found = machine.Fingerprint.model_validate(fingerprint)
-    for record in records.values():
+    for name, record in records.items():
+        found = machine.Fingerprint.model_validate(fingerprints[name])
         with record.writing() as writer:
             writer.append(Resumption(resumed=now, fingerprint=found))
     carry_out(folder, programs, as_json=as_json, profile=profile, markdown=markdown)

@@ -24,7 +24,6 @@ from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError
 from tare.host import Host, Process, require
 from tare.process import ProcessError
-from tare.tree import CAPABILITIES
 from tare.trees.merged import Merged, laid_out
 
 _TIMEOUT_S = 30.0
@@ -163,13 +162,12 @@ class _InsideContainer:
         number = next(self._count)
         written, pid_file = (self._bundle / f"{kind}-{number}" for kind in ("process", "pid"))
         inner = replace(self.host.placed(argv, env), netns=None)
-        also: Sequence[str] = ()
         if self._merged is not None:
-            inner, also = self._merged.placed(inner, argv), CAPABILITIES
+            inner = self._merged.placed(inner, argv)
         tool = self._merged.tool if self._merged else by_name
         await_go = (*tool("sh"), *_AWAIT_GO) if self._with_the_host else ()
         words = [*await_go, *inner.full_argv(tool)]
-        described = oci.process(words, self.host.environment(inner), also)
+        described = oci.process(words, self.host.environment(inner), self._merged)
         self.host.write(written, json.dumps(described))
         runc = (*RUNC, "--root", str(self._bundle / "state"), "exec", "--process", str(written))
         adding = Command((*runc, "--pid-file", str(pid_file), self.session))

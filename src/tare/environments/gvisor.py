@@ -32,7 +32,6 @@ from tare.guests.cache import workspace
 from tare.host import Host, resolved
 from tare.hosts import OwnHost
 from tare.stepwise import Stepwise
-from tare.tree import CAPABILITIES
 from tare.trees.merged import Merged, laid_out
 
 _MODULE = "gvisor.dev/gvisor/runsc"
@@ -197,12 +196,11 @@ class _InsideGvisor:
         """
         number = next(self._count)
         inner = Command(resolved(argv, self._site.programs), env=env or {})
-        also: Sequence[str] = ()
         if self._merged is not None:
-            inner, also = self._merged.placed(inner, argv), CAPABILITIES
+            inner = self._merged.placed(inner, argv)
         written = self._sandbox.bundle / f"process-{number}.json"
         words = inner.full_argv(self._sandbox.tool)
-        written.write_text(json.dumps(oci.process(words, inner.full_env(), also)))
+        written.write_text(json.dumps(oci.process(words, inner.full_env(), self._merged)))
         return written, self._sandbox.bundle / f"pid-{number}"
 
 

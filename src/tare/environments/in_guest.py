@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -20,6 +21,10 @@ from tare.guests.program import Program
 from tare.host import Host
 from tare.hosts import Tap
 from tare.trees.merged import Merged
+
+_WITH_FILES = 'ulimit -n "$1"; ulimit -Sn "$2"; shift 2; exec "$@"'
+_MOST_FILES = 1 << 20
+"""That a kernel allows unless it is told otherwise. Source: Linux, fs/file.c, sysctl_nr_open."""
 
 
 class Guest(Protocol):
@@ -95,8 +100,16 @@ class InsideGuest:
         """What is to be started for a program, and variables by which it knows its user."""
         if self._merged is None:
             return self._resolved(argv), {}
-        words = ("chroot", TREE, *self._merged.within(), *self._merged.found(argv))
+        within = ("chroot", TREE, *self._merged.within(), *self._merged.found(argv))
+        words = ("sh", "-c", _WITH_FILES, "sh", *map(str, _files()), *within)
         return words, {"PATH": PATH, **self._merged.tree.user.environment()}
+
+
+def _files() -> tuple[int, int]:
+    """How many files may be open here: what a process may take, and what it has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    return most, most if soft == resource.RLIM_INFINITY else min(soft, most)
 
 
 class GuestServer(AbstractContextManager["GuestServer"]):

@@ -19,6 +19,7 @@ from tare.command import Command, by_name
 from tare.errors import TrialError
 from tare.host import Host, Process
 from tare.pauses import pauses
+from tare.tree import CAPABILITIES as OF_A_USER
 from tare.trees.merged import Merged
 
 _OWN_ROOT_FOLDERS = frozenset({"proc", "sys", "dev", "tmp", "run", "lost+found"})
@@ -28,7 +29,14 @@ CAPABILITIES = ("CAP_SYS_NICE",)
 """For `chrt` and `taskset` inside: runc itself has to start as SCHED_OTHER."""
 
 _DESCRIPTORS = 1024
-"""That may be open inside: some programs close all that there could be, one by one."""
+"""That our programs may have open inside: some close all that there could be, one by one."""
+_LIMITS = tuple(
+    f"RLIMIT_{name}"
+    for name in (
+        "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC",
+        "RSS", "RTPRIO", "RTTIME", "SIGPENDING", "STACK",
+    )
+)  # fmt: skip
 
 _TIMEOUT_S = 30.0
 _START_TIMEOUT_S = 30.0
@@ -62,7 +70,11 @@ def write_bundle(
     config = configuration(
         name,
         found,
-        init=process(waiting.full_argv(tool), host.environment(waiting)),
+        init={
+            **process(waiting.full_argv(tool), host.environment(waiting)),
+            # gVisor gives these to whatever is added.
+            "rlimits": _limits(merged),
+        },
         read_only=read_only,
         writable=writable,
         netns=netns,
@@ -167,19 +179,17 @@ def configuration(
 
 
 def process(
-    argv: Sequence[str], env: Mapping[str, str], also: Sequence[str] = ()
+    argv: Sequence[str], env: Mapping[str, str], merged: Merged | None = None
 ) -> dict[str, Any]:
     """Describe a process to runc: all of its arguments, and all of its environment.
 
     Args:
         argv, env: these.
-        also: what it is capable of, beside `CAPABILITIES`; names as setpriv has them.
+        merged: the tree that it has for its root, where it is a user's: it is capable of what it
+            may have there, beside `CAPABILITIES`, and has the limits that it would have natively.
     """
-    capable = [*CAPABILITIES, *(f"CAP_{name.upper()}" for name in also)]
+    capable = [*CAPABILITIES, *(f"CAP_{name.upper()}" for name in (OF_A_USER if merged else ()))]
     kinds = ("bounding", "effective", "permitted")
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    # Raising ours takes CAP_SYS_RESOURCE.
-    descriptors = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(_DESCRIPTORS, most)
     return {
         "terminal": False,
         "user": {"uid": 0, "gid": 0},
@@ -187,9 +197,24 @@ def process(
         "env": [f"{key}={value}" for key, value in env.items()],
         "cwd": "/",
         "capabilities": dict.fromkeys(kinds, capable),
-        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": descriptors, "soft": descriptors}],
+        "rlimits": _limits(merged),
         "noNewPrivileges": True,
     }
+
+
+def _limits(merged: Merged | None) -> list[dict[str, Any]]:
+    """Those of this process for a user's; ours may have few descriptors open."""
+    if merged:
+        return [_limit(name, *resource.getrlimit(getattr(resource, name))) for name in _LIMITS]
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    # Raising ours takes CAP_SYS_RESOURCE.
+    few = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(_DESCRIPTORS, most)
+    return [_limit("RLIMIT_NOFILE", few, few)]
+
+
+def _limit(name: str, soft: int, hard: int) -> dict[str, Any]:
+    # Without a limit: the largest number there, -1 here.
+    return {"type": name, "soft": soft % (1 << 64), "hard": hard % (1 << 64)}
 
 
 def _mount(destination: str, kind: str, options: list[str]) -> dict[str, Any]:

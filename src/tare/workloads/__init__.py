@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -224,6 +224,21 @@ class Workload(Protocol[L, S]):
         shares with other benches, such as the site's stopwatch.
         """
         return None
+
+    def called(self, levels: L, settings: S) -> Iterable[Path]:
+        """The user's own programs that a cell runs, by absolute path: those that are files here.
+
+        A run goes on while these are what they were, too.
+        """
+        return ()
+
+    def secrets(self, settings: S) -> Mapping[str, str | None]:
+        """Variables whose values of the moment programs are given, and no file may hold.
+
+        Returns:
+            Name -> value; None where it is not set. A run goes on while they are what they were.
+        """
+        return {}
 
     def room(self, levels: L, settings: S) -> Room:
         """Tell how much disk a trial takes: next to none where it is some numbers."""

@@ -49,6 +49,7 @@ class Asked:
         settings: names of settings in which parameters stand, too.
         put_in: names that stand in braces for what the workload knows.
         lines: factor -> name -> line.
+        parameters: name -> levels.
     """
 
     named: Mapping[str, str] = {"command": "commands"}
@@ -65,7 +66,7 @@ class Asked:
         self.lines: dict[str, dict[str, str]] = {factor: {} for factor in self.named}
         for factor, field in self.named.items():
             self._read_lines(factor, field)
-        self.parameters = tuple(self._parameters(factors))
+        self.parameters = dict(self._parameters(factors))
         self.readings = dict(self._readings(document, statistics))
         for factor, field in self.named.items():
             if not self.problems and not self.lines[factor]:
@@ -111,13 +112,13 @@ class Asked:
                 self._say(path, f"cannot be split into words: {str(error).lower()}")
             self.lines[factor][name] = line
 
-    def _parameters(self, factors: Sequence[str]) -> Iterator[str]:
+    def _parameters(self, factors: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Factors that are not every experiment's, and stand as {name} where they are put in."""
         session = self.content.get("session")
         settings = session if isinstance(session, Mapping) else {}
         texts = [line for lines in self.lines.values() for line in lines.values()]
         texts += [str(settings.get(name, "")) for name in self.settings]
-        for name in self._factors:
+        for name, levels in self._factors.items():
             if name in factors or not isinstance(name, str):
                 continue
             if not _NAME.fullmatch(name):
@@ -125,7 +126,8 @@ class Asked:
             elif name in self.put_in:
                 self._say(("factors", name), "is put in by Tare: choose another name")
             elif any(f"{{{name}}}" in text for text in texts):
-                yield name
+                listed = levels if isinstance(levels, list | tuple) else (levels,)
+                yield name, tuple(map(str, listed))
             else:
                 known = ", ".join(factors)
                 said = f"unknown factor, and no {{{name}}} stands in a command: choose {known}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from tare import capabilities, environments, rootless
-from tare.command import PATH, Secret
+from tare.command import PATH
 from tare.errors import TrialError
 from tare.tree import Tree, User
 from tare.units import exact_duration
@@ -47,7 +49,7 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         base: the factors of every experiment.
         measured: what is measured whatever is printed.
         lines: of each factor that names some; none where no experiment has said any.
-        parameters: names of the factors that are put in place of {name}.
+        parameters: factors that are put in place of {name} -> levels.
         readings: statistic -> how it is found in what is printed.
         judged: the statistic that sessions are compared by; the first where none is declared.
     """
@@ -64,14 +66,14 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
     def __init__(
         self,
         lines: Lines | None = None,
-        parameters: Sequence[str] = (),
+        parameters: Mapping[str, Sequence[str]] | None = None,
         readings: Mapping[str, Reading] | None = None,
         judged: str | None = None,
     ) -> None:
         self.lines = lines or {}
-        self.parameters = tuple(parameters)
+        self.parameters = parameters or {}
         self.readings = readings or {}
-        self.levels = with_lines(self.base, lines, self.parameters) if lines else self.base
+        self.levels = with_lines(self.base, lines, [*self.parameters]) if lines else self.base
         found = {name: one.statistic for name, one in self.readings.items()}
         self.statistics = self.in_order(found)
         self.judged = judged or next(iter(self.statistics))
@@ -86,16 +88,43 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         if found.problems:
             return Made(self, found.content, tuple(found.problems))
         lines = tuple((factor, tuple(named.items())) for factor, named in found.lines.items())
-        readings = tuple(found.readings.items())
+        parameters, readings = tuple(found.parameters.items()), tuple(found.readings.items())
         judged = asked.get("statistic")
         return Made(
-            _made(type(self), lines, found.parameters, readings, judged and str(judged)),
+            _made(type(self), lines, parameters, readings, judged and str(judged)),
             found.content,
         )
 
     def parameters_of(self, levels: R) -> dict[str, str]:
         """Parameter -> its level in a cell."""
         return {name: levels[name] for name in self.parameters}
+
+    def combinations(self) -> Iterator[dict[str, str]]:
+        """Every choice of levels that can stand in a cell: parameter -> level."""
+        for levels in itertools.product(*self.parameters.values()):
+            yield dict(zip(self.parameters, levels, strict=True))
+
+    def called(self, levels: R, settings: CommandSettings) -> Iterator[Path]:
+        """The first word of each line, and what others start, as taskset does: by its path."""
+        parameters = self.parameters_of(levels)
+        for factor in self.lines:
+            first, *more = self.words(factor, levels, settings, parameters)
+            for name in (first, *(word for word in more if "/" in word)):
+                path = requirements.program(settings, name, parameters)
+                if path and requirements.is_here(settings, path):
+                    yield path
+
+    def programs_of(self, factor: str, settings: CommandSettings) -> list[str]:
+        """Paths of the programs that a factor's lines run, whatever stands for the parameters.
+
+        What is not there, no cell needs, or `prepare` makes it.
+        """
+        named = (
+            requirements.program(settings, words(line, chosen, settings.shell)[0], chosen)
+            for line in self.lines[factor].values()
+            for chosen in self.combinations()
+        )
+        return [str(path) for path in dict.fromkeys(named) if path]
 
     def words(
         self, factor: str, levels: R, settings: CommandSettings, parameters: Mapping[str, str]
@@ -140,6 +169,10 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
             or levels.interference.lacking()
         )
 
+    def secrets(self, settings: CommandSettings) -> Mapping[str, str | None]:
+        """What is passed on by its name alone."""
+        return {n: os.environ.get(n) for n, value in settings.env.items() if value is None}
+
     def seconds(self, levels: R, settings: CommandSettings) -> float:
         """Expected duration of a trial, by what an execution is said to take."""
         one = settings.takes / 1e9
@@ -151,23 +184,29 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
 def _made(
     kind: type[Executing[Any]],
     lines: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
-    parameters: tuple[str, ...],
+    parameters: tuple[tuple[str, tuple[str, ...]], ...],
     readings: tuple[tuple[str, Reading], ...],
     judged: str | None,
 ) -> Executing[Any]:
     """One for each: levels of two are not of one type."""
     by_factor = {factor: dict(named) for factor, named in lines}
-    return kind(by_factor, parameters, dict(readings), judged)
+    return kind(by_factor, dict(parameters), dict(readings), judged)
 
 
 def tree(
-    settings: CommandSettings, called: Sequence[str], *, files: str = "shared", keep: bool = True
+    settings: CommandSettings,
+    called: Sequence[str],
+    inputs: Sequence[str] = (),
+    *,
+    files: str = "shared",
+    keep: bool = True,
 ) -> Tree:
     """The files that programs see, and with whose rights; what of them is copied.
 
     Args:
         settings: of the sessions.
         called: programs, by name or path.
+        inputs: files beside those of the settings.
         files: how they come to where these run.
         keep: whether what is to be kept is brought back from there.
     """
@@ -181,9 +220,9 @@ def tree(
         user=User.invoking(),
         files="copied" if files == "copied" else "shared",
         programs=tuple(placed(p) if "/" in p else p for p in dict.fromkeys(called)),
-        inputs=tuple(map(placed, settings.inputs)),
+        inputs=tuple(map(placed, (*settings.inputs, *inputs))),
         keep=tuple(map(placed, settings.keep)) if keep else (),
-        path=passed(settings.env).get("PATH", PATH),
+        path=passed(settings.env, {}).get("PATH", PATH),
     )
 
 
@@ -210,10 +249,7 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
 
     def env(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """The environment variables that are asked for."""
-        return {
-            name: value if isinstance(value, Secret) else substituted(value, parameters)
-            for name, value in passed(self.settings.env).items()
-        }
+        return passed(self.settings.env, parameters)
 
     def options(
         self, parameters: Mapping[str, str], *beside: str, tell: bool = False

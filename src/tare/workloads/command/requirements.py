@@ -35,7 +35,7 @@ def lacking(
     Returns:
         A sentence, and what to do; None where nothing is lacking.
     """
-    env = passed(settings.env)
+    env = passed(settings.env, parameters)
     if unset := [name for name in settings.env if name not in env]:
         return f"the variable {unset[0]}, which is to be passed on, is not set. Export it"
     if settings.image != "/":
@@ -56,10 +56,9 @@ def _missing(
     cwd = Path(settings.cwd)
     if not cwd.is_dir():
         return f"there is no folder {cwd}. Name another `cwd`"
-    path = env.get("PATH", PATH)
     for name in called:
-        if "/" not in name and not shutil.which(name, path=path):
-            where = "PATH" if "PATH" in env else path
+        if "/" not in name and not program(settings, name, parameters):
+            where = "PATH" if "PATH" in env else PATH
             return f"there is no program {name} on {where}. Install it, or name it by its path"
         if "/" in name and not made and not os.access(cwd / name, os.X_OK):
             return f"there is no program {cwd / name}. Build it, or name another"
@@ -68,6 +67,24 @@ def _missing(
         if not (cwd / file).exists():
             return f"there is no file {cwd / file}. Name another"
     return None
+
+
+def program(settings: CommandSettings, name: str, parameters: Mapping[str, str]) -> Path | None:
+    """The file of this machine that a line's first word means; None where there is none.
+
+    Args:
+        settings: of the sessions.
+        name: a name on PATH, or a path.
+        parameters: what stands for each name in braces.
+    """
+    path = passed(settings.env, parameters).get("PATH", PATH)
+    found = shutil.which(Path(settings.cwd, name) if "/" in name else name, path=path)
+    return Path(settings.cwd, found) if found else None
+
+
+def is_here(settings: CommandSettings, path: Path) -> bool:
+    """Whether a path is seen as it is on this machine: of an image, in the folder alone."""
+    return settings.image == "/" or (settings.cwd != "/" and path.is_relative_to(settings.cwd))
 
 
 def rights(name: str) -> User | str:

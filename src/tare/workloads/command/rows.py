@@ -13,6 +13,7 @@ from tare.command import Secret
 from tare.errors import UsageError
 from tare.levels import Factor, Settings, choice
 from tare.workloads import rows
+from tare.workloads.command.document import substituted
 
 
 def text(default: str, help: str, *examples: str) -> Factor[str]:
@@ -33,7 +34,7 @@ class RunLevels(rows.Placed):
         ("shared", "copied"),
         "shared",
         "How the files of this machine come into a guest: its file tree, shared, or the program,"
-        " its libraries and `inputs`, copied into its memory.",
+        " its libraries, `stdin` and `inputs`, copied into its memory.",
     )
     interference = rows.INTERFERENCE
     placement = Factor(
@@ -113,14 +114,20 @@ def _shown_variables(found: Variables) -> str:
     return " ".join(n if v is None else f"{n}={shlex.quote(v)}" for n, v in found.items())
 
 
-def passed(variables: Variables) -> dict[str, str]:
+def passed(variables: Variables, parameters: Mapping[str, str]) -> dict[str, str]:
     """What programs are given; a value that Tare has and the file has not is a secret.
 
     A variable that is not set is left out: `requirements.lacking` has said so.
+
+    Args:
+        variables: that are asked for.
+        parameters: what stands for each name in braces, but for those of a secret.
     """
     own = {n: Secret(os.environ[n]) for n, v in variables.items() if v is None and n in os.environ}
     return {
-        n: own[n] if v is None else v for n, v in variables.items() if v is not None or n in own
+        n: own[n] if v is None else substituted(v, parameters)
+        for n, v in variables.items()
+        if v is not None or n in own
     }
 
 

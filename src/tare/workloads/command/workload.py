@@ -6,10 +6,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tare.environments.in_guest import InsideGuest
 from tare.workloads import Measurement, Statistic
+from tare.workloads.command import requirements
+from tare.workloads.command.document import substituted
 from tare.workloads.command.executing import AUTO_S, SLACK_S, Executing, ExecutingBench, tree
 from tare.workloads.command.executions import PROGRAM, STATISTICS, Session
 from tare.workloads.command.rows import CommandLevels, CommandSettings
@@ -17,6 +20,7 @@ from tare.workloads.meeting import Meeting
 
 if TYPE_CHECKING:
     from tare.environments import Site
+    from tare.tree import Tree
     from tare.workloads.findings import Findings
 
 
@@ -106,13 +110,22 @@ class Command(Executing[CommandLevels]):
         self, plot: CommandLevels, site: Site, settings: CommandSettings
     ) -> Iterator[CommandBench]:
         """Enter the environment that a plot names."""
-        shell = shlex.split(settings.shell)[:1]
-        called = shell or [shlex.split(line)[0] for line in self.lines["command"].values()]
-        called += ["/bin/sh"] if settings.prepare or settings.cleanup else []
-        called += ["/bin/sh", "sha256sum"] if settings.expect_file else []
-        site = replace(site, tree=tree(settings, called, files=plot.files))
+        site = replace(site, tree=self.seen(plot, settings))
         with self.environment(plot).enter(site) as inside:
             yield CommandBench(site, inside, settings, self)
+
+    def seen(self, plot: CommandLevels, settings: CommandSettings) -> Tree:
+        """The files that executions see."""
+        called = self.programs_of("command", settings)
+        called += ["/bin/sh"] if settings.prepare or settings.cleanup else []
+        called += ["/bin/sh", "sha256sum"] if settings.expect_file else []
+        return tree(settings, called, self._stdin(settings), files=plot.files)
+
+    def _stdin(self, settings: CommandSettings) -> list[str]:
+        """The files of this machine that executions read, whatever stands for the parameters."""
+        named = {substituted(settings.stdin, chosen) for chosen in self.combinations()} - {""}
+        paths = (Path(settings.cwd, name) for name in named)
+        return [str(p) for p in paths if requirements.is_here(settings, p) and p.exists()]
 
     def remarks(self, found: Findings) -> tuple[str, ...]:
         """Where starting is what was measured: the reader may have meant the command."""

@@ -200,8 +200,7 @@ class Service(Executing[ServiceLevels]):
         self, plot: ServiceLevels, site: Site, settings: CommandSettings
     ) -> Iterator[ServiceBench]:
         """Enter the environment that a plot names, and the client's host."""
-        shell = shlex.split(settings.shell)[:1]
-        called = ["/bin/sh", *(shell or [shlex.split(v)[0] for v in self.lines["server"].values()])]
+        called = ["/bin/sh", *self.programs_of("server", settings)]
         served = tree(settings, called, files=plot.files, keep=False)
         user = requirements.rights(settings["as"])
         if isinstance(user, str):
