@@ -100,7 +100,13 @@ NAVIGATION = {
             "docs/formats/walks-matrix",
         ]
     },
-    "src/tare/published/README": {"": ["docs/papers/dds-virtualised", "docs/papers/nvram-cache"]},
+    "src/tare/published/README": {
+        "": [
+            "docs/papers/dds-virtualised",
+            "docs/papers/nvram-cache",
+            "docs/papers/page-sharing-migration",
+        ]
+    },
     "docs/design/README": {
         "": [
             f"docs/design/{name}"
