@@ -36,11 +36,19 @@ CachedFile::CachedFile(Session& session, std::uint32_t index)
       first_passive_(static_cast<std::uint32_t>(getpid())),
       index_(index) {}
 
-CachedFile::~CachedFile() {
-  if (fetch_fd_.load() >= 0) real().close(fetch_fd_.load());
-  if (write_back_fd_.load() >= 0) real().close(write_back_fd_.load());
-  if (read_fd_ >= 0) real().close(read_fd_);
-  if (write_fd_ >= 0 && write_fd_ != read_fd_) real().close(write_fd_);
+CachedFile::~CachedFile() { close(); }
+
+int CachedFile::close() {
+  int error = 0;
+  const auto shut = [&error](int fd) {
+    if (fd >= 0 && real().close(fd) != 0 && error == 0) error = errno;
+  };
+  shut(fetch_fd_.exchange(-1));
+  shut(write_back_fd_.exchange(-EBADF));
+  if (write_fd_ != read_fd_) shut(write_fd_);
+  shut(read_fd_);
+  read_fd_ = write_fd_ = -1;
+  return error;
 }
 
 void CachedFile::lend(int fd) {

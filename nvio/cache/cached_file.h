@@ -87,7 +87,10 @@ class CachedFile {
   // All written so far is in the file (visible; not yet durable there). A process that may only
   // read it leaves that to those who wrote, or to the last who has it open.
   int write_back();
-  // The same, durable; the redo log is empty afterwards.
+  // The same for who hears of it by this call alone: with what the file system tells only at a
+  // close, as NFS does of a quota. What it has refused is dirty again.
+  int write_back_and_flush();
+  // The same as write_back, durable; the redo log is empty afterwards.
   int checkpoint();
   // Writes back, forgets, and leaves every later call to the file itself.
   int step_aside();
@@ -111,6 +114,10 @@ class CachedFile {
   bool has_no_name() const { return names() == 0; }
   // What the last handle in the job does. What cannot be written stays, also in the redo log.
   int finish();
+  // What this process does at its own last use of the file: gives its descriptors back. Returns
+  // what the file system tells of them, which may be the first that it says of what it could not
+  // write.
+  int close();
 
   FileEntry& entry() { return entry_; }
   std::uint32_t index() const { return index_; }
@@ -210,6 +217,10 @@ class CachedFile {
   int sync_locked();
   int checkpoint_locked();
   int write_back_all(Till till);
+  // Has a network file system write what it took, by a close of a copy: none of this process's
+  // locks may be held, which a close gives up. Bytes that it refuses are dirty again if written
+  // till they are durable.
+  int flush();
   // Of bytes that were truncated nothing is left in the cache.
   void forget_beyond(std::uint64_t size);
   int log_changes();

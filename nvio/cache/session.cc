@@ -295,6 +295,7 @@ int Session::release(CachedFile* file) {
   if (--handles_[index] != 0) return 0;
   FileEntry& entry = segment_->file(index);
   int error = 0;
+  bool is_wanted = true;
   {
     const std::lock_guard table(segment_->header().files);
     if (--entry.references == 0) {
@@ -306,10 +307,12 @@ int Session::release(CachedFile* file) {
       }
     }
     const int untold = entry.untold.exchange(0);
-    if (error == 0 && entry.deleted.load() != kDiscarded) error = untold;
+    is_wanted = entry.deleted.load() != kDiscarded;
+    if (error == 0 && is_wanted) error = untold;
   }
+  const int closed = files_[index] != nullptr ? files_[index]->close() : 0;
   files_[index].reset();
-  return error;
+  return error == 0 && is_wanted ? closed : error;
 }
 
 // Nobody has the file open, and nobody can open it again. The lock of the table must be held.

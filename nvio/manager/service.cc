@@ -119,7 +119,7 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
       reply.error = cached.sync();
       break;
     case Operation::write_back:
-      reply.error = cached.write_back();
+      reply.error = cached.write_back_and_flush();
       break;
     case Operation::drain:
       reply.error = cached.drain();
@@ -223,7 +223,7 @@ int Service::release(ServedFile* file) {
     last = file->cached;
     files_.remove_if([&](const ServedFile& served) { return &served == file; });
   }
-  const int written = last->write_back();
+  const int written = last->write_back_and_flush();
   const int released = session_.release(last);
   return written != 0 ? written : released;
 }

@@ -16,6 +16,7 @@ namespace {
 ino_t victim = 0;      // the file whose file system refuses
 bool loses = false;    // takes what is written to it, and will not have it
 int failures = 0;      // fsyncs that are still to fail, as the kernel tells of an error once
+int refusals = 0;      // and closes, as NFS tells
 bool no_logs = false;  // none can be opened
 
 bool is_victim(int fd) {
@@ -50,13 +51,21 @@ class DurabilityTest : public CachedFileTest {
       errno = EDQUOT;
       return -1;
     };
+    wrapped_.close = [](int fd) {
+      const bool refuses = refusals != 0 && is_victim(fd);
+      const int closed = ::close(fd);
+      if (!refuses) return closed;
+      loses = --refusals != 0;
+      errno = EDQUOT;
+      return -1;
+    };
     wrapped_.open = open_unless_log;
     before_ = &real();
     set_real(&wrapped_);
   }
   void TearDown() override {
     loses = no_logs = false;
-    failures = 0;
+    failures = refusals = 0;
     set_real(before_);
     CachedFileTest::TearDown();
   }
@@ -149,6 +158,45 @@ TEST_F(DurabilityTest, WhatADurableCloseCouldNotWriteIsWrittenByTheNext) {
     EXPECT_FALSE(fs::exists(folder()));
     fs::remove(path_);
   }
+}
+
+TEST_F(DurabilityTest, ADurableCloseIsOneOfAFileOfWhichNothingIsCached) {
+  settings_.file.close = Close::durable;
+  settings_.file.admit = Admit::never;
+  auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, "written", 7);
+  failures = 1;
+  EXPECT_EQ(session->release(file), EDQUOT);
+  file = open_in(*session);
+  file->write(0, "again", 5);
+  EXPECT_EQ(file->sync(), 0);
+  failures = 1;
+  EXPECT_EQ(session->release(file), 0) << "it is durable already";
+  session.reset();
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+TEST_F(DurabilityTest, WhatTheFileSystemRefusesAtACloseIsToldAndStaysInTheStore) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, "written", 7);
+  loses = true;
+  refusals = 1;
+  EXPECT_EQ(file->write_back_and_flush(), EDQUOT) << "as a manager does it";
+  EXPECT_EQ(file->write_back_and_flush(), 0);
+  EXPECT_EQ(file_content(), "written");
+  file->write(0, "changed", 7);
+  loses = true;
+  refusals = 1;
+  EXPECT_EQ(session->release(file), EDQUOT);
+  EXPECT_EQ(file_content(), "written");
+  file = open_in(*session);
+  std::array<char, 7> got{};
+  EXPECT_EQ(file->read(0, got.data(), got.size()), 7);
+  EXPECT_EQ(std::string(got.data(), got.size()), "changed");
+  EXPECT_EQ(session->release(file), 0);
+  EXPECT_EQ(file_content(), "changed");
 }
 
 TEST_F(DurabilityTest, ASyncToTheFileThatFailedIsDoneByTheNext) {
