@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "../store/slots.h"
 #include "../system/real.h"
@@ -45,11 +46,20 @@ int CachedFile::close() {
   };
   shut(fetch_fd_.exchange(-1));
   shut(write_back_fd_.exchange(-EBADF));
+  for (const int fd : std::exchange(anew_, {})) shut(fd);
   if (write_fd_ != read_fd_) shut(write_fd_);
   shut(read_fd_);
   read_fd_ = write_fd_ = -1;
   return error;
 }
+
+bool CachedFile::owns(int fd) const {
+  const std::lock_guard guard(lending_);
+  return fd == read_fd_ || fd == write_fd_ || fd == fetch_fd_.load() ||
+         fd == write_back_fd_.load() || std::find(anew_.begin(), anew_.end(), fd) != anew_.end();
+}
+
+int CachedFile::open_anew() const { return opened_anew(read_fd_ >= 0 ? read_fd_ : write_fd_); }
 
 void CachedFile::lend(int fd) {
   const int flags = fcntl(fd, F_GETFL);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "../store/segment.h"
 #include "admission.h"
@@ -27,10 +28,7 @@ class CachedFile {
   CachedFile& operator=(const CachedFile&) = delete;
 
   // Whether this is one of the descriptors that we keep for ourselves.
-  bool owns(int fd) const {
-    return fd == read_fd_ || fd == write_fd_ || fd == fetch_fd_.load(std::memory_order_relaxed) ||
-           fd == write_back_fd_.load(std::memory_order_relaxed);
-  }
+  bool owns(int fd) const;
 
   // Lends a descriptor of the file: its access mode decides what this process can do with it. Never
   // one that appends, or takes only whole sectors, or waits for the disk at each write: then ours
@@ -133,8 +131,17 @@ class CachedFile {
   bool wants_cache() const;
   // Ends the plain state for every transfer that begins from now on.
   void leave_plain();
-  // The same. 0 if no plain write is under way any more; EBUSY: ask again, later.
+  // The same. 0 if no plain write is under way any more and all nodes see what was written plainly
+  // here; EBUSY: ask again, later.
   int drain();
+  // What was written to the file from here is where other nodes' clients find it.
+  int show_others();
+  // Has this node's client, which others' writes may not reach, ask its server what the file has
+  // by now, as it does at an open (close-to-open). What is opened for that stays open: a close
+  // would give up the process's locks of the file.
+  void see_anew();
+  // The same by a descriptor that is the caller's to close; -1 with errno.
+  int open_anew() const;
   // Begins to cache once drained; the file is `size` bytes long or longer. Where the file's lock is
   // held or its size cannot be had, it stays drained, to be activated later.
   void activate_drained(std::uint64_t size);
@@ -251,8 +258,9 @@ class CachedFile {
   std::uint32_t index_;
   int read_fd_ = -1;
   int write_fd_ = -1;
-  std::mutex lending_;  // guards the next one
+  mutable std::mutex lending_;  // guards the next two
   bool stands_alone_ = false;
+  std::vector<int> anew_;  // opened by see_anew
   std::once_flag fetch_fd_opened_;
   std::atomic<int> fetch_fd_{-1};  // goes past the kernel's cache
   std::once_flag write_back_fd_opened_;

@@ -254,7 +254,8 @@ int CachedFile::step_aside() {
     forget(Forget::written);
   }
   entry_.aside.store(1);
-  return 0;
+  const bool shows = session_.nodes() <= 1 || entry_.direct_writes.load() == kDurable;
+  return shows ? 0 : durable_in_file();
 }
 
 void CachedFile::expect_deletion() {

@@ -124,7 +124,8 @@ int CachedFile::write_back_and_flush() {
   const std::lock_guard guard(entry_.lock);
   if (const int error = flush()) return error;
   // What a log may have records of stays known till the next checkpoint.
-  if (entry_.log.epoch == 0) each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
+  if (entry_.log.epoch == 0)
+    each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
   return 0;
 }
 
