@@ -61,26 +61,28 @@ bool CachedFile::owns(int fd) const {
 
 int CachedFile::open_anew() const { return opened_anew(read_fd_ >= 0 ? read_fd_ : write_fd_); }
 
-void CachedFile::lend(int fd) {
+bool CachedFile::lend(int fd) {
   const int flags = fcntl(fd, F_GETFL);
   const int access = flags & O_ACCMODE;
   bool reads = access != O_WRONLY && read_fd_ < 0;
   bool writes = access != O_RDONLY && write_fd_ < 0;
-  if (!reads && !writes) return;
+  if (!reads && !writes) return true;
   int own = (flags & (O_APPEND | O_DIRECT | O_SYNC | O_DSYNC)) == 0 ? -1 : opened_anew(fd);
   if (own < 0) {
     // Where the file may not be opened again, the program does without O_DIRECT, of which it sees
     // nothing while we serve it; what appends is of no use for writing.
     if ((flags & O_DIRECT) != 0) fcntl(fd, F_SETFL, flags & ~O_DIRECT);
     writes = writes && (flags & O_APPEND) == 0;
-    own = reads || writes ? real().dup(fd) : -1;
-    if (own < 0) return;
+    if (!reads && !writes) return true;
+    own = real().dup(fd);
+    if (own < 0) return false;
     fcntl(own, F_SETFD, FD_CLOEXEC);
   }
   const std::lock_guard guard(lending_);
   stands_alone_ = false;
   if (reads) read_fd_ = own;
   if (writes) write_fd_ = own;
+  return true;
 }
 
 int CachedFile::stand_alone() {

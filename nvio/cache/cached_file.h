@@ -32,8 +32,8 @@ class CachedFile {
 
   // Lends a descriptor of the file: its access mode decides what this process can do with it. Never
   // one that appends, or takes only whole sectors, or waits for the disk at each write: then ours
-  // is opened anew.
-  void lend(int fd);
+  // is opened anew. False where no descriptor could be had.
+  bool lend(int fd);
   // What the program does to the descriptors that it lent changes ours no more. Returns 0 or an
   // errno value.
   int stand_alone();

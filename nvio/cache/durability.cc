@@ -64,6 +64,7 @@ bool CachedFile::open_log() {
 int CachedFile::durable_in_file() {
   int fd = write_fd_ >= 0 ? write_fd_ : write_back_fd_.load();
   if (fd < 0) fd = read_fd_;
+  if (fd < 0) return EBADF;
   entry_.direct_writes.store(kBeingSynced);
   if (real().fsync(fd) == 0) {
     std::uint32_t expected = kBeingSynced;

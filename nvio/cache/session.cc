@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -202,11 +203,40 @@ CachedFile* Session::acquire_entry(std::uint32_t index, int fd, const struct sta
       raise_to(entry.real_size, size);
     }
   }
-  files_[index]->lend(fd);
+  // On several nodes calls on it fail, for want of a descriptor: others cache what this one lacks.
+  if (!files_[index]->lend(fd) && nodes() <= 1 && leave_unserved(index)) return nullptr;
   files_[index]->renew_mark();
   std::erase_if(unwritten_, [index](const auto& kept) { return kept->index() == index; });
   ++handles_[index];
   return files_[index].get();
+}
+
+// This process has no descriptor left by which to serve the file: it goes to the file itself, and
+// so all must. False where they cannot: what is cached would be missed. The lock of the table must
+// be held.
+bool Session::leave_unserved(std::uint32_t index) {
+  FileEntry& entry = segment_->file(index);
+  if (files_[index]->step_aside() != 0) return false;
+  if (!settings_.quiet && !std::exchange(has_said_unserved_, true)) {
+    std::fprintf(stderr,
+                 "nvio: no descriptor is left to serve %s by, so it goes on without the cache; a "
+                 "higher limit of open files (ulimit -n) would do\n",
+                 entry.path);
+  }
+  if (handles_[index] == 0) {
+    if (--entry.references == 0) entry.used.store(0, std::memory_order_release);
+    files_[index].reset();
+  }
+  return true;
+}
+
+void Session::raise(FileEntry& entry, const FileSettings& settings) {
+  const auto sync = static_cast<std::uint8_t>(settings.sync);
+  const auto close = static_cast<std::uint8_t>(settings.close);
+  if (sync <= entry.sync && close <= entry.close) return;
+  const std::lock_guard guard(entry.lock);
+  entry.sync = std::max(entry.sync, sync);
+  entry.close = std::max(entry.close, close);
 }
 
 CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings& settings) {
@@ -217,7 +247,10 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
   SegmentHeader& header = segment_->header();
   const std::lock_guard table(header.files);
   const std::uint32_t known = find_open(fd, status);
-  if (known != kNone) return acquire_entry(known, fd, status);
+  if (known != kNone) {
+    raise(segment_->file(known), settings);
+    return acquire_entry(known, fd, status);
+  }
   if (has_overflowed()) return nullptr;
   for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
     if (i == segment_->used_files() && !segment_->add_file()) break;

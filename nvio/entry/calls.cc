@@ -188,6 +188,14 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
   JobFile* file =
       inside([&] { return process.track_opened(path_of(filename), settings, descriptors); });
   if (file == nullptr) return process.is_left_out() ? MPI_ERR_IO : result;
+  const FileEntry& entry = file->entry();
+  if (entry.admit != static_cast<std::uint8_t>(settings.admit) ||
+      entry.bypass_size != settings.bypass_size) {
+    process.say_of_node("hints of a later opening",
+                        entry.opened_path() +
+                            " is open already: what this opening sets of admit and bypass_size "
+                            "otherwise than the first one is ignored");
+  }
   if (settings.prefetch == Prefetch::whole && (amode & MPI_MODE_WRONLY) == 0) {
     int rank = 0;
     int size = 1;

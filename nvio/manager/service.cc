@@ -189,6 +189,7 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
   if (known != files_.end()) {
     ++known->users;
     file = &*known;
+    session_.raise(file->cached->entry(), wanted->settings);
   } else {
     std::uint32_t access = kReads | kWrites;
     int fd = real().open(wanted->path.c_str(), O_RDWR | O_CLOEXEC);
