@@ -201,6 +201,20 @@ TEST_F(NodesTest, BeginToCacheTogetherAndStepAsideTogether) {
   EXPECT_EQ(release(files), 0);
 }
 
+// A program that no rank has started: it sees what the file has, and must not take it for all.
+TEST_F(NodesTest, WhoAsksForTheSizeFromOutsideHearsOfWhatAnotherNodeCaches) {
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  for (std::uint32_t at = 0; at < 3; ++at) ASSERT_EQ(files[0]->write(at << 20, "x", 1), 1);
+  for (const std::size_t node : {1, 2, 0}) {
+    struct stat status {};
+    ASSERT_EQ(stat(path_.c_str(), &status), 0);
+    jobs_[node]->write_back(&status);
+    EXPECT_EQ(status.st_size, (2 << 20) + 1) << "at node " << node;
+  }
+  EXPECT_EQ(release(files), 0);
+}
+
 TEST_F(NodesTest, AFileThatLosesItsNameOrGetsAnotherIsLeftToItself) {
   join_all();
   const std::vector<JobFile*> files = open_everywhere();
