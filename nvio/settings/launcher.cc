@@ -45,7 +45,7 @@ bool is_of_a_rank(pid_t process) {
 }  // namespace
 
 pid_t launching_process(pid_t parent) {
-  while (parent > 1 && is_of_a_rank(parent)) parent = std::atoi(stat_of(parent, 4).c_str());
+  while (parent > 0 && is_of_a_rank(parent)) parent = std::atoi(stat_of(parent, 4).c_str());
   return parent;
 }
 
@@ -77,6 +77,13 @@ std::string store_folder(const Settings& settings, std::uint32_t node) {
 }
 
 bool is_one_node_job(const Settings& settings, std::string& why) {
+  // No process above, or one of a rank: that of the container. All of them would have this name.
+  if (session_name(settings).starts_with("launcher-0-")) {
+    why =
+        "this rank's launcher is in another container and names no job, so that ranks cannot find "
+        "each other; start the launcher in the ranks' container";
+    return false;
+  }
   struct Launcher {
     const char* all;    // ranks (or nodes) of the job
     const char* local;  // of them, on this node; null: `all` counts nodes

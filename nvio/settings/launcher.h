@@ -21,7 +21,7 @@ std::string store_folder(const Settings& settings, std::uint32_t node);
 std::string session_name(const Settings& settings);
 
 // Of a rank's parent and that one's ancestors the first that is not itself a rank's: a rank may be
-// started through a script, of which each has one of its own.
+// started through a script, of which each has one of its own. 0: it is in another container.
 pid_t launching_process(pid_t parent);
 
 // Whether all ranks of the job run on this node, by what its launcher says; if not, why nvio takes

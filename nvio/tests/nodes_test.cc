@@ -474,6 +474,29 @@ TEST(Placement, BelievesWhoSaysThatThereIsOneNode) {
   unsetenv("PMI_RANK");
 }
 
+// As the first process of a container, started by a rank of a launcher outside.
+TEST(Placement, StaysOutWhereEachRankIsInAContainerOfItsOwn) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make one";
+  const pid_t rank = fork();
+  if (rank == 0) {
+    setenv("PMI_RANK", "1", 1);
+    setenv("PMI_SIZE", "2", 1);
+    setenv("MPI_LOCALNRANKS", "2", 1);
+    Settings settings;
+    std::string why;
+    if (unshare(CLONE_NEWPID) != 0 || !place_process(settings, why)) _exit(2);
+    settings.nodes = 0;
+    const pid_t inside = fork();
+    if (inside == 0) _exit(place_process(settings, why) ? 3 : 0);
+    int status = 0;
+    waitpid(inside, &status, 0);
+    _exit(WEXITSTATUS(status));
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(rank, &status, 0), rank);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST(Placement, SaysWhatSeveralNodesNeed) {
   setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
   setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
