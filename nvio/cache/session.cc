@@ -47,6 +47,8 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   if (settings.kind == StoreKind::automatic) {
     session->settings_.kind = tmpfs ? StoreKind::tmpfs : StoreKind::file;
   }
+  const bool begins = settings.nodes > 1 && access(folder.c_str(), F_OK) != 0;
+  if (begins && !is_nothing_left_beside(folder, why)) return nullptr;
   // A process that ends just now may be removing the folder: then it is made anew.
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {

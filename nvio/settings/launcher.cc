@@ -1,9 +1,11 @@
 #include "launcher.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 
@@ -66,6 +68,23 @@ std::string session_name(const Settings& settings) {
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '.') c = '_';
   }
+  return name;
+}
+
+std::string name_beside_others(const std::string& session) {
+  std::uint32_t word = 0;
+  if (getrandom(&word, sizeof word, 0) != sizeof word) return session;
+  char text[16];
+  std::snprintf(text, sizeof text, ".%08x", word);
+  return session + text;
+}
+
+std::string without_job(std::string name) {
+  if (const std::size_t node = name.rfind(".node"); node != name.npos) name.resize(node);
+  const std::size_t dot = name.rfind('.');
+  const bool has_word = dot != name.npos && name.size() - dot == 9 &&
+                        name.find_first_not_of("0123456789abcdef", dot + 1) == name.npos;
+  if (has_word) name.resize(dot);
   return name;
 }
 
