@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "../store/slots.h"
 #include "../system/real.h"
@@ -36,33 +37,52 @@ CachedFile::CachedFile(Session& session, std::uint32_t index)
       first_passive_(static_cast<std::uint32_t>(getpid())),
       index_(index) {}
 
-CachedFile::~CachedFile() {
-  if (fetch_fd_.load() >= 0) real().close(fetch_fd_.load());
-  if (write_back_fd_.load() >= 0) real().close(write_back_fd_.load());
-  if (read_fd_ >= 0) real().close(read_fd_);
-  if (write_fd_ >= 0 && write_fd_ != read_fd_) real().close(write_fd_);
+CachedFile::~CachedFile() { close(); }
+
+int CachedFile::close() {
+  int error = 0;
+  const auto shut = [&error](int fd) {
+    if (fd >= 0 && real().close(fd) != 0 && error == 0) error = errno;
+  };
+  shut(fetch_fd_.exchange(-1));
+  shut(write_back_fd_.exchange(-EBADF));
+  for (const int fd : std::exchange(anew_, {})) shut(fd);
+  if (write_fd_ != read_fd_) shut(write_fd_);
+  shut(read_fd_);
+  read_fd_ = write_fd_ = -1;
+  return error;
 }
 
-void CachedFile::lend(int fd) {
+bool CachedFile::owns(int fd) const {
+  const std::lock_guard guard(lending_);
+  return fd == read_fd_ || fd == write_fd_ || fd == fetch_fd_.load() ||
+         fd == write_back_fd_.load() || std::find(anew_.begin(), anew_.end(), fd) != anew_.end();
+}
+
+int CachedFile::open_anew() const { return opened_anew(read_fd_ >= 0 ? read_fd_ : write_fd_); }
+
+bool CachedFile::lend(int fd) {
   const int flags = fcntl(fd, F_GETFL);
   const int access = flags & O_ACCMODE;
   bool reads = access != O_WRONLY && read_fd_ < 0;
   bool writes = access != O_RDONLY && write_fd_ < 0;
-  if (!reads && !writes) return;
+  if (!reads && !writes) return true;
   int own = (flags & (O_APPEND | O_DIRECT | O_SYNC | O_DSYNC)) == 0 ? -1 : opened_anew(fd);
   if (own < 0) {
     // Where the file may not be opened again, the program does without O_DIRECT, of which it sees
     // nothing while we serve it; what appends is of no use for writing.
     if ((flags & O_DIRECT) != 0) fcntl(fd, F_SETFL, flags & ~O_DIRECT);
     writes = writes && (flags & O_APPEND) == 0;
-    own = reads || writes ? real().dup(fd) : -1;
-    if (own < 0) return;
+    if (!reads && !writes) return true;
+    own = real().dup(fd);
+    if (own < 0) return false;
     fcntl(own, F_SETFD, FD_CLOEXEC);
   }
   const std::lock_guard guard(lending_);
   stands_alone_ = false;
   if (reads) read_fd_ = own;
   if (writes) write_fd_ = own;
+  return true;
 }
 
 int CachedFile::stand_alone() {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "../store/segment.h"
 #include "admission.h"
@@ -27,15 +28,12 @@ class CachedFile {
   CachedFile& operator=(const CachedFile&) = delete;
 
   // Whether this is one of the descriptors that we keep for ourselves.
-  bool owns(int fd) const {
-    return fd == read_fd_ || fd == write_fd_ || fd == fetch_fd_.load(std::memory_order_relaxed) ||
-           fd == write_back_fd_.load(std::memory_order_relaxed);
-  }
+  bool owns(int fd) const;
 
   // Lends a descriptor of the file: its access mode decides what this process can do with it. Never
   // one that appends, or takes only whole sectors, or waits for the disk at each write: then ours
-  // is opened anew.
-  void lend(int fd);
+  // is opened anew. False where no descriptor could be had.
+  bool lend(int fd);
   // What the program does to the descriptors that it lent changes ours no more. Returns 0 or an
   // errno value.
   int stand_alone();
@@ -87,7 +85,10 @@ class CachedFile {
   // All written so far is in the file (visible; not yet durable there). A process that may only
   // read it leaves that to those who wrote, or to the last who has it open.
   int write_back();
-  // The same, durable; the redo log is empty afterwards.
+  // The same for who hears of it by this call alone: with what the file system tells only at a
+  // close, as NFS does of a quota. What it has refused is dirty again.
+  int write_back_and_flush();
+  // The same as write_back, durable; the redo log is empty afterwards.
   int checkpoint();
   // Writes back, forgets, and leaves every later call to the file itself.
   int step_aside();
@@ -111,6 +112,10 @@ class CachedFile {
   bool has_no_name() const { return names() == 0; }
   // What the last handle in the job does. What cannot be written stays, also in the redo log.
   int finish();
+  // What this process does at its own last use of the file: gives its descriptors back. Returns
+  // what the file system tells of them, which may be the first that it says of what it could not
+  // write.
+  int close();
 
   FileEntry& entry() { return entry_; }
   std::uint32_t index() const { return index_; }
@@ -126,8 +131,17 @@ class CachedFile {
   bool wants_cache() const;
   // Ends the plain state for every transfer that begins from now on.
   void leave_plain();
-  // The same. 0 if no plain write is under way any more; EBUSY: ask again, later.
+  // The same. 0 if no plain write is under way any more and all nodes see what was written plainly
+  // here; EBUSY: ask again, later.
   int drain();
+  // What was written to the file from here is where other nodes' clients find it.
+  int show_others();
+  // Has this node's client, which others' writes may not reach, ask its server what the file has
+  // by now, as it does at an open (close-to-open). What is opened for that stays open: a close
+  // would give up the process's locks of the file.
+  void see_anew();
+  // The same by a descriptor that is the caller's to close; -1 with errno.
+  int open_anew() const;
   // Begins to cache once drained; the file is `size` bytes long or longer. Where the file's lock is
   // held or its size cannot be had, it stays drained, to be activated later.
   void activate_drained(std::uint64_t size);
@@ -210,6 +224,10 @@ class CachedFile {
   int sync_locked();
   int checkpoint_locked();
   int write_back_all(Till till);
+  // Has a network file system write what it took, by a close of a copy: none of this process's
+  // locks may be held, which a close gives up. Bytes that it refuses are dirty again if written
+  // till they are durable.
+  int flush();
   // Of bytes that were truncated nothing is left in the cache.
   void forget_beyond(std::uint64_t size);
   int log_changes();
@@ -240,8 +258,9 @@ class CachedFile {
   std::uint32_t index_;
   int read_fd_ = -1;
   int write_fd_ = -1;
-  std::mutex lending_;  // guards the next one
+  mutable std::mutex lending_;  // guards the next two
   bool stands_alone_ = false;
+  std::vector<int> anew_;  // opened by see_anew
   std::once_flag fetch_fd_opened_;
   std::atomic<int> fetch_fd_{-1};  // goes past the kernel's cache
   std::once_flag write_back_fd_opened_;

@@ -64,6 +64,7 @@ bool CachedFile::open_log() {
 int CachedFile::durable_in_file() {
   int fd = write_fd_ >= 0 ? write_fd_ : write_back_fd_.load();
   if (fd < 0) fd = read_fd_;
+  if (fd < 0) return EBADF;
   entry_.direct_writes.store(kBeingSynced);
   if (real().fsync(fd) == 0) {
     std::uint32_t expected = kBeingSynced;
@@ -254,7 +255,8 @@ int CachedFile::step_aside() {
     forget(Forget::written);
   }
   entry_.aside.store(1);
-  return 0;
+  const bool shows = session_.nodes() <= 1 || entry_.direct_writes.load() == kDurable;
+  return shows ? 0 : durable_in_file();
 }
 
 void CachedFile::expect_deletion() {
@@ -286,21 +288,25 @@ int CachedFile::finish() {
   const bool has_log = entry_.log.epoch != 0;
   int error = 0;
   settle_deletion();
-  if (entry_.deleted.load() == kKept && entry_.blocks.load() != 0) {
+  if (entry_.deleted.load() == kKept) {
     const bool durable = entry_.close == static_cast<std::uint8_t>(Close::durable);
-    if (durable || has_log_records()) {
+    const bool has_records = has_log_records();
+    if (has_records || (durable && entry_.blocks.load() != 0)) {
       error = checkpoint_locked();
-    } else {
-      error = write_back_all(Till::written);
+    } else if (!durable) {
+      error = write_back_all(Till::durable);
+      if (error == 0) error = flush();
+    } else if (entry_.direct_writes.load() != kDurable) {
+      error = durable_in_file();
     }
     // The file system refused: what is left can still be rebuilt by `nvio recover`. It stays here,
     // too, so that the file holds it when it is opened again, and the close that writes it deletes
     // the log: else these records would be replayed over newer bytes.
-    if (error != 0) log_changes();
+    if (error != 0 && entry_.blocks.load() != 0) log_changes();
   }
   forget(error == 0 ? Forget::all : Forget::written);
   log_medium_.reset();
-  if (has_log && error == 0) session_.delete_log(entry_);
+  if (has_log && (error == 0 || !entry_.holds_unwritten())) session_.delete_log(entry_);
   return error;
 }
 

@@ -41,12 +41,27 @@ void CachedFile::leave_plain() {
   entry_.mode.compare_exchange_strong(expected, kDraining);
 }
 
+// What was written plainly here may lie in this node's client yet: no other node sees it, and later
+// it would come over what those write to its place.
 int CachedFile::drain() {
   leave_plain();
   const bool under_way = std::any_of(
       std::begin(entry_.passive_writes), std::end(entry_.passive_writes),
       [](PassiveWrite& write) { return !std::unique_lock(write.lock, std::try_to_lock); });
-  return under_way ? EBUSY : 0;
+  if (under_way) return EBUSY;
+  return session_.nodes() > 1 ? show_others() : 0;
+}
+
+int CachedFile::show_others() {
+  if (entry_.direct_writes.load() == kDurable) return 0;
+  const std::lock_guard guard(entry_.lock);
+  return durable_in_file();
+}
+
+void CachedFile::see_anew() {
+  const int fd = open_anew();
+  const std::lock_guard guard(lending_);
+  if (fd >= 0) anew_.push_back(fd);
 }
 
 std::uint64_t CachedFile::real_file_size() const { return size_in_file().value_or(0); }
@@ -56,6 +71,7 @@ std::uint64_t CachedFile::real_file_size() const { return size_in_file().value_o
 void CachedFile::activate_drained(std::uint64_t size) {
   const std::unique_lock guard(entry_.lock, std::try_to_lock);  // against truncations
   if (!guard || entry_.aside.load() != 0 || entry_.mode.load() != kDraining) return;
+  if (session_.nodes() > 1) see_anew();
   std::uint64_t before = entry_.size.load();
   std::uint64_t now = 0;
   do {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -46,6 +47,8 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   if (settings.kind == StoreKind::automatic) {
     session->settings_.kind = tmpfs ? StoreKind::tmpfs : StoreKind::file;
   }
+  const bool begins = settings.nodes > 1 && access(folder.c_str(), F_OK) != 0;
+  if (begins && !is_nothing_left_beside(folder, why)) return nullptr;
   // A process that ends just now may be removing the folder: then it is made anew.
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {
@@ -202,11 +205,40 @@ CachedFile* Session::acquire_entry(std::uint32_t index, int fd, const struct sta
       raise_to(entry.real_size, size);
     }
   }
-  files_[index]->lend(fd);
+  // On several nodes calls on it fail, for want of a descriptor: others cache what this one lacks.
+  if (!files_[index]->lend(fd) && nodes() <= 1 && leave_unserved(index)) return nullptr;
   files_[index]->renew_mark();
   std::erase_if(unwritten_, [index](const auto& kept) { return kept->index() == index; });
   ++handles_[index];
   return files_[index].get();
+}
+
+// This process has no descriptor left by which to serve the file: it goes to the file itself, and
+// so all must. False where they cannot: what is cached would be missed. The lock of the table must
+// be held.
+bool Session::leave_unserved(std::uint32_t index) {
+  FileEntry& entry = segment_->file(index);
+  if (files_[index]->step_aside() != 0) return false;
+  if (!settings_.quiet && !std::exchange(has_said_unserved_, true)) {
+    std::fprintf(stderr,
+                 "nvio: no descriptor is left to serve %s by, so it goes on without the cache; a "
+                 "higher limit of open files (ulimit -n) would do\n",
+                 entry.path);
+  }
+  if (handles_[index] == 0) {
+    if (--entry.references == 0) entry.used.store(0, std::memory_order_release);
+    files_[index].reset();
+  }
+  return true;
+}
+
+void Session::raise(FileEntry& entry, const FileSettings& settings) {
+  const auto sync = static_cast<std::uint8_t>(settings.sync);
+  const auto close = static_cast<std::uint8_t>(settings.close);
+  if (sync <= entry.sync && close <= entry.close) return;
+  const std::lock_guard guard(entry.lock);
+  entry.sync = std::max(entry.sync, sync);
+  entry.close = std::max(entry.close, close);
 }
 
 CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings& settings) {
@@ -217,7 +249,10 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
   SegmentHeader& header = segment_->header();
   const std::lock_guard table(header.files);
   const std::uint32_t known = find_open(fd, status);
-  if (known != kNone) return acquire_entry(known, fd, status);
+  if (known != kNone) {
+    raise(segment_->file(known), settings);
+    return acquire_entry(known, fd, status);
+  }
   if (has_overflowed()) return nullptr;
   for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
     if (i == segment_->used_files() && !segment_->add_file()) break;
@@ -295,6 +330,7 @@ int Session::release(CachedFile* file) {
   if (--handles_[index] != 0) return 0;
   FileEntry& entry = segment_->file(index);
   int error = 0;
+  bool is_wanted = true;
   {
     const std::lock_guard table(segment_->header().files);
     if (--entry.references == 0) {
@@ -306,10 +342,12 @@ int Session::release(CachedFile* file) {
       }
     }
     const int untold = entry.untold.exchange(0);
-    if (error == 0 && entry.deleted.load() != kDiscarded) error = untold;
+    is_wanted = entry.deleted.load() != kDiscarded;
+    if (error == 0 && is_wanted) error = untold;
   }
+  const int closed = files_[index] != nullptr ? files_[index]->close() : 0;
   files_[index].reset();
-  return error;
+  return error == 0 && is_wanted ? closed : error;
 }
 
 // Nobody has the file open, and nobody can open it again. The lock of the table must be held.

@@ -50,10 +50,12 @@ class Session {
   const std::string& remark() const { return remark_; }
 
   // The file behind an open descriptor, cached from now on; null when it cannot be (not a regular
-  // file, table full). `path` must be absolute. Each call must be matched by `release`.
-  // Once the table was full it takes no other file: who was refused goes to the file itself, and
-  // would not see what others cached of it later.
+  // file, table full, no descriptor left for our own use). `path` must be absolute. Each call must
+  // be matched by `release`. Once the table was full it takes no other file: who was refused goes
+  // to the file itself, and would not see what others cached of it later.
   CachedFile* acquire(int fd, const std::string& path, const FileSettings& settings);
+  // A later opening may want more to be durable, and never less: the first one decides the rest.
+  void raise(FileEntry& entry, const FileSettings& settings);
   bool has_overflowed() { return segment_->header().overflowed.load() != 0; }
   // The same if any process of the job on this node has the file open already.
   CachedFile* acquire_if_open(int fd, const struct stat& status);
@@ -93,12 +95,14 @@ class Session {
   void remove_folder();
   std::uint32_t find_open(int fd, const struct stat& status);
   CachedFile* acquire_entry(std::uint32_t index, int fd, const struct stat& status);
+  bool leave_unserved(std::uint32_t index);
   std::string log_path(const FileEntry& entry) const;
   void leave();
 
   Settings settings_;
   std::string folder_;
   std::string remark_;
+  bool has_said_unserved_ = false;
   int alive_ = -1;
   std::unique_ptr<Segment> segment_;
   Counters counters_;

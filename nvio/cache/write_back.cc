@@ -109,6 +109,26 @@ int CachedFile::write_back() {
   return write_back_all(Till::written);
 }
 
+int CachedFile::flush() {
+  const int fd = write_fd_ >= 0 ? write_fd_ : write_back_fd_.load();
+  const int copy = fd >= 0 ? real().dup(fd) : -1;
+  if (copy < 0 || real().close(copy) == 0) return 0;
+  const int error = errno;
+  each_slot([this](std::uint32_t slot) { mark_lacking(segment_, slot); });
+  return error;
+}
+
+int CachedFile::write_back_and_flush() {
+  if (write_fd_ < 0 || entry_.deleted.load() != kKept) return 0;
+  if (const int error = write_back_all(Till::durable)) return error;
+  const std::lock_guard guard(entry_.lock);
+  if (const int error = flush()) return error;
+  // What a log may have records of stays known till the next checkpoint.
+  if (entry_.log.epoch == 0)
+    each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
+  return 0;
+}
+
 void CachedFile::forget(Forget what) {
   each_group(false, [this, what](Bucket& bucket, std::uint32_t group) {
     bool empty = true;

@@ -96,8 +96,8 @@ int finish_store(const std::string& folder) {
   return report.good() ? 0 : 1;
 }
 
-// The stores that the job of this session has left on this machine. Of which nodes they are, a job
-// may have heard from its MPI alone.
+// The stores that the jobs of this session have left on this machine. Of which nodes they are, a
+// job may have heard from its MPI alone.
 std::vector<std::string> own_stores(const Settings& settings) {
   Settings one_node = settings;
   one_node.nodes = 1;
@@ -106,9 +106,7 @@ std::vector<std::string> own_stores(const Settings& settings) {
   std::error_code unreadable;
   for (const auto& entry : std::filesystem::directory_iterator(whole.parent_path(), unreadable)) {
     const std::string name = entry.path().filename();
-    if (name == whole.filename() || name.starts_with(whole.filename().string() + ".node")) {
-      found.push_back(entry.path());
-    }
+    if (without_job(name) == whole.filename()) found.push_back(entry.path());
   }
   return found;
 }

@@ -5,7 +5,8 @@
 
 `forked`: ranks that fork, vfork and spawn while they have files open. `started`: what they start
 uses the files by their names. `beside`: what a program may do to a file beside MPI-IO. `earlier`:
-streams and mappings from before. `left`: a descriptor that nobody closes. `copies`: descriptors
+streams and mappings from before. `ended`: calls in MPI_Finalize, and after it. `sessions`: neither
+MPI_Init nor MPI_Finalize. `left`: a descriptor that nobody closes. `copies`: descriptors
 that are copies, or transfer past the page cache. `datatypes`: those that are not predefined, also
 of large counts. `concurrent`: threads and children on one descriptor, signal handlers. `sparse`:
 views of small pieces far apart, on files whose calls are slow; nvio has to admit them by itself.
@@ -65,13 +66,17 @@ def main() -> int:
             "copies",
             "datatypes",
             "earlier",
+            "ended",
             "left",
+            "sessions",
             "sparse",
         ],
     )
     options = parser.parse_args()
     is_slow = options.program == "sparse"
-    launch = Launch(options.mpi, options.build.resolve(), 2, slow=is_slow)
+    # Hydra kills the ranks that are left once one has ended without MPI_Finalize.
+    ranks = 1 if options.program == "sessions" else 2
+    launch = Launch(options.mpi, options.build.resolve(), ranks, slow=is_slow)
     for nodes, arm in enumerate(("plain MPI", "nvio", "nvio on two nodes")):
         with tempfile.TemporaryDirectory(prefix="nvio-checked-") as folder:
             try:

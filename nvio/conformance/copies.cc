@@ -1,6 +1,7 @@
 // Descriptors that are copies of others, that only tell a size, or transfer in a way of their own:
 // what closes one of several, or asks how long the file is, has no reason to write back what is
-// cached; what only this descriptor does (O_DIRECT, O_APPEND) is not done to what others wrote.
+// cached; what only this descriptor does (O_DIRECT, O_APPEND) is not done to what others wrote. Nor
+// does it do what it was not opened for, or leave a lock behind.
 //
 //   copies FOLDER
 //
@@ -9,6 +10,7 @@
 
 #include <fcntl.h>
 #include <mpi.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -162,6 +164,41 @@ void appending_later(const string& path) {
   close(file.descriptor());
 }
 
+// What a descriptor was not opened for fails, whatever the cache could do.
+void one_way(const string& path) {
+  Opened file(path);
+  if (g_rank == 0) {
+    const int reader = file.descriptor(O_RDONLY);
+    const int writer = file.descriptor(O_WRONLY);
+    char byte = 'x';
+    expect(pwrite(reader, &byte, 1, 0) == -1 && errno == EBADF, "a write by O_RDONLY");
+    expect(ftruncate(reader, 1) == -1 && errno == EINVAL, "a truncation by O_RDONLY");
+    expect(pread(writer, &byte, 1, 0) == -1 && errno == EBADF, "a read by O_WRONLY");
+    expect(pread(reader, &byte, 1, kLength - 1) == 1 && byte == 'a', "the bytes after all");
+    expect(pwrite(writer, "w", 1, 5) == 1, "a write by O_WRONLY");
+    expect(file.read(5, 1) == "w", "what was written by O_WRONLY");
+    close(reader);
+    close(writer);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// A lock of an opening goes with the program's last descriptor of it.
+void locked(const string& path) {
+  WrittenByOne file(path, O_RDWR);
+  file.write();
+  if (g_rank != 1) return;
+  expect(flock(file.descriptor(), LOCK_EX) == 0, "flock");
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  expect(fcntl(file.descriptor(), F_OFD_SETLK, &range) == 0, "F_OFD_SETLK");
+  close(file.descriptor());
+  const int other = ::open(path.c_str(), O_RDWR);
+  expect(flock(other, LOCK_EX | LOCK_NB) == 0, "flock after the close");
+  expect(fcntl(other, F_OFD_SETLK, &range) == 0, "F_OFD_SETLK after the close");
+  close(other);
+}
+
 void only_a_name(const string& path) {
   WrittenByOne file(path, O_PATH);
   file.write();
@@ -182,6 +219,8 @@ int main(int argc, char** argv) {
   past_the_page_cache_later(folder + "/later");
   appending_later(folder + "/appending");
   only_a_name(folder + "/name");
+  one_way(folder + "/one_way");
+  locked(folder + "/locked");
   checks::end();
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "../mpi/ask_mpi.h"
 #include "../mpi/functions.h"
@@ -187,6 +188,14 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
   JobFile* file =
       inside([&] { return process.track_opened(path_of(filename), settings, descriptors); });
   if (file == nullptr) return process.is_left_out() ? MPI_ERR_IO : result;
+  const FileEntry& entry = file->entry();
+  if (entry.admit != static_cast<std::uint8_t>(settings.admit) ||
+      entry.bypass_size != settings.bypass_size) {
+    process.say_of_node("hints of a later opening",
+                        entry.opened_path() +
+                            " is open already: what this opening sets of admit and bypass_size "
+                            "otherwise than the first one is ignored");
+  }
   if (settings.prefetch == Prefetch::whole && (amode & MPI_MODE_WRONLY) == 0) {
     int rank = 0;
     int size = 1;
@@ -227,7 +236,8 @@ int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
   // Our own handle goes last: until then the pointer stays good, and no descriptor's is another's.
   const int last = inside([&] {
     Process::the().forget_descriptors(handle->descriptors, handle->file);
-    return Process::the().joined()->release(handle->file);
+    Job* job = Process::the().joined();  // left at MPI_Finalize, which a session may outlast
+    return job != nullptr ? job->release(handle->file) : 0;
   });
   if (reported == MPI_SUCCESS && last != 0) reported = mpi_error(last);
   return result != MPI_SUCCESS ? result : reported;
@@ -311,7 +321,10 @@ int on_Finalize(int (*next)()) {
   const Counters none;
   Job* job = process.joined();
   inside([&] { report_end(process.settings(), job == nullptr ? none : job->counters()); });
+  // Callbacks of MPI_COMM_SELF's attributes are the program's: their calls are no calls of the MPI.
+  const int depth = std::exchange(g_depth, 0);
   const int result = next();
+  g_depth = depth;
   inside([&] { process.leave(); });
   return result;
 }

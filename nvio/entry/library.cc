@@ -20,6 +20,15 @@ const FromLoader* g_loader = nullptr;
 void* g_mpi[kEntryCount];
 void* g_pmpi[kEntryCount];
 
+// What MPI_Finalize does, for a program of sessions alone, which does not call it.
+__attribute__((destructor)) void leave_at_exit() {
+  Job* job = g_loader != nullptr ? Process::the().joined() : nullptr;
+  if (job == nullptr || job->has_open_files()) return;
+  const Inside here;
+  report_end(Process::the().settings(), job->counters());
+  Process::the().leave();
+}
+
 }  // namespace
 
 void* next_of(Level level, std::size_t index) {

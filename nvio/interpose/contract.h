@@ -37,8 +37,8 @@ struct PosixHooks {
   // Returns 0, or -1 with errno when what the cache held could not be written back.
   int (*closing)(int fd);
   void (*duplicated)(int from, int to);
-  // The program is about to change how transfers through this descriptor are done: the cache's own
-  // must not change with them. Returns 0, or -1 with errno.
+  // The program is about to change how transfers through this descriptor are done, or to lock its
+  // opening: the cache's own must have no part in it. Returns 0, or -1 with errno.
   int (*stand_alone)(int fd);
   // A call that is not served is about to use the file: write back, forget, and stay out of it.
   // Returns 0, or -1 with errno when that cannot be: what the file holds is not what was written.

@@ -1,6 +1,7 @@
 // Where descriptors come from, and how they go.
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -143,13 +144,19 @@ NVIO_EXPORT int fcntl64(int fd, int command, ...) {
   void* argument = va_arg(rest, void*);
   va_end(rest);
   const std::intptr_t flags = command == F_SETFL ? reinterpret_cast<std::intptr_t>(argument) : 0;
-  if ((flags & (O_APPEND | O_DIRECT)) != 0 && nvio::stand_alone(fd) != 0) return -1;
+  const bool changes =
+      (flags & (O_APPEND | O_DIRECT)) != 0 || command == F_OFD_SETLK || command == F_OFD_SETLKW;
+  if (changes && nvio::stand_alone(fd) != 0) return -1;
   if ((flags & O_APPEND) != 0) {
     if (nvio::step_aside(fd) != 0) return -1;
     nvio::let_go(fd);
   }
   const int result = NEXT(fcntl64)(fd, command, argument);
   return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? nvio::copied(fd, result) : result;
+}
+// A lock of the opening lasts until all of its descriptors are closed: also the cache's own.
+NVIO_EXPORT int flock(int fd, int operation) noexcept {
+  return nvio::stand_alone(fd) != 0 ? -1 : NEXT(flock)(fd, operation);
 }
 NVIO_EXPORT int fcntl(int fd, int command, ...) {
   va_list rest;

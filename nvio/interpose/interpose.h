@@ -38,7 +38,7 @@ inline int step_aside(const char* path) {
 }
 
 // The program changes how transfers through the descriptor are done, and maybe so that no call of
-// ours sees it. -1 with errno when the cache's own would change with them.
+// ours sees it, or locks its opening. -1 with errno when the cache's own would change with it.
 inline int stand_alone(int fd) { return is_tracked(fd) ? Hooks()->stand_alone(fd) : 0; }
 
 // The descriptor is about to be closed: 0, or an error number when what the cache held could not be

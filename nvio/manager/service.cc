@@ -72,8 +72,15 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
   }
   CachedFile& cached = *file->cached;
   FileEntry& entry = cached.entry();
+  // While the file is not cached here, the asker may know it better than this node's client, by
+  // what it wrote plainly, and go to it plainly any time. A manager has no locks that a close gives
+  // up.
+  if (request.operation == Operation::read && !cached.is_active()) real().close(cached.open_anew());
+  const auto shown = [&](int error) {
+    return error != 0 || entry.aside.load() == 0 ? error : cached.show_others();
+  };
   if ((request.flags & kRuns) != 0) {
-    reply.error = serve_runs(request, *file, payload, answer);
+    reply.error = shown(serve_runs(request, *file, payload, answer));
     reply.value = reply.error == 0 ? request.length : 0;
     reply.state = state_of(cached);
     reply.payload = static_cast<std::uint32_t>(answer.size());
@@ -102,7 +109,7 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
       } else {
         done = cached.write(request.offset, payload.data(), payload.size(), large);
       }
-      reply.error = as_error(done);
+      reply.error = shown(as_error(done));
       reply.value = static_cast<std::uint64_t>(std::max<ssize_t>(done, 0));
       break;
     }
@@ -119,7 +126,7 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
       reply.error = cached.sync();
       break;
     case Operation::write_back:
-      reply.error = cached.write_back();
+      reply.error = cached.write_back_and_flush();
       break;
     case Operation::drain:
       reply.error = cached.drain();
@@ -137,6 +144,7 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
       if (entry.aside.load() == 0) {
         reply.error = EBUSY;
       } else {
+        cached.see_anew();
         entry.left.store(1);
       }
       break;
@@ -181,6 +189,7 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
   if (known != files_.end()) {
     ++known->users;
     file = &*known;
+    session_.raise(file->cached->entry(), wanted->settings);
   } else {
     std::uint32_t access = kReads | kWrites;
     int fd = real().open(wanted->path.c_str(), O_RDWR | O_CLOEXEC);
@@ -223,7 +232,7 @@ int Service::release(ServedFile* file) {
     last = file->cached;
     files_.remove_if([&](const ServedFile& served) { return &served == file; });
   }
-  const int written = last->write_back();
+  const int written = last->write_back_and_flush();
   const int released = session_.release(last);
   return written != 0 ? written : released;
 }

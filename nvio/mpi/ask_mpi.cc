@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "../settings/launcher.h"
 #include "functions.h"
 
 namespace nvio {
@@ -148,7 +149,9 @@ Asked ask_mpi(const std::string& session, std::chrono::seconds patience, bool qu
     int node = 0;
     mpi.comm_size(firsts, &nodes);
     mpi.comm_rank(firsts, &node);
-    std::strncpy(told.session, session.c_str(), sizeof told.session - 1);
+    // Another job of this session may run beside this one, on other machines.
+    const std::string name = nodes > 1 && node == 0 ? name_beside_others(session) : session;
+    std::strncpy(told.session, name.c_str(), sizeof told.session - 1);
     mpi.bcast(&told, kSize, mpi.byte, 0, firsts);
     told.nodes = static_cast<std::uint32_t>(nodes);
     told.node = static_cast<std::uint32_t>(node);

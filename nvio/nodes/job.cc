@@ -133,11 +133,17 @@ void Job::write_back(struct stat* status) {
   const FileEntry& entry = session_->segment().file(index);
   const std::string path = entry.opened_path();
   struct stat fresh {};
+  off_t size = 0;
   // What cannot be written is not seen by who reads the file either.
-  with_open(path.c_str(), *status, [](JobFile& file) { return file.write_back(); });
+  with_open(path.c_str(), *status, [&](JobFile& file) {
+    // Its end may be another node's, which writes back no byte for this.
+    if (nodes() > 1) size = static_cast<off_t>(file.size());
+    return file.write_back();
+  });
   if (real().stat(path.c_str(), &fresh) == 0 && fresh.st_ino == status->st_ino &&
       fresh.st_dev == status->st_dev) {
     *status = fresh;
+    status->st_size = std::max(status->st_size, size);
   }
 }
 

@@ -158,14 +158,15 @@ int JobFile::leave() {
     });
   };
   const int drained = everywhere(Operation::drain, [&] {
-    cached_.leave_plain();
-    return 0;
+    const int error = cached_.drain();
+    return error == EBUSY ? 0 : error;
   });
   if (drained != 0) return drained;
   if (const int error = everywhere(Operation::step_aside, [&] { return cached_.step_aside(); })) {
     return error;
   }
   return everywhere(Operation::leave, [&] {
+    cached_.see_anew();
     cached_.entry().left.store(1);
     return 0;
   });

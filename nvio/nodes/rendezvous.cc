@@ -147,14 +147,17 @@ void withdraw_address(const Settings& settings, std::uint32_t node) {
 }
 
 void remove_rendezvous(const Settings& settings) {
-  const std::string folder = rendezvous_folder(settings);
-  if (folder.empty()) return;
+  const std::filesystem::path own = rendezvous_folder(settings);
+  if (own.empty()) return;
   std::error_code absent;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
-    const std::string name = entry.path().filename();
-    if (name == "secret" || name.starts_with("node.")) real().unlink(entry.path().c_str());
+  for (const auto& folder : std::filesystem::directory_iterator(own.parent_path(), absent)) {
+    if (without_job(folder.path().filename()) != own.filename()) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path(), absent)) {
+      const std::string name = entry.path().filename();
+      if (name == "secret" || name.starts_with("node.")) real().unlink(entry.path().c_str());
+    }
+    rmdir(folder.path().c_str());
   }
-  rmdir(folder.c_str());
 }
 
 }  // namespace nvio

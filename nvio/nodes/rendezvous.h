@@ -1,7 +1,7 @@
 // Where the managers of a job's nodes are found: in the stores' folders when the nodes are on one
 // machine, else in a folder that all nodes see, which also holds the job's secret.
 //
-//   RENDEZVOUS/nvio-UID-SESSION/    mode 0700
+//   RENDEZVOUS/nvio-UID-SESSION/    mode 0700; SESSION.WORD where the MPI told of the nodes
 //     secret                        mode 0600, 64 hexadecimal digits
 //     node.K                        the address of node K's manager, one line
 #pragma once
@@ -29,7 +29,8 @@ bool publish_address(const Settings& settings, std::uint32_t node, const std::st
                      std::string& why);
 // Takes the node's address away, and with the last one the folder.
 void withdraw_address(const Settings& settings, std::uint32_t node);
-// Removes the folder of a job that has ended: killed managers take nothing away.
+// Removes the folders of a session's jobs, all of which have ended: killed managers take nothing
+// away.
 void remove_rendezvous(const Settings& settings);
 
 }  // namespace nvio

@@ -26,6 +26,12 @@ int* (*g_inside)() = nullptr;          // the loader's
 thread_local bool g_writing = false;   // in a call that writes
 thread_local bool g_has_read = false;  // and reads
 
+int as_posix(int error) {
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
+}
+
 ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
   JobFile* file = Process::the().file_of(fd);
   if (offset < 0) {
@@ -33,6 +39,7 @@ ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
     return -1;
   }
   if (file == nullptr) return real().pread(fd, buffer, length, offset);
+  if (Process::the().access_of(fd) == O_WRONLY) return as_posix(EBADF);
   const auto at = static_cast<std::uint64_t>(offset);
   if (!g_writing && !file->expects_windows()) return file->read(at, buffer, length);
   g_has_read = true;
@@ -46,6 +53,7 @@ ssize_t write_at(int fd, const void* buffer, std::size_t length, off_t offset) {
     return -1;
   }
   if (file == nullptr) return real().pwrite(fd, buffer, length, offset);
+  if (Process::the().access_of(fd) == O_RDONLY) return as_posix(EBADF);
   const auto at = static_cast<std::uint64_t>(offset);
   const bool window = (g_writing && g_has_read) || file->expects_windows();
   return window ? file->write_window(at, buffer, length) : file->write(at, buffer, length);
@@ -71,16 +79,10 @@ bool is_shared(Settings settings) {
   return place_process(settings, why) && settings.nodes > 1;
 }
 
-int as_posix(int error) {
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
-}
-
 int truncate(int fd, off_t length) {
   JobFile* file = Process::the().file_of(fd);
   if (file == nullptr) return real().ftruncate(fd, length);
-  if (length < 0) return as_posix(EINVAL);
+  if (length < 0 || Process::the().access_of(fd) == O_RDONLY) return as_posix(EINVAL);
   return as_posix(file->truncate(static_cast<std::uint64_t>(length)));
 }
 
@@ -148,6 +150,7 @@ Process::Process()
     : settings_(read_settings_of_process()),
       refused_(settings_.disabled),
       files_(zeroed<std::atomic<JobFile*>>(kMaxDescriptors)),
+      access_(zeroed<std::atomic<int>>(kMaxDescriptors)),
       left_open_(zeroed<std::atomic<bool>>(kMaxDescriptors)) {
   pthread_atfork(nullptr, nullptr, [] { the().become_child(); });
   for (const auto& complaint : settings_.complaints)
@@ -342,6 +345,7 @@ void Process::track(int fd, JobFile* file) {
     return;
   }
   openings_->begin(fd);
+  access_[fd].store(flags & O_ACCMODE, std::memory_order_relaxed);
   if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
   __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);
 }

@@ -82,6 +82,8 @@ class Process {
   int closing(int fd);
   void duplicated(int from, int to);
   JobFile* file_of(int fd);
+  // O_RDONLY, O_WRONLY or O_RDWR: what a served descriptor was opened for.
+  int access_of(int fd) const { return access_[fd].load(std::memory_order_relaxed); }
 
  private:
   Process();
@@ -105,6 +107,7 @@ class Process {
   const std::uint64_t* mapped_ = nullptr;  // as FromLoader has them
   // One entry a descriptor, of zeroed pages that are only touched where descriptors are.
   std::atomic<JobFile*>* files_;
+  std::atomic<int>* access_;
   std::atomic<bool>* left_open_;  // by an MPI after its close: nobody uses them
   Openings* openings_ = new Openings;
   std::atomic<int> served_{0};  // descriptors with an entry in files_

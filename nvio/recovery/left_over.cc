@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
+#include <system_error>
 
+#include "../settings/launcher.h"
 #include "../store/segment.h"
 #include "../store/store_folder.h"
 #include "../system/real.h"
@@ -20,6 +23,11 @@ void mark_orphaned(const StoreFolder& folder) {
   const std::uint32_t orphaned = 1;
   write_fully(fd, &orphaned, sizeof orphaned, offsetof(SegmentHeader, orphaned));
   real().close(fd);
+}
+
+std::string to_be_recovered(const std::string& path, const char* why = "") {
+  return path + " holds what a killed run left" + why +
+         "; recover it first: nvio recover --latest " + path;
 }
 
 }  // namespace
@@ -54,10 +62,30 @@ bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string&
     }
   }
   mark_orphaned(folder);
-  why = path + " holds what a killed run left" +
-        (nodes <= 1 ? ", and it cannot be written to its files" : "") +
-        "; recover it first: nvio recover --latest " + path;
+  why = to_be_recovered(path, nodes <= 1 ? ", and it cannot be written to its files" : "");
   return false;
+}
+
+bool is_nothing_left_beside(const std::string& path, std::string& why) {
+  namespace fs = std::filesystem;
+  const std::string own = fs::path(path).filename();
+  const std::string session = without_job(own);
+  const std::string job = own.substr(0, own.rfind(".node"));
+  if (job == session) return true;  // its jobs come one after the other, and to the same store
+  std::error_code absent;
+  for (const auto& entry : fs::directory_iterator(fs::path(path).parent_path(), absent)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(job) || without_job(name) != session) continue;
+    const StoreFolder folder(entry.path());
+    if (!folder.is_own() || folder.lock() != StoreFolder::Lock::none) continue;
+    std::string unusable;
+    const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
+                                                folder.path_of("segment"), unusable);
+    if (folder.logs().empty() && (segment == nullptr || !segment->holds_unwritten())) continue;
+    why = to_be_recovered(entry.path());
+    return false;
+  }
+  return true;
 }
 
 }  // namespace nvio

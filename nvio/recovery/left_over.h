@@ -14,4 +14,9 @@ namespace nvio {
 bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string& remark,
                       std::string& why);
 
+// For a job on several nodes that is to have its store at `path`: whether no other job of its
+// session left one on this node that still holds what its files lack, and would be recovered over
+// what this one writes. A sentence in `why` if one did.
+bool is_nothing_left_beside(const std::string& path, std::string& why);
+
 }  // namespace nvio

@@ -1,9 +1,11 @@
 #include "launcher.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 
@@ -45,7 +47,7 @@ bool is_of_a_rank(pid_t process) {
 }  // namespace
 
 pid_t launching_process(pid_t parent) {
-  while (parent > 1 && is_of_a_rank(parent)) parent = std::atoi(stat_of(parent, 4).c_str());
+  while (parent > 0 && is_of_a_rank(parent)) parent = std::atoi(stat_of(parent, 4).c_str());
   return parent;
 }
 
@@ -69,6 +71,23 @@ std::string session_name(const Settings& settings) {
   return name;
 }
 
+std::string name_beside_others(const std::string& session) {
+  std::uint32_t word = 0;
+  if (getrandom(&word, sizeof word, 0) != sizeof word) return session;
+  char text[16];
+  std::snprintf(text, sizeof text, ".%08x", word);
+  return session + text;
+}
+
+std::string without_job(std::string name) {
+  if (const std::size_t node = name.rfind(".node"); node != name.npos) name.resize(node);
+  const std::size_t dot = name.rfind('.');
+  const bool has_word = dot != name.npos && name.size() - dot == 9 &&
+                        name.find_first_not_of("0123456789abcdef", dot + 1) == name.npos;
+  if (has_word) name.resize(dot);
+  return name;
+}
+
 std::string store_prefix() { return "nvio-" + std::to_string(geteuid()) + "-"; }
 
 std::string store_folder(const Settings& settings, std::uint32_t node) {
@@ -77,6 +96,13 @@ std::string store_folder(const Settings& settings, std::uint32_t node) {
 }
 
 bool is_one_node_job(const Settings& settings, std::string& why) {
+  // No process above, or one of a rank: that of the container. All of them would have this name.
+  if (session_name(settings).starts_with("launcher-0-")) {
+    why =
+        "this rank's launcher is in another container and names no job, so that ranks cannot find "
+        "each other; start the launcher in the ranks' container";
+    return false;
+  }
   struct Launcher {
     const char* all;    // ranks (or nodes) of the job
     const char* local;  // of them, on this node; null: `all` counts nodes

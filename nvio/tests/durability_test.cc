@@ -13,10 +13,12 @@
 namespace nvio {
 namespace {
 
-ino_t victim = 0;      // the file whose file system refuses
-bool loses = false;    // takes what is written to it, and will not have it
-int failures = 0;      // fsyncs that are still to fail, as the kernel tells of an error once
-bool no_logs = false;  // none can be opened
+ino_t victim = 0;        // the file whose file system refuses
+bool loses = false;      // takes what is written to it, and will not have it
+int failures = 0;        // fsyncs that are still to fail, as the kernel tells of an error once
+int refusals = 0;        // and closes, as NFS tells
+bool no_logs = false;    // none can be opened
+bool no_copies = false;  // of descriptors can be had
 
 bool is_victim(int fd) {
   struct stat status {};
@@ -50,13 +52,26 @@ class DurabilityTest : public CachedFileTest {
       errno = EDQUOT;
       return -1;
     };
+    wrapped_.close = [](int fd) {
+      const bool refuses = refusals != 0 && is_victim(fd);
+      const int closed = ::close(fd);
+      if (!refuses) return closed;
+      loses = --refusals != 0;
+      errno = EDQUOT;
+      return -1;
+    };
+    wrapped_.dup = [](int fd) {
+      if (!no_copies) return ::dup(fd);
+      errno = EMFILE;
+      return -1;
+    };
     wrapped_.open = open_unless_log;
     before_ = &real();
     set_real(&wrapped_);
   }
   void TearDown() override {
-    loses = no_logs = false;
-    failures = 0;
+    loses = no_logs = no_copies = false;
+    failures = refusals = 0;
     set_real(before_);
     CachedFileTest::TearDown();
   }
@@ -151,6 +166,45 @@ TEST_F(DurabilityTest, WhatADurableCloseCouldNotWriteIsWrittenByTheNext) {
   }
 }
 
+TEST_F(DurabilityTest, ADurableCloseIsOneOfAFileOfWhichNothingIsCached) {
+  settings_.file.close = Close::durable;
+  settings_.file.admit = Admit::never;
+  auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, "written", 7);
+  failures = 1;
+  EXPECT_EQ(session->release(file), EDQUOT);
+  file = open_in(*session);
+  file->write(0, "again", 5);
+  EXPECT_EQ(file->sync(), 0);
+  failures = 1;
+  EXPECT_EQ(session->release(file), 0) << "it is durable already";
+  session.reset();
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+TEST_F(DurabilityTest, WhatTheFileSystemRefusesAtACloseIsToldAndStaysInTheStore) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  file->write(0, "written", 7);
+  loses = true;
+  refusals = 1;
+  EXPECT_EQ(file->write_back_and_flush(), EDQUOT) << "as a manager does it";
+  EXPECT_EQ(file->write_back_and_flush(), 0);
+  EXPECT_EQ(file_content(), "written");
+  file->write(0, "changed", 7);
+  loses = true;
+  refusals = 1;
+  EXPECT_EQ(session->release(file), EDQUOT);
+  EXPECT_EQ(file_content(), "written");
+  file = open_in(*session);
+  std::array<char, 7> got{};
+  EXPECT_EQ(file->read(0, got.data(), got.size()), 7);
+  EXPECT_EQ(std::string(got.data(), got.size()), "changed");
+  EXPECT_EQ(session->release(file), 0);
+  EXPECT_EQ(file_content(), "changed");
+}
+
 TEST_F(DurabilityTest, ASyncToTheFileThatFailedIsDoneByTheNext) {
   settings_.file.sync = SyncTo::file;
   const auto session = join();
@@ -219,6 +273,53 @@ TEST_F(DurabilityTest, WhoeverIsKilledInTheFirstSyncLeavesNoBlockForGood) {
   ::close(fd);
   EXPECT_EQ(file->step_aside(), 0);
   EXPECT_EQ(file_content(), std::string(kPageSize, 's'));
+}
+
+TEST_F(DurabilityTest, AFileThatCannotBeServedForWantOfADescriptorIsLeftToItself) {
+  settings_.quiet = true;
+  const auto first = join();
+  const auto second = join();
+  const int fd = open_file();
+  no_copies = true;
+  EXPECT_EQ(first->acquire(fd, path_, settings_.file), nullptr);
+  no_copies = false;
+  CachedFile* file = open_in(*first);
+  EXPECT_TRUE(file->is_active()) << "nobody had it open any more";
+  no_copies = true;
+  EXPECT_EQ(second->acquire(fd, path_, settings_.file), nullptr);
+  EXPECT_FALSE(file->is_active()) << "who goes to the file must find all there";
+  no_copies = false;
+  EXPECT_EQ(first->release(file), 0);
+  file = open_in(*first);
+  file->write(0, "cached", 6);
+  no_copies = true;
+  CachedFile* served = second->acquire(fd, path_, settings_.file);
+  ASSERT_NE(served, nullptr) << "it would miss what is cached, and cannot write it back";
+  EXPECT_EQ(served->write(0, "x", 1), -1);
+  no_copies = false;
+  EXPECT_EQ(second->release(served), 0);
+  EXPECT_EQ(first->release(file), 0);
+  EXPECT_EQ(file_content(), "cached");
+  ::close(fd);
+}
+
+// A program may open a file by one library as it likes, and by another as a user set it.
+TEST_F(DurabilityTest, ALaterOpeningMayAskForMoreThanTheFirstAndNotForLess) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  const FileSettings usual = settings_.file;
+  settings_.file.sync = SyncTo::file;
+  settings_.file.close = Close::durable;
+  EXPECT_EQ(open_in(*session), file);
+  settings_.file = usual;
+  EXPECT_EQ(open_in(*session), file);
+  file->write(0, "synced", 6);
+  EXPECT_EQ(file->sync(), 0);
+  EXPECT_EQ(file_content(), "synced");
+  file->write(0, "closed", 6);
+  failures = 1;
+  for (int handle = 0; handle < 2; ++handle) EXPECT_EQ(session->release(file), 0);
+  EXPECT_EQ(session->release(file), EDQUOT) << "of its fsync";
 }
 
 TEST_F(DurabilityTest, ALogThatCannotBeOpenedIsNotTakenForVoid) {

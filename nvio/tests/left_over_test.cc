@@ -9,6 +9,7 @@
 
 #include "../nodes/other_jobs.h"
 #include "../recovery/recover.h"
+#include "../settings/launcher.h"
 #include "cached_file_fixture.h"
 #include "full_file_system.h"
 
@@ -233,6 +234,28 @@ TEST_F(LeftOverTest, OnSeveralNodesAKilledRunIsRefused) {
   EXPECT_EQ(Session::join(settings_, why), nullptr);
   EXPECT_NE(why.find("nvio recover"), std::string::npos) << why;
   EXPECT_EQ(file_content(), "");
+}
+
+// Each job of several machines has a name of its own below its session's, as two may run at the
+// same time: what a killed one left must not come over what the next one writes all the same.
+TEST_F(LeftOverTest, WhatAnotherJobOfTheSessionLeftIsRecoveredBeforeTheNextBegins) {
+  settings_.nodes = 2;
+  settings_.node = 0;
+  settings_.session = "test.0000000a";
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) { file.write(0, "left", 4); });
+  ::close(fd);
+  const std::string left = store_folder(settings_, 0);
+  settings_.session = "test.0000000b";
+  std::string why;
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("nvio recover --latest " + left), std::string::npos) << why;
+  RecoverOptions options;
+  options.latest = true;
+  EXPECT_TRUE(recover(left, options).good());
+  const auto first = join();
+  settings_.session = "test.0000000c";
+  EXPECT_NE(join(), nullptr) << "beside one that runs";
 }
 
 }  // namespace

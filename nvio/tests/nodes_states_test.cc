@@ -1,7 +1,10 @@
 // The way of a file into the cache of several nodes, and out of it, where one of them cannot follow
 // at once.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -14,6 +17,15 @@ namespace nvio {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
+
+std::atomic<int> opened_anew{0};
+
+int open_counted(const char* path, int flags, ...) {  // NOLINT(cert-dcl50-cpp): as open is
+  if (std::string(path).starts_with("/proc/self/fd/") && flags == (O_RDWR | O_CLOEXEC)) {
+    ++opened_anew;
+  }
+  return ::open(path, flags, 0600);
+}
 
 class NodesStatesTest : public ::testing::Test, protected TemporaryStore {
  protected:
@@ -106,6 +118,35 @@ TEST_F(NodesStatesTest, SteppingAsideDoesNotWaitForAPlainWriteThatLasts) {
   EXPECT_EQ(processes_->on(0).step_aside(), 0);
   for (std::uint32_t node = 0; node < 3; ++node) EXPECT_TRUE(processes_->on(node).is_left());
   held.end();
+}
+
+// As NFS has it: what a client has written others see once it is flushed, and they have opened the
+// file since.
+TEST_F(NodesStatesTest,
+       OnTheWayIntoTheCacheAndOutOfItEachNodeShowsTheOthersWhatItWroteAndLooksAnew) {
+  const RealPosix* before = &real();
+  RealPosix counting = *before;
+  counting.open = open_counted;
+  set_real(&counting);
+  const auto write_all = [&](char byte) {
+    for (std::uint32_t node = 0; node < 3; ++node) {
+      model_.resize(std::max<std::size_t>(model_.size(), node * kMiB + 1));
+      model_[node * kMiB] = byte;
+      EXPECT_EQ(processes_->on(node).write(node * kMiB, &byte, 1), 1);
+    }
+  };
+  write_all('p');
+  EXPECT_EQ(nodes_->writers_of(0, 3 * kMiB).size(), 3U);
+  opened_anew = 0;
+  processes_->on(0).prefetch(0, 1);
+  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_EQ(mode(node), kActive) << node;
+  EXPECT_TRUE(nodes_->writers_of(0, 3 * kMiB).empty());
+  EXPECT_EQ(opened_anew, 3);
+  write_all('c');
+  EXPECT_EQ(processes_->on(0).step_aside(), 0);
+  EXPECT_TRUE(nodes_->writers_of(0, 3 * kMiB).empty());
+  EXPECT_EQ(opened_anew, 6);
+  set_real(before);
 }
 
 class NodesFullFileTest : public NodesStatesTest {

@@ -201,6 +201,20 @@ TEST_F(NodesTest, BeginToCacheTogetherAndStepAsideTogether) {
   EXPECT_EQ(release(files), 0);
 }
 
+// A program that no rank has started: it sees what the file has, and must not take it for all.
+TEST_F(NodesTest, WhoAsksForTheSizeFromOutsideHearsOfWhatAnotherNodeCaches) {
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  for (std::uint32_t at = 0; at < 3; ++at) ASSERT_EQ(files[0]->write(at << 20, "x", 1), 1);
+  for (const std::size_t node : {1, 2, 0}) {
+    struct stat status {};
+    ASSERT_EQ(stat(path_.c_str(), &status), 0);
+    jobs_[node]->write_back(&status);
+    EXPECT_EQ(status.st_size, (2 << 20) + 1) << "at node " << node;
+  }
+  EXPECT_EQ(release(files), 0);
+}
+
 TEST_F(NodesTest, AFileThatLosesItsNameOrGetsAnotherIsLeftToItself) {
   join_all();
   const std::vector<JobFile*> files = open_everywhere();
@@ -458,6 +472,29 @@ TEST(Placement, BelievesWhoSaysThatThereIsOneNode) {
   EXPECT_TRUE(place_process(settings, why)) << why;
   EXPECT_EQ(settings.nodes, 1U);
   unsetenv("PMI_RANK");
+}
+
+// As the first process of a container, started by a rank of a launcher outside.
+TEST(Placement, StaysOutWhereEachRankIsInAContainerOfItsOwn) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make one";
+  const pid_t rank = fork();
+  if (rank == 0) {
+    setenv("PMI_RANK", "1", 1);
+    setenv("PMI_SIZE", "2", 1);
+    setenv("MPI_LOCALNRANKS", "2", 1);
+    Settings settings;
+    std::string why;
+    if (unshare(CLONE_NEWPID) != 0 || !place_process(settings, why)) _exit(2);
+    settings.nodes = 0;
+    const pid_t inside = fork();
+    if (inside == 0) _exit(place_process(settings, why) ? 3 : 0);
+    int status = 0;
+    waitpid(inside, &status, 0);
+    _exit(WEXITSTATUS(status));
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(rank, &status, 0), rank);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Placement, SaysWhatSeveralNodesNeed) {

@@ -159,5 +159,14 @@ TEST(Sizes, AreReadWithTheirUnits) {
   EXPECT_FALSE(parse_size("9999999t"));
 }
 
+TEST(Launcher, JobsOfOneSessionHaveNamesOfTheirOwn) {
+  const std::string one = name_beside_others("run-1.2");
+  EXPECT_NE(one, name_beside_others("run-1.2"));
+  EXPECT_EQ(without_job(one), "run-1.2");
+  EXPECT_EQ(without_job(one + ".node12"), "run-1.2");
+  EXPECT_EQ(without_job("run-1.2.node0"), "run-1.2");
+  EXPECT_EQ(without_job("slurm-4711.0"), "slurm-4711.0");
+}
+
 }  // namespace
 }  // namespace nvio

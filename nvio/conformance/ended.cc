@@ -1,0 +1,99 @@
+// A program that writes to a file and closes it while MPI_Finalize deletes its attribute, as
+// libraries do that tidy up by themselves; and one of a session, which lasts longer, afterwards.
+//
+//   ended FOLDER
+//
+// Prints "ended: 0 differences" when the files hold all that rank 0 wrote, each piece in its place.
+
+#include <mpi.h>
+
+#include <cstdio>
+#include <string>
+
+#include "checks.h"
+
+namespace {
+
+using checks::expect;
+using checks::give_up;
+using std::string;
+
+constexpr int kPiece = 1000;
+
+MPI_File opened(MPI_Comm comm, const string& path) {
+  MPI_File file;
+  const int mode = MPI_MODE_RDWR | MPI_MODE_CREATE;
+  if (MPI_File_open(comm, path.c_str(), mode, MPI_INFO_NULL, &file) != MPI_SUCCESS) {
+    give_up(path.c_str());
+  }
+  return file;
+}
+
+void write(MPI_File file, char value) {
+  const string piece(kPiece, value);
+  MPI_File_write(file, piece.data(), kPiece, MPI_BYTE, MPI_STATUS_IGNORE);
+}
+
+int write_the_last(MPI_Comm /*comm*/, int /*key*/, void* file, void* /*state*/) {
+  write(*static_cast<MPI_File*>(file), 'l');
+  return MPI_File_close(static_cast<MPI_File*>(file));
+}
+
+#if MPI_VERSION >= 4
+// A file of a session of its own.
+class OfSession {
+ public:
+  explicit OfSession(const string& path) {
+    MPI_Group group;
+    MPI_Comm comm;
+    if (MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session_) != MPI_SUCCESS ||
+        MPI_Group_from_session_pset(session_, "mpi://SELF", &group) != MPI_SUCCESS ||
+        MPI_Comm_create_from_group(group, "ended", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm) !=
+            MPI_SUCCESS) {
+      give_up("a session");
+    }
+    file_ = opened(comm, path);
+    MPI_Comm_free(&comm);
+    MPI_Group_free(&group);
+  }
+  MPI_File file() const { return file_; }
+  bool closes() {
+    const bool done = MPI_File_close(&file_) == MPI_SUCCESS;
+    return MPI_Session_finalize(&session_) == MPI_SUCCESS && done;
+  }
+
+ private:
+  MPI_Session session_{};
+  MPI_File file_{};
+};
+#endif
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  checks::begin("ended", &argc, &argv, 2);
+  const string path = string(argv[1]) + "/" + std::to_string(checks::g_rank);
+  MPI_File file = opened(MPI_COMM_SELF, path);
+  write(file, 'f');
+  write(file, 's');
+  int key = 0;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, write_the_last, &key, nullptr);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, &file);
+#if MPI_VERSION >= 4
+  OfSession lasting(path + ".session");
+  write(lasting.file(), 'o');
+#endif
+  MPI_Finalize();
+#if MPI_VERSION >= 4
+  write(lasting.file(), 'p');
+  expect(lasting.closes(), "the close of a session's file");
+  expect(checks::seen_from_outside(path + ".session", 0, 3 * kPiece) ==
+             string(kPiece, 'o') + string(kPiece, 'p'),
+         "what was written to a session's file");
+#endif
+  expect(checks::seen_from_outside(path, 0, 4 * kPiece) ==
+             string(kPiece, 'f') + string(kPiece, 's') + string(kPiece, 'l'),
+         "what was written while MPI ended");
+  if (checks::g_rank == 0) std::printf("ended: %d differences\n", checks::g_wrong);
+  return 0;
+}
