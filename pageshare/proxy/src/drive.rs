@@ -194,7 +194,7 @@ impl Driver {
                 _ => {}
             }
         }
-        match decide(&source, &there, self.paused) {
+        match decide(&source, &there, self.paused, self.ran_there) {
             Action::Wait => {}
             Action::Cancel => self.give_up("the destination's monitor does not come back")?,
             Action::Start => self.let_run(),
@@ -374,30 +374,50 @@ mod tests {
         Address::Unix(path)
     }
 
-    #[test]
-    fn a_destination_that_refuses_to_run_in_postcopy_is_told_again() {
-        let directory = tempfile::tempdir().unwrap();
-        let says = |status: &str, run_state: &str| -> Says {
-            let info = json!({"status": status, "total-time": 1});
-            Arc::new(Mutex::new(HashMap::from([
-                ("query-migrate", json!({"return": info})),
-                ("query-status", json!({"return": {"status": run_state}})),
-            ])))
-        };
-        let (here, there) = (says("postcopy-active", "finish-migrate"), says("", "paused"));
-        let locked = json!({"error": {"desc": "Failed to get \"write\" lock"}});
-        there.lock().unwrap().insert("cont", locked);
-        let [source, destination] = [&here, &there].map(|says| monitor(directory.path(), says));
+    fn says(status: &str, run_state: &str) -> Says {
+        let info = json!({"status": status, "total-time": 1});
+        Arc::new(Mutex::new(HashMap::from([
+            ("query-migrate", json!({"return": info})),
+            ("query-status", json!({"return": {"status": run_state}})),
+        ])))
+    }
+
+    /// Between two such monitors, with the guest in postcopy and let run at the destination.
+    fn in_postcopy(directory: &Path, here: &Says, there: &Says) -> Driver {
+        let [source, destination] = [here, there].map(|says| monitor(directory, says));
         let source = Qmp::connect("the source", &source, LOADING).unwrap();
         let mut driver = Driver::new(source, destination, Arc::default()).unwrap();
         while !driver.ran_there {
             assert_eq!(driver.step(|_| {}).unwrap(), None);
         }
+        driver
+    }
+
+    #[test]
+    fn a_destination_that_refuses_to_run_in_postcopy_is_told_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (here, there) = (says("postcopy-active", "finish-migrate"), says("", "paused"));
+        let locked = json!({"error": {"desc": "Failed to get \"write\" lock"}});
+        there.lock().unwrap().insert("cont", locked);
+        let mut driver = in_postcopy(directory.path(), &here, &there);
         assert!(driver.refusal.is_some());
         let over = json!({"return": {"status": "completed", "total-time": 1}});
         here.lock().unwrap().insert("query-migrate", over);
         let arrived = Outcome::Arrived { run_state: "running".into() };
         assert_eq!(driver.step(|_| {}).unwrap(), Some(arrived));
+    }
+
+    #[test]
+    fn a_guest_that_has_run_at_the_destination_and_stands_still_there_is_not_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let (here, there) = (says("postcopy-active", "finish-migrate"), says("", "paused"));
+        let mut driver = in_postcopy(directory.path(), &here, &there);
+        let failed = json!({"return": {"status": "failed"}});
+        here.lock().unwrap().insert("query-migrate", failed);
+        let stopped = json!({"return": {"status": "io-error"}});
+        there.lock().unwrap().insert("query-status", stopped);
+        let asked = driver.step(|_| {}).unwrap_err().to_string();
+        assert!(asked.contains("end neither"), "{asked}");
     }
 
     #[test]
