@@ -69,7 +69,10 @@ impl Migration {
                 "the source QEMU's process is not known, so no page is asked for: give --ksm-pid"
             );
         }
-        let ksm = ksm.map(Ksm::open).transpose()?.map(Mutex::new);
+        let ksm = ksm.and_then(|pid| {
+            Ksm::open(pid).inspect_err(|error| warn!("{error}; the migration goes on without")).ok()
+        });
+        let ksm = ksm.map(Mutex::new);
         let kept = sender.kept.as_ref().zip(sender.scope.as_ref());
         let earlier = kept.and_then(|(place, scope)| Earlier::open(place, scope)).map(Arc::new);
         let blocks = earlier.as_ref().map(|earlier| earlier.blocks().clone()).unwrap_or_default();
