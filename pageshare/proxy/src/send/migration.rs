@@ -186,6 +186,7 @@ impl Migration {
     /// connected had nothing to say.
     pub(super) fn end(&self) -> Option<Record> {
         debug!("learnt: {:?}", self.gains());
+        self.account.ends();
         self.keeping.end(self.account.has_arrived().then(|| locked(&self.blocks).clone()));
         self.sender.metrics.end(&self.account)
     }
