@@ -190,15 +190,26 @@ impl Account {
     /// was cancelled ends in order without.
     #[must_use]
     pub fn has_arrived(&self) -> bool {
-        let error = locked(&self.error);
-        error.is_none() && self.loaded.load(Ordering::Relaxed)
+        !self.is_broken() && self.loaded.load(Ordering::Relaxed)
+    }
+
+    /// Whether something has broken it.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        locked(&self.error).is_some()
+    }
+
+    /// Whether the destination QEMU is still to say that it has loaded the guest.
+    #[must_use]
+    pub fn awaits_word(&self) -> bool {
+        self.says_loaded.load(Ordering::Relaxed) && !self.loaded.load(Ordering::Relaxed)
     }
 
     /// The last channel has closed: it is known how long that took. A guest that was to be said to have
     /// arrived, and was not, has not.
     pub fn ends(&self) {
         self.took.get_or_init(|| self.began.elapsed());
-        if self.says_loaded.load(Ordering::Relaxed) && !self.loaded.load(Ordering::Relaxed) {
+        if self.awaits_word() {
             self.broke(
                 "the destination QEMU has not said that it has loaded the guest: the migration was \
                  cancelled, or one of the QEMUs gave it up (their logs say why)",

@@ -88,7 +88,8 @@ impl Driver {
         }
         if has(&here, "multifd") {
             let here = self.source.execute("query-migrate-parameters", &json!({}))?;
-            let there = self.destination.monitor().execute("query-migrate-parameters", &json!({}))?;
+            let there =
+                self.destination.monitor().execute("query-migrate-parameters", &json!({}))?;
             let [here, there] = [here, there].map(|it| it["multifd-channels"].clone());
             if here != there {
                 return Err(Error::Refused(format!(

@@ -1,7 +1,7 @@
 //! A channel's machine among its threads: it is locked for what it does itself, and for nothing else.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pageshare_wire::WireError;
 use pageshare_wire::ask::Ask;
@@ -12,7 +12,11 @@ use pageshare_wire::window::Window;
 
 use super::ingest::Waiting;
 use crate::buffers::SEGMENT_BYTES;
+use crate::error::Error;
 use crate::threads::locked;
+
+/// How often who waits looks whether QEMU is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) struct Machine {
     state: Mutex<State>,
@@ -37,11 +41,39 @@ impl Machine {
     }
 
     /// Waits until a segment has room in the window. Returns whether it has, or never will.
-    pub(super) fn wait_for_room(&self) -> bool {
-        let full =
-            |state: &mut State| !state.given_up && state.sender.room() < SEGMENT_BYTES as u64;
-        let waited = self.changed.wait_while(self.locked(), full);
-        !waited.unwrap_or_else(PoisonError::into_inner).given_up
+    ///
+    /// # Errors
+    /// If QEMU `is_lost` meanwhile.
+    pub(super) fn wait_for_room(&self, is_lost: impl Fn() -> bool) -> Result<bool, Error> {
+        self.wait_while(|sender| sender.room() < SEGMENT_BYTES as u64, is_lost)
+    }
+
+    /// Waits until nothing more will come of the channel.
+    ///
+    /// # Errors
+    /// If QEMU `is_lost` meanwhile.
+    pub(super) fn wait_for_end(&self, is_lost: impl Fn() -> bool) -> Result<(), Error> {
+        self.wait_while(|_| true, is_lost).map(drop)
+    }
+
+    fn wait_while(
+        &self,
+        waits: impl Fn(&Sender<Waiting>) -> bool,
+        is_lost: impl Fn() -> bool,
+    ) -> Result<bool, Error> {
+        let mut state = self.locked();
+        loop {
+            let goes_on = |state: &mut State| !state.given_up && waits(&state.sender);
+            let waited = self.changed.wait_timeout_while(state, LOOK, goes_on);
+            let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !timeout.timed_out() {
+                return Ok(!now.given_up);
+            }
+            if is_lost() {
+                return Err(Error::Closed { what: "the source QEMU" });
+            }
+            state = now;
+        }
     }
 
     /// Whether nobody will answer or make room any more.
