@@ -86,6 +86,7 @@ impl Metrics {
             patience: PATIENCE,
             ticks: false,
             looks_at: LONGEST_REQUEST,
+            keeps_first: false,
         };
         // The headers end with an empty line; none of them matters.
         let asked = |_: &Arrival, said: &Said<'_>| {

@@ -68,6 +68,7 @@ pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> Result<mpsc::Receiv
         patience: PATIENCE,
         ticks: false,
         looks_at: OPENING_BYTES,
+        keeps_first: false,
     };
     let secure = receiver.tls.is_some();
     let opens = move |_: &Arrival, said: &Said<'_>| said.ended || opens(secure, said.bytes);

@@ -50,7 +50,7 @@ pub(super) fn run(qemu: &Arc<Socket>, migration: &Migration, number: u32) {
 
 fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), Error> {
     let sender = &migration.sender;
-    let (link, agreed) = sender.connect(migration.id, number, sender.scope.as_ref())?;
+    let (link, agreed) = migration.connect(number)?;
     migration.account.speaks(agreed.version);
     debug!(
         "channel {number} open, version {}, scope {:?}, window {}, round trip {:?}",
