@@ -147,7 +147,7 @@ fn greet(
     };
     let (link, agreed, shown) = match greeted() {
         Ok(greeted) => greeted,
-        Err(error) => return turn_away(&error),
+        Err(error) => return turn_away(&error.of_handshake()),
     };
     // Who has shown neither a certificate nor that he knows a scope's key remains a stranger.
     let silent = (!shown).then(|| silent.admit(arrival));

@@ -108,7 +108,7 @@ impl Sender {
                     debug!("the receiver did not let channel {channel} in; once more: {error}");
                     std::thread::sleep(pause);
                 }
-                (greeted, _) => return greeted,
+                (greeted, _) => return greeted.map_err(Error::of_handshake),
             }
         }
     }
