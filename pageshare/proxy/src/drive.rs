@@ -31,7 +31,7 @@ use crate::error::Error;
 use crate::qmp::Qmp;
 use decide::{can_be_cancelled, has_switched, may_be_loading, takes_its_time};
 use destination::Destination;
-use mark::Mark;
+use mark::{Mark, has_noted_arrival, note_arrival};
 use monitor::Monitor;
 
 /// A destination that has every byte loads its devices well within this; until then it may not
@@ -134,19 +134,25 @@ impl Driver {
     pub fn resume(&mut self) -> Result<Outcome, Error> {
         let source = self.source.ask(look)?;
         let gone = source.migration == "completed" && source.run_state == "postmigrate";
-        let mark = match self.source.ask(Mark::of)? {
-            Some(mark) if mark != Mark::arrived() => mark,
-            Some(_) if gone => return Ok(Outcome::Arrived { run_state: String::new() }),
-            _ => {
-                return Err(Error::Refused(
-                    "there is nothing to resume: `pageshare migrate` has not begun to migrate the \
-                     guest of the source QEMU, or has finished that. Nothing was done to either QEMU"
-                        .into(),
-                ));
+        let mark = self.source.ask(Mark::of)?;
+        if let Some(mark) = &mark {
+            self.source.is_known_by(mark.clone());
+            self.destination.monitor().is_known_by(mark.clone());
+        }
+        if gone && self.source.ask(has_noted_arrival)? {
+            let arrived = Outcome::Arrived { run_state: String::new() };
+            if mark.is_some() {
+                self.forget(&arrived);
             }
-        };
-        self.source.is_known_by(mark.clone());
-        self.destination.monitor().is_known_by(mark);
+            return Ok(arrived);
+        }
+        if mark.is_none() {
+            return Err(Error::Refused(
+                "there is nothing to resume: `pageshare migrate` has not begun to migrate the guest \
+                 of the source QEMU, or has finished that. Nothing was done to either QEMU"
+                    .into(),
+            ));
+        }
         if let Err(stranger @ Error::Refused(_)) = self.destination.monitor().ask(look) {
             return Err(stranger);
         }
@@ -246,8 +252,9 @@ impl Driver {
             Outcome::Stayed(Loss::Silent) => return,
             Outcome::Stayed(_) => {}
             Outcome::Arrived { .. } => {
+                // First: who is killed before the rest of this has arrived all the same.
+                drop(self.source.ask(note_arrival));
                 drop(self.destination.monitor().ask(Mark::remove_from));
-                return drop(self.source.ask(|qmp| Mark::arrived().leave_in(qmp)));
             }
         }
         drop(self.source.ask(Mark::remove_from));
@@ -418,6 +425,20 @@ mod tests {
         there.lock().unwrap().insert("query-status", stopped);
         let asked = driver.step(|_| {}).unwrap_err().to_string();
         assert!(asked.contains("end neither"), "{asked}");
+    }
+
+    #[test]
+    fn a_driver_that_was_killed_before_it_had_taken_all_its_marks_away_has_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let (here, there) = (says("completed", "postmigrate"), says("", "running"));
+        here.lock().unwrap().insert("qom-get", json!({"return": "a word"}));
+        let none = json!({"error": {"desc": "Device not found"}});
+        there.lock().unwrap().insert("qom-get", none);
+        let [source, destination] = [&here, &there].map(|says| monitor(directory.path(), says));
+        let source = Qmp::connect("the source", &source, LOADING).unwrap();
+        let mut driver = Driver::new(source, destination, Arc::default()).unwrap();
+        let arrived = Outcome::Arrived { run_state: String::new() };
+        assert_eq!(driver.resume().unwrap(), arrived);
     }
 
     #[test]
