@@ -126,9 +126,11 @@ pub(super) fn takes_its_time(status: &str) -> bool {
     matches!(status, "setup" | "wait-unplug" | "active") || status.starts_with("postcopy")
 }
 
-/// Whether the destination may have every byte of the guest and be too busy to answer.
-pub(super) fn may_be_loading(status: &str) -> bool {
-    matches!(status, "pre-switchover" | "device" | "completed")
+/// Whether the destination may have every byte of the guest and be too busy to answer. QEMU before 10.0
+/// says `active` until it is known to have loaded.
+pub(super) fn may_be_loading(source: &Seen) -> bool {
+    let source = (source.migration.as_str(), source.run_state.as_str());
+    matches!(source, ("pre-switchover" | "device" | "completed", _) | ("active", "finish-migrate"))
 }
 
 /// The source has completed.
@@ -369,9 +371,15 @@ mod tests {
     fn a_silent_destination_is_not_waited_for_when_the_source_has_given_up() {
         for status in STATUSES {
             let over = matches!(status, "" | "failed" | "cancelled" | "cancelling");
-            assert!(!(may_be_loading(status) && (over || takes_its_time(status))), "{status}");
+            let waits = |run_state| may_be_loading(&seen(run_state, status));
+            assert!(!(waits("running") && (over || takes_its_time(status))), "{status}");
+            assert!(!(waits("finish-migrate") && over), "{status}");
         }
-        assert!(may_be_loading("completed") && may_be_loading("device"));
+        assert!(may_be_loading(&seen("postmigrate", "completed")));
+        // As QEMU says it from 10.0 on, and before.
+        for status in ["device", "active"] {
+            assert!(may_be_loading(&seen("finish-migrate", status)), "{status}");
+        }
     }
 
     #[test]
