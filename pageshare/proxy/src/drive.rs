@@ -53,6 +53,8 @@ pub struct Driver {
     paused: bool,
     /// Postcopy has begun, and the guest has run at the destination.
     ran_there: bool,
+    /// Another driver has begun, and may have let the guest run at the destination.
+    resumes: bool,
     /// For which QEMU may let the guest stand still.
     downtime_limit: Duration,
     /// The source's migration status, and since when it is that.
@@ -96,6 +98,7 @@ impl Driver {
             destination: Destination::new(destination, LOADING),
             paused: false,
             ran_there: false,
+            resumes: false,
             downtime_limit: Duration::from_millis(limit),
             status: (String::new(), Instant::now()),
             refusal: None,
@@ -156,6 +159,7 @@ impl Driver {
         if let Err(stranger @ Error::Refused(_)) = self.destination.monitor().ask(look) {
             return Err(stranger);
         }
+        self.resumes = true;
         loop {
             if let Some(outcome) = self.step(|_| {})? {
                 return Ok(outcome);
@@ -196,6 +200,9 @@ impl Driver {
                 "paused" if self.ran_there => self.paused = true,
                 _ => {}
             }
+        }
+        if let There::Seen(seen) = &there {
+            self.ran_there |= self.resumes && seen.migration.starts_with("postcopy");
         }
         match decide(&source, &there, self.paused, self.ran_there) {
             Action::Wait => {}

@@ -5,8 +5,8 @@
 pub struct Seen {
     /// QEMU's run state: `running`, `paused`, `postmigrate`, `inmigrate`, ...
     pub run_state: String,
-    /// Status of the migration away from there: `active`, `completed`, `failed`, ...; empty before
-    /// the first.
+    /// Status of the migration away from there, or of one that is coming: `active`, `completed`,
+    /// `failed`, ...; empty before the first, and when one has come.
     pub migration: String,
 }
 

@@ -41,11 +41,16 @@ fn says(status: &str, run_state: &str) -> Says {
     ])))
 }
 
-/// Between two such monitors, with the guest in postcopy and let run at the destination.
-fn in_postcopy(directory: &Path, here: &Says, there: &Says) -> Driver {
+/// A driver between two such monitors.
+fn driver(directory: &Path, here: &Says, there: &Says) -> Driver {
     let [source, destination] = [here, there].map(|says| monitor(directory, says));
     let source = Qmp::connect("the source", &source, LOADING).unwrap();
-    let mut driver = Driver::new(source, destination, Arc::default()).unwrap();
+    Driver::new(source, destination, Arc::default()).unwrap()
+}
+
+/// The same, with the guest in postcopy and let run at the destination.
+fn in_postcopy(directory: &Path, here: &Says, there: &Says) -> Driver {
+    let mut driver = driver(directory, here, there);
     while !driver.ran_there {
         assert_eq!(driver.step(|_| {}).unwrap(), None);
     }
@@ -86,11 +91,19 @@ fn a_driver_that_was_killed_before_it_had_taken_all_its_marks_away_has_finished(
     here.lock().unwrap().insert("qom-get", json!({"return": "a word"}));
     let none = json!({"error": {"desc": "Device not found"}});
     there.lock().unwrap().insert("qom-get", none);
-    let [source, destination] = [&here, &there].map(|says| monitor(directory.path(), says));
-    let source = Qmp::connect("the source", &source, LOADING).unwrap();
-    let mut driver = Driver::new(source, destination, Arc::default()).unwrap();
     let arrived = Outcome::Arrived { run_state: String::new() };
-    assert_eq!(driver.resume().unwrap(), arrived);
+    assert_eq!(driver(directory.path(), &here, &there).resume().unwrap(), arrived);
+}
+
+#[test]
+fn a_guest_that_a_driver_which_was_killed_let_run_in_postcopy_is_not_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let (here, there) = (says("failed", "postmigrate"), says("postcopy-paused", "paused"));
+    for says in [&here, &there] {
+        says.lock().unwrap().insert("qom-get", json!({"return": "a word"}));
+    }
+    let asked = driver(directory.path(), &here, &there).resume().unwrap_err().to_string();
+    assert!(asked.contains("end neither"), "{asked}");
 }
 
 #[test]
