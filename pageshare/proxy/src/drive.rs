@@ -202,7 +202,8 @@ impl Driver {
             }
         }
         if let There::Seen(seen) = &there {
-            self.ran_there |= self.resumes && seen.migration.starts_with("postcopy");
+            let switched = has_switched(&seen.migration) || seen.migration == "postcopy-paused";
+            self.ran_there |= self.resumes && switched;
         }
         match decide(&source, &there, self.paused, self.ran_there) {
             Action::Wait => {}
