@@ -15,12 +15,13 @@ use crate::buffers::SEGMENT_BYTES;
 use crate::error::Error;
 use crate::threads::locked;
 
-/// How often who waits looks whether QEMU is still there.
+/// How often it is looked whether QEMU is still there.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) struct Machine {
     state: Mutex<State>,
     changed: Condvar,
+    over: Condvar,
     began: Instant,
 }
 
@@ -33,7 +34,7 @@ struct State {
 impl Machine {
     pub(super) fn new(window: Window) -> Self {
         let state = Mutex::new(State { sender: Sender::new(window), given_up: false });
-        Self { state, changed: Condvar::new(), began: Instant::now() }
+        Self { state, changed: Condvar::new(), over: Condvar::new(), began: Instant::now() }
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -41,39 +42,27 @@ impl Machine {
     }
 
     /// Waits until a segment has room in the window. Returns whether it has, or never will.
+    pub(super) fn wait_for_room(&self) -> bool {
+        let full =
+            |state: &mut State| !state.given_up && state.sender.room() < SEGMENT_BYTES as u64;
+        let waited = self.changed.wait_while(self.locked(), full);
+        !waited.unwrap_or_else(PoisonError::into_inner).given_up
+    }
+
+    /// Waits until nobody will answer or make room any more.
     ///
     /// # Errors
     /// If QEMU `is_lost` meanwhile.
-    pub(super) fn wait_for_room(&self, is_lost: impl Fn() -> bool) -> Result<bool, Error> {
-        self.wait_while(|sender| sender.room() < SEGMENT_BYTES as u64, is_lost)
-    }
-
-    /// Waits until nothing more will come of the channel.
-    ///
-    /// # Errors
-    /// If QEMU `is_lost` meanwhile.
-    pub(super) fn wait_for_end(&self, is_lost: impl Fn() -> bool) -> Result<(), Error> {
-        self.wait_while(|_| true, is_lost).map(drop)
-    }
-
-    fn wait_while(
-        &self,
-        waits: impl Fn(&Sender<Waiting>) -> bool,
-        is_lost: impl Fn() -> bool,
-    ) -> Result<bool, Error> {
+    pub(super) fn watch(&self, is_lost: impl Fn() -> bool) -> Result<(), Error> {
         let mut state = self.locked();
-        loop {
-            let goes_on = |state: &mut State| !state.given_up && waits(&state.sender);
-            let waited = self.changed.wait_timeout_while(state, LOOK, goes_on);
-            let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            if !timeout.timed_out() {
-                return Ok(!now.given_up);
-            }
-            if is_lost() {
+        while !state.given_up {
+            let waited = self.over.wait_timeout_while(state, LOOK, |state| !state.given_up);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !state.given_up && is_lost() {
                 return Err(Error::Closed { what: "the source QEMU" });
             }
-            state = now;
         }
+        Ok(())
     }
 
     /// Whether nobody will answer or make room any more.
@@ -131,5 +120,6 @@ impl Machine {
         drop(state);
         drop(forgotten);
         self.changed.notify_all();
+        self.over.notify_all();
     }
 }
