@@ -102,7 +102,7 @@ fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), E
             let wanted = wanted;
             supply(migration, &writer, &machine, &wanted).unwrap_or_else(fail);
         });
-        let watches = start_in(threads, || machine.watch(&is_lost).unwrap_or_else(fail));
+        let watches = start_in(threads, || machine.watch(is_lost).unwrap_or_else(fail));
         let listen = Listen { migration, machine: &machine, supplies };
         let started =
             [ingests, queues, supplying, watches].into_iter().try_for_each(|it| it.map(drop));
