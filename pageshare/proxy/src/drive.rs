@@ -31,7 +31,7 @@ use crate::error::Error;
 use crate::qmp::Qmp;
 use decide::{can_be_cancelled, has_switched, may_be_loading, takes_its_time};
 use destination::Destination;
-use mark::Mark;
+use mark::{Mark, has_noted_arrival, note_arrival};
 use monitor::Monitor;
 
 /// A destination that has every byte loads its devices well within this; until then it may not
@@ -53,6 +53,8 @@ pub struct Driver {
     paused: bool,
     /// Postcopy has begun, and the guest has run at the destination.
     ran_there: bool,
+    /// Another driver has begun, and may have let the guest run at the destination.
+    resumes: bool,
     /// For which QEMU may let the guest stand still.
     downtime_limit: Duration,
     /// The source's migration status, and since when it is that.
@@ -96,6 +98,7 @@ impl Driver {
             destination: Destination::new(destination, LOADING),
             paused: false,
             ran_there: false,
+            resumes: false,
             downtime_limit: Duration::from_millis(limit),
             status: (String::new(), Instant::now()),
             refusal: None,
@@ -134,22 +137,29 @@ impl Driver {
     pub fn resume(&mut self) -> Result<Outcome, Error> {
         let source = self.source.ask(look)?;
         let gone = source.migration == "completed" && source.run_state == "postmigrate";
-        let mark = match self.source.ask(Mark::of)? {
-            Some(mark) if mark != Mark::arrived() => mark,
-            Some(_) if gone => return Ok(Outcome::Arrived { run_state: String::new() }),
-            _ => {
-                return Err(Error::Refused(
-                    "there is nothing to resume: `pageshare migrate` has not begun to migrate the \
-                     guest of the source QEMU, or has finished that. Nothing was done to either QEMU"
-                        .into(),
-                ));
+        let mark = self.source.ask(Mark::of)?;
+        if let Some(mark) = &mark {
+            self.source.is_known_by(mark.clone());
+            self.destination.monitor().is_known_by(mark.clone());
+        }
+        if gone && self.source.ask(has_noted_arrival)? {
+            let arrived = Outcome::Arrived { run_state: String::new() };
+            if mark.is_some() {
+                self.forget(&arrived);
             }
-        };
-        self.source.is_known_by(mark.clone());
-        self.destination.monitor().is_known_by(mark);
+            return Ok(arrived);
+        }
+        if mark.is_none() {
+            return Err(Error::Refused(
+                "there is nothing to resume: `pageshare migrate` has not begun to migrate the guest \
+                 of the source QEMU, or has finished that. Nothing was done to either QEMU"
+                    .into(),
+            ));
+        }
         if let Err(stranger @ Error::Refused(_)) = self.destination.monitor().ask(look) {
             return Err(stranger);
         }
+        self.resumes = true;
         loop {
             if let Some(outcome) = self.step(|_| {})? {
                 return Ok(outcome);
@@ -169,10 +179,7 @@ impl Driver {
         // one that has all of it may be loading its devices.
         let there = self.destination.look(&mut |waited| {
             let wants = waited <= GONE && !stop.load(Ordering::SeqCst);
-            wants
-                || source
-                    .execute("query-migrate", &json!({}))
-                    .is_ok_and(|info| may_be_loading(&status(&info)))
+            wants || source.ask(look).is_ok_and(|source| may_be_loading(&source))
         });
         let source = match self.look_at_source(report) {
             Ok(source) => source,
@@ -194,7 +201,11 @@ impl Driver {
                 _ => {}
             }
         }
-        match decide(&source, &there, self.paused) {
+        if let There::Seen(seen) = &there {
+            let switched = has_switched(&seen.migration) || seen.migration == "postcopy-paused";
+            self.ran_there |= self.resumes && switched;
+        }
+        match decide(&source, &there, self.paused, self.ran_there) {
             Action::Wait => {}
             Action::Cancel => self.give_up("the destination's monitor does not come back")?,
             Action::Start => self.let_run(),
@@ -246,8 +257,9 @@ impl Driver {
             Outcome::Stayed(Loss::Silent) => return,
             Outcome::Stayed(_) => {}
             Outcome::Arrived { .. } => {
+                // First: who is killed before the rest of this has arrived all the same.
+                drop(self.source.ask(note_arrival));
                 drop(self.destination.monitor().ask(Mark::remove_from));
-                return drop(self.source.ask(|qmp| Mark::arrived().leave_in(qmp)));
             }
         }
         drop(self.source.ask(Mark::remove_from));
@@ -340,72 +352,4 @@ fn progress(info: &Value) -> Progress {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-    use std::io::{BufRead, BufReader, Write};
-    use std::os::unix::net::UnixListener;
-    use std::path::Path;
-    use std::sync::Mutex;
-
-    use super::*;
-
-    /// What two monitors say, by command; an answer under `error` is a refusal.
-    type Says = Arc<Mutex<HashMap<&'static str, Value>>>;
-
-    /// A monitor of no QEMU; `cont` is refused once.
-    fn monitor(directory: &Path, says: &Says) -> Address {
-        let path = directory.join(format!("{:p}", Arc::as_ptr(says)));
-        let (listener, says) = (UnixListener::bind(&path).unwrap(), Arc::clone(says));
-        std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                writeln!(&client, "{}", json!({"QMP": {}})).unwrap();
-                for line in BufReader::new(&client).lines().map_while(Result::ok) {
-                    let asked: Value = serde_json::from_str(&line).unwrap();
-                    let asked = asked["execute"].as_str().unwrap();
-                    let mut says = says.lock().unwrap();
-                    let answer = says.get(asked).cloned().unwrap_or(json!({"return": {}}));
-                    if asked == "cont" && says.remove("cont").is_none() {
-                        says.insert("query-status", json!({"return": {"status": "running"}}));
-                    }
-                    writeln!(&client, "{answer}").unwrap();
-                }
-            }
-        });
-        Address::Unix(path)
-    }
-
-    #[test]
-    fn a_destination_that_refuses_to_run_in_postcopy_is_told_again() {
-        let directory = tempfile::tempdir().unwrap();
-        let says = |status: &str, run_state: &str| -> Says {
-            let info = json!({"status": status, "total-time": 1});
-            Arc::new(Mutex::new(HashMap::from([
-                ("query-migrate", json!({"return": info})),
-                ("query-status", json!({"return": {"status": run_state}})),
-            ])))
-        };
-        let (here, there) = (says("postcopy-active", "finish-migrate"), says("", "paused"));
-        let locked = json!({"error": {"desc": "Failed to get \"write\" lock"}});
-        there.lock().unwrap().insert("cont", locked);
-        let [source, destination] = [&here, &there].map(|says| monitor(directory.path(), says));
-        let source = Qmp::connect("the source", &source, LOADING).unwrap();
-        let mut driver = Driver::new(source, destination, Arc::default()).unwrap();
-        while !driver.ran_there {
-            assert_eq!(driver.step(|_| {}).unwrap(), None);
-        }
-        assert!(driver.refusal.is_some());
-        let over = json!({"return": {"status": "completed", "total-time": 1}});
-        here.lock().unwrap().insert("query-migrate", over);
-        let arrived = Outcome::Arrived { run_state: "running".into() };
-        assert_eq!(driver.step(|_| {}).unwrap(), Some(arrived));
-    }
-
-    #[test]
-    fn a_guest_that_has_come_is_not_taken_for_one_that_has_gone() {
-        let came = json!({"status": "completed", "socket-address": []});
-        assert_eq!(status(&came), "");
-        let gone = json!({"status": "completed", "total-time": 900, "ram": {"total": 1}});
-        assert_eq!(status(&gone), "completed");
-        assert_eq!(status(&json!({"status": "failed"})), "failed");
-    }
-}
+mod tests;

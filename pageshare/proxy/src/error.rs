@@ -43,6 +43,12 @@ pub enum Error {
         /// Whom it led to.
         what: &'static str,
     },
+    /// A connection closed during the handshake.
+    #[error(
+        "the other proxy closed the connection before it agreed: see its log, its `--peer`, and \
+         whether only one of the two has `--insecure`"
+    )]
+    Unagreed,
     /// A QEMU's monitor gives no answer.
     #[error("{what} at {address}: {reason}")]
     Monitor {
@@ -97,5 +103,10 @@ impl Error {
             Self::Lost { source, .. } => cuts.contains(&source.kind()),
             _ => false,
         }
+    }
+
+    /// The same, of a handshake.
+    pub(crate) fn of_handshake(self) -> Self {
+        if self.is_cut() { Self::Unagreed } else { self }
     }
 }

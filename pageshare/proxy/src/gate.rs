@@ -59,6 +59,8 @@ pub(crate) struct Rules {
     pub(crate) ticks: bool,
     /// So much of what they say is looked at.
     pub(crate) looks_at: usize,
+    /// A party's first connection gives way to no other of its own.
+    pub(crate) keeps_first: bool,
 }
 
 impl Rules {
@@ -185,8 +187,11 @@ impl<P: Passes> Gate<P> {
         let (number, party) = (self.next, socket.party());
         self.next += 1;
         let (socket, came) = (Arc::new(socket), Instant::now());
-        if self.waiting.len() >= self.rules.most && self.give_way(Some(party)) {
+        if self.waiting.len() >= self.rules.most {
             self.metrics.turned_away("too many that have said nothing yet wait beside it");
+            if !self.give_way(Some(party)) {
+                return;
+            }
         }
         let data = epoll::EventData::new_u64(number);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
@@ -197,10 +202,10 @@ impl<P: Passes> Gate<P> {
         self.look_at(number, false);
     }
 
-    /// Closes the connection that has to, if there is one.
+    /// Closes the connection that has to, if there is one, and it is not the newcomer's.
     fn give_way(&mut self, newcomer: Option<Party>) -> bool {
         let parties = self.waiting.iter().map(|arrival| arrival.party).chain(newcomer);
-        let Some(at) = gives_way(parties) else { return false };
+        let Some(at) = gives_way(parties, self.rules.keeps_first) else { return false };
         self.waiting.remove(at).is_some()
     }
 
@@ -239,15 +244,20 @@ impl<P: Passes> Gate<P> {
 }
 
 /// Which of these, in the order in which they came, has to give way: the oldest of those who have the
-/// most.
-pub(crate) fn gives_way(parties: impl Iterator<Item = Party> + Clone) -> Option<usize> {
+/// most, or, with `keeps_first`, the one of the same party behind it.
+pub(crate) fn gives_way(
+    parties: impl Iterator<Item = Party> + Clone,
+    keeps_first: bool,
+) -> Option<usize> {
     let mut counts: HashMap<Party, usize> = HashMap::new();
     for party in parties.clone() {
         *counts.entry(party).or_default() += 1;
     }
     let most = *counts.values().max()?;
-    let mut parties = parties;
-    parties.position(|party| counts[&party] == most)
+    let mut of_most = parties.enumerate().filter(|(_, party)| counts[party] == most);
+    let (oldest, party) = of_most.next()?;
+    let next = of_most.find(|(_, other)| keeps_first && *other == party);
+    Some(next.map_or(oldest, |(at, _)| at))
 }
 
 #[cfg(test)]
@@ -256,10 +266,15 @@ mod tests {
 
     #[test]
     fn the_oldest_of_those_who_have_the_most_gives_way() {
-        let who = |hosts: &[u128]| gives_way(hosts.iter().map(|host| Party::Host(Some(*host))));
-        assert_eq!(who(&[2, 1, 1]), Some(1), "one alone is spared however old it is");
-        assert_eq!(who(&[1, 2, 1, 1, 2]), Some(0));
-        assert_eq!(who(&[3, 1, 2]), Some(0), "of equals the oldest");
-        assert_eq!(who(&[]), None);
+        let who = |hosts: &[u128], keeps_first| {
+            gives_way(hosts.iter().map(|host| Party::Host(Some(*host))), keeps_first)
+        };
+        assert_eq!(who(&[2, 1, 1], false), Some(1), "one alone is spared however old it is");
+        assert_eq!(who(&[1, 2, 1, 1, 2], false), Some(0));
+        assert_eq!(who(&[1, 2, 1, 1, 2], true), Some(2), "what a party opened first stays");
+        for keeps_first in [false, true] {
+            assert_eq!(who(&[3, 1, 2], keeps_first), Some(0), "of equals the oldest");
+            assert_eq!(who(&[], keeps_first), None);
+        }
     }
 }

@@ -86,6 +86,7 @@ impl Metrics {
             patience: PATIENCE,
             ticks: false,
             looks_at: LONGEST_REQUEST,
+            keeps_first: false,
         };
         // The headers end with an empty line; none of them matters.
         let asked = |_: &Arrival, said: &Said<'_>| {
@@ -184,7 +185,9 @@ impl Metrics {
     fn text(&self) -> String {
         let (mut vms, live, turned_away) = {
             let state = self.state();
-            let live: Vec<Record> = state.live.iter().map(|account| account.record()).collect();
+            // What turns out to be no migration would be taken back, and no counter goes down.
+            let migrations = state.live.iter().filter(|account| account.is_migration());
+            let live: Vec<Record> = migrations.map(|account| account.record()).collect();
             (state.ended.clone(), live, state.turned_away)
         };
         for record in &live {
@@ -288,6 +291,7 @@ mod tests {
         assert!(!metrics.is_busy());
         add(&migration.counts.stream_bytes, 1);
         assert!(metrics.is_busy(), "a program for one migration stays");
+        assert!(metrics.text().contains("_running{vm=\"\"} 1\n"), "{}", metrics.text());
         assert!(metrics.end(&nobody).is_none());
         assert!(metrics.end(&migration).is_some() && !metrics.is_busy());
         // QEMU comes to a sender to migrate.

@@ -68,6 +68,7 @@ pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> Result<mpsc::Receiv
         patience: PATIENCE,
         ticks: false,
         looks_at: OPENING_BYTES,
+        keeps_first: false,
     };
     let secure = receiver.tls.is_some();
     let opens = move |_: &Arrival, said: &Said<'_>| said.ended || opens(secure, said.bytes);
@@ -146,7 +147,7 @@ fn greet(
     };
     let (link, agreed, shown) = match greeted() {
         Ok(greeted) => greeted,
-        Err(error) => return turn_away(&error),
+        Err(error) => return turn_away(&error.of_handshake()),
     };
     // Who has shown neither a certificate nor that he knows a scope's key remains a stranger.
     let silent = (!shown).then(|| silent.admit(arrival));

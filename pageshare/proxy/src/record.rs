@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageshare_stream::ReturnPath;
+use pageshare_stream::{Parser, ReturnPath};
 use serde::Serialize;
 
 use crate::counters::Counters;
@@ -20,9 +20,13 @@ pub struct Account {
     wire_version: OnceLock<u16>,
     began: Instant,
     began_unix: f64,
+    /// How long it took, once its last channel has closed.
+    took: OnceLock<Duration>,
     /// What is counted.
     pub counts: Counters<AtomicU64>,
-    /// The destination QEMU has said that it has loaded the guest.
+    /// The destination QEMU is to say whether it has loaded the guest.
+    says_loaded: AtomicBool,
+    /// It has said that it has.
     loaded: AtomicBool,
     verbatim: Mutex<Vec<VerbatimChannel>>,
     error: Mutex<Option<String>>,
@@ -87,7 +91,9 @@ impl Account {
             wire_version: OnceLock::new(),
             began: Instant::now(),
             began_unix: since_epoch.as_secs_f64(),
+            took: OnceLock::new(),
             counts: Counters::default(),
+            says_loaded: AtomicBool::new(false),
             loaded: AtomicBool::new(false),
             verbatim: Mutex::default(),
             error: Mutex::default(),
@@ -169,6 +175,11 @@ impl Account {
         self.counts.wire_received.fetch_add(link.take_bytes(), Ordering::Relaxed);
     }
 
+    /// Follows a channel's stream, which may open a return path.
+    pub fn follows(&self, stream: &Parser) {
+        self.says_loaded.fetch_or(stream.opens_return_path(), Ordering::Relaxed);
+    }
+
     /// Follows a channel's return path, on which the destination QEMU says that it has loaded.
     pub fn heard(&self, path: &mut ReturnPath, bytes: &[u8]) {
         path.feed(bytes);
@@ -179,14 +190,37 @@ impl Account {
     /// was cancelled ends in order without.
     #[must_use]
     pub fn has_arrived(&self) -> bool {
-        let error = locked(&self.error);
-        error.is_none() && self.loaded.load(Ordering::Relaxed)
+        !self.is_broken() && self.loaded.load(Ordering::Relaxed)
     }
 
-    /// Seconds since the migration began.
+    /// Whether something has broken it.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        locked(&self.error).is_some()
+    }
+
+    /// Whether the destination QEMU is still to say that it has loaded the guest.
+    #[must_use]
+    pub fn awaits_word(&self) -> bool {
+        self.says_loaded.load(Ordering::Relaxed) && !self.loaded.load(Ordering::Relaxed)
+    }
+
+    /// The last channel has closed: it is known how long that took. A guest that was to be said to have
+    /// arrived, and was not, has not.
+    pub fn ends(&self) {
+        self.took.get_or_init(|| self.began.elapsed());
+        if self.awaits_word() {
+            self.broke(
+                "the destination QEMU has not said that it has loaded the guest: the migration was \
+                 cancelled, or one of the QEMUs gave it up (their logs say why)",
+            );
+        }
+    }
+
+    /// Seconds from the migration's beginning until its last channel closed, or so far.
     #[must_use]
     pub fn seconds(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        self.took.get().copied().unwrap_or_else(|| self.began.elapsed()).as_secs_f64()
     }
 
     /// The account so far.
@@ -229,6 +263,15 @@ fn process_cpu_seconds() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_behind_the_last_channel_takes_none_of_a_migrations_time() {
+        let account = Account::begin("send", [0; 16]);
+        account.ends();
+        let took = account.record().seconds;
+        account.ends();
+        assert!((took - account.record().seconds).abs() < f64::EPSILON);
+    }
 
     #[test]
     fn a_record_has_each_field_that_one_had_before_in_its_place() {

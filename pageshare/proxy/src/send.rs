@@ -108,7 +108,7 @@ impl Sender {
                     debug!("the receiver did not let channel {channel} in; once more: {error}");
                     std::thread::sleep(pause);
                 }
-                (greeted, _) => return greeted,
+                (greeted, _) => return greeted.map_err(Error::of_handshake),
             }
         }
     }
@@ -176,6 +176,8 @@ pub fn serve(sender: Sender, listener: Arc<Listener>) -> Result<mpsc::Receiver<R
         patience: PATIENCE,
         ticks: true,
         looks_at: Opening::BYTES,
+        // Which is the main one, for which all others wait.
+        keeps_first: true,
     };
     let passes = {
         let current = Arc::clone(&current);
@@ -255,8 +257,9 @@ fn close(current: &Current, migration: &Migration, ended: &mpsc::Sender<Record>)
     }
 }
 
-/// Connections of nobody knows whom that may wait.
-const WAITING: usize = 64;
+/// Connections of nobody knows whom that may wait: QEMU from 9.0 on opens all channels, of which 255 may
+/// be multifd's, before the main one speaks.
+const WAITING: usize = 256;
 
 /// QEMU speaks on its main channel as soon as its main thread has the time.
 const PATIENCE: Duration = Duration::from_secs(60);

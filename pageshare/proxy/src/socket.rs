@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use pageshare_wire::adaptive::UNSENT;
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use socket2::{Domain, SockAddr, TcpKeepalive, Type};
@@ -158,6 +159,15 @@ impl Socket {
     pub fn look(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         Ok(recv(self, buffer, flags)?.1)
+    }
+
+    /// Whether the other end has closed both directions; of TCP, whether it has said so by a reset.
+    #[must_use]
+    pub fn is_hung_up(&self) -> bool {
+        let mut polled = [PollFd::new(self, PollFlags::empty())];
+        // What it returns is asked for whether or not it says so.
+        let _ = poll(&mut polled, Some(&Timespec::default()));
+        polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Who is at the other end, as far as that tells one from another.

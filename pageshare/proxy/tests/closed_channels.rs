@@ -6,6 +6,7 @@ use crate::lab;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use lab::Pair;
 use lab::stand_in::{LOADED, MIGRATION, path};
@@ -64,6 +65,59 @@ fn closed(last: &[u8], before: bool) -> [serde_json::Value; 2] {
     drop(main);
     let _ = source.read_to_end(&mut Vec::new());
     [pair.send.record(), pair.receive.record()].map(|record| record["error"].clone())
+}
+
+/// As QEMU from 9.0 on does.
+#[test]
+fn a_hundred_channels_that_open_before_the_main_one_speaks_get_through() {
+    let mut pair = Pair::unix(&[], &[]);
+    let destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
+    let connect = || UnixStream::connect(path(&pair.to)).expect("the proxy listens");
+    let (mut source, begin) = (connect(), begin());
+    let mut channels: Vec<UnixStream> = (0..100).map(|_| connect()).collect();
+    for channel in &mut channels {
+        channel.write_all(&begin).expect("the proxy takes it");
+    }
+    let files = format!("/proc/{}/fd", pair.send.pid());
+    lab::wait_for("all to wait, or one to give way", || {
+        let open = std::fs::read_dir(&files).expect("our own child").count();
+        (open > channels.len() || pair.send.log().contains("turned away")).then_some(())
+    });
+    source.write_all(MIGRATION).expect("the proxy takes it");
+    let mut ends: Vec<UnixStream> =
+        (0..=channels.len()).map(|_| destination.accept().expect("the proxy connects").0).collect();
+    channels.push(source);
+    for channel in &channels {
+        channel.shutdown(Shutdown::Write).expect("a connected socket");
+    }
+    let arrived = ends.iter_mut().filter_map(|end| {
+        let mut stream = Vec::new();
+        end.read_to_end(&mut stream).expect("a half-close");
+        (stream == begin).then_some(())
+    });
+    assert_eq!(arrived.count(), 100, "{}", pair.logs());
+    drop(ends);
+    for record in [pair.send.record(), pair.receive.record()] {
+        assert!(record["error"].is_null(), "{record}");
+    }
+}
+
+#[test]
+fn a_source_that_hangs_up_ends_the_migration_though_the_destination_takes_nothing() {
+    let head = b"QEVM\0\0\0\x03\x08\0\x01\0\0then something that nobody knows";
+    // With room left in the window and without.
+    for mebibytes in [1, 1024] {
+        let mut pair = Pair::unix(&["--compress", "never"], &[]);
+        let _destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
+        let mut source = UnixStream::connect(path(&pair.to)).expect("the proxy listens");
+        source.write_all(head).expect("the proxy takes it");
+        source.set_write_timeout(Some(Duration::from_secs(2))).expect("a connected socket");
+        let full = (0..mebibytes).any(|_| source.write_all(&[7; 1 << 20]).is_err());
+        assert_eq!(full, mebibytes > 1, "{}", pair.logs());
+        drop(source);
+        let error = pair.send.record()["error"].to_string();
+        assert!(error.contains("the source QEMU closed the connection"), "{error}");
+    }
 }
 
 #[test]

@@ -70,13 +70,20 @@ fn index(directory: &std::path::Path, words: &[&str]) -> std::process::Output {
 #[test]
 fn an_index_is_its_owners_alone_whatever_was_left_there() {
     let directory = tempfile::tempdir().expect("a scratch directory");
-    let left = directory.path().join("index.new");
-    write(&left, "by a process that was killed").expect("the scratch directory is writable");
-    std::fs::set_permissions(&left, PermissionsExt::from_mode(0o644)).expect("our own file");
+    let at = |name: &str| directory.path().join(name);
+    write(at("another"), "somebody's").expect("the scratch directory is writable");
+    // By somebody who may write there, and knows how files were named.
+    for link in ["index", "index.new"] {
+        std::os::unix::fs::symlink("another", at(link)).expect("the scratch directory is writable");
+    }
     let output = index(directory.path(), &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let written = std::fs::metadata(directory.path().join("index")).expect("an index");
+    let written = std::fs::symlink_metadata(at("index")).expect("an index");
+    assert!(written.is_file());
     assert_eq!(written.permissions().mode() & 0o777, 0o600);
+    assert_eq!(read(at("another")).expect("it stays"), b"somebody's");
+    let left = std::fs::read_dir(directory.path()).expect("readable").count();
+    assert_eq!(left, ["another", "image", "index", "index.new", "test.json"].len());
 }
 
 #[test]

@@ -7,8 +7,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 
 use super::return_trip::{Scratch, stream, trip};
-use lab::stand_in::{path, through};
+use lab::stand_in::{LOADED, path, through};
 use lab::{Pair, count};
+
+/// What a destination QEMU says last that could not load the guest.
+const REFUSED: [u8; 8] = [0, 1, 0, 4, 0, 0, 0, 1];
 
 #[test]
 fn a_migration_that_ends_in_order_without_its_guest_loaded_leaves_no_copy() {
@@ -16,8 +19,7 @@ fn a_migration_that_ends_in_order_without_its_guest_loaded_leaves_no_copy() {
     let (scope, kept, away) = (scratch.at("tenant.json"), scratch.at("kept"), scratch.at("away"));
     let send = ["--scope", &scope, "--keep", &kept];
     let receive = ["--scope", &scope, "--keep", &away];
-    let refused = [0, 1, 0, 4, 0, 0, 0, 1];
-    for said in [&b""[..], &refused] {
+    for said in [&b""[..], &REFUSED] {
         let mut pair = Pair::unix(&send, &receive);
         through(&pair, &stream(300, 59), said);
         for record in [pair.send.record(), pair.receive.record()] {
@@ -25,6 +27,24 @@ fn a_migration_that_ends_in_order_without_its_guest_loaded_leaves_no_copy() {
             assert_eq!(count(&record, "pages_kept"), 0, "{record}");
         }
         assert!(scratch.copies().is_empty(), "{:?}", scratch.copies());
+    }
+}
+
+/// One that was cancelled, for instance.
+#[test]
+fn a_migration_has_failed_of_which_the_destination_was_to_say_that_it_arrived_and_did_not() {
+    let mut stream = stream(10, 67);
+    // The command that opens the return path, behind the header.
+    stream.splice(8..8, [8, 0, 1, 0, 0]);
+    for (said, arrived) in [(&b""[..], false), (&REFUSED, false), (&LOADED, true)] {
+        let mut pair = Pair::unix(&[], &[]);
+        through(&pair, &stream, said);
+        for proxy in [&mut pair.send, &mut pair.receive] {
+            assert_eq!(proxy.end().success(), arrived, "{}", proxy.log());
+            let error = proxy.record()["error"].clone();
+            assert_eq!(error.is_null(), arrived, "{error}");
+            assert_eq!(error.to_string().contains("has not said"), !arrived, "{error}");
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 
 use crate::lab;
 
+use std::process::Command;
+
+use lab::stand_in::{MIGRATION, through};
 use lab::{Guest, Pair, count};
 
 const KSM: &str = "/sys/kernel/mm/ksm";
@@ -100,4 +103,16 @@ fn ksm_chooses_what_is_asked_for_or_referred_to_at_once_or_is_only_counted() {
     assert!(count(all, "pages_asked") > count(asked, "pages_asked") + 3000, "{all}");
     assert!(count(all, "merged_found") <= count(all, "pages_referenced"), "{all}");
     assert!(count(all, "merged_found") * 2 > count(all, "pages_referenced"), "recall: {all}");
+}
+
+#[test]
+fn a_migration_whose_hint_is_gone_goes_on_without_it() {
+    let mut process = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
+    let mut pair = Pair::unix(&["--ksm-pid", &process.id().to_string()], &[]);
+    process.kill().expect("our own child");
+    process.wait().expect("our own child");
+    let (arrived, _) = through(&pair, MIGRATION, b"");
+    assert!(arrived == MIGRATION, "{}", pair.logs());
+    assert!(pair.send.record()["error"].is_null(), "{}", pair.logs());
+    assert!(pair.send.log().contains("goes on without"), "{}", pair.logs());
 }

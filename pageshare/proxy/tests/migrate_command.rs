@@ -261,6 +261,29 @@ fn a_migration_that_would_wait_for_an_operator_is_refused() {
 }
 
 #[test]
+fn a_migration_whose_sides_would_wait_for_different_channels_is_refused() {
+    let multifd = |stage: &mut Stage| {
+        for guest in [&mut stage.source, &mut stage.destination] {
+            guest.capabilities(&["multifd"]);
+        }
+        stage.destination.execute("migrate-set-parameters", json!({"multifd-channels": 3}));
+        "`multifd-channels` is 2 at the source QEMU and 3"
+    };
+    let preempt = |stage: &mut Stage| {
+        stage.source.capabilities(&["postcopy-ram", "postcopy-preempt"]);
+        stage.destination.capabilities(&["postcopy-ram"]);
+        "`postcopy-preempt` is on at one QEMU"
+    };
+    for set in [&multifd as &dyn Fn(&mut Stage) -> &'static str, &preempt] {
+        let mut stage = Stage::set();
+        let named = set(&mut stage);
+        let (output, said) = end(stage.migrate(&[]));
+        assert!(!output.status.success() && said.contains(named), "{said}");
+        assert_eq!(stage.source.state(), "running");
+    }
+}
+
+#[test]
 fn a_migration_that_does_not_begin_leaves_no_socket() {
     let mut stage = Stage::set();
     stage.destination = Guest::running();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lab::Xorshift;
-use pageshare::sources::{Library, SourceSpec, scan};
+use pageshare::sources::{Library, SourceSpec, rescan, scan};
 use pageshare_index::{HashKey, PAGE_SIZE, ScopeKey};
 
 /// Where a qcow2 image has what an attacker would turn: its header and the first clusters.
@@ -70,6 +70,48 @@ fn pages_of_an_image_are_found_whether_compressed_or_not() {
         let image = image(directory.path(), &pages, options);
         assert_eq!(found(&library(&image), &pages), pages.len(), "{options:?}");
     }
+}
+
+/// A file as a block device; gone when dropped.
+struct Device(String);
+
+impl Device {
+    fn of(file: &Path) -> Self {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+        let made = made.expect("losetup is there (package mount)");
+        assert!(made.status.success(), "this test makes a block device, which takes root");
+        Self(String::from_utf8(made.stdout).expect("a path").trim_end().to_owned())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // Nothing more can be done about it here.
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn an_image_on_a_block_device_is_found_and_found_again_when_it_has_changed() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let mut pages = pages();
+    // More than what an image of no size at all may claim to hold.
+    let random = &mut Xorshift(7);
+    pages.extend((0..6000).map(|_| {
+        let words: Vec<u8> = (0..64).flat_map(|_| random.draw().to_le_bytes()).collect();
+        *words.repeat(8).first_chunk().expect("a page")
+    }));
+    let raw = directory.path().join("device");
+    std::fs::write(&raw, pages.concat()).expect("the scratch directory is writable");
+    let device = Device::of(&raw);
+    let sources = [SourceSpec::Image(PathBuf::from(&device.0))];
+    let scanned = scan(&sources, &key(), 1).expect("it is there");
+    assert_eq!(found(&scanned.library, &pages), pages.len());
+    let image = image(directory.path(), &pages, &["-c"]);
+    let content = std::fs::read(image).expect("the image was made");
+    std::fs::write(&device.0, content).expect("the device is larger");
+    let scanned = rescan(&scanned.library, &sources, &key(), 1).expect("it is there");
+    assert_eq!(found(&scanned.library, &pages), pages.len());
 }
 
 #[test]

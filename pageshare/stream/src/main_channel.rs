@@ -52,6 +52,7 @@ pub(crate) struct MainChannel {
     last: bool,
     ignore_shared: bool,
     postcopy: bool,
+    return_path: bool,
     blocks: Vec<RamBlock>,
     machine: Option<String>,
     /// Name of the block that the last page belongs to, and the page's offset in it.
@@ -88,6 +89,7 @@ impl MainChannel {
             last: false,
             ignore_shared: false,
             postcopy: false,
+            return_path: false,
             blocks: Vec::new(),
             machine: None,
             block: Vec::new(),
@@ -106,6 +108,10 @@ impl MainChannel {
 
     pub(crate) fn has_listed_blocks(&self) -> bool {
         !self.blocks.is_empty() && !matches!(self.at, At::Blocks { left: 1.., .. })
+    }
+
+    pub(crate) fn opens_return_path(&self) -> bool {
+        self.return_path
     }
 
     pub(crate) fn machine(&self) -> Option<&str> {
@@ -244,7 +250,8 @@ impl MainChannel {
         let command = cursor.u16()?;
         let length = cursor.u16()?;
         match (command, length) {
-            (OPEN_RETURN_PATH | SWITCHOVER_START, 0) | (PING, 4) => {}
+            (OPEN_RETURN_PATH, 0) => self.return_path = true,
+            (SWITCHOVER_START, 0) | (PING, 4) => {}
             (POSTCOPY_ADVISE, 0 | 16) => self.postcopy = true,
             (OPEN_RETURN_PATH | PING | POSTCOPY_ADVISE | SWITCHOVER_START, _) => {
                 return Err(Why::CommandLength { command, length }.into());

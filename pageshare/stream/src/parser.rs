@@ -54,6 +54,7 @@ pub struct Parser {
     unread: u64,
     blocks: Vec<RamBlock>,
     machine: Option<String>,
+    return_path: bool,
 }
 
 impl Default for Parser {
@@ -78,6 +79,7 @@ impl Parser {
             unread: 0,
             blocks: Vec::new(),
             machine: None,
+            return_path: false,
         }
     }
 
@@ -177,6 +179,15 @@ impl Parser {
         }
     }
 
+    /// Whether the destination is to answer on this channel, and to say whether it has loaded.
+    #[must_use]
+    pub fn opens_return_path(&self) -> bool {
+        match &self.state {
+            State::Main(channel) => channel.opens_return_path(),
+            _ => self.return_path,
+        }
+    }
+
     fn start(&mut self, input: &[u8]) -> Step {
         let may_be = |magic: [u8; 4]| input.iter().zip(magic).all(|(a, b)| *a == b);
         let (kind, state) = if may_be(MainChannel::MAGIC) {
@@ -199,6 +210,7 @@ impl Parser {
         if let State::Main(channel) = &mut self.state {
             self.blocks = channel.blocks().to_vec();
             self.machine = channel.machine().map(str::to_owned);
+            self.return_path = channel.opens_return_path();
         }
         self.verbatim.get_or_insert(Verbatim { at: self.offset, why });
         self.state = State::Verbatim;

@@ -1,8 +1,8 @@
 //! `pageshare index`.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tracing::{info, warn};
 use super::args::IndexArgs;
 use super::proxies::threads;
 use crate::error::Error;
+use crate::handshake::random;
 use crate::scope::Scope;
 use crate::sources::{Scanned, rescan, scan};
 
@@ -34,12 +35,13 @@ pub(super) fn run(arguments: IndexArgs) -> Result<ExitCode, Error> {
 
 fn replace(path: &Path, scanned: &Scanned) -> Result<(), Error> {
     let bytes = scanned.library.encode();
+    // A name that nobody can foresee: neither another `index` nor a link leads elsewhere.
     let mut new = path.as_os_str().to_owned();
-    new.push(".new");
+    new.push(format!(".{:016x}.new", u64::from_be_bytes(random()?)));
     let new = PathBuf::from(new);
     let written = write_privately(&new, &bytes).and_then(|()| std::fs::rename(&new, path));
     written.map_err(|error| {
-        // A full disk has use for the space; if it stays, the next index takes its place.
+        // A full disk has use for the space.
         let _ = std::fs::remove_file(&new);
         Error::File { what: "index", path: path.display().to_string(), reason: error.to_string() }
     })?;
@@ -54,13 +56,9 @@ fn replace(path: &Path, scanned: &Scanned) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a file that only its owner can read: whoever has the scope's key can test an index for
+/// Writes a new file that only its owner can read: whoever has the scope's key can test an index for
 /// pages.
 fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    const OWNER: u32 = 0o600;
     let mut new = OpenOptions::new();
-    let mut file = new.write(true).create(true).truncate(true).mode(OWNER).open(path)?;
-    // What a killed process left there may have another mode.
-    file.set_permissions(Permissions::from_mode(OWNER))?;
-    file.write_all(bytes)
+    new.write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }

@@ -5,8 +5,8 @@
 pub struct Seen {
     /// QEMU's run state: `running`, `paused`, `postmigrate`, `inmigrate`, ...
     pub run_state: String,
-    /// Status of the migration away from there: `active`, `completed`, `failed`, ...; empty before
-    /// the first.
+    /// Status of the migration away from there, or of one that is coming: `active`, `completed`,
+    /// `failed`, ...; empty before the first, and when one has come.
     pub migration: String,
 }
 
@@ -67,9 +67,10 @@ pub enum Action {
     Ask(String),
 }
 
-/// Decides. A guest that its operator has `paused` at the source stays so wherever it is.
+/// Decides. A guest that its operator has `paused` at the source stays so wherever it is. One that
+/// `ran_there`, at the destination, is nowhere else: what the source has is older.
 #[must_use]
-pub fn decide(source: &Seen, there: &There, paused: bool) -> Action {
+pub fn decide(source: &Seen, there: &There, paused: bool, ran_there: bool) -> Action {
     match (source.migration.as_str(), source.run_state.as_str()) {
         ("completed", "running") => Action::Ask(
             "the source has completed its migration and runs all the same: someone let it; end \
@@ -77,6 +78,13 @@ pub fn decide(source: &Seen, there: &There, paused: bool) -> Action {
                 .into(),
         ),
         ("completed", _) => handed_over(there, paused),
+        ("" | "none" | "failed" | "cancelled", _) if ran_there => Action::Ask(
+            "the source has given up a migration whose guest has run at the destination since: the \
+             guest there is the only one that is as it should be, so end neither QEMU. If it runs \
+             there, or does so after `cont` at that monitor, it lacked nothing; what the source has \
+             is the guest as it was at the switch"
+                .into(),
+        ),
         ("" | "none" | "failed" | "cancelled", run_state) => kept(run_state, there, paused),
         (status, _) if can_be_cancelled(status) => match there {
             There::Lost { long: true, .. } => Action::Cancel,
@@ -118,9 +126,11 @@ pub(super) fn takes_its_time(status: &str) -> bool {
     matches!(status, "setup" | "wait-unplug" | "active") || status.starts_with("postcopy")
 }
 
-/// Whether the destination may have every byte of the guest and be too busy to answer.
-pub(super) fn may_be_loading(status: &str) -> bool {
-    matches!(status, "pre-switchover" | "device" | "completed")
+/// Whether the destination may have every byte of the guest and be too busy to answer. QEMU before 10.0
+/// says `active` until it is known to have loaded.
+pub(super) fn may_be_loading(source: &Seen) -> bool {
+    let source = (source.migration.as_str(), source.run_state.as_str());
+    matches!(source, ("pre-switchover" | "device" | "completed", _) | ("active", "finish-migrate"))
 }
 
 /// The source has completed.
@@ -234,7 +244,7 @@ mod tests {
                 for there in &theres {
                     for paused in [false, true] {
                         let source = seen(here, status);
-                        check(&source, there, paused, decide(&source, there, paused));
+                        check(&source, there, paused, decide(&source, there, paused, false));
                     }
                 }
             }
@@ -257,10 +267,10 @@ mod tests {
     #[test]
     fn a_guest_whose_pages_are_still_to_come_is_let_run() {
         let source = seen("finish-migrate", "postcopy-active");
-        assert_eq!(decide(&source, &there("inmigrate"), false), Action::Wait);
-        assert_eq!(decide(&source, &there("paused"), false), Action::Start);
-        assert_eq!(decide(&source, &there("paused"), true), Action::Wait);
-        assert_eq!(decide(&source, &there("running"), false), Action::Wait);
+        assert_eq!(decide(&source, &there("inmigrate"), false, false), Action::Wait);
+        assert_eq!(decide(&source, &there("paused"), false, false), Action::Start);
+        assert_eq!(decide(&source, &there("paused"), true, false), Action::Wait);
+        assert_eq!(decide(&source, &there("running"), false, false), Action::Wait);
     }
 
     #[test]
@@ -272,6 +282,18 @@ mod tests {
                 let ended = matches!(there, There::Lost { how: Loss::Ended | Loss::Refused, .. });
                 assert!(ended, "{there:?}: it may run");
                 assert!(!paused);
+            }
+        });
+    }
+
+    #[test]
+    fn a_guest_that_has_run_at_the_destination_is_ended_there_by_nobody_and_runs_nowhere_else() {
+        for_all(|source, there, paused, _| {
+            let action = decide(source, there, paused, true);
+            let taken = matches!(action, Action::Discard | Action::TakeBack);
+            assert!(!taken, "{source:?} {there:?}: {action:?}");
+            if matches!(source.migration.as_str(), "failed" | "cancelled") {
+                assert!(matches!(action, Action::Ask(_)), "{source:?} {there:?}: {action:?}");
             }
         });
     }
@@ -302,17 +324,17 @@ mod tests {
     fn a_guest_that_was_handed_over_and_lost_is_left_to_the_operator() {
         let source = seen("postmigrate", "completed");
         for how in [Loss::Ended, Loss::Refused, Loss::Silent] {
-            assert!(matches!(decide(&source, &lost(how, true), false), Action::Ask(_)));
+            assert!(matches!(decide(&source, &lost(how, true), false, false), Action::Ask(_)));
         }
     }
 
     #[test]
     fn a_guest_that_stays_is_not_said_to_be_alone_before_the_destination_has_ended() {
         let source = seen("running", "failed");
-        assert_eq!(decide(&source, &there("inmigrate"), false), Action::Discard);
+        assert_eq!(decide(&source, &there("inmigrate"), false, false), Action::Discard);
         for how in [Loss::Ended, Loss::Refused, Loss::Silent] {
             let stayed = Action::End(Outcome::Stayed(how));
-            assert_eq!(decide(&source, &lost(how, true), false), stayed);
+            assert_eq!(decide(&source, &lost(how, true), false, false), stayed);
         }
     }
 
@@ -320,25 +342,28 @@ mod tests {
     fn a_guest_that_was_paused_stays_paused_at_either_side() {
         let arrived = Outcome::Arrived { run_state: "paused".into() };
         let source = seen("postmigrate", "completed");
-        assert_eq!(decide(&source, &there("paused"), true), Action::End(arrived));
+        assert_eq!(decide(&source, &there("paused"), true, false), Action::End(arrived));
         let source = seen("postmigrate", "failed");
         let stayed = Action::End(Outcome::Stayed(Loss::Ended));
-        assert_eq!(decide(&source, &lost(Loss::Ended, true), true), stayed);
-        assert_eq!(decide(&source, &lost(Loss::Ended, true), false), Action::TakeBack);
+        assert_eq!(decide(&source, &lost(Loss::Ended, true), true, false), stayed);
+        assert_eq!(decide(&source, &lost(Loss::Ended, true), false, false), Action::TakeBack);
     }
 
     #[test]
     fn a_guest_that_sleeps_has_arrived() {
         let arrived = Outcome::Arrived { run_state: "suspended".into() };
         let source = seen("postmigrate", "completed");
-        assert_eq!(decide(&source, &there("suspended"), false), Action::End(arrived));
+        assert_eq!(decide(&source, &there("suspended"), false, false), Action::End(arrived));
     }
 
     #[test]
     fn what_holds_no_guest_that_has_arrived_is_left_to_the_operator() {
         let source = seen("postmigrate", "completed");
         for other in ["prelaunch", "internal-error", "shutdown", "postmigrate"] {
-            assert!(matches!(decide(&source, &there(other), false), Action::Ask(_)), "{other}");
+            assert!(
+                matches!(decide(&source, &there(other), false, false), Action::Ask(_)),
+                "{other}"
+            );
         }
     }
 
@@ -346,9 +371,15 @@ mod tests {
     fn a_silent_destination_is_not_waited_for_when_the_source_has_given_up() {
         for status in STATUSES {
             let over = matches!(status, "" | "failed" | "cancelled" | "cancelling");
-            assert!(!(may_be_loading(status) && (over || takes_its_time(status))), "{status}");
+            let waits = |run_state| may_be_loading(&seen(run_state, status));
+            assert!(!(waits("running") && (over || takes_its_time(status))), "{status}");
+            assert!(!(waits("finish-migrate") && over), "{status}");
         }
-        assert!(may_be_loading("completed") && may_be_loading("device"));
+        assert!(may_be_loading(&seen("postmigrate", "completed")));
+        // As QEMU says it from 10.0 on, and before.
+        for status in ["device", "active"] {
+            assert!(may_be_loading(&seen("finish-migrate", status)), "{status}");
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::handshake;
 use crate::qmp::Qmp;
 
 const OBJECT: &str = "pageshare-migration";
+/// Beside it in the source, when the guest has arrived: there is nothing left to do.
+const ARRIVED: &str = "pageshare-arrived";
 
 /// The word, drawn anew for each migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,34 +24,53 @@ impl Mark {
         Ok(Self(format!("{:032x}", u128::from_be_bytes(handshake::random()?))))
     }
 
-    /// In the source, when the guest has arrived: there is nothing left to do.
-    pub(super) fn arrived() -> Self {
-        Self("arrived".into())
-    }
-
     /// The one that a QEMU has, if it has one.
     pub(super) fn of(qmp: &mut Qmp) -> Result<Option<Self>, Error> {
-        let place = json!({"path": format!("/objects/{OBJECT}"), "property": "identity"});
-        match qmp.execute("qom-get", &place) {
-            Ok(word) => Ok(word.as_str().map(|word| Self(word.to_owned()))),
-            Err(Error::Refused(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(word(qmp, OBJECT)?.map(Self))
     }
 
-    /// Leaves it in a QEMU, in the place of an older one.
+    /// Leaves it in a QEMU, in the place of what an older migration has left.
     pub(super) fn leave_in(&self, qmp: &mut Qmp) -> Result<(), Error> {
-        Self::remove_from(qmp)?;
-        let object = json!({"qom-type": "authz-simple", "id": OBJECT, "identity": self.0});
-        qmp.execute("object-add", &object).map(drop)
+        remove(qmp, ARRIVED)?;
+        remove(qmp, OBJECT)?;
+        add(qmp, OBJECT, &self.0)
     }
 
     /// Takes away the one that a QEMU may have.
     pub(super) fn remove_from(qmp: &mut Qmp) -> Result<(), Error> {
-        match qmp.execute("object-del", &json!({"id": OBJECT})) {
-            Ok(_) | Err(Error::Refused(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+        remove(qmp, OBJECT)
+    }
+}
+
+/// Notes in a source that its guest has arrived.
+pub(super) fn note_arrival(qmp: &mut Qmp) -> Result<(), Error> {
+    add(qmp, ARRIVED, "arrived")
+}
+
+/// Whether that is noted in a source.
+pub(super) fn has_noted_arrival(qmp: &mut Qmp) -> Result<bool, Error> {
+    Ok(word(qmp, ARRIVED)?.is_some())
+}
+
+/// The word of an object, if there is that object.
+fn word(qmp: &mut Qmp, id: &str) -> Result<Option<String>, Error> {
+    let place = json!({"path": format!("/objects/{id}"), "property": "identity"});
+    match qmp.execute("qom-get", &place) {
+        Ok(word) => Ok(word.as_str().map(str::to_owned)),
+        Err(Error::Refused(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn add(qmp: &mut Qmp, id: &str, word: &str) -> Result<(), Error> {
+    let object = json!({"qom-type": "authz-simple", "id": id, "identity": word});
+    qmp.execute("object-add", &object).map(drop)
+}
+
+fn remove(qmp: &mut Qmp, id: &str) -> Result<(), Error> {
+    match qmp.execute("object-del", &json!({"id": id})) {
+        Ok(_) | Err(Error::Refused(_)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -8,6 +8,10 @@ use super::mark::{Machine, Mark};
 use super::{Driver, look};
 use crate::error::Error;
 
+/// Capabilities without which at one side the other would not understand, or wait for ever.
+const COMPARED: [&str; 6] =
+    ["multifd", "xbzrle", "postcopy-ram", "postcopy-preempt", "x-ignore-shared", "compress"];
+
 impl Driver {
     /// Makes both sides ready: the destination may not start by itself and awaits the migration
     /// at `incoming` (if it does not await it already), both use the return path, the guest
@@ -15,7 +19,7 @@ impl Driver {
     /// Returns that limit.
     ///
     /// # Errors
-    /// If a side is not in a state to migrate, or their capabilities differ.
+    /// If a side is not in a state to migrate, or they are set differently.
     pub fn prepare(
         &mut self,
         incoming: Option<&str>,
@@ -75,10 +79,22 @@ impl Driver {
         self.source.execute("migrate-set-capabilities", &on)?;
         let here = self.source.execute("query-migrate-capabilities", &json!({}))?;
         let there = self.destination.monitor().execute("query-migrate-capabilities", &json!({}))?;
-        for name in ["multifd", "xbzrle", "postcopy-ram", "x-ignore-shared", "compress"] {
+        for name in COMPARED {
             if has(&here, name) != has(&there, name) {
                 return Err(Error::Refused(format!(
                     "capability `{name}` is on at one QEMU and off at the other; set both alike"
+                )));
+            }
+        }
+        if has(&here, "multifd") {
+            let here = self.source.execute("query-migrate-parameters", &json!({}))?;
+            let there =
+                self.destination.monitor().execute("query-migrate-parameters", &json!({}))?;
+            let [here, there] = [here, there].map(|it| it["multifd-channels"].clone());
+            if here != there {
+                return Err(Error::Refused(format!(
+                    "`multifd-channels` is {here} at the source QEMU and {there} at the \
+                     destination's, which would wait for others; set both alike"
                 )));
             }
         }

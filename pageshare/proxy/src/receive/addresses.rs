@@ -69,6 +69,7 @@ impl Addresses {
             noted.into_iter().for_each(|(hash, block, offset)| received.note(hash, block, offset));
         }
         self.unread.look(&self.parser, self.channel, &session.account);
+        session.account.follows(&self.parser);
         session.keeping.keep(keep);
         self.rest = stream[at..].to_vec();
     }

@@ -174,6 +174,7 @@ impl Session {
     /// no migration: an estimate, or a connection of nobody who had anything to say.
     pub(super) fn end(&self) -> Option<Record> {
         self.leave_qemu();
+        self.account.ends();
         self.keeping.end(self.account.has_arrived().then(|| self.received().names().clone()));
         let record = self.receiver.metrics.end(&self.account);
         let asked = self.account.record().counts.pages_asked;

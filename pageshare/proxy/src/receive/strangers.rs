@@ -32,7 +32,7 @@ impl Strangers {
         let mut there = self.there();
         while there.len() >= self.most {
             let parties = there.iter().map(|(_, party)| *party).chain([arrival.party]);
-            if let Some((socket, _)) = gives_way(parties).and_then(|at| there.get(at)) {
+            if let Some((socket, _)) = gives_way(parties, false).and_then(|at| there.get(at)) {
                 // Its thread wakes up and ends.
                 socket.shutdown(Shutdown::Both);
             }

@@ -1,4 +1,4 @@
-//! One channel at the sender: four threads between QEMU and the other proxy.
+//! One channel at the sender: four threads between QEMU and the other proxy, and one that watches QEMU.
 //!
 //! ```text
 //! QEMU ──▶ ingest ──(ask, or a segment that waits for nothing)──▶ other proxy
@@ -50,7 +50,7 @@ pub(super) fn run(qemu: &Arc<Socket>, migration: &Migration, number: u32) {
 
 fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), Error> {
     let sender = &migration.sender;
-    let (link, agreed) = sender.connect(migration.id, number, sender.scope.as_ref())?;
+    let (link, agreed) = migration.connect(number)?;
     migration.account.speaks(agreed.version);
     debug!(
         "channel {number} open, version {}, scope {:?}, window {}, round trip {:?}",
@@ -70,6 +70,14 @@ fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), E
         machine.give_up();
         fuse.blow(error);
         writer.abort(&why);
+    };
+    // Nobody else would notice, where the receiver takes nothing any more: QEMU has closed the main
+    // channel although it is still to hear there that the guest is loaded, or one of a migration that
+    // has failed.
+    let is_lost = || {
+        let account = &migration.account;
+        let failed = account.is_broken() || number == 0 && account.awaits_word();
+        failed && qemu.is_hung_up()
     };
     std::thread::scope(|threads| {
         let ingests = start_in(threads, || {
@@ -94,8 +102,10 @@ fn carry(qemu: &Arc<Socket>, migration: &Migration, number: u32) -> Result<(), E
             let wanted = wanted;
             supply(migration, &writer, &machine, &wanted).unwrap_or_else(fail);
         });
+        let watches = start_in(threads, || machine.watch(is_lost).unwrap_or_else(fail));
         let listen = Listen { migration, machine: &machine, supplies };
-        let started = [ingests, queues, supplying].into_iter().try_for_each(|it| it.map(drop));
+        let started =
+            [ingests, queues, supplying, watches].into_iter().try_for_each(|it| it.map(drop));
         started.and_then(|()| listen.run(reader, qemu)).unwrap_or_else(fail);
         machine.give_up();
     });

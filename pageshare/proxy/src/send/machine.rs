@@ -1,7 +1,7 @@
 //! A channel's machine among its threads: it is locked for what it does itself, and for nothing else.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pageshare_wire::WireError;
 use pageshare_wire::ask::Ask;
@@ -12,11 +12,16 @@ use pageshare_wire::window::Window;
 
 use super::ingest::Waiting;
 use crate::buffers::SEGMENT_BYTES;
+use crate::error::Error;
 use crate::threads::locked;
+
+/// How often it is looked whether QEMU is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) struct Machine {
     state: Mutex<State>,
     changed: Condvar,
+    over: Condvar,
     began: Instant,
 }
 
@@ -29,7 +34,7 @@ struct State {
 impl Machine {
     pub(super) fn new(window: Window) -> Self {
         let state = Mutex::new(State { sender: Sender::new(window), given_up: false });
-        Self { state, changed: Condvar::new(), began: Instant::now() }
+        Self { state, changed: Condvar::new(), over: Condvar::new(), began: Instant::now() }
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -42,6 +47,22 @@ impl Machine {
             |state: &mut State| !state.given_up && state.sender.room() < SEGMENT_BYTES as u64;
         let waited = self.changed.wait_while(self.locked(), full);
         !waited.unwrap_or_else(PoisonError::into_inner).given_up
+    }
+
+    /// Waits until nobody will answer or make room any more.
+    ///
+    /// # Errors
+    /// If QEMU `is_lost` meanwhile.
+    pub(super) fn watch(&self, is_lost: impl Fn() -> bool) -> Result<(), Error> {
+        let mut state = self.locked();
+        while !state.given_up {
+            let waited = self.over.wait_timeout_while(state, LOOK, |state| !state.given_up);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !state.given_up && is_lost() {
+                return Err(Error::Closed { what: "the source QEMU" });
+            }
+        }
+        Ok(())
     }
 
     /// Whether nobody will answer or make room any more.
@@ -99,5 +120,6 @@ impl Machine {
         drop(state);
         drop(forgotten);
         self.changed.notify_all();
+        self.over.notify_all();
     }
 }

@@ -1,7 +1,7 @@
 //! What the channels of one migration share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
 use pageshare_index::PageHash;
@@ -18,14 +18,18 @@ use crate::blocks::BlockNames;
 use crate::buffers::Buffers;
 use crate::command_line;
 use crate::error::Error;
-use crate::handshake;
+use crate::handshake::{self, Agreed};
 use crate::kept::{Earlier, Keeping};
 use crate::ksm::Ksm;
-use crate::link::Sent;
+use crate::link::{Link, Sent};
 use crate::record::{Account, Record};
 use crate::socket::Party;
 use crate::sources::is_qemu;
 use crate::threads::locked;
+
+/// Channels that shake hands with the receiver at once. It has room for twice as many strangers, and of
+/// more the oldest would give way to the newest.
+const SHAKING: usize = 8;
 
 /// One migration, from its first channel's opening to its last one's end.
 pub(super) struct Migration {
@@ -47,6 +51,8 @@ pub(super) struct Migration {
     blocks: Mutex<BlockNames>,
     opened: AtomicU32,
     open: AtomicUsize,
+    /// How many channels shake hands, and who waits for his turn.
+    shaking: (Mutex<usize>, Condvar),
     /// One of its channels had not spoken when it was opened.
     silent: AtomicBool,
 }
@@ -69,7 +75,10 @@ impl Migration {
                 "the source QEMU's process is not known, so no page is asked for: give --ksm-pid"
             );
         }
-        let ksm = ksm.map(Ksm::open).transpose()?.map(Mutex::new);
+        let ksm = ksm.and_then(|pid| {
+            Ksm::open(pid).inspect_err(|error| warn!("{error}; the migration goes on without")).ok()
+        });
+        let ksm = ksm.map(Mutex::new);
         let kept = sender.kept.as_ref().zip(sender.scope.as_ref());
         let earlier = kept.and_then(|(place, scope)| Earlier::open(place, scope)).map(Arc::new);
         let blocks = earlier.as_ref().map(|earlier| earlier.blocks().clone()).unwrap_or_default();
@@ -97,6 +106,7 @@ impl Migration {
             blocks: Mutex::new(blocks),
             opened: AtomicU32::new(0),
             open: AtomicUsize::new(0),
+            shaking: (Mutex::new(0), Condvar::new()),
             sender,
         })
     }
@@ -169,6 +179,20 @@ impl Migration {
         self.opened.fetch_add(1, Ordering::SeqCst)
     }
 
+    /// Connects a channel to the receiver, when it is its turn.
+    ///
+    /// # Errors
+    /// As [`Sender::connect`].
+    pub(super) fn connect(&self, channel: u32) -> Result<(Link, Agreed), Error> {
+        let (shaking, fewer) = &self.shaking;
+        let turn = fewer.wait_while(locked(shaking), |shaking| *shaking >= SHAKING);
+        *turn.unwrap_or_else(PoisonError::into_inner) += 1;
+        let greeted = self.sender.connect(self.id, channel, self.sender.scope.as_ref());
+        *locked(shaking) -= 1;
+        fewer.notify_one();
+        greeted
+    }
+
     /// Whether one of them was silent.
     pub(super) fn has_silent_channel(&self) -> bool {
         self.silent.load(Ordering::SeqCst)
@@ -183,6 +207,7 @@ impl Migration {
     /// connected had nothing to say.
     pub(super) fn end(&self) -> Option<Record> {
         debug!("learnt: {:?}", self.gains());
+        self.account.ends();
         self.keeping.end(self.account.has_arrived().then(|| locked(&self.blocks).clone()));
         self.sender.metrics.end(&self.account)
     }

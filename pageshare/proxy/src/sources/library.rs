@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use pageshare_index::snapshot;
-use pageshare_index::{Catalogue, HashKey, PAGE_SIZE, PageHash, Place, Table, TableBuilder};
+use pageshare_index::{
+    Catalogue, HashKey, Origin, PAGE_SIZE, PageHash, Place, Table, TableBuilder,
+};
 
 use super::reader::{Reader, Stamp};
 use crate::error::Error;
@@ -41,6 +43,11 @@ impl Library {
         key: HashKey,
     ) -> Self {
         Self { catalogue, table, readers, stamps, key }
+    }
+
+    /// Whether something of this origin was indexed, or looked for.
+    pub(super) fn has(&self, origin: &Origin) -> bool {
+        self.catalogue.origins().contains(origin)
     }
 
     /// How many pages of this catalogue need not be read again: those of its first origins, as far

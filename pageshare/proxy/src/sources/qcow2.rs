@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
 
@@ -60,11 +60,14 @@ impl Compressed {
     /// # Errors
     /// If it is none that can be read: damaged, encrypted, compressed with zstd, larger
     /// than an index holds, or of clusters smaller than a page.
-    pub(super) fn open(image: File) -> io::Result<Self> {
+    pub(super) fn open(mut image: File) -> io::Result<Self> {
         let mut bits = [0; 4];
         image.read_exact_at(&mut bits, CLUSTER_BITS_AT)?;
-        let metadata = image.metadata()?;
-        let takes = metadata.len().min(metadata.blocks().saturating_mul(BLOCK));
+        let (metadata, length) = (image.metadata()?, image.seek(SeekFrom::End(0))?);
+        // A device has no holes, and no blocks that are counted.
+        let holds =
+            if metadata.is_file() { metadata.blocks().saturating_mul(BLOCK) } else { length };
+        let takes = length.min(holds);
         let most = takes.saturating_mul(EXPANDS).max(SMALL);
         let mut image = Qcow2::<Storage>::open_image(Storage::try_from(image)?, false)?;
         image.set_backing(None);

@@ -28,18 +28,18 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of an open file.
+    /// The stamp of an open file; what a device holds changes without one.
     ///
     /// # Errors
     /// If the file system does not say.
-    pub(super) fn of(file: &File) -> io::Result<Self> {
+    pub(super) fn of(file: &File) -> io::Result<Option<Self>> {
         let it = file.metadata()?;
-        Ok(Self {
+        Ok(it.is_file().then(|| Self {
             file: (it.dev(), it.ino()),
             bytes: it.len(),
             modified: (it.mtime(), it.mtime_nsec()),
             changed: (it.ctime(), it.ctime_nsec()),
-        })
+        }))
     }
 }
 

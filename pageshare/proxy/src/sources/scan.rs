@@ -1,7 +1,7 @@
 //! Reads sources and hashes their pages, in parallel.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -40,10 +40,10 @@ pub fn scan(sources: &[SourceSpec], key: &HashKey, threads: usize) -> Result<Sca
 }
 
 /// Like [`scan`], but the first images that have not changed since `before` was made are not read
-/// again.
+/// again, and a process that was named has to be the one that it was: its number may be another's.
 ///
 /// # Errors
-/// As for [`scan`].
+/// If an image is not there or may not be read.
 pub fn rescan(
     before: &Library,
     sources: &[SourceSpec],
@@ -60,7 +60,7 @@ fn scan_after(
     threads: usize,
 ) -> Result<Scanned, Error> {
     let begin = Instant::now();
-    let (catalogue, stamps) = list(sources)?;
+    let (catalogue, stamps) = list(sources, before)?;
     let readers = Reader::open_all(&catalogue);
     let known = before.map_or(0, |before| before.unchanged(&catalogue, &stamps));
     let mut table = hash_all(&stretches(&catalogue, known), &readers, key, threads);
@@ -74,7 +74,10 @@ fn scan_after(
 
 /// Where the pages of all sources are, with the stamps of the origins. Images come first: what
 /// comes behind a process is read again each time.
-fn list(sources: &[SourceSpec]) -> Result<(Catalogue, Vec<Option<Stamp>>), Error> {
+fn list(
+    sources: &[SourceSpec],
+    before: Option<&Library>,
+) -> Result<(Catalogue, Vec<Option<Stamp>>), Error> {
     let (mut catalogue, mut stamps) = (Catalogue::default(), Vec::new());
     let mut sources: Vec<&SourceSpec> = sources.iter().collect();
     sources.sort_by_key(|source| !matches!(source, SourceSpec::Image(_)));
@@ -83,12 +86,25 @@ fn list(sources: &[SourceSpec]) -> Result<(Catalogue, Vec<Option<Stamp>>), Error
             SourceSpec::Image(path) => {
                 let stamp = add_image(&mut catalogue, path)
                     .map_err(|error| unusable(&path.display().to_string(), &error))?;
-                stamps.resize(catalogue.origins().len(), Some(stamp));
+                stamps.resize(catalogue.origins().len(), stamp);
             }
             SourceSpec::AllQemus => add_qemus(&mut catalogue, |_| true)?,
             SourceSpec::Qemus(selector) => add_qemus(&mut catalogue, |pid| selector.takes(pid))?,
-            SourceSpec::Pid(pid) => add_process(&mut catalogue, *pid, |_| true)
-                .map_err(|error| unusable(&format!("memory of process {pid}"), &error))?,
+            SourceSpec::Pid(pid) => {
+                let meant = |it: &Origin| before.is_none_or(|before| before.has(it));
+                match (add_process(&mut catalogue, *pid, meant), before) {
+                    (Ok(true), _) => {}
+                    (Err(error), None) => {
+                        return Err(unusable(&format!("memory of process {pid}"), &error));
+                    }
+                    (Err(error), _) => warn!("memory of process {pid} is left out: {error}"),
+                    (Ok(false), _) => {
+                        warn!(
+                            "memory of process {pid} is left out: the one that was meant has ended"
+                        );
+                    }
+                }
+            }
         }
     }
     stamps.resize(catalogue.origins().len(), None);
@@ -127,7 +143,7 @@ fn unusable(path: &str, error: &io::Error) -> Error {
 
 fn add_qemus(catalogue: &mut Catalogue, meant: impl Fn(u32) -> bool) -> Result<(), Error> {
     for pid in process::qemus().map_err(|error| unusable("/proc", &error))? {
-        if let Err(error) = add_process(catalogue, pid, &meant) {
+        if let Err(error) = add_process(catalogue, pid, |_| meant(pid)) {
             let hint = match error.kind() {
                 io::ErrorKind::PermissionDenied => {
                     "; run as its user, or as root with CAP_SYS_PTRACE and CAP_DAC_OVERRIDE"
@@ -140,29 +156,34 @@ fn add_qemus(catalogue: &mut Catalogue, meant: impl Fn(u32) -> bool) -> Result<(
     Ok(())
 }
 
-/// Adds a process that is meant. Its number may become another's meanwhile: it is looked at once it
-/// is known when it started, by which its memory is known later.
-fn add_process(catalogue: &mut Catalogue, pid: u32, meant: impl Fn(u32) -> bool) -> io::Result<()> {
-    let started = process::started(pid)?;
-    if !meant(pid) {
-        return Ok(());
+/// Adds a process if it is meant; returns whether it is. Its number may become another's meanwhile: it
+/// is looked at once it is known when it started, by which its memory is known later.
+fn add_process(
+    catalogue: &mut Catalogue,
+    pid: u32,
+    meant: impl Fn(&Origin) -> bool,
+) -> io::Result<bool> {
+    let origin = Origin::Process { pid, started: process::started(pid)? };
+    if !meant(&origin) {
+        return Ok(false);
     }
     process::memory(pid)?;
     let touched = process::touched(pid)?;
-    let origin = catalogue.add_origin(Origin::Process { pid, started });
+    let origin = catalogue.add_origin(origin);
     for run in touched {
         catalogue.add_span(origin, run.address, run.pages).ok_or_else(full)?;
     }
-    Ok(())
+    Ok(true)
 }
 
-/// Returns the image's stamp as it was before anything of it was read. What an image holds may be a
-/// guest's to say: it keeps no other source out.
-fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<Stamp> {
+/// Returns the image's stamp, if it has one, as it was before anything of it was read. What an image
+/// holds may be a guest's to say: it keeps no other source out.
+fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<Option<Stamp>> {
     let path = path.canonicalize()?;
-    let file = File::open(&path)?;
+    let mut file = File::open(&path)?;
     let stamp = Stamp::of(&file)?;
-    let pages = file.metadata()?.len() / PAGE_SIZE as u64;
+    // A block device has a length only for who seeks its end.
+    let pages = file.seek(SeekFrom::End(0))? / PAGE_SIZE as u64;
     let origin = catalogue.add_origin(Origin::File { path: path.clone() });
     let pages = u32::try_from(pages).ok();
     if pages.and_then(|pages| catalogue.add_span(origin, 0, pages)).is_none() {
@@ -300,6 +321,28 @@ mod tests {
         let mut copy = page(0);
         assert!(scanned.library.copy(key().hash(&page(0xa5)), &mut copy));
         assert_eq!(copy[..], memory[at..at + PAGE_SIZE]);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_or_whose_number_is_anothers_is_left_out_and_keeps_no_other_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
+        std::fs::write(&image, page(3)).unwrap();
+        let image = SourceSpec::Image(image);
+        let mut process = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let sources = [image.clone(), SourceSpec::Pid(process.id())];
+        let before = scan(&sources, &key(), 1);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let after = rescan(&before.unwrap().library, &sources, &key(), 1).unwrap();
+        assert_eq!(after.library.pages(), 1);
+
+        // As if it had been another process that had this one's number then.
+        let memory = vec![0xa5_u8; 8 << 20];
+        let sources = [image, SourceSpec::Pid(std::process::id())];
+        let after = rescan(&after.library, &sources, &key(), 1).unwrap();
+        assert_eq!(after.library.pages(), 1);
+        drop(memory);
     }
 
     #[test]
