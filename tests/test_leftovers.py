@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needs import dead_run, needs_root
-from tare import command, leftovers
+from tare import command, leftovers, netns
 from tare.command import Command, start_time
 from tare.errors import TareError, UnavailableError
 from tare.leftovers import Kind, Registry, clean, clean_unlisted
@@ -162,6 +162,13 @@ assert any(comm.read_text() == "sleep\\n" for _ in pauses(20))
 Path(pidfile).write_text(str(pid))
 """
 """Makes a namespace, and in it a process with no mark: as a daemon does that sets its title."""
+
+
+@needs_root
+def test_a_namespace_that_goes_while_one_looks_is_not_made_anew() -> None:
+    with pytest.raises(UnavailableError):
+        netns.owner("tare-gone")
+    assert not Path("/run/netns/tare-gone").exists()
 
 
 @needs_root

@@ -53,6 +53,16 @@ def make(name: str) -> None:
     _in_thread(name, leave_ours, quieten)
 
 
+def enter(name: str) -> None:
+    """Have this thread enter a namespace, by name or by path. It has to be there.
+
+    Raises:
+        FileNotFoundError: it is not.
+    """
+    # Without flags pyroute2 makes one that is not there, also where it goes while one looks.
+    _netns.setns(name, flags=0)
+
+
 def owner(name: str) -> str:
     """The mark of whoever made a namespace, and in which `spaces` it is; empty if it has none.
 
@@ -145,7 +155,7 @@ def within(namespace: str, work: Callable[[Any], T]) -> T:
     Raises:
         UnavailableError: the kernel refused it.
     """
-    return _in_thread(namespace, lambda: _netns.setns(namespace), work)
+    return _in_thread(namespace, lambda: enter(namespace), work)
 
 
 def _in_thread(namespace: str, enter: Callable[[], None], work: Callable[[Any], T]) -> T:

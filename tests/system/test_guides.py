@@ -107,6 +107,7 @@ def of_measure(here: Path) -> None:
         program(here / side / "app", "seq 1000 | sort >/dev/null")
     program(here / "client", """echo '{"latency": {"p99": 12}}'""")
     program(here / "self-test", "echo ok")
+    program(here / "sign-release", 'test -n "$GPG_PASSPHRASE"')
     (here / "words").write_text("b\na\nb\n")
     (here / "out").write_text("to be packed\n")
 
@@ -168,7 +169,7 @@ def test_what_a_guide_says_can_be_typed(guide: str, tmp_path: Path) -> None:
     environment = {
         **os.environ, "COLUMNS": "200", "NO_COLOR": "1", "HOME": str(tmp_path),
         "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "PYTHONPATH": str(HOME / "src"),
-        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "API_TOKEN": "not told",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "GPG_PASSPHRASE": "not told",
     }  # fmt: skip
     for command in commands:
         done = subprocess.run(

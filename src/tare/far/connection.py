@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import asyncssh
-from pyroute2 import netns
 
+from tare import netns
 from tare.errors import TrialError, UsageError
 
 _CONNECT_TIMEOUT_S = 15.0
@@ -318,7 +318,7 @@ def _socket_in(namespace: str, host: str, port: int) -> socket.socket:
     """Connect from within a network namespace, in a thread that enters it and then ends."""
 
     def connect() -> socket.socket:
-        netns.setns(namespace)
+        netns.enter(namespace)
         return socket.create_connection((host, port), _CONNECT_TIMEOUT_S)
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tare-netns") as executor:

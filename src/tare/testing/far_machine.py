@@ -15,9 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyroute2 import netns
 
-from tare import process
+from tare import netns, process
 from tare.command import Command
 from tare.errors import TrialError, UnavailableError
 from tare.far import Destination
@@ -231,7 +230,7 @@ def _await_listening(near_ns: str, address: str) -> None:
     found: list[bool] = []
 
     def look() -> None:
-        netns.setns(near_ns)
+        netns.enter(near_ns)
         for _ in range(2000):
             try:
                 socket.create_connection((address, PORT), 5).close()
