@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-
 from tare import netns, process
 from tare.command import Command
 from tare.errors import TrialError, UnavailableError
