@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "system/crc32c.h"
 #include "log/reader.h"
+#include "system/crc32c.h"
 
 namespace {
 

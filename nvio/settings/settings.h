@@ -34,8 +34,8 @@ constexpr std::uint32_t kSilence = 60;  // seconds
 constexpr std::uint32_t kLeastSilence = 12;
 constexpr std::uint64_t kMostStripe = 0xFFFFFFFF;  // bytes, as in Lustre
 
-// Settings of one file; the process that opens it first on a node decides, and a later one may raise
-// `sync` and `close`.
+// Settings of one file; the process that opens it first on a node decides, and a later one may
+// raise `sync` and `close`.
 struct FileSettings {
   bool enabled = true;
   Admit admit = Admit::automatic;
