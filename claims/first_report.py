@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from claims.checking import Found, Workshop
-from tare import process
-from tare.command import Command
+from claims.new_machines import said_there
 from tare.errors import TrialError
 from tare.stats.bounds import Kept
 
@@ -23,7 +22,6 @@ _QUIET = 0.05
 """Of the processors' time, what others may take on a machine that is called quiet."""
 _TIMEOUT_S = 3600.0
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
 _ON_THE_NEW_MACHINE = """set -e
 packages() { dpkg-query --show | wc --lines; }
@@ -49,12 +47,11 @@ def first_report(workshop: Workshop) -> Found:
         raise TrialError(f"this machine has {len(cpus)} processor, not {_PROCESSORS}")
     release = platform.freedesktop_os_release()["VERSION_CODENAME"]
     workshop.say(f"make run on a new machine of Debian's {release}, on processors {cpus}")
-    argv = (str(workshop.home / "setup" / "fresh"), release, _ON_THE_NEW_MACHINE)
-    env = {name: os.environ[name] for name in _PROXIES if name in os.environ}
     busy, own, began = _busy_s(cpus), _own_s(), time.monotonic()
-    done = process.run(Command(argv, env=env, cpus=cpus, cwd=workshop.home), _TIMEOUT_S)
+    words = ("fresh", release, _ON_THE_NEW_MACHINE)
+    said = said_there(workshop, _TIMEOUT_S, *words, cpus=cpus)
     busy, own, wall = _busy_s(cpus) - busy, _own_s() - own, time.monotonic() - began
-    found = json.loads(done.stdout[done.stdout.rindex('{"seconds"') :])
+    found = json.loads(said[said.rindex('{"seconds"') :])
     return judge(found, max(0.0, busy - own) / (wall * len(cpus)))
 
 

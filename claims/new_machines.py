@@ -24,10 +24,10 @@ _COUNTED = re.compile(r"\b(\d+) (passed|failed|skipped|errors?)\b|\bout of (\d+)
 def installed(workshop: Workshop, release: str) -> Found:
     """Clone to first report to green tests; then packages that are installed, used and removed."""
     workshop.say(f"make run && make test on a new machine of Debian's {release}: about an hour")
-    tests, green = counted(_said(workshop, "fresh", release, _COMMANDS))
+    tests, green = counted(said_there(workshop, _TIMEOUT_S, "fresh", release, _COMMANDS))
     workshop.say(f"the packages on new machines of {release}")
     try:
-        _said(workshop, "try-packages", release)
+        said_there(workshop, _TIMEOUT_S, "try-packages", release)
         packages = "install, work and go"
     except ProcessError as error:
         if error.code in (None, _LACKS):
@@ -53,7 +53,21 @@ def counted(said: str) -> tuple[Counter[str], bool]:
     return +tests, tests["passed"] > 0 and said.rstrip().endswith("ended with 0")
 
 
-def _said(workshop: Workshop, script: str, *words: str) -> str:
+def said_there(
+    workshop: Workshop, timeout_s: float, script: str, *words: str, cpus: tuple[int, ...] = ()
+) -> str:
+    """What a script of `setup/` prints that makes a new machine, and reaches what this one does.
+
+    Args:
+        workshop: of the check.
+        timeout_s: for how long it may run.
+        script: its name.
+        words: behind it.
+        cpus: that it has; all if none.
+
+    Raises:
+        ProcessError: it failed.
+    """
     env = {name: os.environ[name] for name in _PROXIES if name in os.environ}
     argv = (str(workshop.home / "setup" / script), *words)
-    return process.run(Command(argv, env=env, cwd=workshop.home), _TIMEOUT_S).stdout
+    return process.run(Command(argv, env=env, cpus=cpus, cwd=workshop.home), timeout_s).stdout

@@ -29,6 +29,18 @@ inline void begin(const char* program, int* argc, char*** argv, int words) {
   if (*argc != words) MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
+#if MPI_VERSION >= 4
+// A session, and a communicator of it with this process alone; both are the caller's to free.
+inline bool begin_session(const char* name, MPI_Session& session, MPI_Comm& comm) {
+  MPI_Group group;
+  return MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS &&
+         MPI_Group_from_session_pset(session, "mpi://SELF", &group) == MPI_SUCCESS &&
+         MPI_Comm_create_from_group(group, name, MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm) ==
+             MPI_SUCCESS &&
+         MPI_Group_free(&group) == MPI_SUCCESS;
+}
+#endif
+
 inline void expect(bool right, const char* what) {
   if (right) return;
   std::printf("%s: rank %d: %s\n", g_program, g_rank, what);

@@ -44,17 +44,10 @@ int write_the_last(MPI_Comm /*comm*/, int /*key*/, void* file, void* /*state*/) 
 class OfSession {
  public:
   explicit OfSession(const string& path) {
-    MPI_Group group;
     MPI_Comm comm;
-    if (MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session_) != MPI_SUCCESS ||
-        MPI_Group_from_session_pset(session_, "mpi://SELF", &group) != MPI_SUCCESS ||
-        MPI_Comm_create_from_group(group, "ended", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm) !=
-            MPI_SUCCESS) {
-      give_up("a session");
-    }
+    if (!checks::begin_session("ended", session_, comm)) give_up("a session");
     file_ = opened(comm, path);
     MPI_Comm_free(&comm);
-    MPI_Group_free(&group);
   }
   MPI_File file() const { return file_; }
   bool closes() {

@@ -19,14 +19,8 @@ int main(int argc, char** argv) {
   const std::string path = std::string(argv[1]) + "/" + std::to_string(getpid());
   const std::string piece(5000, 's');
   MPI_Session session;
-  MPI_Group group;
   MPI_Comm comm;
-  if (MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) != MPI_SUCCESS ||
-      MPI_Group_from_session_pset(session, "mpi://SELF", &group) != MPI_SUCCESS ||
-      MPI_Comm_create_from_group(group, "sessions", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm) !=
-          MPI_SUCCESS) {
-    return 3;
-  }
+  if (!checks::begin_session("sessions", session, comm)) return 3;
   MPI_File file;
   const int mode = MPI_MODE_RDWR | MPI_MODE_CREATE;
   if (MPI_File_open(comm, path.c_str(), mode, MPI_INFO_NULL, &file) != MPI_SUCCESS) {
@@ -36,7 +30,6 @@ int main(int argc, char** argv) {
   MPI_File_write(file, piece.data(), 5000, MPI_BYTE, MPI_STATUS_IGNORE);
   MPI_File_close(&file);
   MPI_Comm_free(&comm);
-  MPI_Group_free(&group);
   MPI_Session_finalize(&session);
   const bool is_right = checks::seen_from_outside(path, 0, 6000) == piece;
   std::printf("sessions: %d differences\n", is_right ? 0 : 1);

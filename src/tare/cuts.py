@@ -60,7 +60,7 @@ def fit(plan: Plan, budget_s: float) -> Plan:
             f" cells, the fewest that give a verdict, take about {plan.seconds():.0f} s",
             "give it more time, or fewer levels",
         )
-    _refuse_blind_gate(plan)
+    plan.refuse_blind_gate()
     return _limited(plan.model_copy(update={"cuts": (*plan.cuts, *cuts)}), budget_s)
 
 
@@ -108,14 +108,8 @@ def without(plan: Plan, absent: Sequence[Absent]) -> Plan:
             "cuts": (*plan.cuts, *sentences),
         }
     )
-    _refuse_blind_gate(left)
+    left.refuse_blind_gate()
     return repetition.planned(left)
-
-
-def _refuse_blind_gate(plan: Plan) -> None:
-    """Of what is left a gate may never be able to tell anything, though it could of the whole."""
-    if plan.gate is not None:
-        answerable.refuse_blind_gate(plan.experiment, plan.gate, plan.gated, len(plan.blocks))
 
 
 def without_causes(plan: Plan, why: str) -> Plan:

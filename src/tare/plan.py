@@ -161,6 +161,15 @@ class Plan(BaseModel):
         looks = Looks(self.min_blocks, len(self.blocks), asked.significance_share)
         return Gate.of(looks, self.experiment.margin_share, max(1, len(self.gated)))
 
+    def refuse_blind_gate(self) -> None:
+        """Refuse a gate that could never tell anything; of what was cut, though of all it could.
+
+        Raises:
+            UsageError: it could not.
+        """
+        if self.gate is not None:
+            answerable.refuse_blind_gate(self.experiment, self.gate, self.gated, len(self.blocks))
+
     @property
     def counted(self) -> tuple[Visit, ...]:
         """The settings-up in which operations are counted: a block's, but for second arms."""
@@ -253,8 +262,7 @@ def make(experiment: Experiment, seed: int | None = None) -> Plan:
         answerable.refuse_short_sessions(
             experiment.statistic, int(plan.session["requests"]), fewest
         )
-    if plan.gate is not None:
-        answerable.refuse_blind_gate(experiment, plan.gate, plan.gated, len(plan.blocks))
+    plan.refuse_blind_gate()
     return plan
 
 

@@ -11,7 +11,7 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from tare.report import numbers
-from tare.report.figures.figure import REACH
+from tare.report.figures.axis import within_reach
 from tare.stats import Interval
 
 _LEAST, _MOST = 12, 40  # columns
@@ -25,7 +25,7 @@ _BEGIN, _END = (
 class Ruler:
     """From the lowest to the highest end of all intervals, with 1 and the margin on it.
 
-    No further than `REACH` times beyond the outermost estimates: what goes on ends in an arrow.
+    As far as figures reach, too: what goes on beyond it ends in an arrow.
     """
 
     low: float
@@ -38,9 +38,9 @@ class Ruler:
         every = list(ratios)
         inner = [1.0 / (1.0 + margin), 1.0 + margin]
         inner += (r.estimate for r in every if r.estimate is not None)
-        least, most = min(inner) / REACH, max(inner) * REACH
-        ends = [min(max(v, least), most) for r in every for v in (r.low, r.high) if v is not None]
-        return cls(min([*inner, *ends]), max([*inner, *ends]), margin)
+        ends = (end for r in every for end in (r.low, r.high) if end is not None)
+        seen = within_reach(inner, ends)
+        return cls(min(seen), max(seen), margin)
 
     def column(self, ratio: float, width: int) -> int:
         """Where a ratio stands among so many columns."""

@@ -16,6 +16,8 @@ _APART = 17.0
 more, the longer the labels."""
 _LETTER = 3.3
 _FAR = 25.0
+_REACH = 30.0
+"""An interval is drawn so many times beyond the outermost estimates at most; its text has it."""
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -93,6 +95,19 @@ class Axis:
                 size = step * 10.0**power
                 first, last = math.ceil(least / size), math.floor(most / size)
                 yield [round(n * size, 12) for n in range(first, last + 1)]
+
+
+def within_reach(inner: Sequence[float], ends: Iterable[float], *, log: bool = True) -> list[float]:
+    """What an axis has to show: all estimates, and of intervals without end a part.
+
+    Args:
+        inner: estimates, and what else is seen whole; at least one.
+        ends: of intervals.
+        log: whether the axis is logarithmic.
+    """
+    reach = _REACH * max(abs(value) for value in inner)
+    least, most = (min(inner) / _REACH, max(inner) * _REACH) if log else (-reach, reach)
+    return [*inner, *(min(max(end, least), most) for end in ends)]
 
 
 def plain(value: float) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tare.report.figures.axis import Axis
+from tare.report.figures.axis import Axis, within_reach
 from tare.stats import Interval
 
 _SHAPES = {
@@ -31,8 +31,6 @@ _SHAPES = {
 _SERIES = ("circle", "square", "up", "diamond", "cross", "down", "right")
 _ALIKE = 3.0
 """Groups whose values together span less than this factor share an axis."""
-REACH = 30.0
-"""An interval is drawn so many times beyond the outermost estimates at most; its text has it."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +251,7 @@ def strips(
 
 
 def _values(rows: Sequence[Strip], seen: Sequence[float], *, log: bool) -> list[float]:
-    """What an axis has to show: of intervals without end, a part."""
+    """What the axis of some rows has to show."""
     marks = [mark for row in rows for mark in row.marks]
     inner = [mark.start for mark in marks if mark.kind != "line" and (mark.start > 0 or not log)]
     inner += [mark.end for mark in marks if mark.kind == "bar" and mark.end is not None]
@@ -261,7 +259,4 @@ def _values(rows: Sequence[Strip], seen: Sequence[float], *, log: bool) -> list[
     if not inner:
         return [1.0]
     ends = [end for mark in marks if mark.kind == "line" for end in (mark.start, mark.end or 0.0)]
-    if log:
-        return inner + [min(max(end, min(inner) / REACH), max(inner) * REACH) for end in ends]
-    reach = REACH * max(abs(value) for value in inner)
-    return inner + [min(max(end, -reach), reach) for end in ends]
+    return within_reach(inner, ends, log=log)
