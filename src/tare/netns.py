@@ -60,7 +60,10 @@ def enter(name: str) -> None:
         FileNotFoundError: it is not.
     """
     # Without flags pyroute2 makes one that is not there, also where it goes while one looks.
-    _netns.setns(name, flags=0)
+    try:
+        _netns.setns(name, flags=0)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(error.errno, "there is no such network namespace", name) from error
 
 
 def owner(name: str) -> str:

@@ -128,3 +128,10 @@ def test_a_slip_is_told_before_anything_is_measured(tmp_path: Path) -> None:
 def test_a_budget_is_held_against_what_the_command_takes(tmp_path: Path) -> None:
     done = tare(tmp_path, "measure", "-r", "200", "--budget", "2m", "--", "true")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_budget_that_is_no_time_is_told_before_anything_is_tried(tmp_path: Path) -> None:
+    done = tare(tmp_path, "measure", "--budget", "5parsecs", "--", "true")
+    assert done.returncode == Exit.USAGE
+    assert "'5parsecs' has an unknown unit" in done.stderr
+    assert "it took" not in done.stderr

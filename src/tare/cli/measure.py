@@ -261,14 +261,17 @@ def _measure(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from tare import machine, preflight  # noqa: PLC0415 - so that --help is fast
+    from tare import machine, preflight, units  # noqa: PLC0415 - so that --help is fast
     from tare.cli.run import carry_out  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
 
     document = found.document()
+    limit_s = (
+        None if budget is None else units.duration(budget, "a time such as '5m' or '90 s'") / 1e9
+    )
     # How long a command takes is not known before it was tried, and what a budget allows neither.
     known = dry_run or "takes" in document["session"]
-    text, plan = _planned(document, budget if known else None, must_run=not dry_run)
+    text, plan = _planned(document, limit_s if known else None, must_run=not dry_run)
     if dry_run:
         if as_json:
             printing.show_json(plan_json(plan))
@@ -283,7 +286,7 @@ def _measure(
         except TrialError as error:
             error.exit_code = Exit.TRIALS_FAILED  # a gate's 1 would say that it is slower
             raise
-        text, plan = _planned(document, budget, must_run=True)
+        text, plan = _planned(document, limit_s, must_run=True)
     name = next(iter(document["factors"]["command"]))
     folder = out or paths.result(f"measure-{name}")
     preflight.refuse_without_room(plan, folder)
@@ -298,14 +301,16 @@ def _measure(
         printing.say("[dim]again:[/]", shell_line("tare", "run", record.experiment_path))
 
 
-def _planned(document: dict[str, Any], budget: str | None, *, must_run: bool) -> tuple[str, Plan]:
-    """The experiment file's text, and what it makes."""
-    from tare import cuts, experiment, units  # noqa: PLC0415 - so that --help is fast
+def _planned(
+    document: dict[str, Any], limit_s: float | None, *, must_run: bool
+) -> tuple[str, Plan]:
+    """The experiment file's text, and what it makes within a time."""
+    from tare import cuts, experiment  # noqa: PLC0415 - so that --help is fast
 
     text = asked.written(document, ["tare", *sys.argv[1:]])
     plan = lay_out(experiment.parse(text, "what was typed"), None, must_run=must_run)
-    if budget is not None:
-        plan = cuts.fit(plan, units.duration(budget, "a time such as '5m' or '90 s'") / 1e9)
+    if limit_s is not None:
+        plan = cuts.fit(plan, limit_s)
     return text, plan
 
 
