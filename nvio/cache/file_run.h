@@ -8,6 +8,7 @@ namespace nvio {
 struct FileRun {
   std::uint64_t offset, length;
   std::uint64_t end() const { return offset + length; }
+  bool operator==(const FileRun&) const = default;
 };
 
 }  // namespace nvio

@@ -2,13 +2,14 @@
 // and the time from open to the end of close is what counts.
 //
 //   grid FILE read|write random|sequential|strided PIECE_BYTES FILE_BYTES TOUCHES [each] [sync]
-//        [collective]
+//        [collective] [view]
 //
 // TOUCHES: how many bytes are touched, in units of the file's size. Random pieces are aligned to
 // their size. The file must exist for reads. each: FILE.RANK, every one of FILE_BYTES / ranks.
-// sync: MPI_File_sync before close. collective: MPI_File_read_at_all, MPI_File_write_at_all. Prints
-// one JSON line: seconds of the slowest rank for open, work and close, operations, and percentiles
-// of one operation in 16, of all ranks, in microseconds.
+// sync: MPI_File_sync before close. collective: MPI_File_read_at_all, MPI_File_write_at_all. view:
+// strided pieces, 64 of them a call, by a view of a derived type; the file is opened uniquely.
+// Prints one JSON line: seconds of the slowest rank for open, work and close, operations, and
+// percentiles of one operation in 16, of all ranks, in microseconds.
 
 #include <mpi.h>
 
@@ -44,6 +45,20 @@ std::vector<double> gathered(const std::vector<double>& own, int rank, int ranks
   return all;
 }
 
+constexpr long long kPiecesOfView = 64;  // a call
+
+// Shows a rank its pieces of a strided order.
+void show(MPI_File file, long long piece, int sharing, int place) {
+  MPI_Datatype one{};
+  MPI_Datatype mine{};
+  MPI_Type_contiguous(static_cast<int>(piece), MPI_BYTE, &one);
+  MPI_Type_create_resized(one, 0, piece * sharing, &mine);
+  MPI_Type_commit(&mine);
+  MPI_File_set_view(file, place * piece, MPI_BYTE, mine, "native", MPI_INFO_NULL);
+  MPI_Type_free(&one);
+  MPI_Type_free(&mine);
+}
+
 // Ends the job where a call failed, and says why.
 void must(const char* call, int error) {
   if (error == MPI_SUCCESS) return;
@@ -71,19 +86,22 @@ int main(int argc, char** argv) {
   bool each = false;
   bool sync = false;
   bool collective = false;
+  bool view = false;
   bool understood = argc >= 7;
   for (int i = 7; i < argc; ++i) {
     const std::string word = argv[i];
     each |= word == "each";
     sync |= word == "sync";
     collective |= word == "collective";
-    understood &= word == "each" || word == "sync" || word == "collective";
+    view |= word == "view";
+    understood &= word == "each" || word == "sync" || word == "collective" || word == "view";
   }
+  understood &= !view || std::strcmp(argv[3], "strided") == 0;
   if (!understood) {
     if (rank == 0) {
       std::fprintf(stderr,
                    "usage: %s FILE read|write random|sequential|strided PIECE FILE_BYTES "
-                   "TOUCHES [each] [sync] [collective]\n",
+                   "TOUCHES [each] [sync] [collective] [view]\n",
                    argv[0]);
     }
     MPI_Finalize();
@@ -95,10 +113,13 @@ int main(int argc, char** argv) {
   const double touches = std::atof(argv[6]);
   const int sharing = each ? 1 : ranks;
   const long long pieces = std::atoll(argv[5]) / (each ? ranks : 1) / piece;
-  const auto operations = static_cast<long long>(static_cast<double>(pieces) * touches / sharing);
+  const long long many = view ? kPiecesOfView : 1;
+  const auto operations =
+      static_cast<long long>(static_cast<double>(pieces) * touches / sharing) / many;
   const std::string name = each ? std::string(argv[1]) + "." + std::to_string(rank) : argv[1];
   const int place = each ? 0 : rank;
-  std::vector<char> buffer(static_cast<std::size_t>(piece), static_cast<char>('a' + rank));
+  const int length = static_cast<int>(piece * many);
+  std::vector<char> buffer(static_cast<std::size_t>(length), static_cast<char>('a' + rank));
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) + 17);
   std::vector<double> times;
   times.reserve(static_cast<std::size_t>(operations));
@@ -107,12 +128,16 @@ int main(int argc, char** argv) {
   const double start = now();
   MPI_File file;
   must("open", MPI_File_open(each ? MPI_COMM_SELF : MPI_COMM_WORLD, name.c_str(),
-                             reading ? MPI_MODE_RDONLY : MPI_MODE_RDWR | MPI_MODE_CREATE,
+                             (reading ? MPI_MODE_RDONLY : MPI_MODE_RDWR | MPI_MODE_CREATE) |
+                                 (view ? MPI_MODE_UNIQUE_OPEN : 0),
                              MPI_INFO_NULL, &file));
+  if (view) show(file, piece, sharing, place);
   const double opened = now();
   for (long long i = 0; i < operations; ++i) {
     long long at = 0;
-    if (order == "random") {
+    if (view) {
+      at = i * many % (pieces / sharing);  // of its own
+    } else if (order == "random") {
       at = static_cast<long long>(random() % static_cast<std::uint64_t>(pieces));
     } else if (order == "strided") {
       at = (i * sharing + place) % pieces;
@@ -122,7 +147,6 @@ int main(int argc, char** argv) {
     const double before = (i & 15) == 0 ? now() : 0;
     const auto read = collective ? MPI_File_read_at_all : MPI_File_read_at;
     const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
-    const int length = static_cast<int>(piece);
     if (reading) {
       must("read", read(file, at * piece, buffer.data(), length, MPI_BYTE, MPI_STATUS_IGNORE));
     } else {
@@ -143,7 +167,7 @@ int main(int argc, char** argv) {
     std::printf(
         "{\"open\": %.6f, \"work\": %.6f, \"close\": %.6f, \"total\": %.6f, "
         "\"operations\": %lld, \"bytes\": %lld, \"p50_us\": %.3f, \"p99_us\": %.3f}\n",
-        all[0], all[1], all[2], all[3], operations * ranks, operations * ranks * piece,
+        all[0], all[1], all[2], all[3], operations * ranks, operations * ranks * length,
         percentile(sampled, 0.5) * 1e6, percentile(sampled, 0.99) * 1e6);
   }
   MPI_Finalize();

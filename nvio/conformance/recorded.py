@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,9 @@ RANKS = 2
 PIECE = 4096
 SIZE = 4 << 20
 PIECES = SIZE // PIECE
+SPARSE_ROUNDS, SPARSE_PIECES = 6, 1000  # of the program `sparse`, a rank
+SPARSE_BYTES = 64 * SPARSE_PIECES  # of a call
+READ_VIEW, WRITE_VIEW = 11, 12
 TIMEOUT_S = 120.0
 
 
@@ -54,9 +58,9 @@ class Case:
             "--capacity", "16M",
         ]  # fmt: skip
 
-    def predict(self, trace: str) -> subprocess.CompletedProcess[str]:
+    def predict(self, trace: str, **hints: str) -> subprocess.CompletedProcess[str]:
         """What `nvio predict` says."""
-        command, environment = self.prediction(trace), self.launch.environment(None)
+        command, environment = self.prediction(trace), {**self.launch.environment(None), **hints}
         return subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
 
     def calibration(self, output: str) -> list[str]:
@@ -109,6 +113,38 @@ def stop_calibrating(case: Case, number: int) -> None:
     expect(not case.left(), f"calibrate, signal {number}, left behind: {case.left()}")
 
 
+def calls_of(trace: Path) -> list[tuple[int, int]]:
+    """(kind, length) of each call of a rank (docs/formats/nvio-trace.md)."""
+    whole, at, found = trace.read_bytes(), 96, []
+    while at < len(whole):
+        _, kind, length = struct.unpack_from("<3I", whole, at)
+        payload = whole[at + 24 : at + 24 + length]
+        at += 24 + length
+        if kind == 1:
+            found += [(one[0], one[4]) for one in struct.iter_unpack("<BBHIQQQQ", payload)]
+    return found
+
+
+def check_views(case: Case) -> None:
+    """What a program asks of its views is noted, and replayed in place of what its MPI made of it."""
+    sparse = [str(case.launch.build / f"sparse-{case.launch.mpi}"), str(case.folder)]
+    told = case.record("views", case.launch.command(sparse))
+    expect("0 differences" in told, f"a recorded program reads other bytes: {told}")
+    for trace in (case.folder / "views").glob("*.trace"):
+        calls = calls_of(trace)
+        for kind in (READ_VIEW, WRITE_VIEW):
+            lengths = [length for one, length in calls if one == kind]
+            expect(lengths == [SPARSE_BYTES] * SPARSE_ROUNDS, f"{trace.name}: {kind}: {lengths}")
+    said = case.predict("views", NVIO_ADMIT="always")
+    if "calibrate again" in said.stderr:
+        return  # the machine has other things to do than when it was calibrated
+    expect(said.returncode == 0, said.stderr)
+    found = json.loads(said.stdout)
+    asked = RANKS * SPARSE_ROUNDS * SPARSE_PIECES
+    expect((found["reads"], found["writes"]) == (asked, asked), f"pieces: {said.stdout}")
+    expect(found["writes_cached"] == asked, f"pieces that the cache takes: {said.stdout}")
+
+
 def check(case: Case) -> None:
     """All that the docstring says."""
     run(case.grid("plain", "write", "strided"), case.launch.environment(None), TIMEOUT_S)
@@ -130,6 +166,7 @@ def check(case: Case) -> None:
         expect(0 < times["low"] <= times["median"] <= times["high"], f"times: {said.stdout}")
         expect(found["recorded_io_seconds"] < found["recorded_seconds"], said.stdout)
     expect(not case.left(), f"left behind: {case.left()}")
+    check_views(case)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         stop_predicting(case, number)
         stop_calibrating(case, number)

@@ -101,13 +101,9 @@ FileSettings settings_of(MPI_Info info) {
   return settings;
 }
 
-// How the filetype shows the file; nothing where that is the MPI's to know.
-std::optional<View> view_of(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype) {
-  const MPI_Offset plain = filetype == etype ? plain_size(etype) : 0;
-  const auto at = static_cast<std::uint64_t>(displacement);
-  if (plain != 0) return View::of({{{0, plain}}, plain, plain}, at);
-  const auto map = type_map_of(filetype, View::kMostRuns);
-  return map ? View::of(*map, at) : std::nullopt;
+// What the program sees of a file that is served or recorded; else null.
+Shown* find_shown(MPI_File fh) {
+  return Recorder::the() != nullptr ? recorded(fh) : find_handle(fh);
 }
 
 bool is_named(const char* part) { return std::strstr(name_of_call(g_index), part) != nullptr; }
@@ -148,10 +144,10 @@ void count_passed() {
   if (is_named("write") || is_named("preallocate")) begin_writing_call();
 }
 
-Handle* begin_passed(MPI_File fh) {
+Shown* begin_passed(MPI_File fh) {
   count_passed();
   if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
-    begin_recorded(*recorder, name_of_call(g_index), fh);
+    return begin_recorded(*recorder, name_of_call(g_index), fh);
   }
   Handle* handle = find_handle(fh);
   // The MPI goes on with it in whatever call comes next, till the program waits for it.
@@ -160,10 +156,12 @@ Handle* begin_passed(MPI_File fh) {
 }
 
 void settle(MPI_File fh) {
-  Handle* handle = begin_passed(fh);
-  if (handle == nullptr) return;
-  const std::lock_guard guard(handle->pointer);
-  bring_up(fh, *handle);
+  Shown* shown = begin_passed(fh);
+  if (shown == nullptr) return;
+  // A job that is served would have had its split call done at the beginning.
+  if (Recorder::the() != nullptr && is_named("_end")) return;
+  const std::lock_guard guard(shown->pointer);
+  bring_up(fh, *shown);
 }
 
 int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), MPI_Comm comm,
@@ -249,26 +247,20 @@ int on_File_set_view(int (*next)(MPI_File, MPI_Offset, MPI_Datatype, MPI_Datatyp
                      const char* datarep, MPI_Info info) {
   settle(fh);
   const int result = next(fh, disp, etype, filetype, datarep, info);
-  Handle* handle = find_handle(fh);
-  if (handle == nullptr) return result;
-  const std::lock_guard guard(handle->pointer);
-  handle->known = handle->ahead = false;
-  if (result != MPI_SUCCESS) return result;
-  const bool native = datarep != nullptr && std::strcmp(datarep, "native") == 0;
-  handle->view = native && disp >= 0 ? view_of(disp, etype, filetype) : std::nullopt;
-  int size = 0;
-  if (mpi_functions().type_size(etype, &size) != MPI_SUCCESS || size <= 0) handle->view.reset();
-  handle->etype_size = size;
-  handle->position = 0;
-  handle->known = handle->view.has_value();
+  Shown* shown = find_shown(fh);
+  if (shown == nullptr) return result;
+  const std::lock_guard guard(shown->pointer);
+  shown->known = shown->ahead = false;
+  if (result == MPI_SUCCESS) shown->set_view(disp, etype, filetype, datarep);
   return result;
 }
 
 int on_File_get_position(int (*next)(MPI_File, MPI_Offset*), MPI_File fh, MPI_Offset* offset) {
-  if (Handle* handle = find_handle(fh); handle != nullptr && offset != nullptr) {
-    const std::lock_guard guard(handle->pointer);
-    if (handle->known) {
-      *offset = handle->position;
+  if (Shown* shown = find_shown(fh); shown != nullptr && offset != nullptr) {
+    const std::lock_guard guard(shown->pointer);
+    if (shown->known && Recorder::the() != nullptr) return next(fh, offset);
+    if (shown->known) {
+      *offset = shown->position;
       return MPI_SUCCESS;
     }
   }
@@ -278,14 +270,14 @@ int on_File_get_position(int (*next)(MPI_File, MPI_Offset*), MPI_File fh, MPI_Of
 
 int on_File_seek(int (*next)(MPI_File, MPI_Offset, int), MPI_File fh, MPI_Offset offset,
                  int whence) {
-  Handle* handle = begin_passed(fh);
-  if (handle == nullptr) return next(fh, offset, whence);
-  const std::lock_guard guard(handle->pointer);
-  bring_up(fh, *handle);
+  Shown* shown = begin_passed(fh);
+  if (shown == nullptr) return next(fh, offset, whence);
+  const std::lock_guard guard(shown->pointer);
+  bring_up(fh, *shown);
   const int result = next(fh, offset, whence);
   if (result == MPI_SUCCESS && whence == MPI_SEEK_SET) {
-    handle->position = offset;
-    handle->known = true;
+    shown->position = offset;
+    shown->known = true;
   }
   return result;
 }
@@ -293,8 +285,8 @@ int on_File_seek(int (*next)(MPI_File, MPI_Offset, int), MPI_File fh, MPI_Offset
 int on_File_set_atomicity(int (*next)(MPI_File, int), MPI_File fh, int flag) {
   settle(fh);
   const int result = next(fh, flag);
-  if (Handle* handle = find_handle(fh); handle != nullptr && result == MPI_SUCCESS) {
-    handle->is_atomic = flag != 0;
+  if (Shown* shown = find_shown(fh); shown != nullptr && result == MPI_SUCCESS) {
+    shown->is_atomic = flag != 0;
   }
   return result;
 }

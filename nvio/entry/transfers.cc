@@ -1,44 +1,20 @@
 #include "transfers.h"
 
-#include <algorithm>
-#include <climits>
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <vector>
+#include <span>
+#include <utility>
 
+#include "../cache/pieces.h"
 #include "../mpi/functions.h"
 #include "../mpi/type_map.h"
 #include "../process/hooks.h"
+#include "../record/calls.h"
 #include "handles.h"
-#include "view.h"
 
 namespace nvio {
 namespace {
-
-constexpr std::size_t kRunsAtATime = 4096;
-constexpr MPI_Offset kMostPacked = 64 << 20;  // bytes of a buffer that does not lie side by side
-
-// How the elements of a transfer lie in memory.
-struct Elements {
-  MPI_Offset size = 0;    // of one, in bytes; 0: the MPI must do it
-  bool is_plain = false;  // side by side
-};
-
-Elements elements_of(MPI_Datatype datatype) {
-  if (const MPI_Offset size = plain_size(datatype); size != 0) return {size, true};
-  int size = 0;
-  const bool is_one = datatype != mpi_functions().datatype_null &&
-                      mpi_functions().type_size(datatype, &size) == MPI_SUCCESS && size > 0;
-  return {is_one ? size : 0, false};
-}
-
-// The bytes of a transfer of such elements, or -1 when they cannot be counted.
-MPI_Offset length_of(const Transfer& transfer, const Elements& elements) {
-  const bool is_counted =
-      elements.size != 0 && transfer.count >= 0 && transfer.count <= INT64_MAX / 4 / elements.size;
-  return is_counted ? transfer.count * elements.size : -1;
-}
 
 // What of a datatype cannot be packed the MPI's own call tells: the world's error handler, which
 // may end the program, hears nothing of it.
@@ -87,26 +63,6 @@ class Buffer {
   std::unique_ptr<char[]> copy_;
 };
 
-// The byte of the view where a transfer starts, or -1 when the MPI must do it. With the individual
-// pointer, the handle's lock must be held.
-MPI_Offset start_of(const Transfer& transfer, Handle& handle, MPI_Offset bytes) {
-  if (bytes % handle.etype_size != 0) return -1;
-  MPI_Offset offset = transfer.offset;
-  if (!transfer.explicit_offset) {
-    if (!handle.known) {
-      if (!handle.view->is_one_run()) return -1;
-      if (mpi_functions().file_get_position(transfer.fh, &handle.position) != MPI_SUCCESS) {
-        return -1;
-      }
-      handle.known = true;
-      handle.ahead = false;
-    }
-    offset = handle.position;
-  }
-  if (offset < 0 || offset > (INT64_MAX - bytes) / handle.etype_size) return -1;
-  return offset * handle.etype_size;
-}
-
 // Side by side in the file. Returns the bytes done, fewer at the file's end, or -1.
 ssize_t move_run(const Transfer& transfer, Handle& handle, std::uint64_t at, char* data,
                  std::size_t length) {
@@ -123,99 +79,50 @@ Direction direction_of(const Transfer& transfer) {
 }
 
 // In pieces. Reads are never short: what MPIs do with a piece across the end of file is theirs.
-bool move_pieces(const Transfer& transfer, JobFile& file, const View& view, std::uint64_t position,
-                 char* data, std::uint64_t length, std::uint64_t end) {
-  if (!transfer.writes && !file.reaches(end)) return false;
-  static thread_local std::vector<FileRun> runs;
-  View::Walk walk(view, position, length);
-  const Direction direction = direction_of(transfer);
-  const auto is_long = [&](const FileRun& run) { return run.length >= file.entry().bypass_size; };
-  for (;;) {
-    // The first ones go to the file, to learn whether it is slow; where it is not, the MPI does
-    // all. What is long, and goes round the cache, does not show that.
-    const bool takes_runs = file.takes_runs(direction);
-    const std::uint64_t bytes = walk.next(runs, takes_runs ? kRunsAtATime : kFirstSamples);
-    if (bytes == 0) return true;
-    if (!takes_runs && (!file.lacks_times(direction) || std::ranges::any_of(runs, is_long))) {
-      return false;
-    }
-    if (!(transfer.writes ? file.write_runs(runs, data) : file.read_runs(runs, data))) return false;
-    data += bytes;
-  }
+bool move_runs(const Transfer& transfer, JobFile& file, const View& view, const InView& asked,
+               char* data) {
+  if (!transfer.writes && !file.reaches(asked.end)) return false;
+  return move_pieces(file, view, direction_of(transfer), asked.position, asked.length,
+                     [&](std::span<const FileRun> runs, std::uint64_t bytes) {
+                       char* at = std::exchange(data, data + bytes);
+                       return transfer.writes ? file.write_runs(runs, at)
+                                              : file.read_runs(runs, at);
+                     });
 }
 
-// Whether a transfer of so many bytes is nvio's at all. What it does not cache the MPI's own code
-// does faster where ranks do it together, and in pieces.
-bool is_served(const Transfer& transfer, Way way, Handle& handle, MPI_Offset bytes) {
+// Whether a transfer of so many bytes is nvio's at all, as the file is cached now.
+bool is_served(const Transfer& transfer, Way way, const Handle& handle, MPI_Offset bytes) {
   const bool is_one_run = handle.view->is_one_run();
   if (is_one_run && way == Way::alone) return true;
-  if (bytes == 0) return false;
-  const JobFile& file = *handle.file;
-  const Direction direction = direction_of(transfer);
-  if (is_one_run) {
-    const bool is_long = static_cast<std::uint64_t>(bytes) >= handle.file->entry().bypass_size;
-    return way != Way::later && !is_long && file.takes_runs(direction);
-  }
-  // What is written back later falls into the windows of another job that has read them before.
-  if (transfer.writes && (handle.amode & MPI_MODE_UNIQUE_OPEN) == 0) return false;
-  return file.takes_runs(direction) || file.lacks_times(direction);
-}
-
-// Where the individual pointer will be when the MPI has done a transfer; nothing where it is not
-// known, or where the MPI can be asked: not in a view of pieces, in some of which ROMIO errs. The
-// handle's lock must be held.
-std::optional<MPI_Offset> position_after(const Transfer& transfer, const Handle& handle) {
-  const MPI_Offset bytes = length_of(transfer, elements_of(transfer.datatype));
-  if (!handle.known || !handle.view || handle.view->is_one_run() || bytes <= 0 ||
-      bytes % handle.etype_size != 0) {
-    return std::nullopt;
-  }
-  const MPI_Offset after = handle.position + bytes / handle.etype_size;
-  const auto last = handle.view->offset_of(
-      static_cast<std::uint64_t>(after) * static_cast<std::uint64_t>(handle.etype_size) - 1);
-  // A read across the end of file may move it less far.
-  const bool is_whole =
-      last && (transfer.writes || inside([&] { return handle.file->reaches(*last + 1); }));
-  return is_whole ? std::optional(after) : std::nullopt;
+  return !(is_one_run && way == Way::later) &&
+         takes(*handle.file, *handle.view, direction_of(transfer),
+               static_cast<std::uint64_t>(bytes));
 }
 
 }  // namespace
 
 std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
   Handle* handle = find_handle(transfer.fh);
-  const int access = MPI_MODE_RDWR | (transfer.writes ? MPI_MODE_WRONLY : MPI_MODE_RDONLY);
-  if (handle == nullptr || !handle->view || handle->is_atomic || (handle->amode & access) == 0 ||
-      (handle->amode & MPI_MODE_SEQUENTIAL) != 0 ||
-      (way == Way::together_later && !handle->joins_later)) {
+  if (handle == nullptr || (way == Way::together_later && !handle->joins_later)) {
     return std::nullopt;
   }
   const Elements elements = elements_of(transfer.datatype);
-  const MPI_Offset bytes = length_of(transfer, elements);
-  if (bytes < 0 || (transfer.buf == nullptr && bytes != 0)) return std::nullopt;
-  if (!elements.is_plain && (bytes == 0 || bytes > kMostPacked || transfer.count > INT_MAX)) {
-    return std::nullopt;
-  }
-  if (!is_served(transfer, way, *handle, bytes)) return std::nullopt;
+  const MPI_Offset bytes = bytes_of(transfer, elements, *handle);
+  if (bytes < 0 || !is_served(transfer, way, *handle, bytes)) return std::nullopt;
   std::unique_lock pointer(handle->pointer, std::defer_lock);
   if (!transfer.explicit_offset) pointer.lock();
-  const MPI_Offset start = start_of(transfer, *handle, bytes);
-  if (start < 0) return std::nullopt;
-  const View& view = *handle->view;
-  const auto position = static_cast<std::uint64_t>(start);
-  const auto length = static_cast<std::uint64_t>(bytes);
-  const auto at = view.offset_of(position);
-  const auto last = view.offset_of(position + std::max<std::uint64_t>(length, 1) - 1);
-  if (!at || !last || *last == INT64_MAX) return std::nullopt;
+  const std::optional<InView> asked = in_view(transfer, *handle, bytes);
+  if (!asked) return std::nullopt;
 
+  const View& view = *handle->view;
   Buffer buffer(transfer, elements.is_plain, bytes);
   if (!buffer.is_there() || (transfer.writes && !buffer.gather())) return std::nullopt;
   MPI_Offset done = bytes;
   if (view.is_one_run()) {
-    done = inside([&] { return move_run(transfer, *handle, *at, buffer.data(), length); });
-  } else if (!inside([&] {
-               return move_pieces(transfer, *handle->file, view, position, buffer.data(), length,
-                                  *last + 1);
-             })) {
+    done = inside(
+        [&] { return move_run(transfer, *handle, asked->begin, buffer.data(), asked->length); });
+  } else if (!inside(
+                 [&] { return move_runs(transfer, *handle->file, view, *asked, buffer.data()); })) {
     return std::nullopt;
   }
   // Errors, and ends of file inside an element, are the MPI's to tell: it does the same again.
@@ -232,17 +139,24 @@ std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
   return done;
 }
 
-Passed::Passed(const Transfer& transfer) : handle_(begin_passed(transfer.fh)) {
-  if (handle_ == nullptr || transfer.explicit_offset) return;
-  pointer_ = std::unique_lock(handle_->pointer);
-  after_ = position_after(transfer, *handle_);
-  bring_up(transfer.fh, *handle_);
+Passed::Passed(const Transfer& transfer, Way way) : shown_(begin_passed(transfer.fh)) {
+  if (shown_ == nullptr) return;
+  pointer_ = std::unique_lock(shown_->pointer, std::defer_lock);
+  if (!transfer.explicit_offset) pointer_.lock();
+  const bool is_recorded = Recorder::the() != nullptr;
+  if (is_recorded) record_asked(transfer, way);
+  if (transfer.explicit_offset) return;
+  after_ = position_after(transfer, *shown_, [&](std::uint64_t end) {
+    return is_recorded ? recorded_file_reaches(transfer.fh, end)
+                       : inside([&] { return find_handle(transfer.fh)->file->reaches(end); });
+  });
+  bring_up(transfer.fh, *shown_);
 }
 
 int Passed::ended(int result) {
   if (after_ && result == MPI_SUCCESS) {
-    handle_->position = *after_;
-    handle_->known = true;
+    shown_->position = *after_;
+    shown_->known = true;
   }
   return result;
 }

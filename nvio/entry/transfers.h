@@ -14,18 +14,6 @@
 
 namespace nvio {
 
-enum class Way { alone, later, together, together_later };
-
-struct Transfer {
-  MPI_File fh;
-  bool writes;
-  bool explicit_offset;
-  MPI_Offset offset;
-  void* buf;  // of a write too, and then only read
-  long long count;
-  MPI_Datatype datatype;
-};
-
 // Does it, and returns its bytes; nothing: the MPI must do all of it.
 std::optional<MPI_Offset> serve(const Transfer& transfer, Way way);
 
@@ -42,8 +30,8 @@ std::optional<MPI_Offset> end_split(MPI_File fh);
 // The collective call that this thread is in goes on to the MPI's own code, with nothing to
 // transfer.
 void join(const Transfer& transfer, Way way);
-// The same with all of it. Null when nvio does not serve this file.
-Handle* begin_passed(MPI_File fh);
+// The same with all of it. Null when nvio neither serves nor records this file.
+Shown* begin_passed(MPI_File fh);
 // And the MPI's individual file pointer is brought to where the program believes it is.
 void settle(MPI_File fh);
 MPI_Datatype byte_type();
@@ -52,12 +40,12 @@ MPI_Datatype byte_type();
 // threads that use it wait.
 class Passed {
  public:
-  explicit Passed(const Transfer& transfer);
+  Passed(const Transfer& transfer, Way way);
   // With what the call returned. The file pointer stays known.
   int ended(int result);
 
  private:
-  Handle* handle_;
+  Shown* shown_;
   std::optional<MPI_Offset> after_;  // where the pointer will be; nothing: ask the MPI
   std::unique_lock<std::recursive_mutex> pointer_;
 };
@@ -65,8 +53,8 @@ class Passed {
 // What the generated shims call: `next` is the program's call, `with_none` the same of no bytes.
 
 template <typename Next>
-int pass_on(const Transfer& asked, Next&& next) {
-  Passed passed(asked);
+int pass_on(const Transfer& asked, Way way, Next&& next) {
+  Passed passed(asked, way);
   return passed.ended(next());
 }
 
@@ -74,7 +62,7 @@ template <typename Next, typename None>
 int transfer_blocking(const Transfer& asked, Way way, MPI_Status* status, Next&& next,
                       None&& with_none) {
   const auto done = serve(asked, way);
-  if (!done) return pass_on(asked, next);
+  if (!done) return pass_on(asked, way, next);
   int result = MPI_SUCCESS;
   if (way == Way::together) {
     join(asked, way);
@@ -88,7 +76,7 @@ template <typename Next, typename None>
 int transfer_later(const Transfer& asked, Way way, MPI_Request* request, Next&& next,
                    None&& with_none) {
   const auto done = serve(asked, way);
-  if (!done) return pass_on(asked, next);
+  if (!done) return pass_on(asked, way, next);
   if (way == Way::later) return make_request(asked.fh, *done, nullptr, request);
   join(asked, way);
   MPI_Request joined{};
@@ -99,10 +87,7 @@ int transfer_later(const Transfer& asked, Way way, MPI_Request* request, Next&& 
 template <typename Next, typename None>
 int transfer_begin(const Transfer& asked, Next&& next, None&& with_none) {
   const auto done = serve(asked, Way::together);
-  if (!done) {
-    settle(asked.fh);
-    return next();
-  }
+  if (!done) return pass_on(asked, Way::together, next);
   begin_split(asked.fh, *done);
   join(asked, Way::together);
   return with_none();

@@ -28,6 +28,7 @@ namespace {
 constexpr std::uint64_t kFileBytes = 64 << 20;
 constexpr std::uint64_t kSizes[] = {4 << 10, 64 << 10, 1 << 20};
 constexpr std::uint64_t kCachedSizes[] = {4 << 10, 64 << 10};
+constexpr std::uint64_t kPieceSizes[] = {64, 4 << 10};
 constexpr std::uint64_t kDirectFrom = 64 << 10;  // bytes: the cache fetches past the page cache
 constexpr int kRounds = 5;
 constexpr double kSlice = 0.1;  // seconds that one measurement takes
@@ -129,6 +130,9 @@ class Calibrator {
         for (const std::uint64_t bytes : kCachedSizes) plan_.push_back({way, bytes, count, {}});
       }
       plan_.push_back({Way::cached_new, kBlockSize, count, {}});
+      for (const Way way : {Way::piece_read, Way::piece_write}) {
+        for (const std::uint64_t bytes : kPieceSizes) plan_.push_back({way, bytes, count, {}});
+      }
     }
     settings_.store = options.store;
     settings_.session = name_;
@@ -157,7 +161,8 @@ class Calibrator {
     for (int round = 0; round < kRounds; ++round) {
       for (Measurement& one : plan_) {
         say(kWayNames[static_cast<std::size_t>(one.way)] + std::string(" ") +
-            std::to_string(one.bytes >> 10) + " KiB");
+            (one.bytes < 1024 ? std::to_string(one.bytes) + " bytes"
+                              : std::to_string(one.bytes >> 10) + " KiB"));
         one.seconds.push_back(measure(one, file.path, in_store.path));
         ++done_;
       }
@@ -330,23 +335,50 @@ class Calibrator {
               session == nullptr || fd < 0 ? nullptr : session->acquire(fd, path, settings_.file);
           if (file == nullptr) return 0;
           file->discard();
-          const Aligned buffer(one.bytes);
-          const auto mine = places(one.bytes, worker, one.clients, true);
-          if (one.way != Way::cached_new) {
-            for (const std::uint64_t at : mine) file->write(at, buffer.data, one.bytes);
-          }
-          watch.begin();
-          const std::uint64_t calls = until_over(mine, kCachedSlice, [&](std::uint64_t at) {
-            const ssize_t done = one.way == Way::cached_read
-                                     ? file->read(at, buffer.data, one.bytes)
-                                     : file->write(at, buffer.data, one.bytes);
-            return done == static_cast<ssize_t>(one.bytes);
-          });
-          watch.end();
+          const std::uint64_t calls = one.way == Way::piece_read || one.way == Way::piece_write
+                                          ? move_pieces(*file, one, worker, watch)
+                                          : move_bytes(*file, one, worker, watch);
           session->release(file);
           ::close(fd);
           return calls;
         });
+  }
+
+  static std::uint64_t move_bytes(CachedFile& file, const Measurement& one, std::uint32_t worker,
+                                  Stopwatch& watch) {
+    const Aligned buffer(one.bytes);
+    const auto mine = places(one.bytes, worker, one.clients, true);
+    if (one.way != Way::cached_new) {
+      for (const std::uint64_t at : mine) file.write(at, buffer.data, one.bytes);
+    }
+    watch.begin();
+    const std::uint64_t calls = until_over(mine, kCachedSlice, [&](std::uint64_t at) {
+      const ssize_t done = one.way == Way::cached_read ? file.read(at, buffer.data, one.bytes)
+                                                       : file.write(at, buffer.data, one.bytes);
+      return done == static_cast<ssize_t>(one.bytes);
+    });
+    watch.end();
+    return calls;
+  }
+
+  // Every other one of a MiB, MiB after MiB.
+  static std::uint64_t move_pieces(CachedFile& file, const Measurement& one, std::uint32_t worker,
+                                   Stopwatch& watch) {
+    std::vector<FileRun> runs(kGroupSize / one.bytes / 2);
+    const Aligned buffer(kGroupSize);
+    auto* bytes = static_cast<char*>(buffer.data);
+    const auto mine = places(kGroupSize, worker, one.clients, false);
+    const auto move = [&](std::uint64_t at, bool reads) {
+      for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = {at + 2 * i * one.bytes, one.bytes};
+      return reads ? file.read_runs(runs, bytes) : file.write_runs(runs, bytes);
+    };
+    for (const std::uint64_t at : mine) move(at, false);
+    watch.begin();
+    const std::uint64_t calls = runs.size() * until_over(mine, kCachedSlice, [&](std::uint64_t at) {
+                                  return move(at, one.way == Way::piece_read);
+                                });
+    watch.end();
+    return calls;
   }
 
   const CalibrateOptions& options_;

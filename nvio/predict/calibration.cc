@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 // A function that is linear between known points, and goes on as steeply as it ended, but never
 // falls; below the first point it stays.
@@ -103,7 +103,7 @@ bool parse_calibration(const std::string& text, Calibration& calibration, std::s
   try {
     const Json json = Json::parse(text);
     if (json.at("format") != "nvio-calibration" || json.at("version") != kVersion) {
-      problem = "it is no calibration of this version of nvio; make one by `nvio calibrate`";
+      problem = "it was made by another version of nvio; make one by `nvio calibrate`";
       return false;
     }
     Calibration read;

@@ -10,11 +10,21 @@
 namespace nvio {
 
 // fresh_read: of bytes that the file did not have when it was opened, a hole or just written.
-// cached_new: of a whole block that the store did not hold yet.
-enum class Way : std::uint8_t { read, write, fresh_read, cached_read, cached_write, cached_new };
-constexpr const char* kWayNames[] = {"read",        "write",        "fresh_read",
-                                     "cached_read", "cached_write", "cached_new"};
-constexpr std::size_t kWays = 6;
+// cached_new: of a whole block that the store did not hold yet. piece_read, piece_write: of one of
+// many pieces in the store that are moved by one call.
+enum class Way : std::uint8_t {
+  read,
+  write,
+  fresh_read,
+  cached_read,
+  cached_write,
+  cached_new,
+  piece_read,
+  piece_write,
+};
+constexpr const char* kWayNames[] = {"read",         "write",      "fresh_read", "cached_read",
+                                     "cached_write", "cached_new", "piece_read", "piece_write"};
+constexpr std::size_t kWays = 8;
 
 // Seconds: the median of several measurements, and how far most of them lie apart.
 struct Range {

@@ -102,8 +102,13 @@ JobTrace read_job(const std::string& folder) {
     for (TraceCall& call : trace.calls) {
       if (call.kind != TraceKind::end) call.file = numbers.at(call.file);
       call.start += trace.header.start - first;
-      most_ranks = std::max(most_ranks, call.ranks);
+      if (call.kind > TraceKind::end) {
+        call.ranks += static_cast<std::uint32_t>(job.views.size());
+      } else {
+        most_ranks = std::max(most_ranks, call.ranks);
+      }
     }
+    job.views.insert(job.views.end(), trace.views.begin(), trace.views.end());
     if (trace.calls.back().kind == TraceKind::end) trace.calls.pop_back();
     job.ranks.push_back(std::move(trace.calls));
   }

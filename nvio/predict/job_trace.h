@@ -21,6 +21,7 @@ struct JobTrace {
   bool types_only = false;           // of file systems only types are known, or nothing
   std::vector<std::string> assumed;  // sentences: what another tool's log does not tell
   std::vector<JobFileFacts> files;
+  std::vector<View> views;  // what calls on a view name in place of ranks
   // A rank's calls, in the order of Trace::calls; `file` counts in `files`, and times from the
   // first call of the job.
   std::vector<std::vector<TraceCall>> ranks;

@@ -145,23 +145,42 @@ void Recorder::remember_opened() {
   g_opened.clear();
 }
 
-int Recorder::track_opened(const std::string& path) {
+Recorder::Tracked Recorder::track_opened(const std::string& path) {
   g_remember = false;
   struct stat wanted {};
-  if (real().stat(path.c_str(), &wanted) != 0) return -1;
-  int number = -1;
+  Tracked tracked;
+  if (real().stat(path.c_str(), &wanted) != 0) return tracked;
   for (const int fd : g_opened) {
     struct stat status {};
     if (fd >= kMaxDescriptors || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
         status.st_dev != wanted.st_dev) {
       continue;
     }
-    number = number_of(status, path);
-    if (number < 0) return -1;
-    files_[fd].store(static_cast<std::uint16_t>(number));
+    tracked = {number_of(status, path), fd};
+    if (tracked.number < 0) break;
+    files_[fd].store(static_cast<std::uint16_t>(tracked.number));
     __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);
   }
-  return number;
+  return tracked;
+}
+
+// Programs set one view after the other that differ in where they begin, or a few in turns.
+int Recorder::number_of(const View& view) {
+  constexpr std::size_t kRemembered = 32;
+  if (view.runs().size() > kMostTracedRuns || view.displacement() > kMostOffset) return -1;
+  const std::lock_guard guard(mutex_);
+  const auto known =
+      std::ranges::find_if(views_, [&](const auto& one) { return one.second.has_tiles_of(view); });
+  if (known != views_.end() && known->second.displacement() == view.displacement()) {
+    return static_cast<int>(known->first);
+  }
+  const std::uint32_t number = next_view_++;
+  const bool is_new = known == views_.end();
+  writer_.add_view(view, is_new ? number : known->first, is_new);
+  if (!is_new) views_.erase(known);
+  views_.emplace_front(number, view);
+  if (views_.size() > kRemembered) views_.pop_back();
+  return static_cast<int>(number);
 }
 
 int Recorder::number_of(const struct stat& status, const std::string& path) {

@@ -6,10 +6,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "../cache/view.h"
 #include "../interpose/contract.h"
 #include "trace_writer.h"
 
@@ -31,9 +34,15 @@ class Recorder {
   void note(const TraceCall& call);
 
   // Descriptors that this thread opens from now on are remembered, until `track_opened`, which
-  // records those of the file at `path` and returns its number; -1: it cannot be recorded.
+  // records those of the file at `path` and returns one of them.
+  struct Tracked {
+    int number = -1;  // of the file; -1: it cannot be recorded
+    int descriptor = -1;
+  };
   void remember_opened();
-  int track_opened(const std::string& path);
+  Tracked track_opened(const std::string& path);
+  // Of a view, which is noted at its first call; -1: it has too many runs.
+  int number_of(const View& view);
   // The process leaves MPI.
   void finish();
 
@@ -54,6 +63,8 @@ class Recorder {
   pid_t process_;
   bool finished_ = false;
   std::vector<TraceFile> known_;
+  std::deque<std::pair<std::uint32_t, View>> views_;  // the latest, with their numbers
+  std::uint32_t next_view_ = 0;
   std::uint8_t* tracked_ = nullptr;
   std::atomic<std::uint16_t>* files_;  // one a descriptor
 };

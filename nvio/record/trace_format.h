@@ -11,7 +11,7 @@ static_assert(std::endian::native == std::endian::little,
               "a trace is written as it stands in memory: port trace_format.h first");
 
 constexpr char kTraceMagic[8] = {'n', 'v', 'i', 'o', 't', 'r', 'a', 'c'};
-constexpr std::uint32_t kTraceVersion = 1;
+constexpr std::uint32_t kTraceVersion = 2;                   // 1 had no views
 constexpr std::uint32_t kTraceBlockMagic = 0x4254564e;       // "NVTB"
 constexpr std::uint32_t kMostBlock = 1 << 20;                // bytes of a block's payload
 constexpr std::uint64_t kMostOffset = 1ULL << 60;            // of any byte that a trace speaks of
@@ -32,6 +32,7 @@ static_assert(sizeof(TraceHeader) == 96);
 enum class TraceBlockType : std::uint32_t {
   calls = 1,  // TraceCall, one after another
   file = 2,   // TraceFile, its path, its mount's source; padded with zeros to 8 bytes
+  view = 3,   // TraceView, its runs (FileRun), where it names no earlier view that has the same
 };
 
 struct TraceBlock {
@@ -55,6 +56,16 @@ struct TraceFile {
 };
 static_assert(sizeof(TraceFile) == 32);
 
+// Comes before the first call that names it. Views are numbered as they come, from 0 on.
+struct TraceView {
+  std::uint64_t displacement;
+  std::uint64_t extent;  // of its tiles
+  std::uint32_t same;    // the number of a view that has the same tiles, or its own
+  std::uint32_t runs;    // of a tile, in order
+};
+static_assert(sizeof(TraceView) == 24);
+constexpr std::size_t kMostTracedRuns = (kMostBlock - sizeof(TraceView)) / 16;
+
 enum class TraceKind : std::uint8_t {
   open = 1,        // MPI_File_open; length: its flags below
   close = 2,       // MPI_File_close; length: the same flags
@@ -66,6 +77,10 @@ enum class TraceKind : std::uint8_t {
   flush = 8,   // fsync, fdatasync
   aside = 9,   // what a cache cannot serve: a mapping, stdio, asynchronous calls
   end = 10,    // the process left MPI in order; nothing follows
+  // What a rank asked for by one MPI call that nvio could serve by itself: `length` bytes from byte
+  // `offset` of a view on. Inside of it stand the POSIX calls that the MPI made instead.
+  read_view = 11,
+  write_view = 12,
 };
 
 enum TraceFlags : std::uint64_t {
@@ -78,7 +93,7 @@ struct TraceCall {
   TraceKind kind;
   std::uint8_t unused;     // zero
   std::uint16_t file;      // its number
-  std::uint32_t ranks;     // that share the handle, for MPI calls; else zero
+  std::uint32_t ranks;     // that share the handle, for kinds 1 to 4; the view, for 11 and 12; or 0
   std::uint64_t offset;    // bytes
   std::uint64_t length;    // bytes
   std::uint64_t start;     // ns since the header's

@@ -10,14 +10,22 @@
 namespace nvio {
 namespace {
 
+bool lies_in_view(const TraceCall& call, const Trace& trace) {
+  if (call.ranks >= trace.views.size() || call.length == 0) return false;
+  const auto last = trace.views[call.ranks].offset_of(call.offset + call.length - 1);
+  return last && *last < kMostOffset;
+}
+
 bool is_sane(const TraceCall& call, const Trace& trace) {
-  if (call.kind < TraceKind::open || call.kind > TraceKind::end) return false;
+  if (call.kind < TraceKind::open || call.kind > TraceKind::write_view) return false;
   if (call.offset > kMostOffset || call.length > kMostOffset || call.start > kMostTime ||
       call.duration > kMostTime) {
     return false;
   }
-  const bool moves = call.kind == TraceKind::read || call.kind == TraceKind::write;
+  const bool is_of_view = call.kind > TraceKind::end;
+  const bool moves = call.kind == TraceKind::read || call.kind == TraceKind::write || is_of_view;
   if (moves && call.length > kMostTransfer) return false;
+  if (is_of_view) return lies_in_view(call, trace) && trace.files.contains(call.file);
   const bool is_mpi = call.kind <= TraceKind::collective;
   if (is_mpi != (call.ranks != 0)) return false;
   return call.kind == TraceKind::end || trace.files.contains(call.file);
@@ -52,6 +60,29 @@ bool read_file(std::span<const std::byte> payload, Trace& trace) {
   return trace.files.emplace(number, std::move(file)).second;
 }
 
+bool read_view(std::span<const std::byte> payload, Trace& trace) {
+  TraceView head{};
+  if (payload.size() < sizeof head) return false;
+  std::memcpy(&head, payload.data(), sizeof head);
+  if (head.displacement > kMostOffset || head.extent > kMostOffset ||
+      payload.size() != sizeof head + head.runs * sizeof(TypeMap::Run)) {
+    return false;
+  }
+  if (head.runs == 0) {
+    if (head.same >= trace.views.size()) return false;
+    trace.views.push_back(trace.views[head.same].from(head.displacement));
+    return true;
+  }
+  TypeMap tile;
+  tile.extent = static_cast<std::int64_t>(head.extent);
+  tile.runs.resize(head.runs);
+  std::memcpy(tile.runs.data(), payload.data() + sizeof head, payload.size() - sizeof head);
+  const auto view = View::of(tile, head.displacement);
+  if (!view || head.same != trace.views.size()) return false;
+  trace.views.push_back(*view);
+  return true;
+}
+
 }  // namespace
 
 Trace read_trace(std::span<const std::byte> bytes) {
@@ -66,7 +97,7 @@ Trace read_trace(std::span<const std::byte> bytes) {
   if (std::memcmp(trace.header.magic, kTraceMagic, sizeof kTraceMagic) != 0) {
     return refuse("it is no trace of nvio record");
   }
-  if (trace.header.version != kTraceVersion) {
+  if (trace.header.version == 0 || trace.header.version > kTraceVersion) {
     return refuse("it is a trace of another version of nvio; record again");
   }
   if (crc32c(&trace.header, offsetof(TraceHeader, checksum)) != trace.header.checksum ||
@@ -92,6 +123,7 @@ Trace read_trace(std::span<const std::byte> bytes) {
     }
     const bool sane = block.type == TraceBlockType::calls  ? read_calls(payload, trace)
                       : block.type == TraceBlockType::file ? read_file(payload, trace)
+                      : block.type == TraceBlockType::view ? read_view(payload, trace)
                                                            : false;
     if (!sane) return refuse("it tells of calls that cannot be");
     bytes = bytes.subspan(block.length);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../cache/view.h"
 #include "trace_format.h"
 
 namespace nvio {
@@ -22,6 +23,7 @@ struct Trace {
   std::string problem;  // a sentence, when the bytes are no trace; the rest is then empty
   TraceHeader header{};
   std::map<std::uint16_t, TracedFile> files;
+  std::vector<View> views;
   // By start; of calls that start together, the longer one first: a call stands before those that
   // were made inside of it.
   std::vector<TraceCall> calls;

@@ -50,6 +50,16 @@ void TraceWriter::add_file(TraceFile file, const std::string& path, const std::s
   write_block(TraceBlockType::file, payload.data(), payload.size());
 }
 
+void TraceWriter::add_view(const View& view, std::uint32_t same, bool has_runs) {
+  flush();
+  const std::span<const FileRun> runs = has_runs ? view.runs() : std::span<const FileRun>();
+  const TraceView head{view.displacement(), view.extent(), same,
+                       static_cast<std::uint32_t>(runs.size())};
+  std::string payload(reinterpret_cast<const char*>(&head), sizeof head);
+  payload.append(reinterpret_cast<const char*>(runs.data()), runs.size_bytes());
+  write_block(TraceBlockType::view, payload.data(), payload.size());
+}
+
 void TraceWriter::add(const TraceCall& call) {
   if (fd_ < 0) return;
   calls_.push_back(call);

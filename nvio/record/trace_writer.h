@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "../cache/view.h"
 #include "trace_format.h"
 
 namespace nvio {
@@ -23,6 +24,8 @@ class TraceWriter {
 
   bool is_open() const { return fd_ >= 0; }
   void add_file(TraceFile file, const std::string& path, const std::string& source);
+  // The next view; `same`: one with the same tiles, or this one.
+  void add_view(const View& view, std::uint32_t same, bool has_runs);
   void add(const TraceCall& call);
   void flush();
 

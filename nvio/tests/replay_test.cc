@@ -19,17 +19,23 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kPiece = 4096;
 constexpr double kNear = 1e-9;
 
+constexpr double kPieceOfView = 1e-5;
+
 Range always(double seconds) { return {seconds, seconds, seconds}; }
 
 // Everything costs what it says, however long and however many: reads 10 ms, of bytes that are
-// new 30 ms, writes 20 ms, bytes in the store nothing.
+// new 30 ms, writes 20 ms, bytes in the store nothing, but 10 us for each piece of a view.
 Calibration a_calibration() {
   Calibration calibration;
   calibration.file_system = "ext4 /dev/sdb1";
-  calibration.points = {
-      {Way::read, kPiece, 1, always(0.010)},       {Way::write, kPiece, 1, always(0.020)},
-      {Way::cached_read, kPiece, 1, always(0)},    {Way::cached_write, kPiece, 1, always(0)},
-      {Way::fresh_read, kPiece, 1, always(0.030)}, {Way::cached_new, kPiece, 1, always(0)}};
+  calibration.points = {{Way::read, kPiece, 1, always(0.010)},
+                        {Way::write, kPiece, 1, always(0.020)},
+                        {Way::cached_read, kPiece, 1, always(0)},
+                        {Way::cached_write, kPiece, 1, always(0)},
+                        {Way::fresh_read, kPiece, 1, always(0.030)},
+                        {Way::cached_new, kPiece, 1, always(0)},
+                        {Way::piece_read, kPiece, 1, always(kPieceOfView)},
+                        {Way::piece_write, kPiece, 1, always(kPieceOfView)}};
   calibration.close = always(0);
   return calibration;
 }
@@ -143,6 +149,50 @@ TEST_F(ReplayTest, CollectiveCallsKeepTheirExchange) {
     job_.ranks.push_back(calls);
   }
   EXPECT_NEAR(run().seconds, 0.014, kNear);
+}
+
+TEST_F(ReplayTest, WhatTheCacheServesOfAViewTheMpiDoesNotDo) {
+  // A rank writes 8 pieces of 512 bytes by one call, which took the MPI a window read and written.
+  job_.views = {*View::of({{{0, 512}}, 2048, 512}, 0)};
+  std::vector<TraceCall> calls;
+  calls.push_back({TraceKind::open, 0, 0, 1, 0, kTraceReads | kTraceWrites, 0, kMilli});
+  calls.push_back({TraceKind::write_view, 0, 0, 0, 0, 8 * 512, 2 * kMilli, 10 * kMilli});
+  calls.push_back({TraceKind::read, 0, 0, 0, 0, 4 * kPiece, 3 * kMilli, 4 * kMilli});
+  calls.push_back({TraceKind::write, 0, 0, 0, 0, 4 * kPiece, 7 * kMilli, 4 * kMilli});
+  calls.push_back({TraceKind::close, 0, 0, 1, 0, kTraceReads | kTraceWrites, 13 * kMilli, kMilli});
+  job_.ranks = {calls};
+
+  settings_.file.admit = Admit::never;
+  EXPECT_NEAR(run().seconds, 0.014, kNear) << "nothing is cached: as it was";
+
+  settings_.file.admit = Admit::always;
+  const Replayed cached = run();
+  EXPECT_EQ(cached.writes, 8U);
+  EXPECT_EQ(cached.writes_cached, 8U);
+  EXPECT_EQ(cached.reads, 0U) << "there is no window";
+  // The open, a millisecond before and after, the pieces, and writing each back, in a close that
+  // has nothing else to do.
+  EXPECT_NEAR(cached.seconds, 0.003 + 8 * kPieceOfView + 8 * 0.020, kNear);
+}
+
+TEST_F(ReplayTest, NothingIsExchangedWhereEachRankWasServed) {
+  settings_.file.admit = Admit::always;
+  job_.views = {*View::of({{{0, 512}}, 2048, 512}, 0), *View::of({{{0, 512}}, 2048, 512}, 1024)};
+  // The call of 10 ms in which the first rank spent 4 ms in a write for both.
+  for (const std::uint32_t rank : {0U, 1U}) {
+    std::vector<TraceCall> calls;
+    calls.push_back({TraceKind::open, 0, 0, 2, 0, kTraceWrites, 0, kMilli});
+    calls.push_back({TraceKind::collective, 0, 0, 2, 0, 0, 2 * kMilli, 10 * kMilli});
+    calls.push_back({TraceKind::write_view, 0, 0, rank, 0, 8 * 512, 2 * kMilli, 10 * kMilli});
+    if (rank == 0) calls.push_back({TraceKind::write, 0, 0, 0, 0, kPiece, 5 * kMilli, 4 * kMilli});
+    calls.push_back({TraceKind::close, 0, 0, 2, 0, kTraceWrites, 13 * kMilli, kMilli});
+    job_.ranks.push_back(calls);
+  }
+  EXPECT_NEAR(run().seconds, 0.003 + 8 * kPieceOfView + 2 * 8 * 0.020 / 2, kNear);
+  // Where one of them was not, they exchange as they did.
+  std::erase_if(job_.ranks[1],
+                [](const TraceCall& call) { return call.kind == TraceKind::write_view; });
+  EXPECT_NEAR(run().seconds, 0.003 + 8 * kPieceOfView + 0.006 + 8 * 0.020 / 2, kNear);
 }
 
 TEST_F(ReplayTest, HandlesThatDoNotMatchEndTheReplayAllTheSame) {

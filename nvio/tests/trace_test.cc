@@ -36,7 +36,8 @@ class TraceTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // The trace of testdata: one file, opened by two ranks, one piece of 4 KiB.
+  // The trace of testdata: one file, opened by two ranks, one piece of 4 KiB that the MPI wrote for
+  // two of 512 bytes.
   void write_small() const {
     TraceWriter writer(path_, 1'000'000, kProcess, "node7");
     TraceFile file{};
@@ -46,6 +47,8 @@ class TraceTest : public ::testing::Test {
     writer.add_file(file, "/scratch/data", "ext4 /dev/sdb1");
     writer.add({TraceKind::open, 0, 0, 2, 0, kTraceReads | kTraceWrites, 0, 500});
     writer.add({TraceKind::write, 0, 0, 0, 8192, 4096, 700, 90});
+    writer.add_view(*View::of({{{0, 512}}, 2048, 512}, 8192), 0, true);
+    writer.add({TraceKind::write_view, 0, 0, 0, 0, 1024, 690, 110});
     writer.add({TraceKind::close, 0, 0, 2, 0, kTraceReads | kTraceWrites, 900, 50});
     writer.add({TraceKind::end, 0, 0, 0, 0, 0, 1000, 0});
   }
@@ -66,10 +69,12 @@ TEST_F(TraceTest, GoldenBytesAreWrittenAndRead) {
   ASSERT_EQ(trace.files.size(), 1U);
   EXPECT_EQ(trace.files.at(0).path, "/scratch/data");
   EXPECT_EQ(trace.files.at(0).source, "ext4 /dev/sdb1");
-  ASSERT_EQ(trace.calls.size(), 4U);
-  EXPECT_EQ(trace.calls[1].kind, TraceKind::write);
-  EXPECT_EQ(trace.calls[1].offset, 8192U);
-  EXPECT_EQ(trace.calls[1].duration, 90U);
+  ASSERT_EQ(trace.views.size(), 1U);
+  ASSERT_EQ(trace.calls.size(), 5U);
+  EXPECT_EQ(trace.calls[1].kind, TraceKind::write_view);
+  EXPECT_EQ(trace.calls[2].kind, TraceKind::write);
+  EXPECT_EQ(trace.calls[2].offset, 8192U);
+  EXPECT_EQ(trace.calls[2].duration, 90U);
 }
 
 TEST_F(TraceTest, RandomCallsComeBackInTheOrderOfTheirStarts) {
@@ -94,6 +99,67 @@ TEST_F(TraceTest, RandomCallsComeBackInTheOrderOfTheirStarts) {
   });
   ASSERT_EQ(trace.calls.size(), written.size());
   EXPECT_EQ(std::memcmp(trace.calls.data(), written.data(), written.size() * sizeof(TraceCall)), 0);
+}
+
+TEST_F(TraceTest, ViewsComeBackWithTheirTiles) {
+  const View pairs = *View::of({{{0, 4}, {16, 8}}, 32, 12}, 100);
+  const View bytes = *View::of({{{0, 1}}, 1, 1}, 0);
+  {
+    TraceWriter writer(path_, 0, kProcess, "host");
+    writer.add_file(TraceFile{}, "/f", "");
+    writer.add_view(pairs, 0, true);
+    writer.add_view(bytes, 1, true);
+    writer.add_view(pairs.from(4096), 0, false);
+    writer.add({TraceKind::read_view, 0, 0, 2, 13, 24, 0, 5});
+  }
+  const Trace trace = parse(content(path_));
+  ASSERT_EQ(trace.problem, "");
+  ASSERT_EQ(trace.views.size(), 3U);
+  EXPECT_TRUE(trace.views[1].is_one_run());
+  EXPECT_TRUE(trace.views[2].has_tiles_of(pairs));
+  EXPECT_EQ(trace.views[0].displacement(), 100U);
+  ASSERT_EQ(trace.calls.size(), 1U);
+  View::Walk walk(trace.views[trace.calls[0].ranks], trace.calls[0].offset, trace.calls[0].length);
+  std::vector<FileRun> runs;
+  EXPECT_EQ(walk.next(runs, 99), 24U);
+  EXPECT_EQ(runs,
+            (std::vector<FileRun>{
+                {4096 + 33, 3}, {4096 + 48, 8}, {4096 + 64, 4}, {4096 + 80, 8}, {4096 + 96, 1}}));
+}
+
+TEST_F(TraceTest, CallsOnViewsThatCannotBeAreRefused) {
+  const View view = *View::of({{{0, 4}}, 32, 4}, 0);
+  const auto of = [&](const TraceCall& call, std::uint32_t same, bool has_runs) {
+    fs::remove(path_);
+    {
+      TraceWriter writer(path_, 0, kProcess, "host");
+      writer.add_file(TraceFile{}, "/f", "");
+      writer.add_view(view, same, has_runs);
+      writer.add(call);
+    }
+    return parse(content(path_)).problem;
+  };
+  const TraceCall good{TraceKind::write_view, 0, 0, 0, 0, 4, 0, 1};
+  EXPECT_EQ(of(good, 0, true), "");
+  EXPECT_NE(of(good, 1, true), "") << "its tiles are those of a view to come";
+  EXPECT_NE(of(good, 0, false), "") << "it has no tiles";
+  TraceCall bad = good;
+  bad.ranks = 1;
+  EXPECT_NE(of(bad, 0, true), "") << "of a view to come";
+  bad = good;
+  bad.length = 0;
+  EXPECT_NE(of(bad, 0, true), "");
+  bad.length = kMostTransfer + 1;
+  EXPECT_NE(of(bad, 0, true), "");
+  bad = good;
+  bad.offset = kMostOffset / 4;
+  EXPECT_NE(of(bad, 0, true), "") << "beyond any file";
+}
+
+TEST_F(TraceTest, ATraceOfTheVersionBeforeIsRead) {
+  const Trace trace = parse(content(std::string(NVIO_TESTDATA) + "/one_write_version_1.trace"));
+  EXPECT_EQ(trace.problem, "");
+  EXPECT_EQ(trace.calls.size(), 4U);
 }
 
 TEST_F(TraceTest, EveryTornEndIsNotedAndWhatIsBeforeItIsKept) {
@@ -122,7 +188,7 @@ TEST_F(TraceTest, OtherFilesAreRefusedWithASentence) {
   EXPECT_NE(parse(std::string(200, 'x')).problem, "");
   write_small();
   std::string newer = content(path_);
-  newer[8] = 2;
+  newer[8] = kTraceVersion + 1;
   EXPECT_NE(parse(newer).problem.find("another version"), std::string::npos);
 }
 

@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "../cache/view.h"
 #include "../conformance/random_types.h"
-#include "../entry/view.h"
 #include "../mpi/functions.h"
 
 namespace nvio {

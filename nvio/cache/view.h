@@ -3,13 +3,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "../cache/file_run.h"
-#include "../mpi/type_map.h"
+#include "file_run.h"
 
 namespace nvio {
+
+// Where the bytes of a datatype lie.
+struct TypeMap {
+  struct Run {
+    std::int64_t offset;  // from the origin of the type
+    std::int64_t length;  // never 0
+  };
+  // In the order of the type map; a run that begins where the one before it ends was joined to it.
+  std::vector<Run> runs;
+  std::int64_t extent = 0;
+  std::int64_t size = 0;
+};
 
 class View {
  public:
@@ -19,10 +32,20 @@ class View {
   // Nothing where the runs are not in the file's order or overlap, in a tile or between two: MPI
   // allows none of that for writing.
   static std::optional<View> of(const TypeMap& filetype, std::uint64_t displacement);
+  // The same tiles from another place on.
+  View from(std::uint64_t displacement) const;
 
   // Whether all bytes that it shows lie side by side; then where they begin.
-  bool is_one_run() const { return runs_.size() == 1 && runs_[0].length == extent_; }
-  std::uint64_t begin() const { return displacement_ + runs_[0].offset; }
+  bool is_one_run() const {
+    return tile_->runs.size() == 1 && tile_->runs[0].length == tile_->extent;
+  }
+  std::uint64_t begin() const { return displacement_ + tile_->runs[0].offset; }
+
+  // Of one tile, from its beginning; and how far the next one is.
+  std::span<const FileRun> runs() const { return tile_->runs; }
+  std::uint64_t extent() const { return tile_->extent; }
+  std::uint64_t displacement() const { return displacement_; }
+  bool has_tiles_of(const View& other) const;
 
   // The runs of `length` bytes from byte `position` of the view on, in order. Neighbours are
   // joined.
@@ -44,13 +67,18 @@ class View {
   std::optional<std::uint64_t> offset_of(std::uint64_t position) const;
 
  private:
+  struct Tile {
+    std::vector<FileRun> runs;
+    std::vector<std::uint64_t> before;  // bytes of the tile in front of each
+    std::uint64_t extent = 0;
+    std::uint64_t size = 0;  // bytes that it shows
+  };
+  View(std::shared_ptr<const Tile> tile, std::uint64_t displacement)
+      : tile_(std::move(tile)), displacement_(displacement) {}
   std::size_t run_at(std::uint64_t byte_of_tile) const;
 
-  std::vector<FileRun> runs_;          // of one tile, from its beginning
-  std::vector<std::uint64_t> before_;  // bytes of the tile in front of each
-  std::uint64_t displacement_ = 0;
-  std::uint64_t extent_ = 0;
-  std::uint64_t size_ = 0;  // bytes in a tile
+  std::shared_ptr<const Tile> tile_;
+  std::uint64_t displacement_;
 };
 
 }  // namespace nvio
