@@ -121,12 +121,12 @@ def calls_of(trace: Path) -> list[tuple[int, int]]:
         payload = whole[at + 24 : at + 24 + length]
         at += 24 + length
         if kind == 1:
-            found += [(one[0], one[4]) for one in struct.iter_unpack("<BBHIQQQQ", payload)]
+            found += [(one[0], one[5]) for one in struct.iter_unpack("<BBHIQQQQ", payload)]
     return found
 
 
 def check_views(case: Case) -> None:
-    """What a program asks of its views is noted, and replayed in place of what its MPI made of it."""
+    """What a program asks of its views is noted, and replayed in place of its MPI's calls."""
     sparse = [str(case.launch.build / f"sparse-{case.launch.mpi}"), str(case.folder)]
     told = case.record("views", case.launch.command(sparse))
     expect("0 differences" in told, f"a recorded program reads other bytes: {told}")
