@@ -142,10 +142,8 @@ void Replay::sync(const Meeting& meeting) {
 void Replay::leave_collective(const Meeting& meeting, double lasted) {
   double transfers = 0;
   double end = 0;
-  bool is_empty = true;
   for (std::size_t i = 0; i < meeting.ranks.size(); ++i) {
     Rank& rank = ranks_[meeting.ranks[i]];
-    is_empty = std::exchange(rank.has_joined, false) && is_empty;
     const TraceCall& outer = meeting.calls[i];
     std::uint64_t own = 0;
     for (std::size_t at = rank.next; at-- > 0;) {
@@ -156,7 +154,7 @@ void Replay::leave_collective(const Meeting& meeting, double lasted) {
     transfers = std::max(transfers, seconds_of(own));
     end = std::max(end, rank.clock);
   }
-  if (!is_empty) end += std::max(0.0, lasted - transfers);
+  end += std::max(0.0, lasted - transfers);
   for (const std::size_t index : meeting.ranks) {
     ranks_[index].clock = end;
     ranks_[index].inside.reset();

@@ -137,7 +137,6 @@ void Replay::step(std::size_t index) {
       return;
     }
     recorded_write_bytes_ += skip_inner(rank, call);
-    rank.has_joined = rank.inside.has_value();
   }
   if (!rank.inside) rank.recorded = std::max(rank.recorded, end_of(call));
   if (call.kind <= TraceKind::collective && !rank.inside) {

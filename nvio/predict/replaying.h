@@ -31,7 +31,6 @@ struct Rank {
   double clock = 0;
   bool waiting = false;
   std::optional<TraceCall> inside;  // the collective call whose POSIX calls it is making
-  bool has_joined = false;          // that with nothing left to transfer
   std::unique_ptr<Session> session;
   struct Open {
     CachedFile* file = nullptr;
