@@ -156,7 +156,7 @@ TEST_F(ReplayTest, WhatTheCacheServesOfAViewTheMpiDoesNotDo) {
   job_.views = {*View::of({{{0, 512}}, 2048, 512}, 0)};
   std::vector<TraceCall> calls;
   calls.push_back({TraceKind::open, 0, 0, 1, 0, kTraceReads | kTraceWrites, 0, kMilli});
-  calls.push_back({TraceKind::write_view, 0, 0, 0, 0, 8 * 512, 2 * kMilli, 10 * kMilli});
+  calls.push_back({TraceKind::write_view, 0, 0, 0, 0, 8 * 512UL, 2 * kMilli, 10 * kMilli});
   calls.push_back({TraceKind::read, 0, 0, 0, 0, 4 * kPiece, 3 * kMilli, 4 * kMilli});
   calls.push_back({TraceKind::write, 0, 0, 0, 0, 4 * kPiece, 7 * kMilli, 4 * kMilli});
   calls.push_back({TraceKind::close, 0, 0, 1, 0, kTraceReads | kTraceWrites, 13 * kMilli, kMilli});
@@ -183,7 +183,7 @@ TEST_F(ReplayTest, RanksThatAreServedByTheCacheStillMeet) {
     std::vector<TraceCall> calls;
     calls.push_back({TraceKind::open, 0, 0, 2, 0, kTraceWrites, 0, kMilli});
     calls.push_back({TraceKind::collective, 0, 0, 2, 0, 0, 2 * kMilli, 10 * kMilli});
-    calls.push_back({TraceKind::write_view, 0, 0, rank, 0, 8 * 512, 2 * kMilli, 10 * kMilli});
+    calls.push_back({TraceKind::write_view, 0, 0, rank, 0, 8 * 512UL, 2 * kMilli, 10 * kMilli});
     if (rank == 0) calls.push_back({TraceKind::write, 0, 0, 0, 0, kPiece, 5 * kMilli, 4 * kMilli});
     calls.push_back({TraceKind::close, 0, 0, 2, 0, kTraceWrites, 13 * kMilli, kMilli});
     job_.ranks.push_back(calls);
