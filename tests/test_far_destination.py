@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tare import environments
+from tare.destination import Destination
 from tare.environments.qemu import Qemu
 from tare.environments.ssh import Ssh
 from tare.errors import UsageError
-from tare.far import Destination
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
 

@@ -11,9 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyroute2 import IPRoute, NetlinkError
-from pyroute2 import netns as _netns
-
 from tare import interrupts
 from tare.command import owner_mark, spaces
 from tare.errors import TareError, UnavailableError
@@ -28,6 +25,12 @@ _RUNNING_TIMEOUT_S = 10.0
 T = TypeVar("T")
 
 
+def _pyroute2() -> Any:
+    import pyroute2  # noqa: PLC0415 - most commands need no netlink, which is slow to import
+
+    return pyroute2
+
+
 def make(name: str) -> None:
     """Make a namespace with its loopback up and IPv6, with its background chatter, off.
 
@@ -38,7 +41,7 @@ def make(name: str) -> None:
     def leave_ours() -> None:
         if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "no network namespace can be made")
-        _netns.attach(name, "thread-self")
+        _pyroute2().netns.attach(name, "thread-self")
 
     def quieten(ip: Any) -> None:
         for scope in ("all", "default"):
@@ -61,7 +64,7 @@ def enter(name: str) -> None:
     """
     # Without flags pyroute2 makes one that is not there, also where it goes while one looks.
     try:
-        _netns.setns(name, flags=0)
+        _pyroute2().netns.setns(name, flags=0)
     except FileNotFoundError as error:
         raise FileNotFoundError(error.errno, "there is no such network namespace", name) from error
 
@@ -166,10 +169,11 @@ def _in_thread(namespace: str, enter: Callable[[], None], work: Callable[[Any], 
 
     pyroute2's own way forks this process, locks and threads and all.
     """
+    pyroute2 = _pyroute2()
 
     def in_it() -> T:
         enter()
-        with IPRoute() as ip:
+        with pyroute2.IPRoute() as ip:
             return work(ip)
 
     # An interrupt ends the wait and not the thread, which a second one would leave at its work:
@@ -180,7 +184,7 @@ def _in_thread(namespace: str, enter: Callable[[], None], work: Callable[[Any], 
     ):
         try:
             return executor.submit(in_it).result()
-        except (NetlinkError, OSError) as error:
+        except (pyroute2.NetlinkError, OSError) as error:
             raise UnavailableError(
                 f"the kernel refused to set up the network in {namespace}: {error}",
                 "run as root on a kernel with veth, bridge, tun and htb; see `tare doctor`",

@@ -17,10 +17,11 @@ import reach
 from needs import PROGRAMS, needs_root
 from tare import accounting, environments
 from tare.command import start_time
+from tare.destination import Destination
 from tare.environments import Site
 from tare.environments.ssh import Ssh
 from tare.errors import Exit, TrialError
-from tare.far import Connection, Destination, Folder
+from tare.far import Connection, Folder
 from tare.hosts import Hosts
 from tare.leftovers import Registry, clean
 from tare.placement import Placement

@@ -18,6 +18,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from tare.command import PATH, Command
+from tare.destination import Destination
 from tare.environments import CAPABILITIES, Availability, Inside, Row, Site, by_name
 from tare.environments.native import Native
 from tare.environments.on_host import OnAnyHost
@@ -26,7 +27,7 @@ from tare.environments.scratch_disk import Device, device_of
 from tare.errors import TrialError, UsageError
 
 if TYPE_CHECKING:
-    from tare.far import Connection, Destination, FarHost
+    from tare.far import Connection, FarHost
 
 _NO_DISK = (
     "no device is made on a machine that is not ours; run Tare there, with `environment: native`"
@@ -60,8 +61,6 @@ class Ssh:
         Raises:
             UsageError: it names no machine, or nothing that one can hold.
         """
-        from tare.far import Destination  # noqa: PLC0415 - asyncssh is slow to import
-
         match = _LEVEL.fullmatch(text)
         if match is None:
             return Ssh(Destination.parse(text))

@@ -7,8 +7,8 @@ goes, with every process that was started under its mark, when this side hangs u
 
 from __future__ import annotations
 
-from tare.far.connection import Connection, Destination, Far
+from tare.far.connection import Connection, Far
 from tare.far.folder import Folder
 from tare.far.host import FarHost
 
-__all__ = ["Connection", "Destination", "Far", "FarHost", "Folder"]
+__all__ = ["Connection", "Far", "FarHost", "Folder"]

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 KINDS = ("clock", "wake-ups", "calls", "code", "client")
 """Kinds of work whose weight is fitted."""
@@ -121,5 +121,5 @@ def fit(rows: Sequence[Terms], measured_ns: Sequence[float]) -> tuple[float, ...
         predicted = np.log(floor + weighted @ np.exp(logs))
         return np.concatenate([predicted - target, math.sqrt(_SHRINKAGE) * logs])
 
-    found = optimize.least_squares(residuals, np.zeros(len(KINDS)))
+    found = scipy.optimize.least_squares(residuals, np.zeros(len(KINDS)))
     return tuple(float(weight) for weight in np.exp(found.x))

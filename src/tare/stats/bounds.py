@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tare.stats.arrays import FloatArray
 from tare.stats.interval import Interval
@@ -103,7 +103,7 @@ class Bound:
         error, estimate = self._error, self.found.estimate
         if error is None or estimate is None or confidence == self.found.confidence:
             return self
-        reach = error * float(special.stdtrit(self.found.n - 1, (1.0 + confidence) / 2.0))
+        reach = error * float(scipy.special.stdtrit(self.found.n - 1, (1.0 + confidence) / 2.0))
         low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
         return replace(self, found=replace(self.found, low=low, high=high, confidence=confidence))
 
@@ -116,13 +116,13 @@ class Bound:
         low, high, n = self.found.low, self.found.high, self.found.n
         if low is None or high is None or n < 2 or (self.ratio and low <= 0.0):
             return None
-        reach = float(special.stdtrit(n - 1, (1.0 + self.found.confidence) / 2.0))
+        reach = float(scipy.special.stdtrit(n - 1, (1.0 + self.found.confidence) / 2.0))
         return (self._scale(high) - self._scale(low)) / 2.0 / reach
 
     def _reach(self, freedom: FloatArray) -> FloatArray:
         """Standard errors between truth and bound at which `POWER` of the intervals clear it."""
-        clear = special.stdtrit(freedom, (1.0 + self.found.confidence) / 2.0)
-        return np.asarray(clear + special.stdtrit(freedom, POWER), dtype=np.float64)
+        clear = scipy.special.stdtrit(freedom, (1.0 + self.found.confidence) / 2.0)
+        return np.asarray(clear + scipy.special.stdtrit(freedom, POWER), dtype=np.float64)
 
 
 def look_confidence(confidence: float) -> float:

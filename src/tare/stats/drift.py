@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy import special
 
 from tare.stats.arrays import BlockValues, present, to_array
 from tare.stats.effective import long_run_variance
@@ -59,7 +58,7 @@ def session_drift(
     if variance == 0.0:  # each half lies wholly on one side
         p = 0.0 if shift else 1.0
     else:
-        p = float(2.0 * special.ndtr(-abs(shift) / math.sqrt(variance)))
+        p = float(2.0 * scipy.special.ndtr(-abs(shift) / math.sqrt(variance)))
     first, second = (float(np.median(half)) for half in halves)
     material = abs(second - first) > _MATERIAL_PERCENT / 100.0 * first
     return SessionDrift(p, bool(p < _ALPHA and material))

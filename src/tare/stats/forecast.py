@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tare.stats.arrays import FloatArray
 from tare.stats.interval import check_confidence
@@ -38,7 +38,7 @@ def prediction_factor(missed: Sequence[float], groups: int, confidence: float = 
     if groups < 2:
         raise ValueError("a prediction interval needs errors from at least two groups")
     spread = math.sqrt(float(np.mean(errors**2)))
-    return math.exp(float(special.stdtrit(groups - 1, (1.0 + confidence) / 2.0)) * spread)
+    return math.exp(float(scipy.special.stdtrit(groups - 1, (1.0 + confidence) / 2.0)) * spread)
 
 
 @dataclass(frozen=True)

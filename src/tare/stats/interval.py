@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tare.stats import signflip
 from tare.stats.arrays import FloatArray
@@ -136,7 +136,7 @@ def _standard_error(values: FloatArray) -> float:
 
 def _student(values: FloatArray, confidence: float) -> tuple[float, float]:
     """Student's t interval (Student 1908, Biometrika 6:1)."""
-    quantile = float(special.stdtrit(values.size - 1, (1.0 + confidence) / 2.0))
+    quantile = float(scipy.special.stdtrit(values.size - 1, (1.0 + confidence) / 2.0))
     reach = quantile * _standard_error(values)
     mean = float(values.mean())
     return mean - reach, mean + reach

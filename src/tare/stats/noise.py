@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tare.stats import signflip
 from tare.stats.bounds import POWER
@@ -70,7 +70,9 @@ def noise_floor(pairs: Sequence[Ratio], alpha: float = 0.05, power: float = POWE
     variances = np.array([pair.sd_log or 0.0 for pair in usable]) ** 2
     sd = float(np.sqrt((freedom * variances).sum() / freedom.sum()))
     blocks = min(pair.n_used for pair in usable)
-    reach = special.stdtrit(blocks - 1, 1.0 - alpha / 2.0) + special.stdtrit(blocks - 1, power)
+    reach = scipy.special.stdtrit(blocks - 1, 1.0 - alpha / 2.0) + scipy.special.stdtrit(
+        blocks - 1, power
+    )
     shifts = [abs(math.log(pair.ratio.estimate)) for pair in usable if pair.ratio.estimate]
     widths = [pair.half_width_percent for pair in usable if pair.half_width_percent is not None]
     return NoiseFloor(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tare.stats.arrays import BlockValues, FloatArray, complete_blocks, to_array
 from tare.stats.interval import Interval, Method, check_confidence, mean_interval, sum_of_means
@@ -268,4 +268,4 @@ def _share(estimate: float, relative: Sequence[FloatArray], confidence: float, n
 def _reach(terms: Sequence[FloatArray], confidence: float) -> float:
     """How far the interval of a sum of independent means reaches to each side."""
     variance, freedom = sum_of_means(terms)
-    return float(special.stdtrit(freedom, (1.0 + confidence) / 2.0)) * math.sqrt(variance)
+    return float(scipy.special.stdtrit(freedom, (1.0 + confidence) / 2.0)) * math.sqrt(variance)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from tare.stats.interval import check_confidence
 
@@ -33,8 +33,10 @@ class Proportion:
 
 def _bounds(count: float, of: float, confidence: float) -> tuple[float, float]:
     tail = (1.0 - confidence) / 2.0
-    low = 0.0 if count <= 0 else float(special.betaincinv(count, of - count + 1.0, tail))
-    high = 1.0 if count >= of else float(special.betaincinv(count + 1.0, of - count, 1.0 - tail))
+    low = 0.0 if count <= 0 else float(scipy.special.betaincinv(count, of - count + 1.0, tail))
+    high = (
+        1.0 if count >= of else float(scipy.special.betaincinv(count + 1.0, of - count, 1.0 - tail))
+    )
     return low, high
 
 
@@ -91,7 +93,9 @@ def clustered_proportion(
     variance = sessions / (sessions - 1.0) * float((residual**2).sum()) / total**2
     binomial = plain.share * (1.0 - plain.share) / total
     tail = (1.0 + confidence) / 2.0
-    few = float((special.stdtrit(total - 1, tail) / special.stdtrit(sessions - 1, tail)) ** 2)
+    few = float(
+        (scipy.special.stdtrit(total - 1, tail) / scipy.special.stdtrit(sessions - 1, tail)) ** 2
+    )
     effective = float(min(total, total / max(variance / binomial, 1e-12) * few))
     low, high = _bounds(plain.share * effective, effective, confidence)
     return Proportion(plain.count, total, plain.share, low, high, confidence, effective)

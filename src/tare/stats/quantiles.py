@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from tare.stats.effective import effective_samples
 from tare.stats.interval import check_confidence
@@ -140,6 +140,6 @@ def _binomial(share: float, n: int, p: float) -> int:
 
     As `scipy.stats.binom.ppf`: importing that takes longer than most commands do.
     """
-    count = math.ceil(special.bdtrik(share, n, p))
+    count = math.ceil(scipy.special.bdtrik(share, n, p))
     fewer = max(count - 1, 0)  # where rounding has lifted it over a whole number
-    return fewer if special.bdtr(fewer, n, p) >= share else count
+    return fewer if scipy.special.bdtr(fewer, n, p) >= share else count

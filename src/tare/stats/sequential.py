@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from tare.stats.arrays import FloatArray
 
@@ -140,7 +140,7 @@ def cautious(spread: float, blocks: int) -> float:
         blocks: two or more.
     """
     freedom = blocks - 1
-    return spread * math.sqrt(freedom / float(special.chdtri(freedom, 0.95)))
+    return spread * math.sqrt(freedom / float(scipy.special.chdtri(freedom, 0.95)))
 
 
 def needed(blocks: int, looks: Looks, power: float) -> float:

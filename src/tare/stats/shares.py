@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tare.stats.arrays import BlockValues, FloatArray, complete_blocks
 from tare.stats.interval import Interval, Method, mean_interval
@@ -194,7 +194,7 @@ def fieller(part: FloatArray, whole: FloatArray, confidence: float = 0.95) -> In
     if n == 1:
         return Interval(estimate, None, None, confidence, Method.T, 1)
     covariance = np.cov(part, whole, ddof=1) / n
-    t2 = float(special.stdtrit(n - 1, (1.0 + confidence) / 2.0)) ** 2
+    t2 = float(scipy.special.stdtrit(n - 1, (1.0 + confidence) / 2.0)) ** 2
     a = base**2 - t2 * float(covariance[1, 1])
     b = mean * base - t2 * float(covariance[0, 1])
     c = mean**2 - t2 * float(covariance[0, 0])

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import signal
+import scipy
 
 from tare.stats.arrays import FloatArray
 from tare.stats.gating import Gate, blocks_that_tell, decide
@@ -59,7 +59,7 @@ class World:
         kept = 0.9
         pushes = math.sqrt(1 - kept**2) * rng.standard_normal(steps)
         pushes[0] = rng.standard_normal()
-        found: FloatArray = self.wander * signal.lfilter([1.0], [1.0, -kept], pushes)
+        found: FloatArray = self.wander * scipy.signal.lfilter([1.0], [1.0, -kept], pushes)
         return found
 
 

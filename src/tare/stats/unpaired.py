@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tare.stats.arrays import FloatArray
 from tare.stats.bounds import POWER
@@ -75,7 +75,9 @@ def would_be_found(a: FloatArray, b: FloatArray, alpha: float) -> float | None:
     if (spread := _spread(np.log(a), np.log(b), cautious=True)) is None:
         return None
     error, freedom = spread
-    reach = special.stdtrit(freedom, 1.0 - alpha / 2.0) + special.stdtrit(freedom, POWER)
+    reach = scipy.special.stdtrit(freedom, 1.0 - alpha / 2.0) + scipy.special.stdtrit(
+        freedom, POWER
+    )
     return math.exp(float(reach) * error)
 
 
@@ -113,6 +115,6 @@ def _welch(
     if estimate is None or spread is None:
         return Interval(estimate, None, None, confidence, Method.T, n), 1.0
     error, freedom = spread
-    reach = float(special.stdtrit(freedom, (1.0 + confidence) / 2.0)) * error
-    p = float(2.0 * special.stdtr(freedom, -abs(estimate) / error))
+    reach = float(scipy.special.stdtrit(freedom, (1.0 + confidence) / 2.0)) * error
+    p = float(2.0 * scipy.special.stdtr(freedom, -abs(estimate) / error))
     return Interval(estimate, estimate - reach, estimate + reach, confidence, Method.T, n), p

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from tare import netns, process
 from tare.command import Command
+from tare.destination import Destination
 from tare.errors import TrialError, UnavailableError
-from tare.far import Destination
 from tare.hosts import Hosts
 
 INSTALLED = Path("/usr/sbin/sshd")

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tare.errors import TareError, TrialError
 
@@ -77,6 +75,9 @@ def to_parquet(samples: EchoSamples, path: Path) -> None:
     Raises:
         TareError: the disk is full.
     """
+    import pyarrow as pa  # noqa: PLC0415 - every command reads this file, few write samples
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     records = samples.records
     received = records["received_ns"].astype(np.int64)
     table = pa.table(
