@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +94,7 @@ class Recipe:
     error: str = "the server ended with status 1: cannot bind 10.0.0.2:7400"
 
 
+@patch("os.fsync", lambda _: None)  # three a trial, and no power fails here
 def make(
     folder: Path,
     recipe: Recipe | None = None,
