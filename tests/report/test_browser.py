@@ -46,9 +46,9 @@ def drawn(record):
     return record.folder
 
 
-@pytest.fixture
-def driver(tmp_path):
-    with browser(tmp_path / "profile") as started:
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("browser") / "profile") as started:
         yield started
 
 
