@@ -4,14 +4,12 @@
 //! a page that is known to be in the block strikes out those where it does not stand.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use pageshare_stream::{PAGE_SIZE, RamBlock};
 
-use crate::sources::{guest_mappings, memory};
+use crate::sources::{Memory, guest_mappings};
 
 /// QEMU aligns a guest's memory to this.
 const ALIGNMENT: u64 = 2 << 20;
@@ -20,21 +18,10 @@ const MOST_PLACES: usize = 4096;
 /// So many pages may be compared with all places in vain: the block is then given up.
 const MOST_MISSES: u32 = 256;
 
-/// A process's memory.
-#[derive(Debug, Clone)]
-pub struct Memory(Arc<File>);
-
-impl Memory {
-    /// Copies the page at an address; whether it is there.
-    pub fn read(&self, address: u64, copy: &mut [u8; PAGE_SIZE]) -> bool {
-        self.0.read_exact_at(copy, address).is_ok()
-    }
-}
-
 /// Where a running guest's RAM is.
 pub struct GuestMemory {
     pid: u32,
-    memory: Memory,
+    memory: Arc<Memory>,
     blocks: HashMap<Vec<u8>, Places>,
 }
 
@@ -52,7 +39,7 @@ impl GuestMemory {
     /// # Errors
     /// If there is no such process or it may not be read.
     pub fn open(pid: u32) -> io::Result<Self> {
-        Ok(Self { pid, memory: Memory(Arc::new(memory(pid)?)), blocks: HashMap::new() })
+        Ok(Self { pid, memory: Arc::new(Memory::open(pid)?), blocks: HashMap::new() })
     }
 
     /// Finds the places where these blocks may lie.
@@ -91,7 +78,7 @@ impl GuestMemory {
         if places.addresses.len() > 1 {
             let mut there = [0; PAGE_SIZE];
             let holds =
-                |address: &u64| self.memory.read(address + offset, &mut there) && fits(&there);
+                |address: &u64| self.memory.page(address + offset, &mut there) && fits(&there);
             let fitting: Vec<u64> = places.addresses.iter().copied().filter(holds).collect();
             if fitting.is_empty() {
                 places.misses += 1;
@@ -108,7 +95,7 @@ impl GuestMemory {
 
     /// The process's memory, to read what lies at such an address.
     #[must_use]
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 }
@@ -143,7 +130,7 @@ mod tests {
         let place = guest.place(b"ram", 3 * 4096, wanted);
         assert_eq!(place, Some(first + 3 * 4096));
         let mut copy = [0; PAGE_SIZE];
-        assert!(guest.memory().read(first + 3 * 4096, &mut copy) && wanted(&copy));
+        assert!(guest.memory().page(first + 3 * 4096, &mut copy) && wanted(&copy));
         assert_eq!(guest.place(b"other", 0, |_| true), None);
         // What lies behind the block in the process is not the guest's.
         for beyond in [8 << 20, (8 << 20) - 1, u64::MAX - 4095, u64::MAX] {

@@ -4,6 +4,7 @@
 //! this hash" by copying a candidate and hashing the copy.
 
 mod library;
+mod memory;
 mod process;
 mod qcow2;
 mod reader;
@@ -13,6 +14,7 @@ mod spec;
 
 pub use library::Library;
 pub(crate) use library::read_index;
+pub use memory::{Memory, Wanted};
 pub use process::{Run, guest_mappings, is_qemu, memory, touched};
 pub use scan::{Scanned, processes, rescan, scan};
 pub use select::Selector;

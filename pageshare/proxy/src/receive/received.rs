@@ -6,13 +6,15 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 
 use pageshare_index::{HashKey, PAGE_SIZE, PageHash, PrefixHasher};
 use pageshare_stream::RamBlock;
 use tracing::{debug, info};
 
 use crate::blocks::BlockNames;
-use crate::guest_memory::{GuestMemory, Memory};
+use crate::guest_memory::GuestMemory;
+use crate::sources::{Memory, Wanted};
 
 /// Places that are kept in any case, also before the guest's size is known.
 const FEW: u64 = 4096;
@@ -78,7 +80,7 @@ impl Received {
         &mut self,
         wanted: &[(usize, PageHash)],
         key: &HashKey,
-    ) -> Option<(Memory, Vec<(usize, u64)>)> {
+    ) -> Option<(Arc<Memory>, Vec<Wanted>)> {
         let Self { memory, places, names, .. } = self;
         let memory = memory.as_mut()?;
         let place = |(number, hash): &(usize, PageHash)| {
@@ -88,6 +90,6 @@ impl Received {
             Some((*number, memory.place(names.name(*block)?, offset, fits)?))
         };
         let found = wanted.iter().filter_map(place).collect();
-        Some((memory.memory().clone(), found))
+        Some((Arc::clone(memory.memory()), found))
     }
 }

@@ -246,10 +246,7 @@ impl Session {
         // page's by then does no harm: the copy is hashed, and only the right hash counts.
         sources[1] = search.take(Some(key), |wanted, pages| {
             let located = self.received().locate(wanted, key);
-            let Some((memory, places)) = located else { return Vec::new() };
-            let read =
-                |(at, address): (usize, u64)| memory.read(address, &mut pages[at]).then_some(at);
-            places.into_iter().filter_map(read).collect()
+            located.map_or_else(Vec::new, |(memory, places)| memory.pages(&places, pages))
         });
         if let Some(Shared { kept, library }) = &self.shared {
             for nth in 0..ALIKE {

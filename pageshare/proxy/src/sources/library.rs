@@ -102,26 +102,11 @@ impl Library {
         };
         let places: Vec<(usize, Place)> = wanted.iter().filter_map(place).collect();
         let mut copied = Vec::with_capacity(places.len());
-        let mut copy = |run: &[(usize, Place)]| {
-            let Some((at, place)) = run.first() else { return false };
-            let reader = self.readers.get(place.origin as usize).and_then(Option::as_ref);
-            let copies = &mut copies[*at..at + run.len()];
-            let there = reader.is_some_and(|it| it.pages(place.address, copies).is_ok());
-            if there {
-                copied.extend(run.iter().map(|(at, _)| *at));
-            }
-            there
-        };
-        let follows = |(at, a): &(usize, Place), (next, b): &(usize, Place)| {
-            at + 1 == *next && a.origin == b.origin && a.address + PAGE_SIZE as u64 == b.address
-        };
-        for run in places.chunk_by(follows) {
-            if !copy(run) && run.len() > 1 {
-                // Some of them may be there.
-                for one in run.chunks(1) {
-                    copy(one);
-                }
-            }
+        for of_one in places.chunk_by(|(_, a), (_, b)| a.origin == b.origin) {
+            let origin = of_one.first().map_or(0, |(_, place)| place.origin as usize);
+            let Some(reader) = self.readers.get(origin).and_then(Option::as_ref) else { continue };
+            let pages: Vec<_> = of_one.iter().map(|(at, place)| (*at, place.address)).collect();
+            copied.extend(reader.pages(&pages, copies));
         }
         copied
     }

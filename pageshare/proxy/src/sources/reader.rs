@@ -6,13 +6,16 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use pageshare_index::{Catalogue, Origin, PAGE_SIZE};
 
+use super::memory::{Memory, Wanted};
 use super::process;
 use super::qcow2::Compressed;
 
 /// An origin, open.
 pub(super) enum Reader {
-    /// What lies there as it is.
-    Plain(File),
+    /// A process's memory.
+    Process(Memory),
+    /// A file that holds them as they are.
+    File(File),
     /// What has to be expanded.
     Compressed(Compressed),
 }
@@ -52,10 +55,10 @@ impl Reader {
     fn open(origin: &Origin) -> Option<Self> {
         match origin {
             Origin::Process { pid, started } => {
-                let memory = process::memory(*pid).ok()?;
-                (process::started(*pid).ok()? == *started).then_some(Self::Plain(memory))
+                let memory = Memory::open(*pid).ok()?;
+                (process::started(*pid).ok()? == *started).then_some(Self::Process(memory))
             }
-            Origin::File { path } => File::open(path).ok().map(Self::Plain),
+            Origin::File { path } => File::open(path).ok().map(Self::File),
             Origin::Compressed { path } => {
                 let image = Compressed::open(File::open(path).ok()?);
                 image.ok().map(Self::Compressed)
@@ -69,22 +72,47 @@ impl Reader {
     /// If it can no longer be read.
     pub(super) fn read(&self, address: u64, copy: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(file) => file.read_at(copy, address),
+            Self::Process(memory) => memory.read(address, copy),
+            Self::File(file) => file.read_at(copy, address),
             Self::Compressed(image) => image.read(address, copy).map(|()| copy.len()),
         }
     }
 
-    /// Copies the pages from `address` on.
-    ///
-    /// # Errors
-    /// If they can no longer be read.
-    pub(super) fn pages(&self, address: u64, copies: &mut [[u8; PAGE_SIZE]]) -> io::Result<()> {
+    /// Copies pages, in the order of their places. Returns the places of those that could be read.
+    pub(super) fn pages(&self, wanted: &[Wanted], copies: &mut [[u8; PAGE_SIZE]]) -> Vec<usize> {
         match self {
-            Self::Plain(file) => file.read_exact_at(copies.as_flattened_mut(), address),
+            Self::Process(memory) => memory.pages(wanted, copies),
+            Self::File(file) => pages(file, wanted, copies),
             Self::Compressed(image) => {
-                let addresses = (address..).step_by(PAGE_SIZE);
-                addresses.zip(copies).try_for_each(|(address, copy)| image.page(address, copy))
+                let mut read =
+                    |(at, address): &Wanted| image.page(*address, &mut copies[*at]).is_ok();
+                wanted.iter().filter(|page| read(page)).map(|(at, _)| *at).collect()
             }
         }
     }
+}
+
+/// Those of a file: what lies there as they are wanted, one behind the other, in one read.
+fn pages(file: &File, wanted: &[Wanted], copies: &mut [[u8; PAGE_SIZE]]) -> Vec<usize> {
+    let follows =
+        |(at, a): &Wanted, (next, b): &Wanted| at + 1 == *next && a + PAGE_SIZE as u64 == *b;
+    let mut copied = Vec::with_capacity(wanted.len());
+    let mut copy = |run: &[Wanted]| {
+        let Some((at, address)) = run.first() else { return false };
+        let copies = &mut copies[*at..at + run.len()];
+        let there = file.read_exact_at(copies.as_flattened_mut(), *address).is_ok();
+        if there {
+            copied.extend(run.iter().map(|(at, _)| *at));
+        }
+        there
+    };
+    for run in wanted.chunk_by(follows) {
+        if !copy(run) && run.len() > 1 {
+            // Some of them may be there.
+            for one in run.chunks(1) {
+                copy(one);
+            }
+        }
+    }
+    copied
 }
