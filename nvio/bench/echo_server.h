@@ -11,9 +11,9 @@ namespace nvio::bench {
 struct EchoRequest {
   std::uint32_t payload;
   std::uint32_t answer;
-  char rest[32];  // as long as a manager's request
+  char rest[40];  // as long as a manager's request
 };
-static_assert(sizeof(EchoRequest) == 40);
+static_assert(sizeof(EchoRequest) == 48);
 
 // Serves the socket at `path` in a new process, till its last peer has gone. Returns its identifier
 // once it listens; throws std::runtime_error on failure.

@@ -2,8 +2,10 @@
 //
 //   nvio-bench latency      4 KiB at this node beside a copy out of memory that processes share,
 //   and
-//                           at another node beside a bare epoll echo
+//                           at another node beside a bare epoll echo, and by way of this node's
+//                           manager
 //   nvio-bench writes       sync against async writes under load (the paper's Fig. 2)
+//   nvio-bench scale        connections, memory, open, sync and close over the nodes of a job
 //
 // The nodes are simulated on this machine. Prints JSON.
 #include <fcntl.h>
@@ -16,8 +18,8 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -27,13 +29,13 @@
 #include "../settings/launcher.h"
 #include "../transport/transport.h"
 #include "echo_server.h"
+#include "folder.h"
 #include "harness.h"
+#include "scale.h"
 #include "shared_file.h"
 
 namespace nvio::bench {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::size_t kPiece = 4 << 10;
 constexpr std::uint64_t kFileSize = 64 << 20;
@@ -44,27 +46,6 @@ struct Options {
   unsigned operations = 2000;
   double idle_seconds = 5;
   double think_us = 20;
-};
-
-// A folder on tmpfs for a store, a file and a socket; gone afterwards.
-class Folder {
- public:
-  Folder() {
-    char name[] = "/dev/shm/nvio-bench-XXXXXX";
-    if (mkdtemp(name) == nullptr) throw std::runtime_error("cannot make a folder in /dev/shm");
-    path_ = name;
-    fs::create_directory(path_ + "/store");
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 // The client's process runs on the first processor and what it starts on the second, if there are
@@ -86,13 +67,14 @@ class Placed {
   cpu_set_t before_{};
 };
 
-Settings two_nodes(const Folder& folder) {
+Settings two_nodes(const Folder& folder, Connections connections = Connections::direct) {
   Settings settings;
   settings.store = folder.path() + "/store";
   settings.session = "bench";
   settings.capacity = 2 * kFileSize;
   settings.nodes = 2;
   settings.node = 0;
+  settings.connections = connections;
   settings.file.admit = Admit::always;
   return settings;
 }
@@ -106,12 +88,13 @@ struct Open {
   }
 };
 
-Open& open_file(const Folder& folder) {
-  static Open open;
+Open& open_file(const Folder& folder, Connections connections = Connections::direct) {
+  static std::map<Connections, Open> opened;
+  Open& open = opened[connections];
   std::string why;
   {
     const Placed there(1);
-    const Settings settings = two_nodes(folder);
+    const Settings settings = two_nodes(folder, connections);
     open.job = Job::join(settings, why);
     if (open.job == nullptr) throw std::runtime_error(why);
     const std::string path = folder.path() + "/file";
@@ -195,16 +178,19 @@ Round echoes(Channel& channel, std::uint32_t payload, std::uint32_t answer) {
 }
 
 // What is compared stands next to each other, so that both meet the same machine.
-const char* const kWays[] = {"local_read", "shared_copy",  "local_write", "remote_read",
-                             "echo_read",  "remote_write", "echo_write"};
+const char* const kWays[] = {"local_read",   "shared_copy", "local_write",
+                             "remote_read",  "echo_read",   "relayed_read",
+                             "remote_write", "echo_write",  "relayed_write"};
 enum Way : unsigned {
   local_read,
   shared_copy,
   local_write,
   remote_read,
   echo_read,
+  relayed_read,
   remote_write,
-  echo_write
+  echo_write,
+  relayed_write
 };
 
 double processor_seconds(int process) {
@@ -270,14 +256,17 @@ int latency(const Options& options) {
           channel = connect_to("unix:" + socket, {}, why);
           if (channel == nullptr) throw std::runtime_error(why);
           JobFile& file = *open_file(folder).file;
+          JobFile& relayed = *open_file(folder, Connections::relayed).file;
           constexpr std::uint32_t kHead = sizeof(Reply);
           return std::vector<Round>{reads(file, client, 0),
                                     copies(shared, client),
                                     writes(file, client, 0),
                                     reads(file, client, 1),
                                     echoes(*channel, 0, kHead + kPiece),
+                                    reads(relayed, client, 1),
                                     writes(file, client, 1),
-                                    echoes(*channel, kPiece, kHead)};
+                                    echoes(*channel, kPiece, kHead),
+                                    writes(relayed, client, 1)};
         },
         [&] { idle = idle_share(folder, options.idle_seconds); });
     waitpid(server, nullptr, 0);
@@ -302,6 +291,10 @@ int latency(const Options& options) {
     print_ratio("read_over_echo", medians, remote_read, echo_read);
     std::printf(", ");
     print_ratio("write_over_echo", medians, remote_write, echo_write);
+    std::printf(", ");
+    print_ratio("relayed_read_over_direct", medians, relayed_read, remote_read);
+    std::printf(", ");
+    print_ratio("relayed_write_over_direct", medians, relayed_write, remote_write);
     std::printf("}");
     std::fflush(stdout);
   }
@@ -403,7 +396,22 @@ int main_throwing(int argc, char** argv) {
   add_common(writes);
   writes->add_option("--think-us", options.think_us, "Computing after each write, in microseconds")
       ->capture_default_str();
+  CLI::App* scales = app.add_subcommand(
+      "scale",
+      "Connections and memory of a job's managers, its opens, syncs and closes, over its nodes");
+  ScaleOptions scaled;
+  scales->add_option("--nodes", scaled.nodes, "Nodes of a job")->capture_default_str();
+  scales->add_option("--ranks", scaled.ranks, "Its ranks, which wait rather than spin")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 10000U));
+  scales->add_option("--repeats", scaled.repeats, "Jobs of each kind, in turns")
+      ->capture_default_str();
+  scales->add_option("--rounds", scaled.rounds, "Files of each job")->capture_default_str();
+  scales->add_flag("!--no-direct", scaled.direct, "Not with connections=direct");
+  scales->add_flag("!--no-relayed", scaled.relayed, "Not with connections=relayed");
+  scales->add_flag("!--no-lost", scaled.lost, "Do not stop and kill managers in the end");
   CLI11_PARSE(app, argc, argv);
+  if (scales->parsed()) return scale(scaled);
   return writes->parsed() ? writes_under_load(options) : latency(options);
 }
 

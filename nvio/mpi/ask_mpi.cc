@@ -159,7 +159,7 @@ Asked ask_mpi(const std::string& session, std::chrono::seconds patience, bool qu
   }
   mpi.bcast(&told, kSize, mpi.byte, 0, here);
   mpi.comm_free(&here);
-  return {true, JobPlace{told.nodes, told.node, told.session}};
+  return {true, JobPlace{told.nodes, told.node, static_cast<std::uint32_t>(ranks), told.session}};
 }
 
 }  // namespace nvio

@@ -31,9 +31,16 @@ std::unique_ptr<Job> Job::join(const Settings& settings, std::string& why) {
   job->session_ = Session::join(job->settings_, why);
   if (job->session_ == nullptr) return nullptr;
   if (job->nodes() == 1) return job;
+  const Settings& own = job->settings_;
+  auto to_own = std::make_unique<NodeClient>(own, job->node());
+  NodeClient* const through = is_relayed(own) ? to_own.get() : nullptr;
+  job->clients_.resize(job->nodes());
   for (std::uint32_t node = 0; node < job->nodes(); ++node) {
-    job->clients_.push_back(std::make_unique<NodeClient>(job->settings_, node));
+    if (node != job->node()) {
+      job->clients_[node] = std::make_unique<NodeClient>(own, node, through);
+    }
   }
+  job->clients_[job->node()] = std::move(to_own);
   // Our own manager lives as long as some process of its node is connected to it.
   if (!job->client(job->node()).connect(why)) return nullptr;
   return job;

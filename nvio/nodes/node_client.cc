@@ -1,7 +1,5 @@
 #include "node_client.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -9,41 +7,34 @@
 #include <cstdio>
 #include <cstring>
 #include <thread>
+#include <vector>
 
-#include "../transport/wiped.h"
-#include "rendezvous.h"
-#include "start_manager.h"
+#include "reach.h"
 
 namespace nvio {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{60};  // for a manager to come up, on a busy machine
-
-}  // namespace
 
 bool NodeClient::connect(std::string& why) {
+  if (through_ != nullptr) return through_->connect(why);
   const std::lock_guard guard(mutex_);
   return connect_locked(why);
 }
 
 // A manager that ends just now may still take a connection: its end is no failure yet.
 bool NodeClient::connect_locked(std::string& why) {
+  using Clock = std::chrono::steady_clock;
   if (broken_) {
     why = "the manager of node " + std::to_string(node_) + " is gone";
     return false;
   }
   if (channel_ != nullptr) return true;
-  // On other machines a manager is started by the processes there.
-  const bool may_start = settings_.rendezvous.empty() || node_ == settings_.node;
-  const Clock::time_point give_up = Clock::now() + kPatience;
+  const Clock::time_point give_up = Clock::now() + kManagerPatience;
   std::chrono::milliseconds pause{1};
-  bool refused = false;
   while (Clock::now() < give_up) {
-    channel_ = try_connect(why, refused);
+    Reached reached = reach_manager(settings_, node_, kProcess);
+    channel_ = std::move(reached.channel);
     if (channel_ != nullptr) return true;
-    if (refused) break;
-    if (may_start && start_manager(settings_, node_, why) == Started::failed) break;
+    why = reached.why;
+    if (reached.is_refused) break;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::milliseconds(50));
   }
@@ -52,75 +43,50 @@ bool NodeClient::connect_locked(std::string& why) {
   return false;
 }
 
-std::unique_ptr<Channel> NodeClient::try_connect(std::string& why, bool& refused) const {
-  const bool same_machine = settings_.rendezvous.empty() || node_ == settings_.node;
-  const std::string address =
-      same_machine ? local_address(settings_, node_) : published_address(settings_, node_);
-  if (address.empty()) {
-    why = "it has not told its address yet";
-    return nullptr;
-  }
-  std::unique_ptr<Channel> channel =
-      connect_to(address, {std::chrono::seconds(settings_.silence)}, why);
-  if (channel == nullptr) return nullptr;
-  if (same_machine && !channel->is_same_user()) {
-    why = address + " belongs to another user";
-    return nullptr;
-  }
-  if (!prove(*channel, why, refused)) return nullptr;
-  return channel;
-}
-
-bool NodeClient::prove(Channel& channel, std::string& why, bool& refused) const {
-  std::vector<std::uint8_t> secret;
-  const Wiped no_secret(secret);
-  if (!job_secret(settings_, secret, why)) return false;
-  Hello hello{};
-  std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
-  hello.version = kWireVersion;
-  hello.node = node_;
-  if (getrandom(hello.nonce.data(), hello.nonce.size(), 0) !=
-      static_cast<ssize_t>(hello.nonce.size())) {
-    why = "no random numbers";
-    return false;
-  }
-  const iovec first{&hello, sizeof hello};
-  Welcome welcome{};
-  // Who refuses may have closed before this was sent.
-  send_all(channel, &first, 1);
-  if (const int error = receive_all(channel, &welcome, sizeof welcome); error != 0) {
-    why = error == ETIMEDOUT ? "it does not answer" : "it went away";
-    return false;
-  }
-  if (const auto refusal = parse_refusal(welcome, node_)) {
-    why = "it serves " + std::to_string(refusal->peers) + " processes, and its limit of " +
-          std::to_string(refusal->limit) +
-          " open files leaves no room for another; raise the hard limit on its node (ulimit -Hn, "
-          "DefaultLimitNOFILE=, slurmd's LimitNOFILE=)";
-    refused = true;
-    return false;
-  }
-  if (!is_welcome(welcome, node_) ||
-      !equal_digests(welcome.proof, manager_proof(secret, hello.nonce, welcome.nonce))) {
-    why = "what answers there is no manager of this job";
-    return false;
-  }
-  Digest shown = client_proof(secret, hello.nonce, welcome.nonce);
-  const iovec second{shown.data(), shown.size()};
-  if (send_all(channel, &second, 1) == 0) return true;
-  why = "it went away";
-  return false;
-}
-
 int NodeClient::call(Request request, std::span<const std::byte> payload, Reply& reply,
                      std::span<std::byte> room) {
   const std::lock_guard guard(mutex_);
+  request.node = node_;
   std::string why;
-  if (!connect_locked(why)) return EIO;
-  const int error = exchange(request, payload, reply, room);
+  if (through_ == nullptr) {
+    if (!connect_locked(why)) return EIO;
+    int error = exchange(request, payload, reply, room);
+    if (error == 0 && reply.magic != kReplyMagic) error = EPROTO;
+    if (error == 0) return reply.error;
+    fail("lost the manager of node " + std::to_string(node_) + ": " + std::strerror(error));
+    return EIO;
+  }
+  if (broken_) return EIO;
+  const int error = through_->ask(request, payload, reply, room, why);
   if (error == 0) return reply.error;
-  fail("lost the manager of node " + std::to_string(node_) + ": " + std::strerror(error));
+  fail(why);
   return EIO;
+}
+
+int NodeClient::ask(const Request& request, std::span<const std::byte> payload, Reply& reply,
+                    std::span<std::byte> room, std::string& why) {
+  const std::lock_guard guard(mutex_);
+  if (!connect_locked(why)) return EIO;
+  std::array<std::byte, kMostWhy> words;
+  // What cannot be done is told in words, for which there may be no room where they are asked for.
+  const bool roomy = room.size() >= words.size();
+  const std::span<std::byte> to = roomy ? room : std::span<std::byte>(words);
+  int error = exchange(request, payload, reply, to);
+  if (error == 0 && reply.magic == kLostMagic) {
+    why.assign(reinterpret_cast<const char*>(to.data()), reply.payload);
+    return EIO;
+  }
+  if (error == 0 && reply.payload > room.size()) error = EPROTO;
+  if (error != 0) {
+    why = "lost the manager of node " + std::to_string(node_) +
+          ", which passes on what is asked of " + "node " + std::to_string(request.node) + ": " +
+          std::strerror(error);
+    broken_ = true;
+    channel_.reset();
+    return error;
+  }
+  if (!roomy) std::memcpy(room.data(), to.data(), reply.payload);
+  return 0;
 }
 
 int NodeClient::exchange(Request request, std::span<const std::byte> payload, Reply& reply,
@@ -154,8 +120,8 @@ int NodeClient::exchange(Request request, std::span<const std::byte> payload, Re
     std::memmove(room.data(), room.data() + head, more - head);
     got = more;
   }
-  if (reply.magic != kReplyMagic || reply.payload > room.size() ||
-      got - sizeof reply > reply.payload) {
+  const bool is_known = reply.magic == kReplyMagic || reply.magic == kLostMagic;
+  if (!is_known || reply.payload > room.size() || got - sizeof reply > reply.payload) {
     return EPROTO;
   }
   const std::size_t have = got - sizeof reply;

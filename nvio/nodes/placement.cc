@@ -27,11 +27,14 @@ std::optional<std::uint32_t> first_number(std::initializer_list<const char*> nam
 }  // namespace
 
 bool place_process(Settings& settings, std::string& why) {
+  if (settings.ranks == 0) {
+    const auto ranks = first_number({"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+    settings.ranks = ranks.value_or(0);
+  }
   if (settings.nodes != 0) {
     if (!settings.node) {
       const auto rank = first_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"});
-      const auto ranks = first_number({"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"});
-      const std::uint64_t all = std::max<std::uint64_t>(ranks.value_or(1), 1);
+      const std::uint64_t all = std::max<std::uint64_t>(settings.ranks, 1);
       settings.node = static_cast<std::uint32_t>(rank.value_or(0) % all * settings.nodes / all);
     }
     if (settings.nodes > kMaxNodes) {
@@ -61,6 +64,13 @@ bool place_process(Settings& settings, std::string& why) {
   settings.nodes = *nodes;
   settings.node = *node;
   return true;
+}
+
+bool is_relayed(const Settings& settings) {
+  if (settings.connections != Connections::automatic) {
+    return settings.connections == Connections::relayed;
+  }
+  return std::uint64_t{settings.ranks} * settings.nodes > kMostDirect;
 }
 
 std::uint64_t unit_of(std::uint64_t stripe) {

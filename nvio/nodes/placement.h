@@ -12,6 +12,7 @@ namespace nvio {
 struct JobPlace {
   std::uint32_t nodes;
   std::uint32_t node;
+  std::uint32_t ranks;  // of the job
   std::string session;
 };
 
@@ -21,6 +22,10 @@ struct JobPlace {
 // sentence, when nvio must take no part: ranks whose caches do not see each other would read old
 // bytes.
 bool place_process(Settings& settings, std::string& why);
+
+// Whether this process speaks to other nodes by way of its own node's manager (`connections`). All
+// ranks of a job decide alike; that they do is for speed only.
+bool is_relayed(const Settings& settings);
 
 // How the groups (1 MiB) of a file belong to nodes.
 struct Shares {

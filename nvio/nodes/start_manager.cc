@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -23,7 +24,10 @@ namespace {
 std::string manager_program() {
   Dl_info here{};
   if (dladdr(reinterpret_cast<void*>(&manager_program), &here) == 0) return {};
-  const std::string path = here.dli_fname;
+  // Absolute: a manager, which starts others, works in the root folder.
+  char* const whole = realpath(here.dli_fname, nullptr);
+  const std::string path = whole != nullptr ? whole : here.dli_fname;
+  std::free(whole);
   const std::size_t slash = path.rfind('/');
   return (slash == std::string::npos ? "." : path.substr(0, slash)) + "/nvio-manager";
 }

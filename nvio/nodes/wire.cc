@@ -44,7 +44,7 @@ std::optional<Request> parse_request(std::span<const std::byte, sizeof(Request)>
   const std::uint64_t span = std::max<std::uint64_t>(request.payload, request.length);
   if (request.magic != kRequestMagic || !known || (request.flags & ~kKnownFlags) != 0 ||
       request.offset > kMostOffset || span > kMostPayload || request.offset + span > kMostOffset ||
-      request.size > kMostOffset) {
+      request.size > kMostOffset || request.node >= kMaxNodes || request.unused != 0) {
     return std::nullopt;
   }
   const bool has_runs = (request.flags & kRuns) != 0;
@@ -135,7 +135,10 @@ std::vector<std::byte> open_payload(const OpenRequest& request) {
   return payload;
 }
 
-bool is_hello(const Hello& hello, std::uint32_t node) { return is_ours(hello, node); }
+bool is_hello(const Hello& hello, std::uint32_t node) {
+  return is_ours(hello, node) && hello.unused == 0 &&
+         (hello.caller == kProcess || (hello.caller < kMaxNodes && hello.caller != node));
+}
 bool is_welcome(const Welcome& welcome, std::uint32_t node) { return is_ours(welcome, node); }
 
 std::optional<Refusal> parse_refusal(const Welcome& answer, std::uint32_t node) {

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are sent as they stand in memory: port wire.h first");
 
 constexpr char kWireMagic[8] = {'n', 'v', 'i', 'o', 'w', 'i', 'r', 'e'};
-constexpr std::uint32_t kWireVersion = 5;
+constexpr std::uint32_t kWireVersion = 6;
 constexpr std::uint32_t kMostPayload = 1 << 20;  // bytes after a request or a reply
 
 using Nonce = std::array<std::uint8_t, 32>;
@@ -31,9 +31,12 @@ struct Hello {
   char magic[8];
   std::uint32_t version;
   std::uint32_t node;
+  std::uint32_t caller;  // the node whose manager calls, or kProcess
+  std::uint32_t unused;  // 0
   Nonce nonce;
 };
-static_assert(sizeof(Hello) == 48);
+static_assert(sizeof(Hello) == 56);
+constexpr std::uint32_t kProcess = 0xFFFFFFFF;
 
 // The manager's answer; `proof` shows that it knows the job's secret.
 struct Welcome {
@@ -44,7 +47,9 @@ struct Welcome {
   Digest proof;
 };
 static_assert(sizeof(Welcome) == 80);
-// After it the client sends its own proof, 32 bytes.
+// After it the client sends its own proof, 32 bytes. A manager that calls is then answered by a
+// reply: error 0, from which on there are lanes (transport/lanes.h), or EALREADY, where the two
+// have a connection or are about to.
 
 // In the place of a welcome, and then the end of the connection: the manager has no descriptor left
 // for one more peer.
@@ -91,8 +96,10 @@ struct Request {
   std::uint64_t offset;
   std::uint64_t length;
   std::uint64_t size;  // the file's, as far as the sender knows
+  std::uint32_t node;  // by whose manager it is to be served: who gets it for another passes it on
+  std::uint32_t unused;
 };
-static_assert(sizeof(Request) == 40);
+static_assert(sizeof(Request) == 48);
 constexpr std::uint32_t kRequestMagic = 0x5152564e;  // "NVRQ"
 
 // One of the runs of a request that has `kRuns`. The payload is a table of them, in order of their
@@ -126,6 +133,10 @@ static_assert(sizeof(Reply) == 40);
 constexpr std::uint32_t kReplyMagic = 0x5052564e;  // "NVRP"
 // A reply of this magic, with nothing else in it, says that the request is still worked on.
 constexpr std::uint32_t kWorkingMagic = 0x5752564e;  // "NVRW"
+// One of this magic says that the request's node cannot be reached any more; a sentence why
+// follows.
+constexpr std::uint32_t kLostMagic = 0x4c52564e;  // "NVRL"
+constexpr std::size_t kMostWhy = 1024;            // bytes of it
 
 // What `open` says of the file and how it is to be cached, if this is its first opening.
 struct OpenBody {

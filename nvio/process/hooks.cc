@@ -217,6 +217,7 @@ void Process::stay_out() {
 
 void Process::place(const JobPlace& place) {
   settings_.nodes = place.nodes;
+  settings_.ranks = place.ranks;
   settings_.node = place.node;
   settings_.session = place.session;
 }

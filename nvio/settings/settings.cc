@@ -41,6 +41,9 @@ constexpr Word<Close> kClose[] = {{"visible", Close::visible}, {"durable", Close
 constexpr Word<Prefetch> kPrefetch[] = {{"none", Prefetch::none}, {"whole", Prefetch::whole}};
 constexpr Word<Writes> kWrites[] = {{"sync", Writes::sync}, {"async", Writes::async}};
 constexpr Word<Spread> kSpread[] = {{"striped", Spread::striped}, {"parts", Spread::parts}};
+constexpr Word<Connections> kConnections[] = {{"auto", Connections::automatic},
+                                              {"direct", Connections::direct},
+                                              {"relayed", Connections::relayed}};
 constexpr Word<Statistics> kStatistics[] = {{"job", Statistics::job}, {"ranks", Statistics::ranks}};
 constexpr Word<StoreKind> kKind[] = {{"auto", StoreKind::automatic},
                                      {"tmpfs", StoreKind::tmpfs},
@@ -176,6 +179,8 @@ constexpr ProcessRow kProcessRows[] = {
        s.node = node;
        return true;
      }},
+    {"connections", "auto, direct or relayed",
+     [](Settings& s, std::string_view v) { return choose(v, kConnections, s.connections); }},
     {"rendezvous", kFolder,
      [](Settings& s, std::string_view v) {
        s.rendezvous = v;

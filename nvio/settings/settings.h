@@ -21,6 +21,9 @@ enum class Prefetch : std::uint8_t { none = 0, whole = 1 };
 enum class Writes : std::uint8_t { sync = 0, async = 1 };
 // How the blocks of a file belong to several nodes.
 enum class Spread : std::uint8_t { striped = 0, parts = 1 };
+// How a process speaks to the manager of another node: by a connection of its own, or by that of
+// its own node's manager, which passes it on for all its processes.
+enum class Connections : std::uint8_t { automatic = 0, direct = 1, relayed = 2 };
 // What is told of what was done: nothing, a sum of the job, or each process's own account, too.
 enum class Statistics : std::uint8_t { off = 0, job = 1, ranks = 2 };
 enum class StoreKind : std::uint8_t { automatic = 0, tmpfs = 1, file = 2, pmem = 3, simulated = 4 };
@@ -32,6 +35,8 @@ constexpr std::uint32_t kMaxNodes = 4096;
 constexpr std::uint32_t kSilence = 60;  // seconds
 // The kernel probes a silent machine by whole seconds, six of them in half of this.
 constexpr std::uint32_t kLeastSilence = 12;
+// Up to so many connections of a job (its ranks times its nodes) each rank has its own; automatic.
+constexpr std::uint64_t kMostDirect = 1024;
 constexpr std::uint64_t kMostStripe = 0xFFFFFFFF;  // bytes, as in Lustre
 
 // Settings of one file; the process that opens it first on a node decides, and a later one may
@@ -63,6 +68,8 @@ struct Settings {
   // Nodes of the job (nodes/placement.h): 0 until known, then this process is on node `node`.
   std::uint32_t nodes = 0;
   std::optional<std::uint32_t> node;
+  std::uint32_t ranks = 0;  // of the job, as MPI or launcher count them; 0: not known
+  Connections connections = Connections::automatic;
   std::string rendezvous;       // folder that all nodes see; empty: they are all on this machine
   std::string address;          // under which other nodes reach this one; empty: its host name
   std::uint32_t patience = 60;  // seconds in which all ranks must have come out of MPI_Init

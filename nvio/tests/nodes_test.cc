@@ -27,11 +27,13 @@
 namespace nvio {
 namespace {
 
-class NodesTest : public CachedFileTest {
+// Each rank with connections of its own, and by way of its own node's manager.
+class NodesTest : public CachedFileTest, public testing::WithParamInterface<Connections> {
  protected:
   void SetUp() override {
     CachedFileTest::SetUp();
     settings_.nodes = 3;
+    settings_.connections = GetParam();
     settings_.quiet = true;
   }
 
@@ -129,12 +131,17 @@ class NodesTest : public CachedFileTest {
   std::vector<std::unique_ptr<Job>> jobs_;
 };
 
-TEST_F(NodesTest, AreOneFileUnderRandomHistories) {
+INSTANTIATE_TEST_SUITE_P(All, NodesTest, testing::Values(Connections::direct, Connections::relayed),
+                         [](const auto& one) {
+                           return one.param == Connections::direct ? "direct" : "relayed";
+                         });
+
+TEST_P(NodesTest, AreOneFileUnderRandomHistories) {
   join_all();
   run_histories(8);
 }
 
-TEST_F(NodesTest, AreOneFileOverTcpToo) {
+TEST_P(NodesTest, AreOneFileOverTcpToo) {
   settings_.rendezvous = root_ + "/meet";
   settings_.address = "127.0.0.1";
   fs::create_directory(settings_.rendezvous);
@@ -143,13 +150,13 @@ TEST_F(NodesTest, AreOneFileOverTcpToo) {
   EXPECT_FALSE(published_address(settings_, 1).empty());
 }
 
-TEST_F(NodesTest, AdmissionLeftToNvioIsOneFile) {
+TEST_P(NodesTest, AdmissionLeftToNvioIsOneFile) {
   settings_.file.admit = Admit::automatic;
   join_all();
   run_histories(4);
 }
 
-TEST_F(NodesTest, QueuedWritesAreSeenByTheirProcessAtOnceAndByOthersAfterItsSync) {
+TEST_P(NodesTest, QueuedWritesAreSeenByTheirProcessAtOnceAndByOthersAfterItsSync) {
   join_all();
   const std::vector<JobFile*> files = open_everywhere();
   std::mt19937_64 random(5);
@@ -182,7 +189,7 @@ TEST_F(NodesTest, QueuedWritesAreSeenByTheirProcessAtOnceAndByOthersAfterItsSync
 }
 
 // The whole of the state machine, though no call here is slow.
-TEST_F(NodesTest, BeginToCacheTogetherAndStepAsideTogether) {
+TEST_P(NodesTest, BeginToCacheTogetherAndStepAsideTogether) {
   settings_.file.admit = Admit::automatic;
   join_all();
   const std::vector<JobFile*> files = open_everywhere();
@@ -202,7 +209,7 @@ TEST_F(NodesTest, BeginToCacheTogetherAndStepAsideTogether) {
 }
 
 // A program that no rank has started: it sees what the file has, and must not take it for all.
-TEST_F(NodesTest, WhoAsksForTheSizeFromOutsideHearsOfWhatAnotherNodeCaches) {
+TEST_P(NodesTest, WhoAsksForTheSizeFromOutsideHearsOfWhatAnotherNodeCaches) {
   join_all();
   const std::vector<JobFile*> files = open_everywhere();
   for (std::uint32_t at = 0; at < 3; ++at) ASSERT_EQ(files[0]->write(at << 20, "x", 1), 1);
@@ -215,7 +222,7 @@ TEST_F(NodesTest, WhoAsksForTheSizeFromOutsideHearsOfWhatAnotherNodeCaches) {
   EXPECT_EQ(release(files), 0);
 }
 
-TEST_F(NodesTest, AFileThatLosesItsNameOrGetsAnotherIsLeftToItself) {
+TEST_P(NodesTest, AFileThatLosesItsNameOrGetsAnotherIsLeftToItself) {
   join_all();
   const std::vector<JobFile*> files = open_everywhere();
   const std::string data(4 << 20, 'u');
@@ -242,7 +249,7 @@ TEST_F(NodesTest, AFileThatLosesItsNameOrGetsAnotherIsLeftToItself) {
   EXPECT_FALSE(fs::exists(path_));
 }
 
-TEST_F(NodesTest, HostileBytesEndTheirConnectionAndNothingElse) {
+TEST_P(NodesTest, HostileBytesEndTheirConnectionAndNothingElse) {
   join_all();
   const std::vector<JobFile*> files = open_everywhere();
   std::mt19937_64 random(1);
@@ -251,6 +258,7 @@ TEST_F(NodesTest, HostileBytesEndTheirConnectionAndNothingElse) {
     Hello hello{};
     std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
     hello.version = kWireVersion;
+    hello.caller = kProcess;
     std::string said(reinterpret_cast<const char*>(&hello), sizeof hello);
     // On a unix socket the secret is empty and the user is known: the proof is open to us, and what
     // comes after it is any bytes, or a request with some changed.
@@ -269,6 +277,7 @@ TEST_F(NodesTest, HostileBytesEndTheirConnectionAndNothingElse) {
         request.file = static_cast<std::uint32_t>(random() % 3);
         request.offset = random() % 3 == 0 ? random() : random() % (8 << 20);
         request.length = random() % 5000;
+        request.node = random() % 9 == 0 ? static_cast<std::uint32_t>(random() % 4) : 0;
         request.payload =
             request.operation == Operation::write ? static_cast<std::uint32_t>(random() % 5000) : 0;
         if (request.operation == Operation::open) {
@@ -302,7 +311,7 @@ TEST_F(NodesTest, HostileBytesEndTheirConnectionAndNothingElse) {
   release(files);
 }
 
-TEST_F(NodesTest, AnotherUserOfTheNodeIsNotServed) {
+TEST_P(NodesTest, AnotherUserOfTheNodeIsNotServed) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
   join_all();
   // By his user alone: not even folders and socket stand in his way.
@@ -319,6 +328,7 @@ TEST_F(NodesTest, AnotherUserOfTheNodeIsNotServed) {
     Hello hello{};
     std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
     hello.version = kWireVersion;
+    hello.caller = kProcess;
     send(fd, &hello, sizeof hello, MSG_NOSIGNAL);
     char byte = 0;
     _exit(HasFailure() || recv(fd, &byte, 1, 0) > 0 ? 1 : 0);
@@ -328,7 +338,7 @@ TEST_F(NodesTest, AnotherUserOfTheNodeIsNotServed) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(NodesTest, AManagerIsNotBoundToTheProcessorsOfTheRankThatStartedIt) {
+TEST_P(NodesTest, AManagerIsNotBoundToTheProcessorsOfTheRankThatStartedIt) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
   if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "there is one processor";
@@ -352,7 +362,7 @@ TEST_F(NodesTest, AManagerIsNotBoundToTheProcessorsOfTheRankThatStartedIt) {
   EXPECT_EQ(release(files), 0);
 }
 
-TEST_F(NodesTest, WhoDoesNotKnowTheSecretIsNotServed) {
+TEST_P(NodesTest, WhoDoesNotKnowTheSecretIsNotServed) {
   settings_.rendezvous = root_ + "/meet";
   settings_.address = "127.0.0.1";
   fs::create_directory(settings_.rendezvous);
@@ -364,6 +374,7 @@ TEST_F(NodesTest, WhoDoesNotKnowTheSecretIsNotServed) {
   Hello hello{};
   std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
   hello.version = kWireVersion;
+  hello.caller = kProcess;
   hello.node = 1;
   iovec out{&hello, sizeof hello};
   ASSERT_EQ(send_all(*channel, &out, 1), 0);
@@ -390,7 +401,7 @@ std::string core_in(const std::string& folder) {
   return found;
 }
 
-TEST_F(NodesTest, NoCoreDumpHoldsTheSecret) {
+TEST_P(NodesTest, NoCoreDumpHoldsTheSecret) {
   settings_.rendezvous = root_ + "/meet";
   settings_.address = "127.0.0.1";
   fs::create_directory(settings_.rendezvous);

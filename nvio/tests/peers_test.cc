@@ -290,6 +290,7 @@ TEST_F(PeersTest, AManagerSaysThatItWorksOnARequestThatTakesLong) {
   Hello hello{};
   std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
   hello.version = kWireVersion;
+  hello.caller = kProcess;
   send(&hello, sizeof hello);
   Welcome welcome{};
   ASSERT_EQ(receive_all(*channel, &welcome, sizeof welcome), 0);

@@ -163,6 +163,23 @@ TEST(Wire, RefusesRequestsThatAManagerMustNotActOn) {
   EXPECT_TRUE(refused([](Request& r) { r.offset = 1ULL << 63; }));
   EXPECT_TRUE(refused([](Request& r) { r.offset = INT64_MAX; }));
   EXPECT_TRUE(refused([](Request& r) { r.size = ~0ULL; }));
+  EXPECT_TRUE(refused([](Request& r) { r.node = kMaxNodes; }));
+  EXPECT_TRUE(refused([](Request& r) { r.unused = 1; }));
+}
+
+TEST(Wire, KnowsWhoCalls) {
+  Hello hello{};
+  std::memcpy(hello.magic, kWireMagic, sizeof kWireMagic);
+  hello.version = kWireVersion;
+  hello.node = 1;
+  hello.caller = kProcess;
+  EXPECT_TRUE(is_hello(hello, 1));
+  hello.caller = 2;
+  EXPECT_TRUE(is_hello(hello, 1));
+  hello.caller = 1;
+  EXPECT_FALSE(is_hello(hello, 1)) << "itself";
+  hello.caller = kMaxNodes;
+  EXPECT_FALSE(is_hello(hello, 1)) << "no node";
 }
 
 TEST(Wire, WhatIsParsedFromAnyBytesIsWithinBounds) {
