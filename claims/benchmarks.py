@@ -34,7 +34,7 @@ _ONE_PLANE, _MORE_PLANES = 0.9, 0.7
 _WITHOUT_VNNI = "AVX2"
 
 
-def _document(command: Command) -> dict[str, Any]:
+def document(command: Command) -> dict[str, Any]:
     """The JSON document that a benchmark prints, perhaps after other words."""
     said = process.run(command, _TIMEOUT_S).stdout
     found: dict[str, Any]
@@ -51,14 +51,14 @@ def toolchain(*also: str) -> dict[str, str]:
 def _cargo(workshop: Workshop, bench: str, **env: str) -> dict[str, Any]:
     env |= toolchain(_PREVIOUS)
     argv = ("cargo", "bench", "--quiet", "-p", "pageshare", "--bench", bench)
-    return _document(Command(argv, env=env, cwd=workshop.home))
+    return document(Command(argv, env=env, cwd=workshop.home))
 
 
 def analysis_of_many_samples(workshop: Workshop) -> Found:
     """A7: seconds, memory, and how the processor's time grows."""
     workshop.say("analysing 1, 3 and 10 million samples")
     script = str(workshop.home / "benchmarks/analysis.py")
-    data = _document(Command((sys.executable, script, "--json")))
+    data = document(Command((sys.executable, script, "--json")))
     largest = max(data["runs"], key=lambda run: run["samples"])
     both = (largest, data["one_session"])
     seconds = max(run["seconds"] for run in both)
@@ -81,7 +81,7 @@ def history_of_many_runs(workshop: Workshop) -> Found:
     """A14: what `tare history` takes over many results, from its start to its end."""
     workshop.say("making 10 000 results of 100 000 samples, and reading them once (half an hour)")
     script = str(workshop.home / "benchmarks/history.py")
-    data = _document(Command((sys.executable, script)))
+    data = document(Command((sys.executable, script)))
     overviews = [data["overview_one_run_new"], *data["overview"]]
     overview = max(one["seconds"] for one in overviews)
     cell = max(one["seconds"] for one in data["cell"])
@@ -114,7 +114,7 @@ def nodes(workshop: Workshop) -> Found:
     for that without which it cannot be done.
     """
     workshop.say("4 KiB here and a bare copy, at another node and a bare echo: 1 and 4 clients")
-    data = _document(Command((str(workshop.programs / "nvio/nvio-bench"), "latency")))
+    data = document(Command((str(workshop.programs / "nvio/nvio-bench"), "latency")))
     runs = data["runs"]
     bounds = (
         *bounded(_over(runs, "copy", "a copy of shared memory"), most=_OVER_A_COPY),
@@ -148,7 +148,7 @@ def product(workshop: Workshop) -> Found:
         workshop.say(f"products of {_SIZE} x {_SIZE}, {_REPEATS} times each case, {kind}")
         program = str(workshop.programs / "walks/walks-mpich")
         argv = (program, "bench", "--size", str(_SIZE), "--repeats", str(_REPEATS))
-        said[isa] = _document(Command(argv, env={} if isa is None else {"ONEDNN_MAX_CPU_ISA": isa}))
+        said[isa] = document(Command(argv, env={} if isa is None else {"ONEDNN_MAX_CPU_ISA": isa}))
     usual, slow = said[None], said[_WITHOUT_VNNI]
     if slow["vnni"]:
         return Found("oneDNN could not be kept from VNNI", counted=Kept.INCONCLUSIVE)

@@ -60,6 +60,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "C7": _PREDICTED,
     "C8": ("walks",),
     "C9": _NVIO,
+    "C10": (*_NVIO, "nvio/bench"),
     "C11": (*_NVIO, "nvio/clusters/slurm", "nvio/cli/run.cc"),
     "C12": (*_PREDICTED, "nvio/darshan"),
     "C13": _NVIO,

@@ -86,6 +86,40 @@ def test_what_is_cached_is_judged_by_ratios_of_its_own_run(
     assert "1 clients write over a copy of shared memory" in found.figure
 
 
+def scaled(**differing: Any) -> str:
+    """What `nvio-bench scale` prints of six jobs at each number of nodes, before its last line."""
+    jobs = []
+    for repeat in range(6):
+        for nodes in (4, 8, 16, 32, 64):
+            job = {"nodes": nodes, "most_sockets": 256 // nodes + nodes - 1} | differing
+            job |= {"open_s": 0.01 * (1 + repeat / 100), "sync_s": 0.01}
+            if nodes == 64:
+                job["open_s"] *= differing.get("grown", 2.0)
+            lost = {"silence_s": 12, "killed_s": 0.1, "killed_error": 5, "stopped_error": 5}
+            if repeat == 5:
+                job["lost"] = lost | {"stopped_s": differing.get("after_s", 10.0)}
+            jobs.append(job)
+    return json.dumps({"jobs": jobs})
+
+
+@pytest.mark.parametrize(
+    ("differing", "verdict"),
+    [
+        ({}, Kept.HOLDS),
+        ({"most_sockets": 256}, Kept.FAILS),  # a connection for each rank of the job
+        ({"grown": 3.5}, Kept.FAILS),
+        ({"after_s": 12.5}, Kept.FAILS),
+    ],
+)
+def test_a_job_of_many_nodes_is_judged_by_counts_growth_and_lost_nodes(
+    differing: dict[str, Any], verdict: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = SimpleNamespace(stdout=scaled(**differing))
+    monkeypatch.setattr(process, "run", lambda _command, _timeout_s: said)
+    found = by_id("C10").check(Workshop(*[Path("/nowhere")] * 4, lambda _: None))
+    assert found.verdict is verdict
+
+
 def outcome(verdict: str, predicted_s: float, plain_s: float, cached_s: float) -> Compared:
     """A workload whose runs take a second beside its I/O."""
     times = {

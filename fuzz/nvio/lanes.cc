@@ -64,8 +64,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   Taker taker;
   taker.lanes = &lanes;
   for (int i = 0; i < 3; ++i) taker.open.insert(lanes.open());
+  std::vector<std::byte> room(nvio::kLaneRoom);
   while (lanes.broken().empty()) {
-    lanes.receive(taker);
+    lanes.receive(taker, room);
     if (lanes.kept() > (lanes.lanes() + 1) * 2 * kMost + (1 << 20)) std::abort();
   }
   return 0;

@@ -83,9 +83,16 @@ class Links::Taker : public Lanes::Taker {
 };
 
 Links::Links(User& user, Reach reach, std::uint32_t own_node, std::size_t most)
-    : user_(user), reach_(std::move(reach)), own_(own_node), most_(most), callers_(kCallers) {}
+    : user_(user),
+      reach_(std::move(reach)),
+      own_(own_node),
+      most_(most),
+      room_(kLaneRoom),
+      callers_(kCallers) {}
 
-Links::~Links() = default;
+Links::~Links() {
+  for (const auto& [node, calling] : calling_) calling.is_over->store(true);
+}
 
 bool Links::open(int poll, std::uint64_t first) {
   poll_ = poll;
@@ -111,12 +118,12 @@ Links::Way* Links::way_of(std::uint64_t asker, std::uint32_t node) {
 bool Links::takes(std::uint32_t node) const {
   if (numbers_.contains(node)) return false;
   const auto calling = calling_.find(node);
-  return calling == calling_.end() || calling->second.is_over || own_ > node;
+  return calling == calling_.end() || calling->second.is_over->load() || own_ > node;
 }
 
 void Links::adopt(std::uint32_t node, std::unique_ptr<Channel> channel) {
   if (const auto calling = calling_.find(node); calling != calling_.end()) {
-    calling->second.is_over = true;
+    calling->second.is_over->store(true);
   }
   connect(node, std::move(channel), false);
 }
@@ -142,16 +149,16 @@ void Links::connect(std::uint32_t node, std::unique_ptr<Channel> channel, bool c
 void Links::call(std::uint32_t node, std::chrono::milliseconds pause) {
   const auto reached = std::make_shared<Reached>();
   callers_.add(
-      [this, node, pause, reached] {
+      [this, node, pause, reached, is_over = calling_[node].is_over] {
         std::this_thread::sleep_for(pause);
-        *reached = reach_(node);
+        if (!is_over->load()) *reached = reach_(node);
       },
       [this, node, pause, reached] { called(node, std::move(*reached), pause); });
 }
 
 void Links::called(std::uint32_t node, Reached reached, std::chrono::milliseconds pause) {
-  const bool is_over = calling_.at(node).is_over;
-  if (is_over || reached.channel != nullptr) calling_.erase(node);
+  const bool is_over = calling_.at(node).is_over->load();
+  calling_.erase(node);
   if (reached.channel != nullptr && !is_over) {
     connect(node, std::move(reached.channel), true);
     return;
@@ -168,11 +175,8 @@ void Links::called(std::uint32_t node, Reached reached, std::chrono::millisecond
     }
   }
   if (is_wanted) {
-    calling_[node].is_over = false;
     constexpr std::chrono::milliseconds kMostPause{50};
     call(node, std::min(2 * pause + std::chrono::milliseconds(1), kMostPause));
-  } else {
-    calling_.erase(node);
   }
 }
 
@@ -195,7 +199,6 @@ void Links::lose(std::uint64_t number, const std::string& why) {
     }
   }
   if (is_wanted && !calling_.contains(link->node)) {
-    calling_[link->node] = {};
     call(link->node, {});
   }
 }
@@ -252,7 +255,7 @@ void Links::on_event(std::uint64_t number, std::uint32_t events) {
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
     link.is_heard = true;
     Taker taker(*this, link);
-    link.lanes->receive(taker);
+    link.lanes->receive(taker, room_);
   }
 }
 
@@ -266,6 +269,13 @@ void Links::want(Link& link) {
 }
 
 // --- lanes ---------------------------------------------------------------------------------------
+
+bool Links::is_awaited(std::uint32_t node) const {
+  return std::any_of(ways_.begin(), ways_.end(), [node](const auto& one) {
+    const auto way = one.second.find(node);
+    return way != one.second.end() && way->second.state == State::waiting;
+  });
+}
 
 void Links::begin(Link& link, std::uint64_t asker, Way& way) {
   touch(link);
@@ -298,7 +308,6 @@ std::optional<std::string> Links::ask(std::uint64_t asker, std::uint32_t node,
   if (link != nullptr) {
     begin(*link, asker, way);
   } else if (!calling_.contains(node)) {
-    calling_[node] = {};
     call(node, {});
   }
   return std::nullopt;
@@ -308,6 +317,8 @@ void Links::forget(std::uint64_t asker) {
   const auto found = ways_.extract(asker);
   if (!found) return;
   for (const auto& [node, way] : found.mapped()) {
+    const auto calling = calling_.find(node);
+    if (calling != calling_.end() && !is_awaited(node)) calling->second.is_over->store(true);
     if (way.state != State::opening && way.state != State::open) continue;
     Link* const link = link_to(node);
     touch(*link);

@@ -9,6 +9,7 @@
 // One thread, but for attempts to connect, which wait for others.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -94,12 +95,15 @@ class Links {
   };
   // An attempt under way; who waits for it is known by its way's state.
   struct Calling {
-    bool is_over = false;  // is not to be taken any more
+    // Nobody needs it any more. Its thread looks, too: a manager that it started now would be
+    // alone.
+    std::shared_ptr<std::atomic<bool>> is_over = std::make_shared<std::atomic<bool>>(false);
   };
 
   void connect(std::uint32_t node, std::unique_ptr<Channel> channel, bool calls);
   void call(std::uint32_t node, std::chrono::milliseconds pause);
   void called(std::uint32_t node, Reached reached, std::chrono::milliseconds pause);
+  bool is_awaited(std::uint32_t node) const;
   void begin(Link& link, std::uint64_t asker, Way& way);
   void lose(std::uint64_t number, const std::string& why);
   // Ends a way for good, and tells who waits for its answer.
@@ -113,6 +117,7 @@ class Links {
   Reach reach_;
   std::uint32_t own_;
   std::size_t most_;
+  std::vector<std::byte> room_;
   int poll_ = -1;
   std::uint64_t first_ = 0, next_ = 0;
   std::vector<std::uint64_t> touched_;                    // links that `settle` is to look at

@@ -64,6 +64,7 @@ bool prove(Channel& channel, const std::vector<std::uint8_t>& secret, std::uint3
     reached.why = "it went away";
     return false;
   }
+  reached.is_there = true;
   if (confirmed.error != 0) reached.why = "it connects itself";
   return confirmed.error == 0;
 }
@@ -95,7 +96,8 @@ Reached attempt(const Settings& settings, std::uint32_t node, std::uint32_t call
 // On other machines a manager is started by the processes there.
 Reached reach_manager(const Settings& settings, std::uint32_t node, std::uint32_t caller) {
   Reached reached = attempt(settings, node, caller);
-  if (reached.channel == nullptr && !reached.is_refused && is_same_machine(settings, node)) {
+  const bool is_missing = reached.channel == nullptr && !reached.is_refused && !reached.is_there;
+  if (is_missing && is_same_machine(settings, node)) {
     reached.is_refused = start_manager(settings, node, reached.why) == Started::failed;
   }
   return reached;

@@ -20,6 +20,7 @@ struct Reached {
   std::unique_ptr<Channel> channel;  // ready for what comes after the proof; or null, and
   std::string why;                   // a sentence
   bool is_refused = false;           // there is no point in trying again
+  bool is_there = false;             // it answers, and has its reason
 };
 
 // Tries once to connect as `caller` (kProcess, or the node whose manager calls), and where there is

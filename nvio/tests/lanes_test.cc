@@ -105,7 +105,7 @@ class Side : public Lanes::Taker {
     lanes.send(lane, bytes_of(text).first(cut), bytes_of(text).subspan(cut));
   }
   void run() {
-    lanes.receive(*this);
+    lanes.receive(*this, room_);
     lanes.flush();
   }
 
@@ -117,6 +117,7 @@ class Side : public Lanes::Taker {
 
  private:
   std::mt19937_64 random_;
+  std::vector<std::byte> room_ = std::vector<std::byte>(kLaneRoom);
 };
 
 TEST(Lanes, CarryEveryMessageWholeAndInItsLaneWhateverTheOrder) {
@@ -183,16 +184,17 @@ TEST(Lanes, AShortMessageDoesNotWaitForAWholeLongOne) {
     std::vector<std::uint32_t> came;
   };
   Order here;
+  std::vector<std::byte> room(kLaneRoom);
   Order there;
   for (int i = 0; i < 100; ++i) {
-    asks.lanes.receive(here);
-    serves.lanes.receive(there);
+    asks.lanes.receive(here, room);
+    serves.lanes.receive(there, room);
   }
   asks.lanes.send(first, bytes_of(std::string(kMost, 'l')));
   asks.lanes.send(second, bytes_of("short"));
   while (there.came.size() < 2) {
     asks.lanes.flush();
-    serves.lanes.receive(there);
+    serves.lanes.receive(there, room);
     ASSERT_EQ(asks.lanes.broken() + serves.lanes.broken(), "");
   }
   EXPECT_EQ(there.came, (std::vector<std::uint32_t>{second, first}));

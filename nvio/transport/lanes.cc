@@ -9,7 +9,6 @@
 namespace nvio {
 namespace {
 
-constexpr std::size_t kRoom = 2 * (sizeof(Frame) + kMostFrame);
 // Of frames on their way. Beyond, a peer has us answer without reading a word.
 constexpr std::size_t kMostRaw = 4 << 20;
 
@@ -24,8 +23,7 @@ Lanes::Lanes(std::unique_ptr<Channel> channel, bool connects, std::size_t most)
       first_(connects ? 0 : 1),
       next_(first_),
       next_theirs_(1 - first_),
-      most_(most),
-      in_(kRoom) {}
+      most_(most) {}
 
 std::uint32_t Lanes::open() {
   const std::uint32_t number = next_;
@@ -50,7 +48,7 @@ bool Lanes::is_sending(std::uint32_t lane) const {
 }
 
 std::size_t Lanes::kept() const {
-  std::size_t all = in_.size() + raw_.capacity();
+  std::size_t all = begun_.capacity() + raw_.capacity();
   for (const auto& [number, lane] : lanes_) {
     all += lane.in.capacity();
     for (const auto& message : lane.out) all += message.size();
@@ -150,25 +148,27 @@ void Lanes::flush() {
 
 // --- receiving -----------------------------------------------------------------------------------
 
-void Lanes::receive(Taker& taker) {
-  const iovec room{in_.data() + filled_, in_.size() - filled_};
-  const ssize_t got = channel_->receive_some(&room, 1, false);
+void Lanes::receive(Taker& taker, std::span<std::byte> room) {
+  std::copy(begun_.begin(), begun_.end(), room.begin());
+  std::size_t filled = begun_.size();
+  const iovec rest{room.data() + filled, room.size() - filled};
+  const ssize_t got = channel_->receive_some(&rest, 1, false);
   if (got < 0 && errno == EAGAIN) return;
   if (got <= 0) return fail(got == 0 ? "it went away" : std::strerror(errno));
-  filled_ += static_cast<std::size_t>(got);
+  filled += static_cast<std::size_t>(got);
   std::size_t at = 0;
-  while (broken_.empty() && filled_ - at >= sizeof(Frame)) {
+  while (broken_.empty() && filled - at >= sizeof(Frame)) {
     Frame frame{};
-    std::memcpy(&frame, in_.data() + at, sizeof frame);
+    std::memcpy(&frame, room.data() + at, sizeof frame);
     if (frame.magic != kFrameMagic || frame.length > kMostFrame) return fail("it broke a rule");
-    if (filled_ - at < sizeof frame + frame.length) break;
-    if (!take(frame, std::span(in_).subspan(at + sizeof frame, frame.length), taker)) {
+    if (filled - at < sizeof frame + frame.length) break;
+    if (!take(frame, room.subspan(at + sizeof frame, frame.length), taker)) {
       return fail("it broke a rule");
     }
     at += sizeof frame + frame.length;
   }
-  std::memmove(in_.data(), in_.data() + at, filled_ - at);
-  filled_ -= at;
+  const auto left = room.subspan(at, filled - at);
+  std::vector<std::byte>(left.begin(), left.end()).swap(begun_);
 }
 
 bool Lanes::take(const Frame& frame, std::span<const std::byte> bytes, Taker& taker) {

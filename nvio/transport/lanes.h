@@ -40,6 +40,7 @@ struct Frame {
 static_assert(sizeof(Frame) == 16);
 constexpr std::uint32_t kFrameMagic = 0x4e4c564e;  // "NVLN"
 constexpr std::uint32_t kMostFrame = 64 << 10;
+constexpr std::size_t kLaneRoom = 2 * (sizeof(Frame) + kMostFrame);  // bytes to receive into
 constexpr std::size_t kMostLanes = 1 << 16;  // that the other end may have open
 
 class Lanes {
@@ -68,8 +69,9 @@ class Lanes {
   // Whether the lane has bytes that the connection did not take yet.
   bool is_sending(std::uint32_t lane) const;
 
-  // To be called when the channel is readable, and when it may take more.
-  void receive(Taker& taker);
+  // To be called when the channel is readable, and when it may take more. `room`: kLaneRoom bytes
+  // that many connections share, since between two calls each keeps only the begin of a frame.
+  void receive(Taker& taker, std::span<std::byte> room);
   void flush();
   bool wants_to_send() const { return sent_ < raw_.size() || !turns_.empty(); }
   // Why the connection is no good any more; empty while it is.
@@ -107,9 +109,8 @@ class Lanes {
   std::size_t most_;
   std::map<std::uint32_t, Lane> lanes_;
   std::deque<std::uint32_t> turns_;  // lanes with something to send, each once
-  std::vector<std::byte> in_;
-  std::size_t filled_ = 0;
-  std::vector<std::byte> raw_;  // whole frames, of which the first `sent_` bytes are gone
+  std::vector<std::byte> begun_;     // of a frame that is not whole yet
+  std::vector<std::byte> raw_;       // whole frames, of which the first `sent_` bytes are gone
   std::size_t sent_ = 0;
   std::string broken_;
 };
