@@ -226,11 +226,10 @@ void Links::settle() {
 void Links::look() {
   std::vector<std::pair<std::uint64_t, const char*>> gone;
   for (const auto& [number, link] : links_) {
-    const bool is_awaited =
-        std::any_of(link->askers.begin(), link->askers.end(), [&](const auto& one) {
-          const Way& way = *way_of(one.second, link->node);
-          return way.is_asked;
-        });
+    bool is_awaited = false;
+    for (const auto& [lane, asker] : link->askers) {
+      is_awaited = is_awaited || way_of(asker, link->node)->is_asked;
+    }
     link->silent = is_awaited && !link->is_heard ? link->silent + 1 : 0;
     link->is_heard = false;
     if (link->lanes->channel().is_dead()) {

@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <set>
 #include <string>
@@ -77,7 +80,9 @@ class Side : public Lanes::Taker {
     served.insert(lane);
     return true;
   }
-  void on_opened(std::uint32_t lane) override { ask(lane); }
+  void on_opened(std::uint32_t lane) override {
+    if (!is_silent) ask(lane);
+  }
   bool on_message(std::uint32_t lane, std::span<const std::byte> message) override {
     const std::string text(reinterpret_cast<const char*>(message.data()), message.size());
     if (served.contains(lane)) {
@@ -114,11 +119,42 @@ class Side : public Lanes::Taker {
   std::map<std::uint32_t, std::string> asked;
   std::size_t answers = 0, ends = 0;
   bool is_hostile = false;  // the other end
+  bool is_silent = false;
 
  private:
   std::mt19937_64 random_;
   std::vector<std::byte> room_ = std::vector<std::byte>(kLaneRoom);
 };
+
+std::string frame(std::uint32_t lane, FrameKind kind, const std::string& bytes = {}) {
+  const Frame head{kFrameMagic, lane, kind, static_cast<std::uint32_t>(bytes.size())};
+  return std::string(reinterpret_cast<const char*>(&head), sizeof head) + bytes;
+}
+
+// What the end that connected says: a lane, two messages in it of which the second is long, its
+// end.
+TEST(Lanes, SayWhatTheGoldenFramesSay) {
+  const std::string path = std::string(NVIO_TESTDATA) + "/lanes.wire";
+  std::ifstream file(path, std::ios::binary);
+  const std::string want{std::istreambuf_iterator<char>(file), {}};
+  Wire wire;
+  wire.room = 2 * kMost;
+  wire.to[0] =
+      frame(1, FrameKind::open) + frame(0, FrameKind::opened) + frame(1, FrameKind::last, "?");
+  Side side(wire, 0, 1);
+  side.is_silent = true;
+  const std::uint32_t lane = side.lanes.open();
+  for (int i = 0; i < 100; ++i) side.run();
+  side.lanes.send(lane, bytes_of("ab"), bytes_of("cd"));
+  side.lanes.send(lane, bytes_of(std::string(kMostFrame, 'l')), bytes_of("!"));
+  for (int i = 0; i < 100; ++i) side.lanes.flush();
+  side.lanes.end(lane);
+  for (int i = 0; i < 100; ++i) side.lanes.flush();
+  if (std::getenv("NVIO_WRITE_GOLDEN") != nullptr) {
+    std::ofstream(path, std::ios::binary) << wire.to[1];
+  }
+  EXPECT_EQ(wire.to[1] == want, true);
+}
 
 TEST(Lanes, CarryEveryMessageWholeAndInItsLaneWhateverTheOrder) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -225,11 +261,6 @@ std::string broken_by(const std::string& said) {
   wire.to[1] = said;
   for (int i = 0; i < 100 && side.lanes.broken().empty(); ++i) side.run();
   return side.lanes.broken();
-}
-
-std::string frame(std::uint32_t lane, FrameKind kind, const std::string& bytes = {}) {
-  const Frame head{kFrameMagic, lane, kind, static_cast<std::uint32_t>(bytes.size())};
-  return std::string(reinterpret_cast<const char*>(&head), sizeof head) + bytes;
 }
 
 TEST(Lanes, WhoBreaksARuleEndsTheConnection) {

@@ -51,6 +51,7 @@ class History : TemporaryStore {
     settings_.kind = StoreKind::file;
     settings_.capacity = kGroupSize;
     settings_.nodes = nodes;
+    settings_.connections = seed % 5 < 2 ? Connections::relayed : Connections::direct;
     settings_.quiet = true;
     settings_.file.admit = Admit::always;
     settings_.file.bypass_size = kBypassSize;

@@ -175,7 +175,13 @@ class Hosts {
   std::vector<pid_t> hosts_;
 };
 
-TEST_F(PeersTest, AMachineThatIsGoneIsNoticedAtBothEnds) {
+class HostsTest : public PeersTest, public testing::WithParamInterface<Connections> {};
+INSTANTIATE_TEST_SUITE_P(All, HostsTest, testing::Values(Connections::direct, Connections::relayed),
+                         [](const auto& one) {
+                           return one.param == Connections::direct ? "direct" : "relayed";
+                         });
+
+TEST_P(HostsTest, AMachineThatIsGoneIsNoticedAtBothEnds) {
   if (geteuid() != 0) GTEST_SKIP() << "only root makes networks";
   settings_.silence = kLeastSilence;
   settings_.rendezvous = root_ + "/meet";
@@ -202,7 +208,10 @@ TEST_F(PeersTest, AMachineThatIsGoneIsNoticedAtBothEnds) {
       Settings other = settings_;
       other.node = 0;
       other.address = "10.79.0.1";
-      NodeClient client(other, 1);
+      NodeClient own_manager(other, 0);
+      const bool is_relayed = GetParam() == Connections::relayed;
+      if (is_relayed && !own_manager.connect(why)) return false;
+      NodeClient client(other, 1, is_relayed ? &own_manager : nullptr);
       if (!client.connect(why) || ask(client) != EBADF) return false;
       local.reset();
       // The manager has one peer left, and hears nothing of it any more.
