@@ -13,7 +13,8 @@ from tare.command import Command
 from tare.stats import paired_ratio
 from tare.stats.bounds import Kept
 
-_NODES, _RANKS, _REPEATS = (4, 8, 16, 32, 64), 256, 6
+_NODES, _RANKS = (4, 8, 16, 32, 64), 256
+_REPEATS, _ROUNDS = 8, 20
 _MOST = 3.0
 """Times of an open and a sync at the most nodes over those at the fewest."""
 _EIO = 5
@@ -27,8 +28,10 @@ def growth(workshop: Workshop) -> Found:
     workshop.say(
         f"{_RANKS} ranks on {', '.join(map(str, _NODES))} simulated nodes, {_REPEATS} jobs each"
     )
-    argv = (str(workshop.programs / "nvio/nvio-bench"), "scale", "--no-direct")
-    argv += ("--ranks", str(_RANKS), "--repeats", str(_REPEATS), "--nodes", *map(str, _NODES))
+    program = str(workshop.programs / "nvio/nvio-bench")
+    sizes = ("--ranks", str(_RANKS), "--nodes", *map(str, _NODES))
+    often = ("--repeats", str(_REPEATS), "--rounds", str(_ROUNDS))
+    argv = (program, "scale", "--no-direct", *sizes, *often)
     data = document(Command(argv))
     jobs: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for job in data["jobs"]:

@@ -87,16 +87,16 @@ def test_what_is_cached_is_judged_by_ratios_of_its_own_run(
 
 
 def scaled(**differing: Any) -> str:
-    """What `nvio-bench scale` prints of six jobs at each number of nodes, before its last line."""
+    """What `nvio-bench scale` prints of eight jobs at each number of nodes, before its last line."""
     jobs = []
-    for repeat in range(6):
+    for repeat in range(8):
         for nodes in (4, 8, 16, 32, 64):
             job = {"nodes": nodes, "most_sockets": 256 // nodes + nodes - 1} | differing
             job |= {"open_s": 0.01 * (1 + repeat / 100), "sync_s": 0.01}
             if nodes == 64:
                 job["open_s"] *= differing.get("grown", 2.0)
             lost = {"silence_s": 12, "killed_s": 0.1, "killed_error": 5, "stopped_error": 5}
-            if repeat == 5:
+            if repeat == 7:
                 job["lost"] = lost | {"stopped_s": differing.get("after_s", 10.0)}
             jobs.append(job)
     return json.dumps({"jobs": jobs})

@@ -44,14 +44,19 @@ class End : public Channel {
     }
     return sent;
   }
-  ssize_t receive_some(const iovec* vectors, int /*count*/, bool /*wait*/) override {
+  ssize_t receive_some(const iovec* vectors, int count, bool /*wait*/) override {
     std::string& from = wire_.to[self_];
     if (from.empty()) return wire_.cut ? 0 : failed(EAGAIN);
-    const std::size_t length =
-        std::min({from.size(), vectors->iov_len, std::size_t{1} + wire_.random() % 150000});
-    std::memcpy(vectors->iov_base, from.data(), length);
-    from.erase(0, length);
-    return static_cast<ssize_t>(length);
+    std::size_t most = std::min<std::size_t>(from.size(), 1 + wire_.random() % 150000);
+    ssize_t got = 0;
+    for (int i = 0; i < count; ++i) {
+      const std::size_t length = std::min(most, vectors[i].iov_len);
+      std::memcpy(vectors[i].iov_base, from.data(), length);
+      from.erase(0, length);
+      most -= length;
+      got += static_cast<ssize_t>(length);
+    }
+    return got;
   }
   int descriptor() const override { return -1; }
   bool is_dead() const override { return false; }

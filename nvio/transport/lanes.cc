@@ -148,27 +148,59 @@ void Lanes::flush() {
 
 // --- receiving -----------------------------------------------------------------------------------
 
+bool Lanes::is_frame(std::span<const std::byte> bytes, Frame& frame) {
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  return frame.magic == kFrameMagic && frame.length <= kMostFrame;
+}
+
+// A frame that came in part is gone on with where it lies: a long one comes in many pieces.
 void Lanes::receive(Taker& taker, std::span<std::byte> room) {
-  std::copy(begun_.begin(), begun_.end(), room.begin());
-  std::size_t filled = begun_.size();
-  const iovec rest{room.data() + filled, room.size() - filled};
-  const ssize_t got = channel_->receive_some(&rest, 1, false);
-  if (got < 0 && errno == EAGAIN) return;
+  std::size_t filled = 0;
+  std::array<iovec, 2> vectors{};
+  int count = 0;
+  const bool goes_on = have_ >= sizeof(Frame);
+  if (goes_on) {
+    vectors[0] = {begun_.data() + have_, begun_.size() - have_};
+    count = 1;
+  } else {
+    std::copy_n(begun_.begin(), have_, room.begin());
+    filled = std::exchange(have_, 0);
+  }
+  vectors[static_cast<std::size_t>(count++)] = {room.data() + filled, room.size() - filled};
+  const ssize_t got = channel_->receive_some(vectors.data(), count, false);
+  if (got < 0 && errno == EAGAIN) {
+    if (!goes_on) have_ = filled;
+    return;
+  }
   if (got <= 0) return fail(got == 0 ? "it went away" : std::strerror(errno));
-  filled += static_cast<std::size_t>(got);
-  std::size_t at = 0;
-  while (broken_.empty() && filled - at >= sizeof(Frame)) {
-    Frame frame{};
-    std::memcpy(&frame, room.data() + at, sizeof frame);
-    if (frame.magic != kFrameMagic || frame.length > kMostFrame) return fail("it broke a rule");
-    if (filled - at < sizeof frame + frame.length) break;
-    if (!take(frame, room.subspan(at + sizeof frame, frame.length), taker)) {
+  auto more = static_cast<std::size_t>(got);
+  Frame frame{};
+  if (goes_on) {
+    const std::size_t rest = std::min(more, begun_.size() - have_);
+    have_ += rest;
+    more -= rest;
+    if (have_ < begun_.size()) return;
+    have_ = 0;
+    const std::vector<std::byte> whole = std::exchange(begun_, {});
+    const std::span<const std::byte> bytes(whole);
+    if (!is_frame(bytes, frame) || !take(frame, bytes.subspan(sizeof frame), taker)) {
       return fail("it broke a rule");
     }
-    at += sizeof frame + frame.length;
   }
-  const auto left = room.subspan(at, filled - at);
-  std::vector<std::byte>(left.begin(), left.end()).swap(begun_);
+  filled += more;
+  std::span<const std::byte> left = room.first(filled);
+  while (broken_.empty() && left.size() >= sizeof frame) {
+    if (!is_frame(left, frame)) return fail("it broke a rule");
+    if (left.size() - sizeof frame < frame.length) break;
+    if (!take(frame, left.subspan(sizeof frame, frame.length), taker)) {
+      return fail("it broke a rule");
+    }
+    left = left.subspan(sizeof frame + frame.length);
+  }
+  if (!broken_.empty()) return;
+  have_ = left.size();
+  begun_.resize(have_ < sizeof frame ? have_ : sizeof frame + frame.length);
+  std::copy(left.begin(), left.end(), begun_.begin());
 }
 
 bool Lanes::take(const Frame& frame, std::span<const std::byte> bytes, Taker& taker) {

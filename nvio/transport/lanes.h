@@ -95,6 +95,7 @@ class Lanes {
   bool was_opened(std::uint32_t lane) const {
     return lane < (is_ours(lane) ? next_ : next_theirs_);
   }
+  static bool is_frame(std::span<const std::byte> bytes, Frame& frame);
   bool take(const Frame& frame, std::span<const std::byte> bytes, Taker& taker);
   bool take_bytes(const Frame& frame, std::span<const std::byte> bytes, Taker& taker);
   void say(std::uint32_t lane, FrameKind kind);
@@ -109,7 +110,8 @@ class Lanes {
   std::size_t most_;
   std::map<std::uint32_t, Lane> lanes_;
   std::deque<std::uint32_t> turns_;  // lanes with something to send, each once
-  std::vector<std::byte> begun_;     // of a frame that is not whole yet
+  std::vector<std::byte> begun_;     // a frame that is not whole yet, of which
+  std::size_t have_ = 0;             // so many bytes are there
   std::vector<std::byte> raw_;       // whole frames, of which the first `sent_` bytes are gone
   std::size_t sent_ = 0;
   std::string broken_;
