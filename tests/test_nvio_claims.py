@@ -87,7 +87,7 @@ def test_what_is_cached_is_judged_by_ratios_of_its_own_run(
 
 
 def scaled(**differing: Any) -> str:
-    """What `nvio-bench scale` prints of eight jobs at each number of nodes, before its last line."""
+    """What `nvio-bench scale` prints of eight jobs at each number of nodes."""
     jobs = []
     for repeat in range(8):
         for nodes in (4, 8, 16, 32, 64):
